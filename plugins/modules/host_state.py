@@ -1,0 +1,415 @@
+#!/usr/bin/python
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: host_state
+short_description: Bring accounts, files, links, sysctls and units of one host to a declared state in one call
+version_added: 0.1.0
+author:
+  - sparkthor.cluster contributors (@sparkthor)
+description:
+  - One task declares everything a role wants on a host. Each Ansible task costs about 0.1 s of controller time and up
+    to a second of the host's, so one call replaces dozens.
+  - The order is groups, users, directories, files, links, absent and restored paths, sysctls, C(daemon-reload), unit
+    enablement, unit state. A unit which is to be stopped or disabled is handled before the files change.
+  - C(systemctl daemon-reload) happens only if a unit file changed in this call or systemd says that a named unit needs
+    it, because a reload can strip running containers of their GPUs.
+  - Files are written beside their place and renamed into it, with owner and mode set before.
+  - Check mode plans from the same decisions as the real run. A unit, user or group which the same call would create
+    counts as created.
+  - File contents are not written to the system log and are left out of the returned invocation.
+options:
+  groups:
+    description: Groups that must exist.
+    type: list
+    elements: dict
+    default: []
+    suboptions:
+      name:
+        description: Name of the group.
+        type: str
+        required: true
+      system:
+        description: Whether a new group gets a system id.
+        type: bool
+        default: true
+  users:
+    description: Users that must exist.
+    type: list
+    elements: dict
+    default: []
+    suboptions:
+      name:
+        description: Name of the user. A group of the same name becomes the primary group of a new user.
+        type: str
+        required: true
+      system:
+        description: Whether a new user gets a system id.
+        type: bool
+        default: true
+      groups:
+        description:
+          - Supplementary groups, added to those the user has. A group that neither exists on the host nor is declared
+            here is left out and returned in RV(skipped_groups).
+        type: list
+        elements: str
+        default: []
+      home:
+        description: Home directory, not created by this option. A new user without it gets C(/nonexistent).
+        type: str
+      shell:
+        description: Login shell. A new user without it gets C(/usr/sbin/nologin).
+        type: str
+  directories:
+    description: Directories that must exist. Missing parents are made with owner root and mode 0755.
+    type: list
+    elements: dict
+    default: []
+    suboptions:
+      path:
+        description: Absolute path. A link to a directory is taken as the directory.
+        type: path
+        required: true
+      owner:
+        description: Owner.
+        type: str
+        default: root
+      group:
+        description: Group. The owner's name if not given.
+        type: str
+      mode:
+        description: Four octal digits, in quotes.
+        type: str
+        default: '0755'
+  files:
+    description: Files with their whole content. Missing parents are made with owner root and mode 0755.
+    type: list
+    elements: dict
+    default: []
+    suboptions:
+      path:
+        description: Absolute path.
+        type: path
+        required: true
+      content:
+        description: The whole content.
+        type: str
+        required: true
+      owner:
+        description: Owner.
+        type: str
+        default: root
+      group:
+        description: Group. The owner's name if not given.
+        type: str
+      mode:
+        description: Four octal digits, in quotes. V(0644), or V(0600) for a secret.
+        type: str
+      secret:
+        description: The content appears neither in the diff nor in any result. Use it instead of C(no_log).
+        type: bool
+        default: false
+      foreign:
+        description:
+          - What to do with a file that lacks the line C(Ansible managed) of this collection in its first five lines.
+          - V(replace) replaces it, V(refuse) fails and names it, V(adopt) leaves it alone if it says the same apart
+            from comments and blank lines and fails otherwise.
+          - Content that carries no marker itself is judged by its path alone and always replaced.
+        type: str
+        choices: [replace, refuse, adopt]
+        default: replace
+      backup:
+        description: Whether a replaced foreign file is kept once as C(<path>.sparkthor-orig).
+        type: bool
+        default: true
+  links:
+    description: Symbolic links. A link which already leads to the same place another way is right.
+    type: list
+    elements: dict
+    default: []
+    suboptions:
+      path:
+        description: Absolute path of the link.
+        type: path
+        required: true
+      target:
+        description: What it points to.
+        type: str
+        required: true
+  absent:
+    description: Paths that must not exist. Directories go with their content; system directories are refused.
+    type: list
+    elements: path
+    default: []
+  restore:
+    description:
+      - Absolute paths or sysctl keys to give back. A path becomes what it was before this module replaced it, is
+        removed if it is ours, and is left alone if it is foreign. A sysctl gets the run-time value it had.
+    type: list
+    elements: str
+    default: []
+  sysctls:
+    description: Run-time kernel parameters. Make them last by a file under C(/etc/sysctl.d).
+    type: dict
+    default: {}
+  units:
+    description: systemd units. A name without a type is a service.
+    type: list
+    elements: dict
+    default: []
+    suboptions:
+      name:
+        description: Name of the unit; aliases are resolved by systemd.
+        type: str
+        required: true
+      enabled:
+        description: Whether it starts at boot.
+        type: bool
+      masked:
+        description: Whether it is masked. A running unit, other than a target, is stopped when it is masked.
+        type: bool
+      state:
+        description: V(restarted) and V(reloaded) act on every call; prefer O(units[].restart_on).
+        type: str
+        choices: [started, stopped, restarted, reloaded]
+      restart_on:
+        description:
+          - Paths, or directories of paths. If one of them changes in this call and the unit runs, it is restarted.
+          - A restart still owed because an earlier call was interrupted is made up for.
+        type: list
+        elements: str
+        default: []
+      reload_on:
+        description: As O(units[].restart_on), with a reload.
+        type: list
+        elements: str
+        default: []
+      optional:
+        description: Whether it is fine that the host has no such unit.
+        type: bool
+        default: false
+      no_block:
+        description: Whether to ask systemd for the change of state without waiting for its end.
+        type: bool
+        default: false
+  timeout:
+    description: Seconds that one command on the host may take.
+    type: int
+    default: 300
+attributes:
+  check_mode:
+    description: Can run in C(check_mode) and return changed status prediction without modifying target.
+    support: full
+  diff_mode:
+    description: Returns details on what has changed (or possibly needs changing in C(check_mode)), when in diff mode.
+    support: full
+"""
+
+EXAMPLES = r"""
+- name: A service with its user, its configuration and its unit
+  sparkthor.cluster.host_state:
+    users:
+      - name: sparkthor
+        groups: [video, render]
+        home: /var/lib/sparkthor
+    directories:
+      - path: /var/lib/sparkthor
+        owner: sparkthor
+        mode: '0750'
+    files:
+      - path: /etc/sparkthor/example.conf
+        content: "{{ lookup('ansible.builtin.template', 'example.conf.j2') }}"
+      - path: /etc/systemd/system/example.service
+        content: "{{ lookup('ansible.builtin.template', 'example.service.j2') }}"
+    units:
+      - name: example.service
+        enabled: true
+        state: started
+        restart_on:
+          - /etc/sparkthor/example.conf
+          - /etc/systemd/system/example.service
+
+- name: Swap as little as possible, now and after a reboot
+  sparkthor.cluster.host_state:
+    files:
+      - path: /etc/sysctl.d/60-example.conf
+        content: |
+          # Ansible managed: sparkthor.cluster
+          vm.swappiness = 1
+    sysctls:
+      vm.swappiness: 1
+
+- name: Undo
+  sparkthor.cluster.host_state:
+    units:
+      - name: example.service
+        enabled: false
+        state: stopped
+    restore:
+      - /etc/sysctl.d/60-example.conf
+      - vm.swappiness
+"""
+
+RETURN = r"""
+changed_paths:
+  description: Paths that were, or in check mode would be, made, changed or removed.
+  returned: always
+  type: list
+  elements: str
+changed_units:
+  description: Units whose enablement or state changed.
+  returned: always
+  type: list
+  elements: str
+restarted_units:
+  description: Units among them that were restarted.
+  returned: always
+  type: list
+  elements: str
+changed_sysctls:
+  description: Kernel parameters whose run-time value changed.
+  returned: always
+  type: list
+  elements: str
+changed_accounts:
+  description: Users and groups that were made or changed.
+  returned: always
+  type: list
+  elements: str
+skipped_groups:
+  description: Supplementary groups that this host does not have.
+  returned: always
+  type: list
+  elements: str
+daemon_reloaded:
+  description: Whether systemd read its units again.
+  returned: always
+  type: bool
+units:
+  description: State of every named unit after the call; in check mode, before it.
+  returned: always
+  type: dict
+  sample:
+    example.service:
+      active: active
+      sub: running
+      enabled: enabled
+      load: loaded
+      main_pid: 1234
+      need_daemon_reload: false
+"""
+
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.sparkthor.cluster.plugins.module_utils._command import run_limited
+from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state import (
+    Host,
+    HostState,
+    HostStateError,
+    Wanted,
+)
+
+
+class QuietModule(AnsibleModule):
+    """File contents, secrets among them, have no business in the host's system log."""
+
+    def _log_invocation(self) -> None:
+        self.log("Invoked")
+
+
+def argument_spec() -> dict[str, Any]:
+    def owned(mode: str | None) -> dict[str, Any]:
+        return {
+            "path": {"type": "path", "required": True},
+            "owner": {"type": "str", "default": "root"},
+            "group": {"type": "str"},
+            "mode": {"type": "str", "default": mode} if mode else {"type": "str"},
+        }
+
+    def items(options: dict[str, Any]) -> dict[str, Any]:
+        return {"type": "list", "elements": "dict", "default": [], "options": options}
+
+    strings = {"type": "list", "elements": "str", "default": []}
+    return {
+        "groups": items({"name": {"type": "str", "required": True}, "system": {"type": "bool", "default": True}}),
+        "users": items(
+            {
+                "name": {"type": "str", "required": True},
+                "system": {"type": "bool", "default": True},
+                "groups": strings,
+                "home": {"type": "str"},
+                "shell": {"type": "str"},
+            }
+        ),
+        "directories": items(owned("0755")),
+        "files": items(
+            {
+                **owned(None),
+                "content": {"type": "str", "required": True},
+                "secret": {"type": "bool", "default": False, "no_log": False},
+                "foreign": {"type": "str", "choices": ["replace", "refuse", "adopt"], "default": "replace"},
+                "backup": {"type": "bool", "default": True},
+            }
+        ),
+        "links": items({"path": {"type": "path", "required": True}, "target": {"type": "str", "required": True}}),
+        "absent": {"type": "list", "elements": "path", "default": []},
+        "restore": strings,
+        "sysctls": {"type": "dict", "default": {}},
+        "units": items(
+            {
+                "name": {"type": "str", "required": True},
+                "enabled": {"type": "bool"},
+                "masked": {"type": "bool"},
+                "state": {"type": "str", "choices": ["started", "stopped", "restarted", "reloaded"]},
+                "restart_on": strings,
+                "reload_on": strings,
+                "optional": {"type": "bool", "default": False},
+                "no_block": {"type": "bool", "default": False},
+            }
+        ),
+        "timeout": {"type": "int", "default": 300},
+    }
+
+
+def redacted(params: dict[str, Any]) -> dict[str, Any]:
+    """The invocation as it may be shown: which files, not what is in them."""
+    files = [dict(item, content=f"({len(item['content'])} characters)") for item in params["files"]]
+    return {"module_args": dict(params, files=files)}
+
+
+def main() -> None:
+    module = QuietModule(argument_spec=argument_spec(), supports_check_mode=True)
+    for item in module.params["files"]:
+        if item["secret"]:
+            # Should a secret reach a message after all, it is masked there
+            module.no_log_values.update(text for text in (item["content"], item["content"].strip()) if len(text) > 7)
+    invocation = redacted(module.params)
+    try:
+        host = Host(run=run_limited, timeout=module.params["timeout"])
+        result = HostState(Wanted.parse(module.params), host, module.check_mode).run()
+    except HostStateError as error:
+        module.fail_json(msg=str(error), invocation=invocation)
+    for warning in result.warnings:
+        module.warn(warning)
+    module.exit_json(
+        changed=result.changed,
+        diff=result.diff,
+        changed_paths=result.changed_paths,
+        changed_units=result.changed_units,
+        restarted_units=result.restarted_units,
+        changed_sysctls=result.changed_sysctls,
+        changed_accounts=result.changed_accounts,
+        skipped_groups=result.skipped_groups,
+        daemon_reloaded=result.daemon_reloaded,
+        units=result.units,
+        invocation=invocation,
+    )
+
+
+if __name__ == "__main__":
+    main()
