@@ -18,8 +18,9 @@ import re
 import shutil
 import stat
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Callable
+from typing import Any
 
 MARKER = "Ansible managed: sparkthor.cluster"
 BACKUP_SUFFIX = ".sparkthor-orig"
@@ -57,7 +58,6 @@ PROTECTED = frozenset(
         *("/usr/local/lib", "/usr/local/sbin", "/usr/sbin", "/usr/share", "/var", "/var/cache", "/var/lib", "/var/log"),
         *("/var/tmp", "/etc/apt", "/etc/netplan", "/etc/ssh", "/etc/sysctl.d", "/etc/systemd", "/etc/systemd/system"),
     }
-)
 )
 
 
@@ -914,7 +914,7 @@ class UnitManager:
             if running or active == "deactivating":
                 self.to_stop.append(unit)
             return
-        if unit.state == "restarted" or running and self._touched(unit.restart_on, unit.name):
+        if unit.state == "restarted" or (running and self._touched(unit.restart_on, unit.name)):
             self._verb(unit, "restart")
         elif unit.state == "started" and not running:
             self._verb(unit, "start")
