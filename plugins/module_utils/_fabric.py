@@ -1,0 +1,826 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Which address, peer and environment each host's fabric ports get: a pure function of the inventory.
+
+How addresses are allotted from ``fabric_cidr``. Nothing below depends on how many hosts there are, so a host added
+at the end of the list moves nobody:
+
+* ``direct`` and ``switch``: the range is cut in two equal parts, the lower for the first half of the cage (PCI domain
+  0), the upper for the second half (PCI domain 2). Host number i, counted from 0, gets address i + 1 of each part.
+  A pair that later moves behind a switch keeps its addresses.
+* ``ring``: six point-to-point subnets, the first six of the range cut into eight equal parts, or into /24s where the
+  parts would be larger than that. Cable c runs from p0 of host c to p1 of the next host (the last one back to the
+  first) and owns subnets 2c (first half) and 2c + 1 (second half): .1 at its p0 end, .2 at its p1 end.
+* ``lan``: nothing is allotted, the management addresses are adopted.
+
+An override replaces the address of one NIC of one host. It may move a whole subnet, if every NIC of that subnet is
+moved with it.
+"""
+
+from __future__ import annotations
+
+import re
+import typing as t
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from ipaddress import IPv4Address, IPv4Interface, IPv4Network, ip_interface
+
+TOPOLOGIES: t.Final = ("direct", "ring", "switch", "lan")
+KINDS: t.Final = ("spark", "thor", "generic")
+HALVES: t.Final = (0, 1)
+
+MTU_MIN: t.Final = 1280
+MTU_MAX: t.Final = 9216
+MTU_ROCE: t.Final = 9000
+MTU_THOR: t.Final = 8966
+
+RAY_PORT: t.Final = 6379
+# The one on-board copper port of a Spark; used where a ring's inventory does not name the management NIC.
+SPARK_MANAGEMENT_NETDEV: t.Final = "enP7s7"
+# The first line of every file we own on a host: the difference between "ours" and "foreign".
+MARKER: t.Final = "# Ansible managed: sparkthor.cluster"
+
+_RING_PARTS: t.Final = 8  # six are used; a power of two keeps the cut exact
+_RING_SUBNET_PREFIX: t.Final = 24  # wider point-to-point subnets would only raise the risk of an overlap
+_NETDEV_RE: t.Final = re.compile(r"[^\s/:]{1,15}")
+
+
+class Link(t.TypedDict):
+    """One fabric port of one host."""
+
+    netdev: str
+    device: str
+    half: int
+    address: str
+    subnet: str
+    peer: str
+    peer_netdev: str
+    mtu: int | None
+
+
+class HostPlan(t.TypedDict):
+    """Everything the roles need to know about one host's network."""
+
+    topology: str
+    profile: str
+    profile_reason: str
+    addressing: str
+    kind: str
+    control_address: str
+    control_netdev: str
+    management_address: str
+    management_netdev: str
+    links: list[Link]
+    trusted_netdevs: list[str]
+    env: dict[str, str]
+
+
+class FabricError(ValueError):
+    """A fault in the inventory: which variable, on which host, with which value, and what mends it."""
+
+    def __init__(self, variable: str, value: object, problem: str, mend: str, host: str = "") -> None:
+        self.variable = variable
+        self.host = host
+        self.value = value
+        self.problem = problem
+        self.mend = mend
+        where = f" of host {host}" if host else ""
+        shown = "undefined" if value is None else f"{value!s}"
+        super().__init__(f"{variable}{where} is {shown}: {problem}. {mend}.")
+
+
+class _Port(t.NamedTuple):
+    """One port before its address is settled."""
+
+    host: str
+    netdev: str
+    device: str
+    half: int
+    segment: int
+    address: IPv4Interface
+    peer: str
+    peer_netdev: str
+
+
+def spark_netdev(cage: int, half: int) -> str:
+    """Name of the network interface of one half of one QSFP cage."""
+    return f"en{_pci(half)}s0f{cage}np{cage}"
+
+
+def spark_device(cage: int, half: int) -> str:
+    """Name of the RDMA device of one half of one QSFP cage."""
+    return f"roce{_pci(half)}s0f{cage}"
+
+
+def _pci(half: int) -> str:
+    return "P2p1" if half else "p1"
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Reading the inventory's values
+
+
+def _integer(value: object) -> int | None:
+    """An int, or text that says one (inventories in INI format and --extra-vars give text)."""
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, str) and re.fullmatch(r"[0-9]{1,9}", value.strip()):
+        return int(value.strip())
+    return None
+
+
+def _check_topology(topology: object) -> str:
+    if not isinstance(topology, str) or topology not in TOPOLOGIES:
+        raise FabricError("fabric_topology", topology, "not a topology", f"Use one of {', '.join(TOPOLOGIES)}")
+    return str(topology)
+
+
+def _check_cage(cage: object) -> int:
+    number = _integer(cage)
+    if number not in (0, 1):
+        raise FabricError(
+            "fabric_cage",
+            cage,
+            "a Spark has the cages 0 and 1",
+            "Use 0 for the cage next to the RJ45 port (enp1s0f0np0) or 1 for the other (enp1s0f1np1)",
+        )
+    return number
+
+
+def _check_mtu(mtu: object) -> int | None:
+    if mtu is None:
+        return None
+    number = _integer(mtu)
+    if number is None or not MTU_MIN <= number <= MTU_MAX:
+        raise FabricError(
+            "fabric_mtu",
+            mtu,
+            f"an MTU here is a whole number from {MTU_MIN} to {MTU_MAX}",
+            f"Use {MTU_ROCE} for jumbo frames, 1500 where the switch has none, or leave it undefined",
+        )
+    return number
+
+
+def _check_cidr(cidr: object) -> IPv4Network:
+    text = str(cidr).strip() if isinstance(cidr, str) else ""
+    mend = "Set an unused private IPv4 range such as 10.100.0.0/24"
+    if not text:
+        raise FabricError("fabric_cidr", cidr, "a range to take the fabric's addresses from is needed", mend)
+    if ":" in text:
+        raise FabricError(
+            "fabric_cidr", cidr, "IPv6 is not supported on the fabric (RoCE v2 here runs over IPv4)", mend
+        )
+    address, slash, prefix = text.partition("/")
+    if not slash or not re.fullmatch(r"[0-9]{1,2}", prefix):
+        raise FabricError("fabric_cidr", cidr, "not an IPv4 range in the form a.b.c.d/length", mend)
+    try:
+        interface = IPv4Interface(f"{address}/{prefix}")
+    except ValueError:
+        raise FabricError("fabric_cidr", cidr, "not an IPv4 range in the form a.b.c.d/length", mend) from None
+    if interface.ip != interface.network.network_address:
+        raise FabricError(
+            "fabric_cidr",
+            cidr,
+            "host bits are set",
+            f"Did you mean {interface.network}? Give the range's first address",
+        )
+    network = interface.network
+    for name, block in _UNUSABLE:
+        if network.overlaps(block):
+            raise FabricError("fabric_cidr", cidr, f"it lies in {block}, {name}", mend)
+    return network
+
+
+_UNUSABLE: t.Final = (
+    ("which means 'this network'", IPv4Network("0.0.0.0/8")),
+    ("loopback", IPv4Network("127.0.0.0/8")),
+    ("link-local, where hosts pick addresses by themselves", IPv4Network("169.254.0.0/16")),
+    ("multicast", IPv4Network("224.0.0.0/4")),
+    ("reserved", IPv4Network("240.0.0.0/4")),
+)
+
+
+def _check_hosts(hosts: object, topology: str) -> list[str]:
+    if isinstance(hosts, (str, bytes, Mapping)) or not isinstance(hosts, Iterable):
+        raise FabricError("hosts", hosts, "not a list of host names", "Pass the ordered list groups['cluster']")
+    names = list(hosts)
+    seen: set[str] = set()
+    for name in names:
+        if not isinstance(name, str) or not name:
+            raise FabricError("hosts", name, "not a host name", "Pass the ordered list groups['cluster']")
+        if name in seen:
+            raise FabricError("hosts", name, "this host is listed twice", "List each host once")
+        seen.add(name)
+    count = len(names)
+    shown = f"{topology} with {count} host{'' if count == 1 else 's'}"
+    if topology == "direct" and count != 2:
+        more = "For three Sparks use ring or switch, for more use switch" if count > 2 else "Add the second host"
+        raise FabricError("fabric_topology", shown, "a direct cable joins exactly 2 hosts", more)
+    if topology == "ring" and count != 3:
+        more = "For two hosts use direct" if count < 3 else "For more than three hosts use switch"
+        raise FabricError("fabric_topology", shown, "a ring has exactly 3 hosts (Ray needs a full mesh)", more)
+    if topology == "switch" and count < 2:
+        raise FabricError("fabric_topology", shown, "a switch joins at least 2 hosts", "Add hosts to the group cluster")
+    if count < 1:
+        raise FabricError("fabric_topology", shown, "there are no hosts", "Add hosts to the group cluster")
+    return [str(name) for name in names]
+
+
+def _mapping(variable: str, value: object) -> dict[str, t.Any]:
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        raise FabricError(variable, value, "not a mapping by host name", "Write host: value lines")
+    return dict(value)
+
+
+def _check_kind(host: str, value: object, topology: str) -> str:
+    kind = "spark" if value is None and topology != "lan" else ("generic" if value is None else value)
+    if not isinstance(kind, str) or kind not in KINDS:
+        raise FabricError("kind", value, "not a kind of host", f"Use one of {', '.join(KINDS)}", host)
+    if kind == "thor" and topology != "lan":
+        raise FabricError(
+            "kind",
+            kind,
+            f"a Jetson Thor has no RDMA NIC and cannot be part of a {topology} fabric",
+            "Set fabric_topology: lan for clusters with a Thor, or take the host out of the group cluster",
+            host,
+        )
+    return str(kind)
+
+
+def _check_management(host: str, value: object, strict: bool) -> IPv4Interface | None:
+    """The management address; None where there is none, or an IPv6 one that no rule here needs."""
+    mend = "Give it as IPv4 address and prefix length, such as 192.168.1.11/24"
+    if value is None or value == "":
+        if strict:
+            raise FabricError("management address", value, "this topology runs its control traffic over it", mend, host)
+        return None
+    try:
+        interface = ip_interface(str(value))
+    except ValueError:
+        raise FabricError("management address", value, "not an address", mend, host) from None
+    if not isinstance(interface, IPv4Interface):
+        if strict:
+            raise FabricError("management address", value, "IPv6 cannot carry this control traffic", mend, host)
+        return None
+    return interface
+
+
+def _check_netdev(host: str, value: object) -> str:
+    if value is None or value == "":
+        return ""
+    if not isinstance(value, str) or not _NETDEV_RE.fullmatch(value) or value in (".", ".."):
+        raise FabricError(
+            "management NIC", value, "not a network interface name", "Give one name of at most 15 characters", host
+        )
+    return str(value)
+
+
+def _check_override(host: str, netdev: str, value: object, planned: IPv4Interface) -> IPv4Interface:
+    variable = f"fabric_overrides[{netdev}]"
+    text = str(value).strip() if isinstance(value, str) else ""
+    mend = f"Give an IPv4 address of {planned.network}, such as {planned}"
+    try:
+        interface = IPv4Interface(text if "/" in text else f"{text}/{planned.network.prefixlen}")
+    except ValueError:
+        raise FabricError(variable, value, "not an IPv4 address", mend, host) from None
+    network = interface.network
+    if network.prefixlen > 30:
+        raise FabricError(variable, value, "a subnet this small has no room for a peer", mend, host)
+    if interface.ip in (network.network_address, network.broadcast_address):
+        raise FabricError(variable, value, f"the first and last address of {network} are no host's", mend, host)
+    for name, block in _UNUSABLE:
+        if network.overlaps(block):
+            raise FabricError(variable, value, f"it lies in {block}, {name}", mend, host)
+    return interface
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Allotting
+
+
+def _subnet(network: IPv4Network, prefix: int, index: int) -> IPv4Network:
+    """The index-th subnet of the given length, without walking over the ones before it."""
+    return IPv4Network((int(network.network_address) + (index << (32 - prefix)), prefix))
+
+
+def _switch_ports(hosts: Sequence[str], cidr: IPv4Network, cage: int, topology: str) -> Iterator[_Port]:
+    prefix = cidr.prefixlen + 1
+    room = (1 << (32 - prefix)) - 2 if prefix <= 30 else 0
+    if len(hosts) > room:
+        wanted = 29
+        while (1 << (31 - wanted)) - 2 < len(hosts):
+            wanted -= 1
+        raise FabricError(
+            "fabric_cidr",
+            cidr,
+            f"too small: it holds {room} hosts ({topology} needs one subnet per half of the cage), the inventory has "
+            f"{len(hosts)}",
+            f"Use a /{wanted} or larger",
+        )
+    for half in HALVES:
+        subnet = _subnet(cidr, prefix, half)
+        netdev, device = spark_netdev(cage, half), spark_device(cage, half)
+        first = int(subnet.network_address) + 1
+        for index, host in enumerate(hosts):
+            peer = hosts[1 - index] if topology == "direct" else ""
+            address = IPv4Interface((first + index, prefix))
+            yield _Port(host, netdev, device, half, half, address, peer, netdev if peer else "")
+
+
+def _ring_ports(hosts: Sequence[str], cidr: IPv4Network) -> Iterator[_Port]:
+    prefix = max(cidr.prefixlen + (_RING_PARTS - 1).bit_length(), _RING_SUBNET_PREFIX)
+    if prefix > 30:
+        raise FabricError(
+            "fabric_cidr", cidr, "too small: a ring needs six subnets of two hosts each", "Use a /27 or larger"
+        )
+    for cable, host in enumerate(hosts):
+        peer = hosts[(cable + 1) % len(hosts)]
+        for half in HALVES:
+            segment = 2 * cable + half
+            first = int(_subnet(cidr, prefix, segment).network_address) + 1
+            p0, p1 = spark_netdev(0, half), spark_netdev(1, half)
+            yield _Port(host, p0, spark_device(0, half), half, segment, IPv4Interface((first, prefix)), peer, p1)
+            yield _Port(peer, p1, spark_device(1, half), half, segment, IPv4Interface((first + 1, prefix)), host, p0)
+
+
+def _apply_overrides(ports: list[_Port], overrides: Mapping[str, t.Any]) -> list[_Port]:
+    if not overrides:
+        return ports
+    wanted: dict[str, dict[str, t.Any]] = {
+        host: _mapping(f"fabric_overrides[{host}]", value) for host, value in overrides.items()
+    }
+    names: dict[str, list[str]] = {}
+    for port in ports:
+        names.setdefault(port.host, []).append(port.netdev)
+    for host, by_netdev in wanted.items():
+        if host not in names:
+            raise FabricError(
+                "fabric_overrides",
+                host,
+                "this host is not in the cluster",
+                "Remove the entry or correct the name",
+                host,
+            )
+        for netdev in by_netdev:
+            if netdev not in names[host]:
+                raise FabricError(
+                    "fabric_overrides",
+                    netdev,
+                    "the plan gives this NIC no address",
+                    f"Override one of {', '.join(names[host])}",
+                    host,
+                )
+    result = []
+    for port in ports:
+        value = wanted.get(port.host, {}).get(port.netdev)
+        if value is not None:
+            port = port._replace(address=_check_override(port.host, port.netdev, value, port.address))
+        result.append(port)
+    return result
+
+
+def _check_addresses(
+    ports: Sequence[_Port],
+    networks: Mapping[IPv4Network, str],
+    cidr: IPv4Network,
+    overrides: Mapping[str, t.Any],
+) -> None:
+    """One subnet per segment, no two segments overlapping, no address twice, none in a management network."""
+    for network, host in networks.items():
+        if cidr.overlaps(network):
+            raise FabricError(
+                "fabric_cidr",
+                cidr,
+                f"it overlaps the management network {network} of host {host}",
+                "Choose a range that no other network of these hosts uses",
+            )
+    segments: dict[int, _Port] = {}
+    owners: dict[IPv4Address, _Port] = {}
+    for port in ports:
+        other = owners.setdefault(port.address.ip, port)
+        if other is not port:
+            raise FabricError(
+                "fabric_overrides",
+                port.address.ip,
+                f"this address is given twice, to {other.netdev} of {other.host} and to {port.netdev} of {port.host}",
+                "Override it with an unused one, or remove the override",
+                port.host,
+            )
+        first = segments.setdefault(port.segment, port)
+        if first.address.network != port.address.network:
+            raise FabricError(
+                f"fabric_overrides[{port.netdev}]",
+                port.address,
+                f"{first.netdev} of {first.host} at the other end is {first.address}, in another subnet",
+                "Both ends of a link belong in one subnet: override both, or neither",
+                port.host,
+            )
+    chosen = list(segments.values())
+    for index, port in enumerate(chosen):
+        network = port.address.network
+        for other in chosen[:index]:
+            if network.overlaps(other.address.network):
+                # Only an override can do this: name the NIC that has one.
+                guilty, victim = (port, other) if port.netdev in overrides.get(port.host, ()) else (other, port)
+                raise FabricError(
+                    f"fabric_overrides[{guilty.netdev}]",
+                    guilty.address,
+                    f"its subnet overlaps {victim.address.network} of {victim.netdev} on {victim.host}; two NICs in "
+                    "one subnet make routing ambiguous and NCCL hang",
+                    "Use a different subnet for each half and each cable",
+                    guilty.host,
+                )
+        for management, host in networks.items():
+            if network.overlaps(management):
+                raise FabricError(
+                    f"fabric_overrides[{port.netdev}]",
+                    port.address,
+                    f"it overlaps the management network {management} of host {host}",
+                    "Choose a range that no other network of these hosts uses",
+                    port.host,
+                )
+
+
+def _allot(
+    hosts: Sequence[str],
+    topology: str,
+    cidr: IPv4Network,
+    cage: int,
+    overrides: Mapping[str, t.Any],
+    management: Mapping[str, IPv4Interface | None],
+) -> list[_Port]:
+    """Ports with settled, checked addresses on a topology that has a fabric of its own."""
+    ports = list(_ring_ports(hosts, cidr) if topology == "ring" else _switch_ports(hosts, cidr, cage, topology))
+    ports = _apply_overrides(ports, overrides)
+    networks: dict[IPv4Network, str] = {}
+    for host, interface in management.items():
+        if interface is not None:
+            networks.setdefault(interface.network, host)
+    _check_addresses(ports, networks, cidr, overrides)
+    return ports
+
+
+def _check_no_overrides(overrides: Mapping[str, t.Any]) -> None:
+    for host, value in overrides.items():
+        if _mapping(f"fabric_overrides[{host}]", value):
+            raise FabricError(
+                "fabric_overrides",
+                value,
+                "on a lan the hosts keep the addresses they have",
+                "Remove fabric_overrides, or change the address on the host itself",
+                str(host),
+            )
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The plan
+
+
+def _environment(
+    topology: str, control_address: str, control_netdev: str, devices: Sequence[str], ray_address: str
+) -> dict[str, str]:
+    env = {
+        # A leading "=" makes NCCL's prefix list an exact one: enp1s0f1np1 must not also match enp1s0f1np10.
+        "NCCL_SOCKET_IFNAME": f"={control_netdev}",
+        "NCCL_SOCKET_FAMILY": "AF_INET",
+        "NCCL_IGNORE_CPU_AFFINITY": "1",
+        "GLOO_SOCKET_IFNAME": control_netdev,
+        "TP_SOCKET_IFNAME": control_netdev,
+        "UCX_NET_DEVICES": control_netdev,
+        "OMPI_MCA_btl_tcp_if_include": control_netdev,
+        "VLLM_HOST_IP": control_address,
+        "RAY_NODE_IP_ADDRESS": control_address,
+        "RAY_ADDRESS": ray_address,
+    }
+    if topology == "lan":
+        # All ranks must use one transport; said outright, a Spark beside a Thor does not try RDMA on its own.
+        env["NCCL_IB_DISABLE"] = "1"
+        env["NCCL_NET"] = "Socket"
+        return env
+    # NCCL_NET=IB: a broken RDMA path is an error, not a quiet fall back to sockets at a hundredth of the speed.
+    # NCCL_IB_DISABLE=0: outranks a 1 that a host's or an image's nccl.conf may carry.
+    env["NCCL_NET"] = "IB"
+    env["NCCL_IB_DISABLE"] = "0"
+    env["NCCL_IB_HCA"] = "=" + ",".join(devices)
+    if topology == "ring":
+        env["NCCL_IB_SUBNET_AWARE_ROUTING"] = "1"
+        env["NCCL_IB_MERGE_NICS"] = "0"
+        env["NCCL_NET_PLUGIN"] = "none"
+    return env
+
+
+def _profile(topology: str, kinds: Mapping[str, str]) -> tuple[str, str]:
+    if topology != "lan":
+        return "roce", f"fabric_topology is {topology}: every host has RDMA NICs, NCCL must use them"
+    thors = [host for host, kind in kinds.items() if kind == "thor"]
+    others = [host for host, kind in kinds.items() if kind != "thor"]
+    if thors and others:
+        shown = ", ".join(thors[:3]) + (" and more" if len(thors) > 3 else "")
+        return "tcp", (
+            f"{shown} has no RDMA NIC (Jetson Thor) and all ranks of a job need one transport, so RDMA is switched "
+            "off on every host"
+        )
+    return "tcp", "fabric_topology is lan: the hosts share an ordinary Ethernet, NCCL uses TCP sockets"
+
+
+def fabric_plan(
+    hosts: Sequence[str],
+    topology: str,
+    cidr: str | None = None,
+    cage: int | str = 1,
+    mtu: int | str | None = None,
+    management: Mapping[str, str] | None = None,
+    kinds: Mapping[str, str] | None = None,
+    nics: Mapping[str, str] | None = None,
+    overrides: Mapping[str, Mapping[str, str]] | None = None,
+    ray_head: str | None = None,
+) -> dict[str, HostPlan]:
+    """Plan the fabric of an ordered list of hosts, or raise FabricError with the first fault."""
+    topology = _check_topology(topology)
+    names = _check_hosts(hosts, topology)
+    cage_number = _check_cage(cage)
+    mtu_number = _check_mtu(mtu)
+    lan = topology == "lan"
+    # A lan takes no address from the range, so it may be left undefined there; nonsense is still named.
+    network = None if lan and cidr in (None, "") else _check_cidr(cidr)
+    management_by_host = _mapping("management", management)
+    kind_by_host = _mapping("kinds", kinds)
+    nic_by_host = _mapping("nics", nics)
+    override_by_host = _mapping("fabric_overrides", overrides)
+    if ray_head is not None and ray_head not in set(names):
+        raise FabricError("ray_head", ray_head, "this host is not in the cluster", f"Use one of {_some(names)}")
+    head = names[0] if ray_head is None else str(ray_head)
+
+    resolved_kinds = {host: _check_kind(host, kind_by_host.get(host), topology) for host in names}
+    needs_management = topology in ("lan", "ring")
+    addresses = {host: _check_management(host, management_by_host.get(host), needs_management) for host in names}
+    netdevs = {host: _check_netdev(host, nic_by_host.get(host)) for host in names}
+    _check_management_duplicates(addresses)
+
+    if lan:
+        _check_no_overrides(override_by_host)
+        ports = list(_lan_ports(names, addresses, netdevs))
+    else:
+        ports = _allot(names, topology, t.cast(IPv4Network, network), cage_number, override_by_host, addresses)
+    ports_by_host: dict[str, list[_Port]] = {host: [] for host in names}
+    for port in ports:
+        ports_by_host[port.host].append(port)
+
+    def control(host: str) -> tuple[str, str]:
+        if topology in ("direct", "switch"):
+            first = ports_by_host[host][0]
+            return str(first.address.ip), first.netdev
+        interface = addresses[host]
+        assert interface is not None
+        return str(interface.ip), netdevs[host] or SPARK_MANAGEMENT_NETDEV
+
+    profile, reason = _profile(topology, resolved_kinds)
+    ray_address = f"{control(head)[0]}:{RAY_PORT}"
+    plan: dict[str, HostPlan] = {}
+    for host in names:
+        own = sorted(ports_by_host[host], key=lambda port: (port.netdev[-1] if topology == "ring" else "", port.half))
+        link_mtu = _link_mtu(mtu_number, lan, resolved_kinds[host])
+        control_address, control_netdev = control(host)
+        interface = addresses[host]
+        trusted = [port.netdev for port in own]
+        if control_netdev not in trusted:
+            trusted.append(control_netdev)
+        plan[host] = {
+            "topology": topology,
+            "profile": profile,
+            "profile_reason": reason,
+            "addressing": "adopted" if lan else "managed",
+            "kind": resolved_kinds[host],
+            "control_address": control_address,
+            "control_netdev": control_netdev,
+            "management_address": str(interface) if interface is not None else str(management_by_host.get(host) or ""),
+            "management_netdev": netdevs[host] or (control_netdev if needs_management else ""),
+            "links": [
+                {
+                    "netdev": port.netdev,
+                    "device": port.device,
+                    "half": port.half,
+                    "address": str(port.address),
+                    "subnet": str(port.address.network),
+                    "peer": port.peer,
+                    "peer_netdev": port.peer_netdev,
+                    "mtu": link_mtu,
+                }
+                for port in own
+            ],
+            "trusted_netdevs": trusted,
+            "env": _environment(topology, control_address, control_netdev, [port.device for port in own], ray_address),
+        }
+    return plan
+
+
+def _link_mtu(mtu: int | None, lan: bool, kind: str) -> int | None:
+    if mtu is None:
+        return None if lan else MTU_ROCE
+    return min(mtu, MTU_THOR) if kind == "thor" else mtu
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+
+
+def _check_management_duplicates(addresses: Mapping[str, IPv4Interface | None]) -> None:
+    owners: dict[IPv4Address, str] = {}
+    for host, interface in addresses.items():
+        if interface is None:
+            continue
+        other = owners.setdefault(interface.ip, host)
+        if other != host:
+            raise FabricError(
+                "management address",
+                interface.ip,
+                f"host {other} has the same address",
+                "Give each host its own address (is one machine listed under two names?)",
+                host,
+            )
+
+
+def _lan_ports(
+    hosts: Sequence[str], addresses: Mapping[str, IPv4Interface | None], netdevs: Mapping[str, str]
+) -> Iterator[_Port]:
+    first: IPv4Interface | None = None
+    for host in hosts:
+        interface = addresses[host]
+        assert interface is not None
+        if not netdevs[host]:
+            raise FabricError(
+                "management NIC",
+                None,
+                "on a lan NCCL, Gloo and Ray are bound to it by name",
+                "Name the NIC that carries the management address (preflight finds it by that address)",
+                host,
+            )
+        if interface.network.prefixlen > 30:
+            raise FabricError(
+                "management address", interface, "its prefix leaves no room for peers", "Give it as a.b.c.d/24", host
+            )
+        if first is None:
+            first = interface
+        elif interface.network != first.network:
+            raise FabricError(
+                "management address",
+                interface,
+                f"host {hosts[0]} is in {first.network}, and a lan is one subnet",
+                "Give all hosts addresses and prefix lengths of one subnet",
+                host,
+            )
+        yield _Port(host, netdevs[host], "", 0, 0, interface, "", "")
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The inventory stage: everything that needs no facts
+
+
+def fabric_problems(
+    topology: t.Any,
+    hosts: t.Any,
+    cidr: t.Any = None,
+    cage: t.Any = 1,
+    mtu: t.Any = None,
+    overrides: t.Any = None,
+    groups: Mapping[str, Sequence[str]] | None = None,
+    management: Mapping[str, str] | None = None,
+) -> list[str]:
+    """Every fault of the inventory that can be seen without a host's facts, as ready messages.
+
+    ``management`` holds each host's ``ansible_host``. One that is a name says nothing here; an overlap with its
+    network is found in the facts stage.
+    """
+    groups = groups or {}
+    problems: list[str] = _group_problems(hosts, groups)
+    if problems:
+        return problems
+
+    def attempt(check: t.Callable[..., t.Any], *arguments: t.Any) -> t.Any:
+        try:
+            return check(*arguments)
+        except FabricError as error:
+            problems.append(str(error))
+            return None
+
+    checked = attempt(_check_topology, topology)
+    attempt(_check_cage, cage)
+    attempt(_check_mtu, mtu)
+    if checked is None:
+        return problems
+    names = attempt(_check_hosts, hosts, checked)
+    if not (checked == "lan" and cidr in (None, "")):
+        attempt(_check_cidr, cidr)
+    kinds = dict.fromkeys(groups.get("thors", ()), "thor") | dict.fromkeys(groups.get("sparks", ()), "spark")
+    for host in names or ():
+        attempt(_check_kind, host, kinds.get(host), checked)
+    if problems:
+        return problems
+    # An address the inventory states has no prefix length, so it stands for itself alone here (a /32); the rule that
+    # a lan is one subnet needs the lengths and is left to the facts stage.
+    stated = management or {}
+    addresses = {host: _stated_address(stated.get(host)) for host in names}
+    attempt(_check_management_duplicates, addresses)
+    by_host = attempt(_mapping, "fabric_overrides", overrides)
+    if problems:
+        return problems
+    if checked == "lan":
+        attempt(_check_no_overrides, by_host)
+    else:
+        attempt(_allot, names, checked, _check_cidr(cidr), _check_cage(cage), by_host, addresses)
+    return problems
+
+
+def _stated_address(value: object) -> IPv4Interface | None:
+    """What ``ansible_host`` says about the management network: nothing, if it is a name or a forwarded local port."""
+    try:
+        interface = IPv4Interface(str(value))
+    except ValueError:
+        return None
+    return None if interface.is_loopback else interface
+
+
+def _group_problems(hosts: t.Any, groups: Mapping[str, Sequence[str]]) -> list[str]:
+    if not groups:
+        return []
+    errors: list[FabricError] = []
+    heads, workers = list(groups.get("ray_head", ())), set(groups.get("ray_workers", ()))
+    if len(heads) != 1:
+        shown = ", ".join(heads) or "empty"
+        errors.append(FabricError("group ray_head", shown, "a cluster has exactly one head", "List one host in it"))
+    for host in heads:
+        if host in workers:
+            errors.append(
+                FabricError(
+                    "group ray_workers", host, "it is the head as well", "List it in one of the two groups", host
+                )
+            )
+    placed = workers.union(heads)
+    for host in hosts if isinstance(hosts, (list, tuple)) else ():
+        if isinstance(host, str) and host not in placed:
+            errors.append(
+                FabricError(
+                    "group cluster", host, "it is in neither ray_head nor ray_workers", "Add it to ray_workers", host
+                )
+            )
+    thors = set(groups.get("thors", ()))
+    for host in groups.get("sparks", ()):
+        if host in thors:
+            errors.append(FabricError("group thors", host, "it is in sparks as well", "List it in one of them", host))
+    return [str(error) for error in errors]
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# What a plan becomes
+
+
+def trusted_sources(plan: Mapping[str, HostPlan], host: str) -> dict[str, list[str]]:
+    """For each NIC the firewall trusts: the peers' addresses it may trust there, in host order."""
+    own = plan[host]
+    own_segments = {link["netdev"]: link["subnet"] for link in own["links"]}
+    result: dict[str, list[str]] = {netdev: [] for netdev in own["trusted_netdevs"]}
+    by_subnet = {subnet: netdev for netdev, subnet in own_segments.items()}
+    for name, other in plan.items():
+        if name == host:
+            continue
+        for link in other["links"]:
+            netdev = by_subnet.get(link["subnet"])
+            if netdev is not None:
+                result[netdev].append(link["address"].partition("/")[0])
+        if own["control_netdev"] not in own_segments:
+            result[own["control_netdev"]].append(other["control_address"])
+    return result
+
+
+def render_netplan(links: Sequence[Mapping[str, t.Any]]) -> str:
+    """The text of /etc/netplan/40-cx7.yaml for one host's links, marker line first.
+
+    ``optional`` and ``link-local: []`` keep the boot from waiting for, and NCCL from tripping over, an uncabled port.
+    """
+    lines = [
+        MARKER,
+        "# Fabric ports only. Edits are overwritten: change fabric_* in the inventory instead.",
+        "network:",
+        "  version: 2",
+        "  ethernets:",
+    ]
+    for link in links:
+        lines += [
+            f"    {link['netdev']}:",
+            "      dhcp4: false",
+            "      dhcp6: false",
+            "      accept-ra: false",
+            "      link-local: []",
+            "      optional: true",
+        ]
+        if link.get("mtu"):
+            lines.append(f"      mtu: {int(link['mtu'])}")
+        lines += ["      addresses:", f'        - "{link["address"]}"']
+    if not links:
+        lines[-1] = "  ethernets: {}"
+    return "\n".join(lines) + "\n"
