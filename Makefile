@@ -1,0 +1,48 @@
+# Everything a newcomer needs: `make up`, `make test`, `make down`.  Each target is safe to repeat.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+VENV := .venv
+PY := $(VENV)/bin/python
+SCENARIO ?= default
+ARGS ?=
+export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
+
+.PHONY: help
+help: ## this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 22
+
+.PHONY: venv
+venv: ## make .venv (Python, Ansible, test tools) and the Debian tools it needs
+	@tools/venv.sh
+
+.PHONY: up
+up: venv ## three simulated Sparks, site.yml, one answered completion
+	@$(PY) -m tools.up $(ARGS)
+
+.PHONY: down
+down: ## remove every simulated host
+	@if [ -x $(PY) ]; then $(PY) -m sparklab destroy --all; fi
+
+.PHONY: lint
+lint: venv ## ansible-lint, ruff, yamllint
+	@tools/test.sh lint
+
+.PHONY: unit
+unit: venv ## unit tests
+	@tools/test.sh unit
+
+.PHONY: sanity
+sanity: venv ## ansible-test sanity, without containers
+	@tools/test.sh sanity
+
+.PHONY: molecule
+molecule: venv ## one scenario on the lab: make molecule SCENARIO=default
+	@tools/test.sh molecule $(SCENARIO)
+
+.PHONY: test
+test: venv ## the CI tier: lint, unit, sanity, molecule
+	@tools/test.sh all
+
+.PHONY: test-full
+test-full: venv ## every scenario, resumable; results in .lab/results
+	@$(PY) -m tools.test_full $(ARGS)

@@ -1,0 +1,115 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Controller side of the module ``cluster_plan``: documented in plugins/modules/cluster_plan.py."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import yaml
+from ansible.errors import AnsibleActionFail
+from ansible.plugins.action import ActionBase
+from ansible_collections.sparkthor.cluster.plugins.module_utils import _inventory
+from ansible_collections.sparkthor.cluster.plugins.module_utils._cluster import ClusterError, plan_cluster
+from ansible_collections.sparkthor.cluster.plugins.module_utils._role_specs import RoleSpecs
+
+_ROLES = os.path.join(os.path.dirname(__file__), "..", "..", "roles")
+_EXTRA_NAMES = (
+    *_inventory.CLUSTER_WIDE,
+    *_inventory.SECRETS,
+    "ansible_host",
+    "ansible_port",
+    "ansible_user",
+    "fabric_lan_nic",
+    "fabric_overrides",
+    "ray_node_num_gpus",
+)
+
+
+class ActionModule(ActionBase):
+    BYPASS_HOST_LOOP = True
+    TRANSFERS_FILES = False
+    _requires_connection = False
+    _VALID_ARGS = frozenset(("stage",))
+
+    def run(self, tmp=None, task_vars=None):
+        result = super().run(tmp, task_vars)
+        task_vars = task_vars or {}
+        stage = self._task.args.get("stage", "facts")
+        groups = {name: list(hosts) for name, hosts in task_vars["groups"].items()}
+        hosts = _inventory.cluster_hosts(groups)
+        everything = task_vars["hostvars"]
+        # templated once: host variables are lazy, and every look costs
+        hostvars = {host: self._known(everything[host]) for host in hosts}
+        if stage == "inventory":
+            self._inventory_stage(groups, hosts, hostvars, everything)
+            result.update(changed=False, msg=f"the inventory of {len(hosts)} hosts is sound")
+            return result
+        if stage != "facts":
+            raise AnsibleActionFail(f"stage: {stage!r} is neither 'inventory' nor 'facts'")
+        missing = [host for host in hosts if host not in task_vars["ansible_play_hosts_all"]]
+        if missing:
+            raise AnsibleActionFail(
+                f"--limit: hosts {', '.join(missing)} are left out of this run, but a plan needs the facts of every "
+                "host of the cluster; run without --limit"
+            )
+        self._contact_stage(hosts, hostvars, everything)
+        nodes = {host: everything[host]["ansible_facts"]["sparkthor_node"] for host in hosts}
+        try:
+            cluster, fabric, warnings = plan_cluster(groups, hosts, hostvars, nodes)
+        except ClusterError as error:
+            raise AnsibleActionFail(str(error)) from error
+        if warnings:
+            result["warnings"] = warnings
+        result.update(
+            changed=False,
+            msg=cluster["summary"],
+            ansible_facts={"sparkthor_cluster": cluster, "sparkthor_fabric": fabric},
+        )
+        return result
+
+    @staticmethod
+    def _known(variables: Mapping[str, Any]) -> dict[str, Any]:
+        return {name: variables[name] for name in _EXTRA_NAMES if name in variables}
+
+    @staticmethod
+    def _fail(problems: list[str]) -> None:
+        if problems:
+            lines = "\n".join(f"  - {problem}" for problem in problems)
+            count = "one problem" if len(problems) == 1 else f"{len(problems)} problems"
+            raise AnsibleActionFail(f"Nothing was changed: {count} to mend first.\n{lines}")
+
+    def _inventory_stage(self, groups, hosts, hostvars, everything) -> None:
+        problems = _inventory.inventory_problems(groups, hostvars)
+        if not _inventory.group_problems(groups):
+            specs = RoleSpecs(self._load_specs())
+            problems += specs.problems({host: everything[host] for host in hosts})
+        self._fail(problems)
+
+    @staticmethod
+    def _load_specs() -> dict[str, Any]:
+        specs = {}
+        for role in sorted(os.listdir(_ROLES)):
+            path = os.path.join(_ROLES, role, "meta", "argument_specs.yml")
+            if os.path.exists(path):
+                with open(path, encoding="utf-8") as handle:
+                    specs[role] = yaml.safe_load(handle)["argument_specs"]
+        return specs
+
+    def _contact_stage(self, hosts, hostvars, everything) -> None:
+        problems = []
+        for host in hosts:
+            outcome = everything[host].get("__preflight_node", {})
+            if outcome.get("unreachable") or "sparkthor_node" not in (outcome.get("ansible_facts") or {}):
+                problems.append(
+                    _inventory.explain_contact(
+                        host,
+                        str(hostvars[host].get("ansible_host", host)),
+                        str(hostvars[host].get("ansible_user", "")),
+                        " ".join(str(outcome.get(key, "")) for key in ("msg", "module_stderr", "exception")),
+                    )
+                )
+        self._fail(problems)

@@ -1,0 +1,91 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Controller side of the module ``cluster_secrets``: documented in plugins/modules/cluster_secrets.py."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+import secrets
+import stat
+
+from ansible.errors import AnsibleActionFail
+from ansible.plugins.action import ActionBase
+from ansible_collections.sparkthor.cluster.plugins.module_utils._inventory import MINIMUM_SECRET_LENGTH, SECRETS
+
+_VARIABLES = {secret: variable for variable, secret in SECRETS.items()}
+
+
+def new_secret() -> str:
+    """43 URL-safe characters, 256 bits."""
+    return secrets.token_urlsafe(32)
+
+
+def read_kept(path: str) -> str | None:
+    """The kept secret, None when there is none.  An empty, short or readable-by-others file is an error."""
+    try:
+        mode = stat.S_IMODE(os.stat(path).st_mode)
+        with open(path, encoding="utf-8") as handle:
+            value = handle.read().strip()
+    except FileNotFoundError:
+        return None
+    if len(value) < MINIMUM_SECRET_LENGTH:
+        raise AnsibleActionFail(
+            f"{path}: it holds {len(value)} characters, at least {MINIMUM_SECRET_LENGTH} are needed; remove the file "
+            "and one is generated"
+        )
+    if mode & 0o077:
+        raise AnsibleActionFail(f"{path}: others may read it (mode {mode:04o}); chmod 0600 it, or remove it")
+    return value
+
+
+def keep(path: str, value: str) -> None:
+    """Write a secret, 0600 from its first moment, in a folder that is 0700."""
+    folder = os.path.dirname(path)
+    os.makedirs(folder, mode=0o700, exist_ok=True)
+    temporary = f"{path}.new"
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as handle:
+        handle.write(value + "\n")
+    os.replace(temporary, path)
+
+
+class ActionModule(ActionBase):
+    TRANSFERS_FILES = False
+    _VALID_ARGS = frozenset(("names",))
+
+    def run(self, tmp=None, task_vars=None):
+        result = super().run(tmp, task_vars)
+        task_vars = task_vars or {}
+        folder = self._templar.template(task_vars.get("sparkthor_secrets_dir", ""))
+        if not folder:
+            raise AnsibleActionFail("sparkthor_secrets_dir: it is empty; set it to a folder on the controller")
+        on_head = ((task_vars.get("ansible_facts") or {}).get("sparkthor_node") or {}).get("secrets") or {}
+        created = []
+        for name in self._task.args.get("names") or sorted(_VARIABLES):
+            if _VARIABLES[name] in task_vars:
+                continue
+            path = os.path.join(folder, name)
+            if read_kept(path) is not None:
+                continue
+            # Another controller may have set the cluster up: its secret is the cluster's, a new one would rotate it.
+            value = self._fetch(name, on_head[name], task_vars) if name in on_head else new_secret()
+            created.append(path)
+            if not self._task.check_mode:
+                keep(path, value)
+        result.update(changed=bool(created), created=created)
+        return result
+
+    def _fetch(self, name, fingerprint, task_vars):
+        outcome = self._execute_module(
+            "ansible.legacy.slurp", {"src": f"/etc/sparkthor/secrets/{name}"}, task_vars=task_vars
+        )
+        value = base64.b64decode(outcome.get("content", "")).decode().strip()
+        if hashlib.sha256(value.encode()).hexdigest() != fingerprint:
+            raise AnsibleActionFail(
+                f"{name}: the cluster has one on its head, but it could not be read from there; check become, or set "
+                f"{_VARIABLES[name]}"
+            )
+        return value

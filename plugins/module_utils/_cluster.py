@@ -1,0 +1,107 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""From groups, variables and facts of all hosts to the one plan that every role reads.
+
+Runs on the controller only (the fabric plan uses ``netaddr``).  Pure: no connection, no files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ansible_collections.sparkthor.cluster.plugins.module_utils import _inventory
+from ansible_collections.sparkthor.cluster.plugins.module_utils._fabric import FabricError, fabric_plan
+
+
+class ClusterError(ValueError):
+    """The facts contradict the inventory; the message lists every problem and its mend."""
+
+
+def _fail(problems: Sequence[str]) -> None:
+    if problems:
+        lines = "\n".join(f"  - {problem}" for problem in problems)
+        count = "one problem" if len(problems) == 1 else f"{len(problems)} problems"
+        raise ClusterError(f"Nothing was changed: {count} to mend first.\n{lines}")
+
+
+def kind_problems(asserted: Mapping[str, str], nodes: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Hosts whose detected kind is not the one their group asserts."""
+    return [
+        f"host {host}: group {kind}s says it is a {kind}, but it is a {nodes[host]['kind']} "
+        f"(product {nodes[host]['product'] or 'unknown'}, GPUs {nodes[host]['gpu_names'] or 'none'}); "
+        "correct the group or the host's address"
+        for host, kind in asserted.items()
+        if host in nodes and nodes[host]["kind"] != kind
+    ]
+
+
+def management_problems(nodes: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    return [
+        f"host {host}: the interface the controller came in by could not be found among its addresses; "
+        "set ansible_host to an address that the host itself carries"
+        for host, node in nodes.items()
+        if not node["management"]["netdev"]
+    ]
+
+
+def gpu_count(host: str, variables: Mapping[str, Any], node: Mapping[str, Any]) -> int:
+    """GPUs that Ray may book on a host: ``ray_node_num_gpus`` where set, else what was detected."""
+    given = variables.get("ray_node_num_gpus")
+    return int(given) if given not in (None, "", "auto") else int(node["gpus"])
+
+
+def plan_cluster(
+    groups: Mapping[str, Sequence[str]],
+    hosts: Sequence[str],
+    hostvars: Mapping[str, Mapping[str, Any]],
+    nodes: Mapping[str, Mapping[str, Any]],
+) -> tuple[dict[str, Any], dict[str, Any], list[str]]:
+    """``(sparkthor_cluster, sparkthor_fabric, warnings)`` for hosts in plan order (the head first).
+
+    Raises :class:`ClusterError` with every problem that the facts show.
+    """
+    head = hosts[0]
+    first = hostvars[head]
+    topology = first["fabric_topology"]
+    _fail(kind_problems(_inventory.asserted_kinds(groups), nodes) + management_problems(nodes))
+    kinds = {host: nodes[host]["kind"] for host in hosts}
+    overrides = {host: hostvars[host]["fabric_overrides"] for host in hosts if hostvars[host].get("fabric_overrides")}
+    try:
+        fabric = fabric_plan(
+            list(hosts),
+            topology=topology,
+            cidr=first.get("fabric_cidr"),
+            cage=first.get("fabric_cage", 1),
+            mtu=first.get("fabric_mtu"),
+            management={host: nodes[host]["management"]["cidr"] for host in hosts},
+            kinds=kinds,
+            nics={host: hostvars[host].get("fabric_lan_nic") or nodes[host]["management"]["netdev"] for host in hosts},
+            overrides=overrides,
+            ray_head=head,
+        )
+    except FabricError as error:
+        raise ClusterError(f"Nothing was changed: {error}") from error
+    for host in hosts:
+        fabric[host]["management_address"] = nodes[host]["management"]["address"]
+        fabric[host]["management_netdev"] = nodes[host]["management"]["netdev"]
+    gpus = {host: gpu_count(host, hostvars[host], nodes[host]) for host in hosts}
+    profile = "tcp" if topology == "lan" else "roce"
+    cluster = {
+        "topology": topology,
+        "profile": profile,
+        "hosts": list(hosts),
+        "head": head,
+        "workers": list(hosts[1:]),
+        "head_address": fabric[head]["control_address"],
+        "kinds": kinds,
+        "gpus": gpus,
+        "world": sum(gpus.values()),
+    }
+    cluster["summary"] = (
+        f"{topology}, {len(hosts)} hosts ({', '.join(f'{host} {kinds[host]}' for host in hosts)}), head {head} on "
+        f"{cluster['head_address']}, {cluster['world']} GPUs, "
+        + ("RoCE" if profile == "roce" else "TCP on every rank: one transport for all, because not every host has RDMA")
+    )
+    return cluster, fabric, []

@@ -1,0 +1,270 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What can be known to be wrong from the inventory alone, before any host is spoken to.
+
+Pure: plain dicts in, a list of messages out.  Each message names the variable, the host, the value and the mend.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+TOPOLOGIES = ("direct", "ring", "switch", "lan")
+RUNTIMES = ("venv", "container")
+EXECUTORS = ("ray", "mp")
+KINDS = ("spark", "thor", "generic")
+#: shorter keys can be guessed; the same bound holds for the API key and the Ray token
+MINIMUM_SECRET_LENGTH = 16
+
+#: variables that describe the cluster as a whole: a value that differs between hosts is a mistake
+CLUSTER_WIDE = (
+    "fabric_topology",
+    "fabric_cidr",
+    "fabric_cage",
+    "fabric_mtu",
+    "engine_runtime",
+    "vllm_serve_executor",
+    "vllm_serve_recipe",
+    "vllm_serve_model",
+    "vllm_serve_tensor_parallel_size",
+    "vllm_serve_pipeline_parallel_size",
+    "vllm_serve_api_port",
+    "ray_node_port",
+)
+
+#: secrets a user may give; undefined means "generate one and keep it"
+SECRETS = {"vllm_serve_api_key": "api_key", "ray_node_token": "ray_token"}
+
+
+def closest(value: str, choices: Iterable[str]) -> str:
+    """`` (did you mean 'x'?)`` or an empty string."""
+    match = difflib.get_close_matches(str(value), list(choices), n=1, cutoff=0.5)
+    return f" (did you mean '{match[0]}'?)" if match else ""
+
+
+def cluster_hosts(groups: Mapping[str, Sequence[str]]) -> list[str]:
+    """Hosts of the cluster in plan order: the head first, then the workers as the inventory lists them."""
+    head = [host for host in groups.get("ray_head", []) if host in groups.get("cluster", [])]
+    return head + [host for host in groups.get("cluster", []) if host not in head]
+
+
+def group_problems(groups: Mapping[str, Sequence[str]]) -> list[str]:
+    """Problems of the groups ``cluster``, ``ray_head`` and ``ray_workers``."""
+    cluster = list(groups.get("cluster", []))
+    heads = list(groups.get("ray_head", []))
+    workers = list(groups.get("ray_workers", []))
+    problems = []
+    if not cluster:
+        return ["group cluster: it has no hosts; make it the parent of the groups ray_head and ray_workers"]
+    if not heads:
+        problems.append("group ray_head: it has no host; put exactly one host of the cluster into it")
+    if len(heads) > 1:
+        problems.append(
+            f"group ray_head: it has {len(heads)} hosts ({', '.join(heads)}); a cluster has one head, move the others "
+            "to ray_workers"
+        )
+    both = [host for host in heads if host in workers]
+    if both:
+        problems.append(
+            f"host {', '.join(both)}: it is in both ray_head and ray_workers; remove it from one of the two groups"
+        )
+    stray = [host for host in cluster if host not in heads and host not in workers]
+    if stray:
+        problems.append(
+            f"host {', '.join(stray)}: it is in group cluster but in neither ray_head nor ray_workers; put it into one"
+        )
+    outside = [host for host in [*heads, *workers] if host not in cluster]
+    if outside:
+        problems.append(
+            f"host {', '.join(outside)}: it is in ray_head or ray_workers but not in group cluster; make both groups "
+            "children of cluster"
+        )
+    for host in cluster:
+        kinds = [kind for kind, group in (("spark", "sparks"), ("thor", "thors")) if host in groups.get(group, [])]
+        if len(kinds) > 1:
+            problems.append(f"host {host}: it is in both groups sparks and thors; a host is of one kind")
+    return problems
+
+
+def asserted_kinds(groups: Mapping[str, Sequence[str]]) -> dict[str, str]:
+    """Kind by host where the groups ``sparks`` and ``thors`` assert one."""
+    kinds = dict.fromkeys(groups.get("sparks", []), "spark")
+    kinds.update(dict.fromkeys(groups.get("thors", []), "thor"))
+    return kinds
+
+
+def wide_problems(hostvars: Mapping[str, Mapping[str, Any]], hosts: Sequence[str]) -> list[str]:
+    """Cluster-wide variables whose value differs between hosts."""
+    problems = []
+    for name in CLUSTER_WIDE:
+        values: dict[str, list[str]] = {}
+        for host in hosts:
+            if name in hostvars[host]:
+                values.setdefault(repr(hostvars[host][name]), []).append(host)
+            else:
+                values.setdefault("undefined", []).append(host)
+        if len(values) > 1:
+            shown = "; ".join(f"{value} on {', '.join(names)}" for value, names in values.items())
+            problems.append(f"{name}: it differs between hosts ({shown}); set it once, in group_vars/all or cluster")
+    return problems
+
+
+def choice_problem(name: str, value: Any, choices: Sequence[str]) -> list[str]:
+    if value in choices:
+        return []
+    return [
+        f"{name}: {value!r} on all hosts is not one of {', '.join(choices)}{closest(str(value), choices)}; "
+        "set it in the inventory's group_vars"
+    ]
+
+
+def secret_problems(hostvars: Mapping[str, Mapping[str, Any]], hosts: Sequence[str]) -> list[str]:
+    """Given secrets that are empty or short.  The value itself is never part of the message."""
+    problems = []
+    for name in SECRETS:
+        for host in hosts:
+            if name not in hostvars[host]:
+                continue
+            value = hostvars[host][name]
+            length = len(str(value).strip()) if value is not None else 0
+            if length < MINIMUM_SECRET_LENGTH:
+                what = "is empty" if length == 0 else f"has {length} characters"
+                problems.append(
+                    f"{name}: the value given for host {host} {what}; give at least {MINIMUM_SECRET_LENGTH} "
+                    "characters (Vault is a good place), or remove the variable and one is generated and kept"
+                )
+                break
+    return problems
+
+
+def parallel_problems(variables: Mapping[str, Any], hosts: int) -> list[str]:
+    """An explicit split that the number of hosts (one GPU each unless told otherwise) cannot carry."""
+    problems = []
+    sizes = {}
+    for name in ("vllm_serve_tensor_parallel_size", "vllm_serve_pipeline_parallel_size"):
+        value = variables.get(name)
+        if value in (None, "", "auto"):
+            continue
+        try:
+            sizes[name] = int(value)
+        except (TypeError, ValueError):
+            problems.append(f"{name}: {value!r} is not a whole number; give 1 or more, or 'auto'")
+            continue
+        if sizes[name] < 1:
+            problems.append(f"{name}: {value!r} is less than 1; give 1 or more, or 'auto'")
+    if problems or not sizes:
+        return problems
+    gpus = hosts * int(variables.get("ray_node_num_gpus") or 1)
+    product = 1
+    for size in sizes.values():
+        product *= size
+    if product > gpus:
+        tensor = sizes.get("vllm_serve_tensor_parallel_size", 1)
+        pipeline = sizes.get("vllm_serve_pipeline_parallel_size", 1)
+        problems.append(
+            f"vllm_serve_pipeline_parallel_size: tensor parallel {tensor} × pipeline parallel {pipeline} needs "
+            f"{product} GPUs, and the {hosts} host(s) of group cluster have {gpus}; add hosts to ray_workers or "
+            "lower the split"
+        )
+    return problems
+
+
+def address_problems(hostvars: Mapping[str, Mapping[str, Any]], hosts: Sequence[str]) -> list[str]:
+    """Two inventory names for one machine."""
+    seen: dict[tuple[str, str], str] = {}
+    problems = []
+    for host in hosts:
+        key = (str(hostvars[host].get("ansible_host", host)), str(hostvars[host].get("ansible_port", 22)))
+        if key in seen:
+            problems.append(
+                f"ansible_host: hosts {seen[key]} and {host} have the same address {key[0]}; give each host its own"
+            )
+        seen.setdefault(key, host)
+    return problems
+
+
+def inventory_problems(groups: Mapping[str, Sequence[str]], hostvars: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Every problem of the inventory that needs no host, in the order a person would mend them.
+
+    ``groups`` maps group name → host names; ``hostvars`` maps host → its variables (defaults of roles not included).
+    """
+    problems = group_problems(groups)
+    hosts = cluster_hosts(groups)
+    if not hosts:
+        return problems
+    problems += wide_problems(hostvars, hosts)
+    first = hostvars[hosts[0]]
+    if "fabric_topology" not in first:
+        problems.append(
+            f"fabric_topology: it is not set on host {hosts[0]}; say how the hosts are cabled: {', '.join(TOPOLOGIES)}"
+        )
+    else:
+        problems += choice_problem("fabric_topology", first["fabric_topology"], TOPOLOGIES)
+    for name, choices in (("engine_runtime", RUNTIMES), ("vllm_serve_executor", EXECUTORS)):
+        if name in first:
+            problems += choice_problem(name, first[name], choices)
+    problems += address_problems(hostvars, hosts)
+    problems += secret_problems(hostvars, hosts)
+    problems += parallel_problems(first, len(hosts))
+    return problems
+
+
+#: what ssh, sudo and Python say when the first contact fails, and what to do about it
+_CONTACT_MENDS = (
+    (
+        "remote host identification has changed",
+        "its host key differs from the one known here: if the machine was reinstalled, `ssh-keygen -R {address}` and "
+        "connect once by hand; if not, find out why before going on",
+    ),
+    (
+        "host key verification failed",
+        "its host key is not known here yet: connect once with `ssh {user}@{address}`, compare the fingerprint with "
+        "the one on the machine (`ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub`), and accept it",
+    ),
+    (
+        "permission denied",
+        "ssh did not let user {user} in: `ssh-copy-id {user}@{address}`, or set ansible_user (user names may differ "
+        "per host) and ansible_ssh_private_key_file for this host",
+    ),
+    (
+        "incorrect sudo password",
+        "the become password is wrong for user {user}; it may differ per host: set ansible_become_password per host",
+    ),
+    (
+        "sudo password",
+        "user {user} needs a password for sudo: run with -K (--ask-become-pass), or put ansible_become_password into "
+        "Vault",
+    ),
+    (
+        "password is required",
+        "user {user} needs a password for sudo: run with -K (--ask-become-pass), or put ansible_become_password into "
+        "Vault",
+    ),
+    (
+        "could not resolve hostname",
+        "its name does not resolve: set ansible_host to the machine's management address",
+    ),
+    (
+        "connection refused",
+        "the machine answers but runs no ssh server on that port: install openssh-server, or set ansible_port",
+    ),
+    (
+        "no such file or directory",
+        "there is no Python at ansible_python_interpreter: install python3 on it",
+    ),
+    (
+        "",
+        "it cannot be reached at {address}: check power, cable and ansible_host, then `ssh {user}@{address}`",
+    ),
+)
+
+
+def explain_contact(host: str, address: str, user: str, message: str) -> str:
+    """One line for a host that could not be reached or did not let us in, with the mend."""
+    text = " ".join(message.split())
+    lowered = text.lower()
+    mend = next(mend for pattern, mend in _CONTACT_MENDS if pattern in lowered)
+    return f"host {host}: {mend.format(user=user or '<your user>', address=address)} [{text[-300:]}]"

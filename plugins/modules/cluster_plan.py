@@ -1,0 +1,68 @@
+#!/usr/bin/python
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: cluster_plan
+short_description: Validate the inventory and compute the plan of every host, once
+version_added: 0.1.0
+author:
+  - sparkthor.cluster contributors (@sparkthor)
+description:
+  - Runs on the controller, once for all hosts, and changes nothing anywhere.
+  - In the stage V(inventory) it checks groups, cluster-wide variables, secrets and every role variable that the
+    inventory sets, without speaking to a host.
+  - In the stage V(facts) it checks that every host was reached and computes the fabric plan, the environment and the
+    split of the model from the facts that M(sparkthor.cluster.node_info) read.
+options:
+  stage:
+    description: Which stage to run.
+    type: str
+    choices: [inventory, facts]
+    default: facts
+notes:
+  - Every problem found is part of one failure message, so that a person mends all of them in one go.
+attributes:
+  check_mode:
+    description: Can run in C(check_mode) and return changed status prediction without modifying target.
+    support: full
+  diff_mode:
+    description: Returns details on what has changed, when in diff mode.
+    support: none
+    details: Nothing is ever changed.
+"""
+
+EXAMPLES = r"""
+- name: Check the inventory before any host is spoken to
+  sparkthor.cluster.cluster_plan:
+    stage: inventory
+
+- name: Compute the plan of every host
+  sparkthor.cluster.cluster_plan:
+"""
+
+RETURN = r"""
+msg:
+  description: One line that says what was planned.
+  returned: success
+  type: str
+  sample: "switch, 3 hosts, head spark-01 on 10.100.0.1, RoCE"
+ansible_facts:
+  description: The plan as facts of every host.
+  returned: in stage V(facts)
+  type: dict
+  contains:
+    sparkthor_cluster:
+      description: What is true of the cluster as a whole.
+      type: dict
+      returned: always
+    sparkthor_fabric:
+      description: By host, what P(sparkthor.cluster.fabric_plan#filter) returns.
+      type: dict
+      returned: always
+"""
+
+# The work is done by the action plugin of the same name, on the controller.

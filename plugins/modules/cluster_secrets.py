@@ -1,0 +1,52 @@
+#!/usr/bin/python
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: cluster_secrets
+short_description: Generate the cluster's secrets once and keep them on the controller
+version_added: 0.1.0
+author:
+  - sparkthor.cluster contributors (@sparkthor)
+description:
+  - Makes sure that the API key and the Ray token exist as files of mode 0600 in the folder that the variable
+    C(sparkthor_secrets_dir) names on the controller.
+  - A secret that the user gives as a variable is left to the user.  One that the cluster's head already holds (set up
+    from another controller) is fetched instead of replaced.
+  - No secret is ever part of the result.
+options:
+  names:
+    description: Which secrets; all that were not given as variables by default.
+    type: list
+    elements: str
+    choices: [api_key, ray_token]
+attributes:
+  check_mode:
+    description: Can run in C(check_mode) and return changed status prediction without modifying target.
+    support: full
+  diff_mode:
+    description: Returns details on what has changed, when in diff mode.
+    support: none
+    details: A secret has no place in a diff; the result names the files.
+"""
+
+EXAMPLES = r"""
+- name: Have an API key and a Ray token
+  sparkthor.cluster.cluster_secrets:
+  delegate_to: "{{ groups['ray_head'][0] }}"
+  run_once: true
+"""
+
+RETURN = r"""
+created:
+  description: Files that were (in check mode, would be) created on the controller.
+  returned: always
+  type: list
+  elements: str
+  sample: ["/home/me/cluster/inventories/3spark/.secrets/api_key"]
+"""
+
+# The work is done by the action plugin of the same name, on the controller.

@@ -1,0 +1,51 @@
+#!/usr/bin/env bash
+# The tests, by stage: lint | unit | sanity | molecule NAME | all.  `make` calls it with .venv/bin on PATH.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+export PATH=$PWD/.venv/bin:$PATH PYTHONDONTWRITEBYTECODE=1 ANSIBLE_CONFIG=$PWD/ansible.cfg
+begin() { printf '\n=== %s (%s s so far)\n' "$1" "$SECONDS"; }
+
+lint() {
+  begin "ruff"
+  ruff check .
+  ruff format --check .
+  begin "yamllint"
+  yamllint --strict .
+  begin "ansible-lint"
+  ansible-lint --offline --strict
+  begin "inventories: syntax and task list"
+  for inventory in inventories/*/; do
+    ansible-playbook site.yml -i "$inventory" --syntax-check >/dev/null
+    ansible-playbook site.yml -i "$inventory" --list-tasks >/dev/null
+  done
+}
+
+unit() {
+  begin "unit tests"
+  pytest -q tests/unit lab/tests "$@"
+}
+
+sanity() {
+  begin "ansible-test sanity"
+  tools/sanity.sh
+}
+
+scenario() {
+  begin "molecule $1"
+  molecule --config .config/molecule/config.yml test --scenario-name "$1" --report
+}
+
+case ${1:-all} in
+  lint) lint ;;
+  unit) shift; unit "$@" ;;
+  sanity) sanity ;;
+  molecule) scenario "${2:-default}" ;;
+  all)
+    lint
+    sanity
+    unit
+    begin "tests on simulated hosts"
+    pytest -q -x tests/integration --durations=0
+    ;;
+  *) echo "usage: tools/test.sh lint | unit | sanity | molecule NAME | all" >&2; exit 2 ;;
+esac

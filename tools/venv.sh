@@ -1,0 +1,65 @@
+#!/usr/bin/env bash
+# Make .venv: a Python that ansible-core 2.21 runs on, the pinned tools, the lab tool, and the link that makes this
+# checkout importable as ansible_collections.sparkthor.cluster.  Repeating it costs well under a second.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+top=$PWD
+venv=$top/.venv
+stamp=$venv/.sparkthor-requirements
+wanted=$(cat requirements/dev.txt lab/pyproject.toml tools/venv.sh | sha256sum | cut -c1-16)
+
+# Debian programs the lab and the tests call; installed only where one is missing and we may.
+missing=()
+for pair in rsync:rsync ssh:openssh-client ip:iproute2 mkfs.ext4:e2fsprogs losetup:mount git:git dpkg-deb:dpkg \
+            openssl:openssl; do
+  command -v "${pair%%:*}" >/dev/null 2>&1 || PATH=$PATH:/usr/sbin:/sbin command -v "${pair%%:*}" >/dev/null 2>&1 ||
+    missing+=("${pair##*:}")
+done
+if [ ${#missing[@]} -gt 0 ]; then
+  if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+    echo "venv: installing ${missing[*]}"
+    apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends "${missing[@]}" \
+      >/dev/null
+  else
+    echo "venv: these Debian packages are missing: ${missing[*]} (as root: apt-get install ${missing[*]})" >&2
+    exit 2
+  fi
+fi
+
+if [ -x "$venv/bin/python" ] && [ "$(cat "$stamp" 2>/dev/null)" = "$wanted $top" ]; then
+  exit 0
+fi
+
+suitable() { "$1" -c 'import sys, venv, ensurepip; sys.exit(0 if (3, 12) <= sys.version_info[:2] <= (3, 13) else 1)' \
+  >/dev/null 2>&1; }
+python=
+for candidate in "${SPARKTHOR_PYTHON:-}" python3.13 python3.12 python3 \
+                 "${PYENV_ROOT:-$HOME/.pyenv}"/versions/3.13*/bin/python "${PYENV_ROOT:-$HOME/.pyenv}"/versions/3.12*/bin/python \
+                 /usr/local/bin/python3.13 /usr/local/bin/python3.12; do
+  if [ -n "$candidate" ] && command -v "$candidate" >/dev/null 2>&1 && suitable "$candidate"; then
+    python=$candidate
+    break
+  fi
+done
+if [ -z "$python" ]; then
+  cat >&2 <<'M'
+venv: no Python 3.12 or 3.13 with venv found (ansible-core 2.21 needs one).  Any of these brings one:
+  Ubuntu 24.04, Debian 13:   apt-get install python3 python3-venv
+  elsewhere:                 uv python install 3.13    or    pyenv install 3.13
+then run again, or name one: SPARKTHOR_PYTHON=/path/to/python3.13 make venv
+M
+  exit 2
+fi
+
+echo "venv: $("$python" -V) -> .venv"
+if ! [ -x "$venv/bin/python" ] || ! suitable "$venv/bin/python"; then
+  rm -rf "$venv"
+  "$python" -m venv "$venv"
+fi
+quiet=(--quiet --disable-pip-version-check)
+"$venv/bin/python" -m pip install "${quiet[@]}" -r requirements/dev.txt
+"$venv/bin/python" -m pip install "${quiet[@]}" --no-deps -e lab/
+site=$("$venv/bin/python" -c 'import site; print(site.getsitepackages()[0])')
+mkdir -p "$site/ansible_collections/sparkthor"
+ln -sfn "$top" "$site/ansible_collections/sparkthor/cluster"
+echo "$wanted $top" >"$stamp"
