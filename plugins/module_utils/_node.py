@@ -53,19 +53,6 @@ _VIRTUAL_PREFIXES = (
     *("lo", "docker", "br-", "veth", "virbr", "tailscale", "tun", "tap"),
     *("l4tbr", "usb", "cni", "flannel"),
 )
-    "lo",
-    "docker",
-    "br-",
-    "veth",
-    "virbr",
-    "tailscale",
-    "tun",
-    "tap",
-    "l4tbr",
-    "usb",
-    "cni",
-    "flannel",
-)
 
 
 def parse_meminfo(text: str) -> dict[str, int]:
