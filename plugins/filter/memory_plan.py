@@ -1,0 +1,177 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: memory_plan
+short_description: Whether a model fits a cluster, and with how many tokens of context
+version_added: 0.1.0
+author: sparkthor.cluster contributors (@sparkthor)
+description:
+  - Takes the parsed C(config.json) of a model and a split, and computes weights, KV cache and overhead of each rank.
+  - Knows grouped-query and latent attention, hybrid models (linear attention, Mamba), sliding windows, nested
+    C(text_config), quantized checkpoints and uneven pipeline stages.
+  - A field that is missing or a split that vLLM would refuse is an error that names the variable, the value and
+    the mend. A model that does not fit is a verdict, not an error.
+positional: _input
+options:
+  _input:
+    description: The model's parsed C(config.json), or the same fields from a recipe.
+    type: dict
+    required: true
+  tensor_parallel:
+    description: Ranks that share each layer.
+    type: int
+    default: 1
+  pipeline_parallel:
+    description: Stages that share the layers.
+    type: int
+    default: 1
+  kv_cache_dtype:
+    description:
+      - The value of vLLM's C(--kv-cache-dtype).
+      - V(auto) is the dtype that the checkpoint asks for, else the model's own.
+    type: str
+    default: auto
+  max_model_len:
+    description: Context length in tokens; the model's own limit if not given.
+    type: int
+  memory_bytes:
+    description: C(MemTotal) of the hosts in bytes, one number or a list by rank. Without it there is no verdict.
+    type: raw
+  memory_available_bytes:
+    description: C(MemAvailable) of the hosts in bytes, one number or a list by rank.
+    type: raw
+  gpu_memory_utilization:
+    description: The share of C(MemTotal) that vLLM may take.
+    type: float
+    default: 0.85
+  weights_bytes:
+    description: Size of the whole checkpoint in bytes; estimated from the config if not given.
+    type: int
+  max_num_seqs:
+    description: Sequences that are meant to run at once.
+    type: int
+    default: 1
+  max_num_batched_tokens:
+    description: Tokens of one step, which decide the size of activations.
+    type: int
+    default: 8192
+  overhead_bytes:
+    description: Memory of each rank beside weights and cache; estimated if not given.
+    type: int
+  kv_cache_memory_bytes:
+    description: A pinned KV cache (vLLM's C(--kv-cache-memory-bytes)) instead of O(gpu_memory_utilization).
+    type: int
+  enforce_eager:
+    description: No captured graphs, so less overhead.
+    type: bool
+    default: false
+  language_model_only:
+    description: The vision tower is not loaded.
+    type: bool
+    default: false
+  mamba_ssm_cache_dtype:
+    description: The dtype of recurrent states; V(auto) takes the model's.
+    type: str
+    default: auto
+  memory_bandwidth:
+    description: Bytes per second that one GPU reads.
+    type: float
+    default: 273000000000.0
+  active_bytes:
+    description: Bytes of weights that each token reads; estimated from the config if not given.
+    type: int
+  layer_partition:
+    description: Layers of each stage (vLLM's E(VLLM_PP_LAYER_PARTITION)) instead of its rule.
+    type: raw
+  tensors:
+    description: Tensor names and bytes of the checkpoint, as the M(sparkthor.cluster.memory_plan) module reads them.
+    type: dict
+  hosts:
+    description: Names of the hosts in the order of ranks, for messages.
+    type: list
+    elements: str
+seealso:
+  - plugin: sparkthor.cluster.parallel_plan
+    plugin_type: filter
+  - module: sparkthor.cluster.memory_plan
+"""
+
+EXAMPLES = r"""
+- name: Show what a 405B model with 4-bit weights needs on three Sparks
+  ansible.builtin.debug:
+    msg: "{{ config | sparkthor.cluster.memory_plan(pipeline_parallel=3, max_model_len=32768,
+             memory_bytes=130663000000, weights_bytes=203000000000) }}"
+  vars:
+    config: "{{ lookup('ansible.builtin.file', 'config.json') | from_json }}"
+"""
+
+RETURN = r"""
+_value:
+  description: The plan.
+  type: dict
+  contains:
+    verdict:
+      description: V(fits), V(tight), V(does_not_fit), or V(unknown) without O(memory_bytes).
+      type: str
+    reasons:
+      description: The numbers behind the verdict, one sentence each.
+      type: list
+      elements: str
+    suggestions:
+      description: The nearest changes that would fit, if it does not.
+      type: list
+      elements: str
+    kv_bytes_per_token:
+      description: Bytes that one token adds to the cache of the whole model, before sharding.
+      type: int
+    kv_bytes_per_token_per_rank:
+      description: The same on the rank that holds most.
+      type: int
+    weights_bytes_per_rank:
+      description: Weights on the rank that holds most.
+      type: int
+    max_tokens:
+      description: Tokens that the cache of the fullest rank holds.
+      type: int
+    max_concurrent_sequences:
+      description: Sequences of O(max_model_len) tokens that fit at once.
+      type: float
+    state_bytes_per_sequence:
+      description: State of hybrid layers for one sequence, at any length.
+      type: int
+    decode_tokens_per_second_bound:
+      description: What memory bandwidth allows for one stream; real runs reach about half.
+      type: float
+    ranks:
+      description: The same numbers as lists, one entry a rank.
+      type: dict
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from ansible.errors import AnsibleFilterError
+from ansible_collections.sparkthor.cluster.plugins.module_utils import _sizing
+from ansible_collections.sparkthor.cluster.plugins.module_utils._model_shape import SizingError
+
+
+def memory_plan(config: Mapping[str, Any], **options: Any) -> dict[str, Any]:
+    try:
+        return _sizing.plan(config, **options)
+    except SizingError as error:
+        raise AnsibleFilterError(f"memory_plan: {error}") from error
+    except TypeError as error:
+        if "unexpected keyword argument" not in str(error):
+            raise
+        raise AnsibleFilterError(f"memory_plan: {error}") from error
+
+
+class FilterModule:
+    """The filter's door to module_utils/_sizing."""
+
+    def filters(self) -> dict[str, Any]:
+        return {"memory_plan": memory_plan}

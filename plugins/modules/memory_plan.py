@@ -1,0 +1,174 @@
+#!/usr/bin/python
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: memory_plan
+short_description: Whether a model on this host's disk fits a cluster
+version_added: 0.1.0
+author:
+  - sparkthor.cluster contributors (@sparkthor)
+description:
+  - Reads C(config.json) and the headers of the safetensors files of a local model folder, and computes weights, KV
+    cache and overhead of each rank, as the P(sparkthor.cluster.memory_plan#filter) filter does.
+  - Only headers are read, so a folder of 400 GB takes a second. A set of safetensors that is not complete is an
+    error that names the missing files.
+options:
+  model_path:
+    description: Folder of the model on this host.
+    type: path
+    required: true
+  tensor_parallel:
+    description: Ranks that share each layer.
+    type: int
+    default: 1
+  pipeline_parallel:
+    description: Stages that share the layers.
+    type: int
+    default: 1
+  kv_cache_dtype:
+    description: The value of vLLM's C(--kv-cache-dtype).
+    type: str
+    default: auto
+  max_model_len:
+    description: Context length in tokens; the model's own limit if not given.
+    type: int
+  memory_bytes:
+    description:
+      - C(MemTotal) of the hosts in bytes, by rank; a single entry counts for all.
+      - This host's own if not given.
+    type: list
+    elements: int
+  memory_available_bytes:
+    description:
+      - C(MemAvailable) of the hosts in bytes, by rank; a single entry counts for all.
+      - Not looked at if not given.
+    type: list
+    elements: int
+  gpu_memory_utilization:
+    description: The share of C(MemTotal) that vLLM may take.
+    type: float
+    default: 0.85
+  max_num_seqs:
+    description: Sequences that are meant to run at once.
+    type: int
+    default: 1
+  max_num_batched_tokens:
+    description: Tokens of one step, which decide the size of activations.
+    type: int
+    default: 8192
+  kv_cache_memory_bytes:
+    description: A pinned KV cache instead of O(gpu_memory_utilization).
+    type: int
+  enforce_eager:
+    description: No captured graphs, so less overhead.
+    type: bool
+    default: false
+  language_model_only:
+    description: The vision tower is not loaded.
+    type: bool
+    default: false
+  hosts:
+    description: Names of the hosts in the order of ranks, for messages.
+    type: list
+    elements: str
+attributes:
+  check_mode:
+    description: Can run in C(check_mode) and return changed status prediction without modifying target.
+    support: full
+  diff_mode:
+    description: Returns details on what has changed, when in diff mode.
+    support: none
+    details: The module never changes anything.
+seealso:
+  - plugin: sparkthor.cluster.memory_plan
+    plugin_type: filter
+"""
+
+EXAMPLES = r"""
+- name: Plan the model that lies on this host over four Sparks
+  sparkthor.cluster.memory_plan:
+    model_path: /var/lib/sparkthor/models/Qwen--Qwen3.5-397B-A17B-FP8
+    tensor_parallel: 4
+    max_model_len: 131072
+  register: plan
+
+- name: Stop with the numbers if it does not fit
+  ansible.builtin.assert:
+    that: plan.plan.verdict != 'does_not_fit'
+    fail_msg: "{{ (plan.plan.reasons + plan.plan.suggestions) | join(' ') }}"
+"""
+
+RETURN = r"""
+plan:
+  description: The plan, as the filter of the same name returns it.
+  returned: success
+  type: dict
+  sample:
+    verdict: fits
+    kv_bytes_per_token: 30720
+    kv_bytes_per_token_per_rank: 15360
+    weights_bytes_per_rank: 101737037824
+    max_tokens: 433688
+"""
+
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.sparkthor.cluster.plugins.module_utils import _sizing
+from ansible_collections.sparkthor.cluster.plugins.module_utils._model_shape import SizingError
+
+
+def mem_total_bytes(path: str = "/proc/meminfo") -> int:
+    """MemTotal of this host: on unified memory the GPU's own answer is not usable."""
+    with open(path, encoding="ascii") as stream:
+        for line in stream:
+            if line.startswith("MemTotal:"):
+                return int(line.split()[1]) * 1024
+    raise SizingError("memory_bytes", None, f"cannot be read from {path}", "Give memory_bytes.")
+
+
+def make_plan(params: dict[str, Any]) -> dict[str, Any]:
+    options = dict(params)
+    config, tensors = _sizing.read_model_folder(options.pop("model_path"))
+    if not options["memory_bytes"]:
+        options["memory_bytes"] = mem_total_bytes()
+    if not options["memory_available_bytes"]:
+        options["memory_available_bytes"] = None
+    return _sizing.plan(config, tensors=tensors, **options)
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "model_path": {"type": "path", "required": True},
+            "tensor_parallel": {"type": "int", "default": 1},
+            "pipeline_parallel": {"type": "int", "default": 1},
+            "kv_cache_dtype": {"type": "str", "default": "auto"},
+            "max_model_len": {"type": "int"},
+            "memory_bytes": {"type": "list", "elements": "int"},
+            "memory_available_bytes": {"type": "list", "elements": "int"},
+            "gpu_memory_utilization": {"type": "float", "default": 0.85},
+            "max_num_seqs": {"type": "int", "default": 1},
+            "max_num_batched_tokens": {"type": "int", "default": 8192},
+            "kv_cache_memory_bytes": {"type": "int"},
+            "enforce_eager": {"type": "bool", "default": False},
+            "language_model_only": {"type": "bool", "default": False},
+            "hosts": {"type": "list", "elements": "str"},
+        },
+        supports_check_mode=True,
+    )
+    try:
+        plan = make_plan(module.params)
+    except SizingError as error:
+        module.fail_json(msg=str(error), variable=error.variable, mend=error.mend)
+    except OSError as error:
+        module.fail_json(msg=f"model_path={module.params['model_path']!r}: {error}")
+    module.exit_json(changed=False, plan=plan)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,62 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import json
+import struct
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible.module_utils.testing import patch_module_args
+from ansible_collections.sparkthor.cluster.plugins.module_utils._model_shape import SizingError
+from ansible_collections.sparkthor.cluster.plugins.modules import memory_plan
+
+CONFIG = Path(__file__).parents[3] / "fixtures" / "models" / "tiny-qwen3.json"
+
+
+def run(capsys: pytest.CaptureFixture[str], **args: Any) -> tuple[int, dict[str, Any]]:
+    with patch_module_args({**args, "_ansible_check_mode": True}), pytest.raises(SystemExit) as stop:
+        memory_plan.main()
+    return int(stop.value.code or 0), json.loads(capsys.readouterr().out)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "config.json").write_text(CONFIG.read_text())
+    header = json.dumps({"lm_head.weight": {"dtype": "U8", "shape": [64], "data_offsets": [0, 64]}}).encode()
+    (tmp_path / "model.safetensors").write_bytes(struct.pack("<Q", len(header)) + header + bytes(64))
+    return tmp_path
+
+
+def test_a_plan_of_a_folder(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
+    code, result = run(capsys, model_path=str(folder), pipeline_parallel=2, memory_bytes=[8 * 2**30], max_model_len=512)
+    assert code == 0
+    assert result["changed"] is False
+    assert result["plan"]["weights_bytes"] == 64
+    assert result["plan"]["ranks"]["weights_bytes_per_rank"] == [0, 64]
+    assert result["plan"]["verdict"] == "fits"
+
+
+def test_own_memory_is_the_default(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
+    code, result = run(capsys, model_path=str(folder))
+    assert code == 0
+    assert result["plan"]["ranks"]["memory_bytes"] == [memory_plan.mem_total_bytes()]
+
+
+def test_a_bad_folder_fails_with_the_mend(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    code, result = run(capsys, model_path=str(tmp_path))
+    assert code == 1
+    assert "no config.json" in result["msg"]
+    assert result["variable"] == "model_path"
+    assert result["mend"]
+
+
+def test_meminfo_without_a_total(tmp_path: Path) -> None:
+    (tmp_path / "meminfo").write_text("MemFree: 1 kB\n")
+    with pytest.raises(SizingError, match="memory_bytes"):
+        memory_plan.mem_total_bytes(str(tmp_path / "meminfo"))
+    (tmp_path / "meminfo").write_text("MemTotal:       127600000 kB\n")
+    assert memory_plan.mem_total_bytes(str(tmp_path / "meminfo")) == 127_600_000 * 1024
