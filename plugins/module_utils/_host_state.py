@@ -11,7 +11,6 @@ disabled is handled first, so that it stops with the configuration it was starte
 from __future__ import annotations
 
 import contextlib
-import errno
 import json
 import os
 import re
@@ -47,7 +46,7 @@ UNIT_SUFFIXES = (
     ".scope",
     ".device",
 )
-SHOW_PROPERTIES = "Id,LoadState,ActiveState,SubState,UnitFileState,MainPID,NeedDaemonReload"
+SHOW_PROPERTIES = "Id,LoadState,ActiveState,SubState,UnitFileState,MainPID,NeedDaemonReload,ConditionResult,ConditionTimestampMonotonic"
 RUNNING = ("active", "activating", "reloading", "refreshing")
 ENABLED = ("enabled", "enabled-runtime", "alias", "indirect", "static", "generated", "linked", "linked-runtime")
 # Nothing below these may be the object of a recursive removal itself
@@ -560,45 +559,13 @@ class HostState:
             return f"({len(content)} bytes that are not text)\n"
 
     def _write(self, spec: FileSpec, keep: bool = False) -> None:
-        real = self.host.at(spec.path)
         uid, gid = self._ids(spec)
-        if keep:
-            self._keep(spec.path)
-        temporary = ""
         try:
-            handle, temporary = tempfile.mkstemp(prefix=f".{os.path.basename(real)}.", dir=os.path.dirname(real))
-            with os.fdopen(handle, "wb") as stream:
-                os.fchown(stream.fileno(), uid, gid)
-                os.fchmod(stream.fileno(), spec.mode)
-                stream.write(spec.content)
-                stream.flush()
-                os.fsync(stream.fileno())
-            os.replace(temporary, real)
-            directory = os.open(os.path.dirname(real), os.O_RDONLY | os.O_DIRECTORY)
-            try:
-                os.fsync(directory)
-            finally:
-                os.close(directory)
+            if keep:
+                keep_original(self.host.at(spec.path))
+            write_atomic(self.host.at(spec.path), spec.content, uid, gid, spec.mode)
         except OSError as error:
-            if temporary and os.path.lexists(temporary):
-                os.unlink(temporary)
-            reason = "no space left on the device" if error.errno == errno.ENOSPC else error.strerror
-            raise HostStateError(f"{spec.path} cannot be written: {reason}") from error
-
-    def _keep(self, path: str) -> None:
-        """Keep what stood there before us, once: a second foreign edit must not replace the true original."""
-        real = self.host.at(path)
-        kept = real + BACKUP_SUFFIX
-        if os.path.lexists(kept):
-            return
-        if os.path.islink(real):
-            os.symlink(os.readlink(real), kept)
-            return
-        temporary = f"{kept}.part"
-        shutil.copy2(real, temporary)
-        info = os.stat(real)
-        os.chown(temporary, info.st_uid, info.st_gid)
-        os.replace(temporary, kept)
+            raise HostStateError(f"{spec.path} cannot be written: {error.strerror}") from error
 
     # -- links ----------------------------------------------------------------------------------------------------
 
@@ -791,6 +758,42 @@ class HostState:
         return parse_show(out, names)
 
 
+def write_atomic(path: str, content: bytes, uid: int, gid: int, mode: int) -> None:
+    """Nobody ever sees half of the content, or all of it with another owner or mode."""
+    folder, name = os.path.split(path)
+    handle, temporary = tempfile.mkstemp(prefix=f".{name}.", dir=folder)
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            os.fchown(stream.fileno(), uid, gid)
+            os.fchmod(stream.fileno(), mode)
+            stream.write(content)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+    # The new name must survive a power loss as well as the content
+    directory = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
+
+
+def keep_original(path: str) -> None:
+    """Keep what stood there before us, once: a second foreign edit must not replace the true original."""
+    kept = path + BACKUP_SUFFIX
+    if os.path.lexists(kept):
+        return
+    if os.path.islink(path):
+        os.symlink(os.readlink(path), kept)
+        return
+    info = os.stat(path)
+    with open(path, "rb") as stream:
+        write_atomic(kept, stream.read(), info.st_uid, info.st_gid, stat.S_IMODE(info.st_mode))
+
+
 def sysctl_path(key: str) -> str:
     """The kernel's rule: the first separator decides, the other one is a literal part of a name."""
     first = re.search(r"[./]", key)
@@ -917,11 +920,18 @@ class UnitManager:
         if unit.state == "restarted" or (running and self._touched(unit.restart_on, unit.name)):
             self._verb(unit, "restart")
         elif unit.state == "started" and not running:
-            self._verb(unit, "start")
+            if not self._unmet(unit):
+                self._verb(unit, "start")
         elif unit.state == "reloaded":
             self._verb(unit, "reload" if running else "start")
         elif running and self._touched(unit.reload_on):
             self._verb(unit, "reload")
+
+    def _unmet(self, unit: UnitSpec) -> bool:
+        """An optional unit that systemd already declined to start here (in a container, say) is not asked again."""
+        shown = self.before[unit.name]
+        declined = shown.get("ConditionResult") == "no" and shown.get("ConditionTimestampMonotonic", "0") != "0"
+        return unit.optional and declined and not self.changed_paths
 
     def _verb(self, unit: UnitSpec, verb: str) -> None:
         self.verbs.append((unit, verb))

@@ -290,7 +290,7 @@ def test_failed_write_leaves_the_old_file(host: FakeHost, monkeypatch: pytest.Mo
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(_host_state.os, "replace", full)
-    with pytest.raises(HostStateError, match="/etc/x cannot be written: no space left"):
+    with pytest.raises(HostStateError, match="/etc/x cannot be written: No space left"):
         host.apply(files=[{"path": "/etc/x", "content": MARK + "new\n"}])
     assert read(host, "/etc/x") == MARK + "old\n"
     assert [p.name for p in (host.root / "etc").iterdir()] == ["x"]
@@ -612,6 +612,16 @@ def test_failed_unit_is_reset_and_started(host: FakeHost) -> None:
     host.unit("x.service", "failed", "enabled")
     host.converge(units=[{"name": "x.service", "state": "started"}])
     assert host.verbs() == ["reset-failed x.service", "start x.service"]
+
+
+def test_optional_unit_whose_condition_fails_is_asked_once(host: FakeHost) -> None:
+    unmet = {"ConditionResult": "no", "ConditionTimestampMonotonic": "4711"}
+    host.unit("timesyncd.service", "inactive", "enabled", **unmet)
+    wanted = {"name": "timesyncd.service", "state": "started"}
+    assert not host.apply(units=[{**wanted, "optional": True}]).changed
+    assert host.apply(units=[wanted]).changed_units == ["timesyncd.service"]
+    host.unit("timesyncd.service", "inactive", "enabled", **{**unmet, "ConditionTimestampMonotonic": "0"})
+    assert host.apply(units=[{**wanted, "optional": True}]).changed_units == ["timesyncd.service"]
 
 
 def test_failure_carries_the_journal(host: FakeHost) -> None:
