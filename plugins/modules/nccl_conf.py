@@ -1,0 +1,286 @@
+#!/usr/bin/python
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: nccl_conf
+short_description: Edit NCCL's system-wide configuration key by key and report what outranks it
+version_added: 0.1.0
+author:
+  - sparkthor.cluster contributors (@sparkthor)
+description:
+  - Sets and removes single keys of C(/etc/nccl.conf). All other lines and comments stay byte for byte. The file as it
+    was before the first edit is kept as C(<path>.sparkthor-orig).
+  - NCCL takes a variable from the process environment first, then from the file named by E(NCCL_CONF_FILE) (NCCL 2.23
+    and later) or else from C(~/.nccl.conf), then from C(/etc/nccl.conf). Inside a file the first line of a key counts.
+  - A comment is a line with C(#) in its first column. Blanks are never trimmed, so C( NCCL_X=1) and C(NCCL_X =1) set
+    nothing that NCCL knows; such lines are kept and returned in RV(sources[].ineffective).
+  - A container reads its own files. O(images) reports what images that are already on the host carry.
+options:
+  path:
+    description: The system-wide file.
+    type: path
+    default: /etc/nccl.conf
+  present:
+    description: Keys that must have a value.
+    type: dict
+    default: {}
+  absent:
+    description: Keys that must not be set in the file.
+    type: list
+    elements: str
+    default: []
+  restore:
+    description: Give back the file as it was before the first edit, or remove it if this module made it.
+    type: bool
+    default: false
+  planned:
+    description:
+      - The environment the engine is started with. Settings in any file which differ from it are returned; they do not
+        reach the engine, but they do reach whatever is started without that environment.
+    type: dict
+    default: {}
+  users:
+    description: Users whose C(~/.nccl.conf) is reported. Users the host does not have are passed over.
+    type: list
+    elements: str
+    default: [root, sparkthor]
+  images:
+    description:
+      - Container images to report on, if they are on the host. Nothing in an image is run and none is pulled; a
+        container is created from it and removed again, also in check mode.
+    type: list
+    elements: str
+    default: []
+  container_cli:
+    description: Program that reads the images.
+    type: str
+    choices: [docker, podman]
+    default: docker
+attributes:
+  check_mode:
+    description: Can run in C(check_mode) and return changed status prediction without modifying target.
+    support: full
+  diff_mode:
+    description: Returns details on what has changed (or possibly needs changing in C(check_mode)), when in diff mode.
+    support: full
+"""
+
+EXAMPLES = r"""
+- name: RDMA must not be switched off
+  sparkthor.cluster.nccl_conf:
+    absent: [NCCL_IB_DISABLE]
+
+- name: One transport on all ranks of a cluster with hosts that lack RDMA
+  sparkthor.cluster.nccl_conf:
+    present:
+      NCCL_IB_DISABLE: "1"
+
+- name: What does the engine's image carry?
+  sparkthor.cluster.nccl_conf:
+    images: ["nvcr.io/nvidia/vllm:26.10-py3"]
+  register: nccl
+"""
+
+RETURN = r"""
+changed_paths:
+  description: The file, if it was changed.
+  returned: always
+  type: list
+  elements: str
+backup:
+  description: Where the file as it was before the first edit is kept, if it is.
+  returned: always
+  type: str
+sources:
+  description: Every place NCCL may take settings from on this host, highest rank first.
+  returned: always
+  type: list
+  elements: dict
+  contains:
+    name:
+      description: Path, with the image's name before it where it is inside an image.
+      type: str
+      returned: always
+    rank:
+      description: C(environment), C(NCCL_CONF_FILE), C(home), C(system) or C(image).
+      type: str
+      returned: always
+    exists:
+      description: Whether it is there.
+      type: bool
+      returned: always
+    settings:
+      description: What NCCL takes from it.
+      type: dict
+      returned: always
+    differs:
+      description: Settings among them that differ from the planned environment.
+      type: dict
+      returned: always
+    ineffective:
+      description: Lines that look like settings and are none, with the reason.
+      type: list
+      elements: dict
+      returned: always
+  sample:
+    - name: /etc/nccl.conf
+      rank: system
+      exists: true
+      settings: {NCCL_IB_DISABLE: "1"}
+      differs: {NCCL_IB_DISABLE: {value: "1", planned: "0"}}
+      ineffective: []
+"""
+
+import json
+import os
+import pwd
+import stat
+import tempfile
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.sparkthor.cluster.plugins.module_utils._command import run_limited
+from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state import (
+    BACKUP_SUFFIX,
+    MARKER,
+    has_marker,
+    keep_original,
+    write_atomic,
+)
+from ansible_collections.sparkthor.cluster.plugins.module_utils._nccl import NcclError, Source, edit
+
+ENVIRONMENT_FILES = ("/etc/environment", "/etc/sparkthor/fabric.env")
+
+
+def read(path: str) -> bytes | None:
+    try:
+        with open(path, "rb") as stream:
+            return stream.read()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def environment_sources() -> list[Source]:
+    """Files that end up in process environments; an NCCL_CONF_FILE named there outranks the users' own files."""
+    sources, named = [], []
+    for path in ENVIRONMENT_FILES:
+        lines = [line.strip() for line in (read(path) or b"").decode("utf-8", "replace").splitlines()]
+        lines = [line[7:] if line.startswith("export ") else line for line in lines]
+        pairs = [line.partition("=")[::2] for line in lines if line.startswith("NCCL_") and "=" in line]
+        if pairs:
+            text = "".join(f"{key}={value.strip(chr(34) + chr(39))}\n" for key, value in pairs)
+            sources.append(Source(path, "environment", text.encode()))
+        named += [value.strip("\"'") for key, value in pairs if key == "NCCL_CONF_FILE"]
+    return sources + [Source(path, "NCCL_CONF_FILE", read(path)) for path in named if path.startswith("/")]
+
+
+def home_sources(users: list[str]) -> list[Source]:
+    homes = []
+    for user in users:
+        try:
+            homes.append(pwd.getpwnam(user).pw_dir)
+        except KeyError:
+            continue
+    return [Source(f"{home}/.nccl.conf", "home", read(f"{home}/.nccl.conf")) for home in dict.fromkeys(homes)]
+
+
+def image_sources(cli: str, image: str, path: str) -> list[Source]:
+    """Environment and files of an image on this host; nothing in it is run."""
+    code, out, _err = run_limited([cli, "image", "inspect", "--format", "{{json .Config.Env}}", image], 20)
+    if code != 0:
+        return [Source(f"{image}:{path}", "image", None)]
+    pairs = [item for item in json.loads(out) or [] if item.startswith("NCCL_")]
+    sources = [Source(f"{image} (environment)", "image", "".join(f"{item}\n" for item in pairs).encode())]
+    code, out, _err = run_limited([cli, "create", "--network", "none", image, "true"], 60)
+    if code != 0:
+        return sources
+    container = out.strip().splitlines()[-1]
+    try:
+        for inside in (path, "/root/.nccl.conf"):
+            sources.append(Source(f"{image}:{inside}", "image", image_file(cli, container, inside)))
+    finally:
+        run_limited([cli, "rm", "--force", "--volumes", container], 60)
+    return sources
+
+
+def image_file(cli: str, container: str, path: str) -> bytes | None:
+    with tempfile.TemporaryDirectory() as folder:
+        target = os.path.join(folder, "copy")
+        code, _out, _err = run_limited([cli, "cp", f"{container}:{path}", target], 60)
+        return read(target) if code == 0 and os.path.isfile(target) else None
+
+
+def apply(path: str, before: bytes | None, after: bytes | None) -> None:
+    """Write, or take away, keeping what stood there before our first edit."""
+    if after is None:
+        if os.path.lexists(path + BACKUP_SUFFIX):
+            os.replace(path + BACKUP_SUFFIX, path)
+        else:
+            os.unlink(path)
+        return
+    uid, gid, mode = 0, 0, 0o644
+    if before is not None:
+        info = os.stat(path)
+        uid, gid, mode = info.st_uid, info.st_gid, stat.S_IMODE(info.st_mode)
+        if not has_marker(before):
+            keep_original(path)
+    write_atomic(path, after, uid, gid, mode)
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "path": {"type": "path", "default": "/etc/nccl.conf"},
+            "present": {"type": "dict", "default": {}},
+            "absent": {"type": "list", "elements": "str", "default": []},
+            "restore": {"type": "bool", "default": False},
+            "planned": {"type": "dict", "default": {}},
+            "users": {"type": "list", "elements": "str", "default": ["root", "sparkthor"]},
+            "images": {"type": "list", "elements": "str", "default": []},
+            "container_cli": {"type": "str", "choices": ["docker", "podman"], "default": "docker"},
+        },
+        mutually_exclusive=[("restore", "present"), ("restore", "absent")],
+        supports_check_mode=True,
+    )
+    # Through a link, so that the backup lies beside what is really edited
+    path = os.path.realpath(module.params["path"])
+    planned = {str(key): str(value) for key, value in module.params["planned"].items()}
+    present = {str(key): str(value) for key, value in module.params["present"].items()}
+    try:
+        before = read(path)
+        if module.params["restore"]:
+            kept = read(path + BACKUP_SUFFIX)
+            ours = before is not None and has_marker(before)
+            after, change = kept, kept is not None or ours
+        else:
+            after = edit(before or b"", present, module.params["absent"], header=f"# {MARKER}")
+            change = after != (before or b"")
+        if change and not module.check_mode:
+            apply(path, before, None if module.params["restore"] else after)
+        sources = environment_sources() + home_sources(module.params["users"])
+        sources.append(Source(path, "system", after if change else before))
+        for image in module.params["images"]:
+            sources += image_sources(module.params["container_cli"], image, path)
+    except NcclError as error:
+        module.fail_json(msg=f"{path}: {error}")
+    except OSError as error:
+        module.fail_json(msg=f"{error.filename or path}: {error.strerror}")
+    result: dict[str, Any] = {
+        "changed": change,
+        "changed_paths": [path] if change else [],
+        "backup": path + BACKUP_SUFFIX if os.path.lexists(path + BACKUP_SUFFIX) else "",
+        "sources": [source.report(planned) for source in sources],
+        "diff": [],
+    }
+    if change:
+        texts = [(content or b"").decode("utf-8", "replace") for content in (before, after)]
+        result["diff"] = [{"before_header": path, "after_header": path, "before": texts[0], "after": texts[1]}]
+    module.exit_json(**result)
+
+
+if __name__ == "__main__":
+    main()
