@@ -324,7 +324,8 @@ def _ask(source: str, run: Runner, sysfs: Sysfs) -> list[dict[str, Any]]:
         "rdma": (["rdma", "-j", "link", "show"], parse_rdma_link),
     }[source]
     rc, out, err = run(argv)
-    if rc == 127:  # not installed: the common case, nothing to warn of
+    # Not installed is the common case, and rdma fails where the kernel has no RDMA at all: nothing to warn of.
+    if rc == 127 or (rc != 124 and not sysfs.links()):
         raise _NoAnswer
     if rc != 0:
         detail = (err.strip() or out.strip()).split("\n")[0][:200]

@@ -172,6 +172,8 @@ def test_a_tool_that_prints_nothing_does_not_hide_devices(tmp_path: Path) -> Non
 
 def test_a_host_without_rdma_is_an_empty_list(tmp_path: Path) -> None:
     assert read_links(no_tools, str(tmp_path)) == {"links": [], "source": "sysfs", "warnings": []}
+    no_kernel_support = (1, "", "Failed to open NETLINK_RDMA socket")
+    assert read_links(lambda argv: no_kernel_support, str(tmp_path))["warnings"] == []
     assert read_links(lambda argv: (0, "[]" if argv[0] == "rdma" else "", ""), str(tmp_path))["links"] == []
 
 
