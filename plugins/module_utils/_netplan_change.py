@@ -1,0 +1,371 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Decide on a netplan change, arm it on the host with its way back, and confirm it.
+
+The order is what keeps a host reachable: everything is looked at first, then the state folder and a systemd timer
+that takes the change back are set up, only then does a unit of its own (not the ssh session) make the change, and
+only a later connection disarms the timer.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect as python_inspect
+import os
+import shutil
+import sys
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+from ansible_collections.sparkthor.cluster.plugins.module_utils import _netplan as netplan
+from ansible_collections.sparkthor.cluster.plugins.module_utils import _netplan_job as job
+
+STATE = "/var/lib/sparkthor-netplan"
+APPLY_UNIT = "sparkthor-netplan-apply"
+NOW_UNIT = "sparkthor-netplan-rollback-now"
+#: findings that the user may accept by name, because a change of ours does not touch what they are about
+ACCEPTABLE = ("pending_edit", "runtime_address")
+
+_BOOT_UNIT = """\
+{marker}
+[Unit]
+Description=Take back an unconfirmed network change before the network starts
+DefaultDependencies=no
+RequiresMountsFor={state} /etc/netplan
+After=systemd-remount-fs.service
+Before=network-pre.target systemd-networkd.service NetworkManager.service systemd-udev-trigger.service
+ConditionPathExists={state}/plan.json
+
+[Service]
+Type=oneshot
+ExecStart={python} {state}/job.py boot {state}
+TimeoutStartSec=30
+"""
+
+
+class ChangeError(Exception):
+    """The change cannot or must not be made; nothing was written."""
+
+
+@dataclass
+class Decision:
+    """What has to happen on a host."""
+
+    changed: bool = False
+    needs_apply: bool = False
+    adopted: bool = False
+    backup: str = ""
+    findings: list[dict[str, Any]] = field(default_factory=list)
+    after: dict[str, job.FileState | None] = field(default_factory=dict)
+    netdevs: list[str] = field(default_factory=list)
+    expect: list[dict[str, Any]] = field(default_factory=list)
+    drop: list[dict[str, str]] = field(default_factory=list)
+    diff: list[dict[str, str]] = field(default_factory=list)
+    renderer: str = ""
+
+
+def _text(state: job.FileState | None) -> str:
+    return state["content"] if state else ""
+
+
+def decide_environment(path: str, variables: dict[str, Any]) -> tuple[dict[str, job.FileState | None], dict[str, str]]:
+    """The environment file if it has to change, and its diff."""
+    wanted = {"content": netplan.render_environment(variables), "mode": 0o644, "uid": 0, "gid": 0}
+    current = job.read_state(path)
+    if current == wanted:
+        return {}, {}
+    return {path: wanted}, {
+        "before_header": path, "after_header": path, "before": _text(current), "after": wanted["content"],
+    }
+
+
+def blocking(findings: list[dict[str, Any]], accept: list[str], replace_foreign: bool) -> list[dict[str, Any]]:
+    """The findings that forbid a change."""
+    allowed = set(accept) & set(ACCEPTABLE)
+    if replace_foreign:
+        allowed |= {"foreign_file", "foreign_address"}
+    return [
+        item
+        for item in findings
+        if item["kind"] not in allowed
+        and not (replace_foreign and item["kind"] == "foreign_settings" and item.get("alone"))
+    ]
+
+
+def explain(findings: list[dict[str, Any]]) -> str:
+    """Findings as one message: what, then how to mend it."""
+    return "; ".join(f"{item['message']} ({item['mend']})" for item in findings)
+
+
+def _free_name(path: str) -> str:
+    candidate, number = path + netplan.ASIDE, 1
+    while os.path.lexists(candidate):
+        number += 1
+        candidate = f"{path}{netplan.ASIDE}.{number}"
+    return candidate
+
+
+def decide_present(params: dict[str, Any], management: str) -> Decision:
+    """Compare the host with the plan."""
+    path, links = params["path"], params["links"]
+    decision = Decision()
+    if management in {link["netdev"] for link in links}:
+        raise ChangeError(f"{management} carries the connection to this host and must not be a fabric NIC")
+    content = netplan.render(links, params["renderer"])
+    current = job.read_state(path)
+    live = job.live_links()
+    problems = netplan.link_problems(links, live, netplan.connected_routes())
+    drifted = [name for name, found in problems.items() if found]
+    same_file = current is not None and current["content"] == content
+    if same_file and not drifted:
+        wanted = {"content": content, "mode": 0o600, "uid": 0, "gid": 0}
+        if current != wanted:
+            decision.changed = True
+            decision.after = {path: wanted}
+            decision.diff.append({
+                "before_header": path, "after_header": path,
+                "before": f"mode {current['mode']:04o}, owner {current['uid']}:{current['gid']}\n",
+                "after": "mode 0600, owner 0:0\n",
+            })
+        return decision
+
+    seen = netplan.inspect(path, links, params["renderer"])
+    decision.findings = seen["findings"]
+    decision.renderer = seen["renderer"]
+    decision.adopted = bool(seen["foreign"] and seen["adoptable"])
+    if decision.adopted and not drifted:
+        return decision
+    stopped = blocking(seen["findings"], params["accept"], params["replace_foreign"])
+    if stopped:
+        raise ChangeError(explain(stopped))
+
+    wanted_generated = seen["generated"] if decision.adopted else seen["wanted"]
+    ids = seen["ids"]
+    after = decision.after
+    if not decision.adopted:
+        after[path] = {"content": content, "mode": 0o600, "uid": 0, "gid": 0}
+        if seen["foreign"]:
+            decision.backup = _free_name(path)
+            after[decision.backup] = {**current, "mode": 0o600} if current else None
+        if not same_file:
+            decision.diff.append({
+                "before_header": path, "after_header": path, "before": _text(current), "after": content,
+            })
+        for other in seen["aside"] if params["replace_foreign"] else []:
+            kept = job.read_state(other)
+            after[other] = None
+            after[_free_name(other)] = kept
+            decision.diff.append({
+                "before_header": other, "after_header": f"{other} (set aside)", "before": f"{other}\n", "after": "",
+            })
+    for name, state in wanted_generated.items():
+        if netplan.owner_of(name) in ids or (name.endswith("10-globally-managed-devices.conf")):
+            after[name] = state
+    for name in seen["run"]:
+        if netplan.owner_of(name) in ids and name not in wanted_generated:
+            after[name] = None
+    if netplan.SHARED_RULES in wanted_generated:
+        rules = wanted_generated[netplan.SHARED_RULES]
+        merged = netplan.merge_rules(_text(seen["run"].get(netplan.SHARED_RULES)), rules["content"], ids)
+        after[netplan.SHARED_RULES] = {**rules, "content": merged}
+    decision.netdevs = sorted(name for name in ids if name in live)
+    decision.expect = [{key: link[key] for key in ("netdev", "address", "mtu")} for link in links]
+    planned = {(link["netdev"], link["address"]) for link in links}
+    decision.drop = [
+        {"netdev": name, "address": address}
+        for name in decision.netdevs
+        for address, item in live[name]["addresses"].items()
+        if item["family"] == "inet" and item["scope"] == "global" and (name, address) not in planned
+    ]
+    decision.changed = decision.needs_apply = True
+    before_live = [problem for found in problems.values() for problem in found]
+    if before_live:
+        decision.diff.append({
+            "before_header": "live links", "after_header": "live links",
+            "before": "\n".join(before_live) + "\n",
+            "after": "\n".join(
+                f"{link['netdev']} has {link['address']}" + (f" and MTU {link['mtu']}" if link["mtu"] else "")
+                for link in links
+            ) + "\n",
+        })
+    return decision
+
+
+def decide_absent(params: dict[str, Any]) -> Decision:
+    """What taking our file away means."""
+    path = params["path"]
+    decision = Decision()
+    current = job.read_state(path)
+    if current is None:
+        return decision
+    if not netplan.is_ours(current["content"]):
+        decision.adopted = True
+        return decision
+    seen = netplan.inspect(path, [])
+    decision.findings = seen["findings"]
+    stopped = blocking(seen["findings"], params["accept"], False)
+    if stopped:
+        raise ChangeError(explain(stopped))
+    ids, live = seen["previous"], seen["live"]
+    decision.after[path] = None
+    for name in seen["run"]:
+        if netplan.owner_of(name) in ids:
+            decision.after[name] = None
+    rules = seen["run"].get(netplan.SHARED_RULES)
+    if rules:
+        merged = netplan.merge_rules(rules["content"], "", ids)
+        decision.after[netplan.SHARED_RULES] = {**rules, "content": merged} if merged else None
+    given = netplan.configured_addresses(
+        [state["content"] for name, state in seen["generated"].items() if netplan.owner_of(name) in ids]
+    )
+    decision.netdevs = sorted(name for name in ids if name in live)
+    decision.drop = [
+        {"netdev": name, "address": address}
+        for name in decision.netdevs
+        for address in live[name]["addresses"]
+        if address in given
+    ]
+    # Ethernet's own MTU, unless somebody else's files say otherwise
+    decision.expect = [{"netdev": name, "address": "", "mtu": 0} for name in decision.netdevs]
+    decision.changed = decision.needs_apply = True
+    decision.diff.append({
+        "before_header": path, "after_header": path, "before": current["content"], "after": "",
+    })
+    return decision
+
+
+def management_netdev(address: str, live: dict[str, dict[str, Any]], routes: list[str]) -> str:
+    """The NIC a person or the controller comes in by: the one with the given address, else the default route's."""
+    address = address.partition("/")[0]
+    for name, link in live.items():
+        if address and any(item.partition("/")[0] == address for item in link["addresses"]):
+            return name
+    for route in routes:
+        words = route.split()
+        if "default" in words and "dev" in words:
+            return words[words.index("dev") + 1]
+    return ""
+
+
+# --- arming, confirming -----------------------------------------------------------------------------------------------
+
+
+def _systemd_run(unit: str, options: list[str], command: list[str], limit: float = 20) -> None:
+    job.run(["systemctl", "reset-failed", f"{unit}.service", f"{unit}.timer"], 10)
+    rc, out, err = job.run(["systemd-run", "--quiet", "--collect", f"--unit={unit}", *options, *command], limit)
+    if rc:
+        raise ChangeError(f"systemd-run {unit} failed: {(err or out).strip() or rc}")
+
+
+def _python() -> str:
+    return sys.executable or "/usr/bin/python3"
+
+
+def armed(folder: str = STATE) -> bool:
+    """Whether a change waits for its confirmation."""
+    return os.path.exists(os.path.join(folder, "plan.json"))
+
+
+def roll_back_now(reason: str, folder: str = STATE) -> dict[str, Any]:
+    """Have systemd take the armed change back and wait for it; the ssh session may die meanwhile."""
+    _systemd_run(NOW_UNIT, ["--wait"], [_python(), os.path.join(folder, "job.py"), "rollback", folder, reason], 60)
+    return job.read_json(os.path.join(folder, "outcome.json")) or {"result": "unknown", "reason": "", "steps": []}
+
+
+def clear_leftovers(folder: str = STATE) -> str:
+    """Take back what a run that died left armed, and read what a rollback reported; a warning or nothing."""
+    if not os.path.isdir(folder):
+        return ""
+    outcome = job.read_json(os.path.join(folder, "outcome.json")) or {}
+    if armed(folder):
+        outcome = roll_back_now("a later run found this change unconfirmed", folder)
+        if armed(folder):
+            raise ChangeError(f"an unconfirmed change could not be taken back; see journalctl -u {NOW_UNIT}")
+    tidy(folder)
+    if outcome.get("result") == "rolled_back":
+        return f"an earlier network change was taken back on this host: {outcome.get('reason', '')}"
+    return ""
+
+
+def tidy(folder: str = STATE) -> None:
+    """Remove the state folder, except copies of other people's files that a rollback replaced."""
+    kept = [name for name in os.listdir(folder) if name.startswith("replaced-")] if os.path.isdir(folder) else []
+    if not kept:
+        shutil.rmtree(folder, ignore_errors=True)
+        return
+    for name in os.listdir(folder):
+        if name not in kept:
+            with contextlib.suppress(OSError):
+                os.unlink(os.path.join(folder, name))
+
+
+def arm_and_start(decision: Decision, params: dict[str, Any], management: str, folder: str = STATE) -> None:
+    """Arm the way back, see that it is armed, then start the change in a unit of its own."""
+    token, timeout = params["token"], params["rollback_timeout"]
+    os.makedirs(folder, 0o700, exist_ok=True)
+    os.chmod(folder, 0o700)
+    before = {path: job.read_state(path) for path in decision.after}
+    before.update(job.generated_files())
+    plan = {
+        "token": token, "armed_at": time.time(), "timeout": timeout, "path": params["path"],
+        "netdevs": decision.netdevs, "before": before, "after": decision.after, "expect": decision.expect,
+        "drop": decision.drop, "live": job.live_links(), "routes": job.live_routes(), "management": management,
+        "others": {path: job.read_state(path) for path in netplan.source_files() if path not in decision.after},
+    }
+    script = os.path.join(folder, "job.py")
+    source = python_inspect.getsource(job)
+    for path, content in (
+        (script, source),
+        (job.BOOT_UNIT, _BOOT_UNIT.format(marker=netplan.MARKER, state=folder, python=_python())),
+    ):
+        job.write_state(path, {"content": content, "mode": 0o644, "uid": 0, "gid": 0})
+    job.write_json(os.path.join(folder, "plan.json"), plan)
+    try:
+        os.makedirs(os.path.dirname(job.BOOT_LINK), exist_ok=True)
+        with contextlib.suppress(FileExistsError):
+            os.symlink(job.BOOT_UNIT, job.BOOT_LINK)
+        _systemd_run(
+            job.TIMER, [f"--on-active={timeout}", "--timer-property=AccuracySec=500ms"],
+            [_python(), script, "rollback", folder],
+        )
+        if not job.unit_active(f"{job.TIMER}.timer"):
+            raise ChangeError("the rollback timer did not start; nothing was changed")
+        _systemd_run(APPLY_UNIT, ["--no-block"], [_python(), script, "apply", folder])
+    except ChangeError:
+        job.finish(folder)
+        tidy(folder)
+        raise
+
+
+def confirm(token: str, wait: float = 40.0, folder: str = STATE) -> dict[str, Any]:
+    """Over a new connection: is the change live and the way in whole?  Then disarm, else take it back."""
+    end = time.monotonic() + wait
+    outcome: dict[str, Any] | None = None
+    while time.monotonic() < end:
+        outcome = job.read_json(os.path.join(folder, "outcome.json"))
+        if outcome and outcome.get("token") == token:
+            break
+        outcome = None
+        if not armed(folder):
+            return {"status": "unknown", "reason": "no change with this token is armed on the host", "steps": []}
+        time.sleep(0.1)
+    if outcome is None:
+        outcome = roll_back_now(f"the change was not finished within {wait:g} s", folder)
+    if outcome["result"] == "applied":
+        with job.locked(folder):
+            plan = job.read_json(os.path.join(folder, "plan.json"))
+            problems = job.management_problems(plan) if plan else ["the timer was faster"]
+            if not problems:
+                job.finish(folder)
+        if problems:
+            outcome = roll_back_now("after the change " + "; ".join(problems), folder) if plan else (
+                job.read_json(os.path.join(folder, "outcome.json")) or outcome
+            )
+    steps, reason = outcome.get("steps", []), outcome.get("reason", "")
+    if armed(folder):
+        return {"status": "failed", "reason": f"the change could not be taken back: {reason}", "steps": steps}
+    tidy(folder)
+    return {"status": "confirmed" if outcome["result"] == "applied" else "rolled_back", "reason": reason,
+            "steps": steps}

@@ -1,0 +1,465 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Apply a prepared network change and take it back, on the host and without Ansible.
+
+The module ``netplan_apply`` copies this file into its state folder and has systemd run it, so it needs nothing but
+the standard library: the ssh connection, the controller and the collection may all be gone when it acts.
+
+    python3 job.py apply STATE       make the change; takes it back at once when the links do not come up
+    python3 job.py rollback STATE    take the change back (timer, or a failed confirmation)
+    python3 job.py boot STATE        take the files of an unconfirmed change back before the network starts
+
+``STATE/plan.json`` holds the files before and after the change and what was live before it; ``STATE/outcome.json``
+says what happened.  While ``plan.json`` exists a change is armed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import glob
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any
+
+#: seconds that one command may take
+COMMAND_LIMIT = 20.0
+#: seconds until planned addresses must be live after the change
+LIVE_LIMIT = 20.0
+#: seconds over which a restored management address is watched: networkd works in the background and may drop it again
+WATCH_LIMIT = 8.0
+TIMER = "sparkthor-netplan-rollback"
+BOOT_UNIT = "/etc/systemd/system/sparkthor-netplan-boot-rollback.service"
+BOOT_LINK = "/etc/systemd/system/sysinit.target.wants/sparkthor-netplan-boot-rollback.service"
+
+FileState = dict[str, Any]
+#: what netplan's generator writes for the network services
+GENERATED = (
+    "/run/systemd/network/*netplan*",
+    "/run/NetworkManager/system-connections/netplan-*",
+    "/run/NetworkManager/conf.d/netplan.conf",
+    "/run/NetworkManager/conf.d/10-globally-managed-devices.conf",
+    "/run/udev/rules.d/*netplan*",
+)
+
+
+def run(argv: list[str], limit: float = COMMAND_LIMIT) -> tuple[int, str, str]:
+    """Run a command with a time limit; rc 127 when it is not installed, 124 when it took too long."""
+    environment = dict(os.environ, LC_ALL="C")
+    environment["PATH"] = environment.get("PATH", "") + ":/usr/local/sbin:/usr/sbin:/sbin:/usr/local/bin:/usr/bin:/bin"
+    try:
+        done = subprocess.run(
+            argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=limit,
+            env=environment, check=False,
+        )
+    except FileNotFoundError:
+        return 127, "", f"{argv[0]}: not installed"
+    except subprocess.TimeoutExpired:
+        return 124, "", f"{argv[0]}: no answer within {limit:g} s"
+    return done.returncode, done.stdout, done.stderr
+
+
+# --- files ------------------------------------------------------------------------------------------------------------
+
+
+def read_state(path: str) -> FileState | None:
+    """Content, mode and owner of a file, or None where there is no regular file."""
+    try:
+        status = os.lstat(path)
+        if not os.path.isfile(path) or os.path.islink(path):
+            return None
+        with open(path, encoding="utf-8", errors="surrogateescape", newline="") as handle:
+            content = handle.read()
+    except FileNotFoundError:
+        return None
+    return {"content": content, "mode": status.st_mode & 0o7777, "uid": status.st_uid, "gid": status.st_gid}
+
+
+def write_state(path: str, state: FileState | None) -> bool:
+    """Make a file be as recorded (None: absent), atomically; True when it had to change."""
+    current = read_state(path)
+    if current == state:
+        return False
+    if state is None:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
+        return True
+    folder = os.path.dirname(path)
+    os.makedirs(folder, mode=0o755, exist_ok=True)
+    temporary = os.path.join(folder, f".{os.path.basename(path)}.sparkthor-tmp")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8", errors="surrogateescape", newline="") as handle:
+        handle.write(state["content"])
+        handle.flush()
+        os.fchown(handle.fileno(), state["uid"], state["gid"])
+        os.fchmod(handle.fileno(), state["mode"])
+        os.fsync(handle.fileno())
+    os.rename(temporary, path)
+    with contextlib.suppress(OSError):
+        folder_descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(folder_descriptor)
+        finally:
+            os.close(folder_descriptor)
+    return True
+
+
+def generated_files(root: str = "") -> dict[str, FileState]:
+    """netplan's generated files below a root folder, by their path without it."""
+    found: dict[str, FileState] = {}
+    for pattern in GENERATED:
+        for path in sorted(glob.glob(root + pattern)):
+            state = read_state(path)
+            if state is not None:
+                found[path[len(root) :]] = state
+    return found
+
+
+def write_json(path: str, value: Any) -> None:
+    """Write a private JSON file atomically."""
+    write_state(
+        path, {"content": json.dumps(value, indent=1) + "\n", "mode": 0o600, "uid": os.geteuid(), "gid": os.getegid()}
+    )
+
+
+def read_json(path: str) -> dict[str, Any] | None:
+    """A JSON file as a dict; None when it is missing or was never finished."""
+    try:
+        with open(path, encoding="utf-8") as handle:
+            value = json.load(handle)
+    except (OSError, ValueError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+@contextlib.contextmanager
+def locked(folder: str) -> Iterator[None]:
+    """Hold the state folder's lock: a confirmation and the timer may come in the same second."""
+    with open(os.path.join(folder, "lock"), "w", encoding="utf-8") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+
+
+# --- live state -------------------------------------------------------------------------------------------------------
+
+
+def live_links() -> dict[str, dict[str, Any]]:
+    """Interfaces by name: ``{mtu, up, carrier, mac, addresses: {'a.b.c.d/len': {scope, dynamic, family}}}``."""
+    rc, out, err = run(["ip", "-j", "address", "show"])
+    if rc:
+        raise RuntimeError(f"ip address show failed: {err.strip() or rc}")
+    return parse_links(out)
+
+
+def parse_links(text: str) -> dict[str, dict[str, Any]]:
+    """Pure part of :func:`live_links`."""
+    links: dict[str, dict[str, Any]] = {}
+    for item in json.loads(text or "[]"):
+        if "ifname" not in item:
+            continue
+        flags = item.get("flags") or []
+        links[item["ifname"]] = {
+            "mtu": int(item.get("mtu", 0)),
+            "up": "UP" in flags,
+            "carrier": "LOWER_UP" in flags,
+            "mac": item.get("address", ""),
+            "addresses": {
+                f"{entry['local']}/{entry['prefixlen']}": {
+                    "scope": entry.get("scope", ""),
+                    "dynamic": bool(entry.get("dynamic", False)),
+                    "family": entry.get("family", "inet"),
+                }
+                for entry in item.get("addr_info") or []
+                if "local" in entry
+            },
+        }
+    return links
+
+
+def live_routes() -> list[str]:
+    """Routes that no address brings along by itself, as words for ``ip route replace`` (``-4``/``-6`` first)."""
+    routes = []
+    for family in ("-4", "-6"):
+        rc, out, _err = run(["ip", family, "route", "show", "table", "main"])
+        if rc == 0:
+            routes += [f"{family} {line}" for line in replayable_routes(out)]
+    return routes
+
+
+def replayable_routes(text: str) -> list[str]:
+    """Pure part of :func:`live_routes`: one line per route, without the kernel's own and without state words."""
+    lines = []
+    for line in text.splitlines():
+        if not line.strip() or line[0].isspace() or " proto kernel" in line or " proto ra" in line:
+            continue
+        words = [word for word in line.split() if word not in ("linkdown", "dead", "pervasive", "offload")]
+        if "expires" in words:
+            position = words.index("expires")
+            del words[position : position + 2]
+        lines.append(" ".join(words))
+    return lines
+
+
+def missing_addresses(before: dict[str, dict[str, Any]], now: dict[str, dict[str, Any]], netdev: str) -> list[str]:
+    """Addresses of one NIC that were there before and are not any more (link-local ones make themselves)."""
+    gone = now.get(netdev, {}).get("addresses", {})
+    return [
+        address
+        for address, item in before.get(netdev, {}).get("addresses", {}).items()
+        if item["scope"] == "global" and address not in gone
+    ]
+
+
+def management_problems(plan: dict[str, Any]) -> list[str]:
+    """What the way in has lost since the change was armed."""
+    netdev = plan["management"]
+    now = live_links()
+    problems = [f"{netdev} lost {address}" for address in missing_addresses(plan["live"], now, netdev)]
+    if plan["live"].get(netdev, {}).get("up") and not now.get(netdev, {}).get("up"):
+        problems.append(f"{netdev} is down")
+    routes = set(live_routes())
+    problems += [
+        f"route lost: {route.partition(' ')[2]}"
+        for route in plan["routes"]
+        if f" dev {netdev}" in f"{route} " and " default " in f" {route} " and route not in routes
+    ]
+    return problems
+
+
+# --- making it so -----------------------------------------------------------------------------------------------------
+
+
+def _ok(argv: list[str], steps: list[str]) -> bool:
+    rc, out, err = run(argv)
+    steps.append(" ".join(argv) + ("" if rc == 0 else f": rc {rc} {(err or out).strip()[:200]}"))
+    return rc == 0
+
+
+def unit_active(unit: str) -> bool:
+    """Whether systemd says that a unit runs."""
+    return run(["systemctl", "is-active", "--quiet", unit])[0] == 0
+
+
+def activate(plan: dict[str, Any], files: dict[str, FileState | None], netdevs: list[str], steps: list[str]) -> bool:
+    """Make the network services take up the files of these NICs, and of no other.
+
+    ``netplan apply`` would reconfigure every NIC it knows, the management NIC included.  networkd reloads only files
+    that changed on disk, and only ours did; NetworkManager is told to load and raise our profiles only.
+    """
+    present = [name for name in netdevs if os.path.exists(f"/sys/class/net/{name}")]
+    keyfiles = {path: state for path, state in files.items() if path.endswith(".nmconnection")}
+    good = True
+    if any("/udev/" in path or path.endswith(".link") for path in files):
+        good &= _ok(["udevadm", "control", "--reload"], steps)
+    network_manager = unit_active("NetworkManager.service")
+    if network_manager and any(path.endswith("90-netplan.rules") for path in files):
+        for name in present:
+            _ok(["udevadm", "trigger", "--action=change", "--settle", f"/sys/class/net/{name}"], steps)
+    if any(path.endswith(".network") for path in files):
+        if unit_active("systemd-networkd.service"):
+            good &= _ok(["networkctl", "reload"], steps)
+            if present:
+                good &= _ok(["networkctl", "reconfigure", *present], steps)
+        elif any(path.endswith(".network") and state is not None for path, state in files.items()):
+            good &= _ok(["systemctl", "start", "systemd-networkd.service"], steps)
+    if keyfiles and network_manager:
+        for path, state in sorted(keyfiles.items()):
+            name = os.path.basename(path).removesuffix(".nmconnection")
+            if state is None:
+                _ok(["nmcli", "--wait", "10", "connection", "down", name], steps)
+            else:
+                good &= _ok(["nmcli", "connection", "load", path], steps)
+        good &= _ok(["nmcli", "connection", "reload"], steps)
+        for path, state in sorted(keyfiles.items()):
+            if state is not None:
+                name = os.path.basename(path).removesuffix(".nmconnection")
+                _ok(["nmcli", "--wait", "15", "connection", "up", name], steps)
+    return good
+
+
+def expectation_problems(expect: list[dict[str, Any]], links: dict[str, dict[str, Any]]) -> list[str]:
+    """Where the live links differ from the plan, one line each."""
+    problems = []
+    for link in expect:
+        name, live = link["netdev"], links.get(link["netdev"])
+        if live is None:
+            problems.append(f"{name} does not exist")
+            continue
+        if not live["up"]:
+            problems.append(f"{name} is administratively down")
+        if link.get("address") and link["address"] not in live["addresses"]:
+            problems.append(f"{name} does not have {link['address']}")
+        if link.get("mtu") and live["mtu"] != link["mtu"]:
+            problems.append(f"{name} has MTU {live['mtu']} instead of {link['mtu']}")
+    return problems
+
+
+def apply(folder: str) -> dict[str, Any]:
+    """Make the armed change, wait until it is live, and take it back at once when it does not become so."""
+    plan = read_json(os.path.join(folder, "plan.json"))
+    if plan is None:
+        return {"result": "nothing armed"}
+    steps: list[str] = []
+    try:
+        with locked(folder):
+            for path, state in plan["after"].items():
+                if write_state(path, state):
+                    steps.append(f"{'removed' if state is None else 'wrote'} {path}")
+            activate(plan, plan["after"], plan["netdevs"], steps)
+            for item in plan["drop"]:
+                if item["address"] in live_links().get(item["netdev"], {}).get("addresses", {}):
+                    _ok(["ip", "address", "del", item["address"], "dev", item["netdev"]], steps)
+        problems = ["not looked yet"]
+        end = time.monotonic() + LIVE_LIMIT
+        while problems and time.monotonic() < end:
+            problems = expectation_problems(plan["expect"], live_links())
+            if problems:
+                time.sleep(0.2)
+    except Exception as error:
+        problems = [f"{type(error).__name__}: {error}"]
+    if problems:
+        return rollback(folder, "the links did not become as planned: " + "; ".join(problems), steps)
+    outcome = {"token": plan["token"], "result": "applied", "steps": steps, "reason": ""}
+    with locked(folder):
+        # The timer may have been faster; then its outcome stands.
+        if os.path.exists(os.path.join(folder, "plan.json")):
+            write_json(os.path.join(folder, "outcome.json"), outcome)
+    return outcome
+
+
+def _restore_live(plan: dict[str, Any], netdevs: list[str], steps: list[str]) -> None:
+    """Bring addresses, MTU and state of these NICs back to what was recorded."""
+    now = live_links()
+    for name in netdevs:
+        old, live = plan["live"].get(name), now.get(name)
+        if old is None or live is None:
+            continue
+        if old["up"] and not live["up"]:
+            _ok(["ip", "link", "set", "dev", name, "up"], steps)
+        if old["mtu"] and old["mtu"] != live["mtu"]:
+            _ok(["ip", "link", "set", "dev", name, "mtu", str(old["mtu"])], steps)
+        for address in missing_addresses(plan["live"], now, name):
+            _ok(["ip", "address", "replace", address, "dev", name], steps)
+
+
+def rollback(folder: str, reason: str = "", steps: list[str] | None = None) -> dict[str, Any]:
+    """Take the armed change back: files first, then what was live before."""
+    steps = [] if steps is None else steps
+    with locked(folder):
+        plan = read_json(os.path.join(folder, "plan.json"))
+        if plan is None:
+            return {"result": "nothing armed"}
+        try:
+            lost = management_problems(plan)
+        except Exception as error:  # a host that cannot even list its addresses gets everything back
+            lost = [f"{type(error).__name__}: {error}"]
+        if not reason:
+            reason = f"no confirmation within {plan['timeout']} s"
+        if lost:
+            reason += "; the way in was lost: " + "; ".join(lost)
+        files = {path: plan["before"].get(path) for path in plan["after"]}
+        netdevs = list(plan["netdevs"])
+        if lost:
+            # Someone else's netplan state went live in the same window: the recorded one brings the way in back.
+            files = {**dict.fromkeys(generated_files()), **plan["others"], **plan["before"]}
+            netdevs.append(plan["management"])
+            for path in changed_since(plan):
+                kept = read_state(path)
+                if kept is not None:
+                    write_state(os.path.join(folder, "replaced-" + os.path.basename(path)), kept)
+                steps.append(f"put back {path}, changed by someone else while our change was armed")
+                files.setdefault(path, None)
+        for path, state in files.items():
+            if write_state(path, state):
+                steps.append(f"{'removed' if state is None else 'restored'} {path}")
+        activate(plan, files, netdevs, steps)
+        for name in plan["netdevs"]:
+            for address in live_links().get(name, {}).get("addresses", {}):
+                recorded = plan["live"].get(name, {}).get("addresses", {})
+                if address not in recorded and not address.startswith(("fe80:", "169.254.")):
+                    _ok(["ip", "address", "del", address, "dev", name], steps)
+        # networkd acts in the background: keep looking until the way in has been whole for a while
+        end = time.monotonic() + WATCH_LIMIT
+        quiet = 0
+        while time.monotonic() < end and quiet < 6:
+            before = len(steps)
+            _restore_live(plan, [*plan["netdevs"], *[n for n in plan["live"] if n not in plan["netdevs"]]], steps)
+            known = set(live_routes())
+            for route in plan["routes"]:
+                if route not in known:
+                    family, _, words = route.partition(" ")
+                    _ok(["ip", family, "route", "replace", *words.split()], steps)
+            quiet = quiet + 1 if len(steps) == before else 0
+            time.sleep(0.25)
+        for name in plan["netdevs"]:
+            if not plan["live"].get(name, {}).get("up", True):
+                _ok(["ip", "link", "set", "dev", name, "down"], steps)
+        outcome = {"token": plan["token"], "result": "rolled_back", "steps": steps[:60], "reason": reason}
+        write_json(os.path.join(folder, "outcome.json"), outcome)
+        finish(folder)
+    return outcome
+
+
+def changed_since(plan: dict[str, Any]) -> list[str]:
+    """Foreign netplan files that differ from what they were when the change was armed, new ones included."""
+    changed = [path for path, state in plan["others"].items() if read_state(path) != state]
+    for folder in ("/etc/netplan", "/run/netplan"):
+        if os.path.isdir(folder):
+            for name in sorted(os.listdir(folder)):
+                path = os.path.join(folder, name)
+                if name.endswith(".yaml") and path not in plan["others"] and path not in plan["after"]:
+                    changed.append(path)
+    return changed
+
+
+def boot(folder: str) -> dict[str, Any]:
+    """A host that went down unconfirmed must not configure itself with the change at its next start.
+
+    Runs before the network services, after netplan's generator has already read the new file: so the generated files
+    go back too.
+    """
+    with locked(folder):
+        plan = read_json(os.path.join(folder, "plan.json"))
+        if plan is None:
+            return {"result": "nothing armed"}
+        steps = []
+        for path in plan["after"]:
+            if write_state(path, plan["before"].get(path)):
+                steps.append(f"restored {path}")
+        outcome = {
+            "token": plan["token"], "result": "rolled_back", "steps": steps,
+            "reason": "the host went down before the change was confirmed",
+        }
+        write_json(os.path.join(folder, "outcome.json"), outcome)
+        finish(folder)
+    return outcome
+
+
+def finish(folder: str) -> None:
+    """Disarm: nothing of the change may act any more.  The outcome stays until the next run has read it."""
+    for path in (os.path.join(folder, "plan.json"), BOOT_LINK, BOOT_UNIT):
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
+    run(["systemctl", "stop", f"{TIMER}.timer"], 10)
+
+
+def main(argv: list[str]) -> int:
+    """Command line; the exit status is for the journal only."""
+    if len(argv) < 3 or argv[1] not in ("apply", "rollback", "boot"):
+        print(__doc__)
+        return 2
+    if argv[1] == "rollback":
+        outcome = rollback(argv[2], argv[3] if len(argv) > 3 else "")
+    else:
+        outcome = {"apply": apply, "boot": boot}[argv[1]](argv[2])
+    print(json.dumps(outcome, indent=1))
+    return 0 if outcome["result"] in ("applied", "rolled_back", "nothing armed") else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv))

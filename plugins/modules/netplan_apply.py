@@ -1,0 +1,381 @@
+#!/usr/bin/python
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: netplan_apply
+short_description: Configure fabric NICs through netplan without ever losing the host
+version_added: 0.1.0
+author:
+  - sparkthor.cluster contributors (@sparkthor)
+description:
+  - Owns one netplan file, and only that. A file at its path that somebody else wrote is adopted when netplan makes the
+    same of it, and otherwise left alone with an error unless O(replace_foreign) is set.
+  - Looks first for everything else a change would bring along - invalid YAML in other netplan files, edits in them that
+    were never applied, addresses that exist at run time only, other settings for the same NICs - and stops before
+    anything is written.
+  - Arms a rollback on the host (a systemd timer, and a unit for the case of a reboot) before it changes anything, makes
+    the change in a unit of its own, and disarms only over a new connection and with the management address unchanged.
+  - Gives the network services only the files of the fabric NICs and reconfigures only these, so that the management NIC
+    is not touched; C(netplan apply) is never run.
+  - When everything is as planned this is one call that also verifies addresses, MTU, connected routes and sends a
+    do-not-fragment ping to each peer of each link, bound to its NIC.
+options:
+  state:
+    description:
+      - V(present) makes the links so.
+      - V(adopted) writes no network configuration at all; the links must already be so (topology C(lan)).
+      - V(verified) only looks, and fails when a link or a peer is not as planned within O(wait) seconds.
+      - V(inspected) only looks for what would go wrong, and returns RV(findings).
+      - V(absent) takes our file and its addresses away, under the same rollback.
+    type: str
+    choices: [present, adopted, verified, inspected, absent]
+    default: present
+  links:
+    description: The links of this host.
+    type: list
+    elements: dict
+    default: []
+    suboptions:
+      netdev:
+        description: Name of the NIC.
+        type: str
+        required: true
+      address:
+        description: IPv4 address with prefix length, C(a.b.c.d/len).
+        type: str
+        required: true
+      mtu:
+        description: MTU to set; 0 leaves it as it is.
+        type: int
+        default: 0
+      peers:
+        description: Who must answer on this link.
+        type: list
+        elements: dict
+        default: []
+        suboptions:
+          host:
+            description: Name for messages.
+            type: str
+            default: ''
+          address:
+            description: IPv4 address of the peer on the same subnet.
+            type: str
+            required: true
+          mtu:
+            description: MTU at the peer's end; 0 is taken for the same as here.
+            type: int
+            default: 0
+  path:
+    description: The netplan file to own.
+    type: path
+    default: /etc/netplan/40-cx7.yaml
+  renderer:
+    description: Renderer for the fabric NICs. Empty leaves the host's default.
+    type: str
+    choices: ['', networkd, NetworkManager]
+    default: ''
+  management_address:
+    description:
+      - Address by which the host is reached. Its NIC is watched during the change.
+      - Empty takes the NIC of the default route.
+    type: str
+    default: ''
+  rollback_timeout:
+    description: Seconds after which the host takes an unconfirmed change back by itself (30 to 600).
+    type: int
+    default: 60
+  replace_foreign:
+    description:
+      - Replace a foreign file at O(path), set aside other files that configure only our NICs, and drop foreign
+        addresses on them. What is replaced is kept under the same name with C(.sparkthor-aside) appended.
+    type: bool
+    default: false
+  accept:
+    description: Findings that do not stop a change, since it leaves alone what they are about.
+    type: list
+    elements: str
+    choices: [pending_edit, runtime_address]
+    default: []
+  environment_path:
+    description: File to write O(environment_variables) to, in the form that systemd's C(EnvironmentFile=) reads.
+    type: path
+  environment_variables:
+    description: Variables for O(environment_path). They are public, secrets do not belong here.
+    type: dict
+    default: {}
+  wait:
+    description: Seconds for which O(state=verified) asks again until every peer answers.
+    type: int
+    default: 0
+  step:
+    description: Used by the action plugin, which splits a change into its start and its confirmation.
+    type: str
+    choices: [start, confirm]
+    default: start
+  token:
+    description: Used by the action plugin to recognise its own change.
+    type: str
+    default: ''
+    no_log: false
+attributes:
+  check_mode:
+    description: Can run in C(check_mode) and return changed status prediction without modifying target.
+    support: full
+    details: The planned file is given to netplan's generator in a private folder, so a plan that netplan refuses fails
+      in check mode too.
+  diff_mode:
+    description: Returns details on what has changed, when in diff mode.
+    support: full
+  action:
+    description: Has an action plugin on the controller.
+    support: full
+    details: It starts the change, closes the connection, and confirms over a new one.
+"""
+
+EXAMPLES = r"""
+- name: Both halves of cage 1 on a switch
+  sparkthor.cluster.netplan_apply:
+    links:
+      - netdev: enp1s0f1np1
+        address: 10.100.0.1/27
+        mtu: 9000
+        peers:
+          - host: spark2
+            address: 10.100.0.2
+      - netdev: enP2p1s0f1np1
+        address: 10.100.0.33/27
+        mtu: 9000
+        peers:
+          - host: spark2
+            address: 10.100.0.34
+
+- name: What would go wrong
+  sparkthor.cluster.netplan_apply:
+    state: inspected
+    links: "{{ fabric_links }}"
+  register: fabric_findings
+
+- name: Give the ports back
+  sparkthor.cluster.netplan_apply:
+    state: absent
+"""
+
+RETURN = r"""
+links:
+  description: Each link as it is after the run.
+  returned: with RV(verified)
+  type: list
+  elements: dict
+  sample:
+    - netdev: enp1s0f1np1
+      address: 10.100.0.1/27
+      mtu: 9000
+      carrier: true
+      ok: true
+      problems: []
+      peers:
+        - host: spark2
+          netdev: enp1s0f1np1
+          address: 10.100.0.2
+          payload: 8972
+          reachable: true
+          rtt_ms: 0.09
+          error: ''
+verified:
+  description: Whether every link is as planned and every peer answered. Peers that are being configured at the same
+    time may not answer yet; O(state=verified) with O(wait) is for afterwards.
+  returned: except in check mode when something would change, and with O(state=absent) and O(state=inspected)
+  type: bool
+findings:
+  description: What stands against a change, each with C(kind), C(message), C(mend), C(path), C(netdev) and C(address).
+  returned: when looked for
+  type: list
+  elements: dict
+adopted:
+  description: Whether the file at O(path) is somebody else's and was left as it is.
+  returned: O(state=present) and O(state=absent)
+  type: bool
+backup:
+  description: Where a replaced foreign file is kept.
+  returned: when one was replaced
+  type: str
+renderer:
+  description: Which service configures the NICs.
+  returned: when netplan was asked
+  type: str
+rollback:
+  description: What the host did when a change was not confirmed; C(status), C(reason) and C(steps).
+  returned: after a change
+  type: dict
+"""
+
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.sparkthor.cluster.plugins.module_utils import _netplan as netplan
+from ansible_collections.sparkthor.cluster.plugins.module_utils import _netplan_change as change
+from ansible_collections.sparkthor.cluster.plugins.module_utils import _netplan_job as job
+
+PEER = {
+    "host": {"type": "str", "default": ""},
+    "address": {"type": "str", "required": True},
+    "mtu": {"type": "int", "default": 0},
+}
+LINK = {
+    "netdev": {"type": "str", "required": True},
+    "address": {"type": "str", "required": True},
+    "mtu": {"type": "int", "default": 0},
+    "peers": {"type": "list", "elements": "dict", "default": [], "options": PEER},
+}
+ARGUMENTS = {
+    "state": {
+        "type": "str", "default": "present", "choices": ["present", "adopted", "verified", "inspected", "absent"],
+    },
+    "links": {"type": "list", "elements": "dict", "default": [], "options": LINK},
+    "path": {"type": "path", "default": "/etc/netplan/40-cx7.yaml"},
+    "renderer": {"type": "str", "default": "", "choices": ["", "networkd", "NetworkManager"]},
+    "management_address": {"type": "str", "default": ""},
+    "rollback_timeout": {"type": "int", "default": 60},
+    "replace_foreign": {"type": "bool", "default": False},
+    "accept": {"type": "list", "elements": "str", "default": [], "choices": ["pending_edit", "runtime_address"]},
+    "environment_path": {"type": "path"},
+    "environment_variables": {"type": "dict", "default": {}},
+    "wait": {"type": "int", "default": 0},
+    "step": {"type": "str", "default": "start", "choices": ["start", "confirm"]},
+    "token": {"type": "str", "default": "", "no_log": False},
+}
+
+
+def link_failures(report: list[dict[str, Any]]) -> str:
+    """What is wrong with the links, as one line."""
+    return "; ".join(problem for link in report for problem in link["problems"])
+
+
+def look(module: AnsibleModule) -> dict[str, Any]:
+    """States that write no network configuration."""
+    params = module.params
+    if params["state"] == "inspected":
+        seen = netplan.inspect(params["path"], params["links"], params["renderer"])
+        stops = change.blocking(seen["findings"], params["accept"], params["replace_foreign"])
+        return {
+            "changed": False, "findings": seen["findings"], "blocking": stops, "renderer": seen["renderer"],
+            "adopted": bool(seen["foreign"] and seen["adoptable"]), "armed": change.armed(),
+        }
+    result: dict[str, Any] = {"changed": False, "diff": []}
+    if params["environment_path"] and params["state"] == "adopted":
+        write_environment(module, result, not module.check_mode)
+    report = netplan.verify(params["links"], params["wait"])
+    result.update(links=report, verified=all(link["ok"] for link in report))
+    wrong = [
+        problem
+        for link in report
+        for problem in (link["problems"] if params["state"] == "verified" else _own_problems(link))
+    ]
+    if wrong:
+        module.fail_json(msg="; ".join(wrong), **result)
+    return result
+
+
+def _own_problems(link: dict[str, Any]) -> list[str]:
+    """Without the unanswered pings: a peer may be in the middle of its own change."""
+    silent = sum(1 for peer in link["peers"] if not peer["reachable"])
+    return link["problems"][: len(link["problems"]) - silent]
+
+
+def write_environment(module: AnsibleModule, result: dict[str, Any], write: bool) -> None:
+    """Bring the environment file up to date, or only say what would change."""
+    files, diff = change.decide_environment(module.params["environment_path"], module.params["environment_variables"])
+    if not files:
+        return
+    result["changed"] = True
+    result["diff"].append(diff)
+    if write:
+        for path, state in files.items():
+            job.write_state(path, state)
+
+
+def start(module: AnsibleModule) -> dict[str, Any]:
+    """Decide, and where the network has to change arm the way back and start the change."""
+    params = module.params
+    live, routes = job.live_links(), job.live_routes()
+    management = change.management_netdev(params["management_address"], live, routes)
+    if not module.check_mode:
+        warning = change.clear_leftovers()
+        if warning:
+            module.warn(warning)
+    elif change.armed():
+        module.warn("an unconfirmed network change is armed on this host; a real run takes it back first")
+    if params["state"] == "absent":
+        decision = change.decide_absent(params)
+    else:
+        decision = change.decide_present(params, management)
+    result: dict[str, Any] = {
+        "changed": decision.changed, "diff": list(decision.diff), "adopted": decision.adopted,
+        "findings": decision.findings, "renderer": decision.renderer, "started": False,
+    }
+    if decision.backup:
+        result["backup"] = decision.backup
+    if params["environment_path"] and params["state"] == "present":
+        # With a network change it waits for the confirmation: after a rollback the host has all its previous files.
+        write_environment(module, result, not module.check_mode and not decision.needs_apply)
+    if module.check_mode:
+        if not decision.changed and params["state"] == "present":
+            report = netplan.verify(params["links"])
+            result.update(links=report, verified=all(link["ok"] for link in report))
+        return result
+    if decision.needs_apply:
+        if not management:
+            module.fail_json(msg="no NIC with management_address or a default route found: nothing could watch over the"
+                                 " way in, so nothing was changed", **result)
+        if not params["token"]:
+            module.fail_json(msg="a change needs its action plugin, which confirms it over a new connection", **result)
+        change.arm_and_start(decision, params, management)
+        result["started"] = True
+        return result
+    for path, state in decision.after.items():
+        job.write_state(path, state)
+    if params["state"] == "present":
+        report = netplan.verify(params["links"])
+        result.update(links=report, verified=all(link["ok"] for link in report))
+    return result
+
+
+def confirm(module: AnsibleModule) -> dict[str, Any]:
+    """Disarm a change that is live, or report why it was taken back."""
+    params = module.params
+    outcome = change.confirm(params["token"])
+    result: dict[str, Any] = {"changed": outcome["status"] == "confirmed", "rollback": outcome}
+    if outcome["status"] == "confirmed" and params["state"] == "present":
+        if params["environment_path"]:
+            write_environment(module, {"diff": []}, True)
+        report = netplan.verify(params["links"])
+        result.update(links=report, verified=all(link["ok"] for link in report))
+    return result
+
+
+def main() -> None:
+    module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
+    params = module.params
+    if not 30 <= params["rollback_timeout"] <= 600:
+        module.fail_json(msg=f"rollback_timeout: {params['rollback_timeout']} is not between 30 and 600 seconds")
+    if params["state"] in ("present", "adopted", "verified") and not params["links"]:
+        module.fail_json(msg=f"links: state {params['state']} needs at least one link")
+    try:
+        if params["step"] == "confirm":
+            result = confirm(module)
+        elif params["state"] in ("present", "absent"):
+            result = start(module)
+        else:
+            result = look(module)
+    except (change.ChangeError, netplan.NetplanError, RuntimeError, OSError, ValueError) as error:
+        module.fail_json(msg=str(error))
+    module.exit_json(**result)
+
+
+if __name__ == "__main__":
+    main()
