@@ -14,6 +14,7 @@ from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from ansible_collections.sparkthor.cluster.plugins.module_utils import _inventory
 from ansible_collections.sparkthor.cluster.plugins.module_utils._cluster import ClusterError, plan_cluster
+from ansible_collections.sparkthor.cluster.plugins.module_utils._fabric import fabric_problems
 from ansible_collections.sparkthor.cluster.plugins.module_utils._role_specs import RoleSpecs
 
 _ROLES = os.path.join(os.path.dirname(__file__), "..", "..", "roles")
@@ -85,6 +86,18 @@ class ActionModule(ActionBase):
     def _inventory_stage(self, groups, hosts, hostvars, everything) -> None:
         problems = _inventory.inventory_problems(groups, hostvars)
         if not _inventory.group_problems(groups):
+            first = hostvars[hosts[0]]
+            if first.get("fabric_topology") in _inventory.TOPOLOGIES:
+                problems += fabric_problems(
+                    first["fabric_topology"],
+                    hosts,
+                    cidr=first.get("fabric_cidr"),
+                    cage=first.get("fabric_cage", 1),
+                    mtu=first.get("fabric_mtu"),
+                    overrides=_inventory.overrides(hostvars),
+                    groups=groups,
+                    management={host: str(hostvars[host].get("ansible_host", host)) for host in hosts},
+                )
             specs = RoleSpecs(self._load_specs())
             problems += specs.problems({host: everything[host] for host in hosts})
         self._fail(problems)

@@ -67,7 +67,6 @@ def plan_cluster(
     topology = first["fabric_topology"]
     _fail(kind_problems(_inventory.asserted_kinds(groups), nodes) + management_problems(nodes))
     kinds = {host: nodes[host]["kind"] for host in hosts}
-    overrides = {host: hostvars[host]["fabric_overrides"] for host in hosts if hostvars[host].get("fabric_overrides")}
     try:
         fabric = fabric_plan(
             list(hosts),
@@ -78,7 +77,7 @@ def plan_cluster(
             management={host: nodes[host]["management"]["cidr"] for host in hosts},
             kinds=kinds,
             nics={host: hostvars[host].get("fabric_lan_nic") or nodes[host]["management"]["netdev"] for host in hosts},
-            overrides=overrides,
+            overrides=_inventory.overrides(hostvars),
             ray_head=head,
         )
     except FabricError as error:

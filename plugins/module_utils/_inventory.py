@@ -96,6 +96,11 @@ def asserted_kinds(groups: Mapping[str, Sequence[str]]) -> dict[str, str]:
     return kinds
 
 
+def overrides(hostvars: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """Addresses that the user allots by hand, by host (``fabric_overrides`` is a host variable)."""
+    return {host: values["fabric_overrides"] for host, values in hostvars.items() if values.get("fabric_overrides")}
+
+
 def wide_problems(hostvars: Mapping[str, Mapping[str, Any]], hosts: Sequence[str]) -> list[str]:
     """Cluster-wide variables whose value differs between hosts."""
     problems = []
