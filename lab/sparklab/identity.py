@@ -10,8 +10,7 @@ import shutil
 import uuid
 from pathlib import Path
 
-from .infiniband import ROCE, switch_id
-from .plan import Host, Plan, mac
+from .plan import Host, Plan
 from .system import run, write
 
 ONHOST = Path(__file__).parent / "onhost"
@@ -124,10 +123,6 @@ def stage(root: Path, host: Host, plan: Plan, public_key: str, host_key: Path) -
     write(state / "class/dmi/id/board_name", ("P4242" if host.kind == "spark" else "P3834") + "\n")
     if host.kind == "spark":
         (state / "class/infiniband").mkdir()
-        for number, nic in enumerate(host.nics):
-            if nic in ROCE:
-                write(state / f"nic/{nic}/phys_port_name", ROCE[nic][2] + "\n")
-                write(state / f"nic/{nic}/phys_switch_id", switch_id(mac(plan.tag, host.index, number)) + "\n")
     for folder in ("sys", "live"):
         (state / folder).mkdir()
     for source, target, mode in (

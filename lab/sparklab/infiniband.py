@@ -5,7 +5,8 @@
 
 Pure: from `ip -j address` to a table of files. The host's supervisor renders it whenever a link or an address changes, into
 a folder that the host sees under /sys/class, so the tree follows the NICs within a fraction of a second. There is no RDMA
-behind it: counters stand still and nothing can be opened.
+behind it: counters stand still and nothing can be opened. Not shown, because a veth has no such files and sysfs takes no
+new ones: /sys/class/net/*/{device,phys_port_name,phys_switch_id}; and a veth's speed is always 10000.
 """
 
 from __future__ import annotations
@@ -14,12 +15,12 @@ import ipaddress
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-# netdev → (RoCE device, PCI address, phys_port_name)
+# netdev → (RoCE device, PCI address)
 ROCE = {
-    "enp1s0f0np0": ("rocep1s0f0", "0000:01:00.0", "p0"),
-    "enp1s0f1np1": ("rocep1s0f1", "0000:01:00.1", "p1"),
-    "enP2p1s0f0np0": ("roceP2p1s0f0", "0002:01:00.0", "p0"),
-    "enP2p1s0f1np1": ("roceP2p1s0f1", "0002:01:00.1", "p1"),
+    "enp1s0f0np0": ("rocep1s0f0", "0000:01:00.0"),
+    "enp1s0f1np1": ("rocep1s0f1", "0000:01:00.1"),
+    "enP2p1s0f0np0": ("roceP2p1s0f0", "0002:01:00.0"),
+    "enP2p1s0f1np1": ("roceP2p1s0f1", "0002:01:00.1"),
 }
 FIRMWARE = "28.45.4028"
 BOARD = "SIM0000000007"
@@ -34,8 +35,9 @@ GID_SLOTS = 8
 def gid(address: str) -> str:
     """A GID as sysfs writes it; an IPv4 address becomes an IPv4-mapped one."""
     parsed = ipaddress.ip_address(address)
-    whole = parsed if parsed.version == 6 else ipaddress.IPv6Address(f"::ffff:{parsed}")
-    return whole.exploded
+    number = int(parsed) if parsed.version == 6 else 0xFFFF << 32 | int(parsed)
+    digits = f"{number:032x}"
+    return ":".join(digits[at : at + 4] for at in range(0, 32, 4))
 
 
 def default_gid(mac: str) -> str:
@@ -43,11 +45,6 @@ def default_gid(mac: str) -> str:
     octets = [int(part, 16) for part in mac.split(":")]
     parts = [octets[0] ^ 2, *octets[1:3], 0xFF, 0xFE, *octets[3:6]]
     return gid("fe80::" + ":".join(f"{parts[i]:02x}{parts[i + 1]:02x}" for i in range(0, 8, 2)))
-
-
-def switch_id(mac: str) -> str:
-    """One ConnectX shows one switch id on all its ports; derived from the host, not from the NIC."""
-    return mac.replace(":", "")[:10] + "000000"
 
 
 def _guid(mac: str) -> str:
@@ -63,7 +60,7 @@ def tree(nics: Sequence[Mapping[str, Any]]) -> dict[str, str]:
         name = nic.get("ifname", "")
         if name not in ROCE:
             continue
-        device, pci, _ = ROCE[name]
+        device, pci = ROCE[name]
         mac = nic.get("address", "02:00:00:00:00:00")
         up = "LOWER_UP" in nic.get("flags", ())
         files |= {
