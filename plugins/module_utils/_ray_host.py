@@ -1,0 +1,390 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a Ray node does for itself, without Ansible: the gate, the steps before a start, the check before the first one.
+
+Installed beside ``_ray.py`` on every host.  Standard library only.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import errno
+import hashlib
+import json
+import os
+import shutil
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+try:
+    import _ray
+except ImportError:  # as a module_util of the collection
+    from ansible_collections.sparkthor.cluster.plugins.module_utils import _ray
+
+RUN_DIR = "/run/sparkthor/ray"
+KEPT_SESSIONS = 3
+#: starts within this many seconds of one another count as one series of failures
+SERIES_SECONDS = 120
+MAXIMUM_DELAY = 30
+
+
+def say(text: str) -> None:
+    print(text, flush=True)
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Gate
+# ---------------------------------------------------------------------------------------------------------------
+
+
+def gate(argv: Sequence[str] | None = None) -> int:
+    """0: the cluster is whole; 1: it is not, and one line says why; 2: the question could not be asked."""
+    parser = argparse.ArgumentParser(
+        prog="sparkthor-ray-gate",
+        description="Is the Ray cluster whole: every expected node alive on its control address, with all its GPUs?",
+    )
+    parser.add_argument("--config", default=_ray.CONFIG_PATH, help="expected cluster (default: %(default)s)")
+    parser.add_argument("--wait", type=float, default=0, metavar="SECONDS", help="ask again until then")
+    parser.add_argument("--timeout", type=float, default=5, metavar="SECONDS", help="limit of one question")
+    parser.add_argument("--source", choices=("auto", "dashboard", "engine"), default="auto")
+    parser.add_argument("--json", action="store_true", help="print the whole answer instead of one line")
+    options = parser.parse_args(argv)
+    try:
+        config = _ray.load_config(options.config)
+    except _ray.RayConfigError as error:
+        say(json.dumps({"healthy": False, "reason": str(error)}) if options.json else str(error))
+        return 2
+    result = _ray.wait_healthy(config, options.wait, options.timeout, options.source)
+    say(json.dumps(result, indent=2) if options.json else result["reason"])
+    return 0 if result["healthy"] else 1
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Before a start
+# ---------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class NodeSettings:
+    """The part of ray.json that only this host's own start needs."""
+
+    temp_dir: str
+    ports: Mapping[str, int]
+    watch: tuple[str, ...]
+
+    @classmethod
+    def load(cls, path: str) -> NodeSettings:
+        with open(path, encoding="utf-8") as stream:
+            data = json.load(stream)
+        return cls(
+            temp_dir=str(data.get("temp_dir") or "/var/lib/sparkthor/ray"),
+            ports={key: int(value) for key, value in (data.get("ports") or {}).items()},
+            watch=tuple(str(item) for item in data.get("watch") or ()),
+        )
+
+    def own_ports(self, head: bool) -> list[tuple[int, str]]:
+        return [
+            (int(self.ports.get(port.key, port.default)), port.key)
+            for port in _ray.PORTS
+            if head or port.where == "all"
+        ]
+
+
+def start_digest(paths: Iterable[str], token: str) -> str:
+    """What a running Ray was started with.  Other files or another token: it has to be started anew."""
+    digest = hashlib.sha256()
+    for path in paths:
+        digest.update(path.encode() + b"\0")
+        try:
+            with open(path, "rb") as stream:
+                digest.update(hashlib.sha256(stream.read()).digest())
+        except OSError:
+            digest.update(b"absent")
+    digest.update(hashlib.sha256(token.encode()).digest())
+    return digest.hexdigest()
+
+
+def series_delay(starts: Sequence[float], now: float) -> float:
+    """Seconds to wait before this start.
+
+    systemd's own back-off counts restarts since the last start by hand, so a node that lost its link five times in a
+    year would wait the longest delay each time.  Here only starts shortly after one another count.
+    """
+    series, newer = 0, now
+    for moment in sorted(starts, reverse=True):
+        if newer - moment > SERIES_SECONDS:
+            break
+        series += 1
+        newer = moment
+    return 0.0 if series < 3 else float(min(MAXIMUM_DELAY, 2 ** (series - 2)))
+
+
+def note_start(run_dir: str, now: float) -> float:
+    """Remember this start; how long to wait before it."""
+    path = os.path.join(run_dir, "starts")
+    starts: list[float] = []
+    with contextlib.suppress(OSError, ValueError), open(path, encoding="ascii") as stream:
+        starts = [float(line) for line in stream if line.strip()]
+    starts = [moment for moment in starts if moment <= now][-12:]
+    delay = series_delay(starts, now)
+    with contextlib.suppress(OSError), open(path, "w", encoding="ascii") as stream:
+        stream.writelines(f"{moment:.1f}\n" for moment in [*starts, now + delay])
+    return delay
+
+
+#: words on the command line of Ray's own processes
+RAY_WORDS = ("/raylet/raylet", "/gcs/gcs_server", "ray/_private/log_monitor.py", "ray/dashboard/", "ray::", "ray start")
+
+
+@dataclass(frozen=True)
+class Process:
+    pid: int
+    uid: int
+    command: str
+    cgroup: str
+    files: tuple[str, ...] = ()
+
+
+def read_processes(proc: str = "/proc") -> list[Process]:
+    found = []
+    for name in os.listdir(proc):
+        if not name.isdigit():
+            continue
+        base = os.path.join(proc, name)
+        try:
+            uid = os.stat(base).st_uid
+            with open(os.path.join(base, "cmdline"), "rb") as stream:
+                command = stream.read().replace(b"\0", b" ").decode("utf-8", "replace").strip()
+            with open(os.path.join(base, "cgroup"), encoding="utf-8", errors="replace") as stream:
+                cgroup = stream.read().strip()
+        except OSError:
+            continue
+        files = []
+        with contextlib.suppress(OSError):
+            for handle in os.listdir(os.path.join(base, "fd")):
+                with contextlib.suppress(OSError):
+                    files.append(os.readlink(os.path.join(base, "fd", handle)))
+        found.append(Process(int(name), uid, command, cgroup, tuple(files)))
+    return found
+
+
+def leftovers(processes: Iterable[Process], temp_dir: str, uid: int, own_pid: int) -> list[Process]:
+    """Ray processes of our user that use our folder and belong to no unit of ours.
+
+    Those of the unit itself died with its control group; what is left was started by hand or by a container, and
+    holds our ports.
+    """
+    below = temp_dir.rstrip("/") + "/"
+    found = []
+    for process in processes:
+        if process.pid == own_pid or process.uid != uid or "/sparkthor-" in process.cgroup:
+            continue
+        if not any(word in process.command for word in RAY_WORDS):
+            continue
+        if below in process.command or any(path.startswith(below) for path in process.files):
+            found.append(process)
+    return found
+
+
+def end_processes(processes: Sequence[Process], patience: float = 3.0) -> None:
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        for process in processes:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(process.pid, number)
+        deadline = time.monotonic() + patience
+        while time.monotonic() < deadline and any(os.path.exists(f"/proc/{p.pid}") for p in processes):
+            time.sleep(0.05)
+
+
+def old_sessions(names: Iterable[str], keep: int = KEPT_SESSIONS) -> list[str]:
+    """Session folders to remove; their names sort by time.  One is left by every start of the head."""
+    sessions = sorted(name for name in names if name.startswith("session_") and name != "session_latest")
+    return sessions[: max(0, len(sessions) - keep)]
+
+
+def clean_temp_dir(temp_dir: str) -> list[str]:
+    removed = []
+    with contextlib.suppress(FileNotFoundError):
+        for name in old_sessions(os.listdir(temp_dir)):
+            shutil.rmtree(os.path.join(temp_dir, name), ignore_errors=True)
+            removed.append(name)
+        # Ray's note of "the cluster on this machine"; a client without an address would follow it to a dead one
+        with contextlib.suppress(OSError):
+            os.unlink(os.path.join(temp_dir, "ray_current_cluster"))
+    return removed
+
+
+def is_local(address: str) -> bool:
+    with contextlib.closing(socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET)) as sock:
+        try:
+            sock.bind((address, 0))
+        except OSError as error:
+            if error.errno == errno.EADDRNOTAVAIL:
+                return False
+            raise
+    return True
+
+
+def port_taken(port: int) -> bool:
+    """Somebody listens on it, on whatever address."""
+    with contextlib.closing(socket.socket(socket.AF_INET)) as sock:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            sock.bind(("0.0.0.0", port))
+        except OSError as error:
+            return error.errno == errno.EADDRINUSE
+    return False
+
+
+def wait_until(
+    good: Callable[[], bool], seconds: float, interval: float = 0.5, sleep: Callable[[float], None] = time.sleep
+) -> bool:
+    deadline = time.monotonic() + seconds
+    while True:
+        if good():
+            return True
+        if time.monotonic() + interval > deadline:
+            return False
+        sleep(interval)
+
+
+def wait_for_head(
+    config: _ray.Config,
+    ask: Callable[[], _ray.Probe] | None = None,
+    sleep: Callable[[float], None] = time.sleep,
+    clock: Callable[[], float] = time.monotonic,
+    tell: Callable[[str], None] = say,
+) -> None:
+    """For ever: a connection attempt a second costs nothing, a start of Ray that fails costs seconds of CPU."""
+    question = ask or (lambda: _ray.probe_tcp("gcs", config.head_address, config.gcs_port, 2.0))
+    said, last = None, ""
+    while True:
+        probe = question()
+        if probe.ok:
+            return
+        if probe.status != last or said is None or clock() - said >= 60:
+            tell(f"waiting for the head's GCS at {config.head_address}:{config.gcs_port}: {probe.status}")
+            said, last = clock(), probe.status
+        sleep(1.0)
+
+
+def prepare(argv: Sequence[str] | None = None) -> int:
+    """Runs before ``ray start``.  Status 0: start; anything else: systemd tries again."""
+    parser = argparse.ArgumentParser(prog="sparkthor-ray-prepare", description="Steps before a start of Ray.")
+    parser.add_argument("--config", default=_ray.CONFIG_PATH)
+    parser.add_argument("--run-dir", default=RUN_DIR)
+    parser.add_argument("--check", action="store_true", help="change nothing; print what stands against a start")
+    options = parser.parse_args(argv)
+    try:
+        config = _ray.load_config(options.config)
+        settings = NodeSettings.load(options.config)
+    except (_ray.RayConfigError, OSError, ValueError) as error:
+        say(str(error))
+        return 2
+    if options.check:
+        report = check(config, settings)
+        say(json.dumps(report))
+        return 1 if report["problems"] else 0
+    delay = note_start(options.run_dir, time.time())
+    if delay:
+        say(f"several starts within {SERIES_SECONDS} s of one another: waiting {delay:g} s")
+        time.sleep(delay)
+    remains = leftovers(read_processes(), settings.temp_dir, os.getuid(), os.getpid())
+    if remains:
+        say("ending leftovers of a former Ray: " + ", ".join(f"{p.pid} {p.command[:60]}" for p in remains))
+        end_processes(remains)
+    clean_temp_dir(settings.temp_dir)
+    if not wait_until(lambda: is_local(config.node_address), 20):
+        say(f"the control address {config.node_address} is on no interface of this host: check its fabric port")
+        return 1
+    for port, name in settings.own_ports(config.on_head):
+        if not wait_until(lambda port=port: not port_taken(port), 5):
+            say(f"port {port} ({name}) is taken by another program on this host: ss -ltnp 'sport = :{port}'")
+            return 1
+    token = _ray.read_token(config)
+    if config.auth and not token:
+        say(f"there is no Ray token in {config.token_path}: run the ray roles")
+        return 1
+    if not config.on_head:
+        wait_for_head(config)
+        # A wrong token costs Ray 25 s and a page of output; this costs half a second and one line
+        probe = _ray.probe_engine(config, 15.0)
+        if probe.status == _ray.UNAUTHORIZED:
+            say(f"the head refuses this host's token ({config.token_path}): run the ray roles on all hosts")
+            return 1
+        if not probe.ok:
+            say(f"the head's GCS does not answer yet ({probe.status}): {probe.detail}")
+            return 1
+    with open(os.path.join(options.run_dir, "started"), "w", encoding="ascii") as stream:
+        stream.write(start_digest(settings.watch, token) + "\n")
+    return 0
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Before the first start
+# ---------------------------------------------------------------------------------------------------------------
+
+VERSIONS_PROGRAM = """
+import importlib.metadata as metadata, json, platform
+versions = {"python": platform.python_version()}
+for name in ("ray", "vllm", "torch"):
+    try:
+        versions[name] = metadata.version(name)
+    except metadata.PackageNotFoundError:
+        versions[name] = "absent"
+print("\\n" + json.dumps(versions))
+"""
+
+
+def engine_versions(config: _ray.Config, timeout: float = 60.0) -> dict[str, str]:
+    """Versions in the engine; empty where it cannot be run."""
+    try:
+        status, out, _err = _ray.run_engine([*config.engine, "-B", "-"], VERSIONS_PROGRAM, dict(os.environ), timeout)
+    except OSError:
+        return {}
+    if status == 0:
+        for line in reversed(out.splitlines()):
+            if line.startswith("{"):
+                with contextlib.suppress(ValueError):
+                    return {str(key): str(value) for key, value in json.loads(line).items()}
+    return {}
+
+
+def check(config: _ray.Config, settings: NodeSettings) -> dict[str, Any]:
+    """What stands against a start on this host, and the versions that all hosts must share."""
+    problems = []
+    if not is_local(config.node_address):
+        problems.append(
+            f"the control address {config.node_address} is on no interface of this host: run the roce_network role "
+            "or check its fabric port"
+        )
+    elif not config.on_head:
+        probe = _ray.probe_tcp("head", config.head_address, config.gcs_port, 3.0)
+        if probe.status in (_ray.SILENT, _ray.UNREACHABLE):
+            problems.append(
+                f"the head's control address {config.head_address} cannot be reached from {config.node_address}: "
+                f"{probe.status}; check cable, addresses and the firewall on the head"
+            )
+    versions = engine_versions(config)
+    if not versions:
+        problems.append(f"the engine's Python cannot be run: {' '.join(config.engine)}; run the engine role")
+    elif versions.get("ray") == "absent":
+        problems.append("Ray is not installed in the engine; run the engine role")
+    else:
+        problems.extend(_ray.version_problems(versions["ray"]))
+    return {"problems": problems, "versions": versions}
+
+
+def main(program: str, argv: Sequence[str] | None = None) -> int:
+    return {"gate": gate, "prepare": prepare}[program](argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1], sys.argv[2:]))
