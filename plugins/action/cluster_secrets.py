@@ -13,7 +13,12 @@ import stat
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
-from ansible_collections.sparkthor.cluster.plugins.module_utils._inventory import MINIMUM_SECRET_LENGTH, SECRETS
+from ansible.template import trust_as_template
+from ansible_collections.sparkthor.cluster.plugins.module_utils._inventory import (
+    MINIMUM_SECRET_LENGTH,
+    SECRETS,
+    SECRETS_DIR,
+)
 
 _VARIABLES = {secret: variable for variable, secret in SECRETS.items()}
 
@@ -59,7 +64,7 @@ class ActionModule(ActionBase):
     def run(self, tmp=None, task_vars=None):
         result = super().run(tmp, task_vars)
         task_vars = task_vars or {}
-        folder = self._templar.template(task_vars.get("sparkthor_secrets_dir", ""))
+        folder = self._templar.template(task_vars.get("sparkthor_secrets_dir", trust_as_template(SECRETS_DIR)))
         if not folder:
             raise AnsibleActionFail("sparkthor_secrets_dir: it is empty; set it to a folder on the controller")
         on_head = ((task_vars.get("ansible_facts") or {}).get("sparkthor_node") or {}).get("secrets") or {}

@@ -43,7 +43,8 @@ import os
 
 from ansible.errors import AnsibleLookupError
 from ansible.plugins.lookup import LookupBase
-from ansible_collections.sparkthor.cluster.plugins.module_utils._inventory import SECRETS
+from ansible.template import trust_as_template
+from ansible_collections.sparkthor.cluster.plugins.module_utils._inventory import SECRETS, SECRETS_DIR
 
 PLACEHOLDER = "generated-at-the-first-real-run"
 
@@ -62,7 +63,7 @@ class LookupModule(LookupBase):
     def _secret(self, name, variable, variables):
         if variable in variables:
             return str(self._templar.template(variables[variable])).strip()
-        folder = self._templar.template(variables.get("sparkthor_secrets_dir", ""))
+        folder = self._templar.template(variables.get("sparkthor_secrets_dir", trust_as_template(SECRETS_DIR)))
         path = os.path.join(folder, name)
         try:
             with open(path, encoding="utf-8") as handle:

@@ -39,6 +39,10 @@ CLUSTER_WIDE = (
 SECRETS = {"vllm_serve_api_key": "api_key", "ray_node_token": "ray_token"}
 
 
+#: where generated secrets are kept on the controller unless ``sparkthor_secrets_dir`` says otherwise
+SECRETS_DIR = "{{ inventory_dir }}/.secrets"
+
+
 def closest(value: str, choices: Iterable[str]) -> str:
     """`` (did you mean 'x'?)`` or an empty string."""
     match = difflib.get_close_matches(str(value), list(choices), n=1, cutoff=0.5)
@@ -113,7 +117,7 @@ def wide_problems(hostvars: Mapping[str, Mapping[str, Any]], hosts: Sequence[str
                 values.setdefault("undefined", []).append(host)
         if len(values) > 1:
             shown = "; ".join(f"{value} on {', '.join(names)}" for value, names in values.items())
-            problems.append(f"{name}: it differs between hosts ({shown}); set it once, in group_vars/all or cluster")
+            problems.append(f"{name}: it differs between hosts ({shown}); set it once, in group_vars/cluster.yml")
     return problems
 
 
