@@ -46,7 +46,10 @@ UNIT_SUFFIXES = (
     ".scope",
     ".device",
 )
-SHOW_PROPERTIES = "Id,LoadState,ActiveState,SubState,UnitFileState,MainPID,NeedDaemonReload,ConditionResult,ConditionTimestampMonotonic"
+SHOW_PROPERTIES = (
+    "Id,LoadState,ActiveState,SubState,UnitFileState,MainPID,NeedDaemonReload,"
+    "ConditionResult,ConditionTimestampMonotonic"
+)
 RUNNING = ("active", "activating", "reloading", "refreshing")
 ENABLED = ("enabled", "enabled-runtime", "alias", "indirect", "static", "generated", "linked", "linked-runtime")
 # Nothing below these may be the object of a recursive removal itself
@@ -196,6 +199,8 @@ class Wanted:
                 no_block=bool(item.get("no_block")),
                 **known,
             )
+            if unit.name in restore:
+                raise HostStateError(f"{unit.name} is named in units and again in restore")
             if unit.masked and (unit.enabled or unit.state in ("started", "restarted", "reloaded")):
                 raise HostStateError(f"units: {unit.name} cannot be masked and enabled or running")
             units.append(unit)
@@ -636,6 +641,13 @@ class HostState:
 
     def _plan_restore(self, name: str) -> None:
         """Undo: put back what stood there before us; take away what is ours; leave what is foreign."""
+        if name.endswith(UNIT_SUFFIXES) and not name.startswith("/"):
+            original = self._recorded("masked", name)
+            if original is not None:
+                state = "started" if original in RUNNING else None
+                self.wanted.units.append(UnitSpec(name=name, masked=False, state=state))
+                self.steps.append(lambda: self._forget("masked", name))
+            return
         if not name.startswith("/"):
             original = self._recorded("sysctls", name)
             if original is not None:
@@ -894,6 +906,8 @@ class UnitManager:
             masked = False
             if file_state.startswith("masked"):
                 file_state = "disabled"
+        if masked and needs and unit.optional:
+            return
         if masked and needs:
             raise HostStateError(f"unit {unit.name} is masked on this host; set masked: false to unmask it")
         if unit.enabled is not None and exists and not masked:
@@ -992,6 +1006,8 @@ class UnitManager:
     def leave(self) -> None:
         """Stop and disable with the files as they were."""
         self._report()
+        for name in self.to_mask:
+            self.state._remember("masked", name, self.before[name].get("ActiveState", ""))
         for unit in self.to_stop:
             self._systemctl("stop", unit)
         if self.to_disable:

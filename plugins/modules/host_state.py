@@ -147,8 +147,9 @@ options:
     default: []
   restore:
     description:
-      - Absolute paths or sysctl keys to give back. A path becomes what it was before this module replaced it, is
-        removed if it is ours, and is left alone if it is foreign. A sysctl gets the run-time value it had.
+      - Absolute paths, sysctl keys or unit names to give back. A path becomes what it was before this module replaced
+        it, is removed if it is ours, and is left alone if it is foreign. A sysctl gets the run-time value it had. A
+        unit which this module masked is unmasked, and started if it ran then.
     type: list
     elements: str
     default: []
@@ -189,7 +190,9 @@ options:
         elements: str
         default: []
       optional:
-        description: Whether it is fine that the host has no such unit.
+        description:
+          - Whether it is fine that the host has no such unit, has it masked, or that systemd declined to start it
+            because a condition of the unit does not hold.
         type: bool
         default: false
       no_block:

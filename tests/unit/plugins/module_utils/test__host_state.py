@@ -593,6 +593,23 @@ def test_masking(host: FakeHost) -> None:
     assert host.verbs() == ["unmask sleep.target"]
 
 
+def test_restore_unmasks_only_what_we_masked(host: FakeHost) -> None:
+    host.unit("apt-daily.timer", "active", "enabled")
+    host.unit("sleep.target", "inactive", "static")
+    host.unit("theirs.service", "inactive", "masked", LoadState="masked")
+    names = ["apt-daily.timer", "sleep.target", "theirs.service"]
+    host.converge(units=[{"name": name, "masked": True} for name in names])
+    done = host.converge(restore=names)
+    assert done.changed_units == ["apt-daily.timer", "sleep.target"]
+    assert host.verbs() == ["unmask apt-daily.timer sleep.target", "start apt-daily.timer"]
+    assert host.units["theirs.service"]["LoadState"] == "masked"
+
+
+def test_optional_unit_that_somebody_masked_stays_masked(host: FakeHost) -> None:
+    host.unit("x.service", "inactive", "masked", LoadState="masked")
+    assert not host.apply(units=[{"name": "x.service", "state": "started", "optional": True}]).changed
+
+
 def test_masked_unit_that_should_run(host: FakeHost) -> None:
     host.unit("x.service", "inactive", "masked", LoadState="masked")
     with pytest.raises(HostStateError, match=r"x\.service is masked on this host"):
