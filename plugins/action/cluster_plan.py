@@ -65,10 +65,12 @@ class ActionModule(ActionBase):
             raise AnsibleActionFail(str(error)) from error
         if warnings:
             result["warnings"] = warnings
+        self._display.display(f"sparkthor: {cluster['summary']}")
         result.update(
             changed=False,
             msg=cluster["summary"],
-            ansible_facts={"sparkthor_cluster": cluster, "sparkthor_fabric": fabric},
+            cluster=cluster,
+            fabric=fabric,
         )
         return result
 

@@ -50,19 +50,15 @@ msg:
   returned: success
   type: str
   sample: "switch, 3 hosts, head spark-01 on 10.100.0.1, RoCE"
-ansible_facts:
-  description: The plan as facts of every host.
+cluster:
+  description: What is true of the cluster as a whole; preflight shares it as C(sparkthor_cluster).
   returned: in stage V(facts)
   type: dict
-  contains:
-    sparkthor_cluster:
-      description: What is true of the cluster as a whole.
-      type: dict
-      returned: always
-    sparkthor_fabric:
-      description: By host, what P(sparkthor.cluster.fabric_plan#filter) returns.
-      type: dict
-      returned: always
+fabric:
+  description:
+    - By host, what P(sparkthor.cluster.fabric_plan#filter) returns; preflight shares it as C(sparkthor_fabric).
+  returned: in stage V(facts)
+  type: dict
 """
 
 # The work is done by the action plugin of the same name, on the controller.
