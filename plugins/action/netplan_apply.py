@@ -19,6 +19,9 @@ from ansible.plugins.action import ActionBase
 #: seconds on top of the rollback's own time until a host that took its change back must answer
 GRACE = 60.0
 PAUSE = 1.5
+#: seconds between the change and the first confirmation: what breaks a way in (a lease, somebody's own apply) may take
+#: a moment to do so, and a confirmation before that would disarm the rollback too early
+SETTLE = 5.0
 
 
 class ActionModule(ActionBase):
@@ -38,6 +41,8 @@ class ActionModule(ActionBase):
         try:
             result = self._module({**arguments, "step": "start", "token": token}, task_vars)
         except AnsibleConnectionFailure as error:
+            if self._task.check_mode:
+                raise
             # Lost in the middle: the host may or may not have started.  Only it knows.
             return self._confirm(host, arguments, token, task_vars, {"changed": True}, error)
         if result.get("failed") or not result.pop("started", False):
@@ -68,6 +73,7 @@ class ActionModule(ActionBase):
         end = time.monotonic() + timeout + GRACE
         last = str(lost or "")
         answer: dict[str, Any] | None = None
+        time.sleep(SETTLE)
         while answer is None and time.monotonic() < end:
             self._reset()
             try:

@@ -44,7 +44,6 @@ from collections.abc import Callable
 from typing import Any
 
 from ansible.errors import AnsibleFilterError
-
 from ansible_collections.sparkthor.cluster.plugins.module_utils._netplan import links_of
 
 

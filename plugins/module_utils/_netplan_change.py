@@ -356,13 +356,16 @@ def confirm(token: str, wait: float = 40.0, folder: str = STATE) -> dict[str, An
     if outcome["result"] == "applied":
         with job.locked(folder):
             plan = job.read_json(os.path.join(folder, "plan.json"))
-            problems = job.management_problems(plan) if plan else ["the timer was faster"]
-            if not problems:
-                job.finish(folder)
-        if problems:
-            outcome = roll_back_now("after the change " + "; ".join(problems), folder) if plan else (
-                job.read_json(os.path.join(folder, "outcome.json")) or outcome
-            )
+            problems: list[str] = []
+            if plan:
+                problems = job.management_problems(plan)
+                problems += [f"{path} was changed by someone else meanwhile" for path in job.changed_since(plan)]
+                if not problems:
+                    job.finish(folder)
+        if plan is None:  # the timer was faster
+            outcome = job.read_json(os.path.join(folder, "outcome.json")) or outcome
+        elif problems:
+            outcome = roll_back_now("; ".join(problems), folder)
     steps, reason = outcome.get("steps", []), outcome.get("reason", "")
     if armed(folder):
         return {"status": "failed", "reason": f"the change could not be taken back: {reason}", "steps": steps}

@@ -347,47 +347,59 @@ def _restore_live(plan: dict[str, Any], netdevs: list[str], steps: list[str]) ->
             _ok(["ip", "address", "replace", address, "dev", name], steps)
 
 
+def _put_back(folder: str, plan: dict[str, Any], everything: bool, steps: list[str]) -> None:
+    """Restore files and have the network services take them up; ``everything``: other people's netplan state too."""
+    files = {path: plan["before"].get(path) for path in plan["after"]}
+    netdevs = list(plan["netdevs"])
+    if everything:
+        files = {**dict.fromkeys(generated_files()), **plan["others"], **plan["before"]}
+        netdevs.append(plan["management"])
+        for path in changed_since(plan):
+            kept = read_state(path)
+            if kept is not None:
+                write_state(os.path.join(folder, "replaced-" + os.path.basename(path)), kept)
+            steps.append(f"put back {path}, changed by someone else while our change was armed; a copy is in {folder}")
+            files.setdefault(path, None)
+    for path, state in files.items():
+        if write_state(path, state):
+            steps.append(f"{'removed' if state is None else 'restored'} {path}")
+    activate(plan, files, netdevs, steps)
+    for name in plan["netdevs"]:
+        recorded = plan["live"].get(name, {}).get("addresses", {})
+        for address in live_links().get(name, {}).get("addresses", {}):
+            if address not in recorded and not address.startswith(("fe80:", "169.254.")):
+                _ok(["ip", "address", "del", address, "dev", name], steps)
+
+
+def _problems_or_all(plan: dict[str, Any]) -> list[str]:
+    try:
+        return management_problems(plan)
+    except Exception as error:  # a host that cannot even list its addresses gets everything back
+        return [f"{type(error).__name__}: {error}"]
+
+
 def rollback(folder: str, reason: str = "", steps: list[str] | None = None) -> dict[str, Any]:
-    """Take the armed change back: files first, then what was live before."""
+    """Take the armed change back: our files first, everybody's where the way in is lost, then what was live before."""
     steps = [] if steps is None else steps
     with locked(folder):
         plan = read_json(os.path.join(folder, "plan.json"))
         if plan is None:
             return {"result": "nothing armed"}
-        try:
-            lost = management_problems(plan)
-        except Exception as error:  # a host that cannot even list its addresses gets everything back
-            lost = [f"{type(error).__name__}: {error}"]
-        if not reason:
-            reason = f"no confirmation within {plan['timeout']} s"
-        if lost:
-            reason += "; the way in was lost: " + "; ".join(lost)
-        files = {path: plan["before"].get(path) for path in plan["after"]}
-        netdevs = list(plan["netdevs"])
-        if lost:
-            # Someone else's netplan state went live in the same window: the recorded one brings the way in back.
-            files = {**dict.fromkeys(generated_files()), **plan["others"], **plan["before"]}
-            netdevs.append(plan["management"])
-            for path in changed_since(plan):
-                kept = read_state(path)
-                if kept is not None:
-                    write_state(os.path.join(folder, "replaced-" + os.path.basename(path)), kept)
-                steps.append(f"put back {path}, changed by someone else while our change was armed")
-                files.setdefault(path, None)
-        for path, state in files.items():
-            if write_state(path, state):
-                steps.append(f"{'removed' if state is None else 'restored'} {path}")
-        activate(plan, files, netdevs, steps)
-        for name in plan["netdevs"]:
-            for address in live_links().get(name, {}).get("addresses", {}):
-                recorded = plan["live"].get(name, {}).get("addresses", {})
-                if address not in recorded and not address.startswith(("fe80:", "169.254.")):
-                    _ok(["ip", "address", "del", address, "dev", name], steps)
-        # networkd acts in the background: keep looking until the way in has been whole for a while
+        reason = reason or f"no confirmation within {plan['timeout']} s"
+        lost = _problems_or_all(plan)
+        _put_back(folder, plan, bool(lost), steps)
+        # networkd acts in the background, and somebody may be in the middle of an apply of their own: keep looking
+        # until the way in has been whole for a while
+        disturbed = bool(changed_since(plan)) or bool(lost)
         end = time.monotonic() + WATCH_LIMIT
         quiet = 0
-        while time.monotonic() < end and quiet < 6:
+        while time.monotonic() < end and (disturbed or quiet < 6):
             before = len(steps)
+            if not lost:
+                lost = _problems_or_all(plan)
+                if lost:
+                    disturbed = True
+                    _put_back(folder, plan, True, steps)
             _restore_live(plan, [*plan["netdevs"], *[n for n in plan["live"] if n not in plan["netdevs"]]], steps)
             known = set(live_routes())
             for route in plan["routes"]:
@@ -399,6 +411,8 @@ def rollback(folder: str, reason: str = "", steps: list[str] | None = None) -> d
         for name in plan["netdevs"]:
             if not plan["live"].get(name, {}).get("up", True):
                 _ok(["ip", "link", "set", "dev", name, "down"], steps)
+        if lost:
+            reason += "; the way in was lost: " + "; ".join(lost)
         outcome = {"token": plan["token"], "result": "rolled_back", "steps": steps[:60], "reason": reason}
         write_json(os.path.join(folder, "outcome.json"), outcome)
         finish(folder)

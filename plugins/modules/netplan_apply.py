@@ -186,6 +186,10 @@ links:
           reachable: true
           rtt_ms: 0.09
           error: ''
+needs_change:
+  description: Whether something has to be changed, or had to; unlike C(changed) no C(changed_when) overrides it.
+  returned: O(state=present), O(state=adopted) and O(state=absent)
+  type: bool
 verified:
   description: Whether every link is as planned and every peer answered. Peers that are being configured at the same
     time may not answer yet; O(state=verified) with O(wait) is for afterwards.
@@ -266,7 +270,7 @@ def look(module: AnsibleModule) -> dict[str, Any]:
             "changed": False, "findings": seen["findings"], "blocking": stops, "renderer": seen["renderer"],
             "adopted": bool(seen["foreign"] and seen["adoptable"]), "armed": change.armed(),
         }
-    result: dict[str, Any] = {"changed": False, "diff": []}
+    result: dict[str, Any] = {"changed": False, "needs_change": False, "diff": []}
     if params["environment_path"] and params["state"] == "adopted":
         write_environment(module, result, not module.check_mode)
     report = netplan.verify(params["links"], params["wait"])
@@ -292,7 +296,7 @@ def write_environment(module: AnsibleModule, result: dict[str, Any], write: bool
     files, diff = change.decide_environment(module.params["environment_path"], module.params["environment_variables"])
     if not files:
         return
-    result["changed"] = True
+    result["changed"] = result["needs_change"] = True
     result["diff"].append(diff)
     if write:
         for path, state in files.items():
@@ -315,8 +319,8 @@ def start(module: AnsibleModule) -> dict[str, Any]:
     else:
         decision = change.decide_present(params, management)
     result: dict[str, Any] = {
-        "changed": decision.changed, "diff": list(decision.diff), "adopted": decision.adopted,
-        "findings": decision.findings, "renderer": decision.renderer, "started": False,
+        "changed": decision.changed, "needs_change": decision.changed, "diff": list(decision.diff),
+        "adopted": decision.adopted, "findings": decision.findings, "renderer": decision.renderer, "started": False,
     }
     if decision.backup:
         result["backup"] = decision.backup
