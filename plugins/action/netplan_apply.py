@@ -9,6 +9,7 @@ on working for a while over addresses that are already gone, so it is closed fir
 
 from __future__ import annotations
 
+import os
 import time
 import uuid
 from typing import Any
@@ -38,6 +39,7 @@ class ActionModule(ActionBase):
         if arguments.get("state", "present") not in ("present", "absent"):
             return self._named(host, self._module(arguments, task_vars))
         token = uuid.uuid4().hex
+        self._parent = os.getppid()
         try:
             result = self._module({**arguments, "step": "start", "token": token}, task_vars)
         except AnsibleConnectionFailure as error:
@@ -75,6 +77,10 @@ class ActionModule(ActionBase):
         answer: dict[str, Any] | None = None
         time.sleep(SETTLE)
         while answer is None and time.monotonic() < end:
+            if os.getppid() != self._parent:
+                # A killed ansible-playbook leaves its workers running in sessions of their own.  Nobody would see the
+                # answer, so nobody is there to confirm to: the host takes the change back.
+                raise AnsibleError(f"{host}: the controller process is gone, the network change stays unconfirmed")
             self._reset()
             try:
                 answer = self._module({**arguments, "step": "confirm", "token": token}, task_vars)
