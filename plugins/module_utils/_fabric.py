@@ -797,6 +797,21 @@ def trusted_sources(plan: Mapping[str, HostPlan], host: str) -> dict[str, list[s
     return result
 
 
+def adopt_devices(plan: Mapping[str, HostPlan], devices: Mapping[str, Mapping[str, str]]) -> None:
+    """Put the RDMA devices' real names (host → NIC → device) into a plan, in place.
+
+    A Spark's devices are named after their NICs, but images without that udev rule call them ``mlx5_0`` and so on;
+    NCCL must be told the name that exists.
+    """
+    for host, entry in plan.items():
+        found = devices.get(host, {})
+        for link in entry["links"]:
+            if link["device"]:
+                link["device"] = found.get(link["netdev"]) or link["device"]
+        if "NCCL_IB_HCA" in entry["env"]:
+            entry["env"]["NCCL_IB_HCA"] = "=" + ",".join(link["device"] for link in entry["links"])
+
+
 def render_netplan(links: Sequence[Mapping[str, t.Any]]) -> str:
     """The text of /etc/netplan/40-cx7.yaml for one host's links, marker line first.
 

@@ -245,6 +245,9 @@ class Sysfs:
 
     def pci(self, device: str) -> str:
         """PCI address of a device; empty for one that is no PCI function (soft RoCE)."""
+        match = re.search(r"^PCI_SLOT_NAME=(\S+)$", self._read(self._ib, device, "device", "uevent"), re.MULTILINE)
+        if match:
+            return match[1]
         try:
             name = os.path.basename(os.path.realpath(os.path.join(self._ib, device, "device"), strict=True))
         except (OSError, ValueError):

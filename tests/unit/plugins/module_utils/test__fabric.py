@@ -495,6 +495,14 @@ def test_firewall_sources_are_the_peers_on_each_trusted_nic() -> None:
     }
 
 
+def test_real_device_names_replace_the_expected_ones() -> None:
+    plan = fabric_plan(AB, "direct", "10.100.0.0/24")
+    _fabric.adopt_devices(plan, {"a": {"enp1s0f1np1": "mlx5_1"}})
+    assert plan["a"]["env"]["NCCL_IB_HCA"] == "=mlx5_1,roceP2p1s0f1"
+    assert [link["device"] for link in plan["a"]["links"]] == ["mlx5_1", "roceP2p1s0f1"]
+    assert plan["b"]["env"]["NCCL_IB_HCA"] == "=rocep1s0f1,roceP2p1s0f1"
+
+
 def test_netplan_text() -> None:
     text = render_netplan(fabric_plan(AB, "direct", "10.100.0.0/24", mtu=1500)["a"]["links"][:1])
     assert text == (

@@ -1,0 +1,236 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Who is at the other end of a cable, asked with own Ethernet frames because there are no addresses yet.
+
+All hosts of a run do this at the same time: each sends, out of each fabric port, a broadcast frame that carries its
+inventory name and the port's name, and listens for those of the others. A host that has seen every expected
+neighbour sends a last burst and stops, so that a sound fabric costs a second and only a wrong one the whole window.
+Standard library only: this runs on the hosts.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import select
+import socket
+import struct
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Protocol
+
+#: "local experimental" in the IEEE's list: nothing else reacts to it
+ETHERTYPE = 0x88B5
+BROADCAST = b"\xff" * 6
+_MAGIC = b"sparkthor.cluster/1 "
+_HEADER = struct.Struct("!6s6sH")
+_NAME = re.compile(r"[^\x00-\x20\x7f]{1,253}")
+
+Seen = dict[str, set[tuple[str, str]]]
+
+
+class Port(Protocol):
+    """The part of a packet socket that is used here."""
+
+    def send(self, data: bytes, /) -> int: ...
+
+    def recv(self, size: int, /) -> bytes: ...
+
+    def fileno(self) -> int: ...
+
+    def close(self) -> None: ...
+
+
+def encode(source: bytes, host: str, netdev: str) -> bytes:
+    """One frame from this MAC address; never shorter than Ethernet's minimum of 60 bytes."""
+    body = _MAGIC + json.dumps({"host": host, "netdev": netdev}, ensure_ascii=True).encode()
+    return _HEADER.pack(BROADCAST, source, ETHERTYPE) + body + b"\n"
+
+
+def decode(frame: bytes) -> tuple[str, str] | None:
+    """(host, NIC) of a frame of ours; None for anything else, since anybody can send anything."""
+    if len(frame) < _HEADER.size or _HEADER.unpack_from(frame)[2] != ETHERTYPE:
+        return None
+    body = frame[_HEADER.size :]
+    if not body.startswith(_MAGIC):
+        return None
+    try:
+        content = json.loads(body[len(_MAGIC) :].split(b"\n", 1)[0])
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(content, dict):
+        return None
+    host, netdev = content.get("host"), content.get("netdev")
+    if not (isinstance(host, str) and isinstance(netdev, str) and _NAME.fullmatch(host) and _NAME.fullmatch(netdev)):
+        return None
+    return host, netdev
+
+
+def port_of(netdev: str) -> str:
+    """``np0`` or ``np1``, what the two halves of one cage have in common; the whole name where it says nothing."""
+    match = re.search(r"np[0-9]+$", netdev)
+    return match[0] if match else netdev
+
+
+def is_neighbour(seen: Iterable[tuple[str, str]], peer: str, peer_netdev: str) -> bool:
+    """Whether the right cage of the right host was seen.
+
+    Both halves of a cage share one cable, and the NIC hands a broadcast to both: which half it came from says nothing.
+    """
+    return any(host == peer and port_of(netdev) == port_of(peer_netdev) for host, netdev in seen)
+
+
+def open_port(netdev: str) -> tuple[Port, bytes]:
+    """A raw socket on one NIC, and the NIC's address."""
+    port = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETHERTYPE))
+    try:
+        port.setblocking(False)
+        port.bind((netdev, ETHERTYPE))
+        return port, port.getsockname()[4]
+    except OSError:
+        port.close()
+        raise
+
+
+def exchange(
+    host: str,
+    expected: Mapping[str, tuple[str, str]],
+    seconds: float,
+    open_netdev: Callable[[str], tuple[Port, bytes]] = open_port,
+    interval: float = 0.15,
+    burst: int = 4,
+) -> tuple[Seen, dict[str, str]]:
+    """Send and listen on the NICs of ``expected`` (NIC → who should be there); who was seen, and what went wrong.
+
+    Frames of this very host are not counted: a NIC may hand them from one half to the other.
+    """
+    seen: Seen = {netdev: set() for netdev in expected}
+    errors: dict[str, str] = {}
+    ports: dict[str, Port] = {}
+    frames: dict[str, bytes] = {}
+    try:
+        for netdev in expected:
+            try:
+                ports[netdev], address = open_netdev(netdev)
+                frames[netdev] = encode(address, host, netdev)
+            except OSError as error:
+                errors[netdev] = error.strerror or str(error)
+        start = time.monotonic()
+        end, due, left = start + seconds, start, burst
+        while ports and left > 0 and (now := time.monotonic()) < end:
+            if now >= due:
+                due = now + interval
+                for netdev, port in ports.items():
+                    # a port without carrier refuses or drops frames; it simply sees nobody
+                    with contextlib.suppress(OSError):
+                        port.send(frames[netdev])
+                if all(is_neighbour(seen[netdev], *expected[netdev]) for netdev in ports):
+                    left -= 1
+            ready, _w, _x = select.select(list(ports.values()), [], [], max(0.0, min(due, end) - time.monotonic()))
+            for netdev, port in ports.items():
+                if port in ready:
+                    _drain(port, host, seen[netdev])
+    finally:
+        for port in ports.values():
+            port.close()
+    return seen, errors
+
+
+def _drain(port: Port, host: str, seen: set[tuple[str, str]]) -> None:
+    for _frame in range(256):  # a flood must not keep us from sending
+        try:
+            frame = port.recv(2048)
+        except OSError:
+            return
+        found = decode(frame)
+        if found and found[0] != host and len(seen) < 64:
+            seen.add(found)
+
+
+def plain(seen: Seen) -> dict[str, list[dict[str, str]]]:
+    """What was seen, as sorted plain data."""
+    return {
+        netdev: [{"host": host, "netdev": other} for host, other in sorted(found)] for netdev, found in seen.items()
+    }
+
+
+# --- ports that are administratively down -----------------------------------------------------------------------------
+
+LinkStates = Callable[[], Mapping[str, Mapping[str, Any]]]
+Runner = Callable[[list[str]], tuple[int, str, str]]
+
+
+@contextlib.contextmanager
+def raised(netdevs: Iterable[str], run: Runner, errors: dict[str, str]):
+    """Set ports up for the time of the probe, and down again afterwards whatever happens."""
+    done: list[str] = []
+    try:
+        for netdev in netdevs:
+            rc, _out, err = run(["ip", "link", "set", "dev", netdev, "up"])
+            if rc == 0:
+                done.append(netdev)
+            else:
+                errors[netdev] = err.strip() or f"ip link set {netdev} up failed with exit code {rc}"
+        yield done
+    finally:
+        for netdev in done:
+            rc, _out, err = run(["ip", "link", "set", "dev", netdev, "down"])
+            if rc != 0:
+                errors[netdev] = f"it was set up for the probe and could not be set down again: {err.strip() or rc}"
+
+
+def wait_for_carrier(netdevs: Iterable[str], states: LinkStates, seconds: float) -> None:
+    """Give links time to train; returns as soon as all have a carrier."""
+    wanted = set(netdevs)
+    end = time.monotonic() + seconds
+    while wanted and time.monotonic() < end:
+        live = states()
+        wanted = {netdev for netdev in wanted if not live.get(netdev, {}).get("carrier")}
+        if wanted:
+            time.sleep(0.2)
+
+
+def probe(
+    host: str,
+    links: list[dict[str, Any]],
+    states: LinkStates,
+    run: Runner,
+    seconds: float = 6.0,
+    training: float = 5.0,
+    change_nothing: bool = False,
+    open_netdev: Callable[[str], tuple[Port, bytes]] = open_port,
+) -> dict[str, Any]:
+    """``{ports, neighbours, raised, errors}`` of the planned links (each ``netdev, peer, peer_netdev``).
+
+    ``ports`` holds, per NIC, ``present, up, carrier, mtu`` as they were while looking; ``carrier`` is None where it
+    could not be known (down, and ``change_nothing``). Frames go out only on links that have a peer: on a switch
+    everybody sees everybody, which says nothing about a cable.
+    """
+    errors: dict[str, str] = {}
+    before = states()
+    down = [link["netdev"] for link in links if link["netdev"] in before and not before[link["netdev"]]["up"]]
+    seen: Seen = {}
+    with raised([] if change_nothing else down, run, errors) as done:
+        if done:
+            wait_for_carrier(done, states, training)
+        during = states()
+        expected = {
+            link["netdev"]: (link["peer"], link["peer_netdev"])
+            for link in links
+            if link.get("peer") and during.get(link["netdev"], {}).get("carrier")
+        }
+        if expected:
+            seen, troubles = exchange(host, expected, seconds, open_netdev)
+            errors.update(troubles)
+    ports = {}
+    for link in links:
+        state = during.get(link["netdev"])
+        ports[link["netdev"]] = {
+            "present": state is not None,
+            "up": bool(before.get(link["netdev"], {}).get("up")),
+            "carrier": None if state is None or not state["up"] else bool(state["carrier"]),
+            "mtu": (before.get(link["netdev"]) or {}).get("mtu", 0),
+        }
+    return {"ports": ports, "neighbours": plain(seen), "raised": done, "errors": errors}
