@@ -1,0 +1,201 @@
+#!/usr/bin/python
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: fabric_probe
+short_description: Look at a host's fabric ports before anything is written
+version_added: 0.1.0
+author:
+  - sparkthor.cluster contributors (@sparkthor)
+description:
+  - Reads carrier, MTU limits and RDMA links of the planned fabric ports, and everything in netplan and
+    NetworkManager that stands in the way of the plan.
+  - Finds out who is at the other end of each cable with own Ethernet frames (EtherType 0x88B5), since there may be no
+    addresses yet. All hosts have to run it at the same time, which one task of a play does.
+  - A port that is administratively down is set up for the time of the probe and down again afterwards.
+  - Judges nothing; M(sparkthor.cluster.cluster_plan) compares what all hosts saw with the plan.
+options:
+  host:
+    description: Name of this host in the inventory, carried by the frames.
+    type: str
+    required: true
+  links:
+    description: Links of this host, as P(sparkthor.cluster.fabric_plan#filter) returns them.
+    type: list
+    elements: dict
+    required: true
+    suboptions:
+      netdev:
+        description: Name of the NIC.
+        type: str
+        required: true
+      device:
+        description: Name of its RDMA device.
+        type: str
+        default: ''
+      half:
+        description: Half of the cage.
+        type: int
+        default: 0
+      address:
+        description: Planned address with prefix length.
+        type: str
+        required: true
+      subnet:
+        description: Planned subnet.
+        type: str
+        default: ''
+      peer:
+        description: Host at the other end; empty on a switch, where no frames are sent.
+        type: str
+        default: ''
+      peer_netdev:
+        description: NIC at the other end.
+        type: str
+        default: ''
+      mtu:
+        description: Planned MTU.
+        type: int
+  path:
+    description: The netplan file that belongs to this collection.
+    type: path
+    default: /etc/netplan/40-cx7.yaml
+  renderer:
+    description: Renderer the fabric ports are going to have; empty for the host's default.
+    type: str
+    choices: ['', networkd, NetworkManager]
+    default: ''
+  seconds:
+    description: How long to listen for neighbours; a sound fabric takes about a second.
+    type: float
+    default: 6
+  training:
+    description: How long a port that was set up may take until it has a carrier.
+    type: float
+    default: 5
+  timeout:
+    description: Seconds that one command on the host may take.
+    type: int
+    default: 10
+attributes:
+  check_mode:
+    description: Can run in C(check_mode) and return changed status prediction without modifying target.
+    support: full
+    details: Ports that are administratively down stay so; their carrier and neighbours are returned as unknown.
+  diff_mode:
+    description: Returns details on what has changed, when in diff mode.
+    support: none
+    details: Nothing stays changed.
+"""
+
+EXAMPLES = r"""
+- name: Look at the fabric ports of all hosts at once
+  sparkthor.cluster.fabric_probe:
+    host: "{{ inventory_hostname }}"
+    links: "{{ sparkthor_fabric[inventory_hostname].links }}"
+  register: probe
+"""
+
+RETURN = r"""
+probe:
+  description: What was found.
+  returned: success
+  type: dict
+  contains:
+    ports:
+      description: By NIC, C(present), C(up), C(carrier) (V(null) where unknown) and C(mtu).
+      type: dict
+    neighbours:
+      description: By NIC, the C(host) and C(netdev) of every frame seen there.
+      type: dict
+    raised:
+      description: Ports that were set up for the probe.
+      type: list
+      elements: str
+    errors:
+      description: By NIC, why it could not be probed.
+      type: dict
+    rdma:
+      description: C(links), C(source) and C(warnings) as M(sparkthor.cluster.rdma_info) finds them.
+      type: dict
+    netplan:
+      description: C(findings), C(adoptable) and the NICs that C(own) file configures now.
+      type: dict
+"""
+
+import time
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.sparkthor.cluster.plugins.module_utils import _netplan as netplan
+from ansible_collections.sparkthor.cluster.plugins.module_utils import _netplan_job as job
+from ansible_collections.sparkthor.cluster.plugins.module_utils import _probe, _rdma
+from ansible_collections.sparkthor.cluster.plugins.module_utils._command import run_limited
+
+LINK = {
+    "netdev": {"type": "str", "required": True},
+    "device": {"type": "str", "default": ""},
+    "half": {"type": "int", "default": 0},
+    "address": {"type": "str", "required": True},
+    "subnet": {"type": "str", "default": ""},
+    "peer": {"type": "str", "default": ""},
+    "peer_netdev": {"type": "str", "default": ""},
+    "mtu": {"type": "int"},
+}
+
+
+def look_at_netplan(path: str, links: list[dict[str, Any]], renderer: str) -> dict[str, Any]:
+    """What stands in the way of the planned file; nothing does while it is there and live."""
+    current = job.read_state(path)
+    if current is not None and current["content"] == netplan.render(links, renderer):
+        problems = netplan.link_problems(links, job.live_links(), netplan.connected_routes())
+        if not any(problems.values()):
+            return {"findings": [], "adoptable": False, "own": [link["netdev"] for link in links]}
+    seen = netplan.inspect(path, links, renderer)
+    own = seen.get("previous") or set()
+    return {
+        "findings": seen["findings"],
+        "adoptable": bool(seen["foreign"] and seen["adoptable"]),
+        "own": sorted(own) if seen["own"] is not None and netplan.is_ours(seen["own"]) else [],
+    }
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "host": {"type": "str", "required": True},
+            "links": {"type": "list", "elements": "dict", "required": True, "options": LINK},
+            "path": {"type": "path", "default": "/etc/netplan/40-cx7.yaml"},
+            "renderer": {"type": "str", "default": "", "choices": ["", "networkd", "NetworkManager"]},
+            "seconds": {"type": "float", "default": 6.0},
+            "training": {"type": "float", "default": 5.0},
+            "timeout": {"type": "int", "default": 10},
+        },
+        supports_check_mode=True,
+    )
+    params = module.params
+    links = params["links"]
+
+    def run(argv: list[str]) -> tuple[int, str, str]:
+        return run_limited(argv, params["timeout"])
+
+    started = time.monotonic()
+    try:
+        probe = _probe.probe(
+            params["host"], links, job.live_links, run, params["seconds"], params["training"], module.check_mode
+        )
+        # after the frames: other hosts wait for those, not for this
+        probe["netplan"] = look_at_netplan(params["path"], links, params["renderer"])
+        probe["rdma"] = _rdma.read_links(run)
+    except (netplan.NetplanError, RuntimeError, OSError, ValueError) as error:
+        module.fail_json(msg=f"the fabric ports of {params['host']} could not be looked at: {error}")
+    probe["seconds"] = round(time.monotonic() - started, 2)
+    module.exit_json(changed=False, probe=probe)
+
+
+if __name__ == "__main__":
+    main()

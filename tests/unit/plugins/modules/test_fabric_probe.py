@@ -1,0 +1,87 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import json
+import typing as t
+from pathlib import Path
+
+import pytest
+from ansible.module_utils.testing import patch_module_args
+from ansible_collections.sparkthor.cluster.plugins.modules import fabric_probe
+
+LINK = {"netdev": "enp1s0f1np1", "address": "10.100.0.1/25", "peer": "b", "peer_netdev": "enp1s0f1np1", "mtu": 9000}
+
+
+@pytest.fixture
+def host(monkeypatch: pytest.MonkeyPatch) -> dict[str, t.Any]:
+    """A host with one fabric port that is administratively down, and what was done to it."""
+    port: dict[str, t.Any] = {"mtu": 1500, "up": False, "carrier": False, "mac": "", "addresses": {}}
+    state: dict[str, t.Any] = {"commands": [], "port": port}
+
+    def run(argv: list[str], timeout: float) -> tuple[int, str, str]:
+        if argv[0] != "ip":
+            return 127, "", ""
+        state["commands"].append(argv[-1])
+        port["up"] = argv[-1] == "up"
+        return 0, "", ""
+
+    monkeypatch.setattr(fabric_probe, "run_limited", run)
+    monkeypatch.setattr(fabric_probe.job, "live_links", lambda: {"enp1s0f1np1": dict(port)})
+    monkeypatch.setattr(fabric_probe.netplan, "connected_routes", set)
+    seen = {
+        "findings": [{"kind": "invalid_yaml"}],
+        "foreign": False,
+        "adoptable": False,
+        "own": None,
+        "previous": set(),
+    }
+    monkeypatch.setattr(fabric_probe.netplan, "inspect", lambda path, links, renderer: seen)
+    return state
+
+
+def call(arguments: dict[str, t.Any], capsys: pytest.CaptureFixture[str]) -> dict[str, t.Any]:
+    with patch_module_args({"host": "a", "links": [LINK], "training": 0.1} | arguments), pytest.raises(SystemExit):
+        fabric_probe.main()
+    return json.loads(capsys.readouterr().out)
+
+
+def test_a_port_is_raised_and_restored(host: dict[str, t.Any], capsys: pytest.CaptureFixture[str]) -> None:
+    result = call({}, capsys)
+    assert result["changed"] is False
+    assert host["commands"] == ["up", "down"]
+    assert result["probe"]["ports"]["enp1s0f1np1"] == {"present": True, "up": False, "carrier": False, "mtu": 1500}
+    assert result["probe"]["netplan"]["findings"] == [{"kind": "invalid_yaml"}]
+    assert result["probe"]["rdma"]["links"] == []
+
+
+def test_check_mode_touches_nothing(host: dict[str, t.Any], capsys: pytest.CaptureFixture[str]) -> None:
+    result = call({"_ansible_check_mode": True}, capsys)
+    assert host["commands"] == []
+    assert result["probe"]["ports"]["enp1s0f1np1"]["carrier"] is None
+
+
+def test_netplan_is_not_asked_while_the_plan_is_live(
+    host: dict[str, t.Any], capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "40-cx7.yaml"
+    path.write_text(fabric_probe.netplan.render([LINK]))
+    host["port"].update(up=True, mtu=9000, addresses={"10.100.0.1/25": {"scope": "global"}})
+    monkeypatch.setattr(fabric_probe.netplan, "connected_routes", lambda: {("10.100.0.0/25", "enp1s0f1np1")})
+    monkeypatch.setattr(fabric_probe.netplan, "inspect", lambda *arguments: pytest.fail("netplan was asked"))
+    result = call({"path": str(path)}, capsys)
+    assert result["probe"]["netplan"] == {"findings": [], "adoptable": False, "own": ["enp1s0f1np1"]}
+
+
+def test_a_host_that_cannot_be_looked_at_is_one_message(
+    host: dict[str, t.Any], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken() -> t.Any:
+        raise RuntimeError("ip address show failed: 255")
+
+    monkeypatch.setattr(fabric_probe.job, "live_links", broken)
+    result = call({}, capsys)
+    assert result["failed"] is True
+    assert result["msg"] == "the fabric ports of a could not be looked at: ip address show failed: 255"
