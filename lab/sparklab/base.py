@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Base images: one read-only Debian tree per suite, shared by all hosts, cached for good.
 
-The bootstrap tools are unpacked beside the cache, nothing is installed on the machine. A tree's name carries a digest of
-its recipe, so a changed recipe makes a new tree and never edits one that running hosts stand on. A half-made tree has
-a scratch name and is thrown away by the next attempt.
+The bootstrap tools are unpacked beside the cache, nothing is installed on the machine. A tree's name carries a digest
+of its recipe, so a changed recipe makes a new tree and never edits one that running hosts stand on. A half-made tree
+has a scratch name and is thrown away by the next attempt.
 """
 
 from __future__ import annotations
@@ -16,33 +16,35 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from .system import LabError, locked, run, say, write
+from .system import LabError, locked, run, say, words, write
 
 SUITES = ("bookworm", "trixie")
 USER = "nvidia"
 
-PACKAGES = """
+PACKAGES = words("""
     systemd systemd-sysv systemd-resolved systemd-timesyncd libpam-systemd dbus dbus-user-session udev kmod procps
-    util-linux passwd netbase iproute2 iputils-ping iputils-arping ethtool nftables iptables openssh-server sudo netplan.io
+    util-linux passwd netbase iproute2 iputils-ping iputils-arping ethtool nftables iptables openssh-server sudo
+    netplan.io
     python3 python3-apt python3-yaml python3-venv ca-certificates curl less jq rsync zstd acl iperf3 openssl
     nginx-light libnuma1 libgomp1 unattended-upgrades
-""".split()
+""")
 
 LAYERS = {
-    "docker": "docker.io docker-cli crun iptables".split(),
+    "docker": ["docker.io", "docker-cli", "crun", "iptables"],
 }
 # docker-cli is a package of its own only from trixie on
 LAYER_SKIP = {("docker", "bookworm"): {"docker-cli"}}
 
 # Units that cannot work in a simulated host, or that only cost time at boot
-MASKED = """
+MASKED = words("""
     systemd-networkd-wait-online.service apt-daily.timer apt-daily-upgrade.timer dpkg-db-backup.timer e2scrub_all.timer
-    fstrim.timer man-db.timer systemd-firstboot.service console-getty.service systemd-modules-load.service modprobe@.service
+    fstrim.timer man-db.timer systemd-firstboot.service console-getty.service systemd-modules-load.service
+    modprobe@.service
     sys-kernel-debug.mount sys-kernel-tracing.mount sys-kernel-config.mount systemd-ask-password-console.path
     systemd-ask-password-wall.path
-""".split()
+""")
 
-# udevd refuses to run on nspawn's read-only /sys; netplan apply needs it. sparklab-early makes what it needs writable.
+# udevd refuses to run on nspawn's read-only /sys; netplan apply needs it. sparklab-early makes writable what it wants.
 UDEV_UNITS = (
     "systemd-udevd.service",
     "systemd-udevd-control.socket",
@@ -96,7 +98,7 @@ class Tools:
         folders = [str(found.parent) for found in sorted(self.root.glob("usr/lib/*/systemd/libsystemd-shared*"))]
         return {
             "LD_LIBRARY_PATH": ":".join(folders),
-            "PATH": f"{self.root}/usr/bin:{self.root}/usr/sbin:{os.environ.get('PATH', '/usr/sbin:/usr/bin:/sbin:/bin')}",
+            "PATH": f"{self.root}/usr/bin:{self.root}/usr/sbin:{os.environ.get('PATH', os.defpath)}",
         }
 
     @property
@@ -227,7 +229,8 @@ def layer(name: str, suite: str) -> Path:
     root = cache_root() / "base" / f"{suite}-{name}-{_digest(lower.name, *packages)}"
     if root.exists():
         return root
-    with locked(cache_root() / f"layer-{name}-{suite}.lock", waiting=f"waiting for another run that makes the {name} layer"):
+    lock = cache_root() / f"layer-{name}-{suite}.lock"
+    with locked(lock, waiting=f"waiting for another run that makes the {name} layer"):
         if root.exists():
             return root
         say(f"making the {name} layer over {suite} (once)")

@@ -33,7 +33,8 @@ def require() -> None:
         raise LabError("root is needed to make simulated hosts (name spaces, mounts): run it as root or with sudo")
     missing = [name for name in COMMANDS if not shutil.which(name)]
     if missing:
-        raise LabError(f"commands missing on this machine: {', '.join(missing)} (iproute2, util-linux, e2fsprogs, openssh-client)")
+        packages = "iproute2, util-linux, e2fsprogs, openssh-client"
+        raise LabError(f"commands missing on this machine: {', '.join(missing)} (packages {packages})")
     if not os.path.exists("/dev/loop-control"):
         raise LabError("this kernel has no loop devices (/dev/loop-control), which hold the hosts' disks")
     done = subprocess.run(

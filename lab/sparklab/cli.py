@@ -33,7 +33,8 @@ def parser() -> argparse.ArgumentParser:
         return verbs.add_parser(name, help=text, description=text, parents=[common], aliases=list(aliases))
 
     def hosts(one: argparse.ArgumentParser, least: str = "*") -> argparse.ArgumentParser:
-        one.add_argument("hosts", nargs=least, metavar="HOST", help="all hosts if none is given" if least == "*" else None)
+        text = "all hosts if none is given" if least == "*" else None
+        one.add_argument("hosts", nargs=least, metavar="HOST", help=text)
         return one
 
     create = verb("create", "make what is lacking of a lab, boot it, wait for ssh")
@@ -42,7 +43,7 @@ def parser() -> argparse.ArgumentParser:
     create.add_argument("--suite", help=f"bookworm or trixie (default: lab_suite, else {labs.DEFAULT_SUITE})")
     create.add_argument("--disk", help=f"size of each host's disk (default: lab_disk, else {labs.DEFAULT_DISK})")
     create.add_argument("--layer", action="append", default=[], help="an extra layer over the base, such as docker")
-    create.add_argument("--wire", metavar="FILE", help="YAML file with wrong wiring: cables, switches, swap, unplug, cage")
+    create.add_argument("--wire", metavar="FILE", help="YAML: cables, switches, swap, unplug, cage")
     create.add_argument("--no-boot", action="store_true", help="make it, but leave it switched off")
 
     base = verbs.add_parser("base", help="make base images ahead of time", description="make base images ahead of time")
@@ -89,7 +90,8 @@ def parser() -> argparse.ArgumentParser:
     ssh = fault("ssh", "a shell or a command over ssh")
     ssh.add_argument("command", nargs=argparse.REMAINDER, metavar="CMD")
     verb("cp", "copy; HOST:PATH is a path on a host").add_argument("paths", nargs="+", metavar="PATH")
-    verb("destroy", "remove every trace of a lab").add_argument("--all", action="store_true", help="all labs of this home")
+    destroy = verb("destroy", "remove every trace of a lab")
+    destroy.add_argument("--all", action="store_true", help="all labs of this home")
     return top
 
 
@@ -161,7 +163,8 @@ def act_on(lab: Lab, args: argparse.Namespace) -> int:
             else:
                 for row in rows:
                     ssh = "ssh" if row["ssh"] else "-"
-                    print(f"{row['host']:<16}{row['kind']:<7}{row['address']:<16}{row['power']:<4} {ssh:<4} pid {row['pid1'] or '-'}")
+                    where = f"{row['host']:<16}{row['kind']:<7}{row['address']:<16}"
+                    print(f"{where}{row['power']:<4} {ssh:<4} pid {row['pid1'] or '-'}")
         case "boot" | "up":
             lab.boot(*args.hosts)
         case "off":

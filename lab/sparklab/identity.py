@@ -1,7 +1,7 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What makes a simulated host look like a Spark or a Thor: the files that its disk holds at first, and its fake /proc/sys."""
+"""What makes a simulated host look like a Spark or a Thor: the first files on its disk, and its own /proc/sys."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import uuid
 from pathlib import Path
 
 from .plan import Host, Plan
-from .system import run, write
+from .system import run, words, write
 
 ONHOST = Path(__file__).parent / "onhost"
 
@@ -135,18 +135,18 @@ def stage(root: Path, host: Host, plan: Plan, public_key: str, host_key: Path) -
 
 
 # /proc/sys/{vm,fs,net/core} and these keys of kernel are shared by all name spaces. Each host gets plain files in their
-# place, made anew at each boot: sysctl works, is seen by that host alone, and is forgotten by a reboot unless persisted.
-# Plain files accept any value.
-KERNEL_KEYS = """
-    numa_balancing panic panic_on_oops perf_event_paranoid threads-max pid_max core_pattern core_pipe_limit core_uses_pid
-    kptr_restrict dmesg_restrict sched_autogroup_enabled shmmax shmall shmmni msgmax msgmnb sem nmi_watchdog
-    hung_task_timeout_secs sysrq unprivileged_bpf_disabled
-""".split()
+# place, made anew at each boot: sysctl works, is seen by that host alone, and is forgotten by a reboot unless
+# persisted. Plain files accept any value.
+KERNEL_KEYS = words("""
+    numa_balancing panic panic_on_oops perf_event_paranoid threads-max pid_max core_pattern core_pipe_limit
+    core_uses_pid kptr_restrict dmesg_restrict sched_autogroup_enabled shmmax shmall shmmni msgmax msgmnb sem
+    nmi_watchdog hung_task_timeout_secs sysrq unprivileged_bpf_disabled
+""")
 SYSCTL_FOLDERS = ("vm", "fs", "net/core")
 
 
 def fake_sysctls(root: Path) -> list[str]:
-    """Write the host's own copy of shared sysctls below `root`; the answer is the list of paths to lay over /proc/sys."""
+    """Write the host's own copy of shared sysctls below `root`; answers which paths to lay over /proc/sys."""
     shutil.rmtree(root, ignore_errors=True)
     for folder in SYSCTL_FOLDERS:
         for path, _, names in os.walk(f"/proc/sys/{folder}"):

@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """/sys/class/infiniband as a host with these NICs would show it.
 
-Pure: from `ip -j address` to a table of files. The host's supervisor renders it whenever a link or an address changes, into
-a folder that the host sees under /sys/class, so the tree follows the NICs within a fraction of a second. There is no RDMA
-behind it: counters stand still and nothing can be opened. Not shown, because a veth has no such files and sysfs takes no
-new ones: /sys/class/net/*/{device,phys_port_name,phys_switch_id}; and a veth's speed is always 10000.
+Pure: from `ip -j address` to a table of files. The host's supervisor renders it whenever a link or an address changes,
+into a folder that the host sees under /sys/class, so the tree follows the NICs within a fraction of a second. There is
+no RDMA behind it: counters stand still and nothing can be opened. Not shown, because a veth has no such files and
+sysfs takes no new ones: /sys/class/net/*/{device,phys_port_name,phys_switch_id}; a veth's speed is always 10000.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Mapping, Sequence
 from typing import Any
+
+from .system import words
 
 # netdev → (RoCE device, PCI address)
 ROCE = {
@@ -24,11 +26,12 @@ ROCE = {
 }
 FIRMWARE = "28.45.4028"
 BOARD = "SIM0000000007"
-COUNTERS = (
-    "excessive_buffer_overrun_errors link_downed link_error_recovery local_link_integrity_errors port_rcv_constraint_errors "
-    "port_rcv_data port_rcv_errors port_rcv_packets port_rcv_remote_physical_errors port_xmit_constraint_errors "
-    "port_xmit_data port_xmit_discards port_xmit_packets port_xmit_wait symbol_error VL15_dropped"
-).split()
+COUNTERS = words("""
+    excessive_buffer_overrun_errors link_downed link_error_recovery local_link_integrity_errors
+    port_rcv_constraint_errors port_rcv_data port_rcv_errors port_rcv_packets port_rcv_remote_physical_errors
+    port_xmit_constraint_errors port_xmit_data port_xmit_discards port_xmit_packets port_xmit_wait symbol_error
+    VL15_dropped
+""")
 GID_SLOTS = 8
 
 

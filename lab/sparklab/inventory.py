@@ -46,7 +46,7 @@ def read(paths: Sequence[str]) -> dict[str, Any]:
             raise LabError(f"no inventory at {path}")
     # a broken source is an error, not a warning: a lab of half the hosts helps nobody
     env = {
-        "ANSIBLE_INVENTORY_ANY_UNPARSED_IS_FATAL": "true",
+        "ANSIBLE_INVENTORY_ANY_UNPARSED_IS_FAILED": "true",
         "ANSIBLE_LOCALHOST_WARNING": "false",
         "ANSIBLE_DEPRECATION_WARNINGS": "false",
     }

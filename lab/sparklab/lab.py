@@ -3,11 +3,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A lab as an object: what the command line does, tests can do with `from sparklab import Lab`.
 
-    lab = Lab.create(["inventories/lab"])
-    lab.off("spark-02"); lab.boot("spark-02"); lab.wait("spark-02")
-    lab.cut("spark-03", "enp1s0f1np1"); lab.mend("spark-03")
-    lab.exec("spark-01", ["systemctl", "is-active", "ssh"]).stdout
-    lab.destroy()
+lab = Lab.create(["inventories/lab"])
+lab.off("spark-02"); lab.boot("spark-02"); lab.wait("spark-02")
+lab.cut("spark-03", "enp1s0f1np1"); lab.mend("spark-03")
+lab.exec("spark-01", ["systemctl", "is-active", "ssh"]).stdout
+lab.destroy()
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ DEFAULT_DISK = "12G"
 # What all labs of the machine share: who is there, and the inotify limit that the first one raised
 REGISTRY = Path("/run/sparklab")
 INOTIFY = Path("/proc/sys/fs/inotify/max_user_instances")
+SYSTEMD_RUN = Path("/run/systemd")
 INOTIFY_WANTED = 4096  # 128 are used up by some 18 hosts, which all run as one user
 
 
@@ -106,7 +107,7 @@ class Lab:
         with locked(root / f".{name}.lock", waiting=f"waiting for another run that makes lab {name}"):
             known = folder / "lab.json"
             if known.exists() and Plan.from_data(json.loads(known.read_text())) != plan:
-                raise LabError(f"lab {name} is there with other hosts, wiring or base: destroy it first, or give another --name")
+                raise LabError(f"lab {name} is there with other hosts, wiring or base: destroy it first, or use --name")
             if not known.exists():
                 _check_subnet_free(plan)
                 write(known, json.dumps(plan.to_data(), indent=1) + "\n")
@@ -175,6 +176,10 @@ class Lab:
             if not saved.exists() and int(now) < INOTIFY_WANTED:
                 write(saved, now)
                 INOTIFY.write_text(str(INOTIFY_WANTED))
+            if not SYSTEMD_RUN.exists():
+                # nspawn wants it; each host gets a file system of its own there
+                SYSTEMD_RUN.mkdir()
+                (REGISTRY / "systemd").touch()
             entry = {"folder": str(self.folder), "subnet": self.plan.subnet}
             write(REGISTRY / f"{self.plan.tag}.lab", json.dumps(entry) + "\n")
 
@@ -186,6 +191,9 @@ class Lab:
                 saved = REGISTRY / "inotify"
                 if saved.exists():
                     INOTIFY.write_text(saved.read_text())
+                if (REGISTRY / "systemd").exists():
+                    with contextlib.suppress(OSError):
+                        SYSTEMD_RUN.rmdir()
                 shutil.rmtree(REGISTRY, ignore_errors=True)
 
     # --- reaching ----------------------------------------------------------------------------------------------------
@@ -222,7 +230,15 @@ class Lab:
             )
         return rows
 
-    def exec(self, name: str, command: Sequence[str], *, check: bool = True, stdin: str | None = None, timeout: float = 120):
+    def exec(
+        self,
+        name: str,
+        command: Sequence[str],
+        *,
+        check: bool = True,
+        stdin: str | None = None,
+        timeout: float | None = 120,
+    ) -> subprocess.CompletedProcess[str]:
         """A command inside a host, without ssh and without its network."""
         return run(enter(self._leader(name), list(command)), check=check, stdin=stdin, timeout=timeout)
 
@@ -256,11 +272,12 @@ class Lab:
         end = time.monotonic() + seconds
         for host in self._hosts(names):
             machine = self.machine(host.name)
-            while not _greets(host.address):
+            while not (_greets(host.address) and machine.takes_logins()):
                 if not machine.is_on():
                     raise LabError(f"{host.name} is off: {machine.console_tail()}")
                 if time.monotonic() > end:
-                    raise LabError(f"{host.name}: no ssh on {host.address} after {seconds:.0f} s: {machine.console_tail()}")
+                    what = f"{host.name}: no ssh on {host.address} after {seconds:.0f} s"
+                    raise LabError(f"{what}: {machine.console_tail()}")
                 time.sleep(0.1)
 
     # --- power -------------------------------------------------------------------------------------------------------
@@ -459,7 +476,7 @@ def only_lab(home: Path | str | None = None) -> Lab:
         return Lab(named, home)
     if len(found) != 1:
         root = Path(home).resolve() if home else default_home()
-        raise LabError(f"no lab in {root}" if not found else f"several labs ({', '.join(found)}): say which with --name")
+        raise LabError(f"several labs ({', '.join(found)}): say which with --name" if found else f"no lab in {root}")
     return Lab(found[0], home)
 
 
@@ -502,7 +519,8 @@ def _check_subnet_free(plan: Plan) -> None:
         for address in nic.get("addr_info", ()):
             network = ipaddress.ip_interface(f"{address['local']}/{address['prefixlen']}").network
             if wanted.overlaps(network):
-                raise LabError(f"subnet {plan.subnet} overlaps {network} on this machine's {nic['ifname']}: give another --subnet")
+                where = f"{network} on this machine's {nic['ifname']}"
+                raise LabError(f"subnet {plan.subnet} overlaps {where}: give another --subnet")
 
 
 def _greets(address: str) -> bool:

@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """One simulated host's life on this machine: power on, power loss, orderly power-off, reaching into it.
 
-Each running host has a supervisor process (this module's main), which owns the host's name spaces, boots it again when it
-asks for a reboot, keeps its /sys/class/infiniband current and couples the carriers of its cables. A lock that the supervisor
-holds says whether the host is on; a supervisor that was killed leaves no wrong mark behind. Disk, overlay and cgroup
-file system are mounted in the host's own mount name space, so the kernel cleans them up whatever happens.
+Each running host has a supervisor process (this module's main), which owns the host's name spaces, boots it again when
+it asks for a reboot, keeps its /sys/class/infiniband current and couples the carriers of its cables. A lock that the
+supervisor holds says whether the host is on; a supervisor that was killed leaves no wrong mark behind. Disk, overlay
+and cgroup file system are mounted in the host's own mount name space, so the kernel cleans them up whatever happens.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import os
 import select
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -27,7 +28,7 @@ from .identity import fake_sysctls, meminfo
 from .infiniband import tree
 from .net import Network
 from .plan import Host
-from .system import LabError, wait_until, write
+from .system import LabError, locked, wait_until, write
 
 REBOOT = 133  # nspawn's exit status when the guest asked for a reboot
 ORDERLY = signal.SIGRTMIN + 4  # systemd: power off
@@ -38,7 +39,6 @@ CAPABILITIES = "CAP_NET_ADMIN,CAP_IPC_LOCK,CAP_BPF,CAP_PERFMON,CAP_SYSLOG"  # ne
 LAUNCH = """
 set -e
 echo $$ >"$1/cgroup.procs"
-mkdir -p /run/systemd
 mount -t tmpfs -o mode=755 none /run/systemd
 umount -R /sys/fs/cgroup
 mount -t cgroup2 none /sys/fs/cgroup
@@ -93,14 +93,23 @@ class Machine:
                     return int(pid)
         return None
 
+    def takes_logins(self) -> bool:
+        """Whether the boot has come far enough that ordinary users may log in."""
+        leader = self.leader()
+        return leader is not None and not Path(f"/proc/{leader}/root/run/nologin").exists()
+
     # --- power -------------------------------------------------------------------------------------------------------
 
     def power_on(self) -> None:
+        with locked(self.folder / "power.lock"):
+            self._power_on()
+
+    def _power_on(self) -> None:
         if self.is_on():
             return
         if not (self.folder / "disk.img").exists():
             raise LabError(f"{self.host.name} has no disk: run create again")
-        self.sweep()
+        self._sweep()
         package = Path(__file__).resolve().parent.parent
         search = os.pathsep.join(filter(None, (str(package), os.environ.get("PYTHONPATH"))))
         with self.console.open("w") as log:
@@ -117,7 +126,13 @@ class Machine:
             raise LabError(f"{self.host.name} does not start: {self.console_tail()}")
 
     def power_off(self) -> None:
-        """Power loss: first all cables, so that peers see silence and no farewell, then the end of everything at once."""
+        """Power loss: first all cables, so that peers see silence and no farewell, then the end of all at once."""
+        if not self.folder.exists():
+            return  # creating it died before it got this far
+        with locked(self.folder / "power.lock"):
+            self._power_off()
+
+    def _power_off(self) -> None:
         if self.network.exists(self.network.switch):
             self.network.darken(self.host)
         leader = self.leader()
@@ -129,7 +144,7 @@ class Machine:
             self._kill_group()
         if not wait_until(lambda: not self.is_on(), 10):
             raise LabError(f"{self.host.name} does not die: {self.console_tail()}")
-        self.sweep()
+        self._sweep()
 
     def shut_down(self, seconds: float = 90) -> None:
         if not self.is_on():
@@ -142,7 +157,7 @@ class Machine:
         if not wait_until(lambda: not self.is_on(), seconds):
             raise LabError(f"{self.host.name} still runs {seconds:.0f} s after it was asked to power off")
 
-    def sweep(self) -> None:
+    def _sweep(self) -> None:
         """Clear away what a killed supervisor may have left: processes, cgroup, NICs."""
         if self.is_on():
             return
@@ -218,13 +233,22 @@ class Machine:
             "--link-journal=no",
             f"--bind={self.folder}/sys:{inner}",
             f"--bind={self.folder}/disk/docker:/var/lib/docker",
-            *([f"--bind={self.folder}/infiniband:/var/lib/sparklab/class/infiniband"] if self.host.kind == "spark" else []),
+            *self._infiniband_bind(),
             # sources of mounts below /proc are looked up inside the host
             *(f"--bind={inner}/{path}:/proc/sys/{path}" for path in overlays),
             f"--bind={inner}/meminfo:/proc/meminfo",
         ]
         lower = ":".join(str(path) for path in self.lowers)
-        launch = ["bash", "-c", LAUNCH, f"sparklab-{self.host.name}", self.cgroup, lower, self.folder, *nspawn]
+        launch = [
+            "bash",
+            "-c",
+            LAUNCH,
+            f"sparklab-{self.host.name}",
+            str(self.cgroup),
+            lower,
+            str(self.folder),
+            *nspawn,
+        ]
         environment = {
             **os.environ,
             **kit.env,
@@ -245,20 +269,27 @@ class Machine:
         self._remove_cgroup()
         return process.returncode
 
-    def _follow(self, process: subprocess.Popen[bytes], watch: object, shown: dict[str, str]) -> None:
+    def _infiniband_bind(self) -> list[str]:
+        target = "/var/lib/sparklab/class/infiniband"
+        return [f"--bind={self.folder}/infiniband:{target}"] if self.host.kind == "spark" else []
+
+    def _follow(self, process: subprocess.Popen[bytes], watch: socket.socket, shown: dict[str, str]) -> None:
         """Wait for the end of the host; meanwhile pass on what happens to its NICs."""
         ended = os.pidfd_open(process.pid)
         try:
             while True:
-                ready, _, _ = select.select([ended, watch], [], [])
-                if ended in ready:
-                    process.wait()
+                select.select([ended, watch.fileno()], [], [])
+                if process.poll() is not None:
                     return
                 time.sleep(0.05)  # changes come in bursts
                 with contextlib.suppress(OSError):
-                    while watch.recv(65536):  # type: ignore[attr-defined]
+                    while watch.recv(65536):
                         pass
-                self._refresh(shown)
+                try:
+                    self._refresh(shown)
+                except (LabError, OSError) as exc:
+                    # a look at the NICs that failed must not cost the host its supervisor
+                    self._log(f"NICs: {exc}")
         finally:
             os.close(ended)
 
@@ -288,8 +319,8 @@ class Machine:
 
 def enter(leader: int, command: list[str]) -> list[str]:
     """A command line that runs a command inside a host, in all its name spaces and with a clean environment."""
-    clean = ["env", "-i", "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "LANG=C.UTF-8"]
-    clean.append(f"TERM={os.environ.get('TERM', 'dumb')}")
+    path = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+    clean = ["env", "-i", path, "HOME=/root", "LANG=C.UTF-8", f"TERM={os.environ.get('TERM', 'dumb')}"]
     return ["nsenter", "--target", str(leader), "--all", "--", *clean, *command]
 
 

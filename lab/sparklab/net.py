@@ -9,6 +9,7 @@ Names: the name spaces carry the lab's tag; names inside the switch name space n
 
 from __future__ import annotations
 
+import copy
 import ctypes
 import fcntl
 import json
@@ -81,16 +82,18 @@ def set_up(control: socket.socket, nic: str, up: bool) -> None:
 class Faults:
     """What is broken on purpose, kept in a file so that a power cycle does not repair it."""
 
-    EMPTY: Mapping[str, Any] = {"cut": [], "silent": [], "loss": {}, "oneway": [], "rate": {}, "blackhole": []}
-
     def __init__(self, path: Path) -> None:
         self.path = path
 
+    @staticmethod
+    def none() -> dict[str, Any]:
+        return {"cut": [], "silent": [], "loss": {}, "oneway": [], "rate": {}, "blackhole": []}
+
     def read(self) -> dict[str, Any]:
         try:
-            return {**self.EMPTY, **json.loads(self.path.read_text())}
+            return {**self.none(), **json.loads(self.path.read_text())}
         except FileNotFoundError:
-            return {key: type(value)(value) for key, value in self.EMPTY.items()}
+            return self.none()
 
     def save(self, state: Mapping[str, Any]) -> None:
         write(self.path, json.dumps(state, indent=1, sort_keys=True) + "\n")
@@ -128,11 +131,15 @@ class Network:
                         # a cable learns nothing and passes what a bridge would keep (LLDP and the like)
                         commands.append(f"link set dev {segment.name} type bridge ageing_time 0 group_fwd_mask 0xfff8")
                     commands.append(f"link set dev {segment.name} up")
-                commands.append("link add name ready type ifb")
                 self._batch(self.switch, commands)
+                filters = self.ruleset(self.faults.read())
+                if filters:
+                    self._nft(filters)
+                self._batch(self.switch, ["link add name ready type ifb"])
             if not ok(["ip", "link", "show", self.uplink]):
                 run(["ip", "-n", self.switch, "link", "del", "ctl"], check=False)
-                run(["ip", "link", "add", "name", self.uplink, "type", "veth", "peer", "name", "ctl", "netns", self.switch])
+                peer = ["peer", "name", "ctl", "netns", self.switch]
+                run(["ip", "link", "add", "name", self.uplink, "type", "veth", *peer])
                 run(["ip", "-n", self.switch, "link", "set", "dev", "ctl", "master", "mgmt", "up"])
                 run(["ip", "address", "add", f"{self.plan.controller}/{self.plan.prefix}", "dev", self.uplink])
                 run(["ip", "link", "set", "dev", self.uplink, "up"])
@@ -149,8 +156,6 @@ class Network:
     def plug_in(self, host: Host) -> None:
         """A fresh network name space for a host, with all its NICs, as bare as after power-on."""
         self.unplug(host)
-        for marker in (self.folder / "hosts" / host.name).glob("no-offload-*"):
-            marker.unlink()
         namespace = self.namespace(host)
         run(["ip", "netns", "add", namespace])
         ports = []
@@ -167,7 +172,7 @@ class Network:
                 ports.append(f"link set dev {port} master {bridge}")
         with locked(self.lock):
             self._batch(self.switch, ports)
-        self.apply_faults(host)
+            self._apply_to_nics(host, self.faults.read(), self.faults.none())
         self.sync_carrier([host])
 
     def unplug(self, host: Host) -> None:
@@ -240,27 +245,30 @@ class Network:
     # --- faults ------------------------------------------------------------------------------------------------------
 
     def change_faults(self, change: Callable[[dict[str, Any]], None]) -> None:
-        """Change the record of faults, then make the network so."""
+        """Change the record of faults, then make the network so; only what differs is touched."""
         with locked(self.lock):
-            state = self.faults.read()
+            before = self.faults.read()
+            state = copy.deepcopy(before)
             change(state)
             self.faults.save(state)
-        self.apply_faults()
-        self.sync_carrier()
+            if self.exists(self.switch):
+                if self.ruleset(state) != self.ruleset(before):
+                    self._nft(self.ruleset(state))
+                for host in self.plan.hosts:
+                    if self.exists(self.namespace(host)):
+                        self._apply_to_nics(host, state, before)
+        if self.exists(self.switch):
+            self.sync_carrier()
 
-    def apply_faults(self, only: Host | None = None) -> None:
-        with locked(self.lock):
-            state = self.faults.read()
-            filters = self.ruleset(state)
-            if filters or (self.folder / "filtered").exists():
-                (self.folder / "filtered").touch()
-                self._nft(filters)
-            for host in [only] if only else self.plan.hosts:
-                if not self.exists(self.namespace(host)):
-                    continue
-                for nic in host.nics:
-                    self._rate(host, nic, state["rate"].get(f"{host.name}:{nic}"))
-                    self._offloads(host, nic, f"{host.name}:{nic}" in state["blackhole"])
+    def _apply_to_nics(self, host: Host, state: Mapping[str, Any], before: Mapping[str, Any]) -> None:
+        for nic in host.nics:
+            end = f"{host.name}:{nic}"
+            rate = state["rate"].get(end)
+            if rate != before["rate"].get(end):
+                self._rate(host, nic, rate)
+            black = end in state["blackhole"]
+            if black != (end in before["blackhole"]):
+                self._offloads(host, nic, not black)
 
     def ruleset(self, state: Mapping[str, Any]) -> str:
         """All packet faults as one nftables table in the switch."""
@@ -284,21 +292,19 @@ class Network:
         if not rules:
             return ""
         lines = "\n".join(f"    {rule}" for rule in rules)
-        return f"table bridge faults {{\n  chain forward {{\n    type filter hook forward priority 0;\n{lines}\n  }}\n}}\n"
+        chain = f"  chain forward {{\n    type filter hook forward priority 0;\n{lines}\n  }}\n"
+        return f"table bridge faults {{\n{chain}}}\n"
 
     def _nft(self, ruleset: str) -> None:
         # the machine need not have nft: the base image's own is run over the switch's name space
         base = (self.folder / "base").resolve()
-        argv = ["ip", "netns", "exec", self.switch, "chroot", base, "nft", "-f", "-"]
+        argv = ["ip", "netns", "exec", self.switch, "chroot", str(base), "nft", "-f", "-"]
         run(argv, stdin="table bridge faults {}\ndelete table bridge faults\n" + ruleset)
 
     def _rate(self, host: Host, nic: str, mbit: float | None) -> None:
         """Shape both directions at the switch's end: towards the host on the port, from it through an ifb device."""
         port = host.port(nic)
         ifb = f"i{port}"
-        has_ifb = ok(["ip", "-n", self.switch, "link", "show", ifb])
-        if mbit is None and not has_ifb:
-            return
         tc = ["tc", "-n", self.switch]
         run([*tc, "qdisc", "del", "dev", port, "root"], check=False)
         run([*tc, "qdisc", "del", "dev", port, "ingress"], check=False)
@@ -316,16 +322,9 @@ class Network:
         redirect = ["action", "mirred", "egress", "redirect", "dev", ifb]
         run([*tc, "filter", "add", "dev", port, "parent", "ffff:", *everything, *redirect])
 
-    def _offloads(self, host: Host, nic: str, off: bool) -> None:
+    def _offloads(self, host: Host, nic: str, on: bool) -> None:
         """Frames must have their real size for a jumbo black hole to see them."""
-        marker = self.folder / "hosts" / host.name / f"no-offload-{nic}"
-        if off == marker.exists():
-            return
-        word = "off" if off else "on"
+        word = "on" if on else "off"
         base = (self.folder / "base").resolve()
-        argv = ["ip", "netns", "exec", self.namespace(host), "chroot", base, "ethtool", "-K", nic]
-        run([*argv, "tso", word, "gso", word], check=False)
-        if off:
-            marker.touch()
-        else:
-            marker.unlink()
+        argv = ["ip", "netns", "exec", self.namespace(host), "chroot", str(base), "ethtool", "-K", nic]
+        run([*argv, "tso", word, "gso", word])

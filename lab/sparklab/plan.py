@@ -181,19 +181,19 @@ def allot(wishes: Sequence[Wish], subnet: str) -> tuple[Host, ...]:
         if wish.kind not in KINDS:
             raise LabError(f"host {wish.name}: lab_kind {wish.kind!r}, but one of {', '.join(KINDS)} is needed")
         try:
-            address = ipaddress.IPv4Address(wish.address or "")
+            wanted = ipaddress.IPv4Address(wish.address or "")
         except ValueError:
             continue
-        if address not in network:
+        if wanted not in network:
             continue
-        if address in taken or address in (network.network_address, network.broadcast_address):
-            raise LabError(f"host {wish.name}: ansible_host {address} is taken by {taken.get(address, 'the network')}")
-        taken[address] = wish.name
-        kept[wish.name] = address
+        if wanted in taken or wanted in (network.network_address, network.broadcast_address):
+            raise LabError(f"host {wish.name}: ansible_host {wanted} is taken by {taken.get(wanted, 'the network')}")
+        taken[wanted] = wish.name
+        kept[wish.name] = wanted
     hosts = []
     offset = 11 if network.num_addresses > 32 else 2
     for index, wish in enumerate(wishes):
-        address = kept.get(wish.name)
+        address: ipaddress.IPv4Address | None = kept.get(wish.name)
         while address is None:
             if offset >= network.num_addresses - 1:
                 raise LabError(f"subnet {subnet} is too small for {len(wishes)} hosts")
@@ -266,7 +266,9 @@ def rewire(hosts: Sequence[Host], segments: Sequence[Segment], changes: Mapping[
                 if kind == "cables" and len(ends) != 2:
                     raise LabError(f"wiring file: a cable has two ends, not {len(ends)}")
                 name = f"{letter}{number}"
-                result.append(Segment(name, "cable" if kind == "cables" else "switch", tuple(end(item) for item in ends)))
+                result.append(
+                    Segment(name, "cable" if kind == "cables" else "switch", tuple(end(item) for item in ends))
+                )
     moves: dict[tuple[str, str], tuple[str, str] | None] = {}
     for pair in changes.get("swap") or []:
         first, second = (end(item) for item in pair)

@@ -24,6 +24,11 @@ def say(text: str) -> None:
     print(f"sparklab: {text}", file=sys.stderr, flush=True)
 
 
+def words(text: str) -> list[str]:
+    """A list written as prose."""
+    return text.split()
+
+
 def run(
     argv: Sequence[str | os.PathLike[str]],
     *,
@@ -34,10 +39,10 @@ def run(
     timeout: float | None = 120,
 ) -> subprocess.CompletedProcess[str]:
     """Run a command, capture its output; on failure the error carries its last lines."""
-    words = [os.fspath(word) for word in argv]
+    parts = [os.fspath(part) for part in argv]
     try:
         done = subprocess.run(
-            words,
+            parts,
             input=stdin,
             stdin=subprocess.DEVNULL if stdin is None else None,
             capture_output=True,
@@ -49,12 +54,12 @@ def run(
             check=False,
         )
     except FileNotFoundError as exc:
-        raise LabError(f"the command {words[0]} is needed and was not found") from exc
+        raise LabError(f"the command {parts[0]} is needed and was not found") from exc
     except subprocess.TimeoutExpired as exc:
-        raise LabError(f"{' '.join(words)}: no end after {timeout} s") from exc
+        raise LabError(f"{' '.join(parts)}: no end after {timeout} s") from exc
     if check and done.returncode:
         tail = " | ".join((done.stderr or done.stdout).strip().splitlines()[-4:])
-        raise LabError(f"{' '.join(words)}: exit {done.returncode}: {tail}")
+        raise LabError(f"{' '.join(parts)}: exit {done.returncode}: {tail}")
     return done
 
 

@@ -28,13 +28,13 @@ def inventory(folder: Path, topology: str, hosts: tuple[str, ...] = HOSTS, thors
         "cluster": {
             "children": {
                 "ray_head": {"hosts": {hosts[0]: {}}},
-                "ray_workers": {"hosts": dict.fromkeys(hosts[1:], {})},
+                "ray_workers": {"hosts": {host: {} for host in hosts[1:]}},
             },
             "vars": {"fabric_topology": topology, "lab_suite": SUITE, "lab_subnet": SUBNET, "lab_disk": "1G"},
         }
     }
     if thors:
-        groups["thors"] = {"hosts": dict.fromkeys(thors, {})}
+        groups["thors"] = {"hosts": {host: {} for host in thors}}
     path = folder / "hosts.yml"
     path.write_text(json.dumps({"all": {"children": groups}}))
     return path
@@ -42,9 +42,14 @@ def inventory(folder: Path, topology: str, hosts: tuple[str, ...] = HOSTS, thors
 
 def traces(tag: str) -> list[str]:
     """Everything on this machine that carries the lab's tag."""
-    found = [line for line in os.listdir("/run/netns")] if os.path.isdir("/run/netns") else []
+    found = os.listdir("/run/netns") if os.path.isdir("/run/netns") else []
     found += os.listdir("/sys/class/net")
-    found += [name for root in ("/sys/fs/cgroup", "/sys/fs/cgroup/unified") if os.path.isdir(root) for name in os.listdir(root)]
+    found += [
+        name
+        for root in ("/sys/fs/cgroup", "/sys/fs/cgroup/unified")
+        if os.path.isdir(root)
+        for name in os.listdir(root)
+    ]
     found += os.listdir("/run/sparklab") if os.path.isdir("/run/sparklab") else []
     return [name for name in found if tag in name]
 
@@ -90,11 +95,19 @@ def address_fabric(lab: Lab) -> None:
 
 def test_hosts_run_without_failed_units(switch):
     for host in HOSTS:
-        assert soon(lambda host=host: out(switch, host, "sh", "-c", "systemctl is-system-running || :").strip() == "running", 20)
+        assert soon(
+            lambda host=host: out(switch, host, "sh", "-c", "systemctl is-system-running || :").strip() == "running", 20
+        )
 
 
 def test_identity(switch):
-    text = out(switch, "spark-01", "sh", "-c", ". /etc/os-release; echo $ID $VERSION_CODENAME; cat /sys/class/dmi/id/product_name")
+    text = out(
+        switch,
+        "spark-01",
+        "sh",
+        "-c",
+        ". /etc/os-release; echo $ID $VERSION_CODENAME; cat /sys/class/dmi/id/product_name",
+    )
     assert text.split() == ["ubuntu", "noble", "NVIDIA_DGX_Spark"]
     assert "MemTotal:       125526016 kB" in out(switch, "spark-01", "cat", "/proc/meminfo")
     switch.memory("spark-01", 1000)
@@ -110,8 +123,9 @@ def test_separate_shm_and_tmp(switch):
 
 
 def test_credentials_and_sandboxes_work_in_units(switch):
-    run = "systemd-run --wait --pipe -q -p LoadCredential=x:/etc/hostname -p User=nvidia -p PrivateTmp=yes -p ProtectSystem=strict"
-    assert out(switch, "spark-02", *run.split(), "sh", "-c", "cat $CREDENTIALS_DIRECTORY/x").strip() == "spark-02"
+    limits = ("LoadCredential=x:/etc/hostname", "User=nvidia", "PrivateTmp=yes", "ProtectSystem=strict")
+    run = ["systemd-run", "--wait", "--pipe", "-q", *(word for limit in limits for word in ("-p", limit))]
+    assert out(switch, "spark-02", *run, "sh", "-c", "cat $CREDENTIALS_DIRECTORY/x").strip() == "spark-02"
 
 
 def test_sysctls_are_the_hosts_own(switch):
@@ -126,7 +140,9 @@ def test_rdma_tree_follows_the_nics(switch):
     address_fabric(switch)
     state = "/sys/class/infiniband/rocep1s0f1/ports/1/state"
     assert soon(lambda: out(switch, "spark-01", "cat", state) == "4: ACTIVE\n")
-    assert soon(lambda: "ffff:0a62:c801" in out(switch, "spark-01", "cat", "/sys/class/infiniband/rocep1s0f1/ports/1/gids/3"))
+    assert soon(
+        lambda: "ffff:0a62:c801" in out(switch, "spark-01", "cat", "/sys/class/infiniband/rocep1s0f1/ports/1/gids/3")
+    )
     assert f"rocep1s0f1 port 1 ==> {P1} (Up)" in out(switch, "spark-01", "ibdev2netdev")
     assert f"rocep1s0f0 port 1 ==> {P0} (Down)" in out(switch, "spark-01", "ibdev2netdev")
     links = {link["ifname"]: link for link in json.loads(out(switch, "spark-01", "rdma", "-j", "link", "show"))}
@@ -163,7 +179,9 @@ def test_silent_cut_keeps_the_carrier(switch):
 def test_loss(switch):
     address_fabric(switch)
     switch.loss("spark-02", 50, P1)
-    ping = switch.exec("spark-01", ["ping", "-c", "100", "-i", "0.01", "-W", "1", "-q", "10.98.200.2"], check=False).stdout
+    ping = switch.exec(
+        "spark-01", ["ping", "-c", "100", "-i", "0.01", "-W", "1", "-q", "10.98.200.2"], check=False
+    ).stdout
     switch.loss("spark-02", 0, P1)
     lost = float(re.search(r"([0-9.]+)% packet loss", ping)[1])
     assert 50 < lost < 95  # each direction loses half: 75 % of the answers are missing
@@ -207,14 +225,21 @@ def test_rate(switch, reverse):
 
 def test_power_loss_is_silent_and_the_disk_survives(switch):
     out(switch, "spark-02", "sh", "-c", "echo kept >/etc/kept; sysctl -w vm.swappiness=3")
-    listener = ["python3", "-c", "import socket,time; s=socket.create_server(('', 7777)); c,_=s.accept(); time.sleep(99)"]
+    listener = [
+        "python3",
+        "-c",
+        "import socket,time; s=socket.create_server(('', 7777)); c,_=s.accept(); time.sleep(99)",
+    ]
     switch.exec("spark-02", ["systemd-run", "-q", *listener])
+    address = switch.plan.host("spark-02").address
     watch = (
-        "import socket,select; s=socket.create_connection(('%s', 7777), 5); print('in', flush=True);"
-        "r,_,_=select.select([s],[],[],4); print('heard' if r else 'silence')" % switch.plan.host("spark-02").address
+        f"import socket,select; s=socket.create_connection(('{address}', 7777), 5); print('in', flush=True);"
+        "r,_,_=select.select([s],[],[],4); print('heard' if r else 'silence')"
     )
     time.sleep(0.5)
-    watcher = subprocess.Popen(switch.enter_command("spark-01", ["python3", "-c", watch]), stdout=subprocess.PIPE, text=True)
+    watcher = subprocess.Popen(
+        switch.enter_command("spark-01", ["python3", "-c", watch]), stdout=subprocess.PIPE, text=True
+    )
     assert watcher.stdout.readline() == "in\n"
     start = time.monotonic()
     switch.off("spark-02")
@@ -335,7 +360,13 @@ def test_mixed_lab_with_a_thor(tmp_path):
     path = inventory(tmp_path / "mixed", "lan", ("spark-01", "thor-01"), ("thor-01",))
     lab = Lab.create([path], home=tmp_path / "home", name="mixed", subnet=subnet)
     try:
-        text = out(lab, "thor-01", "sh", "-c", "cat /etc/nv_tegra_release; ls /sys/class/infiniband 2>&1 | wc -l; ls /sys/class/net")
+        text = out(
+            lab,
+            "thor-01",
+            "sh",
+            "-c",
+            "cat /etc/nv_tegra_release; ls /sys/class/infiniband 2>&1 | wc -l; ls /sys/class/net",
+        )
         assert text.startswith("# R38 ")
         assert {"enP2p1s0", "mgbe0_0"} <= set(text.split())
         assert "enp1s0f0np0" not in text
