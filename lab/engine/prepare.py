@@ -31,6 +31,7 @@ from typing import TypedDict
 HERE = os.path.dirname(os.path.abspath(__file__))
 CHECKOUT = os.path.dirname(os.path.dirname(HERE))
 LOCK = os.path.join(CHECKOUT, "requirements", "engine", "lab-cp311-x86_64.txt")
+LINKS = os.path.join(CHECKOUT, ".lab", "engine")
 PYTHON = "3.11"
 MACHINE = "x86_64"
 GLIBC = "2.36"  # Debian bookworm, the base of the lab's serving hosts
@@ -214,6 +215,18 @@ def prepare_venv(where: Paths, progress: Progress) -> None:
     progress(f"venv: {venv}")
 
 
+def link(where: Paths, folder: str = LINKS) -> None:
+    """Names that stay while digests change: the lab's inventories point at them."""
+    os.makedirs(folder, exist_ok=True)
+    for name, target in (("wheels", where["wheel_dir"]), ("model", where["model"])):
+        path = os.path.join(folder, name)
+        if os.path.islink(path) and os.readlink(path) == target:
+            continue
+        scratch = f"{path}.{os.getpid()}"
+        os.symlink(target, scratch)
+        os.replace(scratch, path)
+
+
 def prepare(cache: str | None = None, venv: bool = False, progress: Progress | None = None) -> Paths:
     """Make what is missing and return where everything lies."""
     say = progress or (lambda line: None)
@@ -221,6 +234,7 @@ def prepare(cache: str | None = None, venv: bool = False, progress: Progress | N
     with _one_at_a_time(where["cache"]):
         prepare_model(where, say)
         prepare_wheels(where, say)
+        link(where)
         if venv:
             prepare_venv(where, say)
     return where

@@ -33,6 +33,14 @@ import prepare  # noqa: E402
 import reference_answer  # noqa: E402
 
 
+@pytest.fixture(autouse=True)
+def links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The checkout's own links stay as they are while tests prepare elsewhere."""
+    folder = tmp_path / "links"
+    monkeypatch.setattr(prepare.link, "__defaults__", (str(folder),))
+    return folder
+
+
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     target = tmp_path_factory.mktemp("models") / "tiny"
@@ -150,8 +158,8 @@ def test_a_killed_model_maker_leaves_no_model(tmp_path: Path, monkeypatch: pytes
 
     monkeypatch.setattr(make_model, "write_safetensors", fail)
     with pytest.raises(KeyboardInterrupt):
-        make_model.make_model(str(tmp_path / "tiny"))
-    assert list(tmp_path.iterdir()) == []
+        make_model.make_model(str(tmp_path / "models" / "tiny"))
+    assert list((tmp_path / "models").iterdir()) == []
 
 
 def test_local_wheels_are_valid_and_the_same_each_time(tmp_path: Path) -> None:
@@ -206,7 +214,7 @@ def test_preparation_names_what_it_could_not_get(tmp_path: Path, monkeypatch: py
     assert not any(word.startswith(("vllm==", "vllm-simgpu", "--index", "--extra-index")) for word in argv)
 
 
-def test_a_second_preparation_downloads_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_second_preparation_downloads_nothing(tmp_path: Path, links: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     where = prepare.paths(str(tmp_path))
     with open(prepare.LOCK, encoding="utf-8") as file:
         pins = prepare._engine.parse_lock(file.read(), prepare.LOCK)
@@ -222,6 +230,8 @@ def test_a_second_preparation_downloads_nothing(tmp_path: Path, monkeypatch: pyt
     assert prepare.prepare(str(tmp_path), progress=lines.append) == where
     assert Path(where["model"], "model.safetensors").is_file()
     assert f"wheels: {len(pins)} in {where['wheel_dir']}" in lines
+    assert os.readlink(links / "wheels") == where["wheel_dir"]
+    assert os.readlink(links / "model") == where["model"]
 
 
 def test_the_wheel_folder_follows_the_platform_plugin(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,38 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Controller side of ``engine_parity``, which has no other: documented in plugins/modules/engine_parity.py."""
+
+from __future__ import annotations
+
+from ansible.errors import AnsibleActionFail
+from ansible.plugins.action import ActionBase
+from ansible_collections.sparkthor.cluster.plugins.module_utils._engine import compare_parity, parity_table
+
+
+class ActionModule(ActionBase):
+    BYPASS_HOST_LOOP = True
+    TRANSFERS_FILES = False
+    _requires_connection = False
+    _VALID_ARGS = frozenset()
+
+    def run(self, tmp=None, task_vars=None):
+        result = super().run(tmp, task_vars)
+        task_vars = task_vars or {}
+        engines = {}
+        for host in task_vars.get("ansible_play_hosts", []):
+            engine = (task_vars["hostvars"][host].get("ansible_facts") or {}).get("sparkthor_engine")
+            if engine:
+                # the same release built for another machine carries another local part
+                versions = {name: version.split("+")[0] for name, version in engine["versions"].items()}
+                engines[host] = {"python": engine["python"], **versions}
+        # libraries of one vendor's wheels are named by its CUDA; only what speaks across hosts must agree
+        shared = [name for name in compare_parity(engines) if name in ("python", "ray", "vllm", "torch")]
+        if shared:
+            raise AnsibleActionFail(
+                "engine_requirements: the hosts of one cluster need the same Python, Ray, vLLM and torch, but they "
+                f"differ:\n{parity_table(engines, shared)}\nUse locks with the same versions for all hosts, and "
+                "engine_python where the systems' Python differs."
+            )
+        result.update(changed=False, engines=engines)
+        return result

@@ -1,0 +1,118 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Controller side of the module ``engine_venv``: documented in plugins/modules/engine_venv.py."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ansible.errors import AnsibleActionFail
+from ansible.module_utils.parsing.convert_bool import boolean
+from ansible.plugins.action import ActionBase
+from ansible.utils.display import Display
+from ansible_collections.sparkthor.cluster.plugins.module_utils._engine import EngineError
+from ansible_collections.sparkthor.cluster.plugins.module_utils._engine_venv import interesting
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils import _push, _wheels
+
+MODULE = "sparkthor.cluster.engine_venv"
+DEFAULT_PYTHON = "/usr/bin/python3"
+display = Display()
+
+
+class ActionModule(ActionBase):
+    TRANSFERS_FILES = True
+
+    def run(self, tmp=None, task_vars=None):
+        result = super().run(tmp, task_vars)
+        self._vars = task_vars or {}
+        host = self._vars["inventory_hostname"]
+        args = dict(self._task.args)
+        try:
+            engine = _wheels.read_engine(
+                str(args.get("requirements") or ""),
+                str(args.get("ray_version") or ""),
+                str(args.get("vllm_version") or ""),
+            )
+            target = self._target(args)
+            folder = _wheels.wheel_folder(str(args.get("wheel_dir") or ""), target)
+            download = boolean(args.get("download", True))
+            if self._task.check_mode and (missing := _wheels.missing_wheels(engine, folder, target)):
+                return self._would_fetch(result, engine, folder, target, missing, download)
+            wheels = _wheels.prepare_wheels(engine, folder, target, download)
+        except EngineError as error:
+            raise AnsibleActionFail(f"host {host}: {error}") from error
+        args["target"] = {
+            "python": target.python,
+            "machine": target.machine,
+            "digest": wheels.digest,
+            "pins": {pin.name: pin.version for pin in engine.pins},
+            "manifest": [list(entry) for entry in wheels.manifest],
+        }
+        outcome = self._module(args)
+        if outcome.get("need") and not outcome.get("failed"):
+            outcome = self._send(args, wheels, outcome, host)
+        result.update(outcome)
+        return result
+
+    def _module(self, args: dict[str, Any]) -> dict[str, Any]:
+        return self._execute_module(module_name=MODULE, module_args=dict(args), task_vars=self._vars)
+
+    def _target(self, args: dict[str, Any]) -> Any:
+        """Facts know the system's Python; any other interpreter is asked."""
+        node = (self._vars.get("ansible_facts") or {}).get("sparkthor_node") or {}
+        target = None
+        if args.get("python", DEFAULT_PYTHON) == DEFAULT_PYTHON:
+            target = _wheels.target_of(node)
+        if target is None:
+            probe = self._module({**args, "stage": "probe"})
+            if probe.get("failed") or "target" not in probe:
+                raise EngineError(str(probe.get("msg", probe)))
+            target = _wheels.target_of(node, probe["target"])
+        return target
+
+    def _would_fetch(self, result, engine, folder, target, missing, download):
+        """Check mode fetches nothing: what cannot be known without the wheels is said to be so."""
+        if not download:
+            raise EngineError(_wheels.lacking(missing, folder, target, engine.source))
+        pins = {pin.name: pin.version for pin in engine.pins}
+        result.update(
+            changed=True,
+            msg=f"{len(missing)} of {len(engine.pins)} wheels would be fetched into {folder} on the controller",
+            problems=[],
+            diff={"before": "", "after": "".join(f"{name}=={pins[name]}\n" for name in sorted(pins))},
+            ansible_facts={
+                "sparkthor_engine": {
+                    "path": str(self._task.args.get("path", "/opt/sparkthor/venv")),
+                    "digest": "",
+                    "python": target.python,
+                    "machine": target.machine,
+                    "versions": interesting(pins),
+                }
+            },
+        )
+        return result
+
+    def _send(self, args, wheels, outcome, host):
+        args["target"]["unpacked"] = wheels.unpacked()
+        # once more with the size of what is to be built: a disk that is too small is known before a byte moves
+        outcome = self._module(args)
+        if outcome.get("failed") or not outcome.get("need"):
+            return outcome
+        wanted = _push.contents(wheels.folder, wheels.manifest, outcome["need"])
+
+        def receive(parts: list[dict[str, Any]]) -> None:
+            got = self._module({**args, "target": {}, "stage": "receive", "parts": parts})
+            if got.get("failed"):
+                raise AnsibleActionFail(f"host {host}: {got.get('msg', got)}")
+
+        courier = _push.Courier(self, "wheels", host, display.display)
+        courier.deliver(wanted, receive)
+        # the state before is what the first look found: the diff shows the whole change
+        first, outcome = outcome, self._module(args)
+        outcome["sent_bytes"] = courier.sent
+        if "diff" in first:
+            outcome["diff"] = first["diff"]
+        if outcome.get("need"):
+            raise AnsibleActionFail(f"host {host}: {len(outcome['need'])} wheels did not arrive whole: run again")
+        return outcome

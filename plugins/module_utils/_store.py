@@ -1,0 +1,400 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Folders of big files on a host, complete or absent, known by their content.
+
+A store is a directory that holds named folders (models, sets of wheels)::
+
+    <root>/<name>/...            a folder under its final name: every file in it is whole and was verified
+    <root>/.incoming/<sha256>    a file on its way, root's alone
+    <root>/.records/<name>.json  what was verified: relative path -> size, mtime, SHA-256
+
+Whoever sends asks with a manifest what is missing, delivers pieces in any number of calls, and commits. A file that
+another folder of the store already has is linked instead of sent; one that arrived half is continued. A folder whose
+recorded sizes and times still hold is right without being read again.
+
+Standard library only: this runs on the hosts.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import re
+import shutil
+import stat
+import tarfile
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+_NAME = re.compile(r"\A[A-Za-z0-9][A-Za-z0-9._-]{0,127}\Z")
+_SHA = re.compile(r"\A[0-9a-f]{64}\Z")
+_BLOCK = 1 << 20
+#: of the bytes still to come, kept free on top of them
+RESERVE = 0.05
+
+
+class StoreError(Exception):
+    """A sentence for the user."""
+
+
+class Entry(NamedTuple):
+    """One file of a manifest."""
+
+    path: str
+    size: int
+    sha256: str
+
+
+class Owner(NamedTuple):
+    uid: int
+    gid: int
+
+
+def check_name(name: str) -> str:
+    if not _NAME.match(name):
+        raise StoreError(
+            f"name {name!r}: a folder of the store is named with letters, digits, '.', '_' and '-', beginning with a "
+            "letter or a digit"
+        )
+    return name
+
+
+def parse_manifest(rows: Iterable[Iterable[Any]]) -> list[Entry]:
+    """Rows of (path, size, sha256), checked: a path may not leave its folder."""
+    entries: dict[str, Entry] = {}
+    for row in rows:
+        path, size, sha256 = row
+        parts = str(path).split("/")
+        if not path or str(path).startswith("/") or "\0" in str(path) or {"", ".", ".."} & set(parts):
+            raise StoreError(f"manifest: the path {path!r} does not stay inside its folder")
+        if not _SHA.match(str(sha256)) or int(size) < 0:
+            raise StoreError(f"manifest: {path!r} has no proper size and SHA-256")
+        if path in entries:
+            raise StoreError(f"manifest: {path!r} occurs twice")
+        entries[str(path)] = Entry(str(path), int(size), str(sha256))
+    if not entries:
+        raise StoreError("manifest: no file in it")
+    for path in entries:
+        parent = os.path.dirname(path)
+        while parent:
+            if parent in entries:
+                raise StoreError(f"manifest: {parent!r} is both a file and a folder")
+            parent = os.path.dirname(parent)
+    return list(entries.values())
+
+
+def hash_file(path: str) -> str:
+    digest = hashlib.sha256()
+    with open(path, "rb", buffering=0) as file:
+        while block := file.read(_BLOCK):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+class Plan(NamedTuple):
+    """What a folder lacks."""
+
+    wrong: list[str]  # files absent, damaged or different
+    need: list[dict[str, Any]]  # contents to send: {sha256, size, have}
+    modes: list[str]  # files and folders whose owner or mode is wrong
+    extra: list[str]  # files the manifest does not know; they are left alone
+    bytes_needed: int
+
+    @property
+    def right(self) -> bool:
+        return not (self.wrong or self.modes)
+
+
+class Store:
+    def __init__(self, root: str, owner: Owner) -> None:
+        self.root = root
+        self.owner = owner
+        self._incoming = os.path.join(root, ".incoming")
+        self._records = os.path.join(root, ".records")
+
+    # -- what is there ---------------------------------------------------------------------------------------------
+
+    def folder(self, name: str) -> str:
+        return os.path.join(self.root, check_name(name))
+
+    def read_record(self, name: str) -> dict[str, list[Any]]:
+        """What was verified: relative path -> [size, mtime in ns, SHA-256]."""
+        try:
+            with open(os.path.join(self._records, f"{name}.json"), encoding="utf-8") as file:
+                document = json.load(file)
+        except (OSError, ValueError):
+            return {}
+        return document if isinstance(document, dict) else {}
+
+    def names(self) -> list[str]:
+        """Folders of the store that were committed once."""
+        with contextlib.suppress(OSError):
+            return sorted(
+                name[:-5] for name in os.listdir(self._records) if name.endswith(".json") and _NAME.match(name[:-5])
+            )
+        return []
+
+    @staticmethod
+    def _state(path: str) -> os.stat_result | None:
+        try:
+            return os.lstat(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+
+    def _holds(self, folder: str, entry: Entry, record: Mapping[str, list[Any]], full: bool) -> bool:
+        path = os.path.join(folder, entry.path)
+        state = self._state(path)
+        if state is None or not stat.S_ISREG(state.st_mode) or state.st_size != entry.size:
+            return False
+        if not full and record.get(entry.path) == [entry.size, state.st_mtime_ns, entry.sha256]:
+            return True
+        return hash_file(path) == entry.sha256
+
+    def plan(self, name: str, entries: Iterable[Entry], full: bool = False) -> Plan:
+        """Compare a folder with its manifest. Unchanged size and time mean unchanged content unless ``full``."""
+        folder, record = self.folder(name), self.read_record(name)
+        entries = list(entries)
+        wrong = [entry for entry in entries if not self._holds(folder, entry, record, full)]
+        known = self._known_contents() if wrong else {}
+        need: dict[str, dict[str, Any]] = {}
+        for entry in wrong:
+            if entry.sha256 in known or entry.sha256 in need:
+                continue
+            state = self._state(os.path.join(self._incoming, entry.sha256))
+            have = state.st_size if state and state.st_size <= entry.size else 0
+            if have < entry.size or entry.size == 0 or state is None:
+                need[entry.sha256] = {"sha256": entry.sha256, "size": entry.size, "have": have}
+        bad = {entry.path for entry in wrong}
+        modes = [path for path in self._paths(entries) if path not in bad and self._mode_wrong(folder, path)]
+        listed = {entry.path for entry in entries}
+        extra = sorted(path for path in _walk(folder) if path not in listed)
+        bytes_needed = sum(item["size"] - item["have"] for item in need.values())
+        return Plan(sorted(bad), list(need.values()), modes, extra, bytes_needed)
+
+    def _paths(self, entries: Iterable[Entry]) -> list[str]:
+        """Every file and folder of a manifest, the folder itself as the empty path."""
+        found = {""}
+        for entry in entries:
+            path = entry.path
+            while path:
+                found.add(path)
+                path = os.path.dirname(path)
+        return sorted(found)
+
+    def _mode_wrong(self, folder: str, path: str) -> bool:
+        state = self._state(os.path.join(folder, path) if path else folder)
+        if state is None:
+            return False
+        wanted = 0o755 if stat.S_ISDIR(state.st_mode) else 0o644
+        return (state.st_uid, state.st_gid, stat.S_IMODE(state.st_mode)) != (*self.owner, wanted)
+
+    def _known_contents(self) -> dict[str, str]:
+        """SHA-256 -> path of every recorded file in the store whose size and time still hold."""
+        found = {}
+        for name in self.names():
+            for path, (size, mtime, sha256) in self.read_record(name).items():
+                full_path = os.path.join(self.root, name, path)
+                state = self._state(full_path)
+                if state and stat.S_ISREG(state.st_mode) and (state.st_size, state.st_mtime_ns) == (size, mtime):
+                    found[sha256] = full_path
+        return found
+
+    def check_space(self, bytes_needed: int, what: str) -> None:
+        """Before a byte moves: is there room for all of them?"""
+        place = self.root
+        while not os.path.isdir(place):
+            place = os.path.dirname(place)
+        usage = os.statvfs(place)
+        free = usage.f_bavail * usage.f_frsize
+        wanted = int(bytes_needed * (1 + RESERVE))
+        if wanted > free:
+            raise StoreError(
+                f"{what} needs {human(wanted)} more under {self.root} (5 % reserve included), but only {human(free)} "
+                f"are free there: free {human(wanted - free)} or choose another place. Nothing was copied."
+            )
+
+    # -- what comes in ---------------------------------------------------------------------------------------------
+
+    def _make_incoming(self) -> None:
+        for path, mode in ((self.root, 0o755), (self._incoming, 0o700), (self._records, 0o755)):
+            os.makedirs(path, exist_ok=True)
+            if path == self.root:
+                continue
+            state = os.lstat(path)
+            if not stat.S_ISDIR(state.st_mode) or state.st_uid != os.geteuid():
+                raise StoreError(f"{path} must be a folder of the user who fills the store: remove it")
+            os.chmod(path, mode)
+
+    def receive(self, parts: Iterable[Mapping[str, Any]]) -> None:
+        """Take in uploaded files: a bundle (tar, members named by their SHA-256) or a piece of one content."""
+        self._make_incoming()
+        for part in parts:
+            path = str(part["file"])
+            if part.get("bundle"):
+                self._receive_bundle(path)
+            else:
+                self._receive_piece(path, str(part["sha256"]), int(part["offset"]), int(part["size"]))
+            with contextlib.suppress(OSError):
+                os.unlink(path)
+
+    def _receive_bundle(self, path: str) -> None:
+        with tarfile.open(path) as archive:
+            for member in archive:
+                source = archive.extractfile(member) if member.isfile() else None
+                if source is None or not _SHA.match(member.name):
+                    raise StoreError(f"bundle: unexpected member {member.name!r}")
+                target = os.path.join(self._incoming, member.name)
+                with open(target, "wb") as file:
+                    shutil.copyfileobj(source, file, _BLOCK)
+                self._verify(target, member.name)
+
+    def _receive_piece(self, path: str, sha256: str, offset: int, size: int) -> None:
+        if not _SHA.match(sha256):
+            raise StoreError(f"piece: {sha256!r} is no SHA-256")
+        target = os.path.join(self._incoming, sha256)
+        state = self._state(target)
+        if (state.st_size if state else 0) != offset:
+            # a piece sent twice or out of turn: begin this content anew rather than guess
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(target)
+            if offset:
+                raise StoreError(f"piece of {sha256[:12]} at {offset} does not continue what is here; run again")
+        with open(path, "rb") as source, open(target, "ab") as file:
+            shutil.copyfileobj(source, file, _BLOCK)
+            file.flush()
+            os.fsync(file.fileno())
+        if os.path.getsize(target) >= size:
+            self._verify(target, sha256)
+
+    @staticmethod
+    def _verify(path: str, sha256: str) -> None:
+        found = hash_file(path)
+        if found != sha256:
+            os.unlink(path)
+            raise StoreError(
+                f"a file arrived with SHA-256 {found[:12]}…, expected {sha256[:12]}…: it was discarded. Its source "
+                "changed during the copy, or the transfer or a disk is bad. Run again."
+            )
+
+    # -- what becomes visible --------------------------------------------------------------------------------------
+
+    def commit(self, name: str, entries: Iterable[Entry]) -> None:
+        """Move verified files to their final names. A new folder appears in one step, whole."""
+        entries = list(entries)
+        self._make_incoming()
+        folder, record = self.folder(name), self.read_record(name)
+        fresh = self._state(folder) is None
+        target = os.path.join(self._incoming, f"folder-{name}") if fresh else folder
+        if fresh:
+            shutil.rmtree(target, ignore_errors=True)
+        self._make_folder(target, "")
+        known = self._known_contents()
+        wrong = [entry for entry in entries if fresh or not self._holds(folder, entry, record, False)]
+        moves: list[tuple[str, Entry]] = []
+        last_use = {entry.sha256: entry.path for entry in wrong}
+        for entry in wrong:
+            incoming = os.path.join(self._incoming, entry.sha256)
+            if os.path.exists(incoming):
+                moves.append((incoming, entry))
+            elif entry.sha256 in known:
+                moves.append((known[entry.sha256], entry))
+            else:
+                raise StoreError(f"{name}: {entry.path} has not arrived; run again")
+        for source, entry in moves:
+            final = os.path.join(target, entry.path)
+            self._make_folder(target, os.path.dirname(entry.path))
+            arrived = os.path.dirname(source) == self._incoming
+            if arrived and last_use[entry.sha256] == entry.path:
+                self._own(source, 0o644)
+                os.replace(source, final)
+                continue
+            # a content used twice, or one another folder has: a second name for it, a copy where names cannot be had
+            scratch = os.path.join(self._incoming, f"link-{entry.sha256}")
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(scratch)
+            try:
+                os.link(source, scratch)
+            except OSError:
+                shutil.copyfile(source, scratch)
+            self._own(scratch, 0o644)
+            os.replace(scratch, final)
+        for path in self._paths(entries):
+            if self._mode_wrong(target, path):
+                full_path = os.path.join(target, path) if path else target
+                self._own(full_path, 0o755 if os.path.isdir(full_path) else 0o644)
+        if fresh:
+            os.rename(target, folder)
+        self._write_record(name, folder, entries)
+
+    def _make_folder(self, target: str, relative: str) -> None:
+        """Make a folder inside the target; anything else in its way, a link above all, is refused."""
+        path = target
+        for part in ["", *relative.split("/")] if relative else [""]:
+            path = os.path.join(path, part) if part else path
+            state = self._state(path)
+            if state is None:
+                os.makedirs(path)
+                self._own(path, 0o755)
+            elif not stat.S_ISDIR(state.st_mode):
+                raise StoreError(f"{path} is in the way and not a folder: remove it")
+
+    def _own(self, path: str, mode: int) -> None:
+        # through a descriptor: the folder may belong to a service user, who must not be able to put a link there
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        try:
+            os.fchown(descriptor, *self.owner)
+            os.fchmod(descriptor, mode)
+        finally:
+            os.close(descriptor)
+
+    def _write_record(self, name: str, folder: str, entries: Iterable[Entry]) -> None:
+        document = {}
+        for entry in entries:
+            state = os.lstat(os.path.join(folder, entry.path))
+            document[entry.path] = [entry.size, state.st_mtime_ns, entry.sha256]
+        target = os.path.join(self._records, f"{name}.json")
+        scratch = f"{target}.new"
+        with open(scratch, "w", encoding="utf-8") as file:
+            json.dump(document, file)
+        os.chmod(scratch, 0o644)
+        os.replace(scratch, target)
+
+    def refresh_record(self, name: str, entries: Iterable[Entry]) -> bool:
+        """Record a folder that was found right by reading it, so that the next look is quick. True if it was new."""
+        entries = list(entries)
+        folder, record = self.folder(name), self.read_record(name)
+        current = {}
+        for entry in entries:
+            state = os.lstat(os.path.join(folder, entry.path))
+            current[entry.path] = [entry.size, state.st_mtime_ns, entry.sha256]
+        if current == record:
+            return False
+        self._make_incoming()
+        self._write_record(name, folder, entries)
+        return True
+
+    def remove(self, name: str) -> None:
+        shutil.rmtree(self.folder(name), ignore_errors=True)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(os.path.join(self._records, f"{name}.json"))
+
+    def clean_incoming(self) -> None:
+        shutil.rmtree(self._incoming, ignore_errors=True)
+
+
+def _walk(folder: str) -> Iterator[str]:
+    for parent, _folders, names in os.walk(folder):
+        for name in names:
+            yield os.path.relpath(os.path.join(parent, name), folder)
+
+
+def human(size: float) -> str:
+    """12 B, 3.4 MiB, 379.0 GiB."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if size < 1024 or unit == "GiB":
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    raise AssertionError

@@ -1,0 +1,39 @@
+#!/usr/bin/python
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: engine_parity
+short_description: Fail with a table if the hosts of a play have different engines
+version_added: 0.1.0
+author:
+  - sparkthor.cluster contributors (@sparkthor)
+description:
+  - Compares Python, Ray, vLLM and torch in the facts C(sparkthor_engine) of all hosts of the play. Ray refuses a node of
+    another version, and ranks of different versions fail in ways that do not say so.
+  - Runs on the controller, once for all hosts.
+options: {}
+attributes:
+  check_mode:
+    description: Can run in C(check_mode) and return changed status prediction without modifying target.
+    support: full
+  diff_mode:
+    description: Returns details on what has changed, when in diff mode.
+    support: none
+    details: Nothing ever changes.
+"""
+
+EXAMPLES = r"""
+- name: One engine on all hosts
+  sparkthor.cluster.engine_parity:
+"""
+
+RETURN = r"""
+engines:
+  description: Versions by host.
+  returned: success
+  type: dict
+"""

@@ -1,0 +1,262 @@
+#!/usr/bin/python
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: engine_venv
+short_description: Give a host the Python environment with Ray and vLLM that a lock describes, without a network
+version_added: 0.1.0
+author:
+  - sparkthor.cluster contributors (@sparkthor)
+description:
+  - The controller holds a lock and a folder of wheels. It sends the host what the host lacks, and the host builds the
+    environment from these files alone with C(uv), which comes out of its own wheel.
+  - O(path) is a link. An environment is built beside the one in use and the link is switched in one step, so neither a
+    killed run nor a failed build ever leaves half an environment behind, and running processes keep theirs.
+  - If the host has what the lock describes, nothing is sent and one quick look is all that happens. It finds packages
+    and programs that were removed, added or replaced, and big files of another size; O(verify=full) reads every file.
+  - Wheels are chosen for the host's Python, machine and C library, never for the controller's. What the controller's
+    folder lacks is fetched with C(pip download) there, with the controller's own settings.
+  - Returns the fact C(sparkthor_engine).
+options:
+  path:
+    description: Where the environment is found.
+    type: path
+    default: /opt/sparkthor/venv
+  requirements:
+    description: File on the controller with the lock, each line C(name==version). It must pin ray, vllm and uv.
+    type: str
+    required: true
+  wheel_dir:
+    description:
+      - Folder on the controller with the wheels. The default is one per target, C(wheels/<python>-<machine>) under
+        C($XDG_CACHE_HOME/sparkthor).
+    type: str
+  download:
+    description: Whether wheels that are missing on the controller are fetched there.
+    type: bool
+    default: true
+  python:
+    description: Interpreter on the host the environment is made with, a name or a path.
+    type: str
+    default: /usr/bin/python3
+  ray_version:
+    description: Version that the lock must pin for ray, checked when given.
+    type: str
+  vllm_version:
+    description: Version that the lock must pin for vllm, checked when given.
+    type: str
+  verify:
+    description: V(fast) compares names and sizes, V(full) compares each file with the hash recorded by its package.
+    type: str
+    choices: [fast, full]
+    default: fast
+  keep_previous:
+    description: Whether the environment that was in use before is kept, for the processes that still run from it.
+    type: bool
+    default: true
+  stage:
+    description: Used by the controller's side of this module.
+    type: str
+    choices: [apply, receive, probe]
+    default: apply
+  target:
+    description: Used by the controller's side of this module.
+    type: dict
+    default: {}
+  parts:
+    description: Used by the controller's side of this module.
+    type: list
+    elements: dict
+    default: []
+  timeout:
+    description: Seconds that the installation on the host may take.
+    type: int
+    default: 1800
+attributes:
+  check_mode:
+    description: Can run in C(check_mode) and return changed status prediction without modifying target.
+    support: full
+    details: Wheels that the controller lacks are not fetched in check mode, only named.
+  diff_mode:
+    description: Returns details on what has changed (or possibly needs changing in C(check_mode)), when in diff mode.
+    support: full
+"""
+
+EXAMPLES = r"""
+- name: Ray and vLLM
+  sparkthor.cluster.engine_venv:
+    requirements: "{{ inventory_dir }}/engine-cp312-aarch64.txt"
+
+- name: Read every file of it
+  sparkthor.cluster.engine_venv:
+    requirements: "{{ inventory_dir }}/engine-cp312-aarch64.txt"
+    verify: full
+"""
+
+RETURN = r"""
+ansible_facts:
+  description: The engine of this host, under C(sparkthor_engine).
+  returned: always
+  type: dict
+  contains:
+    sparkthor_engine:
+      description: Where it is and what is in it. In check mode, what would be.
+      type: dict
+      returned: always
+      sample:
+        path: /opt/sparkthor/venv
+        digest: 3f6f0d1c2b7a9e44
+        python: "3.12"
+        machine: aarch64
+        versions:
+          ray: 2.60.0
+          vllm: 0.32.0
+problems:
+  description: What was wrong with the environment before.
+  returned: always
+  type: list
+  elements: str
+sent_bytes:
+  description: Bytes of wheels sent to this host.
+  returned: when something was sent
+  type: int
+"""
+
+import os
+import pwd
+import shutil
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.sparkthor.cluster.plugins.module_utils import _engine_venv as engine
+from ansible_collections.sparkthor.cluster.plugins.module_utils._command import run_limited
+from ansible_collections.sparkthor.cluster.plugins.module_utils._engine import EngineError
+from ansible_collections.sparkthor.cluster.plugins.module_utils._store import (
+    Owner,
+    Store,
+    StoreError,
+    parse_manifest,
+)
+
+WHEELS = "wheels"
+
+
+def argument_spec() -> dict[str, Any]:
+    return {
+        "path": {"type": "path", "default": "/opt/sparkthor/venv"},
+        "requirements": {"type": "str", "required": True},
+        "wheel_dir": {"type": "str"},
+        "download": {"type": "bool", "default": True},
+        "python": {"type": "str", "default": "/usr/bin/python3"},
+        "ray_version": {"type": "str"},
+        "vllm_version": {"type": "str"},
+        "verify": {"type": "str", "choices": ["fast", "full"], "default": "fast"},
+        "keep_previous": {"type": "bool", "default": True},
+        "stage": {"type": "str", "choices": ["apply", "receive", "probe"], "default": "apply"},
+        "target": {"type": "dict", "default": {}},
+        "parts": {"type": "list", "elements": "dict", "default": []},
+        "timeout": {"type": "int", "default": 1800},
+    }
+
+
+def run(argv: Any, environment: Any, timeout: float) -> tuple[int, str, str]:
+    settings = [f"{name}={value}" for name, value in environment.items()]
+    return run_limited(["env", *settings, *argv] if settings else list(argv), timeout)
+
+
+def listing(pins: dict[str, str]) -> str:
+    return "".join(f"{name}=={version}\n" for name, version in sorted(pins.items()))
+
+
+def apply(module: AnsibleModule) -> dict[str, Any]:
+    params = module.params
+    target = params["target"]
+    if not target:
+        raise EngineError("this module has a part on the controller that did not run: call it by its full name")
+    manifest = parse_manifest(target["manifest"])
+    wanted = engine.Wanted(
+        path=params["path"],
+        digest=target["digest"],
+        pins=target["pins"],
+        wheels=[entry.path for entry in manifest],
+        python=params["python"],
+        python_minor=target["python"],
+    )
+    found = engine.look(wanted, params["verify"] == "full")
+    result: dict[str, Any] = {
+        "changed": bool(found.problems),
+        "problems": found.problems,
+        "ansible_facts": {
+            "sparkthor_engine": {
+                "path": wanted.path,
+                "digest": wanted.digest,
+                "python": wanted.python_minor,
+                "machine": target["machine"],
+                "versions": engine.interesting(wanted.pins),
+            }
+        },
+    }
+    if not found.problems:
+        return result
+    note = "".join(f"# {problem}\n" for problem in found.problems if problem != "absent")
+    result["diff"] = {
+        "before_header": wanted.path,
+        "after_header": wanted.path,
+        "before": listing(found.versions) + note,
+        "after": listing(wanted.pins),
+    }
+    store = wheel_store(params["path"])
+    plan = store.plan(wanted.digest, manifest)
+    if plan.need:
+        store.check_space(plan.bytes_needed, "the engine's wheels")
+    engine.check_room(wanted.path, int(target.get("unpacked", 0)) + plan.bytes_needed)
+    if module.check_mode:
+        return result
+    if plan.need:
+        result["need"] = plan.need
+        return result
+    store.commit(wanted.digest, manifest)
+    folder = engine.build(wanted, store.folder(wanted.digest), run, params["timeout"])
+    engine.switch(wanted.path, folder)
+    engine.prune(wanted.path, [folder, found.real if params["keep_previous"] else ""])
+    for name in store.names():
+        if name != wanted.digest:
+            store.remove(name)
+    store.clean_incoming()
+    return result
+
+
+def wheel_store(path: str) -> Store:
+    # root's alone: what is installed as root must not pass through a folder that the serving user can write to
+    owner = pwd.getpwuid(os.geteuid())
+    return Store(os.path.join(os.path.dirname(path), WHEELS), Owner(owner.pw_uid, owner.pw_gid))
+
+
+def main() -> None:
+    module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True)
+    try:
+        if module.params["stage"] == "probe":
+            python = module.params["python"]
+            if shutil.which(python) is None:
+                raise EngineError(f"engine_python: {python!r} is not on this host")
+            module.exit_json(changed=False, target=engine.probe_python(python, run))
+        if module.params["stage"] == "receive":
+            wheel_store(module.params["path"]).receive(module.params["parts"])
+            module.exit_json(changed=True)
+        module.exit_json(**apply(module))
+    except (EngineError, StoreError) as error:
+        module.fail_json(msg=str(error))
+    except OSError as error:
+        module.fail_json(msg=f"{params_path(module)}: {error}")
+
+
+def params_path(module: AnsibleModule) -> str:
+    return str(module.params["path"])
+
+
+if __name__ == "__main__":
+    main()
