@@ -78,7 +78,7 @@ def check_facts(
         if entry["addressing"] == "adopted":
             problems += _adopted_problems(host, entry, node)
         else:
-            problems += port_problems(host, entry, node, probe)
+            problems += port_problems(host, entry, nodes, probes)
             problems += overlap_problems(host, entry, node, probe, subnets)
             problems += same_subnet_problems(host, entry, node)
             problems += rdma_problems(host, entry, node, probe)
@@ -156,9 +156,12 @@ def _cage(netdev: str) -> str:
 # Ports: there, cabled, the right cage, both halves
 
 
-def port_problems(host: str, entry: t.Any, node: Node, probe: Mapping[str, t.Any]) -> list[Problem]:
+def port_problems(
+    host: str, entry: t.Any, nodes: Mapping[str, Node], probes: Mapping[str, Mapping[str, t.Any]]
+) -> list[Problem]:
     """Carrier, cage, both halves, what MTU the NIC can do."""
-    interfaces = _interfaces(node)
+    probe = probes.get(host) or {}
+    interfaces = _interfaces(nodes[host])
     probed = probe.get("ports") or {}
     states: dict[str, str] = {}
     for netdev in {*_SPARK_NETDEVS, *(link["netdev"] for link in entry["links"])}:
@@ -181,7 +184,15 @@ def port_problems(host: str, entry: t.Any, node: Node, probe: Mapping[str, t.Any
             )
         )
     else:
-        problems += [_dead_port(host, link, states) for link in entry["links"] if link["netdev"] in dead]
+        for link in entry["links"]:
+            if link["netdev"] in dead:
+                problem = _dead_port(host, link, states)
+                if states[link["netdev"]] == "dark" and _peer_is_down(link, nodes, probes):
+                    why = f"{link['peer']} {link['peer_netdev']} at its other end is administratively down"
+                    problem = dataclasses.replace(
+                        problem, message=f"NIC {link['netdev']} has no carrier, but {why}", severity="unknown"
+                    )
+                problems.append(problem)
     for link in entry["links"]:
         netdev = link["netdev"]
         if states[netdev] == "down":
@@ -222,6 +233,17 @@ def _port_state(interface: Mapping[str, t.Any] | None, probed: Mapping[str, t.An
     if not interface["up"]:
         return "down"
     return "carrier" if interface["carrier"] else "dark"
+
+
+def _peer_is_down(
+    link: Mapping[str, t.Any], nodes: Mapping[str, Node], probes: Mapping[str, Mapping[str, t.Any]]
+) -> bool:
+    """Whether nobody set the other end up, so that the lack of a carrier here says nothing about the cable."""
+    if not link["peer"]:
+        return False
+    probed = ((probes.get(link["peer"]) or {}).get("ports") or {}).get(link["peer_netdev"])
+    interface = _interfaces(nodes[link["peer"]]).get(link["peer_netdev"])
+    return _port_state(interface, probed) == "down"
 
 
 def _dead_port(host: str, link: Mapping[str, t.Any], states: Mapping[str, str]) -> Problem:

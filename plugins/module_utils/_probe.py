@@ -197,7 +197,7 @@ def probe(
     links: list[dict[str, Any]],
     states: LinkStates,
     run: Runner,
-    seconds: float = 6.0,
+    seconds: float = 5.0,
     training: float = 5.0,
     change_nothing: bool = False,
     open_netdev: Callable[[str], tuple[Port, bytes]] = open_port,
@@ -210,27 +210,30 @@ def probe(
     """
     errors: dict[str, str] = {}
     before = states()
-    down = [link["netdev"] for link in links if link["netdev"] in before and not before[link["netdev"]]["up"]]
+    present = [link for link in links if link["netdev"] in before]
+    down = [link["netdev"] for link in present if not before[link["netdev"]]["up"]]
     seen: Seen = {}
     with raised([] if change_nothing else down, run, errors) as done:
-        if done:
-            wait_for_carrier(done, states, training)
-        during = states()
-        expected = {
-            link["netdev"]: (link["peer"], link["peer_netdev"])
-            for link in links
-            if link.get("peer") and during.get(link["netdev"], {}).get("carrier")
-        }
+        usable = [link for link in present if link["netdev"] in done or link["netdev"] not in down]
+        # A port of ours may be dark only because its peer has not set the other end up yet: it takes part all the same.
+        dark = [link["netdev"] for link in usable if not before[link["netdev"]]["carrier"]]
+        expected = {link["netdev"]: (link["peer"], link["peer_netdev"]) for link in usable if link.get("peer")}
         if expected:
-            seen, troubles = exchange(host, expected, seconds, open_netdev)
+            seen, troubles = exchange(host, expected, seconds + (training if dark else 0), open_netdev)
             errors.update(troubles)
+        elif done:
+            wait_for_carrier(done, states, training)
+        after = states()
     ports = {}
     for link in links:
-        state = during.get(link["netdev"])
-        ports[link["netdev"]] = {
-            "present": state is not None,
-            "up": bool(before.get(link["netdev"], {}).get("up")),
-            "carrier": None if state is None or not state["up"] else bool(state["carrier"]),
-            "mtu": (before.get(link["netdev"]) or {}).get("mtu", 0),
+        netdev = link["netdev"]
+        known = any(netdev == item["netdev"] for item in usable)
+        carriers = (state.get(netdev, {}).get("carrier") for state in (before, after))
+        ports[netdev] = {
+            "present": netdev in before,
+            "up": bool(before.get(netdev, {}).get("up")),
+            # the peer may have set its end down again already: whoever was heard was there
+            "carrier": (any(carriers) or bool(seen.get(netdev))) if known else None,
+            "mtu": before.get(netdev, {}).get("mtu", 0),
         }
     return {"ports": ports, "neighbours": plain(seen), "raised": done, "errors": errors}

@@ -72,9 +72,9 @@ options:
   seconds:
     description: How long to listen for neighbours; a sound fabric takes about a second.
     type: float
-    default: 6
+    default: 5
   training:
-    description: How long a port that was set up may take until it has a carrier.
+    description: How much longer to listen where a port has no carrier yet, since its peer may set the other end up.
     type: float
     default: 5
   timeout:
@@ -171,7 +171,7 @@ def main() -> None:
             "links": {"type": "list", "elements": "dict", "required": True, "options": LINK},
             "path": {"type": "path", "default": "/etc/netplan/40-cx7.yaml"},
             "renderer": {"type": "str", "default": "", "choices": ["", "networkd", "NetworkManager"]},
-            "seconds": {"type": "float", "default": 6.0},
+            "seconds": {"type": "float", "default": 5.0},
             "training": {"type": "float", "default": 5.0},
             "timeout": {"type": "int", "default": 10},
         },

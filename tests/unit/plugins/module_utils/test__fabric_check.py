@@ -238,6 +238,17 @@ def test_check_mode_reports_ports_that_are_down_as_unknown() -> None:
     assert {(problem.host, problem.netdev) for problem in problems} == {("a", B0), ("a", B1), ("b", B0), ("b", B1)}
 
 
+def test_a_port_facing_one_that_is_down_is_unknown_too() -> None:
+    world = World("direct", ["a", "b"])
+    for name in (B0, B1):
+        world.probes["b"]["ports"][name] = {"present": True, "up": False, "carrier": None, "mtu": 1500}
+    world.probes["b"]["neighbours"] = {}
+    world.cut("a", B0, B1)
+    errors, others = split(world.check())
+    assert errors == []
+    assert f"host a: NIC {B0} has no carrier, but b {B0} at its other end is administratively down" in others[0]
+
+
 def test_without_a_probe_the_facts_alone_are_judged() -> None:
     world = World("direct", ["a", "b"])
     world.cut("a", B1)

@@ -155,6 +155,26 @@ def test_a_port_that_is_down_is_raised_and_restored() -> None:
     assert host.up is False
 
 
+def test_a_port_whose_peer_comes_up_later_is_waited_for() -> None:
+    wires = Wires([(("a", P0), ("b", P1))])
+    timer = threading.Timer(0.4, wires.ends[("b", P1)].send, [_probe.encode(MAC, "b", P1)])
+    timer.start()
+    host = Host(up=True)
+    dark = {P0: {"up": True, "carrier": False, "mtu": 1500}}
+    result = _probe.probe("a", [LINK], lambda: dark, host.run, 0.1, 1.5, open_netdev=wires.opener("a"))
+    timer.join()
+    wires.close()
+    assert result["ports"][P0]["carrier"] is True, "whoever was heard was there"
+    assert host.commands == []
+
+
+def test_a_port_on_a_switch_gets_time_to_train() -> None:
+    host = Host(up=False)
+    result = _probe.probe("a", [{**LINK, "peer": ""}], host.states, host.run, 0.2, 1.0)
+    assert result["ports"][P0]["carrier"] is True
+    assert [argv[-1] for argv in host.commands] == ["up", "down"]
+
+
 def test_it_is_restored_when_the_probe_breaks() -> None:
     def broken(netdev: str) -> tuple[t.Any, bytes]:
         raise RuntimeError("out of luck")

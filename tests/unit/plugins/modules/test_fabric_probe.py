@@ -43,7 +43,10 @@ def host(monkeypatch: pytest.MonkeyPatch) -> dict[str, t.Any]:
 
 
 def call(arguments: dict[str, t.Any], capsys: pytest.CaptureFixture[str]) -> dict[str, t.Any]:
-    with patch_module_args({"host": "a", "links": [LINK], "training": 0.1} | arguments), pytest.raises(SystemExit):
+    with (
+        patch_module_args({"host": "a", "links": [LINK], "seconds": 0.1, "training": 0.1} | arguments),
+        pytest.raises(SystemExit),
+    ):
         fabric_probe.main()
     return json.loads(capsys.readouterr().out)
 
