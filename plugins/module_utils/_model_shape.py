@@ -455,7 +455,8 @@ def max_context(config: Mapping[str, Any]) -> int | None:
 def read_shape(config: Mapping[str, Any]) -> Shape:
     """Translate a config.json into a Shape; raises SizingError with the field that is missing or wrong."""
     text = text_config(config)
-    attn = text.get("attn_config") if isinstance(text.get("attn_config"), Mapping) else {}
+    found = text.get("attn_config")
+    attn: Mapping[str, Any] = found if isinstance(found, Mapping) else {}
     hidden = _need(text, ("hidden_size", "n_embd", "d_model", "model_dim"))
     kinds = layer_kinds(text)
     needs_attention = any(kind in ("attention", "sliding", "chunked", "both") for kind in kinds)

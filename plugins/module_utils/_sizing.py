@@ -623,9 +623,10 @@ def plan(
         kv_whole = within
     rank_kv = [rank.kv or (rank.window_token if not any(item.kv for item in ranks) else 0) for rank in ranks]
     limits = [tokens for tokens in (rank.tokens() for rank in ranks) if tokens is not None]
-    max_tokens = min(limits) if limits else (length if all(rank.free is None or rank.free > 0 for rank in ranks) else 0)
-    if memory_bytes is None:
-        max_tokens = None
+    max_tokens: int | None = None
+    if memory_bytes is not None:
+        room = all(rank.free is None or rank.free > 0 for rank in ranks)
+        max_tokens = min(limits) if limits else (length if room else 0)
     verdict, reasons, suggestions = _judge(
         shape, ranks, names, length, asked, utilization, tensor, pipeline, element[2], pinned, weights
     )
