@@ -1,0 +1,221 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Dump the options of the installed vLLM from its own parser, as JSON.
+
+Runs on a host under the engine's Python, once per installed version, because importing vLLM takes some 15 seconds:
+
+    /opt/sparkthor/venv/bin/python /usr/local/lib/sparkthor/_vllm_dump.py --output /var/lib/sparkthor/cache/options.json
+
+Only the parser is built; no model is read, no GPU is touched and no process is started. The output is the table that
+`_vllm_args` checks arguments against. The parser alone is not enough for that: it accepts unambiguous prefixes, and
+takes any string for quantization methods, attention backends and parser names, so those lists are read from the
+registries that vLLM itself consults later.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import os
+import sys
+import tempfile
+from typing import Any, get_args
+
+SCHEMA = 1
+
+#: Where the parser is built; the module has moved twice.
+_PARSER_MODULES = (
+    "vllm.entrypoints.common.cli_args",  # 0.33
+    "vllm.entrypoints.launchers.cli_args",  # 0.31
+    "vllm.entrypoints.openai.cli_args",
+)
+
+
+def _first_attribute(modules: tuple[str, ...], name: str) -> Any:
+    problems = []
+    for module in modules:
+        try:
+            return getattr(importlib.import_module(module), name)
+        except (ImportError, AttributeError) as error:
+            problems.append(f"{module}: {error}")
+    raise RuntimeError(f"this vLLM has no {name} where it is expected: {'; '.join(problems)}")
+
+
+def _allow_no_device() -> None:
+    """Let the parser be built where no GPU is visible, such as on a controller or before the driver is loaded.
+
+    Building defaults asks for a device type and nothing else; serving is not possible in this state, and not tried.
+    """
+    platforms = importlib.import_module("vllm.platforms")
+    platform = platforms.current_platform
+    if not platform.device_type:
+        type(platform).device_type = "cuda"
+
+
+def build_parser() -> argparse.ArgumentParser:
+    _allow_no_device()
+    flexible = _first_attribute(("vllm.utils.argparse_utils", "vllm.utils"), "FlexibleArgumentParser")
+    make = _first_attribute(_PARSER_MODULES, "make_arg_parser")
+    parser: argparse.ArgumentParser = make(flexible(prog="vllm serve"))
+    return parser
+
+
+def _names(module: str, name: str) -> list[str]:
+    """Names in one of vLLM's registries; an empty list means that the registry is not there."""
+    try:
+        registry = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError):
+        return []
+    if hasattr(registry, "list_registered"):
+        found = registry.list_registered()
+    elif hasattr(registry, "__members__"):
+        found = registry.__members__
+    else:
+        found = registry
+    return sorted({str(item) for item in found})
+
+
+def value_lists() -> dict[str, list[str]]:
+    """Valid values of the options for which the parser takes any string."""
+    lists = {
+        "quantization": _names("vllm.model_executor.layers.quantization", "QUANTIZATION_METHODS"),
+        "attention-backend": _names("vllm.v1.attention.backends.registry", "AttentionBackendEnum")
+        or _names("vllm.attention.backends.registry", "AttentionBackendEnum"),
+        "tool-call-parser": _names("vllm.tool_parsers", "ToolParserManager")
+        or _names("vllm.entrypoints.openai.tool_parsers", "ToolParserManager"),
+        "reasoning-parser": _names("vllm.reasoning", "ReasoningParserManager"),
+    }
+    for key, module, name in (
+        ("kv-cache-dtype", "vllm.config.cache", "CacheDType"),
+        ("distributed-executor-backend", "vllm.config.parallel", "DistributedExecutorBackend"),
+    ):
+        try:
+            lists[key] = [str(item) for item in get_args(getattr(importlib.import_module(module), name))]
+        except (ImportError, AttributeError):
+            continue
+    return {key: values for key, values in lists.items() if values}
+
+
+def describe(action: argparse.Action) -> dict[str, Any]:
+    """One option: its kind (a `bool` is negated by `no-`), its choices, its other spellings."""
+    long = [text[2:] for text in action.option_strings if text.startswith("--")]
+    # from 0.33 on, enable-x and disable-x are each other's negation, and no-enable-x is accepted but hidden
+    opposite = {text[2:] for text in getattr(action, "negative_option_strings", ())}
+    opposite |= {text for text in long if text.startswith("no-") and text[3:] in long}
+    entry: dict[str, Any] = {}
+    if isinstance(action, argparse.BooleanOptionalAction) or opposite:
+        entry["kind"] = "bool"
+        inverse = sorted(text for text in opposite if text in long and not text.startswith("no-"))
+        if inverse:
+            entry["inverse"] = inverse
+    elif action.nargs == 0:
+        entry["kind"] = "flag"
+    elif action.nargs in ("+", "*") or isinstance(action.nargs, int):
+        entry["kind"] = "list"
+    else:
+        entry["kind"], words = _kind_of_type(action)
+        if words:
+            entry["words"] = words
+    if action.choices is not None:
+        entry["choices"] = [str(choice) for choice in action.choices]
+    aliases = [text for text in long if text not in opposite][1:]
+    if aliases:
+        entry["aliases"] = aliases
+    help_text = action.help or ""
+    if action.help is argparse.SUPPRESS or "deprecated" in help_text.lower()[:200]:
+        entry["deprecated"] = True
+    return entry
+
+
+def _kind_of_type(action: argparse.Action) -> tuple[str, list[str]]:
+    """int, float, json or str, and the words an int takes beside numbers.
+
+    Found by trying: most converters are unnamed functions that vLLM makes from type hints.
+    """
+    convert = action.type
+    if convert is None or convert is str or not callable(convert):
+        return "str", []
+
+    def takes(text: str) -> Any:
+        try:
+            return convert(text)
+        except Exception:
+            # a converter may raise whatever its type's constructor raises
+            return None
+
+    if isinstance(takes('{"a": 1}'), dict):
+        return "json", []
+    if takes("word") is not None:
+        return "str", []
+    whole = takes("3")
+    if isinstance(whole, int) and not isinstance(whole, bool) and takes("0.5") is None:
+        return "int", ["auto"] if takes("auto") is not None else []
+    if isinstance(takes("0.5"), float):
+        return "float", []
+    return ("json" if "config" in action.dest else "str"), []
+
+
+def dump() -> dict[str, Any]:
+    parser = build_parser()
+    version = importlib.import_module("vllm").__version__
+    options: dict[str, Any] = {}
+    for action in parser._actions:
+        long = [text[2:] for text in action.option_strings if text.startswith("--")]
+        if not long or action.dest == "help":
+            continue
+        options[long[0]] = describe(action)
+    return {
+        "schema": SCHEMA,
+        "vllm": str(version),
+        "options": dict(sorted(options.items())),
+        "values": value_lists(),
+    }
+
+
+def render(table: dict[str, Any]) -> str:
+    """JSON with one option a line, so that tables of two versions can be compared by eye."""
+    lines = ["{", f' "schema": {json.dumps(table["schema"])},', f' "vllm": {json.dumps(table["vllm"])},']
+    for index, part in enumerate(("options", "values")):
+        lines.append(f" {json.dumps(part)}: {{")
+        rows = [f"  {json.dumps(key)}: {json.dumps(value)}" for key, value in table[part].items()]
+        lines.append(",\n".join(rows))
+        lines.append(" }" if index else " },")
+    lines.append("}")
+    return "\n".join(lines) + "\n"
+
+
+def write(table: dict[str, Any], path: str) -> None:
+    """Whole or not at all: a reader must never see half a table."""
+    folder = os.path.dirname(os.path.abspath(path))
+    handle, temporary = tempfile.mkstemp(dir=folder, prefix=".options-")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as stream:
+            stream.write(render(table))
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
+    parser.add_argument("--output", help="file to write; standard output if not given")
+    arguments = parser.parse_args(argv)
+    try:
+        table = dump()
+    except Exception as error:
+        # whatever an unknown vLLM raises while it builds its parser is one sentence for the caller
+        print(f"cannot read the options of the installed vLLM: {type(error).__name__}: {error}", file=sys.stderr)
+        return 1
+    if arguments.output:
+        write(table, arguments.output)
+    else:
+        print(render(table), end="")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
