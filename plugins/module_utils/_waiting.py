@@ -1,0 +1,82 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""When to speak and when to give up while a model loads. The controller's half of C(vllm_ready)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+SPEAK_EVERY = 10.0
+SPEAK_ANYWAY_EVERY = 60.0
+UNANSWERED = 120.0
+
+
+def elapsed(seconds: float) -> str:
+    minutes, rest = divmod(int(seconds), 60)
+    return f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"
+
+
+class Waiting:
+    """What a series of looks adds up to."""
+
+    def __init__(self, host: str, timeout: float, attempts: int, now: float) -> None:
+        self.host = host
+        self.timeout = timeout
+        self.attempts = attempts
+        self.started = now
+        self.failures: list[str] = []
+        self.mend = ""
+        self.failed_invocation = ""
+        self.said = ""
+        self.said_at = float("-inf")
+        self.silent_since: float | None = None
+
+    def say(self, found: Mapping[str, Any], now: float) -> str:
+        """A line for the person who waits, not more often than every ten seconds."""
+        line = str(found.get("line", ""))
+        quiet = now - self.said_at
+        if quiet < SPEAK_EVERY or (line == self.said and quiet < SPEAK_ANYWAY_EVERY):
+            return ""
+        self.said, self.said_at = line, now
+        return f"[{self.host}] {elapsed(now - self.started)}: {line}"
+
+    def verdict(self, found: Mapping[str, Any], now: float) -> str:
+        """Why waiting ends without success; empty while it is worth going on."""
+        failure = found.get("failure")
+        if failure:
+            reason = str(failure.get("reason") or "the engine ended without a word in its log")
+            mend = str(failure.get("mend") or "")
+            # one failed start is seen in several looks: the pause before the next one lasts seconds
+            marker = str(failure.get("invocation", ""))
+            if marker != self.failed_invocation:
+                self.failed_invocation = marker
+                self.failures.append(reason)
+                self.mend = mend
+            if failure.get("final"):
+                return self._sentence("vLLM cannot start", reason, mend)
+            if len(self.failures) >= self.attempts:
+                return self._sentence(f"vLLM failed to start {len(self.failures)} times", reason, mend)
+        if now - self.started >= self.timeout:
+            reason = self.failures[-1] if self.failures else str(found.get("line", "no state"))
+            return self._sentence(
+                f"no completion within vllm_serve_ready_timeout ({elapsed(self.timeout)})", reason, self.mend
+            )
+        return ""
+
+    def _sentence(self, what: str, reason: str, mend: str) -> str:
+        advice = f" Mend: {mend}." if mend else ""
+        return f"{what} on {self.host}: {reason}.{advice} The whole log: journalctl -b -u sparkthor-vllm"
+
+    def unanswered(self, message: str, now: float) -> str:
+        """A head that does not answer once may only be busy; for two minutes is a failure."""
+        if self.silent_since is None:
+            self.silent_since = now
+        if now - self.silent_since < UNANSWERED:
+            return ""
+        return f"{self.host} gave no answer for {elapsed(now - self.silent_since)} while vLLM was loading: {message}"
+
+    def answered(self) -> None:
+        self.silent_since = None

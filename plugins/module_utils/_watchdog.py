@@ -1,0 +1,564 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What the watchdog on the head decides: a state machine without any input or output.
+
+Every couple of seconds the program around it (``sparkthor-watchdog``) hands over what it sees — the unit, the ranks
+that Ray holds for alive, the newest probe, the engine's counters, the newest log line — and gets back a state for
+people, whether ``/health`` may say yes, whether to send a probe, and whether to restart the serving group.
+
+The rules, in order of weight:
+
+* Nothing is ever done in maintenance, nor to a unit that a person stopped.
+* A rank that is lost, or that came back as another raylet, cannot be given back to a running engine: restart.
+* A probe is a real one-token completion. Two failures in a row restart, but a probe that only waited while the
+  engine's own counters advanced is no failure: a busy server is alive.
+* A load is left alone for as long as its log shows something new.
+* Restarts that do not help come ever more slowly.
+
+Installed on the hosts beside the collection's modules, hence the standard library alone.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import statistics
+from collections.abc import Mapping
+from typing import Any
+
+VERSION = 1
+
+SERVING = "serving"
+LOADING = "loading"
+STARTING = "starting"
+DEGRADED = "degraded"
+RESTARTING = "restarting"
+DRAINING = "draining"
+MAINTENANCE = "maintenance"
+STOPPED = "stopped"
+STATES = (SERVING, LOADING, STARTING, DEGRADED, RESTARTING, DRAINING, MAINTENANCE, STOPPED)
+
+#: why the serving group was started anew; the labels of the restart counter
+CAUSES = ("completion", "lost_rank", "load_stalled", "unit_failed", "engine_exited")
+
+#: latencies kept to know what a normal completion takes on this cluster
+_KEPT_LATENCIES = 15
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """What an administrator may tune; every time is in seconds."""
+
+    interval: float = 10.0
+    deadline: float = 20.0
+    first_deadline: float = 300.0
+    failures: int = 2
+    rank_confirmations: int = 2
+    load_stall: float = 1200.0
+    backoff_first: float = 15.0
+    backoff_max: float = 300.0
+    stable_after: float = 120.0
+    restart_patience: float = 90.0
+    #: address of each rank's host -> its name; empty where no Ray tells who is there
+    expected: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Settings:
+        known = {field.name for field in dataclasses.fields(cls)}
+        return cls(**{key: value for key, value in data.items() if key in known})
+
+
+@dataclasses.dataclass(frozen=True)
+class Unit:
+    """What systemd says of the serving unit."""
+
+    active: str = "inactive"
+    sub: str = "dead"
+    invocation: str = ""
+    main_pid: int = 0
+    result: str = "success"
+    restarts: int = 0
+
+    @property
+    def running(self) -> bool:
+        return self.active in ("active", "reloading") and self.main_pid > 0
+
+
+@dataclasses.dataclass(frozen=True)
+class Probe:
+    """One finished one-token completion: ``kind`` is ok, timeout, refused, http (5xx) or rejected (4xx)."""
+
+    started: float
+    finished: float
+    kind: str
+    text: str = ""
+
+    @property
+    def ok(self) -> bool:
+        return self.kind == "ok"
+
+    @property
+    def seconds(self) -> float:
+        return max(0.0, self.finished - self.started)
+
+
+@dataclasses.dataclass(frozen=True)
+class Observation:
+    """Everything seen in one look."""
+
+    now: float
+    unit: Unit
+    #: address -> id of the raylet that is alive there; None = nobody could be asked
+    ranks: Mapping[str, str] | None = None
+    listening: bool = False
+    probing: bool = False
+    probe: Probe | None = None
+    #: numbers that only the engine moves; None = not readable now
+    counters: tuple[float, ...] | None = None
+    progress: str = ""
+    fraction: float | None = None
+    #: changes whenever the log shows anything new
+    mark: str = ""
+    maintenance: str | None = None
+    draining: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Decision:
+    """What follows: ``restart`` names a cause from CAUSES; ``kill`` says not to wait for an orderly stop."""
+
+    state: str
+    detail: str = ""
+    healthy: bool = False
+    probe_deadline: float | None = None
+    restart: str | None = None
+    kill: bool = False
+
+    @property
+    def line(self) -> str:
+        return f"{self.state}: {self.detail}" if self.detail else self.state
+
+
+def _seconds(value: float) -> str:
+    if value < 120:
+        return f"{value:.0f} s"
+    return f"{int(value // 60)} min {int(value % 60)} s"
+
+
+class Watchdog:
+    """The memory between two looks."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.invocation = ""
+        self.served = False
+        self.failures = 0
+        self.failure_text = ""
+        self.note = ""
+        self.lost_looks = 0
+        self.baseline: dict[str, str] = {}
+        self.counters: tuple[float, ...] | None = None
+        self.advanced_at = 0.0
+        self.mark = ""
+        self.progressed_at = 0.0
+        self.probe_ended_at = float("-inf")
+        self.success_at: float | None = None
+        self.latencies: list[float] = []
+        self.serving_since: float | None = None
+        self.attempts = 0
+        self.restarted_at: float | None = None
+        self.restarting: str = ""
+        self.restarting_text: str = ""
+        self.restarts: dict[str, int] = {}
+        self.missing: tuple[str, ...] = ()
+
+    # -- what survives a death of the watchdog itself ---------------------------------------------------------------
+
+    _KEPT = (
+        "invocation",
+        "served",
+        "baseline",
+        "success_at",
+        "latencies",
+        "serving_since",
+        "attempts",
+        "restarted_at",
+        "restarting",
+        "restarting_text",
+        "restarts",
+        "progressed_at",
+    )
+
+    def dump(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self._KEPT}
+
+    def restore(self, data: Mapping[str, Any], now: float) -> None:
+        """Take up what an earlier process of the same boot knew. Times of another boot would lie in the future."""
+        times = [data.get(name) for name in ("success_at", "serving_since", "restarted_at", "progressed_at")]
+        if any(isinstance(value, (int, float)) and value > now + 1 for value in times):
+            return
+        for name in self._KEPT:
+            value = data.get(name)
+            default = getattr(self, name)
+            kinds = (int, float) if isinstance(default, float) else type(default)
+            if value is not None and (default is None or isinstance(value, kinds)):
+                setattr(self, name, value)
+
+    # -- small questions ----------------------------------------------------------------------------------------
+
+    @property
+    def latency(self) -> float | None:
+        """What a completion takes here, in the middle."""
+        return statistics.median(self.latencies) if self.latencies else None
+
+    @property
+    def deadline(self) -> float:
+        """The configured deadline, but never one that ordinary answers of this cluster would miss."""
+        if not self.served:
+            return max(self.settings.first_deadline, self.settings.deadline)
+        return max(self.settings.deadline, 4 * (self.latency or 0.0))
+
+    def backoff(self) -> float:
+        """The pause to keep after the last restart before the next one."""
+        if self.attempts <= 0:
+            return 0.0
+        return min(self.settings.backoff_first * 2 ** (self.attempts - 1), self.settings.backoff_max)
+
+    def wait_before_restart(self, now: float) -> float:
+        if self.restarted_at is None:
+            return 0.0
+        return max(0.0, self.restarted_at + self.backoff() - now)
+
+    def _lost(self, ranks: Mapping[str, str] | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Names of the hosts whose rank is gone, and of those where another raylet took its place."""
+        if ranks is None:
+            return (), ()
+        gone = tuple(name for address, name in self.settings.expected.items() if address not in ranks)
+        other = tuple(
+            name
+            for address, name in self.settings.expected.items()
+            if address in ranks and self.baseline.get(address, ranks[address]) != ranks[address]
+        )
+        return gone, other
+
+    # -- one look ---------------------------------------------------------------------------------------------------
+
+    def look(self, seen: Observation) -> Decision:
+        now = seen.now
+        unit = seen.unit
+        if unit.invocation != self.invocation:
+            self._new_invocation(seen)
+        if seen.counters is not None:
+            if self.counters is not None and seen.counters != self.counters:
+                self.advanced_at = now
+                self.progressed_at = now
+            self.counters = seen.counters
+        if seen.mark and seen.mark != self.mark:
+            self.mark = seen.mark
+            self.progressed_at = now
+        gone, other = self._lost(seen.ranks)
+        self.missing = gone
+        if seen.probe is not None:
+            self._judge(seen.probe)
+
+        if seen.maintenance is not None:
+            # Measured, never acted upon; one failure at most is taken along, so that its end is no ambush.
+            self.lost_looks = 0
+            self.failures = min(self.failures, 1)
+            due = unit.running and seen.listening and now - self.probe_ended_at >= self.settings.interval
+            return Decision(
+                MAINTENANCE,
+                seen.maintenance or "the watchdog is told to keep quiet",
+                healthy=unit.running and self.served and not self.failures and not seen.draining,
+                probe_deadline=self.deadline if due and not seen.probing else None,
+            )
+        if unit.active == "inactive" and unit.result == "success":
+            self._forget_restart()
+            return Decision(STOPPED, "the serving unit was stopped")
+        if unit.active == "failed" or (unit.active == "inactive" and unit.result != "success"):
+            return self._restart(seen, "unit_failed", f"the serving unit failed ({unit.result})")
+        if unit.active == "deactivating":
+            return Decision(RESTARTING, self.restarting_text or "the engine is being stopped")
+        if not unit.running:
+            return self._before_engine(seen, gone)
+        if gone or other:
+            return self._lost_rank(seen, gone, other)
+        self.lost_looks = 0
+        if seen.ranks is not None and self.settings.expected and not self.baseline:
+            self.baseline = {address: seen.ranks[address] for address in self.settings.expected}
+        if not self.served:
+            return self._loading(seen)
+        return self._serving(seen)
+
+    def _new_invocation(self, seen: Observation) -> None:
+        """The unit was started anew, by us, by systemd or by a person: what was known of the engine is void."""
+        by_systemd = seen.unit.restarts > 0 and not self.restarting and seen.maintenance is None
+        if by_systemd and self.invocation and seen.unit.invocation:
+            self._count("engine_exited")
+        self.restarting = ""
+        self.invocation = seen.unit.invocation
+        self.served = False
+        self.failures = self.lost_looks = 0
+        self.failure_text = self.note = ""
+        self.baseline = {}
+        self.counters = None
+        self.advanced_at = 0.0
+        self.mark = ""
+        self.progressed_at = seen.now
+        self.probe_ended_at = float("-inf")
+        self.serving_since = None
+
+    def _judge(self, probe: Probe) -> None:
+        self.probe_ended_at = probe.finished
+        if probe.ok:
+            self.served = True
+            self.failures = 0
+            self.failure_text = self.note = ""
+            self.success_at = probe.finished
+            self.latencies = [*self.latencies, probe.seconds][-_KEPT_LATENCIES:]
+            self.advanced_at = max(self.advanced_at, probe.finished)
+            self._forget_restart()
+            return
+        if probe.kind == "rejected":
+            # the server answered and dislikes our question: no restart would change its mind
+            self.failures = 0
+            self.failure_text = probe.text
+            self.progressed_at = probe.finished
+            return
+        if probe.kind == "refused" and not self.served:
+            return  # a server on its way up (or down, which its unit tells better)
+        if probe.kind != "refused" and self.advanced_at > probe.started:
+            self.failures = 0
+            self.failure_text = ""
+            self.note = f"busy: a completion waited {_seconds(probe.seconds)} while the engine's counters moved"
+            return
+        self.failures += 1
+        self.failure_text = probe.text or f"completion failed ({probe.kind})"
+
+    def _before_engine(self, seen: Observation, gone: tuple[str, ...]) -> Decision:
+        """Between the start of the unit and that of the engine: the caches, the gate, or the pause after a failure."""
+        self.progressed_at = seen.now
+        if seen.unit.sub == "auto-restart":
+            return Decision(RESTARTING, self.restarting_text or f"the engine exited ({seen.unit.result})")
+        if gone:
+            return Decision(DEGRADED, "waiting for " + ", ".join(gone))
+        if self.restarting_text:
+            return Decision(RESTARTING, self.restarting_text)
+        return Decision(STARTING, "preparing the nodes")
+
+    def _lost_rank(self, seen: Observation, gone: tuple[str, ...], other: tuple[str, ...]) -> Decision:
+        text = "waiting for " + ", ".join(gone) if gone else "Ray was restarted on " + ", ".join(other)
+        self.lost_looks += 1
+        if self.lost_looks < self.settings.rank_confirmations:
+            return Decision(DEGRADED, text)
+        return self._restart(seen, "lost_rank", f"lost rank on {', '.join(gone or other)}", waiting=text)
+
+    def _loading(self, seen: Observation) -> Decision:
+        now = seen.now
+        share = "" if seen.fraction is None else f"{round(seen.fraction * 100)} %"
+        text = " · ".join(part for part in (share, seen.progress) if part) or "no line in the log yet"
+        if self.failures >= self.settings.failures:
+            return self._restart(seen, "completion", self.failure_text)
+        quiet = now - self.progressed_at
+        if quiet > self.settings.load_stall:
+            return self._restart(seen, "load_stalled", f"nothing new in the log for {_seconds(quiet)}")
+        if self.failure_text:
+            text = f"{text}; {self.failure_text}"
+        probe = self.deadline if seen.listening and not seen.probing and now - self.probe_ended_at >= 2 else None
+        return Decision(LOADING, text, probe_deadline=probe)
+
+    def _serving(self, seen: Observation) -> Decision:
+        now = seen.now
+        if self.failures >= self.settings.failures:
+            return self._restart(seen, "completion", self.failure_text)
+        # after a failure the second opinion is wanted at once
+        pause = 0.0 if self.failures else self.settings.interval
+        probe = self.deadline if not seen.probing and now - self.probe_ended_at >= pause else None
+        if self.failures:
+            self.serving_since = None
+            text = f"{self.failure_text} ({self.failures} of {self.settings.failures})"
+            return Decision(DEGRADED, text, probe_deadline=probe)
+        if self.failure_text:
+            self.serving_since = None
+            return Decision(DEGRADED, self.failure_text, probe_deadline=probe)
+        if self.serving_since is None:
+            self.serving_since = now
+        if now - self.serving_since >= self.settings.stable_after:
+            self.attempts = 0
+        if seen.draining:
+            return Decision(DRAINING, "no new requests are taken", probe_deadline=probe)
+        return Decision(SERVING, self.note, healthy=True, probe_deadline=probe)
+
+    # -- restarts ---------------------------------------------------------------------------------------------------
+
+    def _forget_restart(self) -> None:
+        self.restarting = self.restarting_text = ""
+
+    def _count(self, cause: str) -> None:
+        self.restarts[cause] = self.restarts.get(cause, 0) + 1
+
+    def _restart(self, seen: Observation, cause: str, text: str, waiting: str = "") -> Decision:
+        now = seen.now
+        # asked for already: systemd is stopping or about to start it, unless it forgot
+        patience = 10.0 if seen.unit.active == "failed" else self.settings.restart_patience
+        if self.restarting and self.restarted_at is not None and now - self.restarted_at < patience:
+            return Decision(RESTARTING, self.restarting_text)
+        pause = self.wait_before_restart(now)
+        if pause > 0:
+            return Decision(DEGRADED, f"{waiting or text}; next restart in {_seconds(pause)}")
+        self.attempts += 1
+        self.restarted_at = now
+        self.restarting = cause
+        self.restarting_text = text
+        self.serving_since = None
+        self._count(cause)
+        # An engine that does not answer does not stop politely either, and one that lost a rank never answers again.
+        return Decision(RESTARTING, text, restart=cause, kill=cause in ("completion", "lost_rank", "load_stalled"))
+
+
+# -- what others read --------------------------------------------------------------------------------------------
+
+
+def engine_counters(text: str) -> tuple[float, ...] | None:
+    """The numbers of vLLM's ``/metrics`` that move only when the engine itself did something.
+
+    Counters that the API server moves alone (requests taken, aborted, HTTP statistics) would make a wedged engine
+    look alive; none of them is used.
+    """
+    wanted = {
+        "vllm:prompt_tokens_total": 0,
+        "vllm:generation_tokens_total": 1,
+        "vllm:iteration_tokens_total_count": 2,
+        "vllm:iteration_tokens_total_sum": 3,
+        "vllm:kv_cache_usage_perc": 4,
+        "vllm:gpu_cache_usage_perc": 4,
+    }
+    sums = [0.0] * 5
+    found = False
+    for line in text.splitlines():
+        if not line.startswith("vllm:"):
+            continue
+        name = line.split("{", 1)[0].split(" ", 1)[0]
+        index = wanted.get(name)
+        if index is None:
+            continue
+        try:
+            sums[index] += float(line.rsplit(" ", 1)[1])
+        except (IndexError, ValueError):
+            continue
+        found = True
+    return tuple(sums) if found else None
+
+
+def requests_in_flight(text: str) -> int | None:
+    """Requests running or waiting in the engine, from ``/metrics``."""
+    total = 0.0
+    found = False
+    for line in text.splitlines():
+        name = line.split("{", 1)[0].split(" ", 1)[0]
+        if name in ("vllm:num_requests_running", "vllm:num_requests_waiting"):
+            try:
+                total += float(line.rsplit(" ", 1)[1])
+            except (IndexError, ValueError):
+                continue
+            found = True
+    return int(total) if found else None
+
+
+def status(machine: Watchdog, decision: Decision, seen: Observation, since: float, wall: float) -> dict[str, Any]:
+    """The content of the state file: what people, modules and the next process of the watchdog want to know."""
+    ago = None if machine.success_at is None else max(0.0, seen.now - machine.success_at)
+    return {
+        "version": VERSION,
+        "state": decision.state,
+        "detail": decision.detail,
+        "line": decision.line,
+        "healthy": decision.healthy,
+        "since": round(since, 3),
+        "updated": round(wall, 3),
+        "unit": dataclasses.asdict(seen.unit),
+        "completion": {
+            "seconds_ago": None if ago is None else round(ago, 3),
+            "latency": None if not machine.latencies else round(machine.latencies[-1], 4),
+            "median_latency": None if machine.latency is None else round(machine.latency, 4),
+            "deadline": machine.deadline,
+        },
+        "failures": machine.failures,
+        "fraction": seen.fraction,
+        "progress": seen.progress,
+        "ranks": {
+            "expected": dict(machine.settings.expected),
+            "known": seen.ranks is not None,
+            "missing": list(machine.missing),
+        },
+        "restarts": dict(machine.restarts),
+        "attempts": machine.attempts,
+        "next_restart_in": round(machine.wait_before_restart(seen.now), 1),
+        "memory": machine.dump(),
+    }
+
+
+def _label(value: str) -> str:
+    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+def metrics_text(state: Mapping[str, Any], wall: float) -> str:
+    """The same in Prometheus' text format."""
+    lines = [
+        "# HELP sparkthor_serving_state 1 for the state that the serving group is in.",
+        "# TYPE sparkthor_serving_state gauge",
+    ]
+    lines += [f'sparkthor_serving_state{{state="{name}"}} {int(state["state"] == name)}' for name in STATES]
+    lines += [
+        "# HELP sparkthor_serving_healthy 1 while a real completion succeeded recently and nothing is amiss.",
+        "# TYPE sparkthor_serving_healthy gauge",
+        f"sparkthor_serving_healthy {int(bool(state['healthy']))}",
+        "# HELP sparkthor_serving_state_seconds Time spent in this state so far.",
+        "# TYPE sparkthor_serving_state_seconds gauge",
+        f"sparkthor_serving_state_seconds {max(0.0, wall - state['since']):.1f}",
+        "# HELP sparkthor_serving_restarts_total Restarts of the serving group since boot, by cause.",
+        "# TYPE sparkthor_serving_restarts_total counter",
+    ]
+    restarts = state.get("restarts") or {}
+    lines += [
+        f'sparkthor_serving_restarts_total{{cause="{_label(cause)}"}} {int(restarts.get(cause, 0))}'
+        for cause in [*CAUSES, *sorted(set(restarts) - set(CAUSES))]
+    ]
+    completion = state.get("completion") or {}
+    if completion.get("latency") is not None:
+        lines += [
+            "# HELP sparkthor_serving_completion_seconds Latency of the newest one-token completion that succeeded.",
+            "# TYPE sparkthor_serving_completion_seconds gauge",
+            f"sparkthor_serving_completion_seconds {completion['latency']:.4f}",
+        ]
+    if completion.get("seconds_ago") is not None:
+        lines += [
+            "# HELP sparkthor_serving_completion_age_seconds Time since a one-token completion succeeded.",
+            "# TYPE sparkthor_serving_completion_age_seconds gauge",
+            f"sparkthor_serving_completion_age_seconds {completion['seconds_ago']:.1f}",
+        ]
+    ranks = state.get("ranks") or {}
+    if ranks.get("expected"):
+        missing = set(ranks.get("missing") or ())
+        lines += [
+            "# HELP sparkthor_serving_rank_alive 1 while Ray holds this host for alive.",
+            "# TYPE sparkthor_serving_rank_alive gauge",
+        ]
+        lines += [
+            f'sparkthor_serving_rank_alive{{host="{_label(name)}"}} {int(name not in missing)}'
+            for name in ranks["expected"].values()
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def health_body(state: Mapping[str, Any] | None) -> tuple[int, dict[str, Any]]:
+    """What ``/health`` answers: 200 only for a group that completed something recently."""
+    if state is None:
+        return 503, {"status": "unknown", "detail": "the watchdog has not looked yet"}
+    body: dict[str, Any] = {
+        "status": state["state"],
+        "detail": state["detail"],
+        "completion_seconds_ago": (state.get("completion") or {}).get("seconds_ago"),
+    }
+    return (200 if state["healthy"] else 503), body
