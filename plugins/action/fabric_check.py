@@ -1,0 +1,63 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Controller side of the module ``fabric_check``: documented in plugins/modules/fabric_check.py."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from typing import Any
+
+from ansible.errors import AnsibleActionFail
+from ansible.plugins.action import ActionBase
+from ansible_collections.sparkthor.cluster.plugins.module_utils import _fabric, _fabric_check
+
+
+class ActionModule(ActionBase):
+    BYPASS_HOST_LOOP = True
+    TRANSFERS_FILES = False
+    _requires_connection = False
+    _VALID_ARGS = frozenset(("fabric", "probes", "accept", "replace_foreign"))
+
+    def run(self, tmp=None, task_vars=None):
+        result = super().run(tmp, task_vars)
+        hostvars = (task_vars or {})["hostvars"]
+        _validated, arguments = self.validate_argument_spec(
+            argument_spec={
+                "fabric": {"type": "dict", "required": True},
+                "probes": {"type": "str", "default": "__preflight_probe"},
+                "accept": {
+                    "type": "list",
+                    "elements": "str",
+                    "default": [],
+                    "choices": list(_fabric_check.ACCEPTABLE),
+                },
+                "replace_foreign": {"type": "bool", "default": False},
+            }
+        )
+        fabric = copy.deepcopy(arguments["fabric"])
+        nodes = {host: hostvars[host]["ansible_facts"]["sparkthor_node"] for host in fabric}
+        probes = {host: self._probe(hostvars[host], arguments["probes"]) for host in fabric}
+        errors, others = _fabric_check.split(
+            _fabric_check.check_facts(fabric, nodes, probes, arguments["accept"], arguments["replace_foreign"])
+        )
+        if errors:
+            count = "one problem" if len(errors) == 1 else f"{len(errors)} problems"
+            lines = "\n".join(f"  - {error}" for error in errors)
+            raise AnsibleActionFail(f"Nothing was changed: {count} to mend first.\n{lines}")
+        if others:
+            result["warnings"] = others
+        _fabric.adopt_devices(fabric, _fabric_check.devices(probes))
+        result.update(
+            changed=False,
+            msg=f"the facts of {len(fabric)} hosts agree with the plan",
+            fabric=fabric,
+            renamed=fabric != arguments["fabric"],
+        )
+        return result
+
+    @staticmethod
+    def _probe(variables: Mapping[str, Any], name: str) -> dict[str, Any]:
+        outcome = variables.get(name, {})
+        return outcome.get("probe") or {}

@@ -1,0 +1,85 @@
+#!/usr/bin/python
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: fabric_check
+short_description: Compare what all hosts are with the fabric plan, once
+version_added: 0.1.0
+author:
+  - sparkthor.cluster contributors (@sparkthor)
+description:
+  - Runs on the controller, once for all hosts, and changes nothing anywhere.
+  - Judges the facts that M(sparkthor.cluster.node_info) read and what M(sparkthor.cluster.fabric_probe) saw - carrier,
+    cage, both halves of a cable, who is at its other end, MTU, RDMA, networks and routes that overlap the plan, two
+    NICs in one subnet, netplan and NetworkManager settings by others, and whether hosts of one kind have the same
+    kernel, driver, firmware and OS image.
+  - Every problem found is part of one failure message that names host, NIC and mend.
+options:
+  fabric:
+    description: The plan of all hosts, as P(sparkthor.cluster.fabric_plan#filter) returns it.
+    type: dict
+    required: true
+  probes:
+    description: Name of the variable that M(sparkthor.cluster.fabric_probe) was registered in.
+    type: str
+    default: __preflight_probe
+  accept:
+    description:
+      - Findings that are only reported.
+      - V(pending_edit) is an edit in another netplan file that was never applied, V(runtime_address) an address that no
+        file sets, V(parity) hosts that differ, V(known_bad) a version that is known not to work.
+    type: list
+    elements: str
+    choices: [pending_edit, runtime_address, parity, known_bad]
+    default: []
+  replace_foreign:
+    description: Settings of the fabric NICs by others are going to be replaced, so they are only reported.
+    type: bool
+    default: false
+notes:
+  - In check mode M(sparkthor.cluster.fabric_probe) leaves ports alone that are administratively down; what that leaves
+    unknown is a warning.
+attributes:
+  check_mode:
+    description: Can run in C(check_mode) and return changed status prediction without modifying target.
+    support: full
+  diff_mode:
+    description: Returns details on what has changed, when in diff mode.
+    support: none
+    details: Nothing is ever changed.
+"""
+
+EXAMPLES = r"""
+- name: Look at the fabric ports of all hosts at once
+  sparkthor.cluster.fabric_probe:
+    host: "{{ inventory_hostname }}"
+    links: "{{ sparkthor_fabric[inventory_hostname].links }}"
+  register: probe
+
+- name: Stop before anything is written if the hosts are not as planned
+  sparkthor.cluster.fabric_check:
+    fabric: "{{ sparkthor_fabric }}"
+    probes: probe
+"""
+
+RETURN = r"""
+msg:
+  description: One line.
+  returned: success
+  type: str
+  sample: the facts of 3 hosts agree with the plan
+fabric:
+  description: The plan with the names that the RDMA devices really have.
+  returned: success
+  type: dict
+renamed:
+  description: Whether RV(fabric) differs from O(fabric).
+  returned: success
+  type: bool
+"""
+
+# The work is done by the action plugin of the same name, on the controller.
