@@ -38,8 +38,6 @@ MTU_THOR: t.Final = 8966
 RAY_PORT: t.Final = 6379
 # The one on-board copper port of a Spark; used where a ring's inventory does not name the management NIC.
 SPARK_MANAGEMENT_NETDEV: t.Final = "enP7s7"
-# The first line of every file we own on a host: the difference between "ours" and "foreign".
-MARKER: t.Final = "# Ansible managed: sparkthor.cluster"
 
 _RING_PARTS: t.Final = 8  # six are used; a power of two keeps the cut exact
 _RING_SUBNET_PREFIX: t.Final = 24  # wider point-to-point subnets would only raise the risk of an overlap
@@ -810,32 +808,3 @@ def adopt_devices(plan: Mapping[str, HostPlan], devices: Mapping[str, Mapping[st
                 link["device"] = found.get(link["netdev"]) or link["device"]
         if "NCCL_IB_HCA" in entry["env"]:
             entry["env"]["NCCL_IB_HCA"] = "=" + ",".join(link["device"] for link in entry["links"])
-
-
-def render_netplan(links: Sequence[Mapping[str, t.Any]]) -> str:
-    """The text of /etc/netplan/40-cx7.yaml for one host's links, marker line first.
-
-    ``optional`` and ``link-local: []`` keep the boot from waiting for, and NCCL from tripping over, an uncabled port.
-    """
-    lines = [
-        MARKER,
-        "# Fabric ports only. Edits are overwritten: change fabric_* in the inventory instead.",
-        "network:",
-        "  version: 2",
-        "  ethernets:",
-    ]
-    for link in links:
-        lines += [
-            f"    {link['netdev']}:",
-            "      dhcp4: false",
-            "      dhcp6: false",
-            "      accept-ra: false",
-            "      link-local: []",
-            "      optional: true",
-        ]
-        if link.get("mtu"):
-            lines.append(f"      mtu: {int(link['mtu'])}")
-        lines += ["      addresses:", f'        - "{link["address"]}"']
-    if not links:
-        lines[-1] = "  ethernets: {}"
-    return "\n".join(lines) + "\n"

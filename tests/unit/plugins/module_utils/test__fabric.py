@@ -15,7 +15,6 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._fabric import (
     FabricError,
     fabric_plan,
     fabric_problems,
-    render_netplan,
     trusted_sources,
 )
 from hypothesis import assume, given, settings
@@ -501,24 +500,3 @@ def test_real_device_names_replace_the_expected_ones() -> None:
     assert plan["a"]["env"]["NCCL_IB_HCA"] == "=mlx5_1,roceP2p1s0f1"
     assert [link["device"] for link in plan["a"]["links"]] == ["mlx5_1", "roceP2p1s0f1"]
     assert plan["b"]["env"]["NCCL_IB_HCA"] == "=rocep1s0f1,roceP2p1s0f1"
-
-
-def test_netplan_text() -> None:
-    text = render_netplan(fabric_plan(AB, "direct", "10.100.0.0/24", mtu=1500)["a"]["links"][:1])
-    assert text == (
-        "# Ansible managed: sparkthor.cluster\n"
-        "# Fabric ports only. Edits are overwritten: change fabric_* in the inventory instead.\n"
-        "network:\n"
-        "  version: 2\n"
-        "  ethernets:\n"
-        "    enp1s0f1np1:\n"
-        "      dhcp4: false\n"
-        "      dhcp6: false\n"
-        "      accept-ra: false\n"
-        "      link-local: []\n"
-        "      optional: true\n"
-        "      mtu: 1500\n"
-        "      addresses:\n"
-        '        - "10.100.0.1/25"\n'
-    )
-    assert render_netplan([]).endswith("  ethernets: {}\n")
