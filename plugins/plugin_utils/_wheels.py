@@ -21,6 +21,15 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils import _push
 DOWNLOAD_LIMIT = 7200
 
 
+#: C library of the systems the collection supports, for hosts whose facts do not name it
+GLIBC = {
+    ("debian", "12"): "2.36",
+    ("debian", "13"): "2.41",
+    ("ubuntu", "22.04"): "2.35",
+    ("ubuntu", "24.04"): "2.39",
+}
+
+
 class Engine(NamedTuple):
     """A lock, checked."""
 
@@ -58,8 +67,10 @@ def target_of(node: Mapping[str, Any], probed: Mapping[str, str] | None = None) 
     if probed:
         return _engine.make_target(".".join(probed["version"].split(".")[:2]), probed["machine"], probed["glibc"])
     python = (node.get("python") or {}).get("version", "")
-    if python and node.get("arch") and node.get("glibc"):
-        return _engine.make_target(".".join(python.split(".")[:2]), str(node["arch"]), str(node["glibc"]))
+    system = node.get("os") or {}
+    glibc = node.get("glibc") or GLIBC.get((system.get("id", ""), system.get("version", "")))
+    if python and node.get("arch") and glibc:
+        return _engine.make_target(".".join(python.split(".")[:2]), str(node["arch"]), str(glibc))
     return None
 
 
