@@ -328,7 +328,7 @@ def _ask(source: str, run: Runner, sysfs: Sysfs) -> list[dict[str, Any]]:
     }[source]
     rc, out, err = run(argv)
     # Not installed is the common case, and rdma fails where the kernel has no RDMA at all: nothing to warn of.
-    if rc == 127 or (rc != 124 and not sysfs.links()):
+    if rc == 127 or (rc not in (0, 124) and not sysfs.links()):
         raise _NoAnswer
     if rc != 0:
         detail = (err.strip() or out.strip()).split("\n")[0][:200]

@@ -131,6 +131,14 @@ def test_each_source_alone_gives_the_same_links(source: str, tmp_path: Path) -> 
     assert found["links"] == read_links(no_tools, root, ["sysfs"])["links"]
 
 
+@pytest.mark.parametrize("source", ["ibdev2netdev", "rdma"])
+def test_a_tool_is_believed_without_sysfs(source: str, tmp_path: Path) -> None:
+    text = text_of("spark-ring.txt" if source == "ibdev2netdev" else "rdma-spark-cage0.json")
+    found = read_links(lambda argv: (0, text, "") if argv[0] == source else (127, "", ""), str(tmp_path))
+    assert (found["source"], len(found["links"])) == (source, 4)
+    assert [link["half"] for link in found["links"]] == [1, 1, 0, 0]
+
+
 def test_a_netdev_the_tool_leaves_out_comes_from_sysfs(tmp_path: Path) -> None:
     def run(argv: list[str]) -> tuple[int, str, str]:
         return (0, text_of("rdma-no-netdev.json"), "") if argv[0] == "rdma" else (127, "", "")
