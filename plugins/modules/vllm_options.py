@@ -1,0 +1,169 @@
+#!/usr/bin/python
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: vllm_options
+short_description: Read the options of the installed vLLM from its own parser
+version_added: 0.1.0
+author:
+  - sparkthor.cluster contributors (@sparkthor)
+description:
+  - Builds vLLM's argument parser under the engine's Python, and returns its options and value lists as the table that
+    the P(sparkthor.cluster.vllm_args#filter) filter checks arguments against.
+  - This takes some 15 seconds, so the table is kept in O(cache_dir), one file for each version of vLLM.
+  - Reads no model, uses no GPU and starts no process that stays.
+options:
+  command:
+    description:
+      - How to run the engine's Python, as a list; a script is passed on its standard input.
+      - For a container this is the container tool with C(run), C(--interactive), C(--rm), C(--entrypoint) and image.
+    type: list
+    elements: str
+    default: [/opt/sparkthor/venv/bin/python]
+  version:
+    description:
+      - The version of vLLM that is installed, the key of the cache.
+      - Asked from the engine's Python if not given, which takes a fraction of a second in a virtual environment.
+    type: str
+  cache_dir:
+    description: Folder of the cache, which must exist; nothing is kept if it is an empty string.
+    type: str
+    default: /var/lib/sparkthor/cache
+  timeout:
+    description: Seconds that building the parser may take.
+    type: int
+    default: 300
+attributes:
+  check_mode:
+    description: Can run in C(check_mode) and return changed status prediction without modifying target.
+    support: full
+    details: The table is read and returned, and not kept.
+  diff_mode:
+    description: Returns details on what has changed, when in diff mode.
+    support: none
+    details: The cache is no state that anyone declares.
+"""
+
+EXAMPLES = r"""
+- name: Read the options of the installed vLLM
+  sparkthor.cluster.vllm_options:
+  register: options
+
+- name: Check arguments against them
+  ansible.builtin.debug:
+    msg: "{{ {'max-model-len': 32768} | sparkthor.cluster.vllm_args(table=options.table) }}"
+"""
+
+RETURN = r"""
+table:
+  description: The option table.
+  returned: success
+  type: dict
+  contains:
+    vllm:
+      description: Version of vLLM.
+      type: str
+    options:
+      description: Options by name.
+      type: dict
+    values:
+      description: Values of options for which the parser takes any string.
+      type: dict
+cached:
+  description: Whether the table came from the cache.
+  returned: success
+  type: bool
+path:
+  description: File of the cache.
+  returned: success
+  type: str
+"""
+
+import inspect
+import json
+import os
+import re
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.sparkthor.cluster.plugins.module_utils import _vllm_dump
+
+_ASK_VERSION = "from importlib.metadata import version; print(version('vllm'))"
+
+
+def cache_path(folder: str, version: str) -> str:
+    """One file for each version; the name cannot leave the folder."""
+    if not folder or not version:
+        return ""
+    return os.path.join(folder, f"vllm-options-{re.sub(r'[^0-9A-Za-z.+_-]', '_', version)}.json")
+
+
+def read_cache(path: str) -> dict[str, Any] | None:
+    """The cached table, or None if there is none or it is not one of ours."""
+    try:
+        with open(path, encoding="utf-8") as stream:
+            table = json.load(stream)
+    except (OSError, ValueError):
+        return None
+    return table if isinstance(table, dict) and table.get("schema") == _vllm_dump.SCHEMA else None
+
+
+def run_python(module: AnsibleModule, command: list[str], script: str, timeout: int) -> str:
+    """Standard output of a script under the engine's Python; the module fails with the last line of its error."""
+    limited = ["timeout", "--signal=KILL", str(timeout), *command, "-"]
+    code, out, err = module.run_command(
+        limited, data=script, environ_update={"VLLM_LOGGING_LEVEL": "ERROR", "LC_ALL": "C"}
+    )
+    if code:
+        lines = [line for line in (err or out).strip().splitlines() if line.strip()]
+        reason = (
+            f"no answer within {timeout} s" if code in (124, 137, -9) else (lines[-1] if lines else f"exit code {code}")
+        )
+        module.fail_json(msg=f"command={' '.join(command)!r}: the engine's vLLM cannot be asked: {reason}", rc=code)
+    return str(out)
+
+
+def find_table(text: str) -> dict[str, Any] | None:
+    """The table in the output, which may begin with messages of libraries."""
+    start = text.find('{\n "schema"')
+    try:
+        table = json.loads(text[start:]) if start >= 0 else None
+    except ValueError:
+        return None
+    return table if isinstance(table, dict) else None
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "command": {"type": "list", "elements": "str", "default": ["/opt/sparkthor/venv/bin/python"]},
+            "version": {"type": "str"},
+            "cache_dir": {"type": "str", "default": "/var/lib/sparkthor/cache"},
+            "timeout": {"type": "int", "default": 300},
+        },
+        supports_check_mode=True,
+    )
+    command, timeout = module.params["command"], module.params["timeout"]
+    version = module.params["version"] or run_python(module, command, _ASK_VERSION, timeout).strip()
+    path = cache_path(module.params["cache_dir"], version)
+    table = read_cache(path) if path else None
+    if table is not None:
+        module.exit_json(changed=False, table=table, cached=True, path=path)
+    output = run_python(module, command, inspect.getsource(_vllm_dump), timeout)
+    table = find_table(output)
+    if table is None:
+        module.fail_json(msg=f"command={' '.join(command)!r}: the engine's Python printed no option table")
+    if path and not module.check_mode and os.path.isdir(os.path.dirname(path)):
+        try:
+            _vllm_dump.write(table, path)
+        except OSError as error:
+            module.warn(f"cannot keep the option table: {error}")
+    module.exit_json(changed=False, table=table, cached=False, path=path)
+
+
+if __name__ == "__main__":
+    main()
