@@ -31,6 +31,9 @@ def require() -> None:
     """One clear line if something is missing."""
     if os.geteuid() != 0:
         raise LabError("root is needed to make simulated hosts (name spaces, mounts): run it as root or with sudo")
+    with open("/proc/self/uid_map", encoding="ascii") as handle:
+        if handle.read().split() != ["0", "0", "4294967295"]:
+            raise LabError("this root is root of a user name space only: run it as root of the machine itself")
     missing = [name for name in COMMANDS if not shutil.which(name)]
     if missing:
         packages = "iproute2, util-linux, e2fsprogs, openssh-client"

@@ -216,6 +216,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except LabError as exc:
         print(f"sparklab: {exc}", file=sys.stderr)
         return 2
+    except OSError as exc:
+        print(f"sparklab: {exc}", file=sys.stderr)
+        return 2
     except KeyboardInterrupt:
         print("sparklab: stopped; run the same again to go on", file=sys.stderr)
         return 130

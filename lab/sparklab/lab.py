@@ -20,7 +20,7 @@ import shutil
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -104,11 +104,12 @@ class Lab:
         lowers = [base.layer(layer, plan.suite) for layer in plan.layers] + [base.base(plan.suite)]
         base.tools()
         folder = root / name
-        with locked(root / f".{name}.lock", waiting=f"waiting for another run that makes lab {name}"):
+        with _alone(root, name):
             known = folder / "lab.json"
             if known.exists() and Plan.from_data(json.loads(known.read_text())) != plan:
                 raise LabError(f"lab {name} is there with other hosts, wiring or base: destroy it first, or use --name")
             if not known.exists():
+                _clear_orphans(plan)
                 _check_subnet_free(plan)
                 write(known, json.dumps(plan.to_data(), indent=1) + "\n")
             lab = cls(name, root)
@@ -438,7 +439,7 @@ class Lab:
 
     def destroy(self) -> None:
         """Remove every trace."""
-        with locked(self.home / f".{self.name}.lock"):
+        with _alone(self.home, self.name):
             if (self.folder / "lowers").exists():
 
                 def work(host: Host) -> None:
@@ -458,9 +459,6 @@ class Lab:
                 if entry != record:
                     run(["rm", "-rf", "--one-file-system", entry], timeout=600)
             shutil.rmtree(self.folder)
-            (self.home / f".{self.name}.lock").unlink(missing_ok=True)
-        with contextlib.suppress(OSError):
-            self.home.rmdir()
 
 
 def labs(home: Path | str | None = None) -> list[str]:
@@ -505,6 +503,32 @@ def overlay(plan: Plan, folder: Path, sockets: Path) -> str:
     }
     head = "# Written by sparklab: give it after your own inventory, ansible-playbook -i INVENTORY -i THIS\n"
     return head + yaml.safe_dump({"all": {"hosts": hosts}}, sort_keys=False, width=1000)
+
+
+@contextlib.contextmanager
+def _alone(home: Path, name: str) -> Iterator[None]:
+    """Only one run at a time makes or removes a lab; where there is no lab in the end, nothing of it stays either."""
+    lock = home / f".{name}.lock"
+    try:
+        with locked(lock, waiting=f"waiting for another run that works on lab {name}"):
+            yield
+    finally:
+        if not (home / name).exists():
+            lock.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                home.rmdir()
+
+
+def _clear_orphans(plan: Plan) -> None:
+    """Hosts of a lab whose folder was removed under them: nobody but a new lab of that name and place can know them."""
+    group = cgroup_root() / f"sparklab-{plan.tag}"
+    if group.exists():
+        say(f"clearing away what is left of an earlier lab {plan.name}")
+        (group / "cgroup.kill").write_text("1")
+        wait_until(lambda: "populated 0" in (group / "cgroup.events").read_text(), 10)
+    for path in Path("/run/netns").glob(f"sl{plan.tag}[-_]*"):
+        run(["ip", "netns", "del", path.name], check=False)
+    run(["ip", "link", "del", f"sl{plan.tag}ctl"], check=False)
 
 
 def _check_subnet_free(plan: Plan) -> None:
