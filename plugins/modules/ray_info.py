@@ -1,0 +1,148 @@
+#!/usr/bin/python
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: ray_info
+short_description: The health of the Ray cluster as data
+version_added: 0.1.0
+author:
+  - sparkthor.cluster contributors (@sparkthor)
+description:
+  - Compares the cluster that C(/etc/sparkthor/ray.json) describes with the one that is there. A node counts only by an
+    ALIVE row on its expected control address, with all its GPUs.
+  - The same code is the gate that vLLM's start waits for (C(/usr/local/lib/sparkthor/sparkthor-ray-gate)).
+  - A cluster that is not there is data (RV(healthy=false)), not an error. Every question has a time limit.
+options:
+  config:
+    description: Description of the expected cluster on the host, written by P(sparkthor.cluster.ray_node#role).
+    type: path
+    default: /etc/sparkthor/ray.json
+  timeout:
+    description: Seconds that one question may take.
+    type: float
+    default: 5.0
+  wait:
+    description: Seconds to go on asking until the cluster is healthy; V(0) asks once.
+    type: float
+    default: 0.0
+  source:
+    description:
+      - Whom to ask for the nodes. V(dashboard) is fast and runs on the head only; V(engine) runs the engine's Python and
+        works from every node; V(auto) takes the first that answers.
+    type: str
+    choices: [auto, dashboard, engine]
+    default: auto
+attributes:
+  check_mode:
+    description: Can run in C(check_mode) and return changed status prediction without modifying target.
+    support: full
+  diff_mode:
+    description: Returns details on what has changed, when in diff mode.
+    support: none
+    details: The module never changes anything.
+"""
+
+EXAMPLES = r"""
+- name: Ask the head
+  sparkthor.cluster.ray_info:
+  register: ray
+  become: true
+
+- name: Addresses of the nodes that are alive
+  ansible.builtin.debug:
+    msg: "{{ ray | community.general.json_query('alive[].address') }}"
+
+- name: Free GPUs by node
+  ansible.builtin.debug:
+    msg: "{{ ray | community.general.json_query('alive[].{node: name, gpus: available.GPU}') }}"
+
+- name: What is wrong and how to mend it
+  ansible.builtin.debug:
+    msg: "{{ ray | community.general.json_query('problems[].[cause, mend]') }}"
+"""
+
+RETURN = r"""
+healthy:
+  description: Whether every expected node is there with all its GPUs, and nobody else.
+  returned: always
+  type: bool
+reason:
+  description: One line that says what keeps the cluster from being healthy, or that it is.
+  returned: always
+  type: str
+problems:
+  description: What is wrong, each with C(code), C(cause), C(mend) and C(node).
+  returned: always
+  type: list
+  elements: dict
+alive:
+  description: Expected nodes that are members, with address, node id, role, resources and start time.
+  returned: always
+  type: list
+  elements: dict
+dead:
+  description: Rows of nodes that are gone, with the reason and whether the address has rejoined.
+  returned: always
+  type: list
+  elements: dict
+expected_gpus:
+  description: GPUs that the plan expects.
+  returned: always
+  type: int
+present_gpus:
+  description: GPUs of the expected nodes that are members.
+  returned: always
+  type: int
+pending:
+  description: Resource demands that wait for a node.
+  returned: always
+  type: list
+  elements: dict
+probes:
+  description: How GCS, dashboard and raylets answered, with latency in milliseconds.
+  returned: always
+  type: dict
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.sparkthor.cluster.plugins.module_utils import _ray
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "config": {"type": "path", "default": _ray.CONFIG_PATH},
+            "timeout": {"type": "float", "default": 5.0},
+            "wait": {"type": "float", "default": 0.0},
+            "source": {"type": "str", "choices": ["auto", "dashboard", "engine"], "default": "auto"},
+        },
+        supports_check_mode=True,
+    )
+    given = module.params
+    try:
+        config = _ray.load_config(given["config"])
+    except _ray.RayConfigError as error:
+        problem = {"code": "not_configured", "cause": str(error), "mend": "run the ray roles on this host", "node": ""}
+        module.exit_json(
+            changed=False,
+            healthy=False,
+            reason=str(error),
+            problems=[problem],
+            alive=[],
+            dead=[],
+            expected_gpus=0,
+            present_gpus=0,
+            pending=[],
+            probes={},
+        )
+    result = _ray.wait_healthy(config, given["wait"], given["timeout"], given["source"])
+    module.exit_json(changed=False, **result)
+
+
+if __name__ == "__main__":
+    main()
