@@ -21,7 +21,8 @@ display = Display()
 
 
 class ActionModule(ActionBase):
-    TRANSFERS_FILES = True
+    # a folder on the host is made when something is sent, not in every run
+    TRANSFERS_FILES = False
 
     def run(self, tmp=None, task_vars=None):
         result = super().run(tmp, task_vars)

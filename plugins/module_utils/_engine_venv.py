@@ -20,13 +20,15 @@ from __future__ import annotations
 import base64
 import contextlib
 import csv
+import fcntl
 import hashlib
 import json
 import os
 import re
 import shutil
 import stat
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._engine import (
@@ -98,6 +100,11 @@ def _top(folder: str) -> list[str]:
     with contextlib.suppress(OSError):
         return sorted(name for name in os.listdir(folder) if name != "__pycache__")
     return []
+
+
+def _folders(place: str) -> list[str]:
+    """Environments, whole or not; names that begin with a dot are the builder's own."""
+    return [name for name in _top(place) if not name.startswith(".")]
 
 
 def _big_files(site: str) -> dict[str, int]:
@@ -219,6 +226,26 @@ def check_room(path: str, unpacked: int) -> None:
         )
 
 
+@contextlib.contextmanager
+def alone(path: str, patience: float) -> Iterator[None]:
+    """One builder at a time. The kernel lets go of the lock when its holder dies."""
+    place = environments(path)
+    os.makedirs(place, exist_ok=True)
+    with open(os.path.join(place, ".lock"), "w", encoding="utf-8") as file:
+        deadline = time.monotonic() + patience
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    raise EngineError(
+                        f"another run has been building in {place} for more than {patience:.0f} s: wait or end it"
+                    ) from None
+                time.sleep(0.5)
+        yield
+
+
 def build(wanted: Wanted, wheel_dir: str, run: Runner, timeout: float) -> str:
     """Build the environment in a folder of its own and return that folder; it is not in use yet."""
     place = environments(wanted.path)
@@ -335,7 +362,7 @@ def switch(path: str, target: str) -> None:
 
 
 def _remove_unfinished(place: str) -> None:
-    for name in _top(place):
+    for name in _folders(place):
         folder = os.path.join(place, name)
         if stat.S_ISDIR(os.lstat(folder).st_mode) and not os.path.exists(os.path.join(folder, MARKER)):
             shutil.rmtree(folder, ignore_errors=True)
@@ -345,7 +372,7 @@ def prune(path: str, keep: Iterable[str]) -> list[str]:
     """Remove environments other than those named; returns what was removed."""
     place, kept = environments(path), {os.path.realpath(folder) for folder in keep if folder}
     removed = []
-    for name in _top(place):
+    for name in _folders(place):
         folder = os.path.join(place, name)
         if os.path.realpath(folder) not in kept:
             shutil.rmtree(folder, ignore_errors=True)

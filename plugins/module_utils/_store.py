@@ -158,7 +158,7 @@ class Store:
         folder, record = self.folder(name), self.read_record(name)
         entries = list(entries)
         wrong = [entry for entry in entries if not self._holds(folder, entry, record, full)]
-        known = self._known_contents() if wrong else {}
+        known = self._known_contents(name, [entry.path for entry in wrong]) if wrong else {}
         need: dict[str, dict[str, Any]] = {}
         for entry in wrong:
             if entry.sha256 in known or entry.sha256 in need:
@@ -191,11 +191,17 @@ class Store:
         wanted = 0o755 if stat.S_ISDIR(state.st_mode) else 0o644
         return (state.st_uid, state.st_gid, stat.S_IMODE(state.st_mode)) != (*self.owner, wanted)
 
-    def _known_contents(self) -> dict[str, str]:
-        """SHA-256 -> path of every recorded file in the store whose size and time still hold."""
+    def _known_contents(self, folder: str, wrong: Iterable[str]) -> dict[str, str]:
+        """SHA-256 -> path of every recorded file in the store whose size and time still hold.
+
+        Files of ``folder`` known to be wrong are left out: a full check may have found them so in spite of their time.
+        """
         found = {}
+        bad = {(folder, path) for path in wrong}
         for name in self.names():
             for path, (size, mtime, sha256) in self.read_record(name).items():
+                if (name, path) in bad:
+                    continue
                 full_path = os.path.join(self.root, name, path)
                 state = self._state(full_path)
                 if state and stat.S_ISREG(state.st_mode) and (state.st_size, state.st_mtime_ns) == (size, mtime):
@@ -281,18 +287,21 @@ class Store:
 
     # -- what becomes visible --------------------------------------------------------------------------------------
 
-    def commit(self, name: str, entries: Iterable[Entry]) -> None:
-        """Move verified files to their final names. A new folder appears in one step, whole."""
-        entries = list(entries)
+    def commit(self, name: str, entries: Iterable[Entry], wrong_paths: Iterable[str]) -> None:
+        """Move verified files to their final names. A new folder appears in one step, whole.
+
+        ``wrong_paths`` is what a plan made just before found wrong.
+        """
+        entries, bad = list(entries), set(wrong_paths)
         self._make_incoming()
-        folder, record = self.folder(name), self.read_record(name)
+        folder = self.folder(name)
         fresh = self._state(folder) is None
         target = os.path.join(self._incoming, f"folder-{name}") if fresh else folder
         if fresh:
             shutil.rmtree(target, ignore_errors=True)
         self._make_folder(target, "")
-        known = self._known_contents()
-        wrong = [entry for entry in entries if fresh or not self._holds(folder, entry, record, False)]
+        wrong = [entry for entry in entries if fresh or entry.path in bad]
+        known = self._known_contents(name, [entry.path for entry in wrong])
         moves: list[tuple[str, Entry]] = []
         last_use = {entry.sha256: entry.path for entry in wrong}
         for entry in wrong:
@@ -312,6 +321,8 @@ class Store:
                 os.replace(source, final)
                 continue
             # a content used twice, or one another folder has: a second name for it, a copy where names cannot be had
+            if not arrived and hash_file(source) != entry.sha256:
+                raise StoreError(f"{source} is damaged although its size and time are right: verify everything in full")
             scratch = os.path.join(self._incoming, f"link-{entry.sha256}")
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(scratch)

@@ -186,7 +186,8 @@ def apply(module: AnsibleModule) -> dict[str, Any]:
         python=params["python"],
         python_minor=target["python"],
     )
-    found = engine.look(wanted, params["verify"] == "full")
+    full = params["verify"] == "full"
+    found = engine.look(wanted, full)
     result: dict[str, Any] = {
         "changed": bool(found.problems),
         "problems": found.problems,
@@ -219,10 +220,14 @@ def apply(module: AnsibleModule) -> dict[str, Any]:
     if plan.need:
         result["need"] = plan.need
         return result
-    store.commit(wanted.digest, manifest)
-    folder = engine.build(wanted, store.folder(wanted.digest), run, params["timeout"])
-    engine.switch(wanted.path, folder)
-    engine.prune(wanted.path, [folder, found.real if params["keep_previous"] else ""])
+    with engine.alone(wanted.path, params["timeout"]):
+        # a run that lost its controller goes on here: what it finished meanwhile need not be built again
+        again = engine.look(wanted, full)
+        if again.problems:
+            store.commit(wanted.digest, manifest, store.plan(wanted.digest, manifest).wrong)
+            folder = engine.build(wanted, store.folder(wanted.digest), run, params["timeout"])
+            engine.switch(wanted.path, folder)
+            engine.prune(wanted.path, [folder, found.real if params["keep_previous"] else ""])
     for name in store.names():
         if name != wanted.digest:
             store.remove(name)

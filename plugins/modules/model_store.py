@@ -220,7 +220,7 @@ def apply(module: AnsibleModule, store: Store) -> dict[str, Any]:
         return result
     for name, entries, plan in plans:
         if not plan.right:
-            store.commit(name, entries)
+            store.commit(name, entries, plan.wrong)
         else:
             store.refresh_record(name, entries)
     if changed:
