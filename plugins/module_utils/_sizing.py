@@ -784,7 +784,7 @@ def _judge(
         f"cache {gib(worst.free or 0)} of {gib(worst.budget or 0)}; one sequence of {length} tokens takes "
         f"{worst.sequence(length) / 2**20:.0f} MiB of it."
     )
-    if left < 0.05 * (worst.budget or 0):
+    if pinned is None and left < 0.05 * (worst.budget or 0):
         tight = True
         reasons.append(f"Less than 5 % of the budget is left after one full-length sequence ({gib(left)}).")
     concurrent = _concurrent(ranks, length)

@@ -111,13 +111,13 @@ class Problem:
 
     option: str
     value: Any
-    kind: str  # unknown, removed, value, type, companion, dangerous, twice, deprecated, slow
+    kind: str  # unknown, removed, value, type, companion, dangerous, twice, deprecated, slow, default
     problem: str
     mend: str
 
     @property
     def severity(self) -> str:
-        return WARNING if self.kind in ("deprecated", "slow") else FATAL
+        return WARNING if self.kind in ("deprecated", "slow", "default") else FATAL
 
     def __str__(self) -> str:
         return f"{self.option}: {self.value!r}: {self.problem}. {self.mend}."
@@ -429,6 +429,17 @@ def check(args: Mapping[str, Any], table: Mapping[str, Any], acknowledged: Colle
     problems += _share_out_of_range(resolved)
     problems += _companions(resolved, table)
     problems += _dangers(resolved, acknowledged)
+    if "gpu-memory-utilization" not in resolved and "kv-cache-memory-bytes" not in resolved:
+        default = 0.9 if _numbers(table["vllm"])[:2] < (0, 20) else 0.92
+        problems.append(
+            Problem(
+                "gpu-memory-utilization",
+                None,
+                "default",
+                f"is not given, and vLLM's own {default} is too much for unified memory",
+                "Give 0.85",
+            )
+        )
     if resolved.get("enforce-eager") and "enforce-eager" not in {option_name(name) for name in acknowledged}:
         problems.append(
             Problem("enforce-eager", True, "slow", "costs about half of decode speed", "Keep it as a fallback only")

@@ -20,7 +20,7 @@ OLD, _exact = find_table("0.17.1")
 
 
 def kinds(args: dict[str, Any], table: dict[str, Any] = NEW, **options: Any) -> list[tuple[str, str]]:
-    return [(problem.option, problem.kind) for problem in check(args, table, **options)]
+    return [(problem.option, problem.kind) for problem in fatal(check(args, table, **options))]
 
 
 def test_the_shipped_tables() -> None:
@@ -142,9 +142,15 @@ def test_acknowledged_by_name() -> None:
 
 def test_warnings_do_not_stop() -> None:
     problems = check({"enforce-eager": True, "mamba-cache-mode": "align"}, NEW)
-    assert {problem.kind for problem in problems} == {"slow", "deprecated"}
+    assert {problem.kind for problem in problems} == {"slow", "deprecated", "default"}
     assert fatal(problems) == []
-    assert check({"enforce-eager": True}, NEW, ["enforce-eager"]) == []
+    assert check({"enforce-eager": True, "gpu-memory-utilization": 0.8}, NEW, ["enforce-eager"]) == []
+
+
+def test_vllms_own_share_is_too_much() -> None:
+    assert "own 0.92" in str(check({}, NEW)[0])
+    assert "own 0.9 " in str(check({}, OLD)[0])
+    assert check({"kv-cache-memory-bytes": 2**30}, NEW) == []
 
 
 def test_all_problems_in_one_message() -> None:
@@ -215,7 +221,7 @@ def test_the_filter() -> None:
     result = door({"max_num_seqs": 4, "enforce-eager": True}, version="0.32.0+cpu")
     assert result["args"] == {"enforce-eager": True, "max-num-seqs": 4}
     assert result["exact"] is True
-    assert len(result["warnings"]) == 1
+    assert len(result["warnings"]) == 2
     assert door({}, table=NEW)["version"] == "0.33.0"
     with pytest.raises(AnsibleFilterError, match="swap-space"):
         door({"swap-space": 4}, version="0.33.0")
