@@ -1,0 +1,207 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The controller's side of engine and model_store; the host's side is a function that answers like the module."""
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from ansible.errors import AnsibleActionFail
+from ansible_collections.sparkthor.cluster.plugins.action import engine_parity, engine_venv, engine_wheels, model_store
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils import _hub, _push
+
+NODE = {"python": {"version": "3.12.3"}, "arch": "aarch64", "glibc": "2.39"}
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> dict[str, Any]:
+    """A lock and its wheels, as arguments of a task."""
+    pins = ("ray==2.60.0", "vllm==0.32.0", "uv==0.13.8")
+    (tmp_path / "lock.txt").write_text("\n".join(pins))
+    folder = tmp_path / "wheels"
+    folder.mkdir()
+    for pin in pins:
+        with zipfile.ZipFile(folder / f"{pin.replace('==', '-')}-py3-none-any.whl", "w") as archive:
+            archive.writestr("x", "1234")
+    return {"requirements": str(tmp_path / "lock.txt"), "wheel_dir": str(folder), "download": False}
+
+
+class Calls(list):
+    def stages(self) -> list[str]:
+        return [call.get("stage", "apply") for call in self]
+
+
+def act(
+    module: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    args: dict[str, Any],
+    answers: list[dict[str, Any]],
+    check: bool = False,
+    **task_vars: Any,
+) -> tuple[dict[str, Any], Calls]:
+    task = SimpleNamespace(args=args, check_mode=check, diff=True, async_val=0, action="x", delegate_to=None)
+    connection = SimpleNamespace(_shell=SimpleNamespace(tmpdir=None))
+    action = module.ActionModule(task, connection, SimpleNamespace(), None, None, None)
+    calls = Calls()
+
+    def execute(module_name: str, module_args: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
+        calls.append(module_args)
+        return dict(answers.pop(0))
+
+    monkeypatch.setattr(action, "_execute_module", execute)
+    facts = task_vars.pop("facts", {"sparkthor_node": NODE})
+    return action.run(task_vars={"inventory_hostname": "spark-01", "ansible_facts": facts, **task_vars}), calls
+
+
+class Courier:
+    """Carries nothing; hands over one part for each content that was asked for."""
+
+    sent = 42
+
+    def __init__(self, action: Any, what: str, host: str, say: Any) -> None:
+        assert host == "spark-01"
+
+    def deliver(self, wanted: Any, receive: Any) -> None:
+        receive([{"sha256": content.sha256, "path": content.path} for content in wanted])
+
+
+def test_a_right_host_costs_one_call(engine: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    result, calls = act(engine_venv, monkeypatch, engine, [{"changed": False}])
+    assert result["changed"] is False
+    (call,) = calls
+    assert call["target"]["python"] == "3.12"
+    assert call["target"]["pins"] == {"ray": "2.60.0", "vllm": "0.32.0", "uv": "0.13.8"}
+    assert len(call["target"]["manifest"]) == 3
+
+
+def test_what_a_host_needs_is_sent_before_it_builds(engine: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_push, "Courier", Courier)
+    _result, first = act(engine_venv, monkeypatch, engine, [{"changed": False}])
+    need = [{"sha256": row[2], "size": row[1], "have": 0} for row in first[0]["target"]["manifest"][:1]]
+    answers = [{"changed": True, "need": need, "diff": "d"}] * 2 + [{"changed": True}, {"changed": True}]
+    result, calls = act(engine_venv, monkeypatch, engine, answers)
+    assert calls.stages() == ["apply", "apply", "receive", "apply"]
+    assert calls[1]["target"]["unpacked"] == 12
+    assert calls[2]["parts"][0]["sha256"] == need[0]["sha256"]
+    assert (result["sent_bytes"], result["diff"], result["changed"]) == (42, "d", True)
+
+
+def test_wheels_that_do_not_arrive_whole(engine: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_push, "Courier", Courier)
+    _result, first = act(engine_venv, monkeypatch, engine, [{"changed": False}])
+    need = {"changed": True, "need": [{"sha256": first[0]["target"]["manifest"][0][2], "size": 1, "have": 0}]}
+    with pytest.raises(AnsibleActionFail, match="spark-01: 1 wheels did not arrive whole"):
+        act(engine_venv, monkeypatch, engine, [need, need, {"changed": True}, need])
+
+
+def test_an_interpreter_of_its_own_is_asked(engine: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    probed = {"target": {"version": "3.13.5", "machine": "aarch64", "glibc": "2.41"}}
+    args = {**engine, "python": "/opt/python3.13/bin/python3"}
+    _result, calls = act(engine_venv, monkeypatch, args, [probed, {"changed": False}])
+    assert calls.stages() == ["probe", "apply"]
+    assert calls[1]["target"]["python"] == "3.13"
+
+
+def test_a_lacking_wheel_names_host_and_target(engine: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    next(Path(engine["wheel_dir"]).glob("vllm*")).unlink()
+    for module in (engine_venv, engine_wheels):
+        with pytest.raises(
+            AnsibleActionFail, match=r"host spark-01: .*for Python 3\.12 on aarch64 .*: vllm==0\.32\.0\."
+        ):
+            act(module, monkeypatch, engine, [])
+
+
+def test_check_mode_fetches_nothing(engine: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    next(Path(engine["wheel_dir"]).glob("vllm*")).unlink()
+    args = {**engine, "download": True}
+    result, calls = act(engine_venv, monkeypatch, args, [], check=True)
+    assert (result["changed"], calls) == (True, [])
+    assert "1 of 3 wheels would be fetched" in result["msg"]
+    result, _calls = act(engine_wheels, monkeypatch, args, [], check=True)
+    assert (result["changed"], result["missing"]) == (False, ["vllm==0.32.0"])
+
+
+def test_wheels_need_to_know_the_host(engine: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(AnsibleActionFail, match="node_info first"):
+        act(engine_wheels, monkeypatch, engine, [], facts={})
+    result, _calls = act(engine_wheels, monkeypatch, engine, [])
+    assert (result["target"], result["fetched"]) == ("cp312-aarch64", [])
+
+
+def parity(monkeypatch: pytest.MonkeyPatch, engines: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    hostvars = {host: {"ansible_facts": {"sparkthor_engine": engine}} for host, engine in engines.items()}
+    hostvars["spark-09"] = {"ansible_facts": {}}
+    return act(engine_parity, monkeypatch, {}, [], hostvars=hostvars, ansible_play_hosts=[*engines, "spark-09"])[0]
+
+
+SAME = {"python": "3.12", "versions": {"ray": "2.60.0", "vllm": "0.32.0+cu130", "torch": "2.13.0"}}
+
+
+def test_parity_of_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
+    other = {"python": "3.12", "versions": {**SAME["versions"], "vllm": "0.32.0", "transformers": "5"}}
+    assert list(parity(monkeypatch, {"spark-01": SAME, "thor-01": other})["engines"]) == ["spark-01", "thor-01"]
+    old = {"python": "3.11", "versions": {**SAME["versions"], "ray": "2.59.0"}}
+    with pytest.raises(AnsibleActionFail) as caught:
+        parity(monkeypatch, {"spark-01": SAME, "thor-01": old})
+    assert "host      python  ray\nspark-01  3.12    2.60.0\nthor-01   3.11    2.59.0\n" in str(caught.value)
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    folder = tmp_path / "tiny"
+    folder.mkdir()
+    (folder / "config.json").write_text("{}")
+    return folder
+
+
+def test_models_are_declared_by_their_contents(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_push, "Courier", Courier)
+    args = {"models": [{"name": "tiny", "source": str(model)}]}
+    result, calls = act(model_store, monkeypatch, args, [{"changed": False, "models": {}}])
+    assert result["changed"] is False
+    (row,) = calls[0]["models"][0]["manifest"]
+    assert row[:2] == ["config.json", 2]
+    need = {"changed": True, "diff": "d", "need": [{"sha256": row[2], "size": 2, "have": 0}]}
+    result, calls = act(model_store, monkeypatch, args, [need, {"changed": True}, {"changed": True}])
+    assert calls.stages() == ["apply", "receive", "apply"]
+    assert calls[1]["parts"] == [{"sha256": row[2], "path": str(model / "config.json")}]
+    assert (result["sent_bytes"], result["diff"]) == (42, "d")
+
+
+def test_a_hub_model_goes_by_its_commit(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        _hub, "snapshot", lambda repo, revision, name, fetch: (str(model), "c" * 40) if fetch else (None, "")
+    )
+    args = {"models": [{"name": "tiny", "source": "owner/tiny", "revision": "main"}]}
+    _result, calls = act(model_store, monkeypatch, args, [{"changed": False}])
+    assert calls[0]["models"][0]["commit"] == "c" * 40
+    result, calls = act(model_store, monkeypatch, args, [], check=True)
+    assert (result["changed"], calls) == (True, [])
+    assert "tiny" in result["msg"]
+
+
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        ({"source": "/x"}, "needs a name"),
+        ({"name": "../x", "source": "/x"}, "named with letters"),
+        ({"name": "tiny", "source": "/nowhere"}, "is not a folder"),
+        ({"name": "tiny", "source": "/x", "revision": "main"}, "a folder has no revision"),
+        ({"name": "tiny", "source": "tiny"}, "neither a folder"),
+    ],
+)
+def test_bad_declarations_name_the_variable(
+    entry: dict[str, Any], message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(AnsibleActionFail, match=f"model_store_models: .*{message}"):
+        act(model_store, monkeypatch, {"models": [entry]}, [])
