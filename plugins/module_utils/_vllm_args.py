@@ -160,7 +160,7 @@ def valid_table(table: Any, source: str) -> dict[str, Any]:
         not isinstance(table, dict)
         or table.get("schema") != 1
         or not isinstance(table.get("options"), dict)
-        or not isinstance(table.get("values"), dict)
+        or not isinstance(table.get("value_lists"), dict)
     ):
         raise SizingError("vllm_options", source, "is not an option table", "Delete it; it is dumped again.")
     return table
@@ -327,7 +327,7 @@ _PLUGINS = {"tool-call-parser": "tool-parser-plugin", "reasoning-parser": "reaso
 
 def _value_problem(name: str, value: Any, table: Mapping[str, Any], given: Collection[str]) -> Problem | None:
     entry = table["options"][name]
-    choices = table["values"].get(name) or entry.get("choices")
+    choices = table["value_lists"].get(name) or entry.get("choices")
     if choices is None or isinstance(value, (bool, Mapping)):
         return None
     if _PLUGINS.get(name) in given:

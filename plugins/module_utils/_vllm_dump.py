@@ -170,14 +170,14 @@ def dump() -> dict[str, Any]:
         "schema": SCHEMA,
         "vllm": str(version),
         "options": dict(sorted(options.items())),
-        "values": value_lists(),
+        "value_lists": value_lists(),
     }
 
 
 def render(table: dict[str, Any]) -> str:
     """JSON with one option a line, so that tables of two versions can be compared by eye."""
     lines = ["{", f' "schema": {json.dumps(table["schema"])},', f' "vllm": {json.dumps(table["vllm"])},']
-    for index, part in enumerate(("options", "values")):
+    for index, part in enumerate(("options", "value_lists")):
         lines.append(f" {json.dumps(part)}: {{")
         rows = [f"  {json.dumps(key)}: {json.dumps(value)}" for key, value in table[part].items()]
         lines.append(",\n".join(rows))

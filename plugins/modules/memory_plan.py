@@ -153,7 +153,7 @@ def main() -> None:
             "memory_available_bytes": {"type": "list", "elements": "int"},
             "gpu_memory_utilization": {"type": "float", "default": 0.85},
             "max_num_seqs": {"type": "int", "default": 1},
-            "max_num_batched_tokens": {"type": "int", "default": 8192},
+            "max_num_batched_tokens": {"type": "int", "default": 8192, "no_log": False},
             "kv_cache_memory_bytes": {"type": "int"},
             "enforce_eager": {"type": "bool", "default": False},
             "language_model_only": {"type": "bool", "default": False},

@@ -70,7 +70,7 @@ table:
     options:
       description: Options by name.
       type: dict
-    values:
+    value_lists:
       description: Values of options for which the parser takes any string.
       type: dict
 cached:

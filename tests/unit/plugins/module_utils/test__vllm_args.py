@@ -30,7 +30,7 @@ def test_the_shipped_tables() -> None:
         assert exact
         assert table["vllm"] == version
         assert len(table["options"]) > 200
-        assert {"quantization", "attention-backend", "tool-call-parser", "reasoning-parser"} <= set(table["values"])
+        assert {"quantization", "attention-backend", "tool-call-parser", "reasoning-parser"} <= set(table["value_lists"])
 
 
 GOOD: list[dict[str, Any]] = [

@@ -70,7 +70,7 @@ def test_the_options_are_those_of_the_parser(capsys: pytest.CaptureFixture[str],
     assert code == 0, result
     assert (result["changed"], result["cached"]) == (False, False)
     assert result["table"]["vllm"] == "9.1.0"
-    assert result["table"]["values"] == {"reasoning-parser": ["a", "b"]}
+    assert result["table"]["value_lists"] == {"reasoning-parser": ["a", "b"]}
     assert result["table"]["options"] == {
         "max-model-len": {"kind": "int", "words": ["auto"]},
         "enable-x": {"kind": "bool"},
