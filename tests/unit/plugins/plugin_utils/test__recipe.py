@@ -17,9 +17,10 @@ import pytest
 import yaml
 from ansible.errors import AnsibleFilterError
 from ansible_collections.sparkthor.cluster.plugins.filter.recipe import FilterModule
-from ansible_collections.sparkthor.cluster.plugins.module_utils import _recipe, _vllm_args
-from ansible_collections.sparkthor.cluster.plugins.module_utils._recipe import RecipeError, load, resolve
+from ansible_collections.sparkthor.cluster.plugins.module_utils import _vllm_args
 from ansible_collections.sparkthor.cluster.plugins.module_utils._serve_config import serve_config
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils import _recipe
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._recipe import RecipeError, load, resolve
 
 ROOT = Path(__file__).parents[4]
 FIXTURES = ROOT / "tests" / "fixtures"
