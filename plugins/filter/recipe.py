@@ -157,7 +157,7 @@ def recipe(name: str, hosts: list[str], **options: Any) -> dict[str, Any]:
 
 
 class FilterModule:
-    """The filter's door to module_utils/_recipe."""
+    """The filter's door to plugin_utils/_recipe."""
 
     def filters(self) -> dict[str, Any]:
         return {"recipe": recipe}
