@@ -50,7 +50,10 @@ _STAGES: tuple[tuple[str, re.Pattern[str], float, float], ...] = (
     ("weights loaded", re.compile(r"Loading weights took|Model loading took"), 0.7, 0.72),
     (
         "compiling",
-        re.compile(r"torch\.compile|Dynamo bytecode|Compiling a graph|[Aa]utotun|JIT|Directly load.* compiled graph"),
+        re.compile(
+            r"torch\.compile|Warming up model|"
+            r"Dynamo bytecode|Compiling a graph|[Aa]utotun|JIT|Directly load.* compiled graph"
+        ),
         0.72,
         0.82,
     ),
@@ -61,7 +64,7 @@ _STAGES: tuple[tuple[str, re.Pattern[str], float, float], ...] = (
         0.85,
     ),
     ("capturing graphs", re.compile(r"[Cc]apturing (?:CUDA|cuda) ?graphs|Graph capturing|cudagraph"), 0.85, 0.94),
-    ("engine ready", re.compile(r"init engine .*took|Warming up|warmup"), 0.94, 0.96),
+    ("engine ready", re.compile(r"init engine .*took"), 0.94, 0.96),
     (
         "API server starts",
         re.compile(r"Starting vLLM (?:API )?server|Started server process|Waiting for application startup|Route: "),
@@ -135,16 +138,17 @@ def progress(lines: Iterable[str], earlier: Progress | None = None) -> Progress:
         if _DULL.match(line):
             continue
         mark = line
-        for index, (_name, pattern, _start, _end) in enumerate(_STAGES):
-            if index < reached or not pattern.search(line):
-                continue
-            if index > reached:
-                share = 0.0
-            reached = index
-            part = _part(line)
-            # every rank draws its own bar, and a checkpoint may have several: a bar never runs backwards
-            share = max(share, part) if part is not None else share
-            text = line
+        # A line speaks of one stage, the first that fits: the engine's first line names all its settings.
+        index = next((number for number, stage in enumerate(_STAGES) if stage[1].search(line)), -1)
+        if index < 0 or index < reached:
+            continue
+        if index > reached:
+            share = 0.0
+        reached = index
+        part = _part(line)
+        # every rank draws its own bar, and a checkpoint may have several: a bar never runs backwards
+        share = max(share, part) if part is not None else share
+        text = line
     if reached < 0:
         return Progress(_short(mark), None, mark)
     mark = mark or (earlier.mark if earlier else "")
@@ -265,10 +269,8 @@ def explain(lines: Iterable[str]) -> Failure:
     vague = ""
     last = ""
     cleaned = [plain(raw) for raw in lines]
-    for line in cleaned:
-        if not line:
-            continue
-        for pattern, mend, final in _KNOWN:
+    for pattern, mend, final in _KNOWN:
+        for line in cleaned:
             if pattern.search(line):
                 return Failure(_short(line, 400), mend, final)
     for line in cleaned:
