@@ -31,8 +31,8 @@ options:
     default: 0.0
   source:
     description:
-      - Whom to ask for the nodes. V(dashboard) is fast and runs on the head only; V(engine) runs the engine's Python and
-        works from every node; V(auto) takes the first that answers.
+      - Whom to ask for the nodes. V(dashboard) is fast and runs on the head only; V(engine) runs the engine's Python
+        and works from every node; V(auto) takes the first that answers.
     type: str
     choices: [auto, dashboard, engine]
     default: auto
