@@ -32,7 +32,7 @@ sanity() {
 
 scenario() {
   begin "molecule $1"
-  molecule --config .config/molecule/config.yml test --scenario-name "$1" --report
+  molecule test --scenario-name "$1" --report
 }
 
 case ${1:-all} in

@@ -15,7 +15,9 @@ from ansible.plugins.action import ActionBase
 from ansible_collections.sparkthor.cluster.plugins.module_utils import _inventory
 from ansible_collections.sparkthor.cluster.plugins.module_utils._cluster import ClusterError, plan_cluster
 from ansible_collections.sparkthor.cluster.plugins.module_utils._fabric import fabric_problems
+from ansible_collections.sparkthor.cluster.plugins.module_utils._model_shape import SizingError
 from ansible_collections.sparkthor.cluster.plugins.module_utils._role_specs import RoleSpecs
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils import _recipe
 
 _ROLES = os.path.join(os.path.dirname(__file__), "..", "..", "roles")
 _EXTRA_NAMES = (
@@ -27,7 +29,55 @@ _EXTRA_NAMES = (
     "fabric_lan_nic",
     "fabric_overrides",
     "ray_node_num_gpus",
+    "engine_vllm_version",
+    "model_store_models",
 )
+#: what a user may say beside a recipe, and the name the recipe has for it
+_RECIPE_OVERRIDES = {
+    "vllm_serve_model": "model",
+    "vllm_serve_served_model_name": "served_model_name",
+    "vllm_serve_max_model_len": "max_model_len",
+    "vllm_serve_tensor_parallel_size": "tensor_parallel",
+    "vllm_serve_pipeline_parallel_size": "pipeline_parallel",
+    "vllm_serve_args": "args",
+    "vllm_serve_env": "environment",
+    "vllm_serve_acknowledged": "acknowledged",
+    "engine_runtime": "runtime",
+}
+
+
+def plan_serving(
+    first: Mapping[str, Any], cluster: Mapping[str, Any], nodes: Mapping[str, Mapping[str, Any]], base: str
+) -> dict[str, Any]:
+    """What the recipe named by ``vllm_serve_recipe`` comes to on these hosts; empty without one.
+
+    Raises RecipeError or SizingError when it cannot be served here.
+    """
+    if not first.get("vllm_serve_recipe"):
+        return {}
+    hosts = cluster["hosts"]
+    plan = _recipe.resolve(
+        first["vllm_serve_recipe"],
+        hosts,
+        topology=cluster["topology"],
+        gpus_per_host=cluster["gpus"],
+        kinds=cluster["kinds"],
+        memory_bytes={host: nodes[host]["mem_total_bytes"] for host in hosts},
+        version=first.get("engine_vllm_version"),
+        overrides={theirs: first[ours] for ours, theirs in _RECIPE_OVERRIDES.items() if first.get(ours)},
+        base=base,
+    )
+    # a hub id is fetched by the model store and served from there, under the last part of its name
+    on_hub = "/" in plan["model"] and not plan["model"].startswith("/")
+    name = plan["model"].rpartition("/")[2] if on_hub else plan["model"]
+    models = [{"name": name, "source": plan["model"], "revision": plan["revision"]}] if on_hub else []
+    return {
+        "recipe": first["vllm_serve_recipe"],
+        "model": name,
+        "models": first.get("model_store_models") or models,
+        **{key: plan[key] for key in ("served_model_name", "max_model_len", "args", "environment", "why", "memory")},
+        **{key: plan[key] for key in ("tensor_parallel", "pipeline_parallel", "warnings", "command", "image")},
+    }
 
 
 class ActionModule(ActionBase):
@@ -63,6 +113,23 @@ class ActionModule(ActionBase):
             cluster, fabric, warnings = plan_cluster(groups, hosts, hostvars, nodes)
         except ClusterError as error:
             raise AnsibleActionFail(str(error)) from error
+        try:
+            serving = plan_serving(
+                {**hostvars[hosts[0]], **self._recipe_variables(everything[hosts[0]])},
+                cluster,
+                nodes,
+                str(everything[hosts[0]].get("inventory_dir") or "."),
+            )
+        except (_recipe.RecipeError, SizingError) as error:
+            raise AnsibleActionFail(f"Nothing was changed: vllm_serve_recipe: {error}") from error
+        if serving:
+            cluster.update(
+                serving=serving,
+                tensor_parallel=serving["tensor_parallel"],
+                pipeline_parallel=serving["pipeline_parallel"],
+            )
+            warnings = [*warnings, *serving["warnings"]]
+            cluster["summary"] += f"; {serving['recipe']}: {serving['why']}"
         if warnings:
             result["warnings"] = warnings
         self._display.display(f"sparkthor: {cluster['summary']}")
@@ -77,6 +144,10 @@ class ActionModule(ActionBase):
     @staticmethod
     def _known(variables: Mapping[str, Any]) -> dict[str, Any]:
         return {name: variables[name] for name in _EXTRA_NAMES if name in variables}
+
+    @staticmethod
+    def _recipe_variables(variables: Mapping[str, Any]) -> dict[str, Any]:
+        return {name: variables[name] for name in _RECIPE_OVERRIDES if name in variables}
 
     @staticmethod
     def _fail(problems: list[str]) -> None:
