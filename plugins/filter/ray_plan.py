@@ -59,7 +59,6 @@ _value:
 """
 
 from ansible.errors import AnsibleFilterError
-
 from ansible_collections.sparkthor.cluster.plugins.module_utils._ray import node_plan
 
 

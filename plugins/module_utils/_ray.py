@@ -22,6 +22,7 @@ import contextlib
 import http.client
 import json
 import os
+import pwd
 import signal
 import socket
 import subprocess
@@ -42,7 +43,7 @@ MINIMUM_RAY = (2, 54)
 #: what Ray itself refuses to go below
 MINIMUM_OBJECT_STORE = 75 * 1024 * 1024
 #: AF_UNIX paths end at 107 bytes; Ray appends session_<25 characters>_<pid>/sockets/plasma_store_<n>
-MAXIMUM_TEMP_DIR = 40
+MAXIMUM_TEMP_DIR = 36
 ANSWER_LIMIT = 32 * 1024 * 1024
 
 
@@ -308,6 +309,9 @@ class Config:
     auth: bool = True
     token_path: str = TOKEN_PATH
     engine: tuple[str, ...] = DEFAULT_ENGINE
+    #: whom the engine runs as when root asks; its bytecode cache is not root's
+    user: str = ""
+    environment: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def on_head(self) -> bool:
@@ -355,6 +359,8 @@ class Config:
                 auth=data.get("auth") is not False,
                 token_path=str(data.get("token_path") or TOKEN_PATH),
                 engine=tuple(str(word) for word in data.get("engine") or DEFAULT_ENGINE),
+                user=str(data.get("user") or ""),
+                environment={str(key): str(value) for key, value in (data.get("environment") or {}).items()},
             )
         except (TypeError, ValueError) as error:
             raise RayConfigError(f"{where}: ports: {error}") from error
@@ -516,6 +522,7 @@ sys.stdout.flush()
 
 def engine_environment(config: Config, environment: Mapping[str, str] | None = None) -> dict[str, str]:
     env = dict(os.environ if environment is None else environment)
+    env.update(config.environment)
     if config.auth:
         env["RAY_AUTH_MODE"] = "token"
         env["RAY_AUTH_TOKEN_PATH"] = env.get("RAY_AUTH_TOKEN_PATH") or config.token_path
@@ -529,19 +536,61 @@ def engine_environment(config: Config, environment: Mapping[str, str] | None = N
     return env
 
 
-def run_engine(argv: Sequence[str], program: str, env: Mapping[str, str], timeout: float) -> tuple[int, str, str]:
-    """``(status, stdout, stderr)``; a timeout kills the whole group and gives status -1."""
-    process = subprocess.Popen(
-        list(argv),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        errors="replace",
-        env=dict(env),
-        cwd="/",
-        start_new_session=True,
-    )
+def _account(config: Config) -> Any:
+    """The account to run the engine as, or nothing where we are not root or need no other."""
+    if not config.user or os.geteuid() != 0:
+        return None
+    try:
+        return pwd.getpwnam(config.user)
+    except KeyError:
+        return None
+
+
+def _token_handle(token: str, uid: int) -> int:
+    """The token in anonymous memory that another user may read: root's file is not opened to anybody for it."""
+    handle = os.memfd_create("ray_token")
+    os.write(handle, token.encode())
+    os.fchown(handle, uid, -1)
+    os.fchmod(handle, 0o400)
+    os.set_inheritable(handle, True)
+    return handle
+
+
+def run_engine(
+    config: Config, arguments: Sequence[str], program: str, timeout: float, environment: Mapping[str, str] | None = None
+) -> tuple[int, str, str]:
+    """Run a program in the engine's Python: ``(status, stdout, stderr)``.
+
+    A timeout kills the whole group and gives status -1.
+    """
+    env = engine_environment(config, environment)
+    account = _account(config)
+    handles: tuple[int, ...] = ()
+    options: dict[str, Any] = {}
+    if account is not None:
+        options = {"user": account.pw_uid, "group": account.pw_gid, "extra_groups": []}
+        env["HOME"] = account.pw_dir
+        token = read_token(config, env)
+        if token:
+            handles = (_token_handle(token, account.pw_uid),)
+            env["RAY_AUTH_TOKEN_PATH"] = f"/proc/self/fd/{handles[0]}"
+    try:
+        process = subprocess.Popen(
+            [*config.engine, "-", *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+            env=env,
+            cwd="/",
+            start_new_session=True,
+            pass_fds=handles,
+            **options,
+        )
+    finally:
+        for handle in handles:
+            os.close(handle)
     try:
         out, err = process.communicate(program, timeout=timeout)
     except subprocess.TimeoutExpired:
@@ -555,11 +604,12 @@ def run_engine(argv: Sequence[str], program: str, env: Mapping[str, str], timeou
 
 def probe_engine(config: Config, timeout: float, environment: Mapping[str, str] | None = None) -> Probe:
     start = time.monotonic()
-    argv = [*config.engine, "-B", "-", f"{config.head_address}:{config.gcs_port}", f"{max(1.0, timeout - 1):g}"]
+    arguments = [f"{config.head_address}:{config.gcs_port}", f"{max(1.0, timeout - 1):g}"]
     try:
-        status, out, err = run_engine(argv, ENGINE_PROBE, engine_environment(config, environment), timeout)
-    except OSError as error:
-        return Probe("engine", ABSENT, _since(start), f"{config.engine[0]}: {error.strerror or error}")
+        status, out, err = run_engine(config, arguments, ENGINE_PROBE, timeout, environment)
+    except (OSError, subprocess.SubprocessError) as error:
+        words = getattr(error, "strerror", None) or error
+        return Probe("engine", ABSENT, _since(start), f"{config.engine[0]}: {words}")
     return read_engine_output(status, out, err, timeout, _since(start))
 
 
@@ -1124,3 +1174,76 @@ def expected_nodes(
         }
         for host in hosts
     ]
+
+
+def node_plan(
+    cluster: Mapping[str, Any],
+    fabric: Mapping[str, Mapping[str, Any]],
+    host: str,
+    settings: Mapping[str, Any],
+    node: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Everything one host's files are rendered from: the arguments of ``ray start``, ray.json, and what is wrong.
+
+    ``cluster`` and ``fabric`` are the plan that preflight made, ``settings`` the role's variables without their
+    prefix, ``node`` the host's facts.
+    """
+    facts = node or {}
+    head = str(cluster["head"])
+    addresses = {name: str(fabric[name]["control_address"]) for name in cluster["hosts"]}
+    ports = dict(settings.get("ports") or {})
+    worker_ports = (settings.get("worker_port_min"), settings.get("worker_port_max"))
+    # Ray opens its folder to everybody (0777); the one around it, which the role makes, stays ours
+    outer_dir = str(settings.get("temp_dir") or "")
+    temp_dir = outer_dir.rstrip("/") + "/t"
+    gpus = cluster["gpus"].get(host, 0)
+    store = settings.get("object_store_memory")
+    problems = validate_node(
+        ports=ports,
+        worker_ports=worker_ports,
+        reserved={str(name): int(port) for name, port in (settings.get("reserved_ports") or {}).items()},
+        cpus=int(settings.get("num_cpus") or facts.get("cpus") or 1),
+        gpus=gpus,
+        object_store_bytes=store,
+        memory_available_bytes=int(facts.get("mem_available_bytes") or 0),
+        temp_dir=outer_dir,
+    )
+    plan: dict[str, Any] = {
+        "problems": [f"{host}: {problem}" for problem in problems],
+        "head": host == head,
+        "address": addresses[host],
+        "arguments": [],
+        "config": {},
+    }
+    if problems:
+        return plan
+    numbers = {port.key: int(ports.get(port.key, port.default)) for port in PORTS}
+    cpus = settings.get("num_cpus")
+    plan["arguments"] = start_arguments(
+        head=plan["head"],
+        address=addresses[host],
+        gcs_address=f"{addresses[head]}:{numbers['gcs']}",
+        ports=numbers,
+        worker_ports=(int(worker_ports[0]), int(worker_ports[1])),  # type: ignore[arg-type]
+        gpus=int(gpus),
+        object_store_bytes=int(store),  # type: ignore[arg-type]
+        temp_dir=temp_dir,
+        cpus=None if cpus in (None, "") else int(cpus),
+        resources=settings.get("resources") or {},
+        labels=settings.get("labels") or {},
+    )
+    plan["config"] = {
+        "head_address": addresses[head],
+        "node_address": addresses[host],
+        "nodes": expected_nodes(cluster["hosts"], addresses, cluster["gpus"], head),
+        "ports": numbers,
+        "auth": True,
+        "token_path": TOKEN_PATH,
+        "engine": list(settings.get("engine") or DEFAULT_ENGINE),
+        "user": str(settings.get("user") or ""),
+        "environment": {str(key): str(value) for key, value in (settings.get("environment") or {}).items()},
+        "temp_dir": temp_dir,
+        # what Ray must be started anew for although it stands in files of others
+        "inputs": dict(settings.get("inputs") or {}),
+    }
+    return plan

@@ -11,12 +11,12 @@ from __future__ import annotations
 import argparse
 import contextlib
 import errno
-import hashlib
 import json
 import os
 import shutil
 import signal
 import socket
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -77,7 +77,6 @@ class NodeSettings:
 
     temp_dir: str
     ports: Mapping[str, int]
-    watch: tuple[str, ...]
 
     @classmethod
     def load(cls, path: str) -> NodeSettings:
@@ -86,7 +85,6 @@ class NodeSettings:
         return cls(
             temp_dir=str(data.get("temp_dir") or "/var/lib/sparkthor/ray"),
             ports={key: int(value) for key, value in (data.get("ports") or {}).items()},
-            watch=tuple(str(item) for item in data.get("watch") or ()),
         )
 
     def own_ports(self, head: bool) -> list[tuple[int, str]]:
@@ -95,20 +93,6 @@ class NodeSettings:
             for port in _ray.PORTS
             if head or port.where == "all"
         ]
-
-
-def start_digest(paths: Iterable[str], token: str) -> str:
-    """What a running Ray was started with.  Other files or another token: it has to be started anew."""
-    digest = hashlib.sha256()
-    for path in paths:
-        digest.update(path.encode() + b"\0")
-        try:
-            with open(path, "rb") as stream:
-                digest.update(hashlib.sha256(stream.read()).digest())
-        except OSError:
-            digest.update(b"absent")
-    digest.update(hashlib.sha256(token.encode()).digest())
-    return digest.hexdigest()
 
 
 def series_delay(starts: Sequence[float], now: float) -> float:
@@ -322,8 +306,6 @@ def prepare(argv: Sequence[str] | None = None) -> int:
         if not probe.ok:
             say(f"the head's GCS does not answer yet ({probe.status}): {probe.detail}")
             return 1
-    with open(os.path.join(options.run_dir, "started"), "w", encoding="ascii") as stream:
-        stream.write(start_digest(settings.watch, token) + "\n")
     return 0
 
 
@@ -346,8 +328,8 @@ print("\\n" + json.dumps(versions))
 def engine_versions(config: _ray.Config, timeout: float = 60.0) -> dict[str, str]:
     """Versions in the engine; empty where it cannot be run."""
     try:
-        status, out, _err = _ray.run_engine([*config.engine, "-B", "-"], VERSIONS_PROGRAM, dict(os.environ), timeout)
-    except OSError:
+        status, out, _err = _ray.run_engine(config, [], VERSIONS_PROGRAM, timeout)
+    except (OSError, subprocess.SubprocessError):
         return {}
     if status == 0:
         for line in reversed(out.splitlines()):

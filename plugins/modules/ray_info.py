@@ -36,6 +36,10 @@ options:
     type: str
     choices: [auto, dashboard, engine]
     default: auto
+  journal_lines:
+    description: Lines of the journal of C(sparkthor-ray.service) on this host to return while it is not healthy.
+    type: int
+    default: 0
 attributes:
   check_mode:
     description: Can run in C(check_mode) and return changed status prediction without modifying target.
@@ -58,7 +62,19 @@ EXAMPLES = r"""
 
 - name: Free GPUs by node
   ansible.builtin.debug:
-    msg: "{{ ray | community.general.json_query('alive[].{node: name, gpus: available.GPU}') }}"
+    msg: "{{ ray | community.general.json_query('alive[].{node: name, gpus: resources_available.GPU}') }}"
+
+- name: Which expected nodes are absent, without a collection for it
+  ansible.builtin.debug:
+    msg: "{{ ray.missing }}, of {{ ray.expected_nodes }}"
+
+- name: Wait two minutes for all nodes, and say why they are not there
+  sparkthor.cluster.ray_info:
+    wait: 120
+    journal_lines: 10
+  register: ray
+  failed_when: not ray.healthy
+  become: true
 
 - name: What is wrong and how to mend it
   ansible.builtin.debug:
@@ -97,6 +113,45 @@ present_gpus:
   description: GPUs of the expected nodes that are members.
   returned: always
   type: int
+missing:
+  description: Names of expected nodes that are not members.
+  returned: always
+  type: list
+  elements: str
+strangers:
+  description: Members that are not expected, or not on that address.
+  returned: always
+  type: list
+  elements: dict
+expected_nodes:
+  description: Number of nodes that the plan expects.
+  returned: always
+  type: int
+present_nodes:
+  description: Number of expected nodes that are members.
+  returned: always
+  type: int
+ray_version:
+  description: Version of Ray, where the engine was asked.
+  returned: always
+  type: str
+  sample: 2.60.0
+source:
+  description: Who listed the nodes, V(dashboard) or V(engine); empty if nobody could.
+  returned: always
+  type: str
+final:
+  description: Whether what is wrong is of a kind that waiting does not mend.
+  returned: always
+  type: bool
+seconds:
+  description: How long the last question took.
+  returned: always
+  type: float
+journal:
+  description: The last lines of the unit's journal.
+  returned: when O(journal_lines) is not V(0) and the cluster is not healthy
+  type: str
 pending:
   description: Resource demands that wait for a node.
   returned: always
@@ -113,6 +168,31 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.sparkthor.cluster.plugins.module_utils import _ray
 
 
+UNIT = "sparkthor-ray.service"
+
+
+def unconfigured(cause: str) -> dict:
+    """The shape of every other answer, for a host that does not know of a cluster."""
+    return {
+        "healthy": False,
+        "reason": cause,
+        "problems": [{"code": "not_configured", "cause": cause, "mend": "run the ray roles on this host", "node": ""}],
+        "alive": [],
+        "dead": [],
+        "strangers": [],
+        "missing": [],
+        "expected_nodes": 0,
+        "present_nodes": 0,
+        "expected_gpus": 0,
+        "present_gpus": 0,
+        "pending": [],
+        "probes": {},
+        "ray_version": "",
+        "source": "",
+        "seconds": 0.0,
+    }
+
+
 def main() -> None:
     module = AnsibleModule(
         argument_spec={
@@ -120,6 +200,7 @@ def main() -> None:
             "timeout": {"type": "float", "default": 5.0},
             "wait": {"type": "float", "default": 0.0},
             "source": {"type": "str", "choices": ["auto", "dashboard", "engine"], "default": "auto"},
+            "journal_lines": {"type": "int", "default": 0},
         },
         supports_check_mode=True,
     )
@@ -127,21 +208,13 @@ def main() -> None:
     try:
         config = _ray.load_config(given["config"])
     except _ray.RayConfigError as error:
-        problem = {"code": "not_configured", "cause": str(error), "mend": "run the ray roles on this host", "node": ""}
-        module.exit_json(
-            changed=False,
-            healthy=False,
-            reason=str(error),
-            problems=[problem],
-            alive=[],
-            dead=[],
-            expected_gpus=0,
-            present_gpus=0,
-            pending=[],
-            probes={},
-        )
+        module.exit_json(changed=False, final=True, **unconfigured(str(error)))
     result = _ray.wait_healthy(config, given["wait"], given["timeout"], given["source"])
-    module.exit_json(changed=False, **result)
+    if given["journal_lines"] > 0 and not result["healthy"]:
+        argv = ["timeout", "10", "journalctl", "--no-pager", "--quiet", "--output=cat", f"--unit={UNIT}"]
+        lines = module.run_command([*argv, f"--lines={given['journal_lines']}"])[1].splitlines()
+        result["journal"] = "\n".join(line[:300] for line in lines)
+    module.exit_json(changed=False, final=_ray.is_final(result), **result)
 
 
 if __name__ == "__main__":

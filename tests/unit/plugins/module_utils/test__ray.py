@@ -590,7 +590,7 @@ def test_collect_falls_back_to_the_engine(serve, tmp_path):
         node_address="10.89.0.11",
         engine=fake_engine(
             tmp_path,
-            f"assert 'GcsClient' in program and sys.argv[3].endswith(':{gcs.port}')\n"
+            f"assert 'GcsClient' in program and sys.argv[2].endswith(':{gcs.port}')\n"
             "assert os.environ['RAY_AUTH_MODE'] == 'token'\n"
             f"print('noise'); print(open({str(tmp_path / 'answer')!r}).read())",
         ),
