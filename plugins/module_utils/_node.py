@@ -310,6 +310,7 @@ class NodeReader:
                 "tag": f"cp{sys.version_info[0]}{sys.version_info[1]}",
                 "platform": f"linux_{platform.machine()}",
             },
+            "glibc": platform.libc_ver()[1],
             "cpus": os.cpu_count() or 1,
             "mem_total_bytes": memory.get("MemTotal", 0),
             "mem_available_bytes": memory.get("MemAvailable", 0),

@@ -56,11 +56,11 @@ def cluster() -> Cluster:
     inventory = TOP / "inventories" / os.environ.get("SPARKLAB_INVENTORY", "lab")
     lab = Lab(name, home=TOP / ".lab")
     rows = lab.status()
-    hosts = [row["name"] for row in rows]
+    hosts = [row["host"] for row in rows]
     return Cluster(
         lab=lab,
         inventories=[inventory, TOP / ".lab" / name / "inventory.yml"],
         head=hosts[0],
         hosts=hosts,
-        addresses={row["name"]: row["address"] for row in rows},
+        addresses={row["host"]: row["address"] for row in rows},
     )
