@@ -30,6 +30,7 @@ import time
 from typing import Any
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils import _netplan_job as job
+from ansible_collections.sparkthor.cluster.plugins.module_utils._netplan_job import FileState
 
 MARKER = "# Ansible managed: sparkthor.cluster"
 #: netplan's folders, in the order in which the generator looks (a name in a later one hides the same in an earlier)
@@ -38,8 +39,6 @@ GENERATORS = ("/usr/libexec/netplan/configure", "/usr/libexec/netplan/generate",
 SHARED_RULES = "/run/udev/rules.d/90-netplan.rules"
 #: suffix of a foreign file set aside; netplan, networkd and NetworkManager all ignore it
 ASIDE = ".sparkthor-aside"
-
-FileState = job.FileState
 
 
 class NetplanError(Exception):

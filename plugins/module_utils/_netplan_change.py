@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import inspect as python_inspect
 import os
+import re
 import shutil
 import sys
 import time
@@ -62,6 +63,8 @@ class Decision:
     netdevs: list[str] = field(default_factory=list)
     expect: list[dict[str, Any]] = field(default_factory=list)
     drop: list[dict[str, str]] = field(default_factory=list)
+    #: NICs that our file gave an MTU and that now get none: no service puts Ethernet's own back by itself
+    reset_mtu: list[str] = field(default_factory=list)
     diff: list[dict[str, str]] = field(default_factory=list)
     renderer: str = ""
 
@@ -172,6 +175,7 @@ def decide_present(params: dict[str, Any], management: str) -> Decision:
         after[netplan.SHARED_RULES] = {**rules, "content": merged}
     decision.netdevs = sorted(name for name in ids if name in live)
     decision.expect = [{key: link[key] for key in ("netdev", "address", "mtu")} for link in links]
+    decision.reset_mtu = _given_mtu(seen["generated"], set(decision.netdevs) - {link["netdev"] for link in links})
     planned = {(link["netdev"], link["address"]) for link in links}
     decision.drop = [
         {"netdev": name, "address": address}
@@ -191,6 +195,14 @@ def decide_present(params: dict[str, Any], management: str) -> Decision:
             ) + "\n",
         })
     return decision
+
+
+def _given_mtu(generated: dict[str, job.FileState], netdevs: set[str]) -> list[str]:
+    """NICs of this set that generated files give an MTU (``MTUBytes=`` of networkd, ``mtu=`` of NetworkManager)."""
+    setting = re.compile(r"(?im)^mtu(bytes)?=")
+    return sorted(
+        {netplan.owner_of(path) for path, state in generated.items() if setting.search(state["content"])} & netdevs
+    )
 
 
 def decide_absent(params: dict[str, Any]) -> Decision:
@@ -227,8 +239,7 @@ def decide_absent(params: dict[str, Any]) -> Decision:
         for address in live[name]["addresses"]
         if address in given
     ]
-    # Ethernet's own MTU, unless somebody else's files say otherwise
-    decision.expect = [{"netdev": name, "address": "", "mtu": 0} for name in decision.netdevs]
+    decision.reset_mtu = _given_mtu(seen["generated"], set(decision.netdevs))
     decision.changed = decision.needs_apply = True
     decision.diff.append({
         "before_header": path, "after_header": path, "before": current["content"], "after": "",
@@ -311,7 +322,8 @@ def arm_and_start(decision: Decision, params: dict[str, Any], management: str, f
     plan = {
         "token": token, "armed_at": time.time(), "timeout": timeout, "path": params["path"],
         "netdevs": decision.netdevs, "before": before, "after": decision.after, "expect": decision.expect,
-        "drop": decision.drop, "live": job.live_links(), "routes": job.live_routes(), "management": management,
+        "drop": decision.drop, "reset_mtu": decision.reset_mtu, "live": job.live_links(),
+        "routes": job.live_routes(), "management": management,
         "others": {path: job.read_state(path) for path in netplan.source_files() if path not in decision.after},
     }
     script = os.path.join(folder, "job.py")

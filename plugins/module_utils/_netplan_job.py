@@ -314,6 +314,8 @@ def apply(folder: str) -> dict[str, Any]:
             for item in plan["drop"]:
                 if item["address"] in live_links().get(item["netdev"], {}).get("addresses", {}):
                     _ok(["ip", "address", "del", item["address"], "dev", item["netdev"]], steps)
+            for name in plan["reset_mtu"]:
+                _ok(["ip", "link", "set", "dev", name, "mtu", "1500"], steps)
         problems = ["not looked yet"]
         end = time.monotonic() + LIVE_LIMIT
         while problems and time.monotonic() < end:
@@ -352,7 +354,7 @@ def _put_back(folder: str, plan: dict[str, Any], everything: bool, steps: list[s
     files = {path: plan["before"].get(path) for path in plan["after"]}
     netdevs = list(plan["netdevs"])
     if everything:
-        files = {**dict.fromkeys(generated_files()), **plan["others"], **plan["before"]}
+        files = {**dict.fromkeys([*plan["after"], *generated_files()]), **plan["others"], **plan["before"]}
         netdevs.append(plan["management"])
         for path in changed_since(plan):
             kept = read_state(path)
