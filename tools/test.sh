@@ -3,6 +3,10 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export PATH=$PWD/.venv/bin:$PATH PYTHONDONTWRITEBYTECODE=1 ANSIBLE_CONFIG=$PWD/ansible.cfg
+# scenarios of the CI tier; the others belong to `make test-full`
+CI_SCENARIOS="default"
+# each pytest run leaves its counts here, and the last line adds them up
+export SPARKTHOR_RESULTS=${SPARKTHOR_RESULTS:-$PWD/.lab/results/last}
 begin() { printf '\n=== %s (%s s so far)\n' "$1" "$SECONDS"; }
 
 lint() {
@@ -22,7 +26,8 @@ lint() {
 
 unit() {
   begin "unit tests"
-  pytest -q tests/unit lab/tests "$@"
+  mkdir -p "$SPARKTHOR_RESULTS"
+  pytest -q --numprocesses=2 --junitxml="$SPARKTHOR_RESULTS/unit.xml" tests/unit lab/tests "$@"
 }
 
 sanity() {
@@ -41,11 +46,13 @@ case ${1:-all} in
   sanity) sanity ;;
   molecule) scenario "${2:-default}" ;;
   all)
+    rm -rf "$SPARKTHOR_RESULTS"
     lint
     sanity
     unit
-    begin "tests on simulated hosts"
-    pytest -q -x tests/integration --durations=0
+    for name in $CI_SCENARIOS; do scenario "$name"; done
+    begin "all stages"
+    python -m tools.summary "$SPARKTHOR_RESULTS"
     ;;
   *) echo "usage: tools/test.sh lint | unit | sanity | molecule NAME | all" >&2; exit 2 ;;
 esac

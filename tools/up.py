@@ -57,7 +57,7 @@ def main() -> None:
     inventory = Path(arguments.inventory).resolve()
     begun = time.monotonic()
     stages = Stages()
-    stages.run("engine wheels and model", [sys.executable, "-m", "tools.lab_engine"])
+    stages.run("engine wheels and model", [sys.executable, "lab/engine/prepare.py"])
     stages.run("simulated hosts", [sys.executable, "-m", "sparklab", "create", "-i", str(inventory)])
 
     say("--- site.yml")
