@@ -164,9 +164,7 @@ probes:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-
 from ansible_collections.sparkthor.cluster.plugins.module_utils import _ray
-
 
 UNIT = "sparkthor-ray.service"
 
