@@ -201,17 +201,25 @@ def _ini(text: str) -> list[tuple[str, str, str]]:
         if line.startswith("[") and line.endswith("]"):
             section = line[1:-1]
         elif line and line[0] not in "#;" and "=" in line:
-            key, _, value = line.partition("=")
+            key, _sign, value = line.partition("=")
             items.append((section, key.strip(), value.strip()))
     return items
 
 
 #: settings in which two generated files may differ and still mean the same fabric link
 _INERT = {
-    ("Link", "RequiredForOnline"), ("Link", "WakeOnLan"), ("Network", "LinkLocalAddressing"),
-    ("Network", "ConfigureWithoutCarrier"), ("ethernet", "wake-on-lan"), ("connection", "uuid"),
-    ("connection", "timestamp"), ("connection", "id"), ("ipv6", "method"), ("Network", "IPv6AcceptRA"),
-    ("ipv6", "addr-gen-mode"), ("ipv6", "ip6-privacy"),
+    ("Link", "RequiredForOnline"),
+    ("Link", "WakeOnLan"),
+    ("Network", "LinkLocalAddressing"),
+    ("Network", "ConfigureWithoutCarrier"),
+    ("ethernet", "wake-on-lan"),
+    ("connection", "uuid"),
+    ("connection", "timestamp"),
+    ("connection", "id"),
+    ("ipv6", "method"),
+    ("Network", "IPv6AcceptRA"),
+    ("ipv6", "addr-gen-mode"),
+    ("ipv6", "ip6-privacy"),
 }
 
 
@@ -239,9 +247,7 @@ def _comparable(path: str, content: str, ours: set[str]) -> Any:
     return content
 
 
-def pending_edits(
-    wanted: dict[str, FileState], live: dict[str, FileState], ours: set[str]
-) -> list[dict[str, str]]:
+def pending_edits(wanted: dict[str, FileState], live: dict[str, FileState], ours: set[str]) -> list[dict[str, str]]:
     """Generated files, not ours, that the next ``netplan apply`` or boot would change: ``{path, id, detail}``."""
     pending = []
     for path in sorted({*wanted, *live}):
@@ -319,8 +325,12 @@ def profile_matches(content: str, netdev: str, mac: str) -> bool:
     return False
 
 
-_NETWORKD_FOLDERS = ("/etc/systemd/network", "/run/systemd/network", "/usr/local/lib/systemd/network",
-                     "/usr/lib/systemd/network")
+_NETWORKD_FOLDERS = (
+    "/etc/systemd/network",
+    "/run/systemd/network",
+    "/usr/local/lib/systemd/network",
+    "/usr/lib/systemd/network",
+)
 _PROFILE_FOLDERS = ("/etc/NetworkManager/system-connections", "/usr/lib/NetworkManager/system-connections")
 
 
@@ -434,32 +444,56 @@ def inspect(path: str, links: list[dict[str, Any]], renderer: str = "") -> dict[
     run_files = job.generated_files()
     static = static_settings()
     result: dict[str, Any] = {
-        "findings": findings, "own": own, "sources": others, "live": live, "run": run_files, "wanted": {},
-        "generated": {}, "others": {}, "renderer": "", "ids": set(), "aside": [], "static": static,
-        "adoptable": False, "content": "", "foreign": own is not None and not is_ours(own),
+        "findings": findings,
+        "own": own,
+        "sources": others,
+        "live": live,
+        "run": run_files,
+        "wanted": {},
+        "generated": {},
+        "others": {},
+        "renderer": "",
+        "ids": set(),
+        "aside": [],
+        "static": static,
+        "adoptable": False,
+        "content": "",
+        "foreign": own is not None and not is_ours(own),
     }
     for name in others:
         if os.path.basename(name) == os.path.basename(path) and name.startswith("/run/"):
-            findings.append(_finding(
-                "shadowed", f"{name} hides {path}", f"remove {name} or move what it sets to a file of another name",
-                path=name,
-            ))
+            findings.append(
+                _finding(
+                    "shadowed",
+                    f"{name} hides {path}",
+                    f"remove {name} or move what it sets to a file of another name",
+                    path=name,
+                )
+            )
     try:
         result["others"] = generate(others)
     except NetplanError as error:
-        findings.append(_finding(
-            "invalid_yaml", f"netplan refuses {error.path or 'its files'}: {error}",
-            f"correct {error.path or 'the file'} (sudo netplan generate shows the same error)", path=error.path,
-        ))
+        findings.append(
+            _finding(
+                "invalid_yaml",
+                f"netplan refuses {error.path or 'its files'}: {error}",
+                f"correct {error.path or 'the file'} (sudo netplan generate shows the same error)",
+                path=error.path,
+            )
+        )
         return result
     try:
         result["generated"] = generate(sources) if own is not None else result["others"]
     except NetplanError as error:
         if not is_ours(own or ""):
-            findings.append(_finding(
-                "invalid_yaml", f"netplan refuses {error.path or path}: {error}",
-                f"correct or remove {error.path or path}", path=error.path or path,
-            ))
+            findings.append(
+                _finding(
+                    "invalid_yaml",
+                    f"netplan refuses {error.path or path}: {error}",
+                    f"correct or remove {error.path or path}",
+                    path=error.path or path,
+                )
+            )
             return result
         result["generated"] = result["others"]  # ours and broken: it is about to be written anew
     before = {owner_of(name) for name in result["generated"]} - {owner_of(name) for name in result["others"]} - {""}
@@ -477,33 +511,43 @@ def inspect(path: str, links: list[dict[str, Any]], renderer: str = "") -> dict[
             names = [value for _s, key, value in _ini(static[item["path"]]) if key in ("Name", "interface-name")]
             alone = names == [item["netdev"]]
         item["alone"] = alone
-        findings.append(_finding(
-            "foreign_settings",
-            f"{item['path']} also configures fabric NIC {item['netdev']}",
-            f"remove {item['netdev']} from {item['path']}"
-            + (", or set roce_network_replace_foreign: true to have the file set aside" if alone else ""),
-            path=item["path"], netdev=item["netdev"], alone=alone,
-        ))
+        findings.append(
+            _finding(
+                "foreign_settings",
+                f"{item['path']} also configures fabric NIC {item['netdev']}",
+                f"remove {item['netdev']} from {item['path']}"
+                + (", or set roce_network_replace_foreign: true to have the file set aside" if alone else ""),
+                path=item["path"],
+                netdev=item["netdev"],
+                alone=alone,
+            )
+        )
     result["aside"] = sorted({item["path"] for item in foreign if item["alone"]})
 
     for item in pending_edits(result["generated"], run_files, ids):
         if not item["id"] and any(f["kind"] == "pending_edit" for f in findings):
             continue  # shared rules follow from the file already named
         named = files_defining(item["id"], others) if item["id"] else []
-        findings.append(_finding(
-            "pending_edit",
-            f"{' and '.join(named) or 'a netplan file'} holds a change that was never applied"
-            f" ({item['id'] or os.path.basename(item['path'])}: {item['detail']})",
-            "apply it (sudo netplan try) or take it back, then run again",
-            path=named[0] if named else item["path"], netdev=item["id"],
-        ))
+        findings.append(
+            _finding(
+                "pending_edit",
+                f"{' and '.join(named) or 'a netplan file'} holds a change that was never applied"
+                f" ({item['id'] or os.path.basename(item['path'])}: {item['detail']})",
+                "apply it (sudo netplan try) or take it back, then run again",
+                path=named[0] if named else item["path"],
+                netdev=item["id"],
+            )
+        )
     for item in runtime_addresses(live, run_files, static, ids):
-        findings.append(_finding(
-            "runtime_address",
-            f"{item['netdev']} has {item['address']} at run time only; the next netplan apply or reboot would drop it",
-            f"add {item['address']} to the netplan file of {item['netdev']} and apply it, or remove it",
-            **item,
-        ))
+        findings.append(
+            _finding(
+                "runtime_address",
+                f"{item['netdev']} has {item['address']} at run time only; the next netplan apply or reboot"
+                " would drop it",
+                f"add {item['address']} to the netplan file of {item['netdev']} and apply it, or remove it",
+                **item,
+            )
+        )
 
     if links:
         result["content"] = render(links, renderer)
@@ -511,10 +555,14 @@ def inspect(path: str, links: list[dict[str, Any]], renderer: str = "") -> dict[
         try:
             result["wanted"] = generate({**kept, path: result["content"]})
         except NetplanError as error:
-            findings.append(_finding(
-                "invalid_plan", f"netplan refuses the file planned for {path}: {error}",
-                "correct fabric_cidr, fabric_mtu or fabric_overrides", path=path,
-            ))
+            findings.append(
+                _finding(
+                    "invalid_plan",
+                    f"netplan refuses the file planned for {path}: {error}",
+                    "correct fabric_cidr, fabric_mtu or fabric_overrides",
+                    path=path,
+                )
+            )
             return result
         profiles = [name for name in result["wanted"] if name.endswith(".nmconnection") and owner_of(name) in nics]
         result["renderer"] = "NetworkManager" if profiles else "networkd"
@@ -522,10 +570,14 @@ def inspect(path: str, links: list[dict[str, Any]], renderer: str = "") -> dict[
             result["generated"], generate({**others, path: result["content"]})
         )
         if result["foreign"] and not result["adoptable"]:
-            findings.append(_finding(
-                "foreign_file", f"{path} was not written by this collection and means something else than the plan",
-                "make it match, remove it, or set roce_network_replace_foreign: true (a backup is kept)", path=path,
-            ))
+            findings.append(
+                _finding(
+                    "foreign_file",
+                    f"{path} was not written by this collection and means something else than the plan",
+                    "make it match, remove it, or set roce_network_replace_foreign: true (a backup is kept)",
+                    path=path,
+                )
+            )
         extra_known = configured_addresses(
             [state["content"] for name, state in result["generated"].items() if owner_of(name) in before]
         )
@@ -537,13 +589,16 @@ def inspect(path: str, links: list[dict[str, Any]], renderer: str = "") -> dict[
                     and address != link["address"]
                     and _normal(address) not in extra_known
                 ):
-                    findings.append(_finding(
-                        "foreign_address",
-                        f"fabric NIC {link['netdev']} has {address}, which is neither planned nor from our file",
-                        f"remove it (sudo ip address del {address} dev {link['netdev']}), allot it with"
-                        " fabric_overrides, or set roce_network_replace_foreign: true",
-                        netdev=link["netdev"], address=address,
-                    ))
+                    findings.append(
+                        _finding(
+                            "foreign_address",
+                            f"fabric NIC {link['netdev']} has {address}, which is neither planned nor from our file",
+                            f"remove it (sudo ip address del {address} dev {link['netdev']}), allot it with"
+                            " fabric_overrides, or set roce_network_replace_foreign: true",
+                            netdev=link["netdev"],
+                            address=address,
+                        )
+                    )
     return result
 
 
@@ -621,8 +676,13 @@ def ping_links(
             for peer in link.get("peers") or []:
                 size = payload_size(link, peer, live.get(link["netdev"], {}).get("mtu", 0))
                 entry = {
-                    "netdev": link["netdev"], "host": peer.get("host", ""), "address": peer["address"],
-                    "payload": size, "reachable": False, "rtt_ms": None, "error": "no answer",
+                    "netdev": link["netdev"],
+                    "host": peer.get("host", ""),
+                    "address": peer["address"],
+                    "payload": size,
+                    "reachable": False,
+                    "rtt_ms": None,
+                    "error": "no answer",
                 }
                 results.append(entry)
                 try:
@@ -715,8 +775,13 @@ def verify(links: list[dict[str, Any]], wait: float = 0.0) -> list[dict[str, Any
                 )
             report.append(
                 {
-                    "netdev": link["netdev"], "address": link["address"], "mtu": state.get("mtu", 0),
-                    "carrier": bool(state.get("carrier")), "ok": not found, "problems": found, "peers": mine,
+                    "netdev": link["netdev"],
+                    "address": link["address"],
+                    "mtu": state.get("mtu", 0),
+                    "carrier": bool(state.get("carrier")),
+                    "ok": not found,
+                    "problems": found,
+                    "peers": mine,
                 }
             )
         if all(item["ok"] for item in report) or time.monotonic() >= end:

@@ -80,7 +80,10 @@ def decide_environment(path: str, variables: dict[str, Any]) -> tuple[dict[str, 
     if current == wanted:
         return {}, {}
     return {path: wanted}, {
-        "before_header": path, "after_header": path, "before": _text(current), "after": wanted["content"],
+        "before_header": path,
+        "after_header": path,
+        "before": _text(current),
+        "after": wanted["content"],
     }
 
 
@@ -127,11 +130,14 @@ def decide_present(params: dict[str, Any], management: str) -> Decision:
         if current != wanted:
             decision.changed = True
             decision.after = {path: wanted}
-            decision.diff.append({
-                "before_header": path, "after_header": path,
-                "before": f"mode {current['mode']:04o}, owner {current['uid']}:{current['gid']}\n",
-                "after": "mode 0600, owner 0:0\n",
-            })
+            decision.diff.append(
+                {
+                    "before_header": path,
+                    "after_header": path,
+                    "before": f"mode {current['mode']:04o}, owner {current['uid']}:{current['gid']}\n",
+                    "after": "mode 0600, owner 0:0\n",
+                }
+            )
         return decision
 
     seen = netplan.inspect(path, links, params["renderer"])
@@ -153,16 +159,26 @@ def decide_present(params: dict[str, Any], management: str) -> Decision:
             decision.backup = _free_name(path)
             after[decision.backup] = {**current, "mode": 0o600} if current else None
         if not same_file:
-            decision.diff.append({
-                "before_header": path, "after_header": path, "before": _text(current), "after": content,
-            })
+            decision.diff.append(
+                {
+                    "before_header": path,
+                    "after_header": path,
+                    "before": _text(current),
+                    "after": content,
+                }
+            )
         for other in seen["aside"] if params["replace_foreign"] else []:
             kept = job.read_state(other)
             after[other] = None
             after[_free_name(other)] = kept
-            decision.diff.append({
-                "before_header": other, "after_header": f"{other} (set aside)", "before": f"{other}\n", "after": "",
-            })
+            decision.diff.append(
+                {
+                    "before_header": other,
+                    "after_header": f"{other} (set aside)",
+                    "before": f"{other}\n",
+                    "after": "",
+                }
+            )
     for name, state in wanted_generated.items():
         if netplan.owner_of(name) in ids or (name.endswith("10-globally-managed-devices.conf")):
             after[name] = state
@@ -186,14 +202,18 @@ def decide_present(params: dict[str, Any], management: str) -> Decision:
     decision.changed = decision.needs_apply = True
     before_live = [problem for found in problems.values() for problem in found]
     if before_live:
-        decision.diff.append({
-            "before_header": "live links", "after_header": "live links",
-            "before": "\n".join(before_live) + "\n",
-            "after": "\n".join(
-                f"{link['netdev']} has {link['address']}" + (f" and MTU {link['mtu']}" if link["mtu"] else "")
-                for link in links
-            ) + "\n",
-        })
+        decision.diff.append(
+            {
+                "before_header": "live links",
+                "after_header": "live links",
+                "before": "\n".join(before_live) + "\n",
+                "after": "\n".join(
+                    f"{link['netdev']} has {link['address']}" + (f" and MTU {link['mtu']}" if link["mtu"] else "")
+                    for link in links
+                )
+                + "\n",
+            }
+        )
     return decision
 
 
@@ -241,9 +261,14 @@ def decide_absent(params: dict[str, Any]) -> Decision:
     ]
     decision.reset_mtu = _given_mtu(seen["generated"], set(decision.netdevs))
     decision.changed = decision.needs_apply = True
-    decision.diff.append({
-        "before_header": path, "after_header": path, "before": current["content"], "after": "",
-    })
+    decision.diff.append(
+        {
+            "before_header": path,
+            "after_header": path,
+            "before": current["content"],
+            "after": "",
+        }
+    )
     return decision
 
 
@@ -320,10 +345,19 @@ def arm_and_start(decision: Decision, params: dict[str, Any], management: str, f
     before = {path: job.read_state(path) for path in decision.after}
     before.update(job.generated_files())
     plan = {
-        "token": token, "armed_at": time.time(), "timeout": timeout, "path": params["path"],
-        "netdevs": decision.netdevs, "before": before, "after": decision.after, "expect": decision.expect,
-        "drop": decision.drop, "reset_mtu": decision.reset_mtu, "live": job.live_links(),
-        "routes": job.live_routes(), "management": management,
+        "token": token,
+        "armed_at": time.time(),
+        "timeout": timeout,
+        "path": params["path"],
+        "netdevs": decision.netdevs,
+        "before": before,
+        "after": decision.after,
+        "expect": decision.expect,
+        "drop": decision.drop,
+        "reset_mtu": decision.reset_mtu,
+        "live": job.live_links(),
+        "routes": job.live_routes(),
+        "management": management,
         "others": {path: job.read_state(path) for path in netplan.source_files() if path not in decision.after},
     }
     script = os.path.join(folder, "job.py")
@@ -339,7 +373,8 @@ def arm_and_start(decision: Decision, params: dict[str, Any], management: str, f
         with contextlib.suppress(FileExistsError):
             os.symlink(job.BOOT_UNIT, job.BOOT_LINK)
         _systemd_run(
-            job.TIMER, [f"--on-active={timeout}", "--timer-property=AccuracySec=500ms"],
+            job.TIMER,
+            [f"--on-active={timeout}", "--timer-property=AccuracySec=500ms"],
             [_python(), script, "rollback", folder],
         )
         if not job.unit_active(f"{job.TIMER}.timer"):
@@ -382,5 +417,8 @@ def confirm(token: str, wait: float = 40.0, folder: str = STATE) -> dict[str, An
     if armed(folder):
         return {"status": "failed", "reason": f"the change could not be taken back: {reason}", "steps": steps}
     tidy(folder)
-    return {"status": "confirmed" if outcome["result"] == "applied" else "rolled_back", "reason": reason,
-            "steps": steps}
+    return {
+        "status": "confirmed" if outcome["result"] == "applied" else "rolled_back",
+        "reason": reason,
+        "steps": steps,
+    }

@@ -53,9 +53,16 @@ def run(argv: list[str], limit: float = COMMAND_LIMIT) -> tuple[int, str, str]:
     environment = dict(os.environ, LC_ALL="C")
     environment["PATH"] = environment.get("PATH", "") + ":/usr/local/sbin:/usr/sbin:/sbin:/usr/local/bin:/usr/bin:/bin"
     try:
-        done = subprocess.run(
-            argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=limit,
-            env=environment, check=False,
+        # AnsibleModule.run_command has no time limit, and there is no module here
+        done = subprocess.run(  # pylint: disable=ansible-bad-function
+            argv,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=limit,
+            env=environment,
+            check=False,
         )
     except FileNotFoundError:
         return 127, "", f"{argv[0]}: not installed"
@@ -406,7 +413,7 @@ def rollback(folder: str, reason: str = "", steps: list[str] | None = None) -> d
             known = set(live_routes())
             for route in plan["routes"]:
                 if route not in known:
-                    family, _, words = route.partition(" ")
+                    family, _space, words = route.partition(" ")
                     _ok(["ip", family, "route", "replace", *words.split()], steps)
             quiet = quiet + 1 if len(steps) == before else 0
             time.sleep(0.25)
@@ -448,7 +455,9 @@ def boot(folder: str) -> dict[str, Any]:
             if write_state(path, plan["before"].get(path)):
                 steps.append(f"restored {path}")
         outcome = {
-            "token": plan["token"], "result": "rolled_back", "steps": steps,
+            "token": plan["token"],
+            "result": "rolled_back",
+            "steps": steps,
             "reason": "the host went down before the change was confirmed",
         }
         write_json(os.path.join(folder, "outcome.json"), outcome)
@@ -467,15 +476,15 @@ def finish(folder: str) -> None:
 def main(argv: list[str]) -> int:
     """Command line; the exit status is for the journal only."""
     if len(argv) < 3 or argv[1] not in ("apply", "rollback", "boot"):
-        print(__doc__)
+        sys.stderr.write(__doc__ or "")
         return 2
     if argv[1] == "rollback":
         outcome = rollback(argv[2], argv[3] if len(argv) > 3 else "")
     else:
         outcome = {"apply": apply, "boot": boot}[argv[1]](argv[2])
-    print(json.dumps(outcome, indent=1))
+    sys.stdout.write(json.dumps(outcome, indent=1) + "\n")
     return 0 if outcome["result"] in ("applied", "rolled_back", "nothing armed") else 1
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv))
+    raise SystemExit(main(sys.argv))

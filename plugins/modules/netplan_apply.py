@@ -121,7 +121,6 @@ options:
     description: Used by the action plugin to recognise its own change.
     type: str
     default: ''
-    no_log: false
 attributes:
   check_mode:
     description: Can run in C(check_mode) and return changed status prediction without modifying target.
@@ -238,7 +237,9 @@ LINK = {
 }
 ARGUMENTS = {
     "state": {
-        "type": "str", "default": "present", "choices": ["present", "adopted", "verified", "inspected", "absent"],
+        "type": "str",
+        "default": "present",
+        "choices": ["present", "adopted", "verified", "inspected", "absent"],
     },
     "links": {"type": "list", "elements": "dict", "default": [], "options": LINK},
     "path": {"type": "path", "default": "/etc/netplan/40-cx7.yaml"},
@@ -267,8 +268,12 @@ def look(module: AnsibleModule) -> dict[str, Any]:
         seen = netplan.inspect(params["path"], params["links"], params["renderer"])
         stops = change.blocking(seen["findings"], params["accept"], params["replace_foreign"])
         return {
-            "changed": False, "findings": seen["findings"], "blocking": stops, "renderer": seen["renderer"],
-            "adopted": bool(seen["foreign"] and seen["adoptable"]), "armed": change.armed(),
+            "changed": False,
+            "findings": seen["findings"],
+            "blocking": stops,
+            "renderer": seen["renderer"],
+            "adopted": bool(seen["foreign"] and seen["adoptable"]),
+            "armed": change.armed(),
         }
     result: dict[str, Any] = {"changed": False, "needs_change": False, "diff": []}
     if params["environment_path"] and params["state"] == "adopted":
@@ -319,8 +324,13 @@ def start(module: AnsibleModule) -> dict[str, Any]:
     else:
         decision = change.decide_present(params, management)
     result: dict[str, Any] = {
-        "changed": decision.changed, "needs_change": decision.changed, "diff": list(decision.diff),
-        "adopted": decision.adopted, "findings": decision.findings, "renderer": decision.renderer, "started": False,
+        "changed": decision.changed,
+        "needs_change": decision.changed,
+        "diff": list(decision.diff),
+        "adopted": decision.adopted,
+        "findings": decision.findings,
+        "renderer": decision.renderer,
+        "started": False,
     }
     if decision.backup:
         result["backup"] = decision.backup
@@ -334,8 +344,11 @@ def start(module: AnsibleModule) -> dict[str, Any]:
         return result
     if decision.needs_apply:
         if not management:
-            module.fail_json(msg="no NIC with management_address or a default route found: nothing could watch over the"
-                                 " way in, so nothing was changed", **result)
+            module.fail_json(
+                msg="no NIC with management_address or a default route found: nothing could watch over the"
+                " way in, so nothing was changed",
+                **result,
+            )
         if not params["token"]:
             module.fail_json(msg="a change needs its action plugin, which confirms it over a new connection", **result)
         change.arm_and_start(decision, params, management)

@@ -79,8 +79,10 @@ def test_host_that_took_its_change_back_is_a_failure_with_the_reason() -> None:
     result, script = play(STARTED, LOST, LOST, done("rolled_back", "no confirmation within 60 s"))
     assert result["failed"]
     assert result["changed"] is False
-    assert result["msg"] == ("spark-02: the network change was taken back by the host: no confirmation within 60 s"
-                             " (connection meanwhile: no route to host)")
+    assert result["msg"] == (
+        "spark-02: the network change was taken back by the host: no confirmation within 60 s"
+        " (connection meanwhile: no route to host)"
+    )
     assert script.log.count("reset") == 3
 
 

@@ -60,16 +60,28 @@ def test_render_sets_a_renderer_per_nic_only_and_no_mtu_unless_planned() -> None
 
 def test_links_of_finds_everybody_on_the_subnet() -> None:
     fabric = {
-        "a": {"links": [{"netdev": "x", "address": "10.0.0.1/25", "mtu": 9000},
-                        {"netdev": "y", "address": "10.0.0.129/25", "mtu": 9000}]},
+        "a": {
+            "links": [
+                {"netdev": "x", "address": "10.0.0.1/25", "mtu": 9000},
+                {"netdev": "y", "address": "10.0.0.129/25", "mtu": 9000},
+            ]
+        },
         "b": {"links": [{"netdev": "x", "address": "10.0.0.2/25", "mtu": None}]},
         "c": {"links": [{"netdev": "y", "address": "10.0.0.131/25", "mtu": 1500}, {"netdev": "z", "address": ""}]},
     }
     assert netplan.links_of(fabric, "a") == [
-        {"netdev": "x", "address": "10.0.0.1/25", "mtu": 9000, "peers": [
-            {"host": "b", "address": "10.0.0.2", "mtu": 0}]},
-        {"netdev": "y", "address": "10.0.0.129/25", "mtu": 9000, "peers": [
-            {"host": "c", "address": "10.0.0.131", "mtu": 1500}]},
+        {
+            "netdev": "x",
+            "address": "10.0.0.1/25",
+            "mtu": 9000,
+            "peers": [{"host": "b", "address": "10.0.0.2", "mtu": 0}],
+        },
+        {
+            "netdev": "y",
+            "address": "10.0.0.129/25",
+            "mtu": 9000,
+            "peers": [{"host": "c", "address": "10.0.0.131", "mtu": 1500}],
+        },
     ]
     assert netplan.links_of(fabric, "nobody") == []
 
@@ -89,12 +101,15 @@ def test_environment_refuses_what_it_cannot_hold(key: str, value: str) -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-@pytest.mark.parametrize(("case", "words"), [
-    ("tab", "99-x.yaml:3:1: Invalid YAML: tabs are not allowed for indent"),
-    ("address", "address '1.2.3.4' is missing /prefixlength"),
-    ("mapping", "99-x.yaml:4:13: Error in network definition: expected mapping"),
-    ("key", "unknown key 'adresses'"),
-])
+@pytest.mark.parametrize(
+    ("case", "words"),
+    [
+        ("tab", "99-x.yaml:3:1: Invalid YAML: tabs are not allowed for indent"),
+        ("address", "address '1.2.3.4' is missing /prefixlength"),
+        ("mapping", "99-x.yaml:4:13: Error in network definition: expected mapping"),
+        ("key", "unknown key 'adresses'"),
+    ],
+)
 def test_generator_error_names_the_real_file(version: str, case: str, words: str) -> None:
     stderr = captured(version)["errors"][case]["stderr"].replace("@SCRATCH@", "/tmp/sparkthor-netplan-abc")
     warning = "\n** (generate:103): WARNING **: 01:29:11.732: Permissions for /tmp/x.yaml are too open. Netplan …\n"
@@ -133,13 +148,16 @@ def test_generate_without_netplan(monkeypatch: pytest.MonkeyPatch) -> None:
         netplan.generate({})
 
 
-@pytest.mark.parametrize(("path", "owner"), [
-    ("/run/systemd/network/10-netplan-enp1s0f1np1.network", "enp1s0f1np1"),
-    ("/run/systemd/network/10-netplan-enp1s0f1np1.link", "enp1s0f1np1"),
-    ("/run/NetworkManager/system-connections/netplan-enP7s7.nmconnection", "enP7s7"),
-    ("/run/udev/rules.d/90-netplan.rules", ""),
-    ("/run/NetworkManager/conf.d/10-globally-managed-devices.conf", ""),
-])
+@pytest.mark.parametrize(
+    ("path", "owner"),
+    [
+        ("/run/systemd/network/10-netplan-enp1s0f1np1.network", "enp1s0f1np1"),
+        ("/run/systemd/network/10-netplan-enp1s0f1np1.link", "enp1s0f1np1"),
+        ("/run/NetworkManager/system-connections/netplan-enP7s7.nmconnection", "enP7s7"),
+        ("/run/udev/rules.d/90-netplan.rules", ""),
+        ("/run/NetworkManager/conf.d/10-globally-managed-devices.conf", ""),
+    ],
+)
 def test_owner(path: str, owner: str) -> None:
     assert netplan.owner_of(path) == owner
 
@@ -183,8 +201,10 @@ def test_pending_edit_of_a_profile_hides_its_content_and_allows_what_networkmana
     live = files("1.1.2", "NetworkManager", "management")
     path = "/run/NetworkManager/system-connections/netplan-enP7s7.nmconnection"
     touched = dict(live)
-    touched[path] = {**live[path], "content": live[path]["content"].replace(
-        "type=ethernet", "type=ethernet\nuuid=abc\ntimestamp=1")}
+    touched[path] = {
+        **live[path],
+        "content": live[path]["content"].replace("type=ethernet", "type=ethernet\nuuid=abc\ntimestamp=1"),
+    }
     assert netplan.pending_edits(live, touched, set()) == []
     secret = dict(live)
     secret[path] = {**live[path], "content": live[path]["content"] + "\n[wifi-security]\npsk=geheim\n"}
@@ -195,46 +215,59 @@ def test_pending_removal_and_addition() -> None:
     live = files("1.1.2", "networkd", "wildcard")
     now = files("1.1.2", "networkd", "management")
     assert [(i["id"], i["detail"]) for i in netplan.pending_edits(now, live, set()) if i["id"]] == [
-        ("all-en", "would be removed")]
+        ("all-en", "would be removed")
+    ]
     assert [(i["id"], i["detail"]) for i in netplan.pending_edits(live, now, set()) if i["id"]] == [
-        ("all-en", "would be added")]
+        ("all-en", "would be added")
+    ]
 
 
 def test_files_defining() -> None:
-    sources = {"/a.yaml": "    enP7s7:\n", "/b.yaml": "{ethernets: {enP7s7: {}}}", "/c.yaml": "    enP7s70:\n",
-               "/d.yaml": '    "enP7s7":\n', "/e.yaml": "  xenP7s7:\n"}
+    sources = {
+        "/a.yaml": "    enP7s7:\n",
+        "/b.yaml": "{ethernets: {enP7s7: {}}}",
+        "/c.yaml": "    enP7s70:\n",
+        "/d.yaml": '    "enP7s7":\n',
+        "/e.yaml": "  xenP7s7:\n",
+    }
     assert netplan.files_defining("enP7s7", sources) == ["/a.yaml", "/b.yaml", "/d.yaml"]
 
 
 # --- who else configures our NICs ---
 
 
-@pytest.mark.parametrize(("content", "matches"), [
-    ("[Match]\nName=enp1s0f1np1\n", True),
-    ("[Match]\nName=eth0 enp1s0*\n", True),
-    ("[Match]\nName=!enp1s0f1np1 eth0\n", False),
-    ("[Match]\nName=!eth0\n", True),
-    ("[Match]\nName=eth0\n", False),
-    ("[Match]\nMACAddress=02:00:00:00:00:01\n", True),
-    ("[Match]\nPermanentMACAddress=02-00-00-00-00-01\n", True),
-    ("[Match]\nMACAddress=02:00:00:00:00:02\nName=enp1s0f1np1\n", False),
-    ("[Match]\nType=ether\n", True),
-    ("[Match]\nType=wlan\n", False),
-    ("[Match]\nDriver=mlx5_core\n", False),
-    ("[Match]\n", False),
-    ("[Network]\nName=enp1s0f1np1\n", False),
-])
+@pytest.mark.parametrize(
+    ("content", "matches"),
+    [
+        ("[Match]\nName=enp1s0f1np1\n", True),
+        ("[Match]\nName=eth0 enp1s0*\n", True),
+        ("[Match]\nName=!enp1s0f1np1 eth0\n", False),
+        ("[Match]\nName=!eth0\n", True),
+        ("[Match]\nName=eth0\n", False),
+        ("[Match]\nMACAddress=02:00:00:00:00:01\n", True),
+        ("[Match]\nPermanentMACAddress=02-00-00-00-00-01\n", True),
+        ("[Match]\nMACAddress=02:00:00:00:00:02\nName=enp1s0f1np1\n", False),
+        ("[Match]\nType=ether\n", True),
+        ("[Match]\nType=wlan\n", False),
+        ("[Match]\nDriver=mlx5_core\n", False),
+        ("[Match]\n", False),
+        ("[Network]\nName=enp1s0f1np1\n", False),
+    ],
+)
 def test_networkd_match(content: str, matches: bool) -> None:
     assert netplan.network_matches(content, "enp1s0f1np1", MAC) is matches
 
 
-@pytest.mark.parametrize(("content", "matches"), [
-    ("[connection]\ninterface-name=enp1s0f1np1\n", True),
-    ("[connection]\ninterface-name=enp1s0f1np10\n", False),
-    ("[match]\ninterface-name=en*;\n", True),
-    ("[ethernet]\nmac-address=02:00:00:00:00:01\n", True),
-    ("[connection]\nid=Wired connection 1\n", False),
-])
+@pytest.mark.parametrize(
+    ("content", "matches"),
+    [
+        ("[connection]\ninterface-name=enp1s0f1np1\n", True),
+        ("[connection]\ninterface-name=enp1s0f1np10\n", False),
+        ("[match]\ninterface-name=en*;\n", True),
+        ("[ethernet]\nmac-address=02:00:00:00:00:01\n", True),
+        ("[connection]\nid=Wired connection 1\n", False),
+    ],
+)
 def test_profile_match(content: str, matches: bool) -> None:
     assert netplan.profile_matches(content, "enp1s0f1np1", MAC) is matches
 
@@ -255,7 +288,8 @@ def test_static_networkd_file_counts_only_when_it_comes_first() -> None:
     }
     found = netplan.foreign_settings({"enp1s0f1np1": MAC}, {}, {}, static)
     assert sorted(item["path"] for item in found) == [
-        "/etc/NetworkManager/system-connections/hand.nmconnection", "/etc/systemd/network/05-fabric.network",
+        "/etc/NetworkManager/system-connections/hand.nmconnection",
+        "/etc/systemd/network/05-fabric.network",
     ]
     assert not any(item["netplan"] for item in found)
 
@@ -271,9 +305,14 @@ GLOBAL = {"scope": "global", "dynamic": False, "family": "inet"}
 def test_addresses_at_run_time_only(version: str, renderer: str) -> None:
     live = {
         "lo": live_link({"127.0.0.1/8": {**GLOBAL, "scope": "host"}}),
-        "enP7s7": live_link({"10.83.0.11/24": GLOBAL, "10.83.0.212/24": GLOBAL,
-                             "10.83.0.50/24": {**GLOBAL, "dynamic": True},
-                             "fe80::1/64": {"scope": "link", "dynamic": False, "family": "inet6"}}),
+        "enP7s7": live_link(
+            {
+                "10.83.0.11/24": GLOBAL,
+                "10.83.0.212/24": GLOBAL,
+                "10.83.0.50/24": {**GLOBAL, "dynamic": True},
+                "fe80::1/64": {"scope": "link", "dynamic": False, "family": "inet6"},
+            }
+        ),
         "docker0": live_link({"172.17.0.1/16": GLOBAL}),
         "enp1s0f1np1": live_link({"10.9.9.9/24": GLOBAL}),
     }
@@ -282,8 +321,10 @@ def test_addresses_at_run_time_only(version: str, renderer: str) -> None:
 
 
 def test_address_of_a_static_file_is_no_run_time_address() -> None:
-    static = {"/etc/systemd/network/x.network": "[Match]\nName=eth0\n[Network]\nAddress=10.1.0.1/24\n"
-                                                "[Address]\nAddress=2001:db8:0::1/64\n"}
+    static = {
+        "/etc/systemd/network/x.network": "[Match]\nName=eth0\n[Network]\nAddress=10.1.0.1/24\n"
+        "[Address]\nAddress=2001:db8:0::1/64\n"
+    }
     live = {"eth0": live_link({"10.1.0.1/24": GLOBAL, "2001:db8::1/64": {**GLOBAL, "family": "inet6"}})}
     assert netplan.runtime_addresses(live, {}, static, set()) == []
 
@@ -298,9 +339,7 @@ class Host:
         self.renderer = renderer
         self.sources: dict[str, str] = {"/etc/netplan/01-m.yaml": "    enP7s7:\n"}
         self.run = files("1.1.2", renderer, "management")
-        self.live = {
-            "enP7s7": live_link({"10.83.0.11/24": GLOBAL}), "enp1s0f1np1": live_link(mtu=1500, up=False)
-        }
+        self.live = {"enP7s7": live_link({"10.83.0.11/24": GLOBAL}), "enp1s0f1np1": live_link(mtu=1500, up=False)}
         self.management = "management"
         self.error: netplan.NetplanError | None = None
         monkeypatch.setattr(netplan, "source_files", lambda: dict(self.sources))
@@ -361,11 +400,13 @@ def test_inspect_adopts_or_names_a_foreign_file_at_our_path(monkeypatch: pytest.
 def test_inspect_finds_run_time_and_foreign_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
     host = Host(monkeypatch)
     host.live["enP7s7"]["addresses"]["10.83.0.212/24"] = GLOBAL
-    host.live["enp1s0f1np1"]["addresses"].update({"10.99.0.2/24": GLOBAL, "10.100.0.1/25": GLOBAL,
-                                                  "169.254.3.4/16": {**GLOBAL, "scope": "link"}})
+    host.live["enp1s0f1np1"]["addresses"].update(
+        {"10.99.0.2/24": GLOBAL, "10.100.0.1/25": GLOBAL, "169.254.3.4/16": {**GLOBAL, "scope": "link"}}
+    )
     findings = netplan.inspect("/etc/netplan/40-cx7.yaml", [LINK])["findings"]
     assert [(f["kind"], f["netdev"], f["address"]) for f in findings] == [
-        ("runtime_address", "enP7s7", "10.83.0.212/24"), ("foreign_address", "enp1s0f1np1", "10.99.0.2/24"),
+        ("runtime_address", "enP7s7", "10.83.0.212/24"),
+        ("foreign_address", "enp1s0f1np1", "10.99.0.2/24"),
     ]
 
 
@@ -394,14 +435,17 @@ def test_link_as_planned_has_no_problems() -> None:
     assert netplan.link_problems([LINK], GOOD, ROUTES) == {"enp1s0f1np1": []}
 
 
-@pytest.mark.parametrize(("live", "routes", "words"), [
-    ({}, ROUTES, "does not exist"),
-    ({"enp1s0f1np1": live_link({"10.100.0.1/25": GLOBAL}, up=False)}, ROUTES, "administratively down"),
-    ({"enp1s0f1np1": live_link({"10.100.0.1/24": GLOBAL})}, ROUTES, "does not have 10.100.0.1/25"),
-    ({"enp1s0f1np1": live_link({"10.100.0.1/25": GLOBAL}, mtu=1500)}, ROUTES, "MTU 1500 instead of 9000"),
-    (GOOD, set(), "no connected route to 10.100.0.0/25"),
-    (GOOD, {*ROUTES, ("10.100.0.0/25", "enP2p1s0f1np1")}, "one NIC per subnet"),
-])
+@pytest.mark.parametrize(
+    ("live", "routes", "words"),
+    [
+        ({}, ROUTES, "does not exist"),
+        ({"enp1s0f1np1": live_link({"10.100.0.1/25": GLOBAL}, up=False)}, ROUTES, "administratively down"),
+        ({"enp1s0f1np1": live_link({"10.100.0.1/24": GLOBAL})}, ROUTES, "does not have 10.100.0.1/25"),
+        ({"enp1s0f1np1": live_link({"10.100.0.1/25": GLOBAL}, mtu=1500)}, ROUTES, "MTU 1500 instead of 9000"),
+        (GOOD, set(), "no connected route to 10.100.0.0/25"),
+        (GOOD, {*ROUTES, ("10.100.0.0/25", "enP2p1s0f1np1")}, "one NIC per subnet"),
+    ],
+)
 def test_link_problems(live: dict[str, Any], routes: set[tuple[str, str]], words: str) -> None:
     found = netplan.link_problems([LINK], live, routes)["enp1s0f1np1"]
     assert any(words in problem for problem in found)
@@ -413,10 +457,18 @@ def test_connected_routes(monkeypatch: pytest.MonkeyPatch) -> None:
     assert netplan.connected_routes() == ROUTES
 
 
-@pytest.mark.parametrize(("link", "peer", "live_mtu", "size"), [
-    (9000, 9000, 9000, 8972), (9000, 0, 9000, 8972), (9000, 1500, 9000, 1472), (8966, 9000, 8966, 8938),
-    (0, 0, 1500, 1472), (0, 0, 9000, 1472), (0, 0, 1280, 1252),
-])
+@pytest.mark.parametrize(
+    ("link", "peer", "live_mtu", "size"),
+    [
+        (9000, 9000, 9000, 8972),
+        (9000, 0, 9000, 8972),
+        (9000, 1500, 9000, 1472),
+        (8966, 9000, 8966, 8938),
+        (0, 0, 1500, 1472),
+        (0, 0, 9000, 1472),
+        (0, 0, 1280, 1252),
+    ],
+)
 def test_payload_fills_the_smaller_mtu(link: int, peer: int, live_mtu: int, size: int) -> None:
     assert netplan.payload_size({"mtu": link}, {"mtu": peer}, live_mtu) == size
 
@@ -438,7 +490,8 @@ def test_ping_over_loopback() -> None:
     links = [{"netdev": "lo", "mtu": 9000, "peers": [{"address": "127.0.0.1"}, {"address": "127.0.0.2"}]}]
     answers = netplan.ping_links(links, {"lo": live_link(mtu=65536)}, 1.0)
     assert [(item["address"], item["payload"], item["reachable"]) for item in answers] == [
-        ("127.0.0.1", 8972, True), ("127.0.0.2", 8972, True),
+        ("127.0.0.1", 8972, True),
+        ("127.0.0.2", 8972, True),
     ]
 
 
@@ -454,8 +507,18 @@ def test_verify_asks_again_until_the_peer_answers(monkeypatch: pytest.MonkeyPatc
 
     def ping(links: list[dict[str, Any]], live: Any) -> list[dict[str, Any]]:
         tries.append(1)
-        return [{"netdev": "enp1s0f1np1", "host": "b", "address": "10.100.0.2", "payload": 8972,
-                 "reachable": len(tries) > 1, "rtt_ms": None, "error": "no answer", "_sent": 1.0}]
+        return [
+            {
+                "netdev": "enp1s0f1np1",
+                "host": "b",
+                "address": "10.100.0.2",
+                "payload": 8972,
+                "reachable": len(tries) > 1,
+                "rtt_ms": None,
+                "error": "no answer",
+                "_sent": 1.0,
+            }
+        ]
 
     monkeypatch.setattr(job, "live_links", lambda: GOOD)
     monkeypatch.setattr(netplan, "connected_routes", lambda: ROUTES)

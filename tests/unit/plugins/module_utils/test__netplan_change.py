@@ -33,9 +33,19 @@ class Host:
         }
         self.routes: set[tuple[str, str]] = set()
         self.seen: dict[str, Any] = {
-            "findings": [], "own": None, "sources": {}, "live": self.live, "run": {},
-            "wanted": {NETWORK: state("[Match]\nName=fab0\n[Link]\nMTUBytes=9000\n")}, "generated": {}, "others": {},
-            "renderer": "networkd", "ids": {"fab0"}, "previous": set(), "aside": [], "adoptable": False,
+            "findings": [],
+            "own": None,
+            "sources": {},
+            "live": self.live,
+            "run": {},
+            "wanted": {NETWORK: state("[Match]\nName=fab0\n[Link]\nMTUBytes=9000\n")},
+            "generated": {},
+            "others": {},
+            "renderer": "networkd",
+            "ids": {"fab0"},
+            "previous": set(),
+            "aside": [],
+            "adoptable": False,
             "foreign": False,
         }
 
@@ -55,8 +65,14 @@ def host(monkeypatch: pytest.MonkeyPatch) -> Host:
 
 
 def present(**over: Any) -> change.Decision:
-    params = {"path": "/etc/netplan/40-cx7.yaml", "links": [LINK], "renderer": "", "accept": [],
-              "replace_foreign": False, **over}
+    params = {
+        "path": "/etc/netplan/40-cx7.yaml",
+        "links": [LINK],
+        "renderer": "",
+        "accept": [],
+        "replace_foreign": False,
+        **over,
+    }
     return change.decide_present(params, "mgmt0")
 
 
@@ -133,24 +149,38 @@ def finding(kind: str, **more: Any) -> dict[str, Any]:
     return {"kind": kind, "message": f"there is {kind}", "mend": "mend it", "path": "", "netdev": "", **more}
 
 
-@pytest.mark.parametrize("kind", ["pending_edit", "runtime_address", "invalid_yaml", "foreign_file", "foreign_address",
-                                  "foreign_settings", "shadowed", "invalid_plan"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "pending_edit",
+        "runtime_address",
+        "invalid_yaml",
+        "foreign_file",
+        "foreign_address",
+        "foreign_settings",
+        "shadowed",
+        "invalid_plan",
+    ],
+)
 def test_every_finding_stops_before_anything_is_written(host: Host, kind: str) -> None:
     host.seen["findings"] = [finding(kind)]
     with pytest.raises(change.ChangeError, match=f"there is {kind} \\(mend it\\)"):
         present()
 
 
-@pytest.mark.parametrize(("kind", "options", "stops"), [
-    ("pending_edit", {"accept": ["pending_edit"]}, False),
-    ("runtime_address", {"accept": ["runtime_address"]}, False),
-    ("runtime_address", {"accept": ["pending_edit"]}, True),
-    ("invalid_yaml", {"accept": ["invalid_yaml", "pending_edit", "runtime_address"]}, True),
-    ("foreign_file", {"replace_foreign": True}, False),
-    ("foreign_address", {"replace_foreign": True}, False),
-    ("foreign_settings", {"replace_foreign": True}, True),
-    ("shadowed", {"replace_foreign": True}, True),
-])
+@pytest.mark.parametrize(
+    ("kind", "options", "stops"),
+    [
+        ("pending_edit", {"accept": ["pending_edit"]}, False),
+        ("runtime_address", {"accept": ["runtime_address"]}, False),
+        ("runtime_address", {"accept": ["pending_edit"]}, True),
+        ("invalid_yaml", {"accept": ["invalid_yaml", "pending_edit", "runtime_address"]}, True),
+        ("foreign_file", {"replace_foreign": True}, False),
+        ("foreign_address", {"replace_foreign": True}, False),
+        ("foreign_settings", {"replace_foreign": True}, True),
+        ("shadowed", {"replace_foreign": True}, True),
+    ],
+)
 def test_what_the_user_may_accept(kind: str, options: dict[str, Any], stops: bool) -> None:
     arguments = {"accept": [], "replace_foreign": False, **options}
     assert bool(change.blocking([finding(kind)], **arguments)) is stops
@@ -178,10 +208,17 @@ def test_absent_takes_our_file_addresses_and_mtu_away(host: Host) -> None:
     ours = state("[Match]\nName=fab0\n[Link]\nMTUBytes=9000\n[Network]\nAddress=10.9.0.1/24\n")
     host.file = state(netplan.render([LINK]))
     host.as_planned()
-    host.seen.update(previous={"fab0"}, generated={NETWORK: ours}, run={
-        NETWORK: ours,
-        netplan.SHARED_RULES: state('# netplan: network.ethernets.mgmt0 (on NetworkManager deny-list)\nx\n'
-                                    '# netplan: network.ethernets.fab0 (on NetworkManager deny-list)\ny\n')})
+    host.seen.update(
+        previous={"fab0"},
+        generated={NETWORK: ours},
+        run={
+            NETWORK: ours,
+            netplan.SHARED_RULES: state(
+                "# netplan: network.ethernets.mgmt0 (on NetworkManager deny-list)\nx\n"
+                "# netplan: network.ethernets.fab0 (on NetworkManager deny-list)\ny\n"
+            ),
+        },
+    )
     decision = absent()
     assert decision.after["/etc/netplan/40-cx7.yaml"] is None
     assert decision.after[NETWORK] is None
@@ -200,11 +237,16 @@ def test_absent_leaves_nothing_and_foreign_files_alone(host: Host) -> None:
     assert (decision.changed, decision.adopted) == (False, True)
 
 
-@pytest.mark.parametrize(("address", "routes", "netdev"), [
-    ("10.0.0.1", [], "mgmt0"), ("10.0.0.1/24", [], "mgmt0"),
-    ("192.0.2.1", ["-4 default via 10.0.0.254 dev eth7 proto static"], "eth7"),
-    ("", ["-4 10.5.0.0/16 via 10.0.0.9 dev x", "-4 default via 1.1.1.1 dev eth7"], "eth7"), ("", [], ""),
-])
+@pytest.mark.parametrize(
+    ("address", "routes", "netdev"),
+    [
+        ("10.0.0.1", [], "mgmt0"),
+        ("10.0.0.1/24", [], "mgmt0"),
+        ("192.0.2.1", ["-4 default via 10.0.0.254 dev eth7 proto static"], "eth7"),
+        ("", ["-4 10.5.0.0/16 via 10.0.0.9 dev x", "-4 default via 1.1.1.1 dev eth7"], "eth7"),
+        ("", [], ""),
+    ],
+)
 def test_management_nic(address: str, routes: list[str], netdev: str) -> None:
     live = {"lo": {"addresses": {}}, "mgmt0": {"addresses": {"10.0.0.1/24": GLOBAL}}}
     assert change.management_netdev(address, live, routes) == netdev
@@ -238,8 +280,10 @@ class Systemd:
             assert (self.folder / "plan.json").exists() or unit == change.NOW_UNIT
             if unit == change.NOW_UNIT:
                 (self.folder / "plan.json").unlink()
-                job.write_json(str(self.folder / "outcome.json"), {
-                    "token": "t", "result": "rolled_back", "reason": argv[-1], "steps": []})
+                job.write_json(
+                    str(self.folder / "outcome.json"),
+                    {"token": "t", "result": "rolled_back", "reason": argv[-1], "steps": []},
+                )
         return 0, "", ""
 
 
@@ -318,8 +362,10 @@ def test_confirm_takes_back_what_somebody_else_joined_in(systemd: Systemd, monke
 
 def test_confirm_reports_what_the_host_did_alone(systemd: Systemd) -> None:
     systemd.folder.mkdir()
-    job.write_json(str(systemd.folder / "outcome.json"), {
-        "token": "t", "result": "rolled_back", "reason": "no confirmation within 60 s", "steps": ["x"]})
+    job.write_json(
+        str(systemd.folder / "outcome.json"),
+        {"token": "t", "result": "rolled_back", "reason": "no confirmation within 60 s", "steps": ["x"]},
+    )
     answer = change.confirm("t", folder=str(systemd.folder))
     assert answer == {"status": "rolled_back", "reason": "no confirmation within 60 s", "steps": ["x"]}
     assert not systemd.folder.exists()

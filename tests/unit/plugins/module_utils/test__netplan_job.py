@@ -64,10 +64,20 @@ class Machine:
 
     def arm(self, **over: Any) -> dict[str, Any]:
         plan = {
-            "token": "t", "timeout": 60, "path": str(self.yaml), "netdevs": ["fab0"], "before": {},
+            "token": "t",
+            "timeout": 60,
+            "path": str(self.yaml),
+            "netdevs": ["fab0"],
+            "before": {},
             "after": {str(self.yaml): state("yaml\n"), str(self.network): state("[Match]\nName=fab0\n")},
-            "expect": [{"netdev": "fab0", "address": "10.9.0.1/24", "mtu": 9000}], "drop": [], "reset_mtu": [],
-            "live": copy.deepcopy(self.links), "routes": list(self.routes), "management": "mgmt0", "others": {}, **over,
+            "expect": [{"netdev": "fab0", "address": "10.9.0.1/24", "mtu": 9000}],
+            "drop": [],
+            "reset_mtu": [],
+            "live": copy.deepcopy(self.links),
+            "routes": list(self.routes),
+            "management": "mgmt0",
+            "others": {},
+            **over,
         }
         job.write_json(str(self.folder / "plan.json"), plan)
         return plan
@@ -115,8 +125,12 @@ def test_apply_writes_activates_only_our_nics_and_reports(machine: Machine) -> N
 def test_apply_drops_former_addresses_and_resets_mtu(machine: Machine) -> None:
     machine.links["fab0"].update(up=True, mtu=9000, addresses={"10.1.1.1/24": GLOBAL})
     machine.obey = False
-    machine.arm(after={str(machine.yaml): None}, expect=[], reset_mtu=["fab0"],
-                drop=[{"netdev": "fab0", "address": "10.1.1.1/24"}])
+    machine.arm(
+        after={str(machine.yaml): None},
+        expect=[],
+        reset_mtu=["fab0"],
+        drop=[{"netdev": "fab0", "address": "10.1.1.1/24"}],
+    )
     job.apply(str(machine.folder))
     assert machine.links["fab0"]["addresses"] == {}
     assert machine.links["fab0"]["mtu"] == 1500
@@ -214,13 +228,16 @@ def test_networkmanager_profiles_are_loaded_one_by_one(machine: Machine, monkeyp
     steps: list[str] = []
     real = machine.run
     monkeypatch.setattr(
-        job, "run", lambda argv, limit=20: (0, "", "") if argv[:2] == ["systemctl", "is-active"] else real(argv, limit))
+        job, "run", lambda argv, limit=20: (0, "", "") if argv[:2] == ["systemctl", "is-active"] else real(argv, limit)
+    )
     keyfile = "/run/NetworkManager/system-connections/netplan-fab0.nmconnection"
     gone = "/run/NetworkManager/system-connections/netplan-fab1.nmconnection"
     job.activate({}, {keyfile: state("x"), gone: None}, ["fab0", "fab1"], steps)
     assert [step for step in steps if step.startswith("nmcli")] == [
-        f"nmcli connection load {keyfile}", "nmcli --wait 10 connection down netplan-fab1",
-        "nmcli connection reload", "nmcli --wait 15 connection up netplan-fab0",
+        f"nmcli connection load {keyfile}",
+        "nmcli --wait 10 connection down netplan-fab1",
+        "nmcli connection reload",
+        "nmcli --wait 15 connection up netplan-fab0",
     ]
 
 
@@ -248,12 +265,30 @@ def test_read_json_of_a_torn_file(tmp_path: Path) -> None:
 
 
 def test_parse_links() -> None:
-    text = json.dumps([
-        {"ifname": "e0", "flags": ["UP", "LOWER_UP"], "mtu": 9000, "address": "02:00", "addr_info": [
-            {"family": "inet", "local": "10.0.0.1", "prefixlen": 24, "scope": "global", "dynamic": True}, {}]}, {}])
-    assert job.parse_links(text) == {"e0": {
-        "mtu": 9000, "up": True, "carrier": True, "mac": "02:00",
-        "addresses": {"10.0.0.1/24": {"scope": "global", "dynamic": True, "family": "inet"}}}}
+    text = json.dumps(
+        [
+            {
+                "ifname": "e0",
+                "flags": ["UP", "LOWER_UP"],
+                "mtu": 9000,
+                "address": "02:00",
+                "addr_info": [
+                    {"family": "inet", "local": "10.0.0.1", "prefixlen": 24, "scope": "global", "dynamic": True},
+                    {},
+                ],
+            },
+            {},
+        ]
+    )
+    assert job.parse_links(text) == {
+        "e0": {
+            "mtu": 9000,
+            "up": True,
+            "carrier": True,
+            "mac": "02:00",
+            "addresses": {"10.0.0.1/24": {"scope": "global", "dynamic": True, "family": "inet"}},
+        }
+    }
     assert job.parse_links("") == {}
 
 

@@ -17,10 +17,15 @@ FILE = {"/etc/netplan/40-cx7.yaml": {"content": "x", "mode": 0o600, "uid": 0, "g
 @pytest.fixture
 def host(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     made: dict[str, Any] = {
-        "decision": netplan_apply.change.Decision(), "started": [], "written": [], "environment": ({}, {}),
-        "report": [{"netdev": "fab0", "ok": True, "problems": [], "peers": [{"reachable": True}]}], "armed": False,
+        "decision": netplan_apply.change.Decision(),
+        "started": [],
+        "written": [],
+        "environment": ({}, {}),
+        "report": [{"netdev": "fab0", "ok": True, "problems": [], "peers": [{"reachable": True}]}],
+        "armed": False,
         "warned": [],
-        "confirm": {"status": "confirmed", "reason": "", "steps": []}, "leftover": "",
+        "confirm": {"status": "confirmed", "reason": "", "steps": []},
+        "leftover": "",
     }
     module = netplan_apply
     monkeypatch.setattr(module.job, "live_links", dict)
@@ -119,14 +124,25 @@ def test_refusal_is_a_failure_with_the_reason(
 
 
 SILENT = [{"netdev": "fab0", "ok": False, "problems": ["fab0 does not reach b"], "peers": [{"reachable": False}]}]
-WRONG = [{"netdev": "fab0", "ok": False, "problems": ["fab0 has MTU 1500", "fab0 does not reach b"],
-          "peers": [{"reachable": False}]}]
+WRONG = [
+    {
+        "netdev": "fab0",
+        "ok": False,
+        "problems": ["fab0 has MTU 1500", "fab0 does not reach b"],
+        "peers": [{"reachable": False}],
+    }
+]
 
 
-@pytest.mark.parametrize(("wanted", "report", "message"), [
-    ("verified", SILENT, "fab0 does not reach b"), ("adopted", SILENT, ""),
-    ("verified", WRONG, "fab0 has MTU 1500; fab0 does not reach b"), ("adopted", WRONG, "fab0 has MTU 1500"),
-])
+@pytest.mark.parametrize(
+    ("wanted", "report", "message"),
+    [
+        ("verified", SILENT, "fab0 does not reach b"),
+        ("adopted", SILENT, ""),
+        ("verified", WRONG, "fab0 has MTU 1500; fab0 does not reach b"),
+        ("adopted", WRONG, "fab0 has MTU 1500"),
+    ],
+)
 def test_looking_only(
     host: dict[str, Any], capsys: pytest.CaptureFixture[str], wanted: str, report: Any, message: str
 ) -> None:
@@ -146,22 +162,26 @@ def test_adopted_writes_the_environment_only(host: dict[str, Any], capsys: pytes
     assert len(host["written"]) == 1
 
 
-def test_inspected(
-    host: dict[str, Any], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_inspected(host: dict[str, Any], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     found = [{"kind": "pending_edit", "message": "m", "mend": "n"}, {"kind": "shadowed", "message": "m", "mend": "n"}]
-    monkeypatch.setattr(netplan_apply.netplan, "inspect", lambda *args: {
-        "findings": found, "renderer": "networkd", "foreign": True, "adoptable": True})
+    monkeypatch.setattr(
+        netplan_apply.netplan,
+        "inspect",
+        lambda *args: {"findings": found, "renderer": "networkd", "foreign": True, "adoptable": True},
+    )
     result = run(capsys, state="inspected", accept=["pending_edit"])
     assert result["findings"] == found
     assert result["blocking"] == found[1:]
     assert (result["changed"], result["adopted"], result["renderer"]) == (False, True, "networkd")
 
 
-@pytest.mark.parametrize(("params", "words"), [
-    ({"rollback_timeout": 5}, "rollback_timeout: 5 is not between 30 and 600"),
-    ({"links": []}, "links: state present needs at least one link"),
-])
+@pytest.mark.parametrize(
+    ("params", "words"),
+    [
+        ({"rollback_timeout": 5}, "rollback_timeout: 5 is not between 30 and 600"),
+        ({"links": []}, "links: state present needs at least one link"),
+    ],
+)
 def test_bad_arguments(
     host: dict[str, Any], capsys: pytest.CaptureFixture[str], params: dict[str, Any], words: str
 ) -> None:
