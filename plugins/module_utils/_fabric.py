@@ -574,7 +574,8 @@ def fabric_plan(
             first = ports_by_host[host][0]
             return str(first.address.ip), first.netdev
         interface = addresses[host]
-        assert interface is not None
+        if interface is None:  # checked before; said for the type checker
+            raise AssertionError(host)
         return str(interface.ip), netdevs[host] or SPARK_MANAGEMENT_NETDEV
 
     profile, reason = _profile(topology, resolved_kinds)
@@ -649,7 +650,8 @@ def _lan_ports(
     first: IPv4Interface | None = None
     for host in hosts:
         interface = addresses[host]
-        assert interface is not None
+        if interface is None:  # checked before; said for the type checker
+            raise AssertionError(host)
         if not netdevs[host]:
             raise FabricError(
                 "management NIC",

@@ -198,7 +198,8 @@ def _explicit(tensor: Any, pipeline: Any, world: int, hosts: int, each: int) -> 
         if tensor is not None
         else ("vllm_serve_pipeline_parallel_size", pipeline)
     )
-    assert number is not None
+    if number is None:  # one of the two is given; said for the type checker
+        raise AssertionError(variable)
     if world % number:
         raise SizingError(
             variable,

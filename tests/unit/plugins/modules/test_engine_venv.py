@@ -288,7 +288,10 @@ def test_missing_libraries_of_the_system_are_named(host: Host) -> None:
     real = os.path.realpath(host.path)
     site = Path(real, "lib", f"python{MINOR}", "site-packages")
     (site / "vllm" / "_C.abi3.so").touch()
-    run = lambda argv, environment, timeout: (0, LDD, "")  # noqa: E731
+
+    def run(argv, environment, timeout):
+        return 0, LDD, ""
+
     assert _engine_venv.missing_libraries(real, MINOR, run) == {"libnuma.so.1": "vllm/_C.abi3.so"}
     # brought by another package of the environment: found at run time by its own path
     (site / "ray" / "libnuma.so.1").touch()
