@@ -352,7 +352,7 @@ class Watchdog:
         self.lost_looks += 1
         if self.lost_looks < self.settings.rank_confirmations:
             return Decision(DEGRADED, text)
-        return self._restart(seen, "lost_rank", f"lost rank on {', '.join(gone or other)}", waiting=text)
+        return self._restart(seen, "lost_rank", f"lost rank on {', '.join(gone or other)}")
 
     def _loading(self, seen: Observation) -> Decision:
         now = seen.now
@@ -398,16 +398,19 @@ class Watchdog:
     def _count(self, cause: str) -> None:
         self.restarts[cause] = self.restarts.get(cause, 0) + 1
 
-    def _restart(self, seen: Observation, cause: str, text: str, waiting: str = "") -> Decision:
+    def _restart(self, seen: Observation, cause: str, text: str) -> Decision:
         now = seen.now
         # asked for already: systemd is stopping or about to start it, unless it forgot
         patience = 10.0 if seen.unit.active == "failed" else self.settings.restart_patience
         if self.restarting and self.restarted_at is not None and now - self.restarted_at < patience:
             return Decision(RESTARTING, self.restarting_text)
-        pause = self.wait_before_restart(now)
-        if pause > 0:
-            return Decision(DEGRADED, f"{waiting or text}; next restart in {_seconds(pause)}")
-        self.attempts += 1
+        if cause != "lost_rank":
+            # Without a rank the engine is of no use to anybody, and the next start waits for the nodes before it
+            # costs anything; a node that comes and goes is slowed down by the starts that never served.
+            pause = self.wait_before_restart(now)
+            if pause > 0:
+                return Decision(DEGRADED, f"{text}; next restart in {_seconds(pause)}")
+            self.attempts += 1
         self.restarted_at = now
         self.restarting = cause
         self.restarting_text = text

@@ -322,11 +322,23 @@ def test_restarts_that_do_not_help_come_ever_more_slowly() -> None:
 def test_back_off_is_forgotten_after_a_while_of_serving() -> None:
     world = World(stable_after=60).serve()
     for _ in range(3):
-        world.ranks["10.0.0.2"] += "x"
-        assert restarts(world.run(100)) != []
+        world.answer = "http"
+        while not world.step().restart:
+            assert "next restart" not in world.decisions[-1].detail
+        assert world.machine.attempts == 1
         world.answer = "ok"
         world.run(100)
         assert world.machine.attempts == 0
+
+
+def test_a_rank_lost_again_and_again_is_never_waited_for_with_a_dead_engine() -> None:
+    world = World().serve()
+    for number in range(5):
+        world.ranks["10.0.0.2"] = f"again-{number}"
+        assert restarts(world.run(6)) == ["lost_rank"]
+        world.run(6)
+    assert world.machine.restarts == {"lost_rank": 5}
+    assert world.machine.attempts == 0
 
 
 def test_restart_that_systemd_forgot_is_asked_for_again() -> None:
