@@ -107,7 +107,7 @@ def series_delay(starts: Sequence[float], now: float) -> float:
             break
         series += 1
         newer = moment
-    return 0.0 if series < 3 else float(min(MAXIMUM_DELAY, 2 ** (series - 2)))
+    return 0.0 if series < 4 else float(min(MAXIMUM_DELAY, 2 ** (series - 3)))
 
 
 def note_start(run_dir: str, now: float) -> float:

@@ -724,3 +724,71 @@ def test_importable_as_a_plain_module(tmp_path):
         env={"PATH": os.environ["PATH"]},
     )
     assert done.stdout.strip() == str(len(_ray.PORTS))
+
+
+# -- the plan of one node ----------------------------------------------------------------------------------------------
+
+CLUSTER = {"head": "a", "hosts": ["a", "b"], "gpus": {"a": 1, "b": 2}}
+FABRIC = {"a": {"control_address": "10.0.0.1"}, "b": {"control_address": "10.0.0.2"}}
+SETTINGS = {
+    "ports": {},
+    "worker_port_min": 20000,
+    "worker_port_max": 20999,
+    "object_store_memory": 1 << 30,
+    "temp_dir": "/var/lib/sparkthor/ray",
+    "user": "sparkthor",
+    "inputs": {"engine": "abc"},
+}
+
+
+def test_node_plan_of_a_worker():
+    plan = _ray.node_plan(CLUSTER, FABRIC, "b", SETTINGS, {"cpus": 20, "mem_available_bytes": 100 << 30})
+    assert plan["problems"] == []
+    assert plan["head"] is False
+    assert {"--address=10.0.0.1:6379", "--node-ip-address=10.0.0.2", "--num-gpus=2"} < set(plan["arguments"])
+    assert "--temp-dir=/var/lib/sparkthor/ray/t" in plan["arguments"]
+    made = _ray.Config.from_mapping(plan["config"])
+    assert (made.head_address, made.node_address, made.expected_gpus, made.user) == (
+        "10.0.0.1",
+        "10.0.0.2",
+        3,
+        "sparkthor",
+    )
+    assert not made.on_head
+    assert plan["config"]["inputs"] == {"engine": "abc"}
+
+
+def test_node_plan_of_the_head():
+    plan = _ray.node_plan(CLUSTER, FABRIC, "a", {**SETTINGS, "num_cpus": 4, "ports": {"gcs": 7000}})
+    assert plan["head"] is True
+    assert {"--head", "--port=7000", "--num-cpus=4"} < set(plan["arguments"])
+    assert _ray.Config.from_mapping(plan["config"]).on_head
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"ports": {"gcs": 8000}, "reserved_ports": {"vllm_serve_api_port": "8000"}}, "b: port 8000 is wanted by"),
+        ({"worker_port_max": 20010}, "b: ray_node_worker_port_min/max"),
+        ({"object_store_memory": 1 << 50}, "b: ray_node_object_store_memory"),
+        ({"temp_dir": ""}, "b: ray_node_temp_dir"),
+    ],
+)
+def test_node_plan_refuses_before_anything_is_rendered(changes, words):
+    plan = _ray.node_plan(CLUSTER, FABRIC, "b", {**SETTINGS, **changes}, {"cpus": 20, "mem_available_bytes": 1 << 40})
+    assert plan["problems"][0].startswith(words)
+    assert plan["arguments"] == []
+
+
+def test_another_user_reads_the_token_from_memory():
+    handle = _ray._token_handle("0123456789abcdef", os.getuid())
+    try:
+        assert Path(f"/proc/self/fd/{handle}").read_text() == "0123456789abcdef"
+        assert os.fstat(handle).st_mode & 0o777 == 0o400
+    finally:
+        os.close(handle)
+
+
+def test_no_other_account_unless_root_and_known():
+    assert _ray._account(config()) is None
+    assert _ray._account(config(user="no-such-user-here")) is None

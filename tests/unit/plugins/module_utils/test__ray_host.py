@@ -1,0 +1,269 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from ansible_collections.sparkthor.cluster.plugins.module_utils import _ray, _ray_host
+
+SESSION = "session_2026-11-21_03-04-43_140862_268"
+
+
+def write_config(folder, **changes):
+    data = {
+        "nodes": [
+            {"name": "a", "address": "127.0.0.1", "role": "head"},
+            {"name": "b", "address": "127.0.0.2"},
+        ],
+        "node_address": "127.0.0.1",
+        "ports": {port.key: 1 + index for index, port in enumerate(_ray.PORTS)},
+        "token_path": str(folder / "token"),
+        "temp_dir": str(folder / "ray"),
+        "engine": [sys.executable],
+    }
+    path = folder / "ray.json"
+    path.write_text(json.dumps({**data, **changes}))
+    (folder / "token").write_text("0123456789abcdef\n")
+    (folder / "run").mkdir(exist_ok=True)
+    return str(path)
+
+
+def free_port():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return server.getsockname()[1]
+
+
+# -- back-off ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("starts", "delay"),
+    [
+        ([], 0),
+        ([990.0], 0),
+        ([970.0, 980.0, 990.0], 0),
+        ([960.0, 970.0, 980.0, 990.0], 2),
+        ([950.0, 960.0, 970.0, 980.0, 990.0], 4),
+        ([float(number) for number in range(900, 1000, 5)], 30),
+        # a year of single failures is no series
+        ([float(number) for number in range(0, 1000, 200)], 0),
+        # four quick ones, long ago
+        ([100.0, 101.0, 102.0, 103.0], 0),
+    ],
+)
+def test_only_starts_shortly_after_one_another_delay(starts, delay):
+    assert _ray_host.series_delay(starts, 1000.0) == delay
+
+
+def test_starts_are_remembered(tmp_path):
+    now, delays = 1000.0, []
+    for _ in range(9):
+        delays.append(_ray_host.note_start(str(tmp_path), now))
+        now += delays[-1] + 1
+    assert delays == [0, 0, 0, 0, 2, 4, 8, 16, 30]
+    assert _ray_host.note_start(str(tmp_path), 5000.0) == 0
+
+
+def test_a_clock_set_back_or_a_damaged_file_delays_nobody(tmp_path):
+    for number in range(6):
+        _ray_host.note_start(str(tmp_path), 9000.0 + number)
+    assert _ray_host.note_start(str(tmp_path), 100.0) == 0
+    (tmp_path / "starts").write_text("rubbish\n")
+    assert _ray_host.note_start(str(tmp_path), 200.0) == 0
+    assert _ray_host.note_start(str(tmp_path / "absent"), 200.0) == 0
+
+
+# -- leftovers ---------------------------------------------------------------------------------------------------------
+
+RAYLET = f"/opt/sparkthor/venv/lib/ray/core/src/ray/raylet/raylet --session_dir=/var/lib/sparkthor/ray/t/{SESSION}"
+
+
+@pytest.mark.parametrize(
+    ("process", "left"),
+    [
+        (_ray_host.Process(7, 990, RAYLET, "0::/user.slice/session-1.scope"), True),
+        (_ray_host.Process(7, 990, "ray::DashboardAgent", "0::/", ("/var/lib/sparkthor/ray/t/x/logs/a",)), True),
+        (_ray_host.Process(7, 990, "ray::DashboardAgent", "0::/", ("/tmp/ray/x/logs/a",)), False),
+        (_ray_host.Process(7, 0, RAYLET, "0::/"), False),
+        (_ray_host.Process(1, 990, RAYLET, "0::/"), False),
+        (_ray_host.Process(7, 990, RAYLET, "0::/system.slice/sparkthor-ray.service"), False),
+        (_ray_host.Process(7, 990, "python serve", "0::/", ("/var/lib/sparkthor/ray/t/x/logs/a",)), False),
+        (_ray_host.Process(7, 990, RAYLET.replace("sparkthor/ray", "other/ray"), "0::/"), False),
+    ],
+    ids=["raylet", "agent by its log", "agent of another", "another user", "ourselves", "the unit", "driver", "other"],
+)
+def test_only_our_own_leftovers(process, left):
+    assert (_ray_host.leftovers([process], "/var/lib/sparkthor/ray", 990, 1) == [process]) is left
+
+
+def test_processes_are_read_and_ended():
+    child = subprocess.Popen([sys.executable, "-c", "import signal, time; signal.signal(15, 1); time.sleep(60)"])
+    try:
+        found = [p for p in _ray_host.read_processes() if p.pid == child.pid]
+        assert found[0].uid == os.getuid()
+        assert "time.sleep" in found[0].command
+        _ray_host.end_processes(found, patience=0.5)
+        assert child.wait(5) == -9
+    finally:
+        child.kill()
+
+
+def test_old_sessions_go_and_the_newest_stay(tmp_path):
+    names = [f"session_2026-11-2{day}_03-04-43_140862_268" for day in range(5)]
+    for name in [*names, "other"]:
+        (tmp_path / name / "logs").mkdir(parents=True)
+    (tmp_path / "session_latest").symlink_to(tmp_path / names[-1])
+    (tmp_path / "ray_current_cluster").write_text("10.0.0.1:6379")
+    assert _ray_host.clean_temp_dir(str(tmp_path)) == names[:2]
+    left = sorted(path.name for path in tmp_path.iterdir())
+    assert left == sorted([*names[2:], "other", "session_latest"])
+    assert _ray_host.clean_temp_dir(str(tmp_path / "absent")) == []
+
+
+# -- addresses and ports -----------------------------------------------------------------------------------------------
+
+
+def test_is_local():
+    assert _ray_host.is_local("127.0.0.1")
+    assert not _ray_host.is_local("203.0.113.9")
+
+
+def test_port_taken():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        assert _ray_host.port_taken(server.getsockname()[1])
+    assert not _ray_host.port_taken(free_port())
+
+
+def test_waiting_for_the_head_is_told_now_and_then():
+    now, said = [0.0], []
+    outcomes = [_ray.REFUSED] * 3 + [_ray.SILENT] * 90 + [_ray.OK]
+
+    def sleep(seconds):
+        now[0] += seconds
+
+    config = _ray.Config.from_mapping({"nodes": [{"address": "10.0.0.1", "role": "head"}]})
+    _ray_host.wait_for_head(
+        config,
+        ask=lambda: _ray.Probe("gcs", outcomes.pop(0)),
+        sleep=sleep,
+        clock=lambda: now[0],
+        tell=said.append,
+    )
+    assert said == [f"waiting for the head's GCS at 10.0.0.1:6379: {s}" for s in ("refused", "silent", "silent")]
+    assert now[0] == 93
+
+
+# -- programs ----------------------------------------------------------------------------------------------------------
+
+
+def test_prepare_of_a_head(tmp_path):
+    path = write_config(tmp_path, ports={port.key: free_port() for port in _ray.PORTS})
+    assert _ray_host.prepare(["--config", path, "--run-dir", str(tmp_path / "run")]) == 0
+
+
+def test_prepare_without_a_token(tmp_path, capsys):
+    path = write_config(tmp_path, ports={port.key: free_port() for port in _ray.PORTS})
+    (tmp_path / "token").write_text("")
+    assert _ray_host.prepare(["--config", path, "--run-dir", str(tmp_path / "run")]) == 1
+    assert "there is no Ray token" in capsys.readouterr().out
+
+
+def test_prepare_names_a_port_that_is_taken(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(_ray_host, "wait_until", lambda good, seconds: good())
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        ports = {p.key: port if p.key == "object_manager" else free_port() for p in _ray.PORTS}
+        path = write_config(tmp_path, ports=ports)
+        assert _ray_host.prepare(["--config", path, "--run-dir", str(tmp_path / "run")]) == 1
+    assert f"port {port} (object_manager) is taken" in capsys.readouterr().out
+
+
+def test_prepare_names_a_control_address_that_is_not_there(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(_ray_host, "wait_until", lambda good, seconds: good())
+    path = write_config(tmp_path, node_address="203.0.113.9")
+    assert _ray_host.prepare(["--config", path, "--run-dir", str(tmp_path / "run")]) == 1
+    assert "203.0.113.9 is on no interface" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        ('{"error": "AuthenticationError: InvalidAuthToken"}', "the head refuses this host's token"),
+        ('{"error": "RpcError: later"}', "does not answer yet (error)"),
+    ],
+)
+def test_prepare_of_a_worker_tells_a_refused_token(tmp_path, capsys, answer, words):
+    engine = tmp_path / "engine"
+    engine.write_text(f"#!{sys.executable}\nprint({answer!r})\n")
+    engine.chmod(0o755)
+    with socket.create_server(("127.0.0.1", 0)) as gcs:
+        ports = {p.key: free_port() for p in _ray.PORTS} | {"gcs": gcs.getsockname()[1]}
+        path = write_config(tmp_path, node_address="127.0.0.2", engine=[str(engine)], ports=ports)
+        assert _ray_host.prepare(["--config", path, "--run-dir", str(tmp_path / "run")]) == 1
+    out = capsys.readouterr().out
+    assert words in out
+    assert "0123456789abcdef" not in out
+
+
+def test_check_reports_without_changing_anything(tmp_path, capsys):
+    engine = tmp_path / "engine"
+    engine.write_text(f'#!{sys.executable}\nprint(\'{{"python": "3.11.2", "ray": "2.53.0"}}\')\n')
+    engine.chmod(0o755)
+    path = write_config(tmp_path, node_address="203.0.113.9", engine=[str(engine)])
+    assert _ray_host.prepare(["--config", path, "--run-dir", str(tmp_path / "run"), "--check"]) == 1
+    report = json.loads(capsys.readouterr().out)
+    assert report["versions"] == {"python": "3.11.2", "ray": "2.53.0"}
+    assert [problem.split(":")[0] for problem in report["problems"]] == [
+        "the control address 203.0.113.9 is on no interface of this host",
+        "Ray 2.53.0 is older than 2.54",
+    ]
+    assert list((tmp_path / "run").iterdir()) == []
+
+
+@pytest.mark.parametrize("engine", [["/nonexistent"], ["/bin/false"]])
+def test_check_of_an_engine_that_cannot_run(tmp_path, capsys, engine):
+    path = write_config(tmp_path, engine=engine)
+    assert _ray_host.prepare(["--config", path, "--check"]) == 1
+    assert "the engine's Python cannot be run" in capsys.readouterr().out
+
+
+def test_gate_says_why_in_one_line(tmp_path, capsys):
+    path = write_config(tmp_path)
+    assert _ray_host.gate(["--config", path, "--timeout", "1"]) == 1
+    out = capsys.readouterr().out
+    assert out.count("\n") == 1
+    assert "0 of 2 nodes, 0 of 2 GPUs: the GCS at 127.0.0.1:1 cannot be reached: nothing listens there" in out
+    assert _ray_host.gate(["--config", path, "--timeout", "1", "--json"]) == 1
+    assert json.loads(capsys.readouterr().out)["problems"][0]["code"] == "gcs_refused"
+
+
+def test_gate_without_a_configuration(tmp_path, capsys):
+    assert _ray_host.gate(["--config", str(tmp_path / "none")]) == 2
+    assert "was not set up as a Ray node" in capsys.readouterr().out
+    assert _ray_host.gate(["--config", str(tmp_path / "none"), "--json"]) == 2
+    assert json.loads(capsys.readouterr().out)["healthy"] is False
+
+
+def test_the_programs_stand_alone(tmp_path):
+    """As on a host: both files side by side, the system's Python, no Ansible."""
+    role = Path(_ray.__file__).parents[2] / "roles" / "ray_node" / "files"
+    for source in (Path(_ray.__file__), Path(_ray_host.__file__), role / "sparkthor-ray-gate"):
+        (tmp_path / source.name).write_text(source.read_text())
+    path = write_config(tmp_path)
+    done = subprocess.run(
+        [sys.executable, "-S", str(tmp_path / "sparkthor-ray-gate"), "--config", path, "--timeout", "1"],
+        capture_output=True,
+        text=True,
+        env={"PATH": os.environ["PATH"]},
+        check=False,
+    )
+    assert done.returncode == 1, done.stderr
+    assert done.stdout.startswith("0 of 2 nodes")

@@ -1,0 +1,117 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import jmespath
+import pytest
+import yaml
+from ansible.module_utils.testing import patch_module_args
+from ansible_collections.sparkthor.cluster.plugins.module_utils import _ray
+from ansible_collections.sparkthor.cluster.plugins.modules import ray_info
+
+FIXTURES = Path(__file__).parents[3] / "fixtures" / "ray"
+ADDRESSES = ("10.89.0.10", "10.89.0.11", "10.89.0.12")
+OK = _ray.Probe("x", _ray.OK, 1.0)
+
+
+@pytest.fixture
+def run(capsys, monkeypatch, tmp_path):
+    path = tmp_path / "ray.json"
+    path.write_text(
+        json.dumps(
+            {
+                "nodes": [
+                    {"name": f"rx-h{i}", "address": a, "role": "worker" if i else "head"}
+                    for i, a in enumerate(ADDRESSES)
+                ]
+            }
+        )
+    )
+
+    def call(answers=None, **params):
+        if answers is not None:
+            monkeypatch.setattr(_ray, "collect", lambda *_args, **_kwargs: answers)
+        with patch_module_args({"config": str(path), **params}), pytest.raises(SystemExit) as ended:
+            ray_info.main()
+        result = json.loads(capsys.readouterr().out)
+        assert ended.value.code == 0
+        assert result["changed"] is False
+        return result
+
+    return call
+
+
+def captured(case):
+    view = _ray.read_engine(json.loads((FIXTURES / f"{case}.engine.json").read_text()))
+    return _ray.Answers(OK, (OK,), view, dict.fromkeys(ADDRESSES, OK))
+
+
+def test_healthy(run):
+    result = run(captured("healthy"))
+    assert result["healthy"] is True
+    assert result["final"] is False
+    assert result["present_gpus"] == result["expected_gpus"] == 3
+    assert result["source"] == "engine"
+    assert set(result["probes"]) == {"gcs", "sources", "raylets"}
+
+
+def test_every_documented_key_is_returned(run):
+    documented = yaml.safe_load(ray_info.RETURN)
+    result = run(captured("healthy"))
+    assert {key for key in documented if key != "journal"} <= set(result)
+    assert {key for key in documented if key != "journal"} <= set(ray_info.unconfigured("x")) | {"final"}
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ("alive[].address", list(ADDRESSES)),
+        ("alive[].{node: name, gpus: resources_available.GPU}[1]", {"node": "rx-h1", "gpus": 1.0}),
+        ("problems[].[cause, mend]", []),
+        ("dead[?rejoined].address", ["10.89.0.12"]),
+    ],
+)
+def test_the_answer_can_be_queried(run, query, found):
+    assert jmespath.search(query, run(captured("rejoined"))) == found
+
+
+def test_a_cluster_that_is_not_there_is_data(run):
+    result = run(_ray.Answers(_ray.Probe("gcs", _ray.REFUSED), (), None, {}))
+    assert result["healthy"] is False
+    assert [problem["code"] for problem in result["problems"]] == ["gcs_refused"]
+    assert result["alive"] == []
+
+
+def test_a_refused_token_is_final(run):
+    refused = _ray.Probe("engine", _ray.UNAUTHORIZED, 300.0, "AuthenticationError: InvalidAuthToken")
+    result = run(_ray.Answers(OK, (refused,), None, {}), wait=600)
+    assert result["final"] is True
+    assert result["waited_seconds"] < 5
+
+
+def test_a_host_without_ray(run, tmp_path):
+    result = run(config=str(tmp_path / "none"))
+    assert result["healthy"] is False
+    assert result["final"] is True
+    assert "was not set up as a Ray node" in result["reason"]
+
+
+def test_the_journal_comes_only_with_trouble(run, monkeypatch):
+    calls = []
+
+    def run_command(self, argv, **_kwargs):
+        calls.append(argv)
+        return 0, "the head refuses this host's token\n" + "x" * 500 + "\n", ""
+
+    monkeypatch.setattr(ray_info.AnsibleModule, "run_command", run_command)
+    assert "journal" not in run(captured("healthy"), journal_lines=5)
+    assert calls == []
+    result = run(captured("headonly"), journal_lines=5)
+    assert result["journal"].splitlines()[0] == "the head refuses this host's token"
+    assert len(result["journal"].splitlines()[1]) == 300
+    assert {"--unit=sparkthor-ray.service", "--lines=5"} < set(calls[0])
