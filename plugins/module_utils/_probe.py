@@ -27,6 +27,10 @@ BROADCAST = b"\xff" * 6
 _MAGIC = b"sparkthor.cluster/1 "
 _HEADER = struct.Struct("!6s6sH")
 _NAME = re.compile(r"[^\x00-\x20\x7f]{1,253}")
+#: all ports a Spark's ConnectX-7 can have: a cable that is missing in one cage may be in the other
+SPARK_PORTS = ("enp1s0f0np0", "enP2p1s0f0np0", "enp1s0f1np1", "enP2p1s0f1np1")
+#: seconds to go on once somebody was seen on every port, though not everywhere whom the plan wants
+GRACE = 2.0
 
 Seen = dict[str, set[tuple[str, str]]]
 
@@ -101,10 +105,12 @@ def exchange(
     open_netdev: Callable[[str], tuple[Port, bytes]] = open_port,
     interval: float = 0.15,
     burst: int = 4,
+    glance: Callable[[], None] | None = None,
 ) -> tuple[Seen, dict[str, str]]:
     """Send and listen on the NICs of ``expected`` (NIC → who should be there); who was seen, and what went wrong.
 
-    Frames of this very host are not counted: a NIC may hand them from one half to the other.
+    Frames of this very host are not counted: a NIC may hand them from one half to the other.  ``glance`` is called
+    about once a second.
     """
     seen: Seen = {netdev: set() for netdev in expected}
     errors: dict[str, str] = {}
@@ -119,6 +125,7 @@ def exchange(
                 errors[netdev] = error.strerror or str(error)
         start = time.monotonic()
         end, due, left = start + seconds, start, burst
+        next_glance, complete = start + 0.5, False
         while ports and left > 0 and (now := time.monotonic()) < end:
             if now >= due:
                 due = now + interval
@@ -128,6 +135,12 @@ def exchange(
                         port.send(frames[netdev])
                 if all(is_neighbour(seen[netdev], *expected[netdev]) for netdev in ports):
                     left -= 1
+                elif not complete and len(ports) == len(expected) and all(seen.values()):
+                    # every cable leads to somebody, one to the wrong one: waiting longer would show nothing else
+                    complete, end = True, min(end, now + GRACE)
+            if glance and now >= next_glance:
+                next_glance = now + 1.0
+                glance()
             ready, _w, _x = select.select(list(ports.values()), [], [], max(0.0, min(due, end) - time.monotonic()))
             for netdev, port in ports.items():
                 if port in ready:
@@ -213,18 +226,39 @@ def probe(
     present = [link for link in links if link["netdev"] in before]
     down = [link["netdev"] for link in present if not before[link["netdev"]]["up"]]
     seen: Seen = {}
-    with raised([] if change_nothing else down, run, errors) as done:
+    planned = {link["netdev"] for link in links}
+    # Where a planned port may be without its cable, see whether the cable is in the other cage.
+    doubtful = any(not before[link["netdev"]]["carrier"] for link in present)
+    others = [name for name in SPARK_PORTS if doubtful and name in before and name not in planned]
+    with_carrier = {name for name in others if before[name]["carrier"]}
+    raisable = [*down, *(name for name in others if not before[name]["up"])]
+
+    def glance() -> None:
+        if others:
+            live = states()
+            with_carrier.update(name for name in others if live.get(name, {}).get("carrier"))
+
+    with raised([] if change_nothing else raisable, run, errors) as done:
         usable = [link for link in present if link["netdev"] in done or link["netdev"] not in down]
         # A port of ours may be dark only because its peer has not set the other end up yet: it takes part all the same.
         dark = [link["netdev"] for link in usable if not before[link["netdev"]]["carrier"]]
         expected = {link["netdev"]: (link["peer"], link["peer_netdev"]) for link in usable if link.get("peer")}
         if expected:
-            seen, troubles = exchange(host, expected, seconds + (training if dark else 0), open_netdev)
+            seen, troubles = exchange(host, expected, seconds + (training if dark else 0), open_netdev, glance=glance)
             errors.update(troubles)
-        elif done:
-            wait_for_carrier(done, states, training)
+        elif set(done) & planned:
+            wait_for_carrier(set(done) & planned, states, training)
         after = states()
-    ports = {}
+        glance()
+    ports = {
+        name: {
+            "present": True,
+            "up": bool(before[name]["up"]),
+            "carrier": name in with_carrier if name in done or before[name]["up"] else None,
+            "mtu": before[name]["mtu"],
+        }
+        for name in others
+    }
     for link in links:
         netdev = link["netdev"]
         known = any(netdev == item["netdev"] for item in usable)
