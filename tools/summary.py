@@ -6,8 +6,8 @@
 from __future__ import annotations
 
 import sys
-import xml.etree.ElementTree as ElementTree
 from pathlib import Path
+from xml.etree import ElementTree
 
 
 def main(folder: str) -> int:

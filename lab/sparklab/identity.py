@@ -149,7 +149,7 @@ def fake_sysctls(root: Path) -> list[str]:
     """Write the host's own copy of shared sysctls below `root`; answers which paths to lay over /proc/sys."""
     shutil.rmtree(root, ignore_errors=True)
     for folder in SYSCTL_FOLDERS:
-        for path, _, names in os.walk(f"/proc/sys/{folder}"):
+        for path, _unused, names in os.walk(f"/proc/sys/{folder}"):
             if path.endswith("binfmt_misc"):
                 continue
             target = root / os.path.relpath(path, "/proc/sys")

@@ -171,7 +171,7 @@ class Machine:
 
     def _remove_cgroup(self) -> None:
         def gone() -> bool:
-            for folder, _, _ in os.walk(self.cgroup, topdown=False):
+            for folder, _unused, _unused in os.walk(self.cgroup, topdown=False):
                 with contextlib.suppress(OSError):
                     os.rmdir(folder)
             return not self.cgroup.exists()

@@ -275,7 +275,7 @@ class Network:
         rules = []
 
         def port(end: str) -> str:
-            name, _, nic = end.partition(":")
+            name, _unused, nic = end.partition(":")
             return self.plan.host(name).port(nic)
 
         for end in state["silent"]:

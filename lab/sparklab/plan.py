@@ -253,7 +253,7 @@ def rewire(hosts: Sequence[Host], segments: Sequence[Segment], changes: Mapping[
     by_name = {host.name: host for host in hosts}
 
     def end(text: Any) -> tuple[str, str]:
-        name, _, nic = str(text).partition(":")
+        name, _unused, nic = str(text).partition(":")
         if name not in by_name or nic not in DATA_NICS[by_name[name].kind]:
             raise LabError(f"wiring file: {text!r} is not a data NIC of a host, written host:nic")
         return name, nic

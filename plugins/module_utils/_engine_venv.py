@@ -188,7 +188,7 @@ def damaged_files(venv: str, minor: str) -> list[str]:
             continue
         with open(record, encoding="utf-8", newline="") as file:
             for path, digest, _size in csv.reader(file):
-                method, _, wanted = digest.partition("=")
+                method, _unused, wanted = digest.partition("=")
                 if method != "sha256":
                     continue
                 full_path = os.path.join(site, path)

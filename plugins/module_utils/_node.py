@@ -161,7 +161,7 @@ def management_of(
     fallback: dict[str, str] = {}
     for link in interfaces:
         for item in link["addresses"]:
-            host, _, length = item["address"].partition("/")
+            host, _unused, length = item["address"].partition("/")
             entry = {"netdev": link["name"], "address": host, "cidr": f"{host}/{length}"}
             if server_address and host == server_address:
                 return entry

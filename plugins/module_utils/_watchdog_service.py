@@ -23,7 +23,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Optional
 
 try:  # on the head the files lie side by side, without any Ansible
     import _serving
@@ -39,7 +39,7 @@ HEALTH_SOCKET = "/run/sparkthor/watchdog/health.sock"
 METRICS_FILE = "/run/sparkthor/watchdog/metrics.prom"
 
 #: config -> {address: id of the raylet alive there}, None = could not be asked
-RankReader = Callable[[Mapping[str, Any]], Mapping[str, str] | None]
+RankReader = Callable[[Mapping[str, Any]], Optional[Mapping[str, str]]]
 
 
 def ray_ranks(library: Any, path: str = "", timeout: float = 3.0) -> RankReader:

@@ -100,7 +100,7 @@ def udp_ports(target: str, ports: Iterable[int] = KNOWN_UDP, seconds: float = 1.
     family, address = _resolve(target)
     found: set[int] = set()
     with socket.socket(family, socket.SOCK_DGRAM) as asking:
-        for _ in range(2):
+        for _unused in range(2):
             for port in ports:
                 asking.sendto(b"anybody there?", (address[0], port, *address[2:]))
         end = time.monotonic() + seconds

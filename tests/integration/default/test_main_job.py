@@ -14,7 +14,6 @@ import urllib.request
 
 import openai
 import pytest
-from sparklab.system import LabError  # noqa: F401  (the lab must be importable where these tests run)
 
 from tests.integration.conftest import TOP, Cluster
 from tools.playbooks import run_playbook

@@ -464,7 +464,7 @@ class Server:
     def serve(self):
         while True:
             try:
-                peer, _ = self.socket.accept()
+                peer, _unused = self.socket.accept()
             except OSError:
                 return
             with peer:
@@ -618,7 +618,7 @@ def test_an_engine_that_hangs_is_killed_with_its_children(serve, tmp_path):
     assert time.monotonic() - start < 4
     assert codes(result)[0] == ("gcs_hangs", "")
     child = int(pid_file.read_text())
-    for _ in range(50):
+    for _unused in range(50):
         state = Path(f"/proc/{child}/stat")
         if not state.exists() or state.read_text().rsplit(")", 1)[1].split()[0] == "Z":
             break

@@ -65,7 +65,7 @@ def test_only_starts_shortly_after_one_another_delay(starts, delay):
 
 def test_starts_are_remembered(tmp_path):
     now, delays = 1000.0, []
-    for _ in range(9):
+    for _unused in range(9):
         delays.append(_ray_host.note_start(str(tmp_path), now))
         now += delays[-1] + 1
     assert delays == [0, 0, 0, 0, 2, 4, 8, 16, 30]

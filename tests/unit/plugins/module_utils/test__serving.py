@@ -285,7 +285,7 @@ def test_health_socket(engine: Engine, tmp_path: Path, config: str) -> None:
 
 def test_starts_that_never_serve_slow_down(tmp_path: Path) -> None:
     path = str(tmp_path / "starts.json")
-    assert [_serving.note_start(path) for _ in range(9)] == [0, 0, 0, 10, 20, 40, 80, 160, 300]
+    assert [_serving.note_start(path) for _unused in range(9)] == [0, 0, 0, 10, 20, 40, 80, 160, 300]
     (tmp_path / "starts.json").write_text("rubbish")
     assert _serving.note_start(path) == 0
 

@@ -286,7 +286,7 @@ def test_the_smallest_host_decides() -> None:
     sizes = [SPARK, SPARK, SPARK, 32 * GIB]
     result = plan(config, pipeline_parallel=4, max_model_len=32_768, memory_bytes=sizes, hosts=["a", "b", "c", "d"])
     assert result["verdict"] == "does_not_fit"
-    assert [reason.split(":")[0] for reason in result["reasons"]] == ["d"]
+    assert [reason.partition(":")[0] for reason in result["reasons"]] == ["d"]
     whole = plan(config, pipeline_parallel=4, max_model_len=32_768, memory_bytes=SPARK)
     assert whole["verdict"] == "fits"
 

@@ -172,7 +172,7 @@ def test_busy_server_with_prefills_longer_than_the_deadline_for_half_an_hour() -
     world = World().serve()
     world.answer = "hang"
     count = 0.0
-    for _ in range(900):
+    for _unused in range(900):
         count += 1
         # one chunk of a long prefill ends every 14 s
         world.counters = (count // 7,)
@@ -250,7 +250,7 @@ def test_rank_lost_during_a_load_restarts() -> None:
 def test_a_blink_of_the_list_is_no_loss() -> None:
     world = World().serve()
     saved = world.ranks
-    for _ in range(10):
+    for _unused in range(10):
         world.ranks = {"10.0.0.1": "n1", "10.0.0.2": "n2"}
         assert world.step().state == w.DEGRADED
         world.ranks = saved
@@ -310,7 +310,7 @@ def test_restarts_that_do_not_help_come_ever_more_slowly() -> None:
     world = World(load_stall=10, backoff_first=15, backoff_max=120)
     world.listening = False
     moments = []
-    for _ in range(600):
+    for _unused in range(600):
         if world.step().restart:
             moments.append(world.now)
     gaps = [later - earlier for earlier, later in itertools.pairwise(moments)]
@@ -321,7 +321,7 @@ def test_restarts_that_do_not_help_come_ever_more_slowly() -> None:
 
 def test_back_off_is_forgotten_after_a_while_of_serving() -> None:
     world = World(stable_after=60).serve()
-    for _ in range(3):
+    for _unused in range(3):
         world.answer = "http"
         while not world.step().restart:
             assert "next restart" not in world.decisions[-1].detail
