@@ -39,7 +39,8 @@ HEALTH_SOCKET = "/run/sparkthor/watchdog/health.sock"
 METRICS_FILE = "/run/sparkthor/watchdog/metrics.prom"
 
 #: config -> {address: id of the raylet alive there}, None = could not be asked
-RankReader = Callable[[Mapping[str, Any]], Optional[Mapping[str, str]]]
+# evaluated when the module is loaded, and sanity loads module_utils on every Python that modules may meet
+RankReader = Callable[[Mapping[str, Any]], Optional[Mapping[str, str]]]  # noqa: UP045
 
 
 def ray_ranks(library: Any, path: str = "", timeout: float = 3.0) -> RankReader:
