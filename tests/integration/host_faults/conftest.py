@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sparklab import Lab
+from sparklab import Lab, LabError
 
 TOP = next(parent for parent in Path(__file__).resolve().parents if (parent / "galaxy.yml").exists())
 #: everything that a run could write by way of configuration; what changes by itself is left out
@@ -103,7 +103,7 @@ class Maker:
             folder = TOP / "inventories" / inventory
             try:
                 Lab(name, TOP / ".lab").destroy()
-            except Exception as error:  # noqa: BLE001 - it is not there, or creating it says what is wrong
+            except LabError as error:  # it is not there, or creating it says what is wrong
                 print(f"{name}: {error}")
             lab = Lab.create(
                 [folder],
