@@ -1,6 +1,8 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
+# also runs on the host without Ansible, as the gate:
+# pylint: disable=ansible-bad-function
 """The health of a Ray cluster as data, and the plan of one Ray node.
 
 Used as a module_util on the controller and in modules, and installed as a plain file on every host, where the gate

@@ -1,6 +1,8 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
+# runs on the host without Ansible, in Ray's unit:
+# pylint: disable=ansible-bad-function
 """What a Ray node does for itself, without Ansible: the gate, the steps before a start, the check before the first one.
 
 Installed beside ``_ray.py`` on every host.  Standard library only.

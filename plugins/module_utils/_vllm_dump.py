@@ -1,6 +1,8 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
+# runs inside the engine's Python, which has no Ansible:
+# pylint: disable=ansible-bad-function
 """Dump the options of the installed vLLM from its own parser, as JSON.
 
 Runs on a host under the engine's Python, once per installed version, because importing vLLM takes some 15 seconds:
