@@ -90,7 +90,7 @@ class Site:
 
     def live(self) -> dict[str, str]:
         """Addresses and MTU of every NIC; not its state, which a probe may leave for a moment."""
-        look = "ip -br -4 address show | awk '{$2=\"\"; print}'; ip -br link show | wc -l"
+        look = 'ip -br -4 address show | awk \'{sub(/@.*/, "", $1); $2=""; print}\'; grep . /sys/class/net/*/mtu'
         return {host: self.on(host, look) for host in self.hosts}
 
 
