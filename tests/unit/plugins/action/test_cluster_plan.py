@@ -1,0 +1,105 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+import pytest
+from ansible_collections.sparkthor.cluster.plugins.action.cluster_plan import plan_serving
+from ansible_collections.sparkthor.cluster.plugins.module_utils._cluster import ClusterError, plan_cluster
+from ansible_collections.sparkthor.cluster.plugins.module_utils._model_shape import SizingError
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils import _recipe
+
+GIB = 2**30
+
+
+def node(number, kind="spark", memory=121.69):
+    return {
+        "kind": kind,
+        "product": "NVIDIA_DGX_Spark",
+        "gpu_names": ["NVIDIA GB10"],
+        "gpus": 1,
+        "mem_total_bytes": int(memory * GIB),
+        "management": {
+            "netdev": "enP7s7",
+            "address": f"192.168.1.{10 + number}",
+            "cidr": f"192.168.1.{10 + number}/24",
+        },
+    }
+
+
+def planned(hosts, topology="switch", kinds=None, **variables):
+    groups = {"cluster": hosts, "ray_head": hosts[:1], "ray_workers": hosts[1:]}
+    first = {"fabric_topology": topology, "fabric_cidr": "10.100.0.0/16", **variables}
+    nodes = {host: node(number, (kinds or {}).get(host, "spark")) for number, host in enumerate(hosts, 1)}
+    cluster, fabric, _warnings = plan_cluster(groups, hosts, dict.fromkeys(hosts, first), nodes)
+    return first, cluster, fabric, nodes
+
+
+def test_the_plan_names_head_addresses_and_gpus():
+    _first, cluster, fabric, _nodes = planned(["a", "b", "c"])
+    assert cluster["head"] == "a"
+    assert cluster["workers"] == ["b", "c"]
+    assert cluster["world"] == 3
+    assert cluster["head_address"] == fabric["a"]["control_address"] == "10.100.0.1"
+    assert {fabric[host]["env"]["RAY_ADDRESS"] for host in "abc"} == {"10.100.0.1:6379"}
+    assert "RoCE" in cluster["summary"]
+
+
+def test_gpus_given_by_the_user_win():
+    _first, cluster, _fabric, _nodes = planned(["a", "b"], ray_node_num_gpus=2)
+    assert cluster["gpus"] == {"a": 2, "b": 2}
+
+
+def test_a_mixed_lan_says_why_it_speaks_tcp():
+    _first, cluster, _fabric, _nodes = planned(["a", "t"], topology="lan", kinds={"t": "thor"})
+    assert cluster["profile"] == "tcp"
+    assert "one transport for all" in cluster["summary"]
+
+
+def test_a_host_of_another_kind_than_its_group_says_is_named():
+    groups = {"cluster": ["a", "b"], "ray_head": ["a"], "ray_workers": ["b"], "thors": ["b"]}
+    variables = {"fabric_topology": "lan"}
+    with pytest.raises(ClusterError, match="host b: group thors says it is a thor, but it is a spark"):
+        plan_cluster(groups, ["a", "b"], {"a": variables, "b": variables}, {"a": node(1), "b": node(2)})
+
+
+def test_a_recipe_becomes_what_the_roles_serve():
+    first, cluster, _fabric, nodes = planned(["a", "b", "c"], vllm_serve_recipe="qwen3.5-397b-a17b-nvfp4")
+    serving = plan_serving(first, cluster, nodes, ".")
+    assert (serving["tensor_parallel"], serving["pipeline_parallel"]) == (1, 3)
+    assert serving["model"] == "Qwen3.5-397B-A17B-NVFP4"
+    assert serving["models"] == [
+        {"name": "Qwen3.5-397B-A17B-NVFP4", "source": "nvidia/Qwen3.5-397B-A17B-NVFP4", "revision": ""}
+    ]
+    assert serving["args"]["gpu-memory-utilization"] == 0.85
+    assert serving["why"]
+
+
+def test_the_users_own_choice_wins_over_the_recipe():
+    first, cluster, _fabric, nodes = planned(
+        ["a", "b", "c"],
+        vllm_serve_recipe="tiny-qwen3",
+        vllm_serve_pipeline_parallel_size=3,
+        vllm_serve_max_model_len=256,
+    )
+    serving = plan_serving(first, cluster, nodes, ".")
+    assert serving["pipeline_parallel"] == 3
+    assert serving["max_model_len"] == 256
+
+
+def test_without_a_recipe_there_is_no_serving_plan():
+    first, cluster, _fabric, nodes = planned(["a", "b"])
+    assert plan_serving(first, cluster, nodes, ".") == {}
+
+
+@pytest.mark.parametrize(
+    ("hosts", "recipe", "words"),
+    [
+        (["a", "b", "c"], "qwen3.5-397b-a17b-fp8", "4"),
+        (["a", "b", "c"], "qwen3.5-397b-a17b-nvfp5", "qwen3.5-397b-a17b-nvfp4"),
+    ],
+)
+def test_a_recipe_that_cannot_be_served_here_is_refused(hosts, recipe, words):
+    first, cluster, _fabric, nodes = planned(hosts, vllm_serve_recipe=recipe)
+    with pytest.raises((_recipe.RecipeError, SizingError), match=words):
+        plan_serving(first, cluster, nodes, ".")
