@@ -35,6 +35,8 @@ KEPT_SESSIONS = 3
 #: starts within this many seconds of one another count as one series of failures
 SERIES_SECONDS = 120
 MAXIMUM_DELAY = 30
+#: "try again later": not 1, which the unit takes for an orderly end because Ray itself ends with it
+NOT_NOW = 75
 
 
 def say(text: str) -> None:
@@ -273,7 +275,7 @@ def prepare(argv: Sequence[str] | None = None) -> int:
         settings = NodeSettings.load(options.config)
     except (_ray.RayConfigError, OSError, ValueError) as error:
         say(str(error))
-        return 2
+        return NOT_NOW
     if options.check:
         report = check(config, settings)
         say(json.dumps(report))
@@ -289,25 +291,25 @@ def prepare(argv: Sequence[str] | None = None) -> int:
     clean_temp_dir(settings.temp_dir)
     if not wait_until(lambda: is_local(config.node_address), 20):
         say(f"the control address {config.node_address} is on no interface of this host: check its fabric port")
-        return 1
+        return NOT_NOW
     for port, name in settings.own_ports(config.on_head):
         if not wait_until(lambda port=port: not port_taken(port), 5):
             say(f"port {port} ({name}) is taken by another program on this host: ss -ltnp 'sport = :{port}'")
-            return 1
+            return NOT_NOW
     token = _ray.read_token(config)
     if config.auth and not token:
         say(f"there is no Ray token in {config.token_path}: run the ray roles")
-        return 1
+        return NOT_NOW
     if not config.on_head:
         wait_for_head(config)
         # A wrong token costs Ray 25 s and a page of output; this costs half a second and one line
         probe = _ray.probe_engine(config, 15.0)
         if probe.status == _ray.UNAUTHORIZED:
             say(f"the head refuses this host's token ({config.token_path}): run the ray roles on all hosts")
-            return 1
+            return NOT_NOW
         if not probe.ok:
             say(f"the head's GCS does not answer yet ({probe.status}): {probe.detail}")
-            return 1
+            return NOT_NOW
     return 0
 
 

@@ -172,7 +172,7 @@ def test_prepare_of_a_head(tmp_path):
 def test_prepare_without_a_token(tmp_path, capsys):
     path = write_config(tmp_path, ports={port.key: free_port() for port in _ray.PORTS})
     (tmp_path / "token").write_text("")
-    assert _ray_host.prepare(["--config", path, "--run-dir", str(tmp_path / "run")]) == 1
+    assert _ray_host.prepare(["--config", path, "--run-dir", str(tmp_path / "run")]) == 75
     assert "there is no Ray token" in capsys.readouterr().out
 
 
@@ -182,14 +182,14 @@ def test_prepare_names_a_port_that_is_taken(tmp_path, capsys, monkeypatch):
         port = server.getsockname()[1]
         ports = {p.key: port if p.key == "object_manager" else free_port() for p in _ray.PORTS}
         path = write_config(tmp_path, ports=ports)
-        assert _ray_host.prepare(["--config", path, "--run-dir", str(tmp_path / "run")]) == 1
+        assert _ray_host.prepare(["--config", path, "--run-dir", str(tmp_path / "run")]) == 75
     assert f"port {port} (object_manager) is taken" in capsys.readouterr().out
 
 
 def test_prepare_names_a_control_address_that_is_not_there(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(_ray_host, "wait_until", lambda good, seconds: good())
     path = write_config(tmp_path, node_address="203.0.113.9")
-    assert _ray_host.prepare(["--config", path, "--run-dir", str(tmp_path / "run")]) == 1
+    assert _ray_host.prepare(["--config", path, "--run-dir", str(tmp_path / "run")]) == 75
     assert "203.0.113.9 is on no interface" in capsys.readouterr().out
 
 
@@ -207,7 +207,7 @@ def test_prepare_of_a_worker_tells_a_refused_token(tmp_path, capsys, answer, wor
     with socket.create_server(("127.0.0.1", 0)) as gcs:
         ports = {p.key: free_port() for p in _ray.PORTS} | {"gcs": gcs.getsockname()[1]}
         path = write_config(tmp_path, node_address="127.0.0.2", engine=[str(engine)], ports=ports)
-        assert _ray_host.prepare(["--config", path, "--run-dir", str(tmp_path / "run")]) == 1
+        assert _ray_host.prepare(["--config", path, "--run-dir", str(tmp_path / "run")]) == 75
     out = capsys.readouterr().out
     assert words in out
     assert "0123456789abcdef" not in out
