@@ -51,10 +51,10 @@ class Site:
     def on(self, host: str, command: str, *, check: bool = True) -> str:
         return self.lab.exec(host, ["bash", "-c", command], check=check).stdout
 
-    def command(self, *arguments: str) -> list[str]:
+    def command(self, *arguments: str, playbook: str = "host_layer.yml") -> list[str]:
         return [
             str(Path(sys.executable).with_name("ansible-playbook")),
-            str(TOP / "playbooks" / "host_layer.yml"),
+            str(TOP / "playbooks" / playbook),
             f"--inventory={self.inventory}",
             f"--inventory={self.lab.folder / 'inventory.yml'}",
             *arguments,
@@ -63,10 +63,10 @@ class Site:
     def environment(self) -> dict[str, str]:
         return {**os.environ, "ANSIBLE_CONFIG": str(TOP / "ansible.cfg"), "ANSIBLE_NOCOLOR": "1"}
 
-    def play(self, *arguments: str, timeout: float = 400) -> Run:
+    def play(self, *arguments: str, playbook: str = "host_layer.yml", timeout: float = 400) -> Run:
         begun = time.monotonic()
         done = subprocess.run(
-            self.command(*arguments),
+            self.command(*arguments, playbook=playbook),
             env=self.environment(),
             cwd=TOP,
             stdout=subprocess.PIPE,
