@@ -195,7 +195,7 @@ class ActionModule(ActionBase):
                         host,
                         str(hostvars[host].get("ansible_host", host)),
                         str(hostvars[host].get("ansible_user", "")),
-                        " ".join(str(outcome.get(key, "")) for key in ("msg", "module_stderr", "exception")),
+                        " ".join(str(outcome.get(key, "")) for key in ("msg", "module_stderr")),
                     )
                 )
         self._fail(problems)

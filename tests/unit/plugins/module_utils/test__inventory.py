@@ -118,7 +118,10 @@ def test_one_address_for_two_hosts():
         ("sudo: a password is required", "--ask-become-pass"),
         ("ssh: connect to host 192.0.2.7 port 22: Connection refused", "install openssh-server"),
         ("ssh: Could not resolve hostname x: Name or service not known", "set ansible_host"),
-        ("ssh: connect to host 192.0.2.7 port 22: Connection timed out", "check power, cable and ansible_host"),
+        (
+            "ssh: connect to host 192.0.2.7 port 22: Connection timed out",
+            "check power, cable, ansible_host and ansible_port",
+        ),
     ],
 )
 def test_first_contact_names_the_mend(message, mend):
