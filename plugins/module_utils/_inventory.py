@@ -266,7 +266,8 @@ _CONTACT_MENDS = (
     ),
     (
         "",
-        "it cannot be reached at {address}: check power, cable, ansible_host and ansible_port, then `ssh {user}@{address}`",
+        "it cannot be reached at {address}: check power, cable, ansible_host and ansible_port, then "
+        "`ssh {user}@{address}`",
     ),
 )
 
