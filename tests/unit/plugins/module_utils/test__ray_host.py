@@ -105,8 +105,12 @@ def test_only_our_own_leftovers(process, left):
 
 
 def test_processes_are_read_and_ended():
-    child = subprocess.Popen([sys.executable, "-c", "import signal, time; signal.signal(15, 1); time.sleep(60)"])
+    """One that ignores SIGTERM, which it says once it does."""
+    program = "import signal, time; signal.signal(15, signal.SIG_IGN); print('ready', flush=True); time.sleep(60)"
+    child = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
     try:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "ready\n"
         found = [p for p in _ray_host.read_processes() if p.pid == child.pid]
         assert found[0].uid == os.getuid()
         assert "time.sleep" in found[0].command
@@ -114,6 +118,7 @@ def test_processes_are_read_and_ended():
         assert child.wait(5) == -9
     finally:
         child.kill()
+        child.communicate()
 
 
 def test_old_sessions_go_and_the_newest_stay(tmp_path):
