@@ -32,7 +32,7 @@ CLUSTER_WIDE = (
     "vllm_serve_tensor_parallel_size",
     "vllm_serve_pipeline_parallel_size",
     "vllm_serve_api_port",
-    "ray_node_port",
+    "ray_node_ports",
 )
 
 #: secrets a user may give; undefined means "generate one and keep it"
