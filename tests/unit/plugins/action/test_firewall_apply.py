@@ -1,0 +1,125 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The controller's side of the firewall change, against a host that answers as told."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from ansible.errors import AnsibleConnectionFailure
+from ansible_collections.sparkthor.cluster.plugins.action import firewall_apply
+
+
+class Host:
+    """Answers of the module in order; an exception among them is raised."""
+
+    def __init__(self, answers: list[Any]) -> None:
+        self.answers = answers
+        self.log: list[str] = []
+        self.arguments: list[dict[str, Any]] = []
+
+    def module(self, module_name: str, module_args: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
+        assert module_name == firewall_apply.MODULE
+        self.log.append(module_args["step"])
+        self.arguments.append(module_args)
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        if isinstance(answer, Exception):
+            raise answer
+        return dict(answer)
+
+    def reset(self) -> None:
+        self.log.append("new connection")
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+def run(host: Host, monkeypatch: pytest.MonkeyPatch, **arguments: Any) -> dict[str, Any]:
+    monkeypatch.setattr(firewall_apply, "time", Clock())
+    monkeypatch.setattr(firewall_apply.ActionBase, "run", lambda *_args, **_kwargs: {})
+    action = object.__new__(firewall_apply.ActionModule)
+    action._task = SimpleNamespace(args=arguments)
+    action._connection = SimpleNamespace(reset=host.reset)
+    monkeypatch.setattr(action, "_execute_module", host.module, raising=False)
+    return action.run(task_vars={"inventory_hostname": "spark-01"})
+
+
+def test_nothing_to_do_is_one_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    host = Host([{"changed": False, "diff": []}])
+    assert run(host, monkeypatch) == {"changed": False, "diff": []}
+    assert host.log == ["start"]
+
+
+def test_a_change_is_confirmed_over_a_new_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    host = Host([{"changed": True, "started": True, "diff": ["d"]}, {"changed": True, "confirmed": True}])
+    result = run(host, monkeypatch)
+    assert result == {"changed": True, "diff": ["d"], "confirmed": True}
+    assert host.log == ["start", "new connection", "confirm"]
+    assert host.arguments[0]["token"] == host.arguments[1]["token"]
+
+
+def test_an_unreachable_host_is_asked_again_until_it_says_that_it_took_the_change_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    host = Host(
+        [
+            {"changed": True, "started": True},
+            AnsibleConnectionFailure("timed out"),
+            {"unreachable": True, "msg": "timed out"},
+            {"failed": True, "msg": "the host took the change back"},
+        ]
+    )
+    result = run(host, monkeypatch)
+    assert result["failed"] is True
+    assert result["changed"] is False
+    assert result["msg"] == "spark-01: the host took the change back"
+    assert host.log == ["start", *["new connection", "confirm"] * 3]
+
+
+def test_a_host_that_never_answers_fails_after_its_rollback_is_due(monkeypatch: pytest.MonkeyPatch) -> None:
+    host = Host([{"changed": True, "started": True}, AnsibleConnectionFailure("timed out")])
+    result = run(host, monkeypatch, rollback_timeout=10)
+    assert result["failed"] is True
+    assert "spark-01: not reachable since its firewall was changed" in result["msg"]
+    assert "timed out" in result["msg"]
+    assert host.log.count("confirm") == 10 + firewall_apply.GRACE
+
+
+def test_a_refused_ruleset_names_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    host = Host([{"failed": True, "msg": "nft refuses the ruleset"}])
+    assert run(host, monkeypatch)["msg"] == "spark-01: nft refuses the ruleset"
+    assert host.log == ["start"]
+
+
+def test_a_host_gets_its_own_peers_and_not_the_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    def entry(address: str) -> dict[str, Any]:
+        return {
+            "links": [{"netdev": "enp1s0f1np1", "subnet": "10.0.0.0/24", "address": f"{address}/24"}],
+            "control_netdev": "enp1s0f1np1",
+            "control_address": address,
+            "trusted_netdevs": ["enp1s0f1np1"],
+        }
+
+    host = Host([{"changed": False}])
+    run(host, monkeypatch, plan={"spark-01": entry("10.0.0.1"), "spark-02": entry("10.0.0.2")})
+    assert host.arguments[0]["trusted"] == {"enp1s0f1np1": ["10.0.0.2"]}
+    assert "plan" not in host.arguments[0]
+
+
+def test_a_host_outside_the_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    host = Host([{"changed": False}])
+    result = run(host, monkeypatch, plan={"other": {}})
+    assert result["failed"] is True
+    assert "does not know this host" in result["msg"]
+    assert host.log == []
