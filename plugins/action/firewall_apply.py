@@ -9,6 +9,7 @@ confirmed.
 
 from __future__ import annotations
 
+import os
 import time
 import uuid
 from typing import Any
@@ -41,6 +42,7 @@ class ActionModule(ActionBase):
             # The whole plan stays here; a host only learns of its own peers.
             arguments["trusted"] = trusted_sources(plan, host)
         token = uuid.uuid4().hex
+        self._parent = os.getppid()
         started = self._module({**arguments, "step": "start", "token": token}, task_vars)
         if started.get("failed"):
             started["msg"] = f"{host}: {started.get('msg', '')}"
@@ -59,6 +61,10 @@ class ActionModule(ActionBase):
         end = time.monotonic() + timeout + GRACE
         last = ""
         while time.monotonic() < end:
+            if os.getppid() != self._parent:
+                # A killed ansible-playbook leaves its workers running in sessions of their own.  Nobody would see the
+                # answer, so nobody is there to confirm to: the host takes the change back.
+                raise AnsibleError(f"{host}: the controller process is gone, the firewall change stays unconfirmed")
             self._reset()
             try:
                 answer = self._module(arguments, task_vars)

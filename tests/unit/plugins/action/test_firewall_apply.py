@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from ansible.errors import AnsibleConnectionFailure
+from ansible.errors import AnsibleConnectionFailure, AnsibleError
 from ansible_collections.sparkthor.cluster.plugins.action import firewall_apply
 
 
@@ -94,6 +94,15 @@ def test_a_host_that_never_answers_fails_after_its_rollback_is_due(monkeypatch: 
     assert "spark-01: not reachable since its firewall was changed" in result["msg"]
     assert "timed out" in result["msg"]
     assert host.log.count("confirm") == 10 + firewall_apply.GRACE
+
+
+def test_a_worker_whose_controller_is_gone_confirms_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    parents = [4711, 1]
+    monkeypatch.setattr(firewall_apply.os, "getppid", lambda: parents.pop(0))
+    host = Host([{"changed": True, "started": True}])
+    with pytest.raises(AnsibleError, match="spark-01: the controller process is gone"):
+        run(host, monkeypatch)
+    assert host.log == ["start"]
 
 
 def test_a_refused_ruleset_names_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
