@@ -24,7 +24,6 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state impo
     unit_name,
 )
 
-FIXTURES = Path(__file__).parents[3] / "fixtures" / "host_state"
 MARK = "# Ansible managed: sparkthor.cluster\n"
 UNIT = MARK + "[Service]\nExecStart=/bin/true\n[Install]\nWantedBy=multi-user.target\n"
 
