@@ -1,0 +1,51 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Controller side of the module ``cluster_status``: documented in plugins/modules/cluster_status.py."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+
+from ansible.errors import AnsibleActionFail
+from ansible.plugins.action import ActionBase
+from ansible_collections.sparkthor.cluster.plugins.module_utils import _inventory, _status
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils import _looks
+
+
+class ActionModule(ActionBase):
+    BYPASS_HOST_LOOP = True
+    TRANSFERS_FILES = False
+    _requires_connection = False
+    _VALID_ARGS = frozenset(("looks", "output", "path"))
+
+    def run(self, tmp=None, task_vars=None):
+        result = super().run(tmp, task_vars)
+        _validated, arguments = self.validate_argument_spec(
+            argument_spec={
+                "looks": {"type": "str", "default": "__look"},
+                "output": {"type": "str", "choices": ["text", "json", "none"], "default": "text"},
+                "path": {"type": "path"},
+            }
+        )
+        groups, hostvars, outcomes = _looks.gather(task_vars or {}, arguments["looks"])
+        problems = _inventory.group_problems(groups)
+        if problems:
+            raise AnsibleActionFail("; ".join(problems))
+        status = _status.document(groups, hostvars, outcomes, time.time())
+        text = _status.screen(status)
+        if arguments["output"] == "json":
+            self._display.display(json.dumps(status, indent=1))
+        elif arguments["output"] == "text":
+            self._display.display(text)
+        if arguments["path"]:
+            path = os.path.expanduser(arguments["path"])
+            try:
+                _looks.write(path, json.dumps(status, indent=1) + "\n")
+            except OSError as error:
+                raise AnsibleActionFail(f"output_file: {path} cannot be written: {error.strerror}") from error
+        # the screen has been shown; a callback would print the whole document once more
+        result.update(changed=False, status=status, text=text, _ansible_verbose_override=True)
+        return result
