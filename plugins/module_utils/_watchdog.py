@@ -53,6 +53,8 @@ class Settings:
     interval: float = 10.0
     deadline: float = 20.0
     first_deadline: float = 300.0
+    #: of the second opinion after a failed completion: clients wait for the same engine meanwhile
+    confirm_deadline: float = 8.0
     failures: int = 2
     rank_confirmations: int = 2
     load_stall: float = 1200.0
@@ -217,7 +219,10 @@ class Watchdog:
         """The configured deadline, but never one that ordinary answers of this cluster would miss."""
         if not self.served:
             return max(self.settings.first_deadline, self.settings.deadline)
-        return max(self.settings.deadline, 4 * (self.latency or 0.0))
+        usual = 4 * (self.latency or 0.0)
+        if self.failures:
+            return max(min(self.settings.confirm_deadline, self.settings.deadline), usual)
+        return max(self.settings.deadline, usual)
 
     def backoff(self) -> float:
         """The pause to keep after the last restart before the next one."""

@@ -1,0 +1,121 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""``python -m tools.faults``: faults on a lab that serves, one after the other, resumable; the table from the results.
+
+A run is kept as soon as it is measured, in ``.lab/results/faults``; what is there already is not run again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import random
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from tools.faults.faults import measure
+from tools.faults.site import FaultError, Site
+from tools.faults.table import BY_NAME, ROWS, Run, again_limit, lines, misses
+from tools.playbooks import TOP
+
+RESULTS = TOP / ".lab" / "results" / "faults"
+BEGIN, END = "<!-- fault table: begin -->", "<!-- fault table: end -->"
+
+
+def say(line: str) -> None:
+    print(line, flush=True)
+
+
+def commit() -> str:
+    words = ["git", "describe", "--always", "--dirty"]
+    return subprocess.run(words, cwd=TOP, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def kept(name: str, folder: Path = RESULTS) -> list[Run]:
+    path = folder / f"{name}.json"
+    if not path.exists():
+        return []
+    return [Run.from_dict(item) for item in json.loads(path.read_text(encoding="utf-8"))]
+
+
+def keep(name: str, runs: Sequence[Run], folder: Path = RESULTS) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{name}.json"
+    text = json.dumps([dataclasses.asdict(run) for run in runs], indent=1) + "\n"
+    part = path.with_suffix(".part")
+    part.write_text(text, encoding="utf-8")
+    part.replace(path)
+
+
+def complete(site: Site, name: str, rounds: int, seed: int | None = None, folder: Path = RESULTS) -> list[Run]:
+    """Runs of one fault, as many as asked for; a clean start is measured first, in the same go."""
+    runs = kept(name, folder)
+    if len(runs) >= rounds:
+        return runs
+    clean = site.clean_start()
+    say(f"{name}: clean start {clean:.1f} s")
+    while len(runs) < rounds:
+        chosen = seed if seed is not None else random.SystemRandom().randrange(1_000_000)
+        run = measure(site, name, clean, chosen, say)
+        run.commit = commit()
+        runs.append(run)
+        keep(name, runs, folder)
+        say(
+            f"{name}: noticed {run.noticed}, again {run.again} (limit {again_limit(BY_NAME[name], [run])}), "
+            f"clients {run.clients[-1:]}, load {run.load} {run.note} {'; '.join(run.troubles)}"
+        )
+        for line in run.story:
+            say(f"    {line}")
+    return runs
+
+
+def write_table(path: Path, folder: Path = RESULTS) -> None:
+    """The table between two marks of a document; the rest of it stays."""
+    text = path.read_text(encoding="utf-8")
+    head, _mark, rest = text.partition(BEGIN)
+    _old, _mark, tail = rest.partition(END)
+    table = "\n".join(lines({row.name: kept(row.name, folder) for row in ROWS}))
+    path.write_text(f"{head}{BEGIN}\n{table}\n{END}{tail}", encoding="utf-8")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tools.faults", description=__doc__)
+    parser.add_argument("names", nargs="*", help=f"faults (default: all): {', '.join(BY_NAME)}")
+    parser.add_argument("--lab", help="name of a lab that serves")
+    parser.add_argument("--inventory", default="lab", help="its inventory, a folder of inventories/")
+    parser.add_argument("--rounds", type=int, default=3, help="runs of each fault, kept ones included")
+    parser.add_argument("--seed", type=int, help="for the order of power-on (default: drawn and printed)")
+    parser.add_argument("--again", action="store_true", help="forget what is kept of these faults")
+    parser.add_argument("--table", type=Path, metavar="FILE", help="only write the table between its marks in FILE")
+    options = parser.parse_args(argv)
+    unknown = [name for name in options.names if name not in BY_NAME]
+    if unknown:
+        parser.error(f"unknown: {', '.join(unknown)}; there are {', '.join(BY_NAME)}")
+    if options.table:
+        write_table(options.table)
+        return 0
+    if not options.lab:
+        parser.error("--lab: which lab?")
+    site = Site.open(options.lab, options.inventory)
+    bad = 0
+    for name in options.names or list(BY_NAME):
+        if options.again:
+            keep(name, [])
+        try:
+            runs = complete(site, name, options.rounds, options.seed)
+        except FaultError as error:
+            say(f"{name}: {error}")
+            bad += 1
+            continue
+        found = misses(BY_NAME[name], runs)
+        bad += bool(found)
+        say(f"{name}: {'holds' if not found else 'MISSES: ' + '; '.join(found)} (n={len(runs)})")
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,276 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""How each fault of the table is laid on a serving lab, and how one run of it is measured."""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from tools.faults.observe import Clients, Watch
+from tools.faults.site import RAY, VLLM, WATCHDOG, FaultError, Site, differing, shuffled, sleep_until, wait
+from tools.faults.table import BY_NAME, FACTOR, Row, Run
+from tools.playbooks import run_playbook
+
+#: how long a host stays without power, and a link without packets
+AWAY = 60.0
+CUT = 90.0
+#: on a full disk, long enough for a failed start and a failed play
+FULL = 75.0
+#: waiting goes on beyond the limit, so that a miss has a figure
+PATIENCE = 3.0
+
+
+@dataclass
+class Scene:
+    """What a fault has at hand, and what it leaves for the end of the run."""
+
+    site: Site
+    run: Run
+    seed: int
+    struck: float = 0.0
+    stopped: list[tuple[str, int]] = field(default_factory=list)
+    hashes: dict[str, str] = field(default_factory=dict)
+
+    def random(self) -> random.Random:
+        return random.Random(self.seed)
+
+
+#: lays the fault; returns the moment of it
+Strike = Callable[[Scene], float]
+#: undoes what has to be undone; returns the moment from which "serving again" is counted
+Mend = Callable[[Scene], float]
+
+
+def _struck(scene: Scene) -> float:
+    return scene.struck
+
+
+def kill_engine(scene: Scene) -> float:
+    site = scene.site
+    pid = site.process(site.head, VLLM, "VLLM::EngineCore")
+    moment = time.monotonic()
+    site.signal(site.head, pid, "KILL")
+    return moment
+
+
+def kill_raylet(scene: Scene) -> float:
+    site = scene.site
+    pid = site.process(site.worker, RAY, "raylet/raylet ")
+    moment = time.monotonic()
+    site.signal(site.worker, pid, "KILL")
+    return moment
+
+
+def stop_rank(scene: Scene) -> float:
+    site = scene.site
+    pid = site.process(site.worker, RAY, "ray::RayWorker")
+    scene.stopped.append((site.worker, pid))
+    moment = time.monotonic()
+    site.signal(site.worker, pid, "STOP")
+    return moment
+
+
+def cut_link(scene: Scene) -> float:
+    moment = time.monotonic()
+    scene.site.lab.cut(scene.site.worker, silent=True)
+    return moment
+
+
+def mend_link(scene: Scene) -> float:
+    sleep_until(scene.struck + CUT)
+    scene.site.lab.mend(scene.site.worker)
+    return time.monotonic()
+
+
+def _power_loss(who: str) -> tuple[Strike, Mend]:
+    def strike(scene: Scene) -> float:
+        moment = time.monotonic()
+        scene.site.lab.off(getattr(scene.site, who))
+        return moment
+
+    def mend(scene: Scene) -> float:
+        host = getattr(scene.site, who)
+        sleep_until(scene.struck + AWAY)
+        scene.site.lab.boot(host)
+        scene.site.lab.wait(host)
+        return time.monotonic()
+
+    return strike, mend
+
+
+def power_loss_of_all(scene: Scene) -> float:
+    moment = time.monotonic()
+    scene.site.lab.off(*scene.site.hosts)
+    return moment
+
+
+def power_in_random_order(scene: Scene) -> float:
+    dice = scene.random()
+    order = shuffled(scene.site.hosts, dice.shuffle)
+    pauses = [round(dice.uniform(0, 20), 1) for _host in order]
+    scene.run.note = f"seed {scene.seed}: " + ", ".join(
+        f"{host} after {pause:g} s" for host, pause in zip(order, pauses, strict=True)
+    )
+    for host, pause in zip(order, pauses, strict=True):
+        time.sleep(pause)
+        scene.site.lab.boot(host)
+    scene.site.lab.wait()
+    return time.monotonic()
+
+
+def fill_disk(scene: Scene) -> float:
+    """A full disk alone stops nothing; the engine's end does, because all of it has to start on that disk."""
+    site = scene.site
+    scene.hashes = site.hashes(site.head)
+    site.fill_disk(site.head)
+    time.sleep(2)
+    return kill_engine(scene)
+
+
+def free_disk(scene: Scene) -> float:
+    site = scene.site
+    # whoever notices a full disk runs a play; it may fail, but it must not leave half a file
+    outcome = run_playbook(
+        "site.yml",
+        site.inventories,
+        extra_vars={"vllm_serve_front_retry_after": 17},
+        arguments=["--tags", "vllm_serve"],
+        name="full-disk",
+        say=lambda line: None,
+    )
+    scene.run.note = f"a play on the full disk ended with {outcome.rc} after {outcome.seconds:.0f} s"
+    torn = differing(scene.hashes, site.hashes(site.head))
+    # either the old content or the whole new one
+    allowed = {"/etc/sparkthor/front/nginx.conf", "/etc/sparkthor/front.good/nginx.conf"}
+    scene.run.troubles += [f"{path} changed on the full disk" for path in torn if path not in allowed]
+    for path in allowed.intersection(torn):
+        text = site.on(site.head, f"cat {path}")
+        if "Retry-After 17" not in text or not text.rstrip().endswith("}"):
+            scene.run.troubles.append(f"{path} is torn")
+    sleep_until(scene.struck + FULL)
+    site.free_disk(site.head)
+    return time.monotonic()
+
+
+def kill_watchdog(scene: Scene) -> float:
+    site = scene.site
+    pid = int(site.shown(site.head, WATCHDOG, "MainPID"))
+    scene.stopped.append((site.head, pid))
+    moment = time.monotonic()
+    site.signal(site.head, pid, "KILL")
+    return moment
+
+
+_WORKER = _power_loss("worker")
+_HEAD = _power_loss("head")
+FAULTS: dict[str, tuple[Strike, Mend]] = {
+    "engine": (kill_engine, _struck),
+    "raylet": (kill_raylet, _struck),
+    "wedge": (stop_rank, _struck),
+    "watchdog": (kill_watchdog, _struck),
+    "link": (cut_link, mend_link),
+    "worker": _WORKER,
+    "head": _HEAD,
+    "all": (power_loss_of_all, power_in_random_order),
+    "disk": (fill_disk, free_disk),
+}
+
+
+def measure(site: Site, name: str, clean: float, seed: int, say: Callable[[str], None]) -> Run:
+    """One fault, once, on a lab that serves."""
+    row = BY_NAME[name]
+    strike, mend = FAULTS[name]
+    run = Run(clean_start=round(clean, 1))
+    scene = Scene(site, run, seed)
+    invocation = site.shown(site.head, VLLM, "InvocationID")
+    with Clients(site.endpoint) as clients, Watch(site.leader) as watch:
+        begun = time.monotonic()
+        wait(lambda: clients.first_success(begun) is not None, 180, "a first completion before the fault")
+        wait(lambda: watch.state == "serving", 120, "state serving before the fault")
+        # answered requests beside long ones that are half done
+        wait(lambda: len(clients.requests) >= 2 and len(clients.in_flight(time.monotonic())) >= 2, 60, "open requests")
+        time.sleep(3)
+        run.load = round(os.getloadavg()[0], 1)
+        scene.struck = strike(scene)
+        if row.again is None:
+            _unharmed(scene, clients, watch, invocation)
+        else:
+            _recovered(scene, row, clients, watch, mend, say)
+        run.story = watch.story(scene.struck)
+    if row.again is not None:
+        _settled(scene)
+    return run
+
+
+def _unharmed(scene: Scene, clients: Clients, watch: Watch, invocation: str) -> None:
+    """The watchdog dies and comes back; nobody else notices."""
+    site, run = scene.site, scene.run
+    [(_host, pid)] = scene.stopped
+
+    def back() -> bool:
+        main = int(site.shown(site.head, WATCHDOG, "MainPID") or 0)
+        return main not in (0, pid) and time.time() - float(watch.newest.get("updated", 0)) < 3
+
+    wait(back, 120, "the watchdog's next life")
+    run.noticed = round(time.monotonic() - scene.struck, 1)
+    sleep_until(scene.struck + 45)
+    run.failed = len(clients.failures(scene.struck, time.monotonic()))
+    if watch.left(scene.struck) is not None:
+        run.troubles.append("the state left serving")
+    if site.shown(site.head, VLLM, "InvocationID") != invocation:
+        run.troubles.append("the engine was started anew")
+    if clients.first_success(scene.struck) is None:
+        run.troubles.append("no completion came through meanwhile")
+
+
+def _recovered(scene: Scene, row: Row, clients: Clients, watch: Watch, mend: Mend, say: Callable[[str], None]) -> None:
+    run = scene.run
+    limit = row.noticed or 60.0
+    if row.clients:
+        try:
+            wait(lambda: watch.left(scene.struck) is not None, PATIENCE * limit, "the state to change", 0.1)
+        except FaultError:
+            say(f"  not noticed within {PATIENCE * limit:.0f} s")
+    noticed = watch.left(scene.struck)
+    zero = mend(scene)
+    since = max(zero, scene.struck + (noticed or 0.0))
+    allowed = FACTOR * run.clean_start + (row.again or 0.0)
+    try:
+        wait(
+            lambda: clients.first_success(since) is not None and watch.state == "serving",
+            PATIENCE * allowed,
+            "a completion after the fault",
+        )
+    except FaultError as error:
+        run.troubles.append(str(error))
+    served = clients.first_success(since)
+    run.again = None if served is None else round(served - zero, 1)
+    run.noticed = None if noticed is None else round(noticed, 1)
+    caught = clients.caught(scene.struck, scene.struck + (noticed or 0.0))
+    run.clients = sorted(round(one.ended - scene.struck, 1) for one in caught if one.ended is not None)
+    run.hanging = sum(one.ended is None for one in caught)
+    run.failed = len(clients.failures(scene.struck, time.monotonic()))
+
+
+def _settled(scene: Scene) -> None:
+    """Nothing is left of the group that died: one rank a host, none of them stopped, files as they were."""
+    site, run = scene.site, scene.run
+    for host, pid in scene.stopped:
+        if site.on(host, f"test -e /proc/{pid} && echo there", check=False).strip():
+            run.troubles.append(f"the stopped process {pid} is still on {host}")
+    for host, pids in site.ranks().items():
+        if len(pids) != 1:
+            run.troubles.append(f"{len(pids)} ranks on {host}")
+    engines = site.processes(site.head, VLLM, "VLLM::EngineCore")
+    if len(engines) != 1:
+        run.troubles.append(f"{len(engines)} engine cores on {site.head}")
+    if scene.hashes:
+        outcome = run_playbook("site.yml", site.inventories, name="after-full-disk", say=lambda line: None)
+        if outcome.rc != 0:
+            run.troubles.append(f"the play after the full disk failed: {outcome.failures}")
+        run.troubles += [f"{path} is not as before" for path in differing(scene.hashes, site.hashes(site.head))]

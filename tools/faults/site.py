@@ -1,0 +1,164 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A serving lab: what runs on its hosts, stopping and starting all of it, and filling a disk."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from sparklab import Lab
+
+from tools.faults.observe import Endpoint
+from tools.playbooks import TOP
+
+UNITS = ("sparkthor-watchdog", "sparkthor-front", "sparkthor-vllm", "sparkthor-ray")
+RAY = "sparkthor-ray.service"
+VLLM = "sparkthor-vllm.service"
+WATCHDOG = "sparkthor-watchdog.service"
+#: where our files lie; a torn one among them would be found by its hash
+OURS = "/etc/sparkthor /usr/local/lib/sparkthor /etc/systemd/system /etc/tmpfiles.d"
+
+#: process ids of a unit whose title matches $2, newest last
+_FIND = r"""
+for pid in $(find /sys/fs/cgroup/system.slice/"$1" -name cgroup.procs -exec cat {} + 2>/dev/null | sort -n); do
+  title=$(tr '\0' ' ' </proc/$pid/cmdline 2>/dev/null)
+  if printf %s "$title" | grep -qE -- "$2"; then echo "$pid"; fi
+done
+"""
+_FILL = r"""
+n=0
+for size in 1G 100M 10M 1M 64K 4K; do
+  while fallocate -l $size /var/fill.$n 2>/dev/null; do n=$((n+1)); done
+done
+! dd if=/dev/zero of=/var/fill.probe bs=4k count=4 2>/dev/null
+"""
+_FREE = "rm -f /var/fill.*"
+
+
+class FaultError(Exception):
+    """A run that cannot be measured; the message says what was missing."""
+
+
+@dataclass
+class Site:
+    """The lab, the inventories it was converged by, and who is who."""
+
+    lab: Lab
+    inventories: list[Path]
+    model: str = "tiny-qwen3"
+
+    @classmethod
+    def open(cls, name: str, inventory: str = "lab") -> Site:
+        lab = Lab(name, home=TOP / ".lab")
+        return cls(lab, [TOP / "inventories" / inventory, TOP / ".lab" / name / "inventory.yml"])
+
+    @property
+    def hosts(self) -> list[str]:
+        return [host.name for host in self.lab.plan.hosts]
+
+    @property
+    def head(self) -> str:
+        return self.hosts[0]
+
+    @property
+    def worker(self) -> str:
+        return self.hosts[-1]
+
+    @property
+    def endpoint(self) -> Endpoint:
+        key = (self.inventories[0] / ".secrets" / "api_key").read_text(encoding="utf-8").strip()
+        return Endpoint(self.lab.plan.host(self.head).address, 8000, key, self.model)
+
+    def on(self, host: str, command: str, *arguments: str, check: bool = True, timeout: float = 120) -> str:
+        """A shell line on a host, as root, without its network."""
+        words = ["bash", "-c", command, "faults", *arguments]
+        return self.lab.exec(host, words, check=check, timeout=timeout).stdout
+
+    def everywhere(self, command: str, hosts: Iterable[str] | None = None) -> dict[str, str]:
+        chosen = list(hosts or self.hosts)
+        with ThreadPoolExecutor(len(chosen)) as pool:
+            return dict(zip(chosen, pool.map(lambda host: self.on(host, command), chosen), strict=True))
+
+    def leader(self) -> int | None:
+        return self.lab.machine(self.head).leader()
+
+    # -- processes --------------------------------------------------------------------------------------------------
+
+    def processes(self, host: str, unit: str, pattern: str) -> list[int]:
+        return [int(line) for line in self.on(host, _FIND, unit, pattern, check=False).split()]
+
+    def process(self, host: str, unit: str, pattern: str) -> int:
+        found = self.processes(host, unit, pattern)
+        if not found:
+            raise FaultError(f"{host}: no process of {unit} matches {pattern}")
+        return found[-1]
+
+    def signal(self, host: str, pid: int, name: str) -> None:
+        self.on(host, f"kill -{name} {pid}")
+
+    def shown(self, host: str, unit: str, prop: str) -> str:
+        return self.on(host, f"systemctl show -p {prop} --value {unit}").strip()
+
+    def ranks(self) -> dict[str, list[int]]:
+        """Worker processes of the engine by host, stopped ones included."""
+        return {host: self.processes(host, RAY, r"ray::RayWorker") for host in self.hosts}
+
+    # -- all of ours ------------------------------------------------------------------------------------------------
+
+    def stop_all(self) -> None:
+        self.everywhere("systemctl stop " + " ".join(f"{unit}.service" for unit in UNITS[:3]) + " 2>/dev/null; true")
+        self.everywhere(f"systemctl stop {RAY}")
+
+    def start_all(self) -> None:
+        units = " ".join(f"{unit}.service" for unit in UNITS)
+        self.everywhere(
+            f"for unit in {units}; do if systemctl -q is-enabled $unit 2>/dev/null; then "
+            "systemctl --no-block start $unit; fi; done"
+        )
+
+    def clean_start(self, limit: float = 900) -> float:
+        """Seconds from all of ours stopped to the first completion through the front."""
+        self.stop_all()
+        endpoint = self.endpoint
+        begun = time.monotonic()
+        self.start_all()
+        wait(lambda: endpoint.complete(1, stream=False, timeout=120) == "", limit, "a completion after a clean start")
+        return time.monotonic() - begun
+
+    def hashes(self, host: str) -> dict[str, str]:
+        text = self.on(host, f"find {OURS} -xdev -type f -print0 | sort -z | xargs -0 sha256sum")
+        return {line.split("  ", 1)[1]: line.split("  ", 1)[0] for line in text.splitlines()}
+
+    def fill_disk(self, host: str) -> None:
+        self.on(host, _FILL)
+
+    def free_disk(self, host: str) -> None:
+        self.on(host, _FREE)
+
+
+def wait(holds: Callable[[], bool], seconds: float, what: str, every: float = 0.3) -> None:
+    end = time.monotonic() + seconds
+    while not holds():
+        if time.monotonic() > end:
+            raise FaultError(f"waited {seconds:.0f} s for {what}")
+        time.sleep(every)
+
+
+def differing(before: dict[str, str], after: dict[str, str]) -> list[str]:
+    """Files that are not what they were, temporary ones that stayed included."""
+    return sorted(path for path in {*before, *after} if before.get(path) != after.get(path))
+
+
+def sleep_until(moment: float) -> None:
+    time.sleep(max(0.0, moment - time.monotonic()))
+
+
+def shuffled(hosts: Sequence[str], pick: Callable[[list[str]], None]) -> list[str]:
+    order = list(hosts)
+    pick(order)
+    return order
