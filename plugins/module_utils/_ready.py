@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ansible_collections.sparkthor.cluster.plugins.module_utils import _serving, _vllm_progress, _watchdog
+from ansible_collections.sparkthor.cluster.plugins.module_utils import _group, _serving, _vllm_progress, _watchdog
 
 
 class ReadyError(Exception):
@@ -49,6 +49,14 @@ def stale_files(unit: _watchdog.Unit, record: Mapping[str, Any], wanted: Mapping
     return _serving.differing(wanted, record.get("files") or {})
 
 
+def stale_elsewhere(state_path: str, wall: Callable[[], float] = time.time) -> list[str]:
+    """The same for the ranks of other hosts, as they report it to the head (executor mp)."""
+    stale = _group.published(state_path, wall).get("stale") if state_path else None
+    if not isinstance(stale, dict):
+        return []
+    return [f"{path} on {host}" for host, paths in sorted(stale.items()) for path in paths]
+
+
 def look(
     config_path: str = _serving.CONFIG,
     start: bool = False,
@@ -60,6 +68,8 @@ def look(
     record_path: str = _serving.STARTED_WITH,
     maintenance_paths: tuple[str, ...] = _serving.MAINTENANCE,
     wall: Callable[[], float] = time.time,
+    settle: float = 0.0,
+    sleep: Callable[[float], None] = time.sleep,
 ) -> Look:
     """Start or restart the group if it must be, then say where it stands."""
     config = _serving.read_json(config_path)
@@ -81,6 +91,9 @@ def look(
         found.stale = stale_files(
             unit, _serving.read_json(record_path), _serving.fingerprint(config.get("inputs") or [])
         )
+        if not found.stale and unit.active in ("active", "activating"):
+            sleep(settle)
+            found.stale = stale_elsewhere(str(config.get("group_state") or ""), wall)
         if found.stale or unit.active in ("inactive", "failed"):
             found.changed = True
             if not check:

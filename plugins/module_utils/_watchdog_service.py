@@ -28,11 +28,12 @@ from collections.abc import Callable, Mapping
 from typing import Any, Optional
 
 try:  # on the head the files lie side by side, without any Ansible
+    import _group
     import _serving
     import _vllm_progress
     import _watchdog
 except ImportError:
-    from ansible_collections.sparkthor.cluster.plugins.module_utils import _serving, _vllm_progress, _watchdog
+    from ansible_collections.sparkthor.cluster.plugins.module_utils import _group, _serving, _vllm_progress, _watchdog
 
 LOOK_EVERY = 2.0
 READ_LOG_EVERY = 4.0
@@ -60,6 +61,11 @@ def ray_ranks(library: Any, path: str = "", timeout: float = 3.0) -> RankReader:
         return {row.address: row.node_id for row in living}
 
     return read
+
+
+def group_ranks(config: Mapping[str, Any]) -> Mapping[str, str] | None:
+    """The ranks of executor mp, as the head's program publishes them."""
+    return _group.ranks(str(config["group_state"]))
 
 
 class Service:
@@ -307,6 +313,9 @@ def main(argv: list[str] | None = None) -> int:
             print(
                 "the Ray library is not installed beside this program; run the Ray roles", file=sys.stderr, flush=True
             )
+    elif config.get("group_state"):
+        # without Ray the head's own program knows who is there
+        ranks = group_ranks
     service = Service(config, ranks)
     service.take_up()
     server = HealthServer(str(config.get("health_socket", HEALTH_SOCKET)), service, str(config.get("group", "")))

@@ -23,6 +23,12 @@ options:
     description: Whether to start the group, or restart it if its files changed.
     type: bool
     default: false
+  settle:
+    description:
+      - Seconds that the ranks of other hosts get to report that their files changed, before O(start) decides; used
+        where a rank has a unit of its own (executor V(mp)).
+    type: float
+    default: 0
   timeout:
     description: Seconds to wait for the first completion.
     type: int
@@ -101,6 +107,7 @@ def main():
     module = AnsibleModule(
         argument_spec={
             "start": {"type": "bool", "default": False},
+            "settle": {"type": "float", "default": 0},
             "timeout": {"type": "int", "default": 2700},
             "attempts": {"type": "int", "default": 3},
             "patience": {"type": "int", "default": 20},
@@ -116,6 +123,7 @@ def main():
             check=module.check_mode,
             known_invocation=module.params["known_invocation"],
             patience=module.params["patience"],
+            settle=module.params["settle"],
         )
     except _ready.ReadyError as error:
         module.fail_json(msg=str(error))
