@@ -46,6 +46,7 @@ class ActionModule(ActionBase):
         args["target"] = {
             "python": target.python,
             "machine": target.machine,
+            "kind": ((self._vars.get("ansible_facts") or {}).get("sparkthor_node") or {}).get("kind", ""),
             "digest": wheels.digest,
             "pins": {pin.name: pin.version for pin in engine.pins},
             "manifest": [list(entry) for entry in wheels.manifest],

@@ -31,6 +31,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from ansible_collections.sparkthor.cluster.plugins.module_utils import _cuda_kernels
 from ansible_collections.sparkthor.cluster.plugins.module_utils._engine import (
     MARKER,
     EngineError,
@@ -73,6 +74,7 @@ class Wanted(NamedTuple):
     wheels: list[str]  # file names
     python: str  # interpreter to build with: a name or a path
     python_minor: str  # "3.11": what the wheels were chosen for
+    kind: str = ""  # of the host: what its GPU needs
 
 
 class Found(NamedTuple):
@@ -302,7 +304,13 @@ def build(wanted: Wanted, wheel_dir: str, run: Runner, timeout: float) -> str:
             f"libraries of the operating system are missing on this host: {lines}. Install the packages that bring "
             "them (Debian and Ubuntu: libnuma.so.1 comes with libnuma1, libstdc++.so.6 with libstdc++6)."
         )
+    kernels = _cuda_kernels.of_package(os.path.join(site_packages(target, wanted.python_minor), "vllm"))
+    trouble = _cuda_kernels.problem(wanted.kind, versions.get("vllm", ""), kernels)
+    if trouble:
+        # without its marker the new environment is no environment; the one in use stays
+        raise EngineError(f"{trouble} The engine in use was left as it is.")
     marker = {
+        "kernels": kernels.text,
         "digest": wanted.digest,
         "minor": wanted.python_minor,
         "python": found["version"],

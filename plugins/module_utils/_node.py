@@ -42,6 +42,7 @@ BINARIES = (
     "nvidia-smi",
     "nvpmodel",
     "openssl",
+    "ptxas",
     "rdma",
     "rsync",
     "systemctl",
@@ -262,8 +263,13 @@ class NodeReader:
                 found[name] = hashlib.sha256(text.encode()).hexdigest()
         return found
 
+    def serving(self) -> bool:
+        """Whether an engine of ours holds this host's memory: its control group exists while its unit runs."""
+        units = ("sparkthor-vllm.service", "sparkthor-ray.service")
+        return any(self._exists(f"/sys/fs/cgroup/system.slice/{unit}") for unit in units)
+
     def binaries(self) -> dict[str, str]:
-        path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+        path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/cuda/bin"
         if self._root != "/":
             path = ":".join(self._path(item) for item in path.split(":"))
         return {name: shutil.which(name, path=path) or "" for name in BINARIES}
@@ -314,6 +320,7 @@ class NodeReader:
             "cpus": os.cpu_count() or 1,
             "mem_total_bytes": memory.get("MemTotal", 0),
             "mem_available_bytes": memory.get("MemAvailable", 0),
+            "serving": self.serving(),
             "swap_total_bytes": memory.get("SwapTotal", 0),
             "disk_free_bytes": disk.f_bavail * disk.f_frsize,
             "gpus": gpus["count"],

@@ -185,6 +185,7 @@ def apply(module: AnsibleModule) -> dict[str, Any]:
         wheels=[entry.path for entry in manifest],
         python=params["python"],
         python_minor=target["python"],
+        kind=str(target.get("kind", "")),
     )
     full = params["verify"] == "full"
     found = engine.look(wanted, full)
