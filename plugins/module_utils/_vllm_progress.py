@@ -82,8 +82,12 @@ _PREFIX = re.compile(
     r"(?:DEBUG|INFO|WARNING|ERROR|CRITICAL):?\s+(?:\d\d-\d\d \d\d:\d\d:\d\d\s+)?(?:\[[\w./-]+\.py:\d+\]\s*)?)+"
 )
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+#: a line of vLLM's logger, unlike the source lines that Python's warnings quote
+_LOGGED = re.compile(r"\b(?:INFO|WARNING|ERROR|CRITICAL):?\s+\d\d-\d\d \d\d:\d\d")
 _DULL = re.compile(
-    r"^(?:\W*|.*(?:Route: /|Avg prompt throughput|GET /|POST /|FutureWarning|UserWarning|warnings\.warn).*)$"
+    r"^(?:\W*|.*(?:Route: /|Avg prompt throughput|GET /|POST /|FutureWarning|UserWarning|warnings\.warn|"
+    r"Found ulimit of|[Tt]riton (?:is )?not |Triton is installed but|No module named '?triton|LD_PRELOAD|"
+    r"requires Triton|usage stats|Enabled custom fusions).*)$"
 )
 
 
@@ -131,6 +135,7 @@ def progress(lines: Iterable[str], earlier: Progress | None = None) -> Progress:
     share = earlier.share if earlier else 0.0
     text = ""
     mark = ""
+    shown = ""
     for raw in lines:
         line = plain(raw)
         if not line:
@@ -138,6 +143,8 @@ def progress(lines: Iterable[str], earlier: Progress | None = None) -> Progress:
         if _DULL.match(line):
             continue
         mark = line
+        if _LOGGED.search(raw):
+            shown = line
         # A line speaks of one stage, the first that fits: the engine's first line names all its settings.
         index = next((number for number, stage in enumerate(_STAGES) if stage[1].search(line)), -1)
         if index < 0 or index < reached:
@@ -149,14 +156,15 @@ def progress(lines: Iterable[str], earlier: Progress | None = None) -> Progress:
         # every rank draws its own bar, and a checkpoint may have several: a bar never runs backwards
         share = max(share, part) if part is not None else share
         text = line
+        shown = ""
     if reached < 0:
         return Progress(_short(mark), None, mark)
     mark = mark or (earlier.mark if earlier else "")
     name, _pattern, start, end = _STAGES[reached]
     fraction = start + (end - start) * share
-    shown = f"{name} {round(share * 100)} %" if share and end - start > 0.05 else name
-    newest = _short(mark if mark != text else "")
-    return Progress(f"{shown}: {newest}" if newest else shown, round(fraction, 3), mark, reached, share)
+    stage = f"{name} {round(share * 100)} %" if share and end - start > 0.05 else name
+    newest = _short(shown if shown != text else "")
+    return Progress(f"{stage}: {newest}" if newest else stage, round(fraction, 3), mark, reached, share)
 
 
 def _part(line: str) -> float | None:

@@ -45,6 +45,21 @@ def test_mark_changes_with_every_new_line_but_not_with_dull_ones() -> None:
     assert p.progress([*LOG, "INFO: 127.0.0.1 - GET /health"]).mark == p.progress(LOG).mark
 
 
+def test_only_what_the_engine_logs_is_shown() -> None:
+    log = [
+        *LOG,
+        "(Worker pid=7) INFO 11-21 02:49:51 [a.py:3] Using the CPU attention backend",
+        "(Worker pid=7) WARNING 11-21 02:49:52 [a.py:4] Found ulimit of 20000 and failed to automatically increase",
+        "(Worker pid=7) INFO 11-21 02:49:52 [a.py:4] Triton is installed but 0 active driver(s) found",
+        "W1121 02:49:53.648000 1346 torch/_library/triton.py:53] Triton not available, find_triton_kernels = []",
+        '  wrapper = lookup(vars(value).get("kernel"))',
+    ]
+    found = p.progress(log)
+    assert found.text == "loading weights 50 %: Using the CPU attention backend"
+    # whatever is new counts as progress, shown or not
+    assert found.mark == 'wrapper = lookup(vars(value).get("kernel"))'
+
+
 def test_messages_of_the_journal() -> None:
     rows = [json.dumps({"MESSAGE": "plain"}), json.dumps({"MESSAGE": list(b"\rbar 5%")}), "{", json.dumps({"X": 1})]
     assert p.messages("\n".join(rows)) == ["plain", "\rbar 5%"]
