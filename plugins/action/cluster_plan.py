@@ -6,18 +6,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import yaml
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
-from ansible_collections.sparkthor.cluster.plugins.module_utils import _inventory
+from ansible_collections.sparkthor.cluster.plugins.module_utils import _inventory, _sizing
 from ansible_collections.sparkthor.cluster.plugins.module_utils._cluster import ClusterError, plan_cluster
+from ansible_collections.sparkthor.cluster.plugins.module_utils._engine import EngineError
 from ansible_collections.sparkthor.cluster.plugins.module_utils._fabric import fabric_problems
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model_shape import SizingError
 from ansible_collections.sparkthor.cluster.plugins.module_utils._role_specs import RoleSpecs
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils import _recipe
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils import _recipe, _wheels
 
 _ROLES = os.path.join(os.path.dirname(__file__), "..", "..", "roles")
 _EXTRA_NAMES = (
@@ -30,6 +31,7 @@ _EXTRA_NAMES = (
     "fabric_overrides",
     "ray_node_num_gpus",
     "engine_vllm_version",
+    "engine_requirements",
     "model_store_models",
 )
 #: what a user may say beside a recipe, and the name the recipe has for it
@@ -49,21 +51,26 @@ _RECIPE_OVERRIDES = {
 def plan_serving(
     first: Mapping[str, Any], cluster: Mapping[str, Any], nodes: Mapping[str, Mapping[str, Any]], base: str
 ) -> dict[str, Any]:
-    """What the recipe named by ``vllm_serve_recipe`` comes to on these hosts; empty without one.
+    """What is to be served on these hosts, by recipe or by variables alone; empty where neither names a model.
 
     Raises RecipeError or SizingError when it cannot be served here.
     """
-    if not first.get("vllm_serve_recipe"):
+    if not first.get("vllm_serve_recipe") and not first.get("vllm_serve_model"):
         return {}
     hosts = cluster["hosts"]
+    recipe = first.get("vllm_serve_recipe") or ad_hoc(first)
+    config, weights = on_controller(recipe, first, base)
     plan = _recipe.resolve(
-        first["vllm_serve_recipe"],
+        recipe,
         hosts,
         topology=cluster["topology"],
         gpus_per_host=cluster["gpus"],
         kinds=cluster["kinds"],
         memory_bytes={host: nodes[host]["mem_total_bytes"] for host in hosts},
-        version=first.get("engine_vllm_version"),
+        memory_available_bytes=available_bytes(hosts, nodes),
+        version=first.get("engine_vllm_version") or locked_version(first),
+        config=config,
+        weights_bytes=weights,
         overrides={theirs: first[ours] for ours, theirs in _RECIPE_OVERRIDES.items() if first.get(ours)},
         base=base,
     )
@@ -72,12 +79,61 @@ def plan_serving(
     name = plan["model"].rpartition("/")[2] if on_hub else plan["model"]
     models = [{"name": name, "source": plan["model"], "revision": plan["revision"]}] if on_hub else []
     return {
-        "recipe": first["vllm_serve_recipe"],
+        "recipe": first.get("vllm_serve_recipe") or plan["name"],
         "model": name,
         "models": first.get("model_store_models") or models,
         **{key: plan[key] for key in ("served_model_name", "max_model_len", "args", "environment", "why", "memory")},
         **{key: plan[key] for key in ("tensor_parallel", "pipeline_parallel", "warnings", "command", "image")},
+        "acknowledged": plan["acknowledged"],
     }
+
+
+def ad_hoc(first: Mapping[str, Any]) -> dict[str, Any]:
+    """A model without a recipe is a recipe in which the user's variables say everything."""
+    return {
+        "name": str(first["vllm_serve_model"]).rstrip("/").rpartition("/")[2],
+        "summary": "by variables alone",
+        "model": str(first["vllm_serve_model"]),
+        "runtime": "venv",
+        "hosts": "any",
+        "args": {},
+    }
+
+
+def on_controller(recipe: Any, first: Mapping[str, Any], base: str) -> tuple[dict[str, Any] | None, int | None]:
+    """Config and weights of the model where the model store takes it from a folder of the controller: that is what
+    will be served, so it wins over what a recipe knows.  Half a set of files stops the run here."""
+    name = (
+        first.get("vllm_serve_model")
+        or (_recipe.load(recipe, base=base) if isinstance(recipe, str) else recipe)["model"]
+    )
+    last = str(name).rstrip("/").rpartition("/")[2]
+    for entry in first.get("model_store_models") or []:
+        source = os.path.expanduser(str(entry.get("source", "")))
+        if entry.get("name") != last or not source.startswith(("/", ".")):
+            continue
+        path = source if os.path.isabs(source) else os.path.join(base, source)
+        config, tensors = _sizing.read_model_folder(path)
+        return config, sum(tensors.values())
+    return None, None
+
+
+def available_bytes(hosts: Sequence[str], nodes: Mapping[str, Mapping[str, Any]]) -> dict[str, int] | None:
+    """What is free for the engine; unknown where an engine of ours holds it now and gives it back by its restart."""
+    if any(nodes[host].get("serving") or not nodes[host].get("mem_available_bytes") for host in hosts):
+        return None
+    return {host: int(nodes[host]["mem_available_bytes"]) for host in hosts}
+
+
+def locked_version(first: Mapping[str, Any]) -> str | None:
+    """The vLLM that the user's own lock pins."""
+    if not first.get("engine_requirements") or first.get("engine_runtime", "venv") != "venv":
+        return None
+    try:
+        version = _wheels.read_engine(str(first["engine_requirements"]), "", "").versions.get("vllm", "")
+    except EngineError:
+        return None  # the engine role says what is wrong with it, and before anything is changed
+    return version.partition("+")[0] or None
 
 
 class ActionModule(ActionBase):
@@ -121,7 +177,8 @@ class ActionModule(ActionBase):
                 str(everything[hosts[0]].get("inventory_dir") or "."),
             )
         except (_recipe.RecipeError, SizingError) as error:
-            raise AnsibleActionFail(f"Nothing was changed: vllm_serve_recipe: {error}") from error
+            variable = "vllm_serve_recipe" if everything[hosts[0]].get("vllm_serve_recipe") else "vllm_serve_model"
+            raise AnsibleActionFail(f"Nothing was changed: {variable}: {error}") from error
         if serving:
             cluster.update(
                 serving=serving,

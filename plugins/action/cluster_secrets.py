@@ -59,7 +59,7 @@ def keep(path: str, value: str) -> None:
 
 class ActionModule(ActionBase):
     TRANSFERS_FILES = False
-    _VALID_ARGS = frozenset(("names",))
+    _VALID_ARGS = frozenset(("names", "rotate", "forget"))
 
     def run(self, tmp=None, task_vars=None):
         result = super().run(tmp, task_vars)
@@ -80,8 +80,42 @@ class ActionModule(ActionBase):
             created.append(path)
             if not self._task.check_mode:
                 keep(path, value)
-        result.update(changed=bool(created), created=created)
+        rotated = self._rotate(folder, task_vars, created)
+        forgotten = self._forget(folder)
+        result.update(
+            changed=bool(created or rotated or forgotten), created=created, rotated=rotated, forgotten=forgotten
+        )
         return result
+
+    def _rotate(self, folder, task_vars, created):
+        names = self._task.args.get("rotate") or []
+        for name in names:
+            if _VARIABLES[name] in task_vars:
+                raise AnsibleActionFail(
+                    f"{_VARIABLES[name]}: it is given as a variable, so it is replaced there (in Vault): change its "
+                    "value and run site.yml. Nothing was changed."
+                )
+        rotated = []
+        for name in names:
+            path = os.path.join(folder, name)
+            former = read_kept(path)
+            # one that was made a moment ago is new already
+            if former is None or path in created:
+                continue
+            rotated.append(path)
+            if not self._task.check_mode:
+                # the former first: a run that dies in between has lost neither
+                keep(f"{path}.previous", former)
+                keep(path, new_secret())
+        return rotated
+
+    def _forget(self, folder):
+        paths = [os.path.join(folder, f"{name}.previous") for name in self._task.args.get("forget") or []]
+        there = [path for path in paths if os.path.exists(path)]
+        if not self._task.check_mode:
+            for path in there:
+                os.unlink(path)
+        return there
 
     def _fetch(self, name, fingerprint, task_vars):
         outcome = self._execute_module(

@@ -52,6 +52,9 @@ options:
   config:
     description: The model's C(config.json) from disk, preferred to the recipe's fields.
     type: dict
+  weights_bytes:
+    description: Size of the model's weights on disk, preferred to the recipe's.
+    type: int
   overrides:
     description:
       - "The user's own choice, which wins: C(model), C(revision), C(served_model_name), C(max_model_len),

@@ -23,6 +23,20 @@ options:
     type: list
     elements: str
     choices: [api_key, ray_token]
+  rotate:
+    description:
+      - Secrets to replace by new ones.  The former value is kept beside it as C(<name>.previous).
+      - One that is given as a variable cannot be replaced here; it is an error that names the variable.
+    type: list
+    elements: str
+    choices: [api_key, ray_token]
+    default: []
+  forget:
+    description: Secrets whose former value is no longer wanted.
+    type: list
+    elements: str
+    choices: [api_key, ray_token]
+    default: []
 attributes:
   check_mode:
     description: Can run in C(check_mode) and return changed status prediction without modifying target.
@@ -47,6 +61,16 @@ created:
   type: list
   elements: str
   sample: ["/home/me/cluster/inventories/3spark/.secrets/api_key"]
+rotated:
+  description: Files whose secret was (in check mode, would be) replaced.
+  returned: always
+  type: list
+  elements: str
+forgotten:
+  description: Files of former secrets that were (in check mode, would be) removed.
+  returned: always
+  type: list
+  elements: str
 """
 
 # The work is done by the action plugin of the same name, on the controller.

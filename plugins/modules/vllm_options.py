@@ -37,6 +37,23 @@ options:
     description: Seconds that building the parser may take.
     type: int
     default: 300
+  engine:
+    description:
+      - What names the installed engine, such as its digest.  With it the controller keeps the table too, and a host is
+        asked only once for each engine.
+    type: str
+  arguments:
+    description: Arguments of C(vllm serve) to check against the table, on the controller.
+    type: dict
+  acknowledged:
+    description: Dangerous arguments that are meant, by name.
+    type: list
+    elements: str
+    default: []
+  environment:
+    description: Environment of the engine, checked for variables that do nothing or hold secrets.
+    type: dict
+    default: {}
 attributes:
   check_mode:
     description: Can run in C(check_mode) and return changed status prediction without modifying target.
@@ -54,8 +71,10 @@ EXAMPLES = r"""
   register: options
 
 - name: Check arguments against them
-  ansible.builtin.debug:
-    msg: "{{ {'max-model-len': 32768} | sparkthor.cluster.vllm_args(table=options.table) }}"
+  sparkthor.cluster.vllm_options:
+    engine: "{{ ansible_facts['sparkthor_engine'].digest }}"
+    arguments:
+      max-model-len: 32768
 """
 
 RETURN = r"""
@@ -144,6 +163,11 @@ def main() -> None:
             "version": {"type": "str"},
             "cache_dir": {"type": "str", "default": "/var/lib/sparkthor/cache"},
             "timeout": {"type": "int", "default": 300},
+            # for the controller's side, which takes them out before the module runs
+            "engine": {"type": "str"},
+            "arguments": {"type": "dict"},
+            "acknowledged": {"type": "list", "elements": "str", "default": []},
+            "environment": {"type": "dict", "default": {}},
         },
         supports_check_mode=True,
     )

@@ -178,6 +178,7 @@ def resolve(
     version: str | None = None,
     table: Mapping[str, Any] | None = None,
     config: Mapping[str, Any] | None = None,
+    weights_bytes: int | None = None,
     overrides: Mapping[str, Any] | None = None,
     folder: str = SHIPPED,
     base: str | None = None,
@@ -196,6 +197,8 @@ def resolve(
     acknowledged = [*data["acknowledged"], *own.get("acknowledged", [])]
     length = own.get("max_model_len", data["max_model_len"])
     shape = config or data["config"]
+    if weights_bytes:
+        data = {**data, "weights_bytes": weights_bytes}
     split = _split(data, own)
     try:
         parallel = _parallel.plan_parallel(

@@ -3,6 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 from __future__ import annotations
 
+import json
+import struct
+
 import pytest
 from ansible_collections.sparkthor.cluster.plugins.action.cluster_plan import plan_serving
 from ansible_collections.sparkthor.cluster.plugins.module_utils._cluster import ClusterError, plan_cluster
@@ -87,9 +90,88 @@ def test_the_users_own_choice_wins_over_the_recipe():
     assert serving["max_model_len"] == 256
 
 
-def test_without_a_recipe_there_is_no_serving_plan():
+def test_without_a_model_there_is_no_serving_plan():
     first, cluster, _fabric, nodes = planned(["a", "b"])
     assert plan_serving(first, cluster, nodes, ".") == {}
+
+
+def test_a_model_without_a_recipe_is_checked_all_the_same():
+    first, cluster, _fabric, nodes = planned(
+        ["a", "b"],
+        vllm_serve_model="/srv/models/mine",
+        vllm_serve_tensor_parallel_size=2,
+        vllm_serve_args={"max_num_seqs": 4, "no-enable-prefix-caching": True},
+        engine_vllm_version="0.32.0",
+    )
+    serving = plan_serving(first, cluster, nodes, ".")
+    assert serving["model"] == "/srv/models/mine"
+    assert serving["served_model_name"] == "mine"
+    assert serving["args"] == {
+        "enable-prefix-caching": False,
+        "gpu-memory-utilization": 0.85,
+        "max-num-seqs": 4,
+    }
+    for args, words in [
+        ({"swap-space": 4}, "no such option any more"),
+        ({"quantization": "nvfp4"}, "KV-cache dtype"),
+        ({"max-num-seq": 4}, "Did you mean max-num-seqs"),
+        ({"gpu-memory-utilization": 0.95}, "acknowledge gpu-memory-utilization by name"),
+        ({"trust-remote-code": True}, "acknowledge trust-remote-code by name"),
+        ({"tool-call-parser": "hermes"}, "Add enable-auto-tool-choice: true"),
+    ]:
+        with pytest.raises(_recipe.RecipeError, match=words):
+            plan_serving({**first, "vllm_serve_args": args}, cluster, nodes, ".")
+    meant = {**first, "vllm_serve_args": {"trust-remote-code": True}, "vllm_serve_acknowledged": ["trust-remote-code"]}
+    assert plan_serving(meant, cluster, nodes, ".")["args"]["trust-remote-code"] is True
+
+
+def model_folder(path, **config):
+    path.mkdir()
+    shape = {
+        "model_type": "llama",
+        "hidden_size": 64,
+        "intermediate_size": 128,
+        "num_hidden_layers": 4,
+        "num_attention_heads": 32,
+        "num_key_value_heads": 8,
+        "head_dim": 2,
+        "vocab_size": 100,
+        "max_position_embeddings": 2048,
+        "torch_dtype": "float16",
+    }
+    (path / "config.json").write_text(json.dumps({**shape, **config}))
+    header = json.dumps({"model.norm.weight": {"dtype": "F16", "shape": [4], "data_offsets": [0, 8]}}).encode()
+    (path / "model-00001-of-00001.safetensors").write_bytes(struct.pack("<Q", len(header)) + header + b"\0" * 8)
+    return {"name": path.name, "source": str(path)}
+
+
+def test_the_models_own_files_on_the_controller_decide(tmp_path):
+    entry = model_folder(tmp_path / "mine")
+    first, cluster, _fabric, nodes = planned(
+        ["a", "b", "c"], vllm_serve_model="mine", model_store_models=[entry], engine_vllm_version="0.32.0"
+    )
+    serving = plan_serving(first, cluster, nodes, ".")
+    assert (serving["tensor_parallel"], serving["pipeline_parallel"]) == (1, 3)
+    assert "32 attention heads do not divide by 3" in serving["why"]
+    with pytest.raises(_recipe.RecipeError, match="32 attention heads do not divide by 3"):
+        plan_serving({**first, "vllm_serve_tensor_parallel_size": 3}, cluster, nodes, ".")
+    with pytest.raises(_recipe.RecipeError, match="longer than the model's own 2048"):
+        plan_serving({**first, "vllm_serve_max_model_len": 4096}, cluster, nodes, ".")
+    (tmp_path / "mine" / "model-00001-of-00001.safetensors").rename(
+        tmp_path / "mine" / "model-00001-of-00002.safetensors"
+    )
+    with pytest.raises(SizingError, match="model-00002-of-00002"):
+        plan_serving(first, cluster, nodes, ".")
+
+
+def test_memory_that_others_hold_counts_and_our_own_engines_does_not():
+    first, cluster, _fabric, nodes = planned(["a", "b", "c"], vllm_serve_recipe="qwen3.5-397b-a17b-nvfp4")
+    for host in nodes:
+        nodes[host]["mem_available_bytes"] = 60 * GIB
+    with pytest.raises(_recipe.RecipeError, match=r"a: 60\.0 GiB of memory is available now"):
+        plan_serving(first, cluster, nodes, ".")
+    nodes["a"]["serving"] = True
+    assert plan_serving(first, cluster, nodes, ".")["memory"]["verdict"] == "fits"
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,89 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Controller side of the module ``vllm_options``: documented in plugins/modules/vllm_options.py.
+
+The host is asked once for each engine; afterwards a check costs no connection at all.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from typing import Any
+
+from ansible.errors import AnsibleActionFail
+from ansible.plugins.action import ActionBase
+from ansible_collections.sparkthor.cluster.plugins.module_utils import _vllm_args, _vllm_dump
+from ansible_collections.sparkthor.cluster.plugins.module_utils._model_shape import SizingError
+
+OWN = ("engine", "arguments", "acknowledged", "environment")
+
+
+def cache_folder(environment: Any = os.environ) -> str:
+    home = environment.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    return os.path.join(home, "sparkthor", "vllm_options")
+
+
+class ActionModule(ActionBase):
+    TRANSFERS_FILES = False
+
+    def run(self, tmp: Any = None, task_vars: Any = None) -> dict[str, Any]:
+        result = super().run(tmp, task_vars)
+        args = dict(self._task.args)
+        kept = self._kept(str(args.get("engine") or ""))
+        table = self._read(kept)
+        result.update(changed=False, cached=table is not None, path=kept)
+        if table is None:
+            asked = {key: value for key, value in args.items() if key not in OWN}
+            outcome = self._execute_module(module_args=asked, task_vars=task_vars)
+            if outcome.get("failed") and self._task.check_mode:
+                # before the first run there is no engine to ask: the shipped table of its version will do
+                outcome = self._shipped(str(args.get("version") or ""), outcome)
+            if outcome.get("failed"):
+                result.update(outcome)
+                return result
+            table = outcome["table"]
+            result.update(cached=bool(outcome.get("cached")), path=outcome.get("path") or kept)
+            if kept and outcome.get("from_host", True):
+                os.makedirs(os.path.dirname(kept), exist_ok=True)
+                _vllm_dump.write(table, kept)
+        result["table"] = table
+        if args.get("arguments") is not None:
+            self._check(args, table, result)
+        return result
+
+    @staticmethod
+    def _kept(engine: str) -> str:
+        if not engine:
+            return ""
+        return os.path.join(cache_folder(), re.sub(r"[^0-9A-Za-z.+_-]", "_", engine) + ".json")
+
+    @staticmethod
+    def _read(path: str) -> dict[str, Any] | None:
+        if not path:
+            return None
+        try:
+            return _vllm_args.read_table(path)
+        except (OSError, ValueError, json.JSONDecodeError, SizingError):
+            return None  # absent, cut short or of another schema: asked for again
+
+    @staticmethod
+    def _shipped(version: str, outcome: dict[str, Any]) -> dict[str, Any]:
+        try:
+            table, _exact = _vllm_args.find_table(version)
+        except SizingError:
+            return outcome
+        return {"table": table, "from_host": False}
+
+    @staticmethod
+    def _check(args: dict[str, Any], table: dict[str, Any], result: dict[str, Any]) -> None:
+        problems = _vllm_args.check(args["arguments"], table, args.get("acknowledged") or [])
+        problems += _vllm_args.check_environment(args.get("environment") or {})
+        found = _vllm_args.fatal(problems)
+        if found:
+            raise AnsibleActionFail(f"No service was touched: {_vllm_args.VllmArgsError(found, table['vllm'])}")
+        warnings = [str(problem) for problem in problems if problem.severity == _vllm_args.WARNING]
+        if warnings:
+            result["warnings"] = warnings
