@@ -32,6 +32,21 @@ PACKAGES = words("""
 LAYERS = {
     "docker": ["docker.io", "docker-cli", "crun", "iptables"],
 }
+# Files of a layer: a host with a GPU for containers by CDI, as the NVIDIA toolkit describes one. There is no GPU here,
+# so the description only says that it was followed.
+LAYER_FILES = {
+    "docker": {
+        "etc/docker/daemon.json": '{"features": {"cdi": true}}\n',
+        "etc/cdi/nvidia.yaml": """\
+cdiVersion: 0.6.0
+kind: nvidia.com/gpu
+devices:
+  - name: all
+    containerEdits:
+      env: [SPARKLAB_GPU=cdi]
+""",
+    },
+}
 # docker-cli is a package of its own only from trixie on
 LAYER_SKIP = {("docker", "bookworm"): {"docker-cli"}}
 
@@ -226,7 +241,9 @@ def layer(name: str, suite: str) -> Path:
         raise LabError(f"unknown layer {name!r}: one of {', '.join(sorted(LAYERS))}")
     lower = base(suite)
     packages = [word for word in LAYERS[name] if word not in LAYER_SKIP.get((name, suite), set())]
-    root = cache_root() / "base" / f"{suite}-{name}-{_digest(lower.name, *packages)}"
+    files = LAYER_FILES.get(name, {})
+    contents = [f"{path}\n{text}" for path, text in sorted(files.items())]
+    root = cache_root() / "base" / f"{suite}-{name}-{_digest(lower.name, *packages, *contents)}"
     if root.exists():
         return root
     lock = cache_root() / f"layer-{name}-{suite}.lock"
@@ -260,6 +277,8 @@ def layer(name: str, suite: str) -> Path:
             done
         """
         run(["unshare", "-m", "bash", "-c", script, "layer", lower, work, *packages], timeout=1800)
+        for path, text in files.items():
+            write(work / "upper" / path, text)
         (work / "upper").rename(root)
         _remove_tree(work)
         say(f"{name} layer ready")

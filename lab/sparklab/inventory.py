@@ -29,6 +29,7 @@ class Request:
     subnet: str | None
     suite: str | None
     disk: str | None
+    layers: tuple[str, ...] = ()
 
 
 def ansible_inventory() -> str:
@@ -96,6 +97,7 @@ def interpret(data: Mapping[str, Any]) -> Request:
         subnet=text("lab_subnet"),
         suite=text("lab_suite"),
         disk=text("lab_disk"),
+        layers=tuple(str(layer) for layer in common("lab_layers") or ()),
     )
 
 

@@ -96,7 +96,7 @@ class Lab:
             subnet=subnet,
             suite=suite or request.suite or DEFAULT_SUITE,
             disk=disk or request.disk or DEFAULT_DISK,
-            layers=tuple(layers),
+            layers=tuple(layers) or request.layers,
             hosts=hosts,
             segments=rewire(hosts, segments, wiring) if wiring else segments,
         )

@@ -83,8 +83,9 @@ def plan_serving(
         "model": name,
         "models": first.get("model_store_models") or models,
         **{key: plan[key] for key in ("served_model_name", "max_model_len", "args", "environment", "why", "memory")},
-        **{key: plan[key] for key in ("tensor_parallel", "pipeline_parallel", "warnings", "command", "image")},
+        **{key: plan[key] for key in ("tensor_parallel", "pipeline_parallel", "warnings", "command")},
         "acknowledged": plan["acknowledged"],
+        **{key: plan[key] for key in ("image", "image_digest")},
     }
 
 

@@ -26,9 +26,17 @@ class ActionModule(ActionBase):
                 # the same release built for another machine carries another local part
                 versions = {name: version.split("+")[0] for name, version in engine["versions"].items()}
                 engines[host] = {"python": engine["python"], **versions}
+                if engine.get("image_id"):
+                    engines[host]["image"] = engine["image_id"].removeprefix("sha256:")[:12]
         # libraries of one vendor's wheels are named by its CUDA; only what speaks across hosts must agree
-        shared = [name for name in compare_parity(engines) if name in ("python", "ray", "vllm", "torch")]
+        shared = [name for name in compare_parity(engines) if name in ("python", "ray", "vllm", "torch", "image")]
         if shared:
+            if "image" in shared:
+                raise AnsibleActionFail(
+                    "engine_image: the hosts of one cluster need the same image, but they differ:\n"
+                    f"{parity_table(engines, shared)}\nA tag can move: set engine_image_digest, so that every host "
+                    "gets the same."
+                )
             raise AnsibleActionFail(
                 "engine_requirements: the hosts of one cluster need the same Python, Ray, vLLM and torch, but they "
                 f"differ:\n{parity_table(engines, shared)}\nUse locks with the same versions for all hosts, and "

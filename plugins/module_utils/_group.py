@@ -83,6 +83,8 @@ class Settings:
     retry: float = 1.0
     drop_patience: float = 20.0
     stop_patience: float = 20.0
+    #: run after each end of the rank, where killing its processes is not enough
+    cleanup: list[str] = dataclasses.field(default_factory=list)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Settings:
@@ -249,6 +251,11 @@ class Rank:
         # children of vLLM share its session and must not outlive it
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
+        if self.settings.cleanup:
+            # a container is no child of ours: Docker's client that was killed leaves it running
+            cleaner = await asyncio.create_subprocess_exec(*self.settings.cleanup, stdin=asyncio.subprocess.DEVNULL)
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(cleaner.wait(), 15.0)
         await self._drained()
 
 

@@ -497,7 +497,7 @@ def _end(sock: socket.socket) -> None:
 #: Runs in the engine's Python (or in the engine's container): Ray's own client knows the wire format.  It asks the GCS
 #: directly, so it works on every node and without a dashboard, starts no driver and leaves no job behind.
 ENGINE_PROBE = """
-import json, sys
+import json, signal, sys
 answer = {}
 try:
     import ray
@@ -505,6 +505,8 @@ try:
     from ray._raylet import GcsClient
     from ray.core.generated import autoscaler_pb2
     limit = float(sys.argv[2])
+    # in a container it outlives whoever asked and gave up
+    signal.alarm(int(limit) + 2)
     answer["ray_version"] = ray.__version__
     client = GcsClient(address=sys.argv[1])
     rows = client.get_all_node_info(timeout=limit)

@@ -181,6 +181,14 @@ def leftovers(processes: Iterable[Process], temp_dir: str, uid: int, own_pid: in
     return found
 
 
+def owner_of(temp_dir: str) -> int:
+    """Whose Ray it is: where it runs in a container this is root's program, and Ray another user's."""
+    if os.getuid() == 0:
+        with contextlib.suppress(OSError):
+            return os.stat(os.path.dirname(temp_dir)).st_uid
+    return os.getuid()
+
+
 def end_processes(processes: Sequence[Process], patience: float = 3.0) -> None:
     for number in (signal.SIGTERM, signal.SIGKILL):
         for process in processes:
@@ -284,7 +292,7 @@ def prepare(argv: Sequence[str] | None = None) -> int:
     if delay:
         say(f"several starts within {SERIES_SECONDS} s of one another: waiting {delay:g} s")
         time.sleep(delay)
-    remains = leftovers(read_processes(), settings.temp_dir, os.getuid(), os.getpid())
+    remains = leftovers(read_processes(), settings.temp_dir, owner_of(settings.temp_dir), os.getpid())
     if remains:
         say("ending leftovers of a former Ray: " + ", ".join(f"{p.pid} {p.command[:60]}" for p in remains))
         end_processes(remains)

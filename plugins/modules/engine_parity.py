@@ -12,8 +12,8 @@ version_added: 0.1.0
 author:
   - sparkthor.cluster contributors (@sparkthor)
 description:
-  - Compares Python, Ray, vLLM and torch in the facts C(sparkthor_engine) of all hosts of the play. Ray refuses a node
-    of another version, and ranks of different versions fail in ways that do not say so.
+  - Compares Python, Ray, vLLM, torch and the container image in the facts C(sparkthor_engine) of all hosts of the play.
+    Ray refuses a node of another version, and ranks of different versions fail in ways that do not say so.
   - Runs on the controller, once for all hosts.
 options: {}
 attributes:

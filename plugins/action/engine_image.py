@@ -1,0 +1,89 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Controller side of the module ``engine_image``: documented in plugins/modules/engine_image.py."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from ansible.errors import AnsibleActionFail
+from ansible.module_utils.parsing.convert_bool import boolean
+from ansible.plugins.action import ActionBase
+from ansible.utils.display import Display
+from ansible_collections.sparkthor.cluster.plugins.module_utils._engine import EngineError
+from ansible_collections.sparkthor.cluster.plugins.module_utils._store import Entry
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils import _images, _push
+
+MODULE = "sparkthor.cluster.engine_image"
+#: archive, then wheels, then done; more rounds mean that something does not arrive
+ROUNDS = 6
+display = Display()
+
+
+class ActionModule(ActionBase):
+    # a folder on the host is made when something is sent, not in every run
+    TRANSFERS_FILES = False
+
+    def run(self, tmp=None, task_vars=None):
+        result = super().run(tmp, task_vars)
+        self._vars = task_vars or {}
+        self._host = host = self._vars["inventory_hostname"]
+        args = dict(self._task.args)
+        node = (self._vars.get("ansible_facts") or {}).get("sparkthor_node") or {}
+        sent = 0
+        try:
+            wanted = _images.read_wanted(args, str(node.get("arch") or ""))
+            if args.get("stage") == "preflight":
+                if node and not (node.get("binaries") or {}).get("docker"):
+                    raise EngineError(_images.NO_DOCKER)
+                result.update(changed=False, image=wanted.image, digest=wanted.archive.image if wanted.archive else "")
+                return result
+            args["target"] = wanted.target()
+            for _round in range(ROUNDS):
+                outcome = self._module(args)
+                if outcome.get("failed"):
+                    break
+                if outcome.get("wanted"):
+                    wheels = _images.wheels_for(outcome, args, boolean(args.get("download", True)))
+                    args["target"]["wheels"] = [list(entry) for entry in wheels.manifest]
+                    self._wheels = wheels
+                elif outcome.get("need"):
+                    sent += self._send(args, outcome, wanted)
+                else:
+                    break
+            else:
+                raise AnsibleActionFail(f"host {host}: what was sent did not arrive whole: run again")
+        except EngineError as error:
+            raise AnsibleActionFail(f"host {host}: {error}") from error
+        if sent and not outcome.get("failed"):
+            # the rounds before this one did the work: the last one alone would look as if little had changed
+            outcome.update(changed=True, sent_bytes=sent)
+        if outcome.get("changed") and outcome.get("nccl"):
+            result.setdefault("warnings", []).append(
+                f"host {host}: the image sets NCCL options of its own ({'; '.join(outcome['nccl'])}). Its nccl.conf is "
+                "hidden from the engine by the host's; /etc/sparkthor/fabric.env outranks its environment."
+            )
+        result.update(outcome)
+        return result
+
+    def _module(self, args: dict[str, Any]) -> dict[str, Any]:
+        return self._execute_module(module_name=MODULE, module_args=dict(args), task_vars=self._vars)
+
+    def _send(self, args: dict[str, Any], outcome: dict[str, Any], wanted: _images.Wanted) -> int:
+        if outcome["what"] == "archive":
+            folder = os.path.dirname(wanted.archive_path)
+            manifest = [Entry(*wanted.entry)]
+        else:
+            folder, manifest = self._wheels.folder, self._wheels.manifest
+
+        def receive(parts: list[dict[str, Any]]) -> None:
+            got = self._module({**args, "target": {}, "stage": "receive", "parts": parts})
+            if got.get("failed"):
+                raise AnsibleActionFail(f"host {self._host}: {got.get('msg', got)}")
+
+        what = "image" if outcome["what"] == "archive" else "Ray's wheels"
+        courier = _push.Courier(self, what, self._host, display.display)
+        courier.deliver(_push.contents(folder, manifest, outcome["need"]), receive)
+        return courier.sent

@@ -1,0 +1,464 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# runs on the host without Ansible, in the units of Ray and vLLM:
+# pylint: disable=ansible-bad-function
+"""How the units of Ray and vLLM run an engine that comes in a container image.
+
+systemd owns what runs: the unit's process is the Docker client, attached, with no restart policy in Docker. A client
+that was killed leaves its container behind, so a container is removed by name before each start and after each end of
+its unit, and where Docker itself does not answer its processes are found by their control group and killed.
+
+Everything is as without a container: same user, same paths, same network, process and IPC namespaces, so that gate,
+watchdog and front need not know. Installed on every host as ``sparkthor-container``. Standard library only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pwd
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+CONFIG = "/etc/sparkthor/container.json"
+RUN_DIR = "/run/sparkthor/container"
+LIBRARY = "/usr/local/lib/sparkthor"
+PROGRAM = f"{LIBRARY}/sparkthor-container"
+CDI_DEVICE = "nvidia.com/gpu"
+HOOKS = ("nvidia-container-runtime-hook", "nvidia-container-toolkit")
+GPU_MODES = ("auto", "cdi", "gpus", "runtime", "none")
+CAP_SYS_RESOURCE = 24
+#: files at most; what systemd gives the units without a container
+OPEN_FILES = 1048576
+#: seconds for Docker to remove a container; what is left then is killed
+PATIENCE = 8.0
+#: of the caller's environment, for a question to the engine beside its running units
+PASSED_ON = (
+    *("RAY_ADDRESS", "RAY_AUTH_MODE", "PYTHONPYCACHEPREFIX", "VLLM_LOGGING_LEVEL"),
+    *("RAY_gcs_rpc_server_connect_timeout_s", "RAY_gcs_rpc_server_reconnect_timeout_s"),
+)
+#: of the unit's environment, besides what its environment files name
+OF_THE_UNIT = ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN_PATH", "HF_TOKEN_PATH", "USER", "LOGNAME")
+
+#: (argv, seconds) -> (exit status, stdout, stderr)
+Runner = Callable[[Sequence[str], float], "tuple[int, str, str]"]
+
+
+class ContainerError(Exception):
+    """A sentence for the journal or for a play's message."""
+
+
+def client_environment() -> dict[str, str]:
+    """Docker's client gets nothing that the serving user could have prepared for it."""
+    return {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root", "LC_ALL": "C"}
+
+
+def run(argv: Sequence[str], seconds: float) -> tuple[int, str, str]:
+    try:
+        done = subprocess.run(
+            list(argv),
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=seconds,
+            check=False,
+            stdin=subprocess.DEVNULL,
+            env=client_environment(),
+        )
+    except subprocess.TimeoutExpired:
+        return 124, "", f"{argv[0]} gave no answer within {seconds:g} s"
+    except OSError as error:
+        return 127, "", f"{argv[0]}: {error.strerror}"
+    return done.returncode, done.stdout, done.stderr
+
+
+def load(path: str = CONFIG) -> dict[str, Any]:
+    try:
+        with open(path, encoding="utf-8") as stream:
+            config = json.load(stream)
+        for key in ("image", "user", "commands", "services"):
+            config[key]
+    except FileNotFoundError as error:
+        raise ContainerError(f"{path} does not exist: run the engine role with engine_runtime: container") from error
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ContainerError(f"{path} cannot be used: {error!r}; run the engine role") from error
+    return config
+
+
+def name_of(service: str) -> str:
+    return f"sparkthor-{service}"
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# What a container gets
+# ---------------------------------------------------------------------------------------------------------------
+
+
+def cdi_devices(folders: Iterable[str]) -> bool:
+    """Does one of Docker's CDI folders describe NVIDIA GPUs? JSON and YAML name the kind in the same words."""
+    for folder in folders:
+        with contextlib.suppress(OSError):
+            for name in sorted(os.listdir(folder)):
+                if not name.endswith((".json", ".yaml", ".yml")):
+                    continue
+                with (
+                    contextlib.suppress(OSError),
+                    open(os.path.join(folder, name), encoding="utf-8", errors="replace") as file,
+                ):
+                    if CDI_DEVICE in file.read(1 << 20):
+                        return True
+    return False
+
+
+def gpu_arguments(
+    mode: str,
+    info: Mapping[str, Any],
+    described: bool,
+    hook: bool,
+    tegra: bool = False,
+    has_gpu: bool = True,
+) -> list[str]:
+    """How this host's Docker hands the GPUs to a container.
+
+    CDI is the best: a ``systemctl daemon-reload`` takes GPUs that the older hook gave away from running containers.
+    """
+    cdi_on = bool(info.get("CDISpecDirs"))
+    runtime = "nvidia" in (info.get("Runtimes") or {})
+    ways = {
+        "cdi": ["--device", f"{CDI_DEVICE}=all"],
+        "gpus": ["--gpus", "all"],
+        "runtime": ["--runtime", "nvidia", "--env", "NVIDIA_VISIBLE_DEVICES=all"],
+        "none": [],
+    }
+    if mode != "auto":
+        missing = {
+            "cdi": "" if cdi_on and described else "no CDI specification of NVIDIA GPUs that Docker reads",
+            "gpus": "" if hook else "no nvidia-container-runtime-hook on the path",
+            "runtime": "" if runtime else "no runtime named nvidia in Docker",
+            "none": "",
+        }[mode]
+        if missing:
+            raise ContainerError(f"engine_container_gpu: {mode} cannot be had on this host: {missing}. {_mend(info)}")
+        return ways[mode]
+    if cdi_on and described:
+        return ways["cdi"]
+    if tegra and runtime:
+        return ways["runtime"]
+    if hook:
+        return ways["gpus"]
+    if runtime:
+        return ways["runtime"]
+    if has_gpu:
+        raise ContainerError(f"Docker on this host has no way to hand the GPU to a container. {_mend(info)}")
+    return []
+
+
+def _mend(info: Mapping[str, Any]) -> str:
+    text = "Install the NVIDIA container toolkit"
+    if not info.get("CDISpecDirs"):
+        text += (
+            f" and switch CDI on (Docker {info.get('ServerVersion') or 'here'}: 25 or newer with "
+            '{"features": {"cdi": true}} in /etc/docker/daemon.json; on by default from 28)'
+        )
+    return text + ", then: nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml; or set engine_container_gpu."
+
+
+def docker_info(runner: Runner = run) -> dict[str, Any]:
+    status, out, err = runner(["docker", "info", "--format", "{{json .}}"], 20)
+    try:
+        info = json.loads(out) if status == 0 else {}
+    except ValueError:
+        info = {}
+    errors = info.get("ServerErrors") or []
+    if not info or errors:
+        reason = "; ".join(errors) or err.strip() or f"docker info ended with {status}"
+        raise ContainerError(f"Docker does not answer: {reason}")
+    return info
+
+
+def host_gpu_arguments(mode: str, info: Mapping[str, Any]) -> list[str]:
+    path = client_environment()["PATH"]
+    return gpu_arguments(
+        mode,
+        info,
+        cdi_devices(info.get("CDISpecDirs") or []),
+        any(shutil.which(name, path=path) for name in HOOKS),
+        os.path.exists("/etc/nv_tegra_release"),
+        bool(shutil.which("nvidia-smi", path=path)),
+    )
+
+
+def may_raise_limits(status: str) -> bool:
+    """From ``/proc/self/status``: without this capability Docker refuses limits above its own."""
+    for line in status.splitlines():
+        if line.startswith("CapEff:"):
+            return bool(int(line.split()[1], 16) >> CAP_SYS_RESOURCE & 1)
+    return False
+
+
+def limit_arguments(may_raise: bool, memlock_hard: int, files_hard: int) -> list[str]:
+    """Locked memory without limit, where this machine allows it to anybody, else as much as it allows."""
+    memlock = -1 if may_raise or memlock_hard == resource.RLIM_INFINITY else memlock_hard
+    files = OPEN_FILES if may_raise or files_hard == resource.RLIM_INFINITY else min(OPEN_FILES, files_hard)
+    return ["--ulimit", f"memlock={memlock}:{memlock}", "--ulimit", f"nofile={files}:{files}"]
+
+
+def host_limit_arguments() -> list[str]:
+    with open("/proc/self/status", encoding="ascii", errors="replace") as stream:
+        may_raise = may_raise_limits(stream.read())
+    memlock, files = resource.getrlimit(resource.RLIMIT_MEMLOCK)[1], resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    return limit_arguments(may_raise, memlock, files)
+
+
+def names_in(text: str) -> list[str]:
+    """Names that a systemd environment file sets; systemd itself has read the values."""
+    found = []
+    for line in text.splitlines():
+        name, sep, _value = line.strip().partition("=")
+        if sep and name and not name.startswith(("#", ";")):
+            found.append(name.strip())
+    return found
+
+
+def environment_lines(names: Iterable[str], environment: Mapping[str, str]) -> str:
+    """What Docker reads with ``--env-file``. It knows no quotes, so a value cannot hold a line break."""
+    lines = []
+    for name in sorted(set(names)):
+        if name not in environment:
+            continue
+        value = environment[name]
+        if "\n" in value:
+            raise ContainerError(f"the environment variable {name} holds a line break: no container can be given it")
+        lines.append(f"{name}={value}\n")
+    return "".join(lines)
+
+
+def bind(path: str, target: str = "", read_only: bool = False) -> list[str]:
+    return ["--mount", f"type=bind,source={path},target={target or path}" + (",readonly" if read_only else "")]
+
+
+def mount_arguments(config: Mapping[str, Any], exists: Callable[[str], bool] = os.path.exists) -> list[str]:
+    """Folders of the host at the same place inside; those that are not there are left out."""
+    argv: list[str] = []
+    for key in ("writable", "readable"):
+        for path in config.get(key) or []:
+            if exists(path):
+                argv += bind(path, read_only=key == "readable")
+    return argv
+
+
+def nccl_arguments(path: str, exists: Callable[[str], bool] = os.path.exists) -> list[str]:
+    """The host's repaired nccl.conf in the place of the image's own; nothing there where the host has none."""
+    return bind(path if exists(path) else "/dev/null", "/etc/nccl.conf", read_only=True)
+
+
+def account(user: str, group: str = "") -> tuple[int, int, list[int]]:
+    """Numbers of user, first group and further groups on this host; the image knows none of these names."""
+    import grp
+
+    try:
+        entry = pwd.getpwnam(user)
+        first = grp.getgrnam(group).gr_gid if group else entry.pw_gid
+    except KeyError as error:
+        raise ContainerError(f"{error.args[0]}: run the engine role") from error
+    further = [number for number in os.getgrouplist(user, entry.pw_gid) if number != first]
+    return entry.pw_uid, first, sorted(further)
+
+
+def run_arguments(
+    config: Mapping[str, Any],
+    service: str,
+    arguments: Sequence[str],
+    *,
+    ids: tuple[int, int, Sequence[int]],
+    gpu: Sequence[str],
+    limits: Sequence[str],
+    env_file: str,
+    cid_file: str,
+    credentials: str = "",
+    infiniband: bool = False,
+    exists: Callable[[str], bool] = os.path.exists,
+) -> list[str]:
+    """``docker run`` for one of the units, in the foreground."""
+    own = config["services"][service]
+    uid, gid, further = ids
+    argv = ["docker", "run", "--rm", "--restart", "no", "--pull", "never", "--log-driver", "none"]
+    argv += ["--name", name_of(service), "--cidfile", cid_file, "--label", f"sparkthor.unit={name_of(service)}"]
+    # Host network and IPC as NCCL and Ray want them; the process namespace because Ray's node and vLLM, each in a
+    # container of its own, know each other by process number.
+    argv += ["--network", "host", "--ipc", "host", "--pid", "host", "--userns", "host"]
+    argv += ["--user", f"{uid}:{gid}"]
+    for number in further:
+        argv += ["--group-add", str(number)]
+    argv += ["--cap-add", "IPC_LOCK", "--security-opt", "no-new-privileges", "--pids-limit", "-1"]
+    argv += ["--oom-score-adj", str(int(own.get("oom_score_adj", 0)))]
+    argv += [*limits, *gpu]
+    if infiniband:
+        argv += ["--device", "/dev/infiniband"]
+    argv += ["--env-file", env_file]
+    argv += mount_arguments(config, exists)
+    argv += nccl_arguments(str(config.get("nccl_conf") or "/etc/nccl.conf"), exists)
+    if credentials:
+        argv += bind(credentials, read_only=True)
+    argv += ["--workdir", str(own.get("directory") or "/"), *(str(word) for word in config.get("options") or [])]
+    # Docker has no option for the umask, and the front's user reaches vLLM's socket by its group
+    argv += ["--entrypoint", "/bin/sh", config["image"], "-c", 'umask "$0" && exec "$@"', str(own["umask"])]
+    return [*argv, *config["commands"][service], *arguments]
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Ending one
+# ---------------------------------------------------------------------------------------------------------------
+
+
+def processes_of(container: str, proc: str = "/proc") -> list[int]:
+    """Processes in the control group of a container, for when Docker cannot be asked."""
+    found = []
+    for name in os.listdir(proc):
+        if name.isdigit():
+            with (
+                contextlib.suppress(OSError),
+                open(os.path.join(proc, name, "cgroup"), encoding="utf-8", errors="replace") as stream,
+            ):
+                if container in stream.read():
+                    found.append(int(name))
+    return found
+
+
+def remove(
+    service: str,
+    runner: Runner = run,
+    run_dir: str = RUN_DIR,
+    proc: str = "/proc",
+    kill: Callable[[int, int], None] = os.kill,
+) -> list[str]:
+    """End and remove the unit's container, by force and for sure. Returns what is worth a line in the journal."""
+    notes = []
+    cid_file = os.path.join(run_dir, f"{service}.cid")
+    container = ""
+    with contextlib.suppress(OSError), open(cid_file, encoding="ascii", errors="replace") as stream:
+        container = stream.read().strip()
+    status, _out, err = runner(["docker", "rm", "--force", "--volumes", name_of(service)], PATIENCE)
+    if status != 0 and "No such container" not in err:
+        notes.append(f"Docker could not remove {name_of(service)}: {err.strip()}")
+    if len(container) >= 12:
+        remains = processes_of(container, proc)
+        if remains:
+            notes.append(f"killing {len(remains)} processes that {name_of(service)} left")
+        for _attempt in range(20):
+            for pid in remains:
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    kill(pid, signal.SIGKILL)
+            remains = processes_of(container, proc)
+            if not remains:
+                break
+            time.sleep(0.05)
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(cid_file)
+    return notes
+
+
+# ---------------------------------------------------------------------------------------------------------------
+# Commands
+# ---------------------------------------------------------------------------------------------------------------
+
+
+def _write_private(path: str, text: str) -> None:
+    os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+    handle = os.open(f"{path}.new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(handle, "w", encoding="utf-8") as stream:
+        stream.write(text)
+    os.replace(f"{path}.new", path)
+
+
+def prepare_run(service: str, arguments: Sequence[str], config: Mapping[str, Any]) -> list[str]:
+    """Everything about this host that the command line needs, and the environment file beside it."""
+    names = list(OF_THE_UNIT)
+    for path in config["services"][service].get("env_files") or []:
+        with contextlib.suppress(FileNotFoundError), open(path, encoding="utf-8") as stream:
+            names += names_in(stream.read())
+    env_file = os.path.join(RUN_DIR, f"{service}.env")
+    _write_private(env_file, environment_lines(names, os.environ))
+    return run_arguments(
+        config,
+        service,
+        arguments,
+        ids=account(config["user"], str(config["services"][service].get("group") or "")),
+        gpu=host_gpu_arguments(str(config.get("gpu") or "auto"), docker_info()),
+        limits=host_limit_arguments(),
+        env_file=env_file,
+        cid_file=os.path.join(RUN_DIR, f"{service}.cid"),
+        credentials=os.environ.get("CREDENTIALS_DIRECTORY", ""),
+        infiniband=os.path.isdir("/dev/infiniband"),
+    )
+
+
+def ask_arguments(
+    config: Mapping[str, Any],
+    arguments: Sequence[str],
+    environment: Mapping[str, str],
+    running: bool,
+    token_owner: tuple[int, int] | None = None,
+) -> list[str]:
+    """Run the engine's Python once: in Ray's container if that is there, else in one of its own without rights."""
+    passed = [word for name in PASSED_ON if name in environment for word in ("--env", f"{name}={environment[name]}")]
+    python = config["commands"]["python"]
+    if running:
+        return ["docker", "exec", "--interactive", *passed, name_of("ray"), *python, *arguments]
+    argv = ["docker", "run", "--rm", "--interactive", "--pull", "never", "--log-driver", "none", "--network", "host"]
+    argv += ["--cap-drop", "ALL", "--security-opt", "no-new-privileges", "--label", "sparkthor.unit=question", *passed]
+    argv += bind(LIBRARY, read_only=True)
+    token = environment.get("RAY_AUTH_TOKEN_PATH", "")
+    if token and token_owner is not None:
+        # the container's user is the file's owner, so that nothing has to be opened to anybody
+        argv += ["--user", f"{token_owner[0]}:{token_owner[1]}", "--env", f"RAY_AUTH_TOKEN_PATH={token}"]
+        argv += bind(token, read_only=True)
+    return [*argv, "--env", "HOME=/tmp", "--entrypoint", python[0], config["image"], *python[1:], *arguments]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    words = list(sys.argv[1:] if argv is None else argv)
+    usage = f"usage: {os.path.basename(PROGRAM)} run|show ray|vllm ARGUMENTS…, remove ray|vllm, python ARGUMENTS…"
+    try:
+        if len(words) >= 2 and words[0] in ("run", "show") and words[1] in ("ray", "vllm"):
+            config = load()
+            if words[0] == "run":
+                for note in remove(words[1]):
+                    print(note, file=sys.stderr, flush=True)
+            command = prepare_run(words[1], words[2:], config)
+            if words[0] == "show":
+                print(json.dumps(command, indent=1))
+                return 0
+        elif len(words) == 2 and words[0] == "remove" and words[1] in ("ray", "vllm"):
+            for note in remove(words[1]):
+                print(note, file=sys.stderr, flush=True)
+            return 0
+        elif words and words[0] == "python":
+            config = load()
+            state = run(["docker", "container", "inspect", "--format", "{{.State.Running}}", name_of("ray")], 10)
+            token, owner = os.environ.get("RAY_AUTH_TOKEN_PATH", ""), None
+            with contextlib.suppress(OSError):
+                found = os.stat(token)
+                owner = (found.st_uid, found.st_gid)
+            command = ask_arguments(config, words[1:], os.environ, state[1].strip() == "true", owner)
+        else:
+            print(usage, file=sys.stderr)
+            return 2
+        os.execvpe(command[0], command, client_environment())
+    except (ContainerError, OSError) as error:
+        print(error, file=sys.stderr, flush=True)
+        # not 1, which the units take for an orderly end because Ray ends with it
+        return 75
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,515 @@
+#!/usr/bin/python
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: engine_image
+short_description: Give a host the container image with Ray and vLLM, and say how its containers are run
+version_added: 0.1.0
+author:
+  - sparkthor.cluster contributors (@sparkthor)
+description:
+  - The image comes from an archive on the controller, which is sent and loaded if the host lacks it, or is pulled.
+    It is known by its digest, never by its tag alone.
+  - An image that lacks Ray gets it once, pinned, as a derived image built on the host without a network from wheels
+    of the controller. Packages the image has stay as they are; what it lacks of O(requirements) is added.
+  - Writes O(config_path), from which C(sparkthor-container) runs the units of Ray and vLLM.
+  - If the host has what is described, nothing is sent and nothing in the image is run.
+  - Returns the fact C(sparkthor_engine).
+options:
+  image:
+    description:
+      - Name and tag of the image, C(name:tag). May be left out with O(archive), which then names it.
+    type: str
+    default: ''
+  digest:
+    description:
+      - Digest of the image, C(sha256) and 64 digits. For a pulled image that of its manifest, for one from an archive
+        that of its configuration, which is the image's ID.
+    type: str
+    default: ''
+  archive:
+    description: File on the controller, written by C(docker save), with one image.
+    type: str
+    default: ''
+  pull:
+    description: Whether an image that is neither there nor in an archive is pulled.
+    type: bool
+    default: true
+  requirements:
+    description:
+      - File on the controller with the pins of Ray and all it needs, lines C(name==version), for images without Ray.
+        It must pin ray and uv.
+    type: str
+    required: true
+  wheel_dir:
+    description:
+      - Folder on the controller with wheels. The default is one per target, C(wheels/<python>-<machine>) under
+        C($XDG_CACHE_HOME/sparkthor).
+    type: str
+  download:
+    description: Whether wheels that are missing on the controller are fetched there.
+    type: bool
+    default: true
+  ray_version:
+    description: Version of Ray that there must be, checked when given.
+    type: str
+  vllm_version:
+    description: Version of vLLM that there must be, checked when given.
+    type: str
+  gpu:
+    description:
+      - How containers get the GPUs, V(cdi) by CDI, V(gpus) by C(--gpus), V(runtime) by the runtime C(nvidia).
+        V(auto) takes the best that the host offers. V(none) is for hosts without.
+    type: str
+    choices: [auto, cdi, gpus, runtime, none]
+    default: auto
+  settings:
+    description: What the containers are given, written to O(config_path) beside image and programs.
+    type: dict
+    default: {}
+  config_path:
+    description: The file that C(sparkthor-container) reads.
+    type: path
+    default: /etc/sparkthor/container.json
+  work_dir:
+    description: Folder on the host for archives and wheels on their way.
+    type: path
+    default: /opt/sparkthor
+  timeout:
+    description: Seconds that a pull, the loading of an archive or the building of an image may take.
+    type: int
+    default: 3600
+  stage:
+    description:
+      - V(preflight) checks on the controller alone what can be known there.
+      - The others are used by the controller's side of this module.
+    type: str
+    choices: [apply, receive, preflight]
+    default: apply
+  target:
+    description: Used by the controller's side of this module.
+    type: dict
+    default: {}
+  parts:
+    description: Used by the controller's side of this module.
+    type: list
+    elements: dict
+    default: []
+attributes:
+  check_mode:
+    description: Can run in C(check_mode) and return changed status prediction without modifying target.
+    support: full
+    details: An image that the host lacks is not loaded in check mode, so its versions are not known then.
+  diff_mode:
+    description: Returns details on what has changed (or possibly needs changing in C(check_mode)), when in diff mode.
+    support: full
+"""
+
+EXAMPLES = r"""
+- name: An image out of an archive
+  sparkthor.cluster.engine_image:
+    archive: /srv/images/vllm-26.10.tar
+    requirements: "{{ inventory_dir }}/ray-cp312-aarch64.txt"
+
+- name: A pulled one
+  sparkthor.cluster.engine_image:
+    image: nvcr.io/nvidia/vllm:26.10-py3
+    digest: sha256:3f0c2f6e5cd7b2a1d4e5f60718293a4b5c6d7e8f90a1b2c3d4e5f60718293a4b
+    requirements: "{{ inventory_dir }}/ray-cp312-aarch64.txt"
+"""
+
+RETURN = r"""
+ansible_facts:
+  description: The engine of this host, under C(sparkthor_engine).
+  returned: always
+  type: dict
+  contains:
+    sparkthor_engine:
+      description: What is run and what is in it. In check mode, what would be, as far as it is known.
+      type: dict
+      returned: always
+      sample:
+        runtime: container
+        image: nvcr.io/nvidia/vllm:26.10-py3
+        image_id: sha256:3f0c2f6e5cd7b2a1d4e5f60718293a4b5c6d7e8f90a1b2c3d4e5f60718293a4b
+        digest: 3f6f0d1c2b7a9e44
+        command: [/usr/local/lib/sparkthor/sparkthor-container, python]
+        python: "3.12"
+        machine: aarch64
+        versions:
+          ray: 2.60.0
+          vllm: 0.31.0
+digests:
+  description: Digests to pin the image by.
+  returned: success
+  type: list
+  elements: str
+nccl:
+  description: NCCL settings that the image brings along. Its nccl.conf is hidden from the engine by the host's.
+  returned: success
+  type: list
+  elements: str
+actions:
+  description: What was done, or would be.
+  returned: success
+  type: list
+  elements: str
+sent_bytes:
+  description: Bytes sent to this host.
+  returned: when something was sent
+  type: int
+"""
+
+import contextlib
+import fcntl
+import json
+import os
+import platform
+import pwd
+import shutil
+import tempfile
+from collections.abc import Iterator
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.sparkthor.cluster.plugins.module_utils import _container, _image
+from ansible_collections.sparkthor.cluster.plugins.module_utils._command import run_limited
+from ansible_collections.sparkthor.cluster.plugins.module_utils._engine import EngineError, Pin, extract_uv
+from ansible_collections.sparkthor.cluster.plugins.module_utils._engine_venv import interesting
+from ansible_collections.sparkthor.cluster.plugins.module_utils._store import (
+    Owner,
+    Store,
+    StoreError,
+    parse_manifest,
+)
+
+RECORD = "engine-images.json"
+BUILDER = "sparkthor-engine-build"
+
+
+def argument_spec() -> dict[str, Any]:
+    return {
+        "image": {"type": "str", "default": ""},
+        "digest": {"type": "str", "default": ""},
+        "archive": {"type": "str", "default": ""},
+        "pull": {"type": "bool", "default": True},
+        "requirements": {"type": "str", "required": True},
+        "wheel_dir": {"type": "str"},
+        "download": {"type": "bool", "default": True},
+        "ray_version": {"type": "str"},
+        "vllm_version": {"type": "str"},
+        "gpu": {"type": "str", "choices": ["auto", "cdi", "gpus", "runtime", "none"], "default": "auto"},
+        "settings": {"type": "dict", "default": {}},
+        "config_path": {"type": "path", "default": "/etc/sparkthor/container.json"},
+        "work_dir": {"type": "path", "default": "/opt/sparkthor"},
+        "timeout": {"type": "int", "default": 3600},
+        "stage": {"type": "str", "choices": ["apply", "receive", "preflight"], "default": "apply"},
+        "target": {"type": "dict", "default": {}},
+        "parts": {"type": "list", "elements": "dict", "default": []},
+    }
+
+
+class Host:
+    """Docker and the module's own files on this host."""
+
+    def __init__(self, work_dir: str, timeout: float) -> None:
+        self.work_dir = work_dir
+        self.timeout = timeout
+
+    def docker(self, *words: str, seconds: float = 60, stdin: str | None = None) -> str:
+        status, out, err = run_limited(["docker", *words], seconds, stdin)
+        if status != 0:
+            reason = (err.strip() or out.strip() or f"exit status {status}")[-600:]
+            raise EngineError(f"docker {' '.join(words[:2])}: {reason}")
+        return out
+
+    def image(self, name: str) -> _image.Image | None:
+        status, out, err = run_limited(["docker", "image", "inspect", name], 30)
+        if status == 0:
+            return _image.read_inspect(out)
+        if "no such image" in err.lower():
+            return None
+        if status == 127:
+            raise EngineError(
+                "engine_runtime: container needs Docker, and there is none on this host. Install it (docker.io or "
+                "docker-ce, 25 or newer for CDI), or set engine_runtime: venv."
+            )
+        raise EngineError(f"docker image inspect: {err.strip()[-600:]}")
+
+    def store(self) -> Store:
+        # root's alone: what is installed as root must not pass through a folder that the serving user can write to
+        owner = pwd.getpwuid(os.geteuid())
+        return Store(os.path.join(self.work_dir, "images"), Owner(owner.pw_uid, owner.pw_gid))
+
+    # -- what is in an image ---------------------------------------------------------------------------------------
+
+    def records(self) -> dict[str, Any]:
+        with contextlib.suppress(OSError, ValueError), open(self._record_path(), encoding="utf-8") as file:
+            found = json.load(file)
+            if isinstance(found, dict):
+                return found
+        return {}
+
+    def _record_path(self) -> str:
+        return os.path.join(self.work_dir, RECORD)
+
+    def probe(self, image: str) -> dict[str, Any]:
+        """Ask an image once; a digest never means another content."""
+        records = self.records()
+        if image in records:
+            return dict(records[image])
+        options = ["--rm", "--interactive", "--network", "none", "--cap-drop", "ALL", "--log-driver", "none"]
+        try:
+            out = self.docker(
+                "run", *options, "--pull", "never", "--entrypoint", "python3", image, "-", seconds=300,
+                stdin=_image.PROBE,
+            )  # fmt: skip
+            found = _image.read_probe(out)
+        except (EngineError, ValueError) as error:
+            raise EngineError(f"{image}: its Python cannot be run: {error}") from error
+        # only what is asked for again
+        known = {key: value for key, value in records.items() if self.image(key) is not None}
+        known[image] = found
+        os.makedirs(self.work_dir, exist_ok=True)
+        write(self._record_path(), json.dumps(known), 0o644)
+        return dict(found)
+
+    @contextlib.contextmanager
+    def alone(self) -> Iterator[None]:
+        """One at a time; the kernel lets go of the lock when its holder dies."""
+        os.makedirs(self.work_dir, exist_ok=True)
+        with open(os.path.join(self.work_dir, ".images.lock"), "w", encoding="utf-8") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield
+
+    # -- making ----------------------------------------------------------------------------------------------------
+
+    def load(self, path: str, image: str) -> None:
+        self.docker("load", "--quiet", "--input", path, seconds=self.timeout)
+        if self.image(image) is None:
+            raise EngineError(f"engine_image_archive: after it was loaded there is no image {image}: it is damaged")
+
+    def derive(self, base: _image.Image, probe: dict[str, Any], lock: str, wheels: str, names: list[str]) -> str:
+        """Add wheels to an image in a container without network, and keep the result under a name of its own."""
+        tag = _image.derived_tag(base.image, lock)
+        run_limited(["docker", "rm", "--force", "--volumes", BUILDER], 60)
+        place = tempfile.mkdtemp(prefix="build-", dir=os.path.dirname(wheels))
+        try:
+            extract_uv(os.path.join(wheels, next(name for name in names if name.startswith("uv-"))), place)
+            wanted = [name for name in names if not name.startswith("uv-")]
+            for name in wanted:
+                os.link(os.path.join(wheels, name), os.path.join(place, name))
+            self.docker(
+                *("create", "--name", BUILDER, "--network", "none", "--user", "0:0", "--pull", "never"),
+                *("--tmpfs", "/tmp:exec", "--env", "HOME=/tmp"),
+                *("--env", "UV_NO_CONFIG=1", "--env", "UV_PYTHON_DOWNLOADS=never"),
+                *("--mount", f"type=bind,source={place},target=/mnt,readonly"),
+                *("--entrypoint", "/mnt/uv", base.image),
+                *("pip", "install", "--quiet", "--python", str(probe["executable"]), "--break-system-packages"),
+                *("--offline", "--no-index", "--no-deps", "--no-cache"),
+                *(f"/mnt/{name}" for name in wanted),
+            )
+            self.docker("start", "--attach", BUILDER, seconds=self.timeout)
+            changes = [
+                word for change in _image.commit_changes(base.config, base.image, lock) for word in ("--change", change)
+            ]
+            # the environment of the build is not the image's
+            changes += ["--change", "ENV HOME=/root"]
+            return self.docker("commit", *changes, BUILDER, tag, seconds=self.timeout).strip()
+        finally:
+            run_limited(["docker", "rm", "--force", "--volumes", BUILDER], 60)
+            shutil.rmtree(place, ignore_errors=True)
+
+    def prune(self, keep: set[str]) -> None:
+        """Images made here that nobody needs any more. One in use stays: Docker refuses to remove it."""
+        out = run_limited(["docker", "images", "--quiet", "--no-trunc", "--filter", f"label={_image.LABEL_BASE}"], 30)
+        for image in set(out[1].split()) - keep:
+            run_limited(["docker", "rmi", image], 60)
+
+
+def write(path: str, text: str, mode: int) -> None:
+    handle, scratch = tempfile.mkstemp(dir=os.path.dirname(path), prefix=".sparkthor-")
+    with os.fdopen(handle, "w", encoding="utf-8") as file:
+        os.fchmod(handle, mode)
+        file.write(text)
+    os.replace(scratch, path)
+
+
+def read(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8") as file:
+            return file.read()
+    except OSError:
+        return ""
+
+
+def bring(host: Host, module: AnsibleModule, actions: list[str]) -> tuple[_image.Image | None, dict[str, Any]]:
+    """The base image: there, loaded, pulled; or what has to be sent for it. None in check mode if it is lacking."""
+    params, target = module.params, module.params["target"]
+    archive, digest = target.get("archive") or {}, params["digest"]
+    reference = _image.parse_reference(target["image"], digest or archive.get("image", ""))
+    name = archive["image"] if archive else (reference.pull if digest else reference.tagged)
+    found = host.image(name)
+    if found is None and archive:
+        actions.append(f"load {reference.tagged} from {params['archive']}")
+        manifest = parse_manifest([archive["entry"]])
+        store = host.store()
+        plan = store.plan("archive", manifest)
+        if plan.need:
+            store.check_space(plan.bytes_needed, "the image's archive")
+        if module.check_mode:
+            return None, {}
+        if plan.need:
+            return None, {"need": plan.need, "what": "archive"}
+        with host.alone():
+            store.commit("archive", manifest, store.plan("archive", manifest).wrong)
+            host.load(os.path.join(store.folder("archive"), manifest[0].path), archive["image"])
+            store.remove("archive")
+        found = host.image(name)
+    elif found is None:
+        if not params["pull"]:
+            raise EngineError(
+                f"engine_image: {target['image']} is not on this host, and engine_image_pull is off: load it there, "
+                "or give engine_image_archive"
+            )
+        actions.append(f"pull {reference.pull}")
+        if module.check_mode:
+            return None, {}
+        host.docker("pull", "--quiet", reference.pull, seconds=params["timeout"])
+        found = host.image(name)
+    if found is None:
+        raise EngineError(f"engine_image: {name} is not there after it was fetched")
+    if digest and not _image.has_digest(found, digest):
+        raise EngineError(
+            f"engine_image_digest is {digest}, but {target['image']} on this host is {found.image} "
+            f"({', '.join(found.digests) or 'no digest of a registry'})"
+        )
+    tagged = host.image(reference.tagged)
+    if tagged is None or tagged.image != found.image:
+        actions.append(f"name it {reference.tagged}")
+        if not module.check_mode:
+            host.docker("tag", found.image, reference.tagged)
+    return found, {}
+
+
+def with_ray(
+    host: Host, module: AnsibleModule, base: _image.Image, probe: dict[str, Any], actions: list[str]
+) -> tuple[str, dict[str, Any], dict[str, Any]]:
+    """The image to run, with its probe: the base if it has Ray, else the derived one; or what is needed to build it."""
+    target = module.params["target"]
+    packages = probe["packages"]
+    if "ray" in packages:
+        _image.check_ray(packages["ray"], target["image"], module.params["ray_version"] or "")
+        return base.image, probe, {}
+    lock = target["lock"]
+    found = host.image(_image.derived_tag(base.image, lock))
+    if not _image.is_derived(found, base.image, lock):
+        pins = [Pin(name, version) for name, version in target["pins"]]
+        missing = _image.lacking(pins, packages)
+        actions.append(f"add ray {dict(target['pins'])['ray']} and {len(missing) - 1} packages it needs")
+        if module.check_mode:
+            predicted = {**packages, **{pin.name: pin.version for pin in missing}}
+            return "", {**probe, "packages": predicted}, {}
+        if not target.get("wheels"):
+            wanted = [list(pin) for pin in [*missing, *(pin for pin in pins if pin.name == "uv")]]
+            return "", probe, {"wanted": wanted, "probe": {key: probe[key] for key in ("version", "machine", "glibc")}}
+        manifest = parse_manifest(target["wheels"])
+        store = host.store()
+        plan = store.plan("wheels", manifest)
+        if plan.need:
+            store.check_space(plan.bytes_needed, "Ray's wheels")
+            return "", probe, {"need": plan.need, "what": "wheels"}
+        with host.alone():
+            store.commit("wheels", manifest, store.plan("wheels", manifest).wrong)
+            names = [entry.path for entry in manifest]
+            made = host.derive(base, probe, lock, store.folder("wheels"), names)
+            store.remove("wheels")
+        found = host.image(made)
+    assert found is not None
+    inside = host.probe(found.image)
+    if inside["packages"].get("ray") != dict(target["pins"])["ray"] or inside["ray_problem"]:
+        raise EngineError(
+            f"{target['image']}: Ray was added to it, but does not run there: {inside['ray_problem'] or 'not found'}"
+        )
+    return found.image, inside, {}
+
+
+def apply(module: AnsibleModule) -> dict[str, Any]:
+    params, target = module.params, module.params["target"]
+    if not target:
+        raise EngineError("this module has a part on the controller that did not run: call it by its full name")
+    host = Host(params["work_dir"], params["timeout"])
+    actions: list[str] = []
+    before = read(params["config_path"])
+    base, request = bring(host, module, actions)
+    if request:
+        return {"changed": True, **request}
+    probe: dict[str, Any] = {}
+    used = ""
+    if base is not None:
+        _image.check_architecture(base.architecture, platform.machine(), f"engine_image: {target['image']}")
+        if not (module.check_mode and base.image not in host.records()):
+            probe = host.probe(base.image)
+            _image.check_probe(probe, target["image"], params["vllm_version"] or "")
+            used, probe, request = with_ray(host, module, base, probe, actions)
+            if request:
+                return {"changed": True, **request}
+    _container.host_gpu_arguments(params["gpu"], _container.docker_info())
+    config = {"image": used, "gpu": params["gpu"], "commands": _image.commands(probe) if used else {}}
+    config.update(params["settings"])
+    text = json.dumps(config, indent=2, sort_keys=True) + "\n"
+    if text != before:
+        actions.append(f"write {params['config_path']}")
+        if not module.check_mode:
+            write(params["config_path"], text, 0o644)
+    if actions and not module.check_mode:
+        host.store().clean_incoming()
+        former = json.loads(before)["image"] if before.startswith("{") else ""
+        host.prune({used, former})
+    packages = probe.get("packages") or {}
+    return {
+        "changed": bool(actions),
+        "actions": actions,
+        "digests": sorted({item.partition("@")[2] for item in base.digests} | {base.image}) if base else [],
+        "nccl": _image.nccl_findings(probe),
+        "diff": {
+            "before_header": params["config_path"],
+            "after_header": params["config_path"],
+            "before": before,
+            "after": text + "".join(f"# {action}\n" for action in actions if not action.startswith("write ")),
+        },
+        "ansible_facts": {
+            "sparkthor_engine": {
+                "runtime": "container",
+                "path": "",
+                "image": target["image"],
+                "image_id": base.image if base else (target.get("archive") or {}).get("image", ""),
+                "digest": _image.settings_digest(config),
+                "command": [_container.PROGRAM, "python"],
+                "python": ".".join(str(probe.get("version", "")).split(".")[:2]),
+                "machine": str(probe.get("machine") or platform.machine()),
+                "versions": interesting(packages),
+            }
+        },
+    }
+
+
+def main() -> None:
+    module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True)
+    try:
+        if module.params["stage"] == "receive":
+            Host(module.params["work_dir"], module.params["timeout"]).store().receive(module.params["parts"])
+            module.exit_json(changed=True)
+        module.exit_json(**apply(module))
+    except (EngineError, StoreError, _container.ContainerError) as error:
+        module.fail_json(msg=str(error))
+    except OSError as error:
+        module.fail_json(msg=f"{module.params['work_dir']}: {error}")
+
+
+if __name__ == "__main__":
+    main()
