@@ -1,0 +1,281 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The image's module on a host whose Docker is a stand-in that keeps images in memory."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible.module_utils.testing import patch_module_args
+from ansible_collections.sparkthor.cluster.plugins.module_utils import _container, _image
+from ansible_collections.sparkthor.cluster.plugins.modules import engine_image
+
+BASE = "sha256:" + "a" * 64
+DERIVED = "sha256:" + "d" * 64
+PULLED = "sha256:" + "e" * 64
+PINS = [["click", "8.5.1"], ["ray", "2.60.0"], ["uv", "0.13.8"]]
+LOCK = "f" * 64
+ARCHITECTURE = {"x86_64": "amd64", "aarch64": "arm64"}[platform.machine()]
+
+
+class Docker:
+    """What the module asks of Docker, in memory. Keys of images are what they can be asked for by."""
+
+    def __init__(self) -> None:
+        self.images: dict[str, dict[str, Any]] = {}
+        self.packages = {"vllm": "0.32.0", "click": "8.1.0"}
+        self.calls: list[list[str]] = []
+        self.down = ""
+        self.pull_gives = PULLED
+
+    def add(self, image: str, *names: str, labels: dict[str, str] | None = None) -> None:
+        entry = {"Id": image, "RepoDigests": [], "Architecture": ARCHITECTURE, "Config": {"Labels": labels or {}}}
+        for name in (image, *names):
+            self.images[name] = entry
+
+    def __call__(self, argv: list[str], _timeout: float, stdin: str | None = None) -> tuple[int, str, str]:
+        words = argv[1:]
+        self.calls.append(words)
+        if self.down:
+            return 127 if "not installed" in self.down else 1, "", self.down
+        if words[:2] == ["image", "inspect"]:
+            entry = self.images.get(words[2])
+            return (0, json.dumps([entry]), "") if entry else (1, "", f"Error: No such image: {words[2]}")
+        return getattr(self, f"do_{words[0]}")(words, stdin)
+
+    def do_run(self, words: list[str], stdin: str | None) -> tuple[int, str, str]:
+        assert stdin == _image.PROBE
+        assert words[words.index("--network") + 1] == "none"
+        image = words[-2]
+        packages = dict(self.packages)
+        if image == DERIVED:
+            packages["ray"] = "2.60.0"
+        answer = {
+            "version": "3.11.2",
+            "machine": platform.machine(),
+            "glibc": "2.36",
+            "executable": "/usr/bin/python3",
+            "ray": "",
+            "vllm": "/usr/local/bin/vllm",
+            "packages": packages,
+            "ray_problem": "",
+            "nccl_files": {"/etc/nccl.conf": "NCCL_IB_DISABLE=1\n"},
+            "nccl_environment": {},
+        }
+        return 0, "\n" + json.dumps(answer) + "\n", ""
+
+    def do_load(self, _words: list[str], _stdin: str | None) -> tuple[int, str, str]:
+        self.add(BASE)
+        return 0, "", ""
+
+    def do_pull(self, words: list[str], _stdin: str | None) -> tuple[int, str, str]:
+        self.add(self.pull_gives, words[-1])
+        self.images[self.pull_gives]["RepoDigests"] = [f"own/vllm@{PULLED}"]
+        return 0, "", ""
+
+    def do_tag(self, words: list[str], _stdin: str | None) -> tuple[int, str, str]:
+        self.images[words[2]] = self.images[words[1]]
+        return 0, "", ""
+
+    def do_commit(self, words: list[str], _stdin: str | None) -> tuple[int, str, str]:
+        label = next(word for word in words if word.startswith("LABEL "))
+        self.add(DERIVED, words[-1], labels=dict(item.split("=") for item in label.split()[1:]))
+        return 0, DERIVED + "\n", ""
+
+    def do_rm(self, _words: list[str], _stdin: str | None) -> tuple[int, str, str]:
+        return 0, "", ""
+
+    do_create = do_start = do_rmi = do_rm
+
+    def do_images(self, _words: list[str], _stdin: str | None) -> tuple[int, str, str]:
+        return 0, f"{DERIVED}\n" if DERIVED in self.images else "", ""
+
+    def verbs(self) -> list[str]:
+        return [words[0] for words in self.calls if words[:2] != ["image", "inspect"]]
+
+
+class Host:
+    def __init__(self, root: Path, docker: Docker, capsys: pytest.CaptureFixture[str]) -> None:
+        self.root, self.docker, self.capsys = root, docker, capsys
+        (root / "archive.tar").write_bytes(b"layers")
+        self.archive = {"image": BASE, "entry": ["archive.tar", 6, hashlib.sha256(b"layers").hexdigest()]}
+        self.wheels = []
+        for name in ("ray-2.60.0-py3-none-any.whl", "uv-0.13.8-py3-none-any.whl"):
+            with zipfile.ZipFile(root / name, "w") as wheel:
+                wheel.writestr("uv-0.13.8.data/scripts/uv", "x")
+            data = (root / name).read_bytes()
+            self.wheels.append([name, len(data), hashlib.sha256(data).hexdigest()])
+
+    def __call__(self, *, check: bool = False, target: dict[str, Any] | None = None, **args: Any) -> dict[str, Any]:
+        self.docker.calls.clear()
+        whole = {"image": "own/vllm:1", "archive": self.archive, "lock": LOCK, "pins": PINS, **(target or {})}
+        given = {
+            "requirements": "lock.txt",
+            "config_path": str(self.root / "container.json"),
+            "work_dir": str(self.root / "work"),
+            "settings": {"user": "sparkthor"},
+            "target": whole,
+            "_ansible_check_mode": check,
+            "_ansible_diff": True,
+            "_ansible_remote_tmp": str(self.root),
+            **args,
+        }
+        with patch_module_args(given), pytest.raises(SystemExit):
+            engine_image.main()
+        return json.loads(self.capsys.readouterr().out)
+
+    def receive(self, *names: str) -> None:
+        rows = [self.archive["entry"], *self.wheels]
+        parts = []
+        for name in names:
+            _name, size, sha256 = next(row for row in rows if row[0] == name)
+            part = self.root / f"part-{name}"
+            part.write_bytes((self.root / name).read_bytes())
+            parts.append({"sha256": sha256, "offset": 0, "size": size, "file": str(part)})
+        assert self(stage="receive", parts=parts)["changed"]
+
+    def whole(self) -> dict[str, Any]:
+        """Everything that a bare host needs, as the controller's side would do it."""
+        assert self()["what"] == "archive"
+        self.receive("archive.tar")
+        assert self()["wanted"] == [["ray", "2.60.0"], ["uv", "0.13.8"]]
+        assert self(target={"wheels": self.wheels})["what"] == "wheels"
+        self.receive(*(row[0] for row in self.wheels))
+        return self(target={"wheels": self.wheels})
+
+
+@pytest.fixture
+def docker(monkeypatch: pytest.MonkeyPatch) -> Docker:
+    found = Docker()
+    monkeypatch.setattr(engine_image, "run_limited", found)
+    monkeypatch.setattr(_container, "docker_info", lambda: {"ServerVersion": "28", "CDISpecDirs": []})
+    monkeypatch.setattr(_container, "host_gpu_arguments", lambda mode, info: [])
+    return found
+
+
+@pytest.fixture
+def host(tmp_path: Path, docker: Docker, capsys: pytest.CaptureFixture[str]) -> Host:
+    return Host(tmp_path, docker, capsys)
+
+
+def test_from_an_archive_to_an_image_with_ray_and_then_nothing(host: Host, docker: Docker) -> None:
+    result = host.whole()
+    assert result["changed"]
+    assert result["actions"] == ["add ray 2.60.0 and 0 packages it needs", f"write {host.root}/container.json"]
+    engine = result["ansible_facts"]["sparkthor_engine"]
+    assert (engine["runtime"], engine["image"], engine["image_id"]) == ("container", "own/vllm:1", BASE)
+    assert (engine["python"], engine["versions"]) == ("3.11", {"vllm": "0.32.0", "ray": "2.60.0"})
+    assert engine["command"][-1] == "python"
+    assert result["nccl"] == ["/etc/nccl.conf: NCCL_IB_DISABLE=1"]
+    assert "own/vllm:1" in docker.images
+    written = json.loads((host.root / "container.json").read_text())
+    assert (written["image"], written["user"]) == (DERIVED, "sparkthor")
+    assert written["commands"]["ray"] == ["/usr/bin/python3", "-m", "ray.scripts.scripts"]
+    again = host()
+    assert (again["changed"], again["actions"]) == (False, [])
+    assert again["ansible_facts"]["sparkthor_engine"] == engine
+    assert docker.verbs() == []
+
+
+def test_check_mode_says_what_would_be_done_and_does_nothing(host: Host, docker: Docker) -> None:
+    result = host(check=True, archive="/srv/a.tar")
+    assert result["changed"]
+    assert result["actions"][0] == "load own/vllm:1 from /srv/a.tar"
+    assert "# load own/vllm:1" in result["diff"]["after"]
+    assert docker.verbs() == []
+    assert not (host.root / "container.json").exists()
+    host.whole()
+    changed = host(check=True, gpu="gpus")
+    assert changed["actions"] == [f"write {host.root}/container.json"]
+    assert '"gpu": "auto"' in changed["diff"]["before"]
+    assert '"gpu": "gpus"' in changed["diff"]["after"]
+    assert host(check=True)["changed"] is False
+
+
+def test_other_pins_of_ray_make_another_image(host: Host, docker: Docker) -> None:
+    host.whole()
+    result = host(check=True, target={"lock": "0" * 64})
+    assert result["actions"][0] == "add ray 2.60.0 and 0 packages it needs"
+    assert result["ansible_facts"]["sparkthor_engine"]["versions"]["ray"] == "2.60.0"
+    assert host(target={"lock": "0" * 64})["wanted"]
+
+
+def test_an_image_that_has_ray_is_run_as_it_is(host: Host, docker: Docker) -> None:
+    docker.packages["ray"] = "2.55.0"
+    docker.add(BASE, "own/vllm:1")
+    result = host()
+    assert json.loads((host.root / "container.json").read_text())["image"] == BASE
+    assert result["ansible_facts"]["sparkthor_engine"]["versions"]["ray"] == "2.55.0"
+    assert "commit" not in docker.verbs()
+    assert "engine_ray_version is '2.60.0'" in host(ray_version="2.60.0")["msg"]
+
+
+def test_an_image_with_an_old_ray_or_without_vllm_is_refused(host: Host, docker: Docker) -> None:
+    docker.add(BASE, "own/vllm:1")
+    docker.packages["ray"] = "2.49.0"
+    assert "own/vllm:1: ray 2.49.0 is too old" in host()["msg"]
+    (host.root / "work" / "engine-images.json").unlink()
+    del docker.packages["vllm"]
+    assert "there is no vLLM in this image" in host()["msg"]
+    assert not (host.root / "container.json").exists()
+
+
+def test_pulled_by_digest(host: Host, docker: Docker) -> None:
+    docker.packages["ray"] = "2.60.0"
+    bare = {"archive": {}}
+    assert "engine_image_pull is off" in host(pull=False, target=bare)["msg"]
+    result = host(digest=PULLED, target=bare)
+    assert result["actions"][0] == f"pull own/vllm@{PULLED}"
+    assert result["digests"] == [PULLED]
+    assert "own/vllm:1" in docker.images
+    assert host(digest=PULLED, target=bare)["changed"] is False
+    other = "sha256:" + "1" * 64
+    docker.images[f"own/vllm@{other}"] = docker.images[PULLED]
+    assert f"engine_image_digest is {other}" in host(digest=other, target=bare)["msg"]
+
+
+def test_an_image_for_another_machine_is_refused(host: Host, docker: Docker) -> None:
+    docker.add(BASE, "own/vllm:1")
+    docker.images[BASE]["Architecture"] = "riscv64"
+    assert "is for riscv64, this host is" in host()["msg"]
+
+
+def test_a_damaged_archive_is_named(host: Host, docker: Docker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Docker, "do_load", lambda *_given: (0, "", ""))
+    host()
+    host.receive("archive.tar")
+    assert "it is damaged" in host()["msg"]
+
+
+def test_no_docker_is_one_sentence(host: Host, docker: Docker) -> None:
+    docker.down = "docker: not installed"
+    assert "engine_runtime: container needs Docker" in host()["msg"]
+    docker.down = "Cannot connect to the Docker daemon"
+    assert "Cannot connect" in host()["msg"]
+
+
+def test_a_ray_that_does_not_run_is_found_before_anything_starts(
+    host: Host, docker: Docker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    honest = Docker.do_run
+
+    def broken(self: Docker, words: list[str], stdin: str | None) -> tuple[int, str, str]:
+        status, out, err = honest(self, words, stdin)
+        return status, out.replace('"ray_problem": ""', '"ray_problem": "ImportError: protobuf"'), err
+
+    monkeypatch.setattr(Docker, "do_run", broken)
+    assert "does not run there: ImportError: protobuf" in host.whole()["msg"]
+    assert not (host.root / "container.json").exists()
+
+
+def test_called_without_its_other_half(host: Host) -> None:
+    with patch_module_args({"requirements": "x", "_ansible_remote_tmp": str(host.root)}), pytest.raises(SystemExit):
+        engine_image.main()
+    assert "did not run" in json.loads(host.capsys.readouterr().out)["msg"]
