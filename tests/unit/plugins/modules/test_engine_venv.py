@@ -74,7 +74,8 @@ class Host:
             path.unlink()
         for name, version in self.pins.items():
             with zipfile.ZipFile(self.source / f"{name}-{version}-py3-none-any.whl", "w") as archive:
-                archive.writestr(f"{name}-{version}.data/scripts/{name}", UV)
+                # with a fixed time: the same wheel made a moment later is the same wheel
+                archive.writestr(zipfile.ZipInfo(f"{name}-{version}.data/scripts/{name}"), UV)
 
     def target(self) -> dict[str, Any]:
         rows = []
