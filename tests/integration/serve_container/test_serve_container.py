@@ -1,0 +1,100 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Three pipeline stages served out of containers: the main job's own tests, and what only containers can get wrong."""
+
+from __future__ import annotations
+
+import json
+import time
+
+from tests.integration.conftest import Cluster
+
+# the same promises, the same tests
+from tests.integration.default.test_main_job import (  # noqa: F401
+    status,
+    test_a_second_run_changes_nothing_and_restarts_nothing,
+    test_health_is_proved_by_a_completion,
+    test_nothing_but_the_api_passes_the_front,
+    test_secrets_are_in_files_of_root_and_nowhere_else,
+    test_streaming_models_and_plain_completions,
+    test_the_greedy_answer_equals_that_of_one_host,
+    test_without_the_key_there_is_no_answer,
+)
+
+UNIT = "sparkthor-vllm.service"
+STOP_LIMIT = 30
+SERVING_LIMIT = 600
+
+
+def containers(cluster: Cluster, host: str) -> dict[str, str]:
+    lines = cluster.run(host, "docker ps --all --no-trunc --format '{{.Names}} {{.ID}}'").splitlines()
+    return dict(line.split() for line in lines)
+
+
+def wait_serving(cluster: Cluster, limit: float = SERVING_LIMIT) -> float:
+    begun = time.monotonic()
+    while status(f"{cluster.endpoint}/health")[0] != 200:
+        assert time.monotonic() - begun < limit, cluster.run(
+            cluster.head, f"journalctl -u {UNIT} -n 40 -o cat --no-pager"
+        )
+        time.sleep(1)
+    return time.monotonic() - begun
+
+
+def test_one_container_for_each_unit(cluster):
+    wait_serving(cluster)
+    assert set(containers(cluster, cluster.head)) == {"sparkthor-ray", "sparkthor-vllm"}
+    for worker in cluster.hosts[1:]:
+        assert set(containers(cluster, worker)) == {"sparkthor-ray"}
+
+
+def test_vllm_is_nobodys_root_and_its_socket_is_the_fronts(cluster):
+    found = json.loads(cluster.run(cluster.head, "docker container inspect sparkthor-vllm"))[0]
+    user, group = found["Config"]["User"].split(":")
+    assert user == cluster.run(cluster.head, "id -u sparkthor").strip() != "0"
+    assert group == cluster.run(cluster.head, "getent group sparkthor-api | cut -d: -f3").strip()
+    assert cluster.run(cluster.head, "stat -c '%U %G %a' /run/sparkthor/vllm/vllm.sock").split() == [
+        *("sparkthor", "sparkthor-api", "770")
+    ]
+    assert "page cache dropped on 3 nodes" in cluster.run(
+        cluster.head, f"journalctl -u {UNIT} -o cat --no-pager | grep 'page cache'"
+    )
+
+
+def test_no_secret_is_shown_by_docker(cluster):
+    for host in cluster.hosts:
+        shown = cluster.run(host, "docker container inspect $(docker ps --all --quiet); docker ps --all --no-trunc")
+        for name in ("api_key", "ray_token"):
+            secret = (cluster.inventories[0] / ".secrets" / name).read_text(encoding="utf-8").strip()
+            assert secret not in shown
+
+
+def test_a_killed_client_of_vllm_leaves_nothing_and_serving_comes_back(cluster):
+    before = containers(cluster, cluster.head)
+    cluster.run(cluster.head, f"systemctl kill --signal=SIGKILL {UNIT}")
+    begun = time.monotonic()
+    while "sparkthor-vllm" in containers(cluster, cluster.head):
+        assert time.monotonic() - begun < STOP_LIMIT
+        time.sleep(0.2)
+    print(f"orphan gone after {time.monotonic() - begun:.1f} s")
+    while status(f"{cluster.endpoint}/health")[0] == 200:
+        assert time.monotonic() - begun < 60
+        time.sleep(0.5)
+    print(f"serving again after {wait_serving(cluster):.0f} s")
+    now = containers(cluster, cluster.head)
+    assert now["sparkthor-ray"] == before["sparkthor-ray"], "Ray was not touched"
+    assert now["sparkthor-vllm"] != before["sparkthor-vllm"]
+    assert len(now) == 2
+
+
+def test_a_stop_is_short_and_whole(cluster):
+    begun = time.monotonic()
+    cluster.run(cluster.head, f"systemctl stop {UNIT}")
+    took = time.monotonic() - begun
+    print(f"stop of vLLM: {took:.1f} s")
+    assert took < STOP_LIMIT
+    assert "sparkthor-vllm" not in containers(cluster, cluster.head)
+    assert cluster.run(cluster.head, "pgrep -f '[V]LLM::|vllm [s]erve'", check=False) == ""
+    cluster.run(cluster.head, f"systemctl start --no-block {UNIT}")
+    print(f"serving again after {wait_serving(cluster):.0f} s")
