@@ -379,6 +379,16 @@ def _write_private(path: str, text: str) -> None:
     os.replace(f"{path}.new", path)
 
 
+def credentials_of(environment: Mapping[str, str]) -> str:
+    """The unit's credentials, as far as a path in the environment leads there."""
+    found = environment.get("CREDENTIALS_DIRECTORY", "")
+    for name in OF_THE_UNIT:
+        place = os.path.dirname(environment.get(name, ""))
+        if not found and place.startswith("/run/credentials/"):
+            found = place
+    return found
+
+
 def prepare_run(service: str, arguments: Sequence[str], config: Mapping[str, Any]) -> list[str]:
     """Everything about this host that the command line needs, and the environment file beside it."""
     names = list(OF_THE_UNIT)
@@ -396,7 +406,7 @@ def prepare_run(service: str, arguments: Sequence[str], config: Mapping[str, Any
         limits=host_limit_arguments(),
         env_file=env_file,
         cid_file=os.path.join(RUN_DIR, f"{service}.cid"),
-        credentials=os.environ.get("CREDENTIALS_DIRECTORY", ""),
+        credentials=credentials_of(os.environ),
         infiniband=os.path.isdir("/dev/infiniband"),
     )
 

@@ -177,6 +177,12 @@ class HostReader:
     def versions(self) -> dict[str, str]:
         """Versions of the engine's parts, by the names of their metadata folders: one directory listing."""
         found = {}
+        if "sparkthor-container" in str(self._json("/etc/sparkthor/ray.json").get("engine")):
+            container = self._json("/etc/sparkthor/container.json")
+            inside = container.get("versions") or {}
+            found = {str(name): str(version) for name, version in inside.items() if name in ENGINE_PARTS}
+            found["digest"] = str(container.get("image", "")).removeprefix("sha256:")[:12]
+            return found
         marker = self._json(f"{ENGINE}/.sparkthor-engine.json")
         if marker.get("digest"):
             found["digest"] = str(marker["digest"])[:12]

@@ -459,7 +459,10 @@ def apply(module: AnsibleModule) -> dict[str, Any]:
             if request:
                 return {"changed": True, **request}
     _container.host_gpu_arguments(params["gpu"], _container.docker_info())
+    packages = probe.get("packages") or {}
     config = {"image": used, "gpu": params["gpu"], "commands": _image.commands(probe) if used else {}}
+    # for whoever looks without asking Docker
+    config["versions"] = interesting(packages)
     config.update(params["settings"])
     text = json.dumps(config, indent=2, sort_keys=True) + "\n"
     if text != before:
@@ -470,7 +473,6 @@ def apply(module: AnsibleModule) -> dict[str, Any]:
         host.store().clean_incoming()
         former = json.loads(before)["image"] if before.startswith("{") else ""
         host.prune({used, former})
-    packages = probe.get("packages") or {}
     return {
         "changed": bool(actions),
         "actions": actions,

@@ -280,3 +280,10 @@ def test_the_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: py
     # Ray's own end is 1, which the unit takes for an orderly one
     assert _container.main(["run", "ray"]) == 75
     assert "no configuration" in capsys.readouterr().err
+
+
+def test_credentials_are_found_where_their_folder_is_not_named() -> None:
+    assert _container.credentials_of({"CREDENTIALS_DIRECTORY": "/run/credentials/a"}) == "/run/credentials/a"
+    hidden = {"HF_TOKEN_PATH": "/run/credentials/sparkthor-vllm.service/hf_token", "RAY_AUTH_TOKEN_PATH": "/etc/t"}
+    assert _container.credentials_of(hidden) == "/run/credentials/sparkthor-vllm.service"
+    assert _container.credentials_of({"HF_TOKEN_PATH": "/root/token"}) == ""

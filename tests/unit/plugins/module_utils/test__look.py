@@ -128,3 +128,14 @@ def test_files_of_others_are_not_believed(tmp_path):
     look = host(tmp_path, {}).read()
     assert look["serving"]["state"] == {}
     assert look["serving"]["model"] == ""
+
+
+def test_the_versions_of_an_engine_in_a_container(tmp_path):
+    place = tmp_path / "etc/sparkthor"
+    place.mkdir(parents=True)
+    (place / "ray.json").write_text('{"engine": ["/usr/local/lib/sparkthor/sparkthor-container", "python"]}')
+    (place / "container.json").write_text(
+        json.dumps({"image": "sha256:" + "a" * 64, "versions": {"vllm": "0.31.0", "ray": "2.60.0", "other": "1"}})
+    )
+    found = _look.HostReader(lambda argv: (127, "", ""), str(tmp_path)).versions()
+    assert found == {"vllm": "0.31.0", "ray": "2.60.0", "digest": "a" * 12}
