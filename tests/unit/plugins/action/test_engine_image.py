@@ -1,0 +1,181 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The controller's side of the image: what is checked there, and what is sent in which order."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import tarfile
+import zipfile
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from ansible.errors import AnsibleActionFail
+from ansible_collections.sparkthor.cluster.plugins.action import engine_image, engine_parity
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils import _push
+
+NODE = {"arch": "aarch64", "binaries": {"docker": "/usr/bin/docker"}}
+CONFIG = b'{"architecture": "arm64"}'
+IMAGE = "sha256:" + hashlib.sha256(CONFIG).hexdigest()
+INSIDE = {"version": "3.12.3", "machine": "aarch64", "glibc": "2.39"}
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def args(tmp_path: Path) -> dict[str, Any]:
+    (tmp_path / "lock.txt").write_text("ray==2.60.0\nclick==8.5.1\nuv==0.13.8\n")
+    wheels = tmp_path / "wheels"
+    wheels.mkdir()
+    for pin in ("ray-2.60.0", "click-8.5.1", "uv-0.13.8"):
+        with zipfile.ZipFile(wheels / f"{pin}-py3-none-any.whl", "w") as archive:
+            archive.writestr("x", "1234")
+    rows = [{"Config": "config.json", "RepoTags": ["own/vllm:1"], "Layers": []}]
+    with tarfile.open(tmp_path / "image.tar", "w") as archive:
+        for name, data in (("manifest.json", json.dumps(rows).encode()), ("config.json", CONFIG)):
+            member = tarfile.TarInfo(name)
+            member.size = len(data)
+            archive.addfile(member, io.BytesIO(data))
+    return {
+        "requirements": str(tmp_path / "lock.txt"),
+        "wheel_dir": str(wheels),
+        "download": False,
+        "archive": str(tmp_path / "image.tar"),
+    }
+
+
+def act(
+    monkeypatch: pytest.MonkeyPatch,
+    args: dict[str, Any],
+    answers: list[dict[str, Any]],
+    node: dict[str, Any] | None = None,
+) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    task = SimpleNamespace(args=args, check_mode=False, diff=True, async_val=0, action="x", delegate_to=None)
+    connection = SimpleNamespace(_shell=SimpleNamespace(tmpdir=None))
+    action = engine_image.ActionModule(task, connection, SimpleNamespace(), None, None, None)
+    calls: list[dict[str, Any]] = []
+
+    def execute(module_name: str, module_args: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
+        calls.append(json.loads(json.dumps(module_args)))
+        return dict(answers.pop(0))
+
+    monkeypatch.setattr(action, "_execute_module", execute)
+    facts = {"sparkthor_node": NODE if node is None else node}
+    return action.run(task_vars={"inventory_hostname": "spark-01", "ansible_facts": facts}), calls
+
+
+class Courier:
+    """Carries nothing; hands over one part for each content that was asked for."""
+
+    carried: list[str] = []
+
+    def __init__(self, action: Any, what: str, host: str, say: Any) -> None:
+        self.sent = 21
+        self.carried.append(what)
+
+    def deliver(self, wanted: Any, receive: Any) -> None:
+        receive([{"sha256": content.sha256, "path": content.path} for content in wanted])
+
+
+def test_a_right_host_costs_one_call(args: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    result, calls = act(monkeypatch, args, [{"changed": False, "nccl": ["x"]}])
+    assert result["changed"] is False
+    assert "warnings" not in result
+    target = calls[0]["target"]
+    assert (target["image"], target["archive"]["image"]) == ("own/vllm:1", IMAGE)
+    assert ["ray", "2.60.0"] in target["pins"]
+    assert len(calls) == 1
+
+
+def test_archive_then_wheels_then_done(args: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_push, "Courier", Courier)
+    Courier.carried.clear()
+    data = Path(args["archive"]).read_bytes()
+    archive = {"sha256": hashlib.sha256(data).hexdigest(), "size": len(data), "have": 0}
+    wheel = Path(args["wheel_dir"], "ray-2.60.0-py3-none-any.whl").read_bytes()
+    wheels = {"sha256": hashlib.sha256(wheel).hexdigest(), "size": len(wheel), "have": 0}
+    answers = [
+        {"changed": True, "need": [archive], "what": "archive"},
+        {"changed": True},  # received
+        {"changed": True, "wanted": [["ray", "2.60.0"], ["uv", "0.13.8"]], "probe": INSIDE},
+        {"changed": True, "need": [wheels], "what": "wheels"},
+        {"changed": True},  # received
+        {"changed": True, "nccl": ["/etc/nccl.conf: NCCL_IB_DISABLE=1"]},
+    ]
+    result, calls = act(monkeypatch, args, answers)
+    assert Courier.carried == ["image", "Ray's wheels"]
+    assert [call.get("stage", "apply") for call in calls] == [
+        *("apply", "receive", "apply", "apply", "receive", "apply")
+    ]
+    # only what the image lacks is chosen, for the image's Python
+    assert [row[0] for row in calls[3]["target"]["wheels"]] == [
+        *("ray-2.60.0-py3-none-any.whl", "uv-0.13.8-py3-none-any.whl")
+    ]
+    assert (result["changed"], result["sent_bytes"]) == (True, 42)
+    assert "NCCL_IB_DISABLE=1" in result["warnings"][0]
+
+
+def test_what_never_arrives_whole_ends(args: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_push, "Courier", Courier)
+    data = Path(args["archive"]).read_bytes()
+    need = {"need": [{"sha256": hashlib.sha256(data).hexdigest(), "size": len(data), "have": 0}], "what": "archive"}
+    with pytest.raises(AnsibleActionFail, match="did not arrive whole"):
+        act(monkeypatch, args, [need, {"changed": True}] * 6)
+
+
+def test_a_failure_on_the_host_is_the_result(args: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    result, _calls = act(monkeypatch, args, [{"failed": True, "msg": "disk on fire"}])
+    assert (result["failed"], result["msg"]) == (True, "disk on fire")
+
+
+def test_preflight_speaks_to_no_host(args: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    result, calls = act(monkeypatch, {**args, "stage": "preflight"}, [])
+    assert (result["image"], result["digest"], calls) == ("own/vllm:1", IMAGE, [])
+    with pytest.raises(AnsibleActionFail, match=r"spark-01: engine_runtime: container needs Docker"):
+        act(monkeypatch, {**args, "stage": "preflight"}, [], node={**NODE, "binaries": {"docker": ""}})
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"archive": "", "image": ""}, "engine_image is empty"),
+        ({"archive": "", "image": "own/vllm:latest"}, "a tag that moves"),
+        ({"archive": "/nowhere.tar"}, "nowhere.tar is not on the controller"),
+        ({"digest": "sha256:" + "0" * 64}, "engine_image_digest is sha256:000"),
+        ({"requirements": "/nowhere.txt"}, "engine_image_requirements: /nowhere.txt"),
+        ({"ray_version": "2.59.0"}, "engine_ray_version is '2.59.0'"),
+    ],
+)
+def test_bad_input(args: dict[str, Any], monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], words: str) -> None:
+    for stage in ("preflight", "apply"):
+        with pytest.raises(AnsibleActionFail) as caught:
+            act(monkeypatch, {**args, **changes, "stage": stage}, [])
+        assert "host spark-01: " in str(caught.value)
+        assert words in str(caught.value)
+
+
+def test_an_archive_for_another_machine(args: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(AnsibleActionFail, match="is for aarch64, this host is x86_64"):
+        act(monkeypatch, args, [], node={**NODE, "arch": "x86_64"})
+
+
+def test_two_images_of_one_tag_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    same = {"python": "3.12", "versions": {"ray": "2.60.0"}}
+    engines = {"spark-01": {**same, "image_id": "sha256:" + "a" * 64}, "spark-02": {**same, "image_id": "sha256:bbbb"}}
+    task = SimpleNamespace(args={}, check_mode=False, diff=False, async_val=0, action="x", delegate_to=None)
+    action = engine_parity.ActionModule(
+        task, SimpleNamespace(_shell=SimpleNamespace(tmpdir=None)), SimpleNamespace(), None, None, None
+    )
+    hostvars = {host: {"ansible_facts": {"sparkthor_engine": engine}} for host, engine in engines.items()}
+    with pytest.raises(AnsibleActionFail) as caught:
+        action.run(task_vars={"hostvars": hostvars, "ansible_play_hosts": list(engines)})
+    assert "engine_image_digest" in str(caught.value)
+    assert f"spark-01  {'a' * 12}\nspark-02  bbbb" in str(caught.value)
