@@ -40,7 +40,7 @@ class ActionModule(ActionBase):
                     raise EngineError(_images.NO_DOCKER)
                 result.update(changed=False, image=wanted.image, digest=wanted.archive.image if wanted.archive else "")
                 return result
-            args["target"] = wanted.target()
+            args["target"] = {**wanted.target(), "kind": str(node.get("kind") or "")}
             for _round in range(ROUNDS):
                 outcome = self._module(args)
                 if outcome.get("failed"):

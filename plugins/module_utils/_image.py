@@ -9,12 +9,14 @@ Standard library only. The controller reads archives with it, the host asks its 
 from __future__ import annotations
 
 import hashlib
+import inspect
 import json
 import re
 import tarfile
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from ansible_collections.sparkthor.cluster.plugins.module_utils import _cuda_kernels
 from ansible_collections.sparkthor.cluster.plugins.module_utils._engine import (
     RAY_MINIMUM,
     EngineError,
@@ -35,9 +37,9 @@ _REFERENCE = re.compile(
     r"\A(?P<name>[a-z0-9][a-zA-Z0-9._:/-]*?)(?::(?P<tag>[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}))?(?:@(?P<digest>\S+))?\Z"
 )
 
-#: runs inside the image, once for each image
+#: runs inside the image, once for each image, behind the source of _cuda_kernels
 PROBE = r"""
-import importlib.metadata, json, os, platform, shutil, sys
+import importlib.metadata, importlib.util, json, os, platform, shutil, sys
 names = {}
 for found in importlib.metadata.distributions():
     name = found.metadata["Name"]
@@ -55,7 +57,10 @@ if "ray" in names:
         import ray, ray.scripts.scripts
     except BaseException as error:
         problem = "%s: %s" % (type(error).__name__, error)
+package = importlib.util.find_spec("vllm")
+kernels = of_package(package.submodule_search_locations[0]) if package else Kernels()
 print("\n" + json.dumps({
+    "kernels": kernels,
     "version": platform.python_version(), "machine": platform.machine(), "glibc": platform.libc_ver()[1],
     "executable": sys.executable, "ray": shutil.which("ray") or "", "vllm": shutil.which("vllm") or "",
     "packages": names, "ray_problem": problem,
@@ -178,6 +183,10 @@ def has_digest(image: Image, digest: str) -> bool:
     return image.image == digest or any(item.endswith(f"@{digest}") for item in image.digests)
 
 
+def probe_program() -> str:
+    return inspect.getsource(_cuda_kernels) + PROBE
+
+
 def read_probe(output: str) -> dict[str, Any]:
     for line in reversed(output.splitlines()):
         if line.startswith("{"):
@@ -209,13 +218,20 @@ def check_ray(version: str, where: str, wanted: str = "") -> None:
         raise EngineError(f"engine_ray_version is {wanted!r}, but {where} has ray {version}: change one of the two.")
 
 
-def check_probe(probe: Mapping[str, Any], where: str, vllm_version: str = "") -> None:
+def check_probe(probe: Mapping[str, Any], where: str, vllm_version: str = "", kind: str = "") -> None:
     version = (probe.get("packages") or {}).get("vllm", "")
     if not version or not probe.get("vllm"):
         raise EngineError(f"{where}: there is no vLLM in this image (no package and program named vllm)")
     if vllm_version and not same_version(vllm_version, version):
         raise EngineError(
             f"engine_vllm_version is {vllm_version!r}, but {where} has vllm {version}: change one of the two."
+        )
+    machine, ptx = probe.get("kernels") or ((), ())
+    kernels = _cuda_kernels.Kernels(tuple(machine), tuple(ptx))
+    if _cuda_kernels.problem(kind, version, kernels):
+        raise EngineError(
+            f"{where}: its vLLM {version} carries kernels for {kernels.text}, and a {kind} needs "
+            f"sm_{_cuda_kernels.DEVICES[kind]}: choose an image that has them."
         )
 
 

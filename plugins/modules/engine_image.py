@@ -266,7 +266,7 @@ class Host:
         try:
             out = self.docker(
                 "run", *options, "--pull", "never", "--entrypoint", "python3", image, "-", seconds=300,
-                stdin=_image.PROBE,
+                stdin=_image.probe_program(),
             )  # fmt: skip
             found = _image.read_probe(out)
         except (EngineError, ValueError) as error:
@@ -454,7 +454,7 @@ def apply(module: AnsibleModule) -> dict[str, Any]:
         _image.check_architecture(base.architecture, platform.machine(), f"engine_image: {target['image']}")
         if not (module.check_mode and base.image not in host.records()):
             probe = host.probe(base.image)
-            _image.check_probe(probe, target["image"], params["vllm_version"] or "")
+            _image.check_probe(probe, target["image"], params["vllm_version"] or "", str(target.get("kind") or ""))
             used, probe, request = with_ray(host, module, base, probe, actions)
             if request:
                 return {"changed": True, **request}

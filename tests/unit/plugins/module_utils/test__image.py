@@ -125,13 +125,14 @@ def test_an_inspected_image() -> None:
 
 def test_the_probe_runs_and_is_read() -> None:
     done = subprocess.run(
-        [sys.executable, "-"], input=_image.PROBE, capture_output=True, text=True, check=True,
+        [sys.executable, "-"], input=_image.probe_program(), capture_output=True, text=True, check=True,
         env={"NCCL_IB_DISABLE": "1", "PATH": "/usr/bin:/bin"},
     )  # fmt: skip
     found = _image.read_probe("noise\n" + done.stdout)
     assert found["executable"] == sys.executable
     assert found["nccl_environment"] == {"NCCL_IB_DISABLE": "1"}
     assert "pytest" in found["packages"]
+    assert found["kernels"] == [[], []]
     with pytest.raises(ValueError, match="no answer"):
         _image.read_probe("Killed\n")
 

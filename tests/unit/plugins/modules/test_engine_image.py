@@ -51,7 +51,7 @@ class Docker:
         return getattr(self, f"do_{words[0]}")(words, stdin)
 
     def do_run(self, words: list[str], stdin: str | None) -> tuple[int, str, str]:
-        assert stdin == _image.PROBE
+        assert stdin == _image.probe_program()
         assert words[words.index("--network") + 1] == "none"
         image = words[-2]
         packages = dict(self.packages)
@@ -68,6 +68,7 @@ class Docker:
             "ray_problem": "",
             "nccl_files": {"/etc/nccl.conf": "NCCL_IB_DISABLE=1\n"},
             "nccl_environment": {},
+            "kernels": [[80, 90], [90]],
         }
         return 0, "\n" + json.dumps(answer) + "\n", ""
 
@@ -279,3 +280,19 @@ def test_called_without_its_other_half(host: Host) -> None:
     with patch_module_args({"requirements": "x", "_ansible_remote_tmp": str(host.root)}), pytest.raises(SystemExit):
         engine_image.main()
     assert "did not run" in json.loads(host.capsys.readouterr().out)["msg"]
+
+
+def test_an_image_without_kernels_for_the_gpu_is_refused(host: Host, docker: Docker) -> None:
+    docker.add(BASE, "own/vllm:1")
+    docker.packages["ray"] = "2.60.0"
+    assert host(target={"kind": "spark"})["changed"], "its PTX is for older GPUs and can be compiled for newer ones"
+    honest = Docker.do_run
+    (host.root / "work" / "engine-images.json").unlink()
+    Docker.do_run = lambda *given: tuple(  # type: ignore[method-assign]
+        part.replace("[[80, 90], [90]]", "[[80, 90], []]") if isinstance(part, str) else part for part in honest(*given)
+    )
+    try:
+        said = host(target={"kind": "thor"})["msg"]
+    finally:
+        Docker.do_run = honest  # type: ignore[method-assign]
+    assert "carries kernels for sm_80, sm_90, and a thor needs sm_110: choose an image" in said
