@@ -269,18 +269,20 @@ def test_docker_that_died_leaves_no_process(cluster):
     """The container's own processes survive a killed dockerd: the unit ends them by their control group."""
     worker = cluster.hosts[1]
     before = nodes(health(cluster, cluster.head))
-    cluster.run(
-        worker,
-        "systemctl mask --runtime --now docker.socket; systemctl mask --runtime docker.service; "
-        "systemctl kill --signal=SIGKILL docker.service",
-    )
+    # masked, so that neither systemd nor its socket brings Docker back before the test has looked
+    cluster.run(worker, "systemctl mask --runtime docker.service docker.socket")
+    cluster.run(worker, "systemctl kill --signal=SIGKILL docker.service")
     try:
         deadline = time.monotonic() + 60
         while cluster.run(worker, "pgrep -f /raylet/raylet", check=False).split():
             assert time.monotonic() < deadline, "a raylet outlived its unit"
             time.sleep(0.5)
     finally:
-        cluster.run(worker, "systemctl unmask --runtime docker.service docker.socket; systemctl start docker.service")
+        cluster.run(
+            worker,
+            "systemctl unmask --runtime docker.service docker.socket; systemctl reset-failed 'docker*'; "
+            "systemctl start docker.socket docker.service",
+        )
     wait_for(cluster, again(before, worker), 4 * KILL_LIMIT)
     assert len(containers(cluster, worker)) == 1
 
