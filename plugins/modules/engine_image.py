@@ -227,6 +227,10 @@ class Host:
             raise EngineError(f"docker {' '.join(words[:2])}: {reason}")
         return out
 
+    def answers(self) -> bool:
+        """Whether Docker runs; in check mode the role has not started it where it does not."""
+        return run_limited(["docker", "version", "--format", "{{.Server.Version}}"], 30)[0] == 0
+
     def image(self, name: str) -> _image.Image | None:
         status, out, err = run_limited(["docker", "image", "inspect", name], 30)
         if status == 0:
@@ -353,6 +357,9 @@ def bring(host: Host, module: AnsibleModule, actions: list[str]) -> tuple[_image
     archive, digest = target.get("archive") or {}, params["digest"]
     reference = _image.parse_reference(target["image"], digest or archive.get("image", ""))
     name = archive["image"] if archive else (reference.pull if digest else reference.tagged)
+    if module.check_mode and not host.answers():
+        actions.append(f"have {reference.tagged}, once Docker runs")
+        return None, {}
     found = host.image(name)
     if found is None and archive:
         actions.append(f"load {reference.tagged} from {params['archive']}")
@@ -458,7 +465,8 @@ def apply(module: AnsibleModule) -> dict[str, Any]:
             used, probe, request = with_ray(host, module, base, probe, actions)
             if request:
                 return {"changed": True, **request}
-    _container.host_gpu_arguments(params["gpu"], _container.docker_info())
+    if not module.check_mode or host.answers():
+        _container.host_gpu_arguments(params["gpu"], _container.docker_info())
     packages = probe.get("packages") or {}
     config = {"image": used, "gpu": params["gpu"], "commands": _image.commands(probe) if used else {}}
     # for whoever looks without asking Docker

@@ -95,11 +95,14 @@ class Docker:
 
     do_create = do_start = do_rmi = do_rm
 
+    def do_version(self, _words: list[str], _stdin: str | None) -> tuple[int, str, str]:
+        return 0, "28.1\n", ""
+
     def do_images(self, _words: list[str], _stdin: str | None) -> tuple[int, str, str]:
         return 0, f"{DERIVED}\n" if DERIVED in self.images else "", ""
 
     def verbs(self) -> list[str]:
-        return [words[0] for words in self.calls if words[:2] != ["image", "inspect"]]
+        return [words[0] for words in self.calls if words[:2] != ["image", "inspect"] and words[0] != "version"]
 
 
 class Host:
@@ -260,6 +263,15 @@ def test_no_docker_is_one_sentence(host: Host, docker: Docker) -> None:
     assert "engine_runtime: container needs Docker" in host()["msg"]
     docker.down = "Cannot connect to the Docker daemon"
     assert "Cannot connect" in host()["msg"]
+
+
+def test_check_mode_where_docker_does_not_run_yet(host: Host, docker: Docker, monkeypatch: pytest.MonkeyPatch) -> None:
+    docker.down = "Cannot connect to the Docker daemon"
+    monkeypatch.setattr(_container, "docker_info", lambda: pytest.fail("Docker was asked"))
+    result = host(check=True)
+    assert result["actions"][0] == "have own/vllm:1, once Docker runs"
+    assert result["ansible_facts"]["sparkthor_engine"]["image_id"] == BASE
+    assert not (host.root / "container.json").exists()
 
 
 def test_a_ray_that_does_not_run_is_found_before_anything_starts(
