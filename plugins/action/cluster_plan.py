@@ -32,6 +32,10 @@ _EXTRA_NAMES = (
     "ray_node_num_gpus",
     "engine_vllm_version",
     "engine_requirements",
+    "vllm_serve_reasoning_parser",
+    "vllm_serve_tool_call_parser",
+    "vllm_serve_prefix_caching",
+    "vllm_serve_kv_cache_dtype",
     "model_store_models",
 )
 #: what a user may say beside a recipe, and the name the recipe has for it
@@ -44,6 +48,7 @@ _RECIPE_OVERRIDES = {
     "vllm_serve_args": "args",
     "vllm_serve_env": "environment",
     "vllm_serve_acknowledged": "acknowledged",
+    "vllm_serve_replicas": "replicas",
     "engine_runtime": "runtime",
 }
 
@@ -71,9 +76,10 @@ def plan_serving(
         version=first.get("engine_vllm_version") or locked_version(first),
         config=config,
         weights_bytes=weights,
-        overrides={theirs: first[ours] for ours, theirs in _RECIPE_OVERRIDES.items() if first.get(ours)},
+        overrides=own_choice(first),
         base=base,
     )
+    plan["warnings"] += [f"recipe {plan['name']}: not translated: {part}" for part in plan["untranslated"]]
     # a hub id is fetched by the model store and served from there, under the last part of its name
     on_hub = "/" in plan["model"] and not plan["model"].startswith("/")
     name = plan["model"].rpartition("/")[2] if on_hub else plan["model"]
@@ -87,6 +93,26 @@ def plan_serving(
         "acknowledged": plan["acknowledged"],
         **{key: plan[key] for key in ("image", "image_digest")},
     }
+
+
+#: arguments that have a variable of their own
+_ARGUMENTS = {
+    "vllm_serve_reasoning_parser": "reasoning-parser",
+    "vllm_serve_tool_call_parser": "tool-call-parser",
+    "vllm_serve_prefix_caching": "enable-prefix-caching",
+    "vllm_serve_kv_cache_dtype": "kv-cache-dtype",
+}
+
+
+def own_choice(first: Mapping[str, Any]) -> dict[str, Any]:
+    """The user's variables under the names that recipes have; an argument given in vllm_serve_args wins."""
+    chosen = {theirs: first[ours] for ours, theirs in _RECIPE_OVERRIDES.items() if first.get(ours)}
+    args = {flag: first[name] for name, flag in _ARGUMENTS.items() if first.get(name) not in (None, "")}
+    if "tool-call-parser" in args:
+        args["enable-auto-tool-choice"] = True
+    if args:
+        chosen["args"] = {**args, **(chosen.get("args") or {})}
+    return chosen
 
 
 def ad_hoc(first: Mapping[str, Any]) -> dict[str, Any]:

@@ -235,15 +235,11 @@ def _checked(
             )
         split_layers(shape.num_layers, pipeline)
         problems = tensor_problems(config, tensor, experts)
-        if problems and expert is None and _only_experts(config, tensor):
-            experts = True
-            notes.append(f"expert parallelism, because {problems[0]}")
-            problems = []
         if problems:
             possible = [value for value in _divisors(world) if not tensor_problems(config, value, experts)]
             mend = f"Possible here: {', '.join(f'TP={value} PP={world // value}' for value in possible)}."
             if not experts and _only_experts(config, tensor):
-                mend += " Or set enable-expert-parallel, which keeps experts whole."
+                mend += " Or set enable-expert-parallel: true in vllm_serve_args, which keeps experts whole."
             raise SizingError("vllm_serve_tensor_parallel_size", tensor, "; ".join(problems), mend)
     why = f"TP={tensor} PP={pipeline} as asked" if chosen else "One GPU: nothing to divide"
     if chosen and tensor > 1 and not fast and len(names) > 1:

@@ -187,7 +187,7 @@ def resolve(
     """What the roles set for this recipe on these hosts, or an error before anything is changed.
 
     `overrides` holds the user's own variables, which win: model, revision, served_model_name, max_model_len,
-    tensor_parallel, pipeline_parallel, expert_parallel, runtime, image, args, environment, acknowledged.
+    tensor_parallel, pipeline_parallel, expert_parallel, replicas, runtime, image, args, environment, acknowledged.
     """
     data = load(recipe, folder, base) if isinstance(recipe, str) else validated(recipe, str(recipe.get("name")))
     own = {key: value for key, value in (overrides or {}).items() if value not in (None, "")}
@@ -207,10 +207,20 @@ def resolve(
             topology,
             shape,
             max_model_len=length,
-            expert_parallel=own.get("expert_parallel", split.get("expert_parallel")),
+            expert_parallel=own.get(
+                "expert_parallel", args.get("enable-expert-parallel", split.get("expert_parallel"))
+            ),
             tensor_parallel=split.get("tensor_parallel"),
             pipeline_parallel=split.get("pipeline_parallel"),
+            replicas=own.get("replicas", 1),
         )
+        if str(args.get("data-parallel-size", 1)) != "1":
+            raise SizingError(
+                "data-parallel-size",
+                args["data-parallel-size"],
+                "makes several replicas of the model in one group, which neither the plan nor the watchdog covers",
+                "Leave it out; make one inventory for each replica, with its own head.",
+            )
         if parallel["expert_parallel"]:
             args.setdefault("enable-expert-parallel", True)
         memory = _memory(data, shape, parallel, args, length, hosts, memory_bytes, memory_available_bytes)

@@ -125,6 +125,49 @@ def test_a_model_without_a_recipe_is_checked_all_the_same():
     assert plan_serving(meant, cluster, nodes, ".")["args"]["trust-remote-code"] is True
 
 
+def test_arguments_with_variables_of_their_own():
+    first, cluster, _fabric, nodes = planned(
+        ["a", "b"],
+        vllm_serve_model="/srv/models/mine",
+        vllm_serve_tensor_parallel_size=2,
+        vllm_serve_tool_call_parser="hermes",
+        vllm_serve_reasoning_parser="qwen3",
+        vllm_serve_prefix_caching=False,
+        vllm_serve_kv_cache_dtype="fp8",
+        vllm_serve_args={"reasoning-parser": "deepseek_r1"},
+        engine_vllm_version="0.32.0",
+    )
+    assert plan_serving(first, cluster, nodes, ".")["args"] == {
+        "enable-auto-tool-choice": True,
+        "enable-prefix-caching": False,
+        "gpu-memory-utilization": 0.85,
+        "kv-cache-dtype": "fp8",
+        "reasoning-parser": "deepseek_r1",
+        "tool-call-parser": "hermes",
+    }
+
+
+@pytest.mark.parametrize(
+    "more", [{"vllm_serve_replicas": 2}, {"vllm_serve_args": {"data-parallel-size": 2}}], ids=["variable", "argument"]
+)
+def test_several_replicas_are_refused_with_what_to_do(more):
+    first, cluster, _fabric, nodes = planned(["a", "b", "c", "d"], vllm_serve_recipe="tiny-qwen3", **more)
+    with pytest.raises(_recipe.RecipeError, match="one inventory for each replica"):
+        plan_serving(first, cluster, nodes, ".")
+
+
+def test_parts_of_a_foreign_recipe_without_a_counterpart_are_named(tmp_path):
+    path = tmp_path / "foreign.yaml"
+    path.write_text(
+        "recipe_version: 1\nmodel: some/model\nruntime: vllm\ncontainer: image:tag\nmods: [patch.sh]\n"
+        "defaults: {tensor_parallel: 2, port: 8001}\n"
+    )
+    first, cluster, _fabric, nodes = planned(["a", "b"], vllm_serve_recipe=str(path), engine_vllm_version="0.32.0")
+    warnings = " ".join(plan_serving(first, cluster, nodes, ".")["warnings"])
+    assert "not translated: mods (no counterpart)" in warnings
+    assert "not translated: --port (decided by the roles)" in warnings
+
+
 def model_folder(path, **config):
     path.mkdir()
     shape = {

@@ -82,16 +82,26 @@ def test_tp_on_tcp_is_kept_and_called_slow() -> None:
 
 def test_expert_parallelism_as_asked_or_as_needed() -> None:
     config = model("qwen3-30b-a3b-thinking-2507-fp8")
-    needed = plan_parallel(4, 1, "switch", config, tensor_parallel=4)
-    assert needed["expert_parallel"] is True
+    needed = plan_parallel(4, 1, "switch", config)
+    assert (needed["tensor_parallel"], needed["expert_parallel"]) == (4, True)
     assert "192" in needed["why"]
+    asked = plan_parallel(4, 1, "switch", config, tensor_parallel=4, expert_parallel=True)
+    assert (asked["tensor_parallel"], asked["expert_parallel"]) == (4, True)
     assert plan_parallel(2, 1, "direct", config, expert_parallel=True)["expert_parallel"] is True
 
 
 BAD = [
     # TP=3 with 32 heads
     ("llama-3.1-8b", 3, {"tensor_parallel": 3}, "vllm_serve_tensor_parallel_size", "32 attention heads", "TP=1 PP=3"),
-    # TP=4 for a block-FP8 MoE with intermediate 768, whole experts forbidden
+    # TP=4 for a block-FP8 MoE with intermediate 768: asked for by hand, with and without a word on experts
+    (
+        "qwen3-30b-a3b-thinking-2507-fp8",
+        4,
+        {"tensor_parallel": 4},
+        "vllm_serve_tensor_parallel_size",
+        "768/4 = 192",
+        "set enable-expert-parallel: true in vllm_serve_args",
+    ),
     (
         "qwen3-30b-a3b-thinking-2507-fp8",
         4,
