@@ -71,7 +71,11 @@ class Settings:
     command: list[str]
     #: files whose change means that a running rank is not what the play declared
     inputs: list[str] = dataclasses.field(default_factory=list)
+    #: files that make the configuration; copies of what served are kept for a rollback
+    kept: list[str] = dataclasses.field(default_factory=list)
+    good_folder: str = ""
     state_path: str = STATE
+    watchdog_state: str = _serving.STATE
     memory_path: str = ""
     drop_request: str = "/run/sparkthor/requests/drop-caches"
     drop_done: str = "/run/sparkthor/caches-dropped"
@@ -473,7 +477,13 @@ class Head:
     def _word(self, member: Member) -> dict[str, Any]:
         """What a worker is told; a rank that was not there at the start is not let into a generation that runs."""
         mine = self.phase != RUN or self.admitted.get(member.host) == member.instance
-        return {"phase": self.phase, "generation": self.generation, "admitted": mine}
+        return {"phase": self.phase, "generation": self.generation, "admitted": mine, "served": self._served()}
+
+    def _served(self) -> bool:
+        """Whether the watchdog has seen a completion of this very start."""
+        memory = _serving.read_json(self.settings.watchdog_state).get("memory") or {}
+        invocation = os.environ.get("INVOCATION_ID", "")
+        return self.phase == RUN and bool(memory.get("served")) and memory.get("invocation") == invocation
 
     async def _tell_all(self) -> None:
         for member in list(self.members.values()):
@@ -518,6 +528,7 @@ class Worker:
         self.generation = 0
         self.said = ""
         self.said_at = 0.0
+        self.kept_good = False
         # systemd read the environment then; a rank must not start with one that was declared anew since
         self.born_with = _serving.fingerprint(settings.inputs)
 
@@ -612,6 +623,8 @@ class Worker:
         if self.state == RUNNING:
             if phase != RUN or generation != self.generation or not word.get("admitted"):
                 return f"generation {self.generation} has ended, {self.settings.head} is at {generation} ({phase})"
+            if word.get("served"):
+                self._keep_good()
             return ""
         if phase == PREPARE and (self.state != PREPARED or self.generation != generation):
             highest = remembered(self.settings.memory_path)
@@ -638,6 +651,15 @@ class Worker:
         elif phase == RUN:
             self._tell(f"generation {generation} runs without this rank: waiting for the next")
         return ""
+
+    def _keep_good(self) -> None:
+        if self.kept_good or not self.settings.good_folder or self.rank.stale():
+            return
+        self.kept_good = True
+        try:
+            _serving.keep_good(self.settings.kept, self.settings.good_folder)
+        except (OSError, UnicodeDecodeError) as error:
+            self.say(f"{self.settings.good_folder} cannot be written: {error}")
 
     async def _report(self, link: Link, **more: Any) -> None:
         stale = self.rank.stale() if self.state == RUNNING else []

@@ -17,6 +17,7 @@ import hashlib
 import http.client
 import json
 import os
+import shutil
 import socket
 import subprocess
 import tempfile
@@ -37,6 +38,9 @@ STARTS = "/run/sparkthor/vllm-starts.json"
 DRAINING = "/run/sparkthor/draining"
 #: the first survives a reboot (playbooks/stop.yml), the second is for an hour's work by hand
 MAINTENANCE = ("/var/lib/sparkthor/maintenance", "/run/sparkthor/maintenance")
+#: the configuration that served last; kept by the watchdog on the head and, with executor mp, by each rank
+GOOD = ("/var/lib/sparkthor/last-good", "/var/lib/sparkthor/group/last-good")
+GOOD_INDEX = "index.json"
 
 #: (argv, seconds) -> (exit status, stdout, stderr)
 Runner = Callable[[list[str], float], tuple[int, str, str]]
@@ -118,6 +122,42 @@ def fingerprint(paths: Iterable[str]) -> dict[str, str]:
 def differing(wanted: Mapping[str, str], started: Mapping[str, Any]) -> list[str]:
     """Files that are not what the running engine was started with."""
     return sorted(path for path in {*wanted, *started} if wanted.get(path, "") != started.get(path, ""))
+
+
+def keep_good(paths: Iterable[str], folder: str) -> bool:
+    """Copies of the files that the engine served with, absent ones noted; whether they were others before."""
+    wanted = fingerprint(paths)
+    if read_json(os.path.join(folder, GOOD_INDEX)).get("files") == wanted:
+        return False
+    scratch = f"{folder}.new"
+    shutil.rmtree(scratch, ignore_errors=True)
+    os.makedirs(scratch, mode=0o755)
+    for path, digest in wanted.items():
+        if digest:
+            with open(path, encoding="utf-8") as stream:
+                write_file(os.path.join(scratch, os.path.basename(path)), stream.read())
+    write_file(os.path.join(scratch, GOOD_INDEX), json.dumps({"files": wanted}, indent=1) + "\n")
+    shutil.rmtree(folder, ignore_errors=True)
+    os.rename(scratch, folder)
+    return True
+
+
+def kept_good(folder: str) -> dict[str, str | None]:
+    """Content by path of what served last (None: no such file then); empty where nothing was kept whole."""
+    files = read_json(os.path.join(folder, GOOD_INDEX)).get("files")
+    if not isinstance(files, dict):
+        return {}
+    found: dict[str, str | None] = {}
+    for path, digest in files.items():
+        if not digest:
+            found[path] = None
+            continue
+        copy = os.path.join(folder, os.path.basename(path))
+        if fingerprint([copy])[copy] != digest:
+            return {}
+        with open(copy, encoding="utf-8") as stream:
+            found[path] = stream.read()
+    return found
 
 
 def start_delay(failed_starts: int) -> float:

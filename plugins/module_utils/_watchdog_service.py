@@ -185,6 +185,16 @@ class Service:
         self._probe_thread = threading.Thread(target=ask, name="probe", daemon=True)
         self._probe_thread.start()
 
+    def _keep_good(self) -> None:
+        """What this engine was started with is what playbooks/rollback.yml brings back."""
+        started = _serving.read_json(_serving.STARTED_WITH).get("files")
+        if not isinstance(started, dict) or _serving.differing(_serving.fingerprint(started), started):
+            return  # declared anew since; nobody knows whether that would serve
+        try:
+            _serving.keep_good(self.config.get("kept") or [], _serving.GOOD[0])
+        except (OSError, UnicodeDecodeError) as error:
+            self._complain(f"{_serving.GOOD[0]} cannot be written: {error}")
+
     # -- one round ------------------------------------------------------------------------------------------------
 
     def round(self) -> _watchdog.Decision | None:
@@ -198,6 +208,7 @@ class Service:
             # starts that never served are made ever more slowly; this one did
             with contextlib.suppress(OSError):
                 os.unlink(self.starts_path)
+            self._keep_good()
         wall = self.wall()
         if decision.state != self.said_state:
             self.since = wall

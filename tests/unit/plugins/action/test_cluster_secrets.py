@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 from ansible.errors import AnsibleActionFail
 from ansible_collections.sparkthor.cluster.plugins.action import cluster_secrets
@@ -36,3 +38,60 @@ def test_an_empty_or_readable_file_is_refused_without_showing_it(tmp_path, text,
     with pytest.raises(AnsibleActionFail, match=words) as caught:
         cluster_secrets.read_kept(str(path))
     assert not text or text not in str(caught.value)
+
+
+class Action(cluster_secrets.ActionModule):
+    """Without a play: nothing is fetched, the folder is as the variable says."""
+
+    def __init__(self, args, check_mode=False):
+        self._task = SimpleNamespace(args=args, check_mode=check_mode)
+        self._templar = SimpleNamespace(template=lambda value: value)
+
+    def once(self, folder, **variables):
+        return self.run(None, {"sparkthor_secrets_dir": str(folder), **variables})
+
+
+@pytest.fixture
+def kept(tmp_path, monkeypatch):
+    monkeypatch.setattr("ansible.plugins.action.ActionBase.run", lambda self, tmp=None, task_vars=None: {})
+    for name in ("api_key", "ray_token"):
+        cluster_secrets.keep(str(tmp_path / name), f"{name}-of-some-length")
+    return tmp_path
+
+
+def content(folder):
+    return {path.name: path.read_text().strip() for path in folder.iterdir()}
+
+
+def test_a_rotation_keeps_the_former_until_it_is_forgotten(kept):
+    result = Action({"rotate": ["api_key"]}).once(kept)
+    assert result["changed"] is True
+    assert result["rotated"] == [str(kept / "api_key")]
+    after = content(kept)
+    assert after["api_key.previous"] == "api_key-of-some-length"
+    assert after["api_key"] != after["api_key.previous"]
+    assert after["ray_token"] == "ray_token-of-some-length"
+    assert (kept / "api_key.previous").stat().st_mode & 0o777 == 0o600
+    result = Action({"forget": ["api_key"]}).once(kept)
+    assert result["forgotten"] == [str(kept / "api_key.previous")]
+    assert "api_key.previous" not in content(kept)
+    assert Action({"forget": ["api_key"]}).once(kept)["changed"] is False
+
+
+def test_check_mode_rotates_nothing(kept):
+    before = content(kept)
+    assert Action({"rotate": ["api_key", "ray_token"]}, check_mode=True).once(kept)["changed"] is True
+    assert content(kept) == before
+
+
+def test_a_secret_given_as_a_variable_is_replaced_where_it_is_given(kept):
+    before = content(kept)
+    with pytest.raises(AnsibleActionFail, match="vllm_serve_api_key: it is given as a variable"):
+        Action({"rotate": ["ray_token", "api_key"]}).once(kept, vllm_serve_api_key="from-vault-of-length")
+    assert content(kept) == before
+
+
+def test_a_secret_that_was_made_a_moment_ago_is_not_replaced(kept):
+    (kept / "api_key").unlink()
+    result = Action({"rotate": ["api_key"]}).once(kept)
+    assert (result["created"], result["rotated"]) == ([str(kept / "api_key")], [])

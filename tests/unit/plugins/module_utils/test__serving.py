@@ -191,6 +191,38 @@ def test_service_serves_then_restarts_a_broken_engine(engine: Engine, tmp_path: 
     assert said[-1].endswith("(restart, cause: completion)")
 
 
+def test_what_served_is_kept_for_a_rollback(
+    engine: Engine, tmp_path: Path, config: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = tmp_path / "vllm.yaml"
+    good = tmp_path / "good"
+    monkeypatch.setattr(_serving, "GOOD", (str(good),))
+    monkeypatch.setattr(_serving, "STARTED_WITH", str(tmp_path / "record.json"))
+    Path(config).write_text(json.dumps({**json.loads(Path(config).read_text()), "kept": [str(kept)]}))
+    record(tmp_path)
+    one, _said = make_service(tmp_path, config, Systemd())
+    one.round()
+    assert not good.exists()  # nothing served yet
+    settle(one)
+    one.round()
+    assert _serving.kept_good(str(good)) == {str(kept): "model: x\n"}
+    # declared anew while the start that served was on its way: nobody knows whether this would serve
+    kept.write_text("model: y\n")
+    two, _said = make_service(tmp_path, config, Systemd())
+    two.round()
+    settle(two)
+    two.round()
+    assert _serving.kept_good(str(good)) == {str(kept): "model: x\n"}
+
+
+def test_ranks_without_ray_are_what_the_heads_program_publishes(tmp_path: Path) -> None:
+    path = tmp_path / "group.json"
+    config = {"group_state": str(path)}
+    assert service.group_ranks(config) is None
+    path.write_text(json.dumps({"updated": time.time(), "ranks": {"10.0.0.1": "a", "10.0.0.2": "b"}}))
+    assert service.group_ranks(config) == {"10.0.0.1": "a", "10.0.0.2": "b"}
+
+
 def test_service_goes_on_after_its_own_death(engine: Engine, tmp_path: Path, config: str) -> None:
     systemd = Systemd()
     one, _said = make_service(tmp_path, config, systemd)
@@ -335,6 +367,27 @@ def test_changed_file_restarts_once(engine: Engine, tmp_path: Path, config: str)
     # the new start has not noted its files yet: it will read the ones that lie there
     again = look(tmp_path, config, systemd, start=True)
     assert (again.changed, len(systemd.calls)) == (False, count)
+
+
+def test_a_rank_elsewhere_with_other_files_restarts_the_group_too(engine: Engine, tmp_path: Path, config: str) -> None:
+    group = tmp_path / "group.json"
+    Path(config).write_text(json.dumps({**json.loads(Path(config).read_text()), "group_state": str(group)}))
+    record(tmp_path)
+    slept: list[float] = []
+
+    def report(seconds: float) -> None:
+        slept.append(seconds)
+        group.write_text(json.dumps({"updated": time.time(), "stale": {"spark-02": ["/etc/sparkthor/vllm.yaml"]}}))
+
+    assert not look(tmp_path, config, Systemd(), start=True).changed
+    systemd = Systemd()
+    found = look(tmp_path, config, systemd, start=True, settle=4.0, sleep=report)
+    assert slept == [4.0]
+    assert found.changed
+    assert found.stale == ["/etc/sparkthor/vllm.yaml on spark-02"]
+    assert [call for call in systemd.calls if "restart" in call] == [
+        ["--no-block", "restart", "sparkthor-vllm.service"]
+    ]
 
 
 def test_stopped_group_is_started_only_when_asked(engine: Engine, tmp_path: Path, config: str) -> None:

@@ -1,0 +1,76 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from ansible_collections.sparkthor.cluster.plugins.module_utils import _rollback, _serving
+
+
+class Host:
+    def __init__(self, folder: Path, ray: bool = True) -> None:
+        self.good = str(folder / "good")
+        self.yaml = folder / "vllm.yaml"
+        self.env = folder / "vllm.env"
+        self.paths = [str(self.yaml), str(self.env)]
+        self.yaml.write_text("model: one\n")
+
+    def differences(self, executor: str = "mp", required: bool = True) -> list[_rollback.Change]:
+        return _rollback.differences(executor, required, [self.good])
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Host:
+    return Host(tmp_path)
+
+
+def test_what_served_is_kept_once(host: Host) -> None:
+    assert _serving.keep_good(host.paths, host.good) is True
+    assert _serving.keep_good(host.paths, host.good) is False
+    host.yaml.write_text("model: two\n")
+    assert _serving.keep_good(host.paths, host.good) is True
+    assert _serving.kept_good(host.good) == {str(host.yaml): "model: two\n", str(host.env): None}
+
+
+def test_a_torn_copy_is_no_copy(host: Host, tmp_path: Path) -> None:
+    _serving.keep_good(host.paths, host.good)
+    (tmp_path / "good" / "vllm.yaml").write_text("mod")
+    assert _serving.kept_good(host.good) == {}
+    (tmp_path / "good" / "vllm.yaml").unlink()
+    assert _serving.kept_good(host.good) == {}
+
+
+def test_files_go_back_to_what_served(host: Host) -> None:
+    _serving.keep_good(host.paths, host.good)
+    assert host.differences() == []
+    host.yaml.write_text("model: broken\n")
+    host.env.write_text("NEW=1\n")
+    changes = host.differences()
+    assert [(change.before, change.after) for change in changes] == [
+        ("NEW=1\n", None),
+        ("model: broken\n", "model: one\n"),
+    ]
+    _rollback.apply(changes)
+    assert host.yaml.read_text() == "model: one\n"
+    assert not host.env.exists()
+    assert host.differences() == []
+
+
+def test_where_nothing_served_there_is_nothing_to_go_back_to(host: Host) -> None:
+    with pytest.raises(_rollback.RollbackError, match="no configuration has served on this host"):
+        host.differences()
+    assert host.differences(required=False) == []
+
+
+def test_the_executor_is_not_a_matter_of_files(host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    serving = tmp_path / "serving.json"
+    serving.write_text(json.dumps({"ray": True}))
+    monkeypatch.setattr(_rollback.executor_of, "__defaults__", (str(serving),))
+    _serving.keep_good([*host.paths, str(serving)], host.good)
+    assert host.differences("ray") == []
+    with pytest.raises(_rollback.RollbackError, match="vllm_serve_executor: ray"):
+        host.differences("mp")
+    assert host.differences("mp", required=False) == []
