@@ -52,6 +52,9 @@ _RECIPE_OVERRIDES = {
     "engine_runtime": "runtime",
 }
 
+#: everything of the head's variables that plan_serving reads
+PLANNED_BY = ("vllm_serve_recipe", "engine_vllm_version", "model_store_models", *_RECIPE_OVERRIDES)
+
 
 def plan_serving(
     first: Mapping[str, Any], cluster: Mapping[str, Any], nodes: Mapping[str, Mapping[str, Any]], base: str

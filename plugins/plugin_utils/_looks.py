@@ -56,3 +56,46 @@ def write(path: str, content: str) -> None:
     except BaseException:
         os.unlink(temporary)
         raise
+
+
+def read_all(folder: str, newest: int) -> list[str]:
+    """The texts of the newest JSON files of a folder, oldest first; none where there is no folder."""
+    try:
+        names = sorted(name for name in os.listdir(folder) if name.endswith(".json"))[-newest:]
+    except OSError:
+        return []
+    texts = []
+    for name in names:
+        try:
+            with open(os.path.join(folder, name), encoding="utf-8") as handle:
+                texts.append(handle.read(4_000_000))
+        except (OSError, UnicodeDecodeError):
+            continue
+    return texts
+
+
+def serving_plan(
+    everything: Mapping[str, Any], cluster: Mapping[str, Any], nodes: Mapping[str, Mapping[str, Any]]
+) -> tuple[dict[str, Any], str]:
+    """What the recipe comes to on these hosts, with its memory plan; empty, with the reason, where it cannot."""
+    from ansible_collections.sparkthor.cluster.plugins.action import cluster_plan
+
+    head = cluster["hosts"][0]
+    if any(host not in nodes for host in cluster["hosts"]):
+        return {}, "a host did not answer"
+    variables = everything[head]
+    first = {name: variables[name] for name in cluster_plan.PLANNED_BY if name in variables}
+    try:
+        found = cluster_plan.plan_serving(first, cluster, nodes, str(variables.get("inventory_dir") or "."))
+    except ValueError as error:
+        return {}, " ".join(str(error).split())
+    return found, "" if found else "no vllm_serve_recipe"
+
+
+def decode_bound(
+    everything: Mapping[str, Any], cluster: Mapping[str, Any], nodes: Mapping[str, Mapping[str, Any]]
+) -> tuple[float | None, str]:
+    """Tokens a second that memory bandwidth allows one stream, and why there is none."""
+    found, why = serving_plan(everything, cluster, nodes)
+    bound = (found.get("memory") or {}).get("decode_tokens_per_second_bound")
+    return (float(bound), "") if bound else (None, why or "the model's plan has none")

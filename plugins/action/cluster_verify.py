@@ -1,0 +1,169 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Controller side of the module ``cluster_verify``: documented in plugins/modules/cluster_verify.py."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+import secrets
+import time
+
+from ansible.errors import AnsibleActionFail
+from ansible.plugins.action import ActionBase
+from ansible_collections.sparkthor.cluster.plugins.module_utils import _inventory, _status, _verify
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils import _looks
+
+_PARTS = ("links", "collective", "ray", "serving")
+
+
+class ActionModule(ActionBase):
+    BYPASS_HOST_LOOP = True
+    TRANSFERS_FILES = False
+    _requires_connection = False
+    _VALID_ARGS = frozenset(
+        ("stage", "looks", "plan", "links", "collective", "serving", "parts", "thresholds", "folder")
+    )
+
+    def run(self, tmp=None, task_vars=None):
+        result = super().run(tmp, task_vars)
+        _validated, given = self.validate_argument_spec(
+            argument_spec={
+                "stage": {"type": "str", "choices": ["plan", "verdict"], "default": "plan"},
+                "looks": {"type": "str", "default": "__look"},
+                "plan": {"type": "dict", "default": {}},
+                "links": {"type": "str", "default": "__links"},
+                "collective": {"type": "str", "default": "__collective"},
+                "serving": {"type": "str", "default": "__serving"},
+                "parts": {"type": "list", "elements": "str", "choices": list(_PARTS), "default": list(_PARTS)},
+                "thresholds": {"type": "dict", "default": {}},
+                "folder": {"type": "path"},
+            }
+        )
+        task_vars = task_vars or {}
+        groups, hostvars, outcomes = _looks.gather(task_vars, given["looks"])
+        problems = _inventory.group_problems(groups)
+        if problems:
+            raise AnsibleActionFail("; ".join(problems))
+        status = _status.document(groups, hostvars, outcomes, time.time())
+        looks = {host: outcome["look"] for host, outcome in outcomes.items() if outcome.get("look")}
+        hosts = status["cluster"]["hosts"]
+        cluster, fabric, _nodes, plan_error = _status.plan(groups, hosts, hostvars, looks)
+        try:
+            _verify.thresholds(["spark"], given["thresholds"])
+        except _verify.VerifyError as error:
+            raise AnsibleActionFail(str(error)) from error
+        if plan_error:
+            raise AnsibleActionFail(f"verify needs a plan: {plan_error}")
+        if given["stage"] == "plan":
+            result.update(changed=False, plan=self._plan(cluster, fabric, looks))
+            return result
+        document = self._verdict(given, task_vars, status, cluster, fabric, looks)
+        folder = os.path.join(_looks.results_folder(task_vars, given["folder"]), "verify")
+        earlier = _verify.read_history(_looks.read_all(folder, 50))
+        _verify.with_history(document["lines"], earlier)
+        path = os.path.join(folder, document["taken"].replace("-", "").replace(":", "") + ".json")
+        try:
+            _looks.write(path, json.dumps(document, indent=1) + "\n")
+        except OSError as error:
+            raise AnsibleActionFail(f"verify_folder: {path} cannot be written: {error.strerror}") from error
+        self._display.display(_verify.text(document))
+        self._display.display(f"kept in {path}")
+        failed = [entry for entry in document["lines"] if entry["verdict"] == _verify.FAIL]
+        result.update(changed=False, verify=document, path=path, _ansible_verbose_override=True)
+        if failed:
+            told = "; ".join(f"{entry['check']}, {entry['where']}" for entry in failed[:6])
+            more = f" and {len(failed) - 6} more" if len(failed) > 6 else ""
+            result.update(failed=True, msg=f"below what is needed: {told}{more}", _ansible_verbose_override=False)
+            result.pop("verify")
+        return result
+
+    @staticmethod
+    def _plan(cluster, fabric, looks):
+        hosts = [host for host in cluster["hosts"] if host in looks]
+        rdma = {host: {link["netdev"]: link for link in look["rdma"]["links"]} for host, look in looks.items()}
+        ranks = [host for host in hosts if looks[host]["versions"].get("torch")]
+        return {
+            "reached": hosts,
+            "all_reached": len(hosts) == len(cluster["hosts"]),
+            "nonce": secrets.token_hex(16),
+            # an agent of an earlier run may still be there for a minute; ten ports are one run's
+            "port": 29600 + 10 * secrets.randbelow(100),
+            "tests": _verify.link_tests(fabric, hosts, rdma),
+            "addresses": {
+                host: [link["address"].partition("/")[0] for link in fabric[host]["links"]] for host in hosts
+            },
+            "ranks": {host: index for index, host in enumerate(cluster["hosts"])},
+            "with_engine": ranks,
+            "world": len(cluster["hosts"]),
+            "master": fabric[cluster["head"]]["control_address"],
+            "head": cluster["head"],
+            "serves": bool((looks.get(cluster["head"]) or {"serving": {}})["serving"].get("model")),
+        }
+
+    def _verdict(self, given, task_vars, status, cluster, fabric, looks):
+        own, parts, plan = given["thresholds"], given["parts"], given["plan"]
+        everything = task_vars["hostvars"]
+        hosts = cluster["hosts"]
+
+        def found(host, name):
+            outcome = everything[host].get(name) or {}
+            if outcome.get("skipped"):
+                return None
+            if "found" not in outcome and outcome.get("msg"):
+                return {"error": str(outcome.get("msg"))[:300]}
+            return outcome.get("found")
+
+        limits = _verify.thresholds(list(cluster["kinds"].values()), own)
+        lines = _verify.host_lines(status)
+        tests = [test for host in plan["reached"] for test in plan["tests"][host]]
+        suspects = []
+        if "links" in parts:
+            results = {}
+            for host in plan["reached"]:
+                measured = found(host, given["links"]) or {}
+                results.update({item["id"]: item for item in measured.get("tests", [])})
+                if measured.get("error"):
+                    results.update({t["id"]: {**measured, "id": t["id"], "how": t["how"]} for t in plan["tests"][host]})
+            speeds = {
+                host: {link["netdev"]: link["rate_gbits"] for link in status["hosts"][host]["links"]}
+                for host in plan["reached"]
+            }
+            lan = cluster["topology"] == "lan"
+            lines += _verify.link_lines(tests, results, cluster["kinds"], own, speeds, lan)
+            suspects = _verify.shared_ports(lines, tests)
+        if "collective" in parts:
+            if not plan["all_reached"]:
+                away = ", ".join(host for host in hosts if host not in plan["reached"])
+                lines.append(
+                    _verify.line("all-reduce", "all ranks", _verify.FAIL, note=f"not run: {away} did not answer")
+                )
+            elif len(plan["with_engine"]) < len(hosts):
+                bare = ", ".join(host for host in hosts if host not in plan["with_engine"])
+                note = f"not run: no engine with torch on {bare}"
+                lines.append(_verify.line("all-reduce", "all ranks", _verify.FAIL, note=note, mend="run site.yml"))
+            else:
+                results = {host: found(host, given["collective"]) or {"error": "no result"} for host in hosts}
+                lines += _verify.collective_lines(
+                    results, hosts, cluster["topology"], cluster["profile"], fabric, limits
+                )
+        if "ray" in parts:
+            lines += _verify.ray_lines(status, fabric)
+        if "serving" in parts:
+            bound, why = _looks.decode_bound(everything, cluster, {h: look["node"] for h, look in looks.items()})
+            answer = found(cluster["head"], given["serving"]) if cluster["head"] in plan["reached"] else None
+            if answer is None and cluster["head"] in plan["reached"]:
+                answer = {"error": "nothing is set up to be served (run site.yml)"}
+            lines += _verify.serving_lines(answer, bound, why, limits, own)
+        return {
+            "version": _verify.VERSION,
+            "taken": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "cluster": status["cluster"],
+            "parts": parts,
+            "ok": all(entry["verdict"] != _verify.FAIL for entry in lines),
+            "lines": lines,
+            "suspects": suspects,
+            "sweep": (found(cluster["head"], given["collective"]) or {}).get("rows", []),
+        }

@@ -1,0 +1,506 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What verify measures, against which thresholds, and what follows from it.  Runs on the controller; pure.
+
+A threshold is data: a default by kind of host, and the user's ``verify_thresholds`` above it.  A measurement that
+could not be made is a failure with its reason, never a gap.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+VERSION = 1
+PASS, FAIL, INFO = "pass", "fail", "info"
+
+#: by kind of host; where two hosts measure together, the weaker one's count.  Sources: healthy values of a ConnectX-7
+#: half are 92 to 97 Gb/s and of both about 190; NCCL's bus bandwidth at least 21.9 GB/s (10 on a ring), about 11 with
+#: one half only, about 2 over sockets; a throttled NIC gives 1.6 or 13 Gb/s.
+THRESHOLDS: dict[str, dict[str, float]] = {
+    "spark": {
+        "rdma_half_gbits": 85.0,
+        "rdma_both_gbits": 165.0,
+        "tcp_half_gbits": 15.0,
+        "tcp_both_gbits": 20.0,
+        "busbw_nccl_gbytes": 21.875,
+        "busbw_nccl_ring_gbytes": 10.0,
+        "busbw_nccl_tcp_gbytes": 0.8,
+        "busbw_gloo_gbytes": 0.5,
+        "latency_us": 500.0,
+        "decode_fraction": 0.25,
+        "ttft_seconds": 5.0,
+        "batch_gain": 1.5,
+    },
+    "thor": {"tcp_half_gbits": 5.0, "tcp_both_gbits": 5.0, "busbw_nccl_tcp_gbytes": 0.5},
+    "generic": {"tcp_half_gbits": 0.8, "tcp_both_gbits": 0.8, "busbw_nccl_tcp_gbytes": 0.1, "rdma_half_gbits": 8.0},
+}
+#: what a switch or LAN port gives at least of what it negotiated
+LAN_FRACTION = 0.6
+
+
+class VerifyError(ValueError):
+    """A variable of verify cannot be used; the message names it."""
+
+
+def thresholds(kinds: Sequence[str], own: Any = None) -> dict[str, float]:
+    """The weakest default of the given kinds, under the user's own values."""
+    known = THRESHOLDS["spark"]
+    merged = dict(known)
+    for name in known:
+        values = [THRESHOLDS.get(kind, {}).get(name, known[name]) for kind in kinds or ["spark"]]
+        merged[name] = max(values) if name in ("latency_us", "ttft_seconds") else min(values)
+    if own in (None, ""):
+        return merged
+    if not isinstance(own, Mapping):
+        raise VerifyError(f"verify_thresholds: {own!r} is not a dictionary of names and numbers")
+    for name, value in own.items():
+        if name not in known:
+            raise VerifyError(f"verify_thresholds: {name} is not known; possible: {', '.join(sorted(known))}")
+        try:
+            merged[name] = float(value)
+        except (TypeError, ValueError) as error:
+            raise VerifyError(f"verify_thresholds: {name}: {value!r} is not a number") from error
+        if merged[name] < 0:
+            raise VerifyError(f"verify_thresholds: {name}: {value!r} is negative")
+    return merged
+
+
+# -- what to measure ------------------------------------------------------------------------------------------------
+
+
+def _path(link: Mapping[str, Any], other: Mapping[str, Any], rdma: Mapping[str, Any]) -> dict[str, Any]:
+    mtus = [int(mtu) for mtu in (link.get("mtu"), other.get("mtu")) if mtu]
+    own, theirs = rdma.get("own", {}), rdma.get("peer", {})
+    return {
+        "netdev": link["netdev"],
+        "source": link["address"].partition("/")[0],
+        "address": other["address"].partition("/")[0],
+        # a LAN that is left as it is owes nobody more than Ethernet's own
+        "wanted_mtu": min(mtus) if mtus else 1500,
+        "peer_netdev": other["netdev"],
+        "half": link["half"],
+        "device": own.get("device") or link.get("device", ""),
+        "peer_device": theirs.get("device") or other.get("device", ""),
+        "gid_index": own.get("gid_index"),
+        "peer_gid_index": theirs.get("gid_index"),
+    }
+
+
+def neighbours(fabric: Mapping[str, Mapping[str, Any]], host: str, hosts: Sequence[str]) -> list[str]:
+    """To whom a host measures: over its own cables, or on a switch the next one, so that every port sends and takes."""
+    peers = [link["peer"] for link in fabric[host]["links"] if link["peer"]]
+    if peers:
+        return list(dict.fromkeys(peers))
+    if len(hosts) < 2:
+        return []
+    return [hosts[(list(hosts).index(host) + 1) % len(hosts)]]
+
+
+def link_tests(
+    fabric: Mapping[str, Mapping[str, Any]],
+    hosts: Sequence[str],
+    rdma: Mapping[str, Mapping[str, Mapping[str, Any]]],
+) -> dict[str, list[dict[str, Any]]]:
+    """By host, its measurements: every half towards every neighbour, and both halves at once."""
+    tests: dict[str, list[dict[str, Any]]] = {host: [] for host in hosts}
+    for host in hosts:
+        for peer in neighbours(fabric, host, hosts):
+            if peer not in hosts:
+                continue
+            paths = []
+            for link in fabric[host]["links"]:
+                if link["peer"] and link["peer"] != peer:
+                    continue
+                other = _other_end(fabric[peer]["links"], host, link)
+                if other is None:
+                    continue
+                ports = {
+                    "own": rdma.get(host, {}).get(link["netdev"], {}),
+                    "peer": rdma.get(peer, {}).get(other["netdev"], {}),
+                }
+                paths.append(_path(link, other, ports))
+            how = "rdma" if all(path["device"] and path["peer_device"] for path in paths) and paths else "tcp"
+            for path in paths:
+                tests[host].append(
+                    {"id": f"{host}>{peer}:{path['half']}", "host": host, "peer": peer, "how": how, "paths": [path]}
+                )
+            if len(paths) > 1:
+                tests[host].append(
+                    {"id": f"{host}>{peer}:both", "host": host, "peer": peer, "how": how, "paths": paths}
+                )
+    return tests
+
+
+def _other_end(links: Sequence[Mapping[str, Any]], host: str, link: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    for other in links:
+        if link["peer"] and other["peer"] == host and other["netdev"] == link["peer_netdev"]:
+            return other
+        if not link["peer"] and other["subnet"] == link["subnet"]:
+            return other
+    return None
+
+
+# -- what follows ---------------------------------------------------------------------------------------------------
+
+
+def line(
+    check: str,
+    where: str,
+    verdict: str,
+    value: Any = None,
+    unit: str = "",
+    threshold: float | None = None,
+    note: str = "",
+    mend: str = "",
+) -> dict[str, Any]:
+    return {
+        "check": check,
+        "where": where,
+        "value": value,
+        "unit": unit,
+        "threshold": threshold,
+        "verdict": verdict,
+        "note": note,
+        "mend": mend,
+    }
+
+
+def at_least(check: str, where: str, value: float, unit: str, least: float, note: str, mend: str) -> dict[str, Any]:
+    good = value >= least
+    return line(check, where, PASS if good else FAIL, value, unit, least, note, "" if good else mend)
+
+
+def at_most(check: str, where: str, value: float, unit: str, most: float, note: str, mend: str) -> dict[str, Any]:
+    good = value <= most
+    return line(check, where, PASS if good else FAIL, value, unit, most, note, "" if good else mend)
+
+
+def host_lines(status: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Hosts that did not answer and links that are not as planned: what everything below would trip over."""
+    lines = []
+    for host, found in status["hosts"].items():
+        if not found["reachable"]:
+            lines.append(line("host", host, FAIL, note="did not answer", mend=found["error"]))
+            continue
+        for link in found["links"]:
+            half = f"{host} {link['netdev']} (half {link['half']})"
+            for text, mend in link["problems"]:
+                lines.append(line("link", half, FAIL, note=text, mend=mend))
+    if not lines:
+        count = sum(len(found["links"]) for found in status["hosts"].values())
+        lines.append(line("link", f"{len(status['hosts'])} hosts", PASS, count, "ports", note="all as planned"))
+    return lines
+
+
+def link_least(
+    how: str, both: bool, limits: Mapping[str, float], speeds: Sequence[float | None], lan: bool, own: Mapping[str, Any]
+) -> float:
+    name = f"{how}_{'both' if both else 'half'}_gbits"
+    known = [speed for speed in speeds if speed]
+    if lan and known and name not in own:
+        return round(LAN_FRACTION * min(known), 2)
+    return limits[name]
+
+
+def link_lines(
+    tests: Sequence[Mapping[str, Any]],
+    results: Mapping[str, Mapping[str, Any]],
+    kinds: Mapping[str, str],
+    own: Mapping[str, Any],
+    speeds: Mapping[str, Mapping[str, float | None]],
+    lan: bool,
+) -> list[dict[str, Any]]:
+    lines = []
+    for test in tests:
+        both = len(test["paths"]) > 1
+        first = test["paths"][0]
+        where = f"{test['host']} to {test['peer']}, " + (
+            "both halves" if both else f"half {first['half']} ({first['netdev']} to {first['peer_netdev']})"
+        )
+        found = results.get(test["id"])
+        if found is None:
+            lines.append(line("bandwidth", where, FAIL, note="not measured", mend="see the task that measures"))
+            continue
+        if not both and "mtu" in found:
+            lines.append(_mtu_line(where, found["mtu"], first))
+        how = found["how"]
+        if "error" in found:
+            mend = "check cable, address and firewall of both ends (playbooks/status.yml)"
+            lines.append(line("bandwidth", where, FAIL, note=found["error"], mend=mend))
+            continue
+        limits = thresholds([kinds.get(test["host"], "spark"), kinds.get(test["peer"], "spark")], own)
+        ends = [speeds.get(test["host"], {}).get(p["netdev"]) for p in test["paths"]]
+        ends += [speeds.get(test["peer"], {}).get(p["peer_netdev"]) for p in test["paths"]]
+        least = link_least(how, both, limits, ends, lan, own)
+        note = "ib_write_bw" if how == "rdma" else "TCP streams"
+        if how == "tcp" and test["how"] == "rdma":
+            note += " (perftest is not installed on both ends)"
+        lines.append(at_least("bandwidth", where, found["gbits"], "Gb/s", least, note, _slow(found["gbits"], how)))
+    return lines
+
+
+def _slow(gbits: float, how: str) -> str:
+    if how == "rdma" and 10 <= gbits <= 16:
+        return "13 Gb/s is a throttled NIC: power the host off, pull its plug for a minute, check the power supply"
+    if how == "rdma" and 1 <= gbits <= 2.5:
+        return "1.6 Gb/s is a throttled NIC: power the host off, pull its plug for a minute, check the power supply"
+    return "try the other half and the other direction: the port that both slow lines share is the one to look at"
+
+
+def _mtu_line(where: str, mtu: int, path: Mapping[str, Any]) -> dict[str, Any]:
+    wanted = path["wanted_mtu"]
+    if mtu >= wanted:
+        return line("path MTU", where, PASS, mtu, "bytes", wanted)
+    note = "nothing passes" if mtu == 0 else f"larger packets are lost between {path['netdev']} and its other end"
+    mend = f"give both ends, and the switch between them, MTU {wanted} (fabric_mtu), or lower fabric_mtu everywhere"
+    return line("path MTU", where, FAIL, mtu, "bytes", wanted, note, mend)
+
+
+def shared_ports(lines: Sequence[Mapping[str, Any]], tests: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Ports that every slow measurement of one half has in common, and no good one: where to look first."""
+    slow: dict[tuple[str, str], int] = {}
+    good: set[tuple[str, str]] = set()
+    verdicts = {entry["where"]: entry["verdict"] for entry in lines if entry["check"] == "bandwidth"}
+    for test in tests:
+        if len(test["paths"]) != 1:
+            continue
+        path = test["paths"][0]
+        where = f"{test['host']} to {test['peer']}, half {path['half']} ({path['netdev']} to {path['peer_netdev']})"
+        ends = [(test["host"], path["netdev"]), (test["peer"], path["peer_netdev"])]
+        for end in ends:
+            if verdicts.get(where) == FAIL:
+                slow[end] = slow.get(end, 0) + 1
+            elif verdicts.get(where) == PASS:
+                good.add(end)
+    suspects = [end for end, count in slow.items() if end not in good and count > 1]
+    return [f"{host} {netdev}" for host, netdev in suspects]
+
+
+def collective_lines(
+    results: Mapping[str, Mapping[str, Any]],
+    hosts: Sequence[str],
+    topology: str,
+    profile: str,
+    fabric: Mapping[str, Mapping[str, Any]],
+    limits: Mapping[str, float],
+) -> list[dict[str, Any]]:
+    """Bus bandwidth, latency, and over which network it went."""
+    where = f"{len(hosts)} ranks"
+    errors = {host: results[host]["error"] for host in hosts if results.get(host, {}).get("error")}
+    absent = [host for host in hosts if host not in results]
+    if absent or errors:
+        told = [f"{host}: {text}" for host, text in errors.items()] + [f"{host}: no result" for host in absent]
+        mend = "is the engine installed, do all ranks reach the head's control address?"
+        return [line("all-reduce", where, FAIL, note="; ".join(told)[:600], mend=mend)]
+    first = results[hosts[0]]
+    rows = first["rows"]
+    backend = first["backend"]
+    lines = []
+    if not all(results[host].get("right") for host in hosts):
+        lines.append(
+            line("all-reduce", where, FAIL, note="the sum of the ranks is wrong", mend="same engine everywhere?")
+        )
+    best = max(rows, key=lambda row: row["busbw_gbytes"])
+    name = "busbw_gloo_gbytes"
+    if backend == "nccl":
+        name = "busbw_nccl_tcp_gbytes" if profile == "tcp" else "busbw_nccl_gbytes"
+        if profile != "tcp" and topology == "ring":
+            name = "busbw_nccl_ring_gbytes"
+    value = round(best["busbw_gbytes"], 4)
+    mend = "about 11 GB/s is one half only, about 2 is sockets: see the transport and the links above"
+    lines.append(
+        at_least("all-reduce", f"{where}, {size(best['bytes'])}", value, "GB/s bus", limits[name], backend, mend)
+    )
+    latency = round(min(rows, key=lambda row: row["bytes"])["seconds"] * 1e6, 1)
+    lines.append(
+        at_most(
+            "latency",
+            f"{where}, {size(rows[0]['bytes'])}",
+            latency,
+            "µs",
+            limits["latency_us"],
+            f"{backend} all-reduce",
+            "something else uses the links or the CPUs; on a LAN raise verify_thresholds latency_us",
+        )
+    )
+    for host in hosts:
+        lines.append(transport_line(host, results[host], profile, fabric[host]))
+    return lines
+
+
+def transport_line(host: str, found: Mapping[str, Any], profile: str, planned: Mapping[str, Any]) -> dict[str, Any]:
+    """NCCL's own word where it ran; for Gloo the NIC that the bytes left by."""
+    if found["backend"] == "nccl":
+        log = found["log"]
+        wanted = "Socket" if profile == "tcp" else "IB"
+        note = f"NET/{log['network']}" if log["network"] else "NCCL's log names no network"
+        detail = ", ".join(log["ports"] or log["netdevs"])
+        note += f" over {detail}" if detail else ""
+        if log["network"] != wanted:
+            mend = (
+                "NCCL_IB_DISABLE=1 is set somewhere (playbooks/site.yml --tags nccl_conf)"
+                if log["ib_disabled"]
+                else "check /etc/sparkthor/fabric.env, NCCL_IB_HCA and ibv_devices on this host"
+            )
+            return line("transport", host, FAIL, log["network"], note=f"{note}, not {wanted}", mend=mend)
+        planned_devices = {link["device"] for link in planned["links"] if link.get("device")}
+        used = {port.partition(":")[0] for port in log["ports"]}
+        if wanted == "IB" and planned_devices and not planned_devices <= used:
+            lacking = ", ".join(sorted(planned_devices - used))
+            mend = "half of the bandwidth is lost: check this device's cable, GID and NCCL_IB_HCA"
+            return line("transport", host, FAIL, log["network"], note=f"{note}, without {lacking}", mend=mend)
+        return line("transport", host, PASS, log["network"], note=note)
+    sent = {name: count for name, count in found.get("sent", {}).items() if count > 0}
+    total = sum(sent.values())
+    wanted = planned["control_netdev"]
+    share = sent.get(wanted, 0) / total if total else 0.0
+    most = max(sent, key=lambda name: sent[name], default="nothing")
+    note = f"gloo, {100 * share:.0f} % of {size(total)} left by {wanted}"
+    if share < 0.5:
+        mend = "GLOO_SOCKET_IFNAME in /etc/sparkthor/fabric.env; the host's own name must not mean 127.0.0.1"
+        return line("transport", host, FAIL, most, note=f"{note}, most by {most}", mend=mend)
+    return line("transport", host, PASS, wanted, note=note)
+
+
+def ray_lines(status: Mapping[str, Any], fabric: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
+    ray = status["ray"]
+    if status["serving"].get("executor") == "mp":
+        return [line("ray", "cluster", INFO, note="not used: vllm_serve_executor is mp")]
+    if ray["state"] in ("absent", "down", "unknown"):
+        mend = "run site.yml" if ray["state"] == "absent" else "journalctl -u sparkthor-ray on the head"
+        return [line("ray", "cluster", FAIL, ray["state"], note=ray["line"], mend=mend)]
+    lines = []
+    for host, planned in fabric.items():
+        wanted = planned["control_address"]
+        address = ray["alive"].get(host)
+        if address == wanted:
+            lines.append(line("ray", host, PASS, address, note=f"alive on {planned['control_netdev']}"))
+            continue
+        note = f"not alive on {wanted}" if address is None else f"alive on {address}, not on {wanted}"
+        mend = next((item["mend"] for item in ray["problems"] if item.get("node") == host), "run site.yml --tags ray")
+        lines.append(line("ray", host, FAIL, address, note=note, mend=mend))
+    for stranger in ray["strangers"]:
+        lines.append(line("ray", stranger.get("name", "?"), FAIL, stranger.get("address"), note="not expected here"))
+    return lines
+
+
+def serving_lines(
+    found: Mapping[str, Any] | None, bound: float | None, why: str, limits: Mapping[str, float], own: Mapping[str, Any]
+) -> list[dict[str, Any]]:
+    where = "API"
+    if found is None:
+        return [line("completion", where, FAIL, note="not asked: the head did not answer", mend="power, ssh")]
+    if "completion" not in found:
+        note = found.get("error", "no answer")
+        return [line("completion", where, FAIL, note=note, mend="playbooks/status.yml, then playbooks/doctor.yml")]
+    done = found["completion"]
+    good = done["tokens"] > 0
+    lines = [
+        line("completion", where, PASS if good else FAIL, done["tokens"], "tokens", 1, f"in {done['seconds']:.2f} s")
+    ]
+    runs = found["streams"]
+    if found.get("error"):
+        lines.append(line("throughput", where, FAIL, note=found["error"], mend="journalctl -u sparkthor-vllm"))
+    one = runs.get("1")
+    if one:
+        mend = "is another client busy? long queues and cold caches show here first"
+        lines.append(at_most("TTFT", "1 stream", one["ttft_seconds"], "s", limits["ttft_seconds"], "median", mend))
+        speed = one["decode_tokens_per_second"]
+        if bound:
+            fraction = limits["decode_fraction"]
+            note = f"{100 * speed / bound:.2g} % of the bound {bound:g} tokens/s (memory bandwidth / bytes per token)"
+            mend = "see transport and bandwidth above; enforce-eager, a desktop or swap cost as much"
+            lines.append(at_least("decode", "1 stream", speed, "tokens/s", round(fraction * bound, 3), note, mend))
+        else:
+            lines.append(line("decode", "1 stream", INFO, speed, "tokens/s", note=f"no bound: {why}"))
+    eight = runs.get("8")
+    if eight:
+        lines.append(
+            line("TTFT", "8 streams", INFO, eight["ttft_seconds"], "s", note=f"longest {eight['ttft_max_seconds']:g} s")
+        )
+        least = round(limits["batch_gain"] * one["tokens_per_second"], 3) if one else 0.0
+        lines.append(
+            at_least(
+                "throughput",
+                "8 streams",
+                eight["tokens_per_second"],
+                "tokens/s",
+                least,
+                f"{limits['batch_gain']:g} times one stream",
+                "max-num-seqs too low, or the KV cache is too small for 8 sequences",
+            )
+        )
+    return lines
+
+
+def size(count: float) -> str:
+    for unit, limit in (("GiB", 1024**3), ("MiB", 1024**2), ("KiB", 1024)):
+        if count >= limit:
+            return f"{count / limit:.3g} {unit}"
+    return f"{count:.0f} B"
+
+
+# -- history and table ----------------------------------------------------------------------------------------------
+
+
+def with_history(lines: Sequence[dict[str, Any]], earlier: Sequence[Mapping[str, Any]]) -> None:
+    """Put the value of the newest earlier run beside each line's."""
+    known: dict[tuple[str, str], Any] = {}
+    for run in earlier:
+        for entry in run.get("lines", []):
+            if entry.get("value") is not None:
+                known[(entry["check"], entry["where"])] = entry["value"]
+    for entry in lines:
+        entry["before"] = known.get((entry["check"], entry["where"]))
+
+
+def read_history(texts: Sequence[str]) -> list[dict[str, Any]]:
+    """Earlier results, oldest first; a file that is torn or of another kind is passed over."""
+    runs = []
+    for text in texts:
+        try:
+            run = json.loads(text)
+        except ValueError:
+            continue
+        if isinstance(run, dict) and isinstance(run.get("lines"), list) and run.get("version") == VERSION:
+            runs.append(run)
+    return sorted(runs, key=lambda run: str(run.get("taken", "")))
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "-"
+    return f"{value:g}" if isinstance(value, (int, float)) else str(value)
+
+
+def text(document: Mapping[str, Any]) -> str:
+    rows = [["", "CHECK", "WHERE", "MEASURED", "NEEDED", "BEFORE", "NOTE"]]
+    for entry in document["lines"]:
+        unit = f" {entry['unit']}" if entry["unit"] else ""
+        sign = "<= " if entry["check"] in ("latency", "TTFT") else ">= "
+        rows.append(
+            [
+                {PASS: "ok", FAIL: "FAIL", INFO: "-"}[entry["verdict"]],
+                entry["check"],
+                entry["where"],
+                _cell(entry["value"]) + (unit if entry["value"] is not None else ""),
+                sign + _cell(entry["threshold"]) if entry["threshold"] is not None else "",
+                _cell(entry.get("before")) if entry.get("before") is not None else "",
+                entry["note"][:110],
+            ]
+        )
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    out = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    failed = [entry for entry in document["lines"] if entry["verdict"] == FAIL]
+    out.append("")
+    if failed:
+        out.append(f"{len(failed)} of {len(document['lines'])} lines are below what is needed:")
+        out += [f"  {entry['check']}, {entry['where']}: {entry['mend'] or entry['note']}" for entry in failed]
+        if document.get("suspects"):
+            out.append("  common to the slow measurements: " + ", ".join(document["suspects"]))
+    else:
+        out.append(f"all {len(document['lines'])} lines hold")
+    return "\n".join(out)

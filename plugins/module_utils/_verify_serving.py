@@ -1,0 +1,181 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a client of the API gets: an answer, time to the first token, tokens a second.  Standard library only.
+
+Through the front, with its key, as every client; on the head, so that no network of the user's is measured.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import ssl
+import statistics
+import threading
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
+
+PROMPT = "Describe, step by step, how a cable is made and tested."
+
+
+class ServingError(Exception):
+    """Why there is no answer."""
+
+
+def _connection(address: str, port: int, tls: bool, seconds: float) -> http.client.HTTPConnection:
+    if tls:
+        context = ssl.create_default_context()
+        # our own front on this very host; its certificate may be self-signed
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+        return http.client.HTTPSConnection(address, port, timeout=seconds, context=context)
+    return http.client.HTTPConnection(address, port, timeout=seconds)
+
+
+class Client:
+    def __init__(self, address: str, port: int, tls: bool, key: str, model: str, seconds: float) -> None:
+        self._where = (address, port, tls, seconds)
+        self._key = key
+        self._model = model
+
+    def _post(self, body: dict[str, Any]) -> tuple[http.client.HTTPConnection, http.client.HTTPResponse]:
+        connection = _connection(*self._where)
+        headers = {"Content-Type": "application/json", "Authorization": f"Bearer {self._key}"}
+        try:
+            connection.request("POST", "/v1/chat/completions", json.dumps(body), headers)
+            answer = connection.getresponse()
+        except (OSError, http.client.HTTPException) as error:
+            connection.close()
+            raise ServingError(f"the front: {error or type(error).__name__}") from error
+        if answer.status != 200:
+            text = answer.read(2000).decode("utf-8", "replace")
+            connection.close()
+            raise ServingError(f"the front answered {answer.status}: {_message(text)}")
+        return connection, answer
+
+    def _body(self, tokens: int) -> dict[str, Any]:
+        messages = [{"role": "user", "content": PROMPT}]
+        return {"model": self._model, "messages": messages, "max_tokens": tokens, "temperature": 0}
+
+    def complete(self, tokens: int) -> dict[str, Any]:
+        begun = time.monotonic()
+        connection, answer = self._post(self._body(tokens))
+        try:
+            document = json.loads(answer.read(4_000_000))
+            message = document["choices"][0]["message"]
+            text = message.get("content") or message.get("reasoning") or message.get("reasoning_content") or ""
+            count = int(document["usage"]["completion_tokens"])
+        except (OSError, http.client.HTTPException, ValueError, KeyError, IndexError, TypeError) as error:
+            raise ServingError(f"the answer is no chat completion: {error!r}") from error
+        finally:
+            connection.close()
+        return {"tokens": count, "characters": len(text), "seconds": round(time.monotonic() - begun, 4)}
+
+    def stream(self, tokens: int) -> dict[str, float]:
+        begun = time.monotonic()
+        options = {"stream": True, "stream_options": {"include_usage": True}, "ignore_eos": True}
+        connection, answer = self._post({**self._body(tokens), **options})
+        try:
+            found = read_stream(iter(answer.readline, b""), time.monotonic)
+        except (OSError, http.client.HTTPException) as error:
+            raise ServingError(f"the stream broke: {error or type(error).__name__}") from error
+        finally:
+            connection.close()
+        return {
+            "tokens": found["tokens"],
+            "ttft": found["first"] - begun,
+            "first": found["first"],
+            "last": found["last"],
+        }
+
+
+def _message(text: str) -> str:
+    try:
+        error = json.loads(text)["error"]
+        return str(error.get("message", error))[:200]
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return text.strip()[:200]
+
+
+def read_stream(lines: Iterable[bytes], clock: Callable[[], float]) -> dict[str, Any]:
+    """``first`` and ``last``: when a part with text came; ``tokens``: what the server counted, else the parts."""
+    first = last = None
+    parts = 0
+    counted = 0
+    for raw in lines:
+        line = raw.strip()
+        if not line.startswith(b"data:"):
+            continue
+        data = line[5:].strip()
+        if data == b"[DONE]":
+            break
+        try:
+            document = json.loads(data)
+        except ValueError:
+            continue
+        if document.get("error"):
+            raise ServingError(_message(json.dumps(document)))
+        counted = int((document.get("usage") or {}).get("completion_tokens") or counted)
+        for choice in document.get("choices") or []:
+            delta = choice.get("delta") or {}
+            if delta.get("content") or delta.get("reasoning") or delta.get("reasoning_content"):
+                last = clock()
+                first = last if first is None else first
+                parts += 1
+    if first is None or last is None:
+        raise ServingError("the stream ended without a token")
+    return {"first": first, "last": last, "tokens": counted or parts}
+
+
+def measure(client: Client, tokens: int, streams: list[int]) -> dict[str, Any]:
+    """A completion, then so many streams at once; ``error`` where it ends early."""
+    found: dict[str, Any] = {"streams": {}}
+    try:
+        found["completion"] = client.complete(min(16, tokens))
+        for count in streams:
+            found["streams"][str(count)] = _at_once(client, tokens, count)
+    except ServingError as error:
+        found["error"] = str(error)
+    return found
+
+
+def _at_once(client: Client, tokens: int, count: int) -> dict[str, float]:
+    results: list[dict[str, float]] = []
+    errors: list[str] = []
+
+    def one() -> None:
+        try:
+            results.append(client.stream(tokens))
+        except ServingError as error:
+            errors.append(str(error))
+
+    begun = time.monotonic()
+    threads = [threading.Thread(target=one, daemon=True) for _number in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if errors:
+        raise ServingError(f"{len(errors)} of {count} streams failed: {errors[0]}")
+    return summary(results, begun)
+
+
+def summary(results: list[dict[str, float]], begun: float) -> dict[str, float]:
+    """Tokens a second of all streams together, of one stream between its tokens, and waiting times."""
+    total = sum(item["tokens"] for item in results)
+    wall = max(item["last"] for item in results) - begun
+    decode = [
+        (item["tokens"] - 1) / (item["last"] - item["first"])
+        for item in results
+        if item["tokens"] > 1 and item["last"] > item["first"]
+    ]
+    return {
+        "streams": len(results),
+        "tokens": total,
+        "tokens_per_second": round(total / wall, 3),
+        "decode_tokens_per_second": round(statistics.median(decode), 3) if decode else 0.0,
+        "ttft_seconds": round(statistics.median(item["ttft"] for item in results), 4),
+        "ttft_max_seconds": round(max(item["ttft"] for item in results), 4),
+    }

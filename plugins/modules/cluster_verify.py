@@ -1,0 +1,93 @@
+#!/usr/bin/python
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: cluster_verify
+short_description: Plan the measurements of a cluster, and judge them
+version_added: 0.1.0
+author:
+  - sparkthor.cluster contributors (@sparkthor)
+description:
+  - Runs on the controller, once for all hosts, and changes nothing on any host.
+  - In the stage V(plan) it decides from the looks of M(sparkthor.cluster.cluster_look) who measures towards whom.
+  - In the stage V(verdict) it compares what M(sparkthor.cluster.verify_probe) found with the thresholds, shows a table,
+    keeps the result beside those of earlier runs, and fails if anything is below what is needed.
+options:
+  stage:
+    description: Which stage to run.
+    type: str
+    choices: [plan, verdict]
+    default: plan
+  looks:
+    description: Name of the variable in which each host's look was registered.
+    type: str
+    default: __look
+  plan:
+    description: What the stage V(plan) returned.
+    type: dict
+    default: {}
+  links:
+    description: Name of the variable in which each host's link measurements were registered.
+    type: str
+    default: __links
+  collective:
+    description: Name of the variable in which each host's all-reduce was registered.
+    type: str
+    default: __collective
+  serving:
+    description: Name of the variable in which the head's measurement of the API was registered.
+    type: str
+    default: __serving
+  parts:
+    description: What is measured.
+    type: list
+    elements: str
+    choices: [links, collective, ray, serving]
+    default: [links, collective, ray, serving]
+  thresholds:
+    description: Own thresholds, by the names in C(docs/operations.md).
+    type: dict
+    default: {}
+  folder:
+    description: Folder on the controller for results; C(.results) beside the inventory if it is left out.
+    type: path
+attributes:
+  check_mode:
+    description: Can run in C(check_mode) and return changed status prediction without modifying target.
+    support: full
+  diff_mode:
+    description: Returns details on what has changed, when in diff mode.
+    support: none
+    details: Nothing on any host is changed.
+"""
+
+EXAMPLES = r"""
+- name: Decide who measures towards whom
+  sparkthor.cluster.cluster_verify:
+  register: __verify
+
+- name: Judge
+  sparkthor.cluster.cluster_verify:
+    stage: verdict
+    plan: "{{ __verify.plan }}"
+    thresholds: {ttft_seconds: 2}
+"""
+
+RETURN = r"""
+plan:
+  description: What each host is to measure.
+  returned: in stage V(plan)
+  type: dict
+verify:
+  description: Every line with measured value, threshold and verdict.
+  returned: in stage V(verdict)
+  type: dict
+path:
+  description: File that keeps the result.
+  returned: in stage V(verdict)
+  type: str
+"""
