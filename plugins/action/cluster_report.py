@@ -1,0 +1,72 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Controller side of the module ``cluster_report``: documented in plugins/modules/cluster_report.py."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+
+from ansible.errors import AnsibleActionFail
+from ansible.plugins.action import ActionBase
+from ansible_collections.sparkthor.cluster.plugins.module_utils import _inventory, _report, _status, _verify
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils import _looks
+
+
+class ActionModule(ActionBase):
+    BYPASS_HOST_LOOP = True
+    TRANSFERS_FILES = False
+    _requires_connection = False
+    _VALID_ARGS = frozenset(("looks", "path", "folder", "doctor", "runs"))
+
+    def run(self, tmp=None, task_vars=None):
+        result = super().run(tmp, task_vars)
+        _validated, given = self.validate_argument_spec(
+            argument_spec={
+                "looks": {"type": "str", "default": "__look"},
+                "path": {"type": "path"},
+                "folder": {"type": "path"},
+                "doctor": {"type": "path"},
+                "runs": {"type": "int", "default": 20},
+            }
+        )
+        task_vars = task_vars or {}
+        groups, hostvars, outcomes = _looks.gather(task_vars, given["looks"])
+        problems = _inventory.group_problems(groups)
+        if problems:
+            raise AnsibleActionFail("; ".join(problems))
+        status = _status.document(groups, hostvars, outcomes, time.time())
+        looks = {host: outcome["look"] for host, outcome in outcomes.items() if outcome.get("look")}
+        cluster, _fabric, _nodes, plan_error = _status.plan(groups, status["cluster"]["hosts"], hostvars, looks)
+        planned, why = {}, plan_error
+        if not plan_error:
+            nodes = {host: look["node"] for host, look in looks.items()}
+            planned, why = _looks.serving_plan(task_vars["hostvars"], cluster, nodes)
+        folder = _looks.results_folder(task_vars, given["folder"])
+        runs = _verify.read_history(_looks.read_all(os.path.join(folder, "verify"), max(1, given["runs"])))
+        doctor = self._doctor(given["doctor"] or os.path.join(folder, "doctor.json"), bool(given["doctor"]))
+        page = _report.page(status, runs, doctor, planned.get("memory"), why)
+        path = os.path.expanduser(given["path"] or os.path.join(folder, "report.html"))
+        try:
+            _looks.write(path, page)
+        except OSError as error:
+            raise AnsibleActionFail(f"report_path: {path} cannot be written: {error.strerror}") from error
+        self._display.display(f"the report: {path}")
+        result.update(changed=False, path=path)
+        return result
+
+    @staticmethod
+    def _doctor(path: str, wanted: bool):
+        """An absent diagnosis is fine unless it was asked for; a torn one is said."""
+        try:
+            with open(os.path.expanduser(path), encoding="utf-8") as handle:
+                found = json.load(handle)
+        except (OSError, ValueError) as error:
+            if wanted or not isinstance(error, OSError):
+                raise AnsibleActionFail(f"report_doctor: {path} cannot be read: {error}") from error
+            return None
+        if not isinstance(found, dict) or not isinstance(found.get("findings"), list):
+            raise AnsibleActionFail(f"report_doctor: {path} is not a diagnosis of playbooks/doctor.yml")
+        return found

@@ -1,0 +1,252 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Figures of one host for Prometheus: memory, disk, links, RDMA ports, the watchdog, and the engine behind its socket.
+
+RDMA traffic shows in no netdev counter, unified memory in no GPU tool, and the engine listens on a UNIX socket that a
+Prometheus cannot reach: hence a small exporter of our own.  It reads files only, listens on the control address and the
+loopback, and knows two paths.  Installed on the hosts: standard library alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import http.client
+import http.server
+import os
+import re
+import socket
+import socketserver
+import sys
+import threading
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+ENGINE_SOCKET = "/run/sparkthor/vllm/vllm.sock"
+WATCHDOG_FILE = "/run/sparkthor/watchdog/metrics.prom"
+_VIRTUAL = re.compile(r"^(lo|docker.*|br-.*|veth.*|virbr.*|tun.*|tap.*|l4tbr.*|usb.*|cni.*|flannel.*)$")
+#: file below a port's folder -> (metric, help, factor)
+_PORT_COUNTERS = {
+    "counters/port_xmit_data": ("transmit_bytes_total", "Bytes sent over RDMA.", 4),
+    "counters/port_rcv_data": ("receive_bytes_total", "Bytes received over RDMA.", 4),
+    "counters/port_xmit_discards": ("transmit_discards_total", "Packets discarded on sending.", 1),
+    "counters/port_rcv_errors": ("receive_errors_total", "Packets received with an error.", 1),
+    "counters/link_downed": ("link_downed_total", "Times the link went down.", 1),
+    "counters/symbol_error": ("symbol_errors_total", "Symbol errors: a bad cable or plug.", 1),
+    "hw_counters/out_of_sequence": ("out_of_sequence_total", "Packets out of sequence: loss on the way.", 1),
+    "hw_counters/packet_seq_err": ("sequence_errors_total", "Sequence errors told by the other end.", 1),
+    "hw_counters/local_ack_timeout_err": ("ack_timeouts_total", "Acknowledgements that did not come in time.", 1),
+    "hw_counters/rp_cnp_handled": ("congestion_notices_total", "Congestion notices taken.", 1),
+}
+
+
+class Page:
+    """Text in Prometheus' format, each metric's samples together."""
+
+    def __init__(self) -> None:
+        self._metrics: dict[str, list[str]] = {}
+
+    def add(self, name: str, text: str, value: float | None, kind: str = "gauge", **labels: str) -> None:
+        if value is None:
+            return
+        lines = self._metrics.setdefault(name, [f"# HELP {name} {text}", f"# TYPE {name} {kind}"])
+        shown = ",".join(f'{key}="{_label(item)}"' for key, item in labels.items())
+        number = str(int(value)) if float(value).is_integer() else repr(float(value))
+        lines.append(f"{name}{{{shown}}} {number}" if shown else f"{name} {number}")
+
+    def text(self) -> str:
+        return "".join("\n".join(lines) + "\n" for lines in self._metrics.values())
+
+
+def _label(value: str) -> str:
+    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+class Host:
+    """Reads below a root folder."""
+
+    def __init__(self, root: str = "/") -> None:
+        self._root = root
+
+    def _path(self, path: str) -> str:
+        return os.path.join(self._root, path.lstrip("/"))
+
+    def text(self, path: str) -> str:
+        try:
+            with open(self._path(path), encoding="utf-8", errors="replace") as handle:
+                return handle.read(1_000_000)
+        except (OSError, ValueError):
+            return ""
+
+    def number(self, path: str) -> float | None:
+        try:
+            return float(self.text(path).strip())
+        except ValueError:
+            return None
+
+    def names(self, path: str) -> list[str]:
+        try:
+            return sorted(os.listdir(self._path(path)))
+        except OSError:
+            return []
+
+    def memory(self, page: Page) -> None:
+        values = dict(re.findall(r"^(\w+):\s+(\d+) kB$", self.text("/proc/meminfo"), re.MULTILINE))
+        for key, name, text in (
+            ("MemTotal", "total", "Memory of the host; on unified memory the GPU's as well."),
+            ("MemAvailable", "available", "Memory that can be had without swapping."),
+            ("Cached", "cached", "Page cache."),
+            ("SwapTotal", "swap_total", "Swap space."),
+            ("SwapFree", "swap_free", "Swap space that is free."),
+        ):
+            if key in values:
+                page.add(f"sparkthor_node_memory_{name}_bytes", text, int(values[key]) * 1024)
+
+    def system(self, page: Page) -> None:
+        load = self.text("/proc/loadavg").split()
+        if load:
+            page.add("sparkthor_node_load1", "Load over one minute.", float(load[0]))
+        uptime = self.text("/proc/uptime").split()
+        if uptime:
+            page.add("sparkthor_node_uptime_seconds", "Time since boot.", float(uptime[0]))
+        for path in ("/var/lib/sparkthor", "/var/lib"):
+            try:
+                found = os.statvfs(self._path(path))
+            except OSError:
+                continue
+            page.add("sparkthor_node_disk_total_bytes", "Disk that holds the models.", found.f_blocks * found.f_frsize)
+            page.add("sparkthor_node_disk_free_bytes", "Space left there.", found.f_bavail * found.f_frsize)
+            break
+
+    def links(self, page: Page, planned: Iterable[str]) -> None:
+        wanted = set(planned)
+        for name in self.names("/sys/class/net"):
+            if _VIRTUAL.match(name) and name not in wanted:
+                continue
+            base = f"/sys/class/net/{name}"
+            labels = {"netdev": name, "planned": "yes" if name in wanted else "no"}
+            page.add("sparkthor_link_up", "1 with carrier.", self.number(f"{base}/carrier") or 0, **labels)
+            page.add("sparkthor_link_mtu_bytes", "MTU.", self.number(f"{base}/mtu"), **labels)
+            for way in ("rx", "tx"):
+                told = "received" if way == "rx" else "sent"
+                for item in ("bytes", "errors", "dropped"):
+                    page.add(
+                        f"sparkthor_link_{way}_{item}_total",
+                        f"{item.capitalize()} {told}.",
+                        self.number(f"{base}/statistics/{way}_{item}"),
+                        "counter",
+                        **labels,
+                    )
+        for name in sorted(wanted - set(self.names("/sys/class/net"))):
+            page.add("sparkthor_link_up", "1 with carrier.", 0, netdev=name, planned="yes")
+
+    def rdma(self, page: Page) -> None:
+        for device in self.names("/sys/class/infiniband"):
+            for port in self.names(f"/sys/class/infiniband/{device}/ports"):
+                base = f"/sys/class/infiniband/{device}/ports/{port}"
+                labels = {"device": device, "port": port, "netdev": self.text(f"{base}/gid_attrs/ndevs/0").strip()}
+                active = self.text(f"{base}/state").strip().endswith("ACTIVE")
+                page.add("sparkthor_rdma_port_active", "1 while the port is ACTIVE.", int(active), **labels)
+                rate = re.match(r"([0-9.]+) Gb/sec", self.text(f"{base}/rate"))
+                if rate:
+                    page.add("sparkthor_rdma_port_rate_bits", "Rate of the port.", float(rate[1]) * 1e9, **labels)
+                for path, (name, text, factor) in _PORT_COUNTERS.items():
+                    value = self.number(f"{base}/{path}")
+                    scaled = None if value is None else value * factor
+                    page.add(f"sparkthor_rdma_port_{name}", text, scaled, "counter", **labels)
+
+    def page(self, planned: Iterable[str]) -> str:
+        page = Page()
+        self.memory(page)
+        self.system(page)
+        self.links(page, planned)
+        self.rdma(page)
+        # the watchdog's own text, on the head
+        return page.text() + self.text(WATCHDOG_FILE)
+
+
+class _UnixConnection(http.client.HTTPConnection):
+    def __init__(self, path: str) -> None:
+        super().__init__("localhost", timeout=5)
+        self._path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(self._path)
+
+
+def engine(path: str = ENGINE_SOCKET) -> tuple[int, bytes]:
+    """vLLM's own metrics; 503 while it is away."""
+    connection = _UnixConnection(path)
+    try:
+        connection.request("GET", "/metrics")
+        answer = connection.getresponse()
+        return answer.status, answer.read(16_000_000)
+    except (OSError, http.client.HTTPException) as error:
+        return 503, f"the engine does not answer: {error or type(error).__name__}\n".encode()
+    finally:
+        connection.close()
+
+
+def handler(
+    host: Host, planned: Sequence[str], socket_path: str = ENGINE_SOCKET
+) -> type[http.server.BaseHTTPRequestHandler]:
+    class Handler(http.server.BaseHTTPRequestHandler):
+        server_version = "sparkthor"
+        sys_version = ""
+        timeout = 10
+
+        def do_GET(self) -> None:
+            path = self.path.partition("?")[0]
+            if path == "/metrics":
+                self._answer(200, host.page(planned).encode())
+            elif path == "/metrics/engine":
+                self._answer(*engine(socket_path))
+            else:
+                self._answer(404, b"only /metrics and /metrics/engine\n")
+
+        def _answer(self, status: int, body: bytes) -> None:
+            self.send_response(status)
+            self.send_header("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: Any) -> None:
+            """A line a scrape would fill the journal."""
+
+    return Handler
+
+
+class Server(socketserver.ThreadingMixIn, http.server.HTTPServer):
+    daemon_threads = True
+    allow_reuse_address = True
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="sparkthor-exporter", description="Figures of this host for Prometheus.")
+    parser.add_argument("--listen", action="append", required=True, metavar="ADDRESS:PORT")
+    parser.add_argument("--planned", default="", help="netdevs of the fabric, by commas")
+    given = parser.parse_args(argv)
+    planned = [name for name in given.planned.split(",") if name]
+    made = handler(Host(), planned)
+    servers = []
+    for place in dict.fromkeys(given.listen):
+        address, _sep, port = place.rpartition(":")
+        try:
+            servers.append(Server((address, int(port)), made))
+        except (OSError, ValueError) as error:
+            # the unit tries again: a fabric address may come a moment later
+            print(f"{place}: {error}", file=sys.stderr)
+            return 75
+    threads = [threading.Thread(target=server.serve_forever, daemon=True) for server in servers]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,141 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The monitoring role: figures from every host, files that promtool accepts, rules that fire, nothing left behind."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+
+import pytest
+import yaml
+
+from tests.integration.conftest import TOP, Cluster
+from tools import browser
+from tools.playbooks import run_playbook
+
+FILES = TOP / "roles/monitoring/files"
+PORT = 9835
+
+
+@pytest.fixture(scope="module")
+def promtool():
+    binary, environment = browser.program("prometheus", "promtool", browser.CACHE.with_name("prometheus"))
+
+    def run(*arguments, cwd=FILES):
+        done = subprocess.run(
+            [binary, *arguments], capture_output=True, text=True, cwd=cwd, env=environment, timeout=120, check=False
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    return run
+
+
+def play(cluster: Cluster, playbook="playbooks/monitoring.yml", tags=(), **variables):
+    outcome = run_playbook(
+        playbook,
+        cluster.inventories,
+        extra_vars=variables,
+        arguments=["--tags", ",".join(tags)] if tags else (),
+        name="monitoring",
+        say=lambda line: None,
+    )
+    assert outcome.rc == 0, outcome.failures
+    return outcome
+
+
+def test_the_rules_hold_and_fire(promtool):
+    promtool("check", "rules", "alerts.yml")
+    promtool(
+        "test", "rules", str(TOP / "tests/fixtures/monitoring/alerts_test.yml"), cwd=TOP / "tests/fixtures/monitoring"
+    )
+
+
+def test_it_is_off_by_default(cluster):
+    assert sum(play(cluster).changed.values()) == 0
+    for host in cluster.hosts:
+        assert "sparkthor-exporter" not in cluster.run(host, "ls /etc/systemd/system")
+
+
+@pytest.fixture(scope="module")
+def watched(cluster):
+    outcome = play(cluster, monitoring_enabled=True)
+    assert all(count == 1 for count in outcome.changed.values()), outcome.changed
+    return cluster
+
+
+def test_every_host_has_figures(watched):
+    for index, host in enumerate(watched.hosts, 1):
+        text = watched.run(
+            watched.head, f"curl -sf --retry 10 --retry-connrefused http://10.100.0.{index}:{PORT}/metrics"
+        )
+        assert 'sparkthor_link_up{netdev="enp1s0f1np1",planned="yes"} 1' in text
+        assert "sparkthor_rdma_port_transmit_bytes_total" in text
+        assert ("sparkthor_serving_healthy 1" in text) == (host == watched.head)
+    engine = watched.run(watched.head, f"curl -sf http://127.0.0.1:{PORT}/metrics/engine")
+    assert "vllm:num_requests_running" in engine
+
+
+def test_promtool_likes_what_is_exported(watched, promtool, tmp_path):
+    text = watched.run(watched.head, f"curl -sf http://127.0.0.1:{PORT}/metrics")
+    binary, environment = browser.program("prometheus", "promtool", browser.CACHE.with_name("prometheus"))
+    done = subprocess.run(
+        [binary, "check", "metrics"], input=text, capture_output=True, text=True, env=environment, check=False
+    )
+    assert done.returncode in (0, 3), done.stderr  # 3: lint remarks, of which none may be about the format
+    assert "error" not in done.stderr.lower().replace("_errors", "")
+
+
+def test_the_scrape_configuration_names_every_host(watched, promtool, tmp_path):
+    folder = "/etc/sparkthor/monitoring"
+    for name in ("prometheus.yml", "alerts.yml", "grafana-dashboard.json"):
+        (tmp_path / name).write_text(watched.run(watched.head, f"cat {folder}/{name}"))
+    promtool("check", "config", "prometheus.yml", cwd=tmp_path)
+    jobs = {job["job_name"]: job for job in yaml.safe_load((tmp_path / "prometheus.yml").read_text())["scrape_configs"]}
+    assert set(jobs) == {"sparkthor", "vllm", "ray"}
+    for name in ("sparkthor", "ray"):
+        assert [entry["labels"]["host"] for entry in jobs[name]["static_configs"]] == watched.hosts
+    for job in jobs.values():
+        for entry in job["static_configs"]:
+            path = job.get("metrics_path", "/metrics")
+            watched.run(watched.head, f"curl -sf -o /dev/null http://{entry['targets'][0]}{path}")
+    panels = json.loads((tmp_path / "grafana-dashboard.json").read_text())["panels"]
+    assert len({panel["id"] for panel in panels}) == len(panels) > 10
+
+
+def test_the_dashboard_asks_for_metrics_that_exist(watched):
+    head = watched.run(watched.head, f"curl -sf http://127.0.0.1:{PORT}/metrics")
+    known = head + watched.run(watched.head, f"curl -sf http://127.0.0.1:{PORT}/metrics/engine")
+    dashboard = json.loads((FILES / "grafana-dashboard.json").read_text())
+    # hw_counters are the hardware's; a simulated port has none
+    hardware = {"sparkthor_rdma_port_ack_timeouts_total"}
+    for panel in dashboard["panels"]:
+        for target in panel["targets"]:
+            for name in re.findall(r"\b(?:sparkthor_|vllm:)[a-z0-9_]+", target["expr"]):
+                assert name in known or name in hardware, name
+
+
+def test_strangers_are_kept_out(watched):
+    """The management network is not the fabric: the exporter listens elsewhere."""
+    for host in watched.hosts:
+        listening = watched.run(host, f"ss -Hltn sport = :{PORT}")
+        assert watched.addresses[host] not in listening
+        assert "0.0.0.0" not in listening
+        assert "*:" not in listening
+
+
+def test_a_second_run_changes_nothing(watched):
+    assert sum(play(watched, monitoring_enabled=True).changed.values()) == 0
+
+
+def test_teardown_leaves_nothing(watched):
+    play(watched, "playbooks/teardown.yml", ["monitoring"])
+    for host in watched.hosts:
+        assert (
+            watched.run(host, "ls -d /etc/sparkthor/monitoring /usr/local/lib/sparkthor/*exporter*", check=False) == ""
+        )
+        assert watched.run(host, f"ss -Hltn sport = :{PORT}") == ""
+    assert sum(play(watched, "playbooks/teardown.yml", ["monitoring"]).changed.values()) == 0
