@@ -19,7 +19,7 @@ class ActionModule(ActionBase):
     BYPASS_HOST_LOOP = True
     TRANSFERS_FILES = False
     _requires_connection = False
-    _VALID_ARGS = frozenset(("looks", "path", "folder", "doctor", "runs"))
+    _VALID_ARGS = frozenset(("looks", "path", "folder", "doctor", "runs", "data"))
 
     def run(self, tmp=None, task_vars=None):
         result = super().run(tmp, task_vars)
@@ -30,6 +30,7 @@ class ActionModule(ActionBase):
                 "folder": {"type": "path"},
                 "doctor": {"type": "path"},
                 "runs": {"type": "int", "default": 20},
+                "data": {"type": "path"},
             }
         )
         task_vars = task_vars or {}
@@ -47,12 +48,18 @@ class ActionModule(ActionBase):
         folder = _looks.results_folder(task_vars, given["folder"])
         runs = _verify.read_history(_looks.read_all(os.path.join(folder, "verify"), max(1, given["runs"])))
         doctor = self._doctor(given["doctor"] or os.path.join(folder, "doctor.json"), bool(given["doctor"]))
-        page = _report.page(status, runs, doctor, planned.get("memory"), why)
+        memory = planned.get("memory")
+        page = _report.page(status, runs, doctor, memory, why)
         path = os.path.expanduser(given["path"] or os.path.join(folder, "report.html"))
         try:
             _looks.write(path, page)
+            if given["data"]:
+                data = {"status": status, "runs": runs, "doctor": doctor, "memory": memory, "why": why}
+                _looks.write(os.path.expanduser(given["data"]), json.dumps(data, indent=1) + "\n")
         except OSError as error:
-            raise AnsibleActionFail(f"report_path: {path} cannot be written: {error.strerror}") from error
+            raise AnsibleActionFail(
+                f"report_path or report_data: {path} cannot be written: {error.strerror}"
+            ) from error
         self._display.display(f"the report: {path}")
         result.update(changed=False, path=path)
         return result

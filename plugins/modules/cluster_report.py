@@ -29,6 +29,9 @@ options:
   doctor:
     description: The doctor's diagnosis as JSON; C(doctor.json) in the folder of results if it is left out.
     type: path
+  data:
+    description: File that takes, as JSON, everything the page is made of.
+    type: path
   runs:
     description: How many runs of verify the page tells of.
     type: int
