@@ -255,6 +255,8 @@ def _mtu_line(where: str, mtu: int, path: Mapping[str, Any]) -> dict[str, Any]:
     if mtu >= wanted:
         return line("path MTU", where, PASS, mtu, "bytes", wanted)
     note = "nothing passes" if mtu == 0 else f"larger packets are lost between {path['netdev']} and its other end"
+    if mtu == 0:
+        return line("path MTU", where, FAIL, mtu, "bytes", wanted, note, "check the cable and the address of both ends")
     mend = f"give both ends, and the switch between them, MTU {wanted} (fabric_mtu), or lower fabric_mtu everywhere"
     return line("path MTU", where, FAIL, mtu, "bytes", wanted, note, mend)
 
