@@ -61,7 +61,8 @@ border:1px solid var(--line)}
 code{font:.9em ui-monospace,"DejaVu Sans Mono",monospace;overflow-wrap:anywhere}
 svg.spark{display:inline-block;width:7rem;height:1.6rem;vertical-align:middle}
 svg.spark polyline{fill:none;stroke:var(--weights);stroke-width:2}svg.spark circle{fill:var(--weights)}
-@media (max-width:40rem){main{padding:.6rem}th,td{padding:.25rem .35rem}
+@media (max-width:40rem){main{padding:.6rem}figure{overflow-x:auto}figure svg{width:52rem;max-height:none}
+th,td{padding:.25rem .35rem}
 table.stack thead{display:none}table.stack tr{display:block;border-bottom:2px solid var(--line);padding:.4rem 0}
 table.stack td{display:block;border:0;padding:.05rem 0;text-align:left}
 table.stack td[data-name]:not(:empty)::before{content:attr(data-name) ": ";color:var(--soft)}}
@@ -158,9 +159,9 @@ def topology_svg(status: Mapping[str, Any]) -> str:
             )
             if shared:
                 x = at[host][0]
-                labels.append(
-                    _label(x, at[host][1] + _BOX_H / 2 + 18 + 17 * index, f"half {link['half']}: {words}", wrong)
-                )
+                # a LAN port has no halves
+                beside = words if topology == "lan" else f"half {link['half']}: {words}"
+                labels.append(_label(x, at[host][1] + _BOX_H / 2 + 18 + 17 * index, beside, wrong))
             else:
                 labels.append(
                     _cable_label(line, _between(at[host], at[peer], 1 - link["half"]), link["half"], words, wrong)
@@ -411,6 +412,8 @@ def doctor_section(doctor: Mapping[str, Any] | None, status: Mapping[str, Any]) 
 
 
 def _words(value: Any) -> str:
+    if isinstance(value, Mapping) and set(value) <= {"title", "url"}:
+        return " ".join(str(value[key]) for key in ("title", "url") if value.get(key))
     if isinstance(value, Mapping):
         return ", ".join(f"{key} {item}" for key, item in value.items())
     if isinstance(value, (list, tuple)):
