@@ -216,9 +216,11 @@ def _cable_label(line: Sequence[float], other: Sequence[float], half: int, words
     if abs(line[3] - line[1]) <= 40:
         above = y < (other[1] + other[3]) / 2
         return _label(x, y - 11 if above else y + 21, text, wrong)
-    if x < (other[0] + other[2]) / 2:
-        return _label(x - 12, y, text, wrong, "end")
-    return _label(x + 12, y + 12, text, wrong, "start")
+    # two thirds down, where cables that meet at the top have room between them
+    part = 0.66 if line[3] > line[1] else 0.34
+    left = x < (other[0] + other[2]) / 2
+    x, y = line[0] + (line[2] - line[0]) * part, line[1] + (line[3] - line[1]) * part
+    return _label(x - 12 if left else x + 12, y, text, wrong, "end" if left else "start")
 
 
 def _label(x: float, y: float, text: str, wrong: bool, anchor: str = "middle") -> str:
