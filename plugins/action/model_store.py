@@ -11,10 +11,13 @@ from typing import Any
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
+from ansible_collections.sparkthor.cluster.plugins.module_utils import _fanout_job, _fanout_plan
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store import StoreError, check_name
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils import _hub, _push
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils import _fanout_run, _hub, _push
 
 MODULE = "sparkthor.cluster.model_store"
+#: what the host's side has no use for; the fabric plan of a big cluster above all
+CONTROLLER_ONLY = ("results", "run", "fabric", "head", "shape", "streams", "port", "patience")
 display = Display()
 
 
@@ -25,10 +28,38 @@ class ActionModule(ActionBase):
     def run(self, tmp=None, task_vars=None):
         result = super().run(tmp, task_vars)
         self._vars = task_vars or {}
-        host = self._vars["inventory_hostname"]
-        args = dict(self._task.args)
+        self._host = self._vars["inventory_hostname"]
+        self._args = {key: value for key, value in self._task.args.items() if key not in CONTROLLER_ONLY}
+        stage = str(self._task.args.get("stage", "apply"))
+        steps = {
+            "apply": self._apply,
+            "check": self._check,
+            "seed": self._seed,
+            "start": self._start,
+            "watch": self._watch,
+            "finish": self._finish,
+        }
+        if stage not in steps:
+            raise AnsibleActionFail(f"stage: {stage!r} is not one of {', '.join(steps)}")
+        try:
+            result.update(steps[stage]())
+        except (_fanout_plan.RouteError, _fanout_run.RunError) as error:
+            raise AnsibleActionFail(f"host {self._host}: {error}") from error
+        return result
+
+    # -- one host, over the task's own connection -------------------------------------------------------------------
+
+    def _apply(self) -> dict[str, Any]:
+        folders, pending = self._declare()
+        outcome = self._look(pending)
+        if outcome.get("need") and not outcome.get("failed"):
+            outcome = self._send(folders, outcome)
+        return self._with_pending(outcome, pending)
+
+    def _declare(self) -> tuple[dict[str, Any], list[str]]:
+        """Complete the models by what their sources hold; those that check mode must not fetch are named."""
         models, folders, pending = [], {}, []
-        for model in args.get("models") or []:
+        for model in self._args.get("models") or []:
             name = self._name(model)
             folder, commit = self._folder(model, name)
             if folder is None:
@@ -38,15 +69,20 @@ class ActionModule(ActionBase):
             entries = _push.manifest(folder, _push.folder_files(folder, what))
             folders[name] = (folder, entries)
             models.append({**model, "manifest": [list(entry) for entry in entries], "commit": commit})
-        args["models"] = models
-        outcome = self._module(args) if models or not pending else {"changed": False, "models": {}, "unlisted": []}
-        if outcome.get("need") and not outcome.get("failed"):
-            outcome = self._send(args, folders, outcome, host)
+        self._args["models"] = models
+        return folders, pending
+
+    def _look(self, pending: list[str]) -> dict[str, Any]:
+        if self._args["models"] or not pending:
+            return self._module(self._args)
+        return {"changed": False, "models": {}, "unlisted": []}
+
+    @staticmethod
+    def _with_pending(outcome: dict[str, Any], pending: list[str]) -> dict[str, Any]:
         if pending and not outcome.get("failed"):
             outcome["changed"] = True
             outcome["msg"] = "would be fetched from the hub first: " + ", ".join(pending)
-        result.update(outcome)
-        return result
+        return outcome
 
     def _module(self, args: dict[str, Any]) -> dict[str, Any]:
         return self._execute_module(module_name=MODULE, module_args=dict(args), task_vars=self._vars)
@@ -73,7 +109,7 @@ class ActionModule(ActionBase):
         except _hub.HubError as error:
             raise AnsibleActionFail(f"model_store_models: {name}: {error}") from error
 
-    def _send(self, args, folders, outcome, host):
+    def _send(self, folders, outcome):
         entries_of = {}
         for folder, entries in folders.values():
             for entry in entries:
@@ -83,19 +119,116 @@ class ActionModule(ActionBase):
             folder, entry = entries_of[item["sha256"]]
             wanted += _push.contents(folder, [entry], [item])
 
-        slim = {**args, "models": [], "stage": "receive"}
+        slim = {**self._args, "models": [], "stage": "receive"}
 
         def receive(parts: list[dict[str, Any]]) -> None:
             got = self._module({**slim, "parts": parts})
             if got.get("failed"):
-                raise AnsibleActionFail(f"host {host}: {got.get('msg', got)}")
+                raise AnsibleActionFail(f"host {self._host}: {got.get('msg', got)}")
 
-        courier = _push.Courier(self, "models", host, display.display)
+        courier = _push.Courier(self, "models", self._host, display.display)
         courier.deliver(wanted, receive)
-        first, outcome = outcome, self._module(args)
+        first, outcome = outcome, self._module({**self._args, "stage": "apply", "verify": "fast"})
         outcome["sent_bytes"] = courier.sent
         if "diff" in first:
             outcome["diff"] = first["diff"]
         if outcome.get("need"):
-            raise AnsibleActionFail(f"host {host}: {len(outcome['need'])} files did not arrive whole: run again")
+            raise AnsibleActionFail(f"host {self._host}: {len(outcome['need'])} files did not arrive whole: run again")
+        return outcome
+
+    # -- all hosts, over the fabric ----------------------------------------------------------------------------------
+
+    def _check(self) -> dict[str, Any]:
+        """What this host lacks. Nothing moves before every host has said so and has room."""
+        _folders, pending = self._declare()
+        outcome = self._look(pending)
+        if outcome.get("need"):
+            # the change itself is reported by the step that makes it
+            outcome["changed"] = False
+        return self._with_pending(outcome, pending)
+
+    def _plan(self) -> _fanout_run.Plan:
+        return _fanout_run.plan(
+            self._vars["hostvars"],
+            [str(host) for host in self._vars["ansible_play_hosts"]],
+            str(self._task.args.get("results", "__model_store_check")),
+            str(self._task.args.get("head") or ""),
+        )
+
+    def _seed(self) -> dict[str, Any]:
+        """The host that lacks least gets what no other can give it, and the run gets its name and its key."""
+        plan = self._plan()
+        outcome: dict[str, Any] = {"changed": False, "seed": plan.seed}
+        if plan.seed != self._host:
+            return outcome
+        folders, _pending = self._declare()
+        if plan.need[self._host]:
+            outcome = {**self._send(folders, {"need": plan.need[self._host]}), "seed": plan.seed}
+        outcome["run"] = _fanout_run.new_run()
+        return outcome
+
+    def _run_name(self, seed: str) -> str:
+        variable = str(self._task.args.get("run", "__model_store_run"))
+        return str((self._vars["hostvars"][seed].get(variable) or {})["run"])
+
+    def _start(self) -> dict[str, Any]:
+        plan = self._plan()
+        fabric = self._task.args.get("fabric") or {}
+        if len(plan.order) == 1 or not any(plan.need[host] for host in plan.order[1:]):
+            return {"changed": False, "skipped_reason": "every host has everything"}
+        route = _fanout_plan.routes(fabric, plan.order, str(self._task.args.get("shape", "chain")))[self._host]
+        folders, _pending = self._declare()
+        size = _fanout_plan.part_size(sum(item["size"] for item in plan.wanted))
+        run = self._run_name(plan.seed)
+        job = {
+            "run": run,
+            "key": _fanout_run.key(run),
+            "node": self._host,
+            "port": int(self._task.args.get("port", 29870)),
+            "streams": int(self._task.args.get("streams", 2)),
+            "patience": int(self._task.args.get("patience", 60)),
+            "part_size": size,
+            "contents": _fanout_run.contents(folders.values(), plan.wanted, size),
+            "listen": _fanout_plan.addresses(fabric[self._host]["links"]),
+            "peers": [address for host in plan.order for address in _fanout_plan.addresses(fabric[host]["links"])],
+            "upstreams": route.upstreams,
+            "behind": route.behind,
+        }
+        return self._module({**self._args, "verify": "fast", "job": job})
+
+    def _watch(self) -> dict[str, Any]:
+        plan = self._plan()
+        hosts = [host for host in plan.order[1:] if plan.need[host]]
+        if not hosts:
+            return {"changed": False}
+        run = self._run_name(plan.seed)
+        board = _fanout_run.Board(hosts, _fanout_run.terminal(), self._say)
+        # as the seed knows it: every host tells the one before it
+        nodes = _fanout_run.follow(board, lambda: self._status(run))
+        _fanout_run.forget(run)
+        return {"changed": False, "nodes": nodes}
+
+    @staticmethod
+    def _say(text: str, newline: bool = True) -> None:
+        display.display(text, newline=newline)
+
+    def _status(self, run: str) -> tuple[dict[str, Any], bool]:
+        """The hosts' reports, and whether the seed's program still runs."""
+        shown = self._low_level_execute_command(
+            f"cat {_fanout_job.STATUS}; echo; systemctl is-active {_fanout_job.UNIT}"
+        )
+        text, _newline, state = shown["stdout"].strip().rpartition("\n")
+        return _fanout_run.read_status(text, run), state.strip() == "active"
+
+    def _finish(self) -> dict[str, Any]:
+        plan = self._plan()
+        first = self._vars["hostvars"][self._host][str(self._task.args.get("results", "__model_store_check"))]
+        if not plan.need[self._host] or self._host == plan.seed:
+            return {"changed": False, "models": first.get("models"), "unlisted": first.get("unlisted")}
+        self._declare()
+        outcome = self._module({**self._args, "verify": "fast", "job": {"run": self._run_name(plan.seed)}})
+        if outcome.get("failed"):
+            outcome["msg"] = f"host {self._host}: {outcome.get('msg', outcome)}"
+        elif "diff" in first:
+            outcome["diff"] = first["diff"]
         return outcome

@@ -48,6 +48,13 @@ class Entry(NamedTuple):
     sha256: str
 
 
+class Link(NamedTuple):
+    """A symbolic link of a manifest; it leads to something in the same folder."""
+
+    path: str
+    target: str
+
+
 class Owner(NamedTuple):
     uid: int
     gid: int
@@ -77,13 +84,37 @@ def parse_manifest(rows: Iterable[Iterable[Any]]) -> list[Entry]:
         entries[str(path)] = Entry(str(path), int(size), str(sha256))
     if not entries:
         raise StoreError("manifest: no file in it")
-    for path in entries:
+    _check_parents(entries, entries)
+    return list(entries.values())
+
+
+def _check_parents(paths: Iterable[str], files: Iterable[str]) -> None:
+    """A file or link is nobody's parent."""
+    files = set(files)
+    for path in paths:
         parent = os.path.dirname(path)
         while parent:
-            if parent in entries:
+            if parent in files:
                 raise StoreError(f"manifest: {parent!r} is both a file and a folder")
             parent = os.path.dirname(parent)
-    return list(entries.values())
+
+
+def parse_links(rows: Iterable[Iterable[Any]], entries: Iterable[Entry]) -> list[Link]:
+    """Rows of (path, target), checked: a link may lead to a file of the same manifest alone."""
+    files = {entry.path for entry in entries}
+    links: dict[str, Link] = {}
+    for row in rows:
+        path, target = (str(word) for word in row)
+        parts = path.split("/")
+        if not path or path.startswith("/") or "\0" in path + target or {"", ".", ".."} & set(parts):
+            raise StoreError(f"manifest: the path {path!r} does not stay inside its folder")
+        if target.startswith("/") or os.path.normpath(os.path.join(os.path.dirname(path), target)) not in files:
+            raise StoreError(f"manifest: the link {path!r} leads to {target!r}, which is no file of the same folder")
+        if path in files or path in links:
+            raise StoreError(f"manifest: {path!r} occurs twice")
+        links[path] = Link(path, target)
+    _check_parents([*files, *links], [*files, *links])
+    return list(links.values())
 
 
 def hash_file(path: str) -> str:
@@ -94,6 +125,17 @@ def hash_file(path: str) -> str:
     return digest.hexdigest()
 
 
+def hash_parts(path: str, size: int) -> list[str]:
+    """SHA-256 of each part of a file."""
+    found = []
+    with open(path, "rb", buffering=0) as file:
+        while block := file.read(size):
+            while len(block) < size and (more := file.read(size - len(block))):
+                block += more
+            found.append(hashlib.sha256(block).hexdigest())
+    return found
+
+
 class Plan(NamedTuple):
     """What a folder lacks."""
 
@@ -101,11 +143,12 @@ class Plan(NamedTuple):
     need: list[dict[str, Any]]  # contents to send: {sha256, size, have}
     modes: list[str]  # files and folders whose owner or mode is wrong
     extra: list[str]  # files the manifest does not know; they are left alone
-    bytes_needed: int
+    bytes_needed: int  # that the disk must still take
+    links: list[str] = []  # links absent or different
 
     @property
     def right(self) -> bool:
-        return not (self.wrong or self.modes)
+        return not (self.wrong or self.modes or self.links)
 
 
 class Store:
@@ -153,7 +196,7 @@ class Store:
             return True
         return hash_file(path) == entry.sha256
 
-    def plan(self, name: str, entries: Iterable[Entry], full: bool = False) -> Plan:
+    def plan(self, name: str, entries: Iterable[Entry], full: bool = False, links: Iterable[Link] = ()) -> Plan:
         """Compare a folder with its manifest. Unchanged size and time mean unchanged content unless ``full``."""
         folder, record = self.folder(name), self.read_record(name)
         entries = list(entries)
@@ -165,14 +208,41 @@ class Store:
                 continue
             state = self._state(os.path.join(self._incoming, entry.sha256))
             have = state.st_size if state and state.st_size <= entry.size else 0
-            if have < entry.size or entry.size == 0 or state is None:
+            if have < entry.size or state is None:
                 need[entry.sha256] = {"sha256": entry.sha256, "size": entry.size, "have": have}
+                part = self._state(os.path.join(self._incoming, f"{entry.sha256}.part"))
+                if part is not None:
+                    # what a fan-out took of the disk already
+                    need[entry.sha256]["held"] = min(entry.size, part.st_blocks * 512)
         bad = {entry.path for entry in wrong}
         modes = [path for path in self._paths(entries) if path not in bad and self._mode_wrong(folder, path)]
-        listed = {entry.path for entry in entries}
+        links = list(links)
+        listed = {entry.path for entry in entries} | {link.path for link in links}
         extra = sorted(path for path in _walk(folder) if path not in listed)
-        bytes_needed = sum(item["size"] - item["have"] for item in need.values())
-        return Plan(sorted(bad), list(need.values()), modes, extra, bytes_needed)
+        bytes_needed = sum(to_come(item) for item in need.values())
+        bad_links = sorted(link.path for link in links if _read_link(os.path.join(folder, link.path)) != link.target)
+        return Plan(sorted(bad), list(need.values()), modes, extra, bytes_needed, bad_links)
+
+    def forget(self, name: str, paths: Iterable[str]) -> None:
+        """Take files off the record that a full check found damaged: from now on a quick look reads them too."""
+        record = self.read_record(name)
+        bad = set(paths) & set(record)
+        if bad:
+            self._save_record(name, {path: row for path, row in record.items() if path not in bad})
+
+    def whole(self, name: str, entries: Iterable[Entry], wrong: Iterable[str]) -> dict[str, str]:
+        """SHA-256 -> path of contents that are here whole: of this folder, or of another one of the store."""
+        wrong = set(wrong)
+        found = self._known_contents(name, wrong)
+        found.update(
+            {entry.sha256: os.path.join(self.folder(name), entry.path) for entry in entries if entry.path not in wrong}
+        )
+        return found
+
+    @property
+    def incoming(self) -> str:
+        self._make_incoming()
+        return self._incoming
 
     def _paths(self, entries: Iterable[Entry]) -> list[str]:
         """Every file and folder of a manifest, the folder itself as the empty path."""
@@ -287,12 +357,14 @@ class Store:
 
     # -- what becomes visible --------------------------------------------------------------------------------------
 
-    def commit(self, name: str, entries: Iterable[Entry], wrong_paths: Iterable[str]) -> None:
+    def commit(
+        self, name: str, entries: Iterable[Entry], wrong_paths: Iterable[str], links: Iterable[Link] = ()
+    ) -> None:
         """Move verified files to their final names. A new folder appears in one step, whole.
 
         ``wrong_paths`` is what a plan made just before found wrong.
         """
-        entries, bad = list(entries), set(wrong_paths)
+        entries, bad, links = list(entries), set(wrong_paths), list(links)
         self._make_incoming()
         folder = self.folder(name)
         fresh = self._state(folder) is None
@@ -336,9 +408,23 @@ class Store:
             if self._mode_wrong(target, path):
                 full_path = os.path.join(target, path) if path else target
                 self._own(full_path, 0o755 if os.path.isdir(full_path) else 0o644)
+        for link in links:
+            self._make_link(target, link)
         if fresh:
             os.rename(target, folder)
         self._write_record(name, folder, entries)
+
+    def _make_link(self, target: str, link: Link) -> None:
+        final = os.path.join(target, link.path)
+        if _read_link(final) == link.target:
+            return
+        self._make_folder(target, os.path.dirname(link.path))
+        scratch = os.path.join(self._incoming, "link-new")
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(scratch)
+        os.symlink(link.target, scratch)
+        os.chown(scratch, *self.owner, follow_symlinks=False)
+        os.replace(scratch, final)
 
     def _make_folder(self, target: str, relative: str) -> None:
         """Make a folder inside the target; anything else in its way, a link above all, is refused."""
@@ -366,6 +452,9 @@ class Store:
         for entry in entries:
             state = os.lstat(os.path.join(folder, entry.path))
             document[entry.path] = [entry.size, state.st_mtime_ns, entry.sha256]
+        self._save_record(name, document)
+
+    def _save_record(self, name: str, document: Mapping[str, list[Any]]) -> None:
         target = os.path.join(self._records, f"{name}.json")
         scratch = f"{target}.new"
         with open(scratch, "w", encoding="utf-8") as file:
@@ -394,6 +483,18 @@ class Store:
 
     def clean_incoming(self) -> None:
         shutil.rmtree(self._incoming, ignore_errors=True)
+
+
+def to_come(item: Mapping[str, Any]) -> int:
+    """Bytes that the disk must still take for a content that is needed."""
+    return item["size"] - max(item["have"], item.get("held", 0))
+
+
+def _read_link(path: str) -> str | None:
+    try:
+        return os.readlink(path)
+    except OSError:
+        return None
 
 
 def _walk(folder: str) -> Iterator[str]:

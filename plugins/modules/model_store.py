@@ -46,6 +46,11 @@ options:
         type: list
         elements: list
         default: []
+      links:
+        description: Used by the controller's side of this module.
+        type: list
+        elements: list
+        default: []
       commit:
         description: Used by the controller's side of this module.
         type: str
@@ -64,10 +69,54 @@ options:
     choices: [fast, full]
     default: fast
   stage:
-    description: Used by the controller's side of this module.
+    description:
+      - V(apply) does all that one host needs, over the connection of the task.
+      - The others are the steps of a fan-out over the fabric, each a task for all hosts, as the role uses them.
+      - V(check) looks and checks for room, V(seed) brings what no host has to the host that lacks least.
+      - V(start) starts the copy on every host, V(watch) shows how far it is, V(finish) makes the models visible.
+      - V(receive) is used by the controller's side of this module.
     type: str
-    choices: [apply, receive]
+    choices: [apply, check, seed, start, watch, finish, receive]
     default: apply
+  results:
+    description: Variable in which the results of O(stage=check) were registered.
+    type: str
+    default: __model_store_check
+  run:
+    description: Variable in which the results of O(stage=seed) were registered.
+    type: str
+    default: __model_store_run
+  fabric:
+    description: The fabric plan (C(sparkthor_fabric)).
+    type: dict
+    default: {}
+  head:
+    description: Host that the controller sends to when all lack the same.
+    type: str
+    default: ''
+  shape:
+    description:
+      - V(chain) passes everything from host to host, so that each sends it once.
+      - V(tree) is a tree of two branches, on a switch alone; it is for many small files over many hosts.
+    type: str
+    choices: [chain, tree]
+    default: chain
+  streams:
+    description: Connections for each half of the fabric between two hosts.
+    type: int
+    default: 2
+  port:
+    description: TCP port on the fabric addresses, open while a copy runs.
+    type: int
+    default: 29870
+  patience:
+    description: Seconds without anything new after which a host gives up.
+    type: int
+    default: 60
+  job:
+    description: Used by the controller's side of this module.
+    type: dict
+    default: {}
   parts:
     description: Used by the controller's side of this module.
     type: list
@@ -117,23 +166,33 @@ unlisted:
   type: list
   elements: str
 sent_bytes:
-  description: Bytes sent to this host.
+  description: Bytes that the controller sent to this host.
   returned: when something was sent
+  type: int
+received_bytes:
+  description: Bytes that came to this host over the fabric.
+  returned: by O(stage=finish)
   type: int
 """
 
 import grp
+import os
 import pwd
-from typing import Any
+from typing import Any, NamedTuple
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.sparkthor.cluster.plugins.module_utils import _fanout_job
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store import (
+    Entry,
+    Link,
     Owner,
     Store,
     StoreError,
     check_name,
     human,
+    parse_links,
     parse_manifest,
+    to_come,
 )
 
 
@@ -149,13 +208,27 @@ def argument_spec() -> dict[str, Any]:
                 "source": {"type": "str", "required": True},
                 "revision": {"type": "str"},
                 "manifest": {"type": "list", "elements": "list", "default": []},
+                "links": {"type": "list", "elements": "list", "default": []},
                 "commit": {"type": "str", "default": ""},
             },
         },
         "owner": {"type": "str", "default": "sparkthor"},
         "group": {"type": "str", "default": "sparkthor"},
         "verify": {"type": "str", "choices": ["fast", "full"], "default": "fast"},
-        "stage": {"type": "str", "choices": ["apply", "receive"], "default": "apply"},
+        "stage": {
+            "type": "str",
+            "choices": ["apply", "check", "seed", "start", "watch", "finish", "receive"],
+            "default": "apply",
+        },
+        "results": {"type": "str", "default": "__model_store_check"},
+        "run": {"type": "str", "default": "__model_store_run"},
+        "fabric": {"type": "dict", "default": {}},
+        "head": {"type": "str", "default": ""},
+        "shape": {"type": "str", "choices": ["chain", "tree"], "default": "chain"},
+        "streams": {"type": "int", "default": 2},
+        "port": {"type": "int", "default": 29870},
+        "patience": {"type": "int", "default": 60},
+        "job": {"type": "dict", "default": {}, "no_log": True},
         "parts": {"type": "list", "elements": "dict", "default": []},
     }
 
@@ -172,32 +245,49 @@ def find_owner(owner: str, group: str, check_mode: bool) -> Owner:
         ) from error
 
 
+class Model(NamedTuple):
+    name: str
+    entries: list[Entry]
+    links: list[Link]
+    commit: str
+
+
+def read_models(module: AnsibleModule) -> list[Model]:
+    found = []
+    for model in module.params["models"]:
+        entries = parse_manifest(model["manifest"])
+        found.append(Model(check_name(model["name"]), entries, parse_links(model["links"], entries), model["commit"]))
+    return found
+
+
 def apply(module: AnsibleModule, store: Store) -> dict[str, Any]:
-    full = module.params["verify"] == "full"
+    full = module.params["verify"] == "full" and module.params["stage"] != "finish"
     report: dict[str, Any] = {}
     plans, before, after = [], [], []
-    for model in module.params["models"]:
-        name = check_name(model["name"])
-        entries = parse_manifest(model["manifest"])
-        plan = store.plan(name, entries, full)
-        plans.append((name, entries, plan))
-        size = sum(entry.size for entry in entries)
-        report[name] = {
-            "path": store.folder(name),
-            "files": len(entries),
+    for model in read_models(module):
+        plan = store.plan(model.name, model.entries, full, model.links)
+        if full and plan.wrong and not module.check_mode:
+            store.forget(model.name, plan.wrong)
+        plans.append((model, plan))
+        size = sum(entry.size for entry in model.entries)
+        report[model.name] = {
+            "path": store.folder(model.name),
+            "files": len(model.entries),
             "bytes": size,
-            "commit": model["commit"],
+            "commit": model.commit,
             "wrong": plan.wrong,
             "extra": plan.extra,
         }
-        line = f"{name}: {len(entries)} files, {human(size)}"
+        line = f"{model.name}: {len(model.entries)} files, {human(size)}"
         after.append(line)
-        right = len(entries) - len(plan.wrong)
+        right = len(model.entries) - len(plan.wrong)
         before.append(
-            line if plan.right else f"{name}: {right} of {len(entries)} files, {len(plan.modes)} owners wrong"
+            line
+            if plan.right
+            else f"{model.name}: {right} of {len(model.entries)} files, {len(plan.modes)} owners wrong"
         )
-    need = {item["sha256"]: item for _name, _entries, plan in plans for item in plan.need}
-    changed = any(not plan.right for _name, _entries, plan in plans)
+    need = {item["sha256"]: item for _model, plan in plans for item in plan.need}
+    changed = any(not plan.right for _model, plan in plans)
     result: dict[str, Any] = {
         "changed": changed,
         "models": report,
@@ -210,21 +300,61 @@ def apply(module: AnsibleModule, store: Store) -> dict[str, Any]:
             "before": "\n".join(before) + "\n",
             "after": "\n".join(after) + "\n",
         }
-    missing = sum(item["size"] - item["have"] for item in need.values())
     if need:
+        missing = sum(to_come(item) for item in need.values())
         store.check_space(missing, "model_store_models: " + ", ".join(report))
     if module.check_mode:
         return result
     if need:
         result["need"] = list(need.values())
         return result
-    for name, entries, plan in plans:
+    for model, plan in plans:
         if not plan.right:
-            store.commit(name, entries, plan.wrong)
+            store.commit(model.name, model.entries, plan.wrong, model.links)
         else:
-            store.refresh_record(name, entries)
+            store.refresh_record(model.name, model.entries)
     if changed:
         store.clean_incoming()
+    return result
+
+
+def start(module: AnsibleModule, store: Store) -> dict[str, Any]:
+    """Start this host's part in a fan-out; it goes on without this module and its connection."""
+    job = dict(module.params["job"])
+    wanted = {sha256 for sha256, _size, _digests in job["contents"]}
+    local: dict[str, str] = {}
+    spare: list[str] = []
+    names: dict[str, str] = {}
+    for model in read_models(module):
+        plan = store.plan(model.name, model.entries)
+        local.update(store.whole(model.name, model.entries, plan.wrong))
+        folder = store.folder(model.name)
+        spare += [path for path in (os.path.join(folder, name) for name in plan.wrong) if os.path.isfile(path)]
+        names.update({entry.sha256: f"{model.name}/{entry.path}" for entry in model.entries})
+    job.update(
+        # only a host that lacks something has a use for the folder
+        incoming=store.incoming if wanted - set(local) else "",
+        local={sha256: path for sha256, path in local.items() if sha256 in wanted},
+        spare=spare,
+        names={sha256: name for sha256, name in names.items() if sha256 in wanted},
+    )
+    _fanout_job.start(job)
+    return {"changed": False}
+
+
+def finish(module: AnsibleModule, store: Store) -> dict[str, Any]:
+    report = _fanout_job.report(str(module.params["job"]["run"]))
+    if report.get("state") == "failed":
+        raise StoreError(str(report.get("error")))
+    result = apply(module, store)
+    if need := result.pop("need", None):
+        missing = sum(to_come(item) for item in need)
+        why = report.get("error") or _fanout_job.ended()
+        raise StoreError(
+            f"{len(need)} contents ({human(missing)}) did not arrive: {why}. What arrived is kept and nothing "
+            "incomplete is visible: run again"
+        )
+    result["received_bytes"] = int(report.get("received", 0))
     return result
 
 
@@ -236,7 +366,8 @@ def main() -> None:
         if params["stage"] == "receive":
             store.receive(params["parts"])
             module.exit_json(changed=True)
-        module.exit_json(**apply(module, store))
+        act = {"start": start, "finish": finish}.get(params["stage"], apply)
+        module.exit_json(**act(module, store))
     except StoreError as error:
         module.fail_json(msg=str(error))
     except OSError as error:

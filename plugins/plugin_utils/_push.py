@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from ansible.errors import AnsibleActionFail
-from ansible_collections.sparkthor.cluster.plugins.module_utils._store import Entry, hash_file, human
+from ansible_collections.sparkthor.cluster.plugins.module_utils._store import Entry, hash_file, hash_parts, human
 
 #: a piece, and what one delivery holds at most: also the space it takes on the host's temporary folder
 PIECE = 512 << 20
@@ -68,6 +68,26 @@ def digests(folder: str, names: Iterable[str]) -> dict[str, tuple[int, str]]:
                 json.dump(kept, file)
             os.replace(scratch, place)
     return {name: (kept[name][0], kept[name][2]) for name in names}
+
+
+def part_digests(folder: str, names: Iterable[str], size: int) -> dict[str, list[str]]:
+    """SHA-256 of each part of files in a folder, kept like the digests of whole files."""
+    folder = os.path.realpath(folder)
+    place = user_cache("digests", hashlib.sha256(f"{folder}\0{size}".encode()).hexdigest()[:24] + ".parts.json")
+    names = list(names)
+    with locked(f"{place}.lock"):
+        kept = _load(place)
+        new = False
+        for name in names:
+            path = os.path.join(folder, name)
+            state = os.stat(path)
+            if kept.get(name, [None, None])[:2] != [state.st_size, state.st_mtime_ns]:
+                kept[name], new = [state.st_size, state.st_mtime_ns, hash_parts(path, size)], True
+        if new:
+            with open(f"{place}.new", "w", encoding="utf-8") as file:
+                json.dump(kept, file)
+            os.replace(f"{place}.new", place)
+    return {name: kept[name][2] for name in names}
 
 
 def _load(path: str) -> dict[str, Any]:

@@ -1,0 +1,685 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Bring contents from one host to all others over the fabric, every host forwarding while it receives.
+
+The module ``model_store`` copies this file onto a host and has systemd run it, so it needs nothing but the standard
+library, and neither the ssh connection nor the controller must last as long as the copy does::
+
+    python3 fanout.py JOB.json
+
+A host pulls parts from the host before it (its upstream) and serves those it has to the hosts behind it. Contents are
+named by their SHA-256 and cut into parts with digests of their own, all of which come with the job, over ssh. A part
+is written and offered to others only when its digest is right; which parts are here is kept beside the data, so that
+a later run asks for the others alone. Both sides of a connection prove that they hold the key of the run before
+anything else is said; addresses of the fabric alone are listened on.
+
+A connection carries, after the handshake, requests one way and answers the other::
+
+    G index -> D index length bytes      the part, when it is here
+               W                         not here yet; said every second, so that silence means a dead peer
+    S length document -> A               how far the sender and all behind it are
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import hmac
+import json
+import os
+import socket
+import struct
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+MAGIC = b"sparkthor-fanout-1\n"
+FRAME = struct.Struct("!cII")
+HELLO = struct.Struct("!32s32s32s")  # name of the run, name of the host, nonce
+NONCE = 32
+#: seconds until a connection is made, until silence means that a peer is gone, and between two signs of life
+CONNECT_LIMIT = 3.0
+SILENCE_LIMIT = 5
+ALIVE = 1.0
+#: requests under way on one connection
+WINDOW = 2
+#: a part that arrived wrong this often is wrong where it comes from
+BAD_LIMIT = 3
+#: at most what a report of all hosts takes
+REPORT_LIMIT = 1 << 20
+HAVE_HEADER = 36  # a boot id
+
+
+class FanoutError(Exception):
+    """A sentence for the user."""
+
+
+class Stale(Exception):
+    """The upstream was changed: begin a new connection."""
+
+
+def boot_id() -> str:
+    with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+        return file.read().strip()
+
+
+class Content:
+    """A file by its digest, here whole, in parts or not at all."""
+
+    def __init__(self, sha256: str, size: int, first: int, count: int) -> None:
+        self.sha256 = sha256
+        self.size = size
+        self.first = first
+        self.count = count
+        self.missing = count
+        self.path = ""  # where it lies, if whole
+        self.fd = -1
+        self.have_fd = -1
+        self.lock = threading.Lock()
+
+
+class Parts:
+    """All parts of a run: which are here, who waits for which, and the files they lie in."""
+
+    def __init__(self, incoming: str, part_size: int, contents: Iterable[Iterable[Any]]) -> None:
+        self.incoming = incoming
+        self.part_size = part_size
+        self.contents: list[Content] = []
+        self.offsets: list[int] = []
+        self.lengths: list[int] = []
+        self.digests: list[bytes] = []
+        self.owners: list[Content] = []
+        for sha256, size, digests in contents:
+            content = Content(sha256, size, len(self.digests), len(digests))
+            if len(digests) != -(-size // part_size):
+                raise FanoutError(f"manifest: {sha256[:12]} has {len(digests)} parts, not those of {size} bytes")
+            self.contents.append(content)
+            for number, digest in enumerate(digests):
+                offset = number * part_size
+                self.offsets.append(offset)
+                self.lengths.append(min(part_size, size - offset))
+                self.digests.append(bytes.fromhex(digest))
+                self.owners.append(content)
+        self.total = len(self.digests)
+        self.have = bytearray(self.total)
+        self.lock = threading.Lock()
+        self.waiting: dict[int, list[threading.Event]] = {}
+
+    @property
+    def digest(self) -> bytes:
+        """What both ends of a connection must agree on."""
+        whole = hashlib.sha256(str(self.part_size).encode())
+        for content in self.contents:
+            whole.update(bytes.fromhex(content.sha256) + content.size.to_bytes(8, "big"))
+        for digest in self.digests:
+            whole.update(digest)
+        return whole.digest()
+
+    # -- what is here at the start ---------------------------------------------------------------------------------
+
+    def adopt(self, local: Mapping[str, str], spare: Iterable[str]) -> None:
+        """Take whole files from ``local`` (digest -> path), else parts of earlier runs and of ``spare`` files."""
+        missing = []
+        for content in self.contents:
+            whole = local.get(content.sha256)
+            arrived = os.path.join(self.incoming, content.sha256)
+            if whole is None and os.path.isfile(arrived) and os.path.getsize(arrived) == content.size:
+                whole = arrived
+            if whole is not None:
+                content.path, content.missing = whole, 0
+                self.have[content.first : content.first + content.count] = b"\1" * content.count
+            else:
+                missing.append(content)
+        for content in missing:
+            self._open(content)
+        if any(content.missing for content in missing):
+            self._salvage([*spare, *(os.path.join(self.incoming, content.sha256) for content in missing)])
+        for content in missing:
+            if not content.missing:
+                self._finish(content)
+
+    def _open(self, content: Content) -> None:
+        name = os.path.join(self.incoming, content.sha256)
+        content.fd = os.open(f"{name}.part", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        if content.size:
+            try:
+                # taken now, so that a full disk is known before a byte moves
+                os.posix_fallocate(content.fd, 0, content.size)
+            except OSError as error:
+                raise self.write_error(error) from error
+        content.have_fd = os.open(f"{name}.have", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        kept = os.pread(content.have_fd, HAVE_HEADER + content.count, 0)
+        boot = boot_id().encode()
+        flags = kept[HAVE_HEADER:]
+        if len(flags) == content.count:
+            # after a loss of power the note may be younger than the data: then the data is asked
+            sure = kept[:HAVE_HEADER] == boot
+            for number, flag in enumerate(flags):
+                index = content.first + number
+                if flag and (sure or self._matches(content.fd, index)):
+                    self.have[index] = 1
+                    content.missing -= 1
+        os.ftruncate(content.have_fd, 0)
+        os.pwrite(content.have_fd, boot + self.have[content.first : content.first + content.count], 0)
+
+    def _matches(self, fd: int, index: int) -> bool:
+        data = os.pread(fd, self.lengths[index], self.offsets[index])
+        return hashlib.sha256(data).digest() == self.digests[index]
+
+    def _salvage(self, paths: Iterable[str]) -> None:
+        """Parts that lie in other files here at a part's offset, a damaged file above all, need not be sent."""
+        wanted: dict[bytes, list[int]] = {}
+        for index in range(self.total):
+            if not self.have[index]:
+                wanted.setdefault(self.digests[index], []).append(index)
+        for path in paths:
+            with contextlib.suppress(FileNotFoundError), open(path, "rb", buffering=0) as source:
+                while wanted and (data := source.read(self.part_size)):
+                    for index in wanted.pop(hashlib.sha256(data).digest(), ()):
+                        self.store(index, data, finish=False)
+
+    # -- what comes in ---------------------------------------------------------------------------------------------
+
+    def store(self, index: int, data: bytes | memoryview, finish: bool = True) -> None:
+        """Keep a part whose digest is right and wake those who wait for it."""
+        content = self.owners[index]
+        done = 0
+        try:
+            while done < len(data):
+                done += os.pwrite(content.fd, data[done:], self.offsets[index] + done)
+            os.pwrite(content.have_fd, b"\1", HAVE_HEADER + index - content.first)
+        except OSError as error:
+            raise self.write_error(error) from error
+        with self.lock:
+            self.have[index] = 1
+            content.missing -= 1
+            whole = content.missing == 0
+            for event in self.waiting.pop(index, ()):
+                event.set()
+        if whole and finish:
+            self._finish(content)
+
+    def _finish(self, content: Content) -> None:
+        """All parts are right: the file gets the name by which the module finds it."""
+        name = os.path.join(self.incoming, content.sha256)
+        os.fdatasync(content.fd)
+        os.replace(f"{name}.part", name)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(f"{name}.have")
+        os.close(content.have_fd)
+        content.have_fd = -1
+
+    def write_error(self, error: OSError) -> FanoutError:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            usage = os.statvfs(self.incoming)
+            return FanoutError(
+                f"the disk of {self.incoming} became full ({usage.f_bavail * usage.f_frsize >> 20} MiB left). What "
+                "arrived is kept: make room and run again"
+            )
+        return FanoutError(f"{self.incoming}: {error.strerror}. What arrived is kept: mend it and run again")
+
+    # -- what goes out ---------------------------------------------------------------------------------------------
+
+    def wait(self, index: int, seconds: float) -> bool:
+        event = threading.Event()
+        with self.lock:
+            if self.have[index]:
+                return True
+            self.waiting.setdefault(index, []).append(event)
+        if event.wait(seconds):
+            return True
+        with self.lock:
+            entries = self.waiting.get(index, [])
+            if event in entries:
+                entries.remove(event)
+        return bool(self.have[index])
+
+    def descriptor(self, content: Content) -> int:
+        if content.fd < 0:
+            with content.lock:
+                if content.fd < 0:
+                    content.fd = os.open(content.path, os.O_RDONLY | os.O_CLOEXEC)
+        return content.fd
+
+    def bytes_here(self) -> int:
+        return sum(
+            content.size if not content.missing else (content.count - content.missing) * self.part_size
+            for content in self.contents
+        )
+
+
+# -- a connection --------------------------------------------------------------------------------------------------
+
+
+def receive(sock: socket.socket, view: memoryview) -> None:
+    """Fill a buffer; the kernel gathers, so that a part costs few calls."""
+    done = 0
+    while done < len(view):
+        got = sock.recv_into(view[done:], 0, socket.MSG_WAITALL)
+        if not got:
+            raise ConnectionError("closed")
+        done += got
+
+
+def receive_bytes(sock: socket.socket, size: int) -> bytes:
+    data = bytearray(size)
+    receive(sock, memoryview(data))
+    return bytes(data)
+
+
+def limit(sock: socket.socket, receive_seconds: int, send_seconds: int) -> None:
+    # the kernel's own limits: with Python's, every call would poll first
+    sock.settimeout(None)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", receive_seconds, 0))
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", send_seconds, 0))
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+
+def proof(key: bytes, side: bytes, hello: bytes, nonce: bytes, manifest: bytes) -> bytes:
+    return hmac.new(key, MAGIC + side + hello + nonce + manifest, hashlib.sha256).digest()
+
+
+class Refused(FanoutError):
+    """The peer is not one of this run."""
+
+
+def greet(sock: socket.socket, key: bytes, run: str, node: str, manifest: bytes, peer: str) -> None:
+    """The client's half of the handshake; the server proves itself first."""
+    hello = HELLO.pack(run.encode(), node.encode()[:32], os.urandom(NONCE))
+    sock.sendall(MAGIC + hello)
+    answer = receive_bytes(sock, NONCE + 32 + 32)
+    nonce, theirs, shown = answer[:NONCE], answer[NONCE : NONCE + 32], answer[NONCE + 32 :]
+    if not hmac.compare_digest(shown, proof(key, b"server", hello, nonce, theirs)):
+        raise Refused(f"{peer} does not hold the key of this run")
+    if theirs != manifest:
+        raise Refused(f"{peer} has another manifest than this host: the source changed between two steps; run again")
+    sock.sendall(proof(key, b"client", hello, nonce, manifest))
+
+
+def admit(sock: socket.socket, key: bytes, run: str, manifest: bytes) -> str:
+    """The server's half; the client's name once it has proved that it holds the key."""
+    data = receive_bytes(sock, len(MAGIC) + HELLO.size)
+    if not data.startswith(MAGIC):
+        raise Refused("no peer of this kind")
+    hello = data[len(MAGIC) :]
+    theirs, node, _nonce = HELLO.unpack(hello)
+    nonce = os.urandom(NONCE)
+    sock.sendall(nonce + manifest + proof(key, b"server", hello, nonce, manifest))
+    if theirs.rstrip(b"\0") != run.encode():
+        raise Refused("a peer of another run")
+    if not hmac.compare_digest(receive_bytes(sock, 32), proof(key, b"client", hello, nonce, manifest)):
+        raise Refused("a peer without the key of this run")
+    return node.rstrip(b"\0").decode()
+
+
+# -- a host's part in a run ----------------------------------------------------------------------------------------
+
+
+class Node:
+    """One host: pulls what it lacks, serves what it has, says how far it is."""
+
+    def __init__(self, job: Mapping[str, Any], parts: Parts, status_path: str = "") -> None:
+        self.job = job
+        self.name = str(job["node"])
+        self.key = bytes.fromhex(job["key"])
+        self.run_name = str(job["run"])
+        self.parts = parts
+        self.manifest = parts.digest
+        self.upstreams: list[dict[str, Any]] = list(job["upstreams"])
+        self.patience = float(job.get("patience", 60))
+        self.status_path = status_path
+        self.lock = threading.Lock()
+        self.todo: deque[int] = deque(index for index in range(parts.total) if not parts.have[index])
+        self.began = time.monotonic()
+        self.began_at = time.time()
+        self.want = sum(parts.lengths[index] for index in self.todo)
+        self.received = 0
+        self.sent = 0
+        self.left = len(self.todo)
+        self.bad: dict[int, int] = {}
+        self.current = 0
+        self.heard = 0.0
+        self.progressed = self.served = time.monotonic()
+        self.trouble = ""
+        self.refused: dict[str, int] = {}
+        self.error = ""
+        self.finished = threading.Event()
+        self.seconds = 0.0
+        self.reports: dict[str, dict[str, Any]] = {}
+        self.listeners: list[socket.socket] = []
+        if not self.left:
+            self.finished.set()
+
+    # -- pulling ---------------------------------------------------------------------------------------------------
+
+    def take(self) -> int | None:
+        with self.lock:
+            return self.todo.popleft() if self.todo else None
+
+    def give_back(self, indices: Iterable[int]) -> None:
+        with self.lock:
+            self.todo.extendleft(sorted(indices, reverse=True))
+
+    def fail(self, message: str) -> None:
+        with self.lock:
+            if not self.error and self.left:
+                self.error = message
+                self.seconds = time.monotonic() - self.began
+        self.finished.set()
+
+    def connect(self, upstream: Mapping[str, Any], slot: int) -> socket.socket:
+        mine, theirs = upstream["paths"][slot % len(upstream["paths"])]
+        sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        try:
+            sock.settimeout(CONNECT_LIMIT)
+            # bound to a half of the fabric: each half carries its share
+            sock.bind((mine, 0))
+            sock.connect((theirs, self.job["port"]))
+            limit(sock, SILENCE_LIMIT, SILENCE_LIMIT)
+            greet(sock, self.key, self.run_name, self.name, self.manifest, f"{upstream['node']} ({theirs})")
+        except BaseException:
+            sock.close()
+            raise
+        return sock
+
+    def pull(self, slot: int) -> None:
+        """One stream: asks for parts in order, a few at a time, on one half of the fabric."""
+        buffer = memoryview(bytearray(self.parts.part_size))
+        pause = 0.05
+        while not self.finished.is_set():
+            number = self.current
+            upstream = self.upstreams[number]
+            try:
+                with self.connect(upstream, slot) as sock:
+                    pause = 0.05
+                    self.heard = time.monotonic()
+                    self._pull_from(sock, buffer, number)
+            except Refused as error:
+                self.fail(str(error))
+            except FanoutError as error:
+                self.fail(str(error))
+            except Stale:
+                continue
+            except OSError as error:
+                self.trouble = f"{upstream['node']}: {error.strerror or error}"
+                self.finished.wait(pause)
+                pause = min(pause * 2, 1.0)
+
+    def _pull_from(self, sock: socket.socket, buffer: memoryview, number: int) -> None:
+        out: list[int] = []
+        header = memoryview(bytearray(FRAME.size))
+        try:
+            while not self.finished.is_set():
+                if self.current != number:
+                    raise Stale
+                while len(out) < WINDOW and (index := self.take()) is not None:
+                    out.append(index)
+                    sock.sendall(FRAME.pack(b"G", index, 0))
+                if not out:
+                    # others fetch the rest; a stream that breaks gives its share back
+                    self.finished.wait(0.05)
+                    continue
+                receive(sock, header)
+                kind, index, length = FRAME.unpack(header)
+                self.heard = time.monotonic()
+                if kind == b"W":
+                    continue
+                if kind != b"D" or index not in out or length != self.parts.lengths[index]:
+                    raise ConnectionError("an answer that was not asked for")
+                data = buffer[:length]
+                receive(sock, data)
+                out.remove(index)
+                self._arrived(index, data, number)
+        finally:
+            self.give_back(out)
+
+    def _arrived(self, index: int, data: memoryview, number: int) -> None:
+        now = self.heard = time.monotonic()
+        if hashlib.sha256(data).digest() != self.parts.digests[index]:
+            self.give_back([index])
+            with self.lock:
+                self.bad[index] = self.bad.get(index, 0) + 1
+                often = self.bad[index]
+            if often >= BAD_LIMIT:
+                content = self.parts.owners[index]
+                raise FanoutError(
+                    f"a part of {self.job['names'].get(content.sha256, content.sha256[:12])} arrives damaged from "
+                    f"{self.upstreams[number]['node']} again and again: verify that host's copy in full "
+                    "(model_store_verify: full)"
+                )
+            return
+        self.parts.store(index, data)
+        with self.lock:
+            self.received += len(data)
+            self.left -= 1
+            self.progressed = now
+            if not self.left:
+                self.seconds = time.monotonic() - self.began
+                self.finished.set()
+
+    def watch_upstream(self) -> None:
+        """Take the next upstream when one is silent, give up when none brings anything."""
+        since = time.monotonic()
+        while not self.finished.wait(0.5):
+            now = time.monotonic()
+            quiet = now - max(self.heard, since)
+            stuck = now - max(self.progressed, since, self.began)
+            if now - max(self.progressed, self.began) > self.patience:
+                upstream = self.upstreams[self.current]["node"]
+                names = ", ".join(entry["node"] for entry in self.upstreams)
+                what = (
+                    f"{upstream} answers but has nothing new itself"
+                    if now - self.heard < SILENCE_LIMIT
+                    else f"no answer from {names} over the fabric (last: {self.trouble or 'silence'})"
+                )
+                self.fail(
+                    f"nothing arrived for {self.patience:.0f} s: {what}. What arrived is kept: mend it and run again"
+                )
+            elif len(self.upstreams) > 1 and (quiet > 2 * SILENCE_LIMIT or stuck > self.patience / 3):
+                self.current = (self.current + 1) % len(self.upstreams)
+                since = now
+
+    # -- serving ---------------------------------------------------------------------------------------------------
+
+    def listen(self) -> None:
+        end = time.monotonic() + 10
+        for address in self.job["listen"]:
+            sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            while True:
+                try:
+                    sock.bind((address, self.job["port"]))
+                    break
+                except OSError as error:
+                    # a run that was just stopped may hold it for a moment
+                    if error.errno != errno.EADDRINUSE or time.monotonic() > end:
+                        where = f"{address} port {self.job['port']}"
+                        raise FanoutError(f"cannot listen on {where}: {error.strerror}") from error
+                    time.sleep(0.1)
+            sock.listen(64)
+            self.listeners.append(sock)
+            threading.Thread(target=self._accept, args=(sock,), daemon=True).start()
+
+    def _accept(self, listener: socket.socket) -> None:
+        while True:
+            try:
+                sock, address = listener.accept()
+            except OSError:
+                return
+            if address[0] not in self.job["peers"]:
+                self._refuse(address[0], "no host of the fabric")
+                sock.close()
+                continue
+            threading.Thread(target=self._serve, args=(sock, address[0]), daemon=True).start()
+
+    def _refuse(self, address: str, reason: str) -> None:
+        with self.lock:
+            what = f"{address}: {reason}"
+            if what in self.refused or len(self.refused) < 100:
+                self.refused[what] = self.refused.get(what, 0) + 1
+
+    def _serve(self, sock: socket.socket, address: str) -> None:
+        with sock:
+            try:
+                limit(sock, 10, 10)
+                admit(sock, self.key, self.run_name, self.manifest)
+            except Refused as error:
+                self._refuse(address, str(error))
+                return
+            except OSError:
+                return
+            with contextlib.suppress(OSError):
+                # a client may be silent for as long as it waits for others; its end closes the connection
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", 0, 0))
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 10000)
+                self._answer(sock)
+
+    def _answer(self, sock: socket.socket) -> None:
+        while True:
+            kind, index, length = FRAME.unpack(receive_bytes(sock, FRAME.size))
+            self.served = time.monotonic()
+            if kind == b"G" and index < self.parts.total:
+                while not self.parts.wait(index, ALIVE):
+                    sock.sendall(FRAME.pack(b"W", 0, 0))
+                    self.served = time.monotonic()
+                self._send_part(sock, index)
+            elif kind == b"S" and length <= REPORT_LIMIT:
+                self._take_report(receive_bytes(sock, length))
+                sock.sendall(FRAME.pack(b"A", 0, 0))
+            else:
+                return
+
+    def _send_part(self, sock: socket.socket, index: int) -> None:
+        length, offset = self.parts.lengths[index], self.parts.offsets[index]
+        descriptor = self.parts.descriptor(self.parts.owners[index])
+        sock.sendall(FRAME.pack(b"D", index, length), socket.MSG_MORE)
+        left = length
+        while left:
+            # from the page cache to the wire, without a copy through here
+            done = os.sendfile(sock.fileno(), descriptor, offset + length - left, left)
+            if not done:
+                raise ConnectionError("a file became shorter while it was sent")
+            left -= done
+        with self.lock:
+            self.sent += length
+        self.served = time.monotonic()
+
+    def _take_report(self, data: bytes) -> None:
+        document = json.loads(data)
+        with self.lock:
+            for name, entry in document.items():
+                kept = self.reports.get(name)
+                if name != self.name and (kept is None or kept.get("at", 0) <= entry.get("at", 0)):
+                    self.reports[name] = entry
+
+    # -- saying how far it is --------------------------------------------------------------------------------------
+
+    def own_report(self) -> dict[str, Any]:
+        with self.lock:
+            state = "failed" if self.error else "running" if self.left else "done"
+            return {
+                "at": time.time(),
+                "state": state,
+                "error": self.error,
+                "want": self.want,
+                "received": self.received,
+                "sent": self.sent,
+                "seconds": self.seconds or time.monotonic() - self.began,
+                "began": self.began_at,
+                "ended": self.began_at + self.seconds if self.seconds or not self.left else 0,
+                "upstream": self.upstreams[self.current]["node"] if self.upstreams else "",
+                "refused": dict(self.refused),
+                "cpu": round(time.process_time(), 3),
+            }
+
+    def all_reports(self) -> dict[str, dict[str, Any]]:
+        own = self.own_report()
+        with self.lock:
+            return {**self.reports, self.name: own}
+
+    def report(self, closing: threading.Event) -> None:
+        """Tell the upstream about this host and those behind it, until told that it was the last time."""
+        slot = 0
+        while self.upstreams:
+            last = closing.is_set()
+            number = self.current
+            try:
+                with self.connect(self.upstreams[number], slot) as sock:
+                    while number == self.current:
+                        last = closing.is_set()
+                        data = json.dumps(self.all_reports()).encode()
+                        sock.sendall(FRAME.pack(b"S", 0, len(data)) + data)
+                        receive_bytes(sock, FRAME.size)
+                        if last:
+                            return
+                        closing.wait(ALIVE)
+            except (OSError, FanoutError):
+                slot += 1
+                if last:
+                    return
+                closing.wait(0.3)
+
+    def write_status(self) -> None:
+        if not self.status_path:
+            return
+        scratch = f"{self.status_path}.new"
+        with open(scratch, "w", encoding="utf-8") as file:
+            json.dump({"run": self.run_name, "node": self.name, "nodes": self.all_reports()}, file)
+        os.replace(scratch, self.status_path)
+
+    def all_behind_done(self) -> bool:
+        with self.lock:
+            return all(self.reports.get(name, {}).get("state") in ("done", "failed") for name in self.job["behind"])
+
+    def run(self) -> int:
+        self.listen()
+        for slot in range(max((len(entry["paths"]) for entry in self.upstreams), default=0)):
+            for _number in range(int(self.job["streams"])):
+                threading.Thread(target=self.pull, args=(slot,), daemon=True).start()
+        closing = threading.Event()
+        reporter = threading.Thread(target=self.report, args=(closing,), daemon=True)
+        reporter.start()
+        threading.Thread(target=self.watch_upstream, daemon=True).start()
+        self.write_status()
+        while True:
+            settled = self.finished.wait(0.5)
+            self.write_status()
+            if not settled:
+                continue
+            # a host that cannot go on leaves those behind it to another; a whole one serves them to the end
+            if self.error or self.all_behind_done():
+                break
+            if time.monotonic() - max(self.served, self.progressed) > self.patience:
+                break
+            time.sleep(0.3)
+        closing.set()
+        reporter.join(CONNECT_LIMIT + SILENCE_LIMIT)
+        self.write_status()
+        return 1 if self.error else 0
+
+
+def main(argv: list[str]) -> int:
+    path = argv[1]
+    with open(path, encoding="utf-8") as file:
+        job = json.load(file)
+    os.unlink(path)  # it holds the key of the run
+    status = str(job["status"])
+    try:
+        parts = Parts(job["incoming"], int(job["part_size"]), job["contents"])
+        parts.adopt(job["local"], job["spare"])
+        return Node(job, parts, status).run()
+    except (FanoutError, OSError) as error:
+        entry = {"at": time.time(), "state": "failed", "error": str(error), "want": 0, "received": 0, "sent": 0}
+        with open(status, "w", encoding="utf-8") as file:
+            json.dump({"run": job["run"], "node": job["node"], "nodes": {job["node"]: entry}}, file)
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv))
