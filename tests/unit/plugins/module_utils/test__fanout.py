@@ -185,7 +185,7 @@ def test_a_client_without_the_key_is_refused_by_the_server(ring: Ring) -> None:
         sock.settimeout(5)
         sock.sendall(_fanout.MAGIC + _fanout.HELLO.pack(b"ab" * 8, b"n2", b"n" * 32))
         assert len(sock.recv(96, socket.MSG_WAITALL)) == 96
-        sock.sendall(b"?" * 32 + _fanout.FRAME.pack(b"G", 0, 0))
+        sock.sendall(b"?" * 32)
         assert sock.recv(1) == b""
     assert list(seed.own_report()["refused"]) == ["127.0.1.2: a peer without the key of this run"]
     assert seed.sent == 0
