@@ -131,13 +131,13 @@ class Rig:
     mbit: float = 0.0
 
     @classmethod
-    def make(cls, name: str, count: int, subnet: str, topology: str = "switch") -> Rig:
+    def make(cls, name: str, count: int, subnet: str, topology: str = "switch", suite: str = "trixie") -> Rig:
         folder = inventory(TOP / ".lab" / f"{name}-inventory", count, topology)
         try:
             Lab(name, TOP / ".lab").destroy()
         except LabError as error:  # it is not there, or creating it says what is wrong
             print(f"{name}: {error}")
-        lab = Lab.create([folder], home=TOP / ".lab", name=name, subnet=subnet, suite="trixie")
+        lab = Lab.create([folder], home=TOP / ".lab", name=name, subnet=subnet, suite=suite)
         rig = cls(lab, topology)
         rig.address()
         return rig
