@@ -174,7 +174,7 @@ class Bench:
     # -- others --------------------------------------------------------------------------------------------------------
 
     def socat_chain(self) -> Figure:
-        """A tar stream that every host writes and passes on, one for each half: as fast as it gets, and nothing more."""
+        """A tar stream that every host writes and passes on, one for each half: fast, and nothing more."""
 
         def work() -> None:
             lists = [self.names[half::2] for half in (0, 1)]
@@ -211,10 +211,9 @@ class Bench:
         torrent, tracker = self._torrent()
         swarm = self.rig.hosts[: self.count + 1]
         try:
+            write = f"open('/run/x.torrent', 'wb').write(bytes.fromhex('{torrent.hex()}'))"
             for host in swarm:
-                folder = f"{SOURCE}/blobs" if host == self.head else TARGET
-                self.rig.on(host, f"mkdir -p {folder}; printf %s {torrent.hex()} | xxd -r -p > /run/x.torrent || "
-                            f"python3 -c 'open(\"/run/x.torrent\",\"wb\").write(bytes.fromhex(\"{torrent.hex()}\"))'")  # fmt: skip
+                self.rig.on(host, "python3 -", stdin=write)
 
             def work() -> None:
                 for host in swarm:
@@ -240,9 +239,9 @@ class Bench:
                     }
                 assert not waiting, f"not done: {waiting}"
 
-            self.rig.each(
-                swarm, "printf '#!/bin/sh\\necho done > /run/bt-done\\n' > /run/bt-hook; chmod 755 /run/bt-hook"
-            )
+            hook = "#!/bin/sh\necho done > /run/bt-done\n"
+            for host in swarm:
+                self.rig.on(host, "cat > /run/bt-hook; chmod 755 /run/bt-hook", stdin=hook)
             return self.measure("aria2 (BitTorrent)", work, "one half: a client announces one address; no key")
         finally:
             self.rig.each(swarm, "systemctl stop bench-bt; rm -rf /mnt/store/bt")
@@ -252,17 +251,25 @@ class Bench:
         """A torrent of the contents, and a tracker on this machine's own port of the management network."""
         piece = 1 << 20
         # pieces run over the ends of files; all files but the last are whole numbers of pieces here
-        hashes = bytes.fromhex(self.on(self.head, f"python3 -c \"\nimport hashlib,sys\nout=''\nfor n in {self.names!r}:\n"
-                                       f" f=open('{SOURCE}/blobs/'+n,'rb')\n"
-                                       f" while (b:=f.read({piece})): out+=hashlib.sha1(b).hexdigest()\nprint(out)\""))  # fmt: skip
+        program = f"""
+import hashlib
+for name in {self.names!r}:
+    with open("{SOURCE}/blobs/" + name, "rb") as file:
+        while block := file.read({piece}):
+            print(hashlib.sha1(block).hexdigest())
+"""
+        hashes = bytes.fromhex("".join(self.rig.on(self.head, "python3 -", stdin=program).split()))
         peers: dict[str, int] = {}
 
         class Tracker(http.server.BaseHTTPRequestHandler):
-            def do_GET(self) -> None:  # noqa: N802
+            def do_GET(self) -> None:
                 query = urllib.parse.parse_qs(urllib.parse.urlsplit(self.path).query)
                 peers[query["ip"][0] if "ip" in query else self.client_address[0]] = int(query["port"][0])
-                body = bencode({"interval": 2, "min interval": 1, "peers": [
-                    {"ip": ip, "port": port, "peer id": hashlib.sha1(ip.encode()).hexdigest()[:20]} for ip, port in peers.items()]})  # fmt: skip
+                known = [
+                    {"ip": ip, "port": port, "peer id": hashlib.sha1(ip.encode()).hexdigest()[:20]}
+                    for ip, port in peers.items()
+                ]
+                body = bencode({"interval": 2, "min interval": 1, "peers": known})
                 self.send_response(200)
                 self.end_headers()
                 self.wfile.write(body)
