@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from ansible.errors import AnsibleActionFail
@@ -51,9 +52,13 @@ class ActionModule(ActionBase):
             "pins": {pin.name: pin.version for pin in engine.pins},
             "manifest": [list(entry) for entry in wheels.manifest],
         }
+        args.pop("deliver", None)
         outcome = self._module(args)
         if outcome.get("need") and not outcome.get("failed"):
-            outcome = self._send(args, wheels, outcome, host)
+            if str(self._task.args.get("deliver", "direct")) == "fabric":
+                outcome = self._hand_over(args, wheels, outcome)
+            else:
+                outcome = self._send(args, wheels, outcome, host)
         result.update(outcome)
         return result
 
@@ -95,10 +100,34 @@ class ActionModule(ActionBase):
         )
         return result
 
-    def _send(self, args, wheels, outcome, host):
+    def _look_with_size(self, args, wheels):
+        """Once more with the size of what is to be built: a disk that is too small is known before a byte moves."""
         args["target"]["unpacked"] = wheels.unpacked()
-        # once more with the size of what is to be built: a disk that is too small is known before a byte moves
-        outcome = self._module(args)
+        return self._module(args)
+
+    def _hand_over(self, args, wheels, outcome):
+        """Let the role model_store bring the wheels to all hosts: what it asks of a registered result."""
+        outcome = self._look_with_size(args, wheels)
+        if outcome.get("failed") or not outcome.get("need"):
+            return outcome
+        # nothing has changed yet; the build, which comes when the wheels are here, will say so
+        outcome.update(
+            changed=False,
+            models={},
+            wheels={
+                "root": os.path.join(os.path.dirname(str(args.get("path", "/opt/sparkthor/venv"))), "wheels"),
+                "model": {
+                    "name": wheels.digest,
+                    "source": wheels.folder,
+                    "files": [entry.path for entry in wheels.manifest],
+                },
+            },
+        )
+        outcome.pop("diff", None)
+        return outcome
+
+    def _send(self, args, wheels, outcome, host):
+        outcome = self._look_with_size(args, wheels)
         if outcome.get("failed") or not outcome.get("need"):
             return outcome
         wanted = _push.contents(wheels.folder, wheels.manifest, outcome["need"])

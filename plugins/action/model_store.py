@@ -59,14 +59,15 @@ class ActionModule(ActionBase):
     def _declare(self) -> tuple[dict[str, Any], list[str]]:
         """Complete the models by what their sources hold; those that check mode must not fetch are named."""
         models, folders, pending = [], {}, []
-        for model in self._args.get("models") or []:
+        for given in self._args.get("models") or []:
+            model = dict(given) if isinstance(given, dict) else given
             name = self._name(model)
             folder, commit = self._folder(model, name)
             if folder is None:
                 pending.append(name)
                 continue
             what = f"model_store_models: {name}"
-            entries = _push.manifest(folder, _push.folder_files(folder, what))
+            entries = _push.manifest(folder, model.pop("files", None) or _push.folder_files(folder, what))
             folders[name] = (folder, entries)
             models.append({**model, "manifest": [list(entry) for entry in entries], "commit": commit})
         self._args["models"] = models
@@ -148,12 +149,24 @@ class ActionModule(ActionBase):
         return self._with_pending(outcome, pending)
 
     def _plan(self) -> _fanout_run.Plan:
-        return _fanout_run.plan(
+        hosts = [str(host) for host in self._vars["ansible_play_hosts"]]
+        plan = _fanout_run.plan(
             self._vars["hostvars"],
-            [str(host) for host in self._vars["ansible_play_hosts"]],
+            hosts,
             str(self._task.args.get("results", "__model_store_check")),
             str(self._task.args.get("head") or ""),
         )
+        if len(plan.order) < len(hosts):
+            try:
+                self._routes(plan)
+            except _fanout_plan.RouteError:
+                # a host without a part in it lies in between: whoever asked brings the rest by other means
+                return plan._replace(order=[plan.seed])
+        return plan
+
+    def _routes(self, plan: _fanout_run.Plan) -> dict[str, _fanout_plan.Route]:
+        fabric = self._task.args.get("fabric") or {}
+        return _fanout_plan.routes(fabric, plan.order, str(self._task.args.get("shape", "chain")))
 
     def _seed(self) -> dict[str, Any]:
         """The host that lacks least gets what no other can give it, and the run gets its name and its key."""
@@ -174,9 +187,9 @@ class ActionModule(ActionBase):
     def _start(self) -> dict[str, Any]:
         plan = self._plan()
         fabric = self._task.args.get("fabric") or {}
-        if len(plan.order) == 1 or not any(plan.need[host] for host in plan.order[1:]):
-            return {"changed": False, "skipped_reason": "every host has everything"}
-        route = _fanout_plan.routes(fabric, plan.order, str(self._task.args.get("shape", "chain")))[self._host]
+        if self._host not in plan.order or not any(plan.need[host] for host in plan.order[1:]):
+            return {"changed": False}
+        route = self._routes(plan)[self._host]
         folders, _pending = self._declare()
         size = _fanout_plan.part_size(sum(item["size"] for item in plan.wanted))
         run = self._run_name(plan.seed)
@@ -223,7 +236,7 @@ class ActionModule(ActionBase):
     def _finish(self) -> dict[str, Any]:
         plan = self._plan()
         first = self._vars["hostvars"][self._host][str(self._task.args.get("results", "__model_store_check"))]
-        if not plan.need[self._host] or self._host == plan.seed:
+        if self._host not in plan.order[1:] or not plan.need[self._host]:
             return {"changed": False, "models": first.get("models"), "unlisted": first.get("unlisted")}
         self._declare()
         outcome = self._module({**self._args, "verify": "fast", "job": {"run": self._run_name(plan.seed)}})

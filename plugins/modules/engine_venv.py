@@ -58,6 +58,14 @@ options:
     description: Whether the environment that was in use before is kept, for the processes that still run from it.
     type: bool
     default: true
+  deliver:
+    description:
+      - V(direct) sends the wheels to the host over the connection of the task.
+      - V(fabric) sends none. Where some are missing it returns what the fan-out of
+        M(sparkthor.cluster.model_store) asks for, and has to be called again once that has brought them.
+    type: str
+    choices: [direct, fabric]
+    default: direct
   stage:
     description: Used by the controller's side of this module.
     type: str
@@ -120,6 +128,10 @@ problems:
   returned: always
   type: list
   elements: str
+wheels:
+  description: Where the wheels belong and which they are.
+  returned: with O(deliver=fabric) when some are missing
+  type: dict
 sent_bytes:
   description: Bytes of wheels sent to this host.
   returned: when something was sent
@@ -156,6 +168,7 @@ def argument_spec() -> dict[str, Any]:
         "vllm_version": {"type": "str"},
         "verify": {"type": "str", "choices": ["fast", "full"], "default": "fast"},
         "keep_previous": {"type": "bool", "default": True},
+        "deliver": {"type": "str", "choices": ["direct", "fabric"], "default": "direct"},
         "stage": {"type": "str", "choices": ["apply", "receive", "probe"], "default": "apply"},
         "target": {"type": "dict", "default": {}},
         "parts": {"type": "list", "elements": "dict", "default": []},

@@ -37,15 +37,17 @@ class Plan(NamedTuple):
 
 
 def plan(hostvars: Mapping[str, Any], hosts: Sequence[str], results: str, head: str) -> Plan:
-    """The same for every host that asks: it depends on the registered results alone."""
+    """The same for every host that asks: it depends on the registered results alone.
+
+    A host without such a result has no part in the run: it may have what the others lack, but nobody has looked.
+    """
     need: dict[str, list[dict[str, Any]]] = {}
     for host in hosts:
-        outcome = hostvars[host].get(results)
-        if outcome is None or "models" not in outcome:
-            raise RunError(f"{host} was not looked at (no {results}): run the stage check on all hosts first")
-        need[host] = list(outcome.get("need") or [])
+        outcome = hostvars[host].get(results) or {}
+        if "models" in outcome:
+            need[host] = list(outcome.get("need") or [])
     if not need:
-        raise RunError("no host to bring anything to")
+        raise RunError(f"no host was looked at (no {results}): run the stage check first")
     missing = {host: sum(to_come(item) for item in items) for host, items in need.items()}
     seed = _fanout_plan.choose_seed(missing, head)
     wanted: dict[str, dict[str, Any]] = {}

@@ -35,8 +35,10 @@ def test_the_plan_follows_from_the_results_alone() -> None:
     assert (found.seed, found.order) == ("s3", ["s3", "s1", "s2"])
     assert [entry["sha256"][0] for entry in found.wanted] == ["a", "b"]
     assert found.need["s3"] == []
-    with pytest.raises(run.RunError, match="s4 was not looked at"):
-        run.plan({**hostvars, "s4": {"r": {"skipped": True}}}, ["s1", "s4"], "r", "s1")
+    hostvars["s4"] = {"r": {"skipped": True}}
+    assert run.plan(hostvars, ["s1", "s2", "s3", "s4"], "r", "s1").order == found.order
+    with pytest.raises(run.RunError, match="no host was looked at"):
+        run.plan(hostvars, ["s4"], "r", "s4")
 
 
 def test_contents_come_with_the_digests_of_their_parts(tmp_path: Path) -> None:
