@@ -13,7 +13,7 @@ from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 from ansible_collections.sparkthor.cluster.plugins.module_utils import _fanout_job, _fanout_plan
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store import StoreError, check_name
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils import _fanout_run, _hub, _push
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils import _fanout_run, _hub, _push, _url
 
 MODULE = "sparkthor.cluster.model_store"
 #: what the host's side has no use for; the fabric plan of a big cluster above all
@@ -38,6 +38,7 @@ class ActionModule(ActionBase):
             "start": self._start,
             "watch": self._watch,
             "finish": self._finish,
+            "list": self._list,
         }
         if stage not in steps:
             raise AnsibleActionFail(f"stage: {stage!r} is not one of {', '.join(steps)}")
@@ -67,9 +68,14 @@ class ActionModule(ActionBase):
                 pending.append(name)
                 continue
             what = f"model_store_models: {name}"
-            entries = _push.manifest(folder, model.pop("files", None) or _push.folder_files(folder, what))
+            names, links = model.pop("files", None), []
+            if model.pop("layout", "flat") == "hub":
+                # the hub's client looks for a folder of this name, so it is not for the user to choose
+                folder, name, names, links = _push.hub_folder(folder, what)
+            entries = _push.manifest(folder, names or _push.folder_files(folder, what))
             folders[name] = (folder, entries)
-            models.append({**model, "manifest": [list(entry) for entry in entries], "commit": commit})
+            rows = [list(entry) for entry in entries]
+            models.append({**model, "name": name, "manifest": rows, "links": links, "commit": commit})
         self._args["models"] = models
         return folders, pending
 
@@ -82,7 +88,7 @@ class ActionModule(ActionBase):
     def _with_pending(outcome: dict[str, Any], pending: list[str]) -> dict[str, Any]:
         if pending and not outcome.get("failed"):
             outcome["changed"] = True
-            outcome["msg"] = "would be fetched from the hub first: " + ", ".join(pending)
+            outcome["msg"] = "would be fetched by the controller first: " + ", ".join(pending)
         return outcome
 
     def _module(self, args: dict[str, Any]) -> dict[str, Any]:
@@ -100,6 +106,14 @@ class ActionModule(ActionBase):
     def _folder(self, model: dict[str, Any], name: str) -> tuple[str | None, str]:
         """A local folder, or the controller's copy of a hub id with its commit; None if check mode must not fetch."""
         source = str(model.get("source") or "")
+        if "://" in source:
+            if model.get("revision"):
+                raise AnsibleActionFail(f"model_store_models: {name}: a URL has no revision; remove it")
+            try:
+                with _push.locked(_push.user_cache("locks", "url.lock")):
+                    return _url.fetch(source, _push.user_cache("url"), fetch=not self._task.check_mode), ""
+            except _url.UrlError as error:
+                raise AnsibleActionFail(f"model_store_models: {name}: {error}") from error
         if source.startswith(("/", ".", "~")):
             if model.get("revision"):
                 raise AnsibleActionFail(f"model_store_models: {name}: a folder has no revision; remove it")
@@ -136,6 +150,15 @@ class ActionModule(ActionBase):
         if outcome.get("need"):
             raise AnsibleActionFail(f"host {self._host}: {len(outcome['need'])} files did not arrive whole: run again")
         return outcome
+
+    def _list(self) -> dict[str, Any]:
+        """What lies on this host. What is declared is known by name alone, without a look at its source."""
+        names = []
+        for model in self._args.get("models") or []:
+            source, layout = str(model.get("source") or ""), model.get("layout", "flat")
+            names.append(f"models--{source.replace('/', '--')}" if layout == "hub" else self._name(model))
+        keep = [*names, *(self._args.get("keep") or [])]
+        return self._module({**self._args, "models": [], "declared": names, "keep": keep})
 
     # -- all hosts, over the fabric ----------------------------------------------------------------------------------
 

@@ -476,8 +476,45 @@ class Store:
         self._write_record(name, folder, entries)
         return True
 
+    def inventory(self) -> list[dict[str, Any]]:
+        """Every folder of the store: {name, bytes, files, ours, verdict}, by sizes and times; no file is read."""
+        rows = []
+        known = set(self.names())
+        try:
+            there = {entry.name for entry in os.scandir(self.root) if not entry.name.startswith(".")}
+        except FileNotFoundError:
+            there = set()
+        for name in sorted(known | there):
+            folder, record = os.path.join(self.root, name), self.read_record(name)
+            size, count = _measure(folder)
+            if name not in known:
+                verdict = "not of this store"
+            elif name not in there:
+                verdict = "gone"
+            else:
+                bad = sorted(
+                    path for path, row in record.items() if not self._as_recorded(os.path.join(folder, path), row)
+                )
+                verdict = f"{len(bad)} of {len(record)} files changed or lost, {bad[0]} first" if bad else "whole"
+            rows.append({"name": name, "bytes": size, "files": count, "ours": name in known, "verdict": verdict})
+        return rows
+
+    def _as_recorded(self, path: str, row: list[Any]) -> bool:
+        state = self._state(path)
+        return state is not None and stat.S_ISREG(state.st_mode) and [state.st_size, state.st_mtime_ns] == row[:2]
+
     def remove(self, name: str) -> None:
-        shutil.rmtree(self.folder(name), ignore_errors=True)
+        """Remove a folder. Links in it go and not what they lead to; contents that have another name keep that."""
+        folder = self.folder(name)
+        if os.path.islink(folder):
+            raise StoreError(f"{folder} is a link: remove it by hand if it is not wanted, what it leads to is not ours")
+        if self._state(folder) is not None:
+            # out of sight in one step: half a model under its name would be worse than none
+            self._make_incoming()
+            away = os.path.join(self._incoming, f"removed-{name}")
+            shutil.rmtree(away, ignore_errors=True)
+            os.rename(folder, away)
+            shutil.rmtree(away)
         with contextlib.suppress(FileNotFoundError):
             os.unlink(os.path.join(self._records, f"{name}.json"))
 
@@ -501,6 +538,22 @@ def _walk(folder: str) -> Iterator[str]:
     for parent, _folders, names in os.walk(folder):
         for name in names:
             yield os.path.relpath(os.path.join(parent, name), folder)
+
+
+def _measure(folder: str) -> tuple[int, int]:
+    """Bytes and number of the files below, each content once however many names it has."""
+    seen: set[tuple[int, int]] = set()
+    size = count = 0
+    for parent, _folders, names in os.walk(folder):
+        for name in names:
+            state = os.lstat(os.path.join(parent, name))
+            if not stat.S_ISREG(state.st_mode):
+                continue
+            count += 1
+            if (state.st_dev, state.st_ino) not in seen:
+                seen.add((state.st_dev, state.st_ino))
+                size += state.st_size
+    return size, count
 
 
 def human(size: float) -> str:

@@ -35,9 +35,22 @@ options:
       source:
         description:
           - An absolute path, or a path that begins with C(.) or C(~), is a folder on the controller.
+          - A URL is fetched once by the controller with C(fsspec), see the collection's document on the model store.
           - Anything else is an id on the Hugging Face hub, fetched once by the controller with C(huggingface_hub).
         type: str
         required: true
+      layout:
+        description:
+          - V(flat) gives plain files in a folder of the model's name.
+          - V(hub) gives the hub's own layout (C(models--owner--name) with blobs and links), so that the store is a
+            cache of the hub's client.
+        type: str
+        choices: [flat, hub]
+        default: flat
+      files:
+        description: Files of the folder, where not all of them are meant.
+        type: list
+        elements: str
       revision:
         description: Branch, tag or commit of a hub id. The commit it stands for is returned.
         type: str
@@ -74,10 +87,25 @@ options:
       - The others are the steps of a fan-out over the fabric, each a task for all hosts, as the role uses them.
       - V(check) looks and checks for room, V(seed) brings what no host has to the host that lacks least.
       - V(start) starts the copy on every host, V(watch) shows how far it is, V(finish) makes the models visible.
+      - V(list) lists what lies in the store, and removes what is not in use if O(remove_unused) says so.
       - V(receive) is used by the controller's side of this module.
     type: str
-    choices: [apply, check, seed, start, watch, finish, receive]
+    choices: [apply, check, seed, start, watch, finish, list, receive]
     default: apply
+  keep:
+    description: Names that O(remove_unused) leaves alone.
+    type: list
+    elements: str
+    default: []
+  remove_unused:
+    description: With O(stage=list), remove the models that are neither declared nor kept.
+    type: bool
+    default: false
+  declared:
+    description: Used by the controller's side of this module.
+    type: list
+    elements: str
+    default: []
   results:
     description: Variable in which the results of O(stage=check) were registered.
     type: str
@@ -169,6 +197,16 @@ sent_bytes:
   description: Bytes that the controller sent to this host.
   returned: when something was sent
   type: int
+inventory:
+  description: Of each folder of the store its name, size, number of files, use and a verdict.
+  returned: by O(stage=list)
+  type: list
+  elements: dict
+removed:
+  description: Models that were removed.
+  returned: by O(stage=list)
+  type: list
+  elements: str
 received_bytes:
   description: Bytes that came to this host over the fabric.
   returned: by O(stage=finish)
@@ -207,6 +245,8 @@ def argument_spec() -> dict[str, Any]:
                 "name": {"type": "str", "required": True},
                 "source": {"type": "str", "required": True},
                 "revision": {"type": "str"},
+                "layout": {"type": "str", "choices": ["flat", "hub"], "default": "flat"},
+                "files": {"type": "list", "elements": "str"},
                 "manifest": {"type": "list", "elements": "list", "default": []},
                 "links": {"type": "list", "elements": "list", "default": []},
                 "commit": {"type": "str", "default": ""},
@@ -217,9 +257,12 @@ def argument_spec() -> dict[str, Any]:
         "verify": {"type": "str", "choices": ["fast", "full"], "default": "fast"},
         "stage": {
             "type": "str",
-            "choices": ["apply", "check", "seed", "start", "watch", "finish", "receive"],
+            "choices": ["apply", "check", "seed", "start", "watch", "finish", "list", "receive"],
             "default": "apply",
         },
+        "keep": {"type": "list", "elements": "str", "default": [], "no_log": False},
+        "remove_unused": {"type": "bool", "default": False},
+        "declared": {"type": "list", "elements": "str", "default": []},
         "results": {"type": "str", "default": "__model_store_check"},
         "run": {"type": "str", "default": "__model_store_run"},
         "fabric": {"type": "dict", "default": {}},
@@ -358,15 +401,44 @@ def finish(module: AnsibleModule, store: Store) -> dict[str, Any]:
     return result
 
 
+def listing(module: AnsibleModule, store: Store) -> dict[str, Any]:
+    """Every folder of the store with its size and a verdict; unused ones go if that was asked for."""
+    params = module.params
+    rows = store.inventory()
+    removed = []
+    for row in rows:
+        name = row["name"]
+        row["use"] = "declared" if name in params["declared"] else "kept" if name in params["keep"] else "unused"
+        if row["use"] == "unused" and params["remove_unused"]:
+            if not row["ours"]:
+                row["verdict"] += "; not removed, because this store did not bring it"
+                continue
+            removed.append(name)
+            if not module.check_mode:
+                store.remove(name)
+    lines = [f"{row['name']}  {human(row['bytes'])}" for row in rows]
+    left = [f"{row['name']}  {human(row['bytes'])}" for row in rows if row["name"] not in removed]
+    result: dict[str, Any] = {"changed": bool(removed), "inventory": rows, "removed": removed, "root": store.root}
+    if removed:
+        result["diff"] = {
+            "before_header": store.root,
+            "after_header": store.root,
+            "before": "".join(f"{line}\n" for line in lines),
+            "after": "".join(f"{line}\n" for line in left),
+        }
+    return result
+
+
 def main() -> None:
     module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True)
     params = module.params
     try:
-        store = Store(params["root"], find_owner(params["owner"], params["group"], module.check_mode))
+        idle = module.check_mode or params["stage"] == "list"
+        store = Store(params["root"], find_owner(params["owner"], params["group"], idle))
         if params["stage"] == "receive":
             store.receive(params["parts"])
             module.exit_json(changed=True)
-        act = {"start": start, "finish": finish}.get(params["stage"], apply)
+        act = {"start": start, "finish": finish, "list": listing}.get(params["stage"], apply)
         module.exit_json(**act(module, store))
     except StoreError as error:
         module.fail_json(msg=str(error))

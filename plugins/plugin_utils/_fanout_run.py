@@ -48,6 +48,7 @@ def plan(hostvars: Mapping[str, Any], hosts: Sequence[str], results: str, head: 
             need[host] = list(outcome.get("need") or [])
     if not need:
         raise RunError(f"no host was looked at (no {results}): run the stage check first")
+    hosts = list(need)
     missing = {host: sum(to_come(item) for item in items) for host, items in need.items()}
     seed = _fanout_plan.choose_seed(missing, head)
     wanted: dict[str, dict[str, Any]] = {}

@@ -98,13 +98,31 @@ def _load(path: str) -> dict[str, Any]:
     return {}
 
 
+def tree_of(folder: str) -> str:
+    """The folder that links may lead into: of a snapshot in the hub's cache the model's own, with its blobs."""
+    parent = os.path.dirname(folder)
+    whole = os.path.dirname(parent)
+    return whole if os.path.basename(parent) == "snapshots" and os.path.isdir(os.path.join(whole, "blobs")) else folder
+
+
 def folder_files(folder: str, what: str) -> list[str]:
-    """Relative paths of the files of a folder. Links count as what they lead to, so a hub cache becomes plain files."""
+    """Relative paths of the files of a folder. Links count as what they lead to, so a hub cache becomes plain files.
+
+    A link that leads out of the folder is refused: what lies elsewhere was not declared.
+    """
     if not os.path.isdir(folder):
         raise AnsibleActionFail(f"{what}: {folder} is not a folder on the controller")
+    tree = os.path.realpath(tree_of(folder))
     found = []
     for parent, folders, names in os.walk(folder, followlinks=True):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
+        for name in [*folders, *names]:
+            path = os.path.join(parent, name)
+            real = os.path.realpath(path)
+            if os.path.islink(path) and not real.startswith(f"{tree}{os.sep}"):
+                raise AnsibleActionFail(
+                    f"{what}: {path} is a link that leads out of {tree}, to {real}: put the file itself there"
+                )
         for name in sorted(names):
             path = os.path.join(parent, name)
             relative = os.path.relpath(path, folder)
@@ -119,6 +137,40 @@ def folder_files(folder: str, what: str) -> list[str]:
     if not found:
         raise AnsibleActionFail(f"{what}: no files in {folder}")
     return found
+
+
+class HubFolder(NamedTuple):
+    """A model in the hub's own layout, as its client reads it: blobs, and snapshots of links to them."""
+
+    folder: str
+    name: str
+    files: list[str]
+    links: list[list[str]]  # path, target
+
+
+def hub_folder(snapshot: str, what: str) -> HubFolder:
+    """The one snapshot of a model in the hub's cache, with its blobs and the names that stand for it."""
+    folder = tree_of(snapshot)
+    if folder == snapshot:
+        raise AnsibleActionFail(f"{what}: layout hub needs a model of the hub's cache, but {snapshot} is none")
+    files: set[str] = set()
+    links = []
+    for relative in folder_files(snapshot, what):
+        path = os.path.join(snapshot, relative)
+        here = os.path.relpath(path, folder)
+        if os.path.islink(path):
+            real = os.path.relpath(os.path.realpath(path), os.path.realpath(folder))
+            files.add(real)
+            links.append([here, os.path.relpath(real, os.path.dirname(here))])
+        else:
+            files.add(here)
+    for parent, _folders, names in os.walk(os.path.join(folder, "refs")):
+        for name in names:
+            path = os.path.join(parent, name)
+            with open(path, encoding="utf-8") as file:
+                if file.read().strip() == os.path.basename(snapshot):
+                    files.add(os.path.relpath(path, folder))
+    return HubFolder(folder, os.path.basename(folder), sorted(files), sorted(links))
 
 
 def manifest(folder: str, names: Iterable[str]) -> list[Entry]:

@@ -17,6 +17,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._store import (
     Store,
     StoreError,
     human,
+    parse_links,
     parse_manifest,
 )
 
@@ -259,3 +260,97 @@ def test_bad_names(store: Store, name: str) -> None:
 @pytest.mark.parametrize(("size", "text"), [(12, "12 B"), (2048, "2.0 KiB"), (379 * 2**30, "379.0 GiB")])
 def test_sizes_for_people(size: int, text: str) -> None:
     assert human(size) == text
+
+
+def test_links_are_part_of_a_model(store: Store, tmp_path: Path) -> None:
+    wanted = entries({"blobs/aa": b"weights"})
+    links = parse_links([["snapshots/c/model.safetensors", "../../blobs/aa"]], wanted)
+    plan = store.plan("models--o--n", wanted, links=links)
+    assert plan.links == ["snapshots/c/model.safetensors"]
+    store.receive([piece(tmp_path, b"weights")])
+    store.commit("models--o--n", wanted, plan.wrong, links)
+    path = Path(store.folder("models--o--n")) / "snapshots/c/model.safetensors"
+    assert (os.readlink(path), path.read_bytes()) == ("../../blobs/aa", b"weights")
+    after = store.plan("models--o--n", wanted, links=links)
+    assert (after.right, after.extra) == (True, [])
+    path.unlink()
+    path.symlink_to("/etc/passwd")
+    again = store.plan("models--o--n", wanted, links=links)
+    assert (again.wrong, again.links) == ([], ["snapshots/c/model.safetensors"])
+    store.commit("models--o--n", wanted, again.wrong, links)
+    assert os.readlink(path) == "../../blobs/aa"
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        (["x", "/etc/passwd"], "no file of the same folder"),
+        (["x", "../other/y"], "no file of the same folder"),
+        (["x", "nowhere"], "no file of the same folder"),
+        (["../x", "config.json"], "does not stay inside"),
+        (["/x", "config.json"], "does not stay inside"),
+        (["config.json", "sub/weights-1"], "occurs twice"),
+        (["config.json/x", "../config.json"], "both a file and a folder"),
+    ],
+)
+def test_links_that_lead_elsewhere_are_refused(row: list[str], message: str) -> None:
+    with pytest.raises(StoreError, match=message):
+        parse_links([row], entries())
+
+
+def test_a_damaged_file_is_known_once_a_full_look_found_it(store: Store, tmp_path: Path) -> None:
+    fill(store, tmp_path, FILES)
+    path = Path(store.folder("tiny")) / "sub/weights-1"
+    state = path.stat()
+    path.write_bytes(b"b" * 5000)
+    os.utime(path, ns=(state.st_atime_ns, state.st_mtime_ns))
+    assert store.plan("tiny", entries()).right
+    wrong = store.plan("tiny", entries(), full=True).wrong
+    assert wrong == ["sub/weights-1", "twin"]  # one content under two names
+    store.forget("tiny", wrong)
+    assert store.plan("tiny", entries()).wrong == wrong
+    assert set(store.whole("tiny", entries(), wrong)) == {sha(b"{}"), sha(b"b" * 5000)}
+
+
+def test_what_a_fan_out_took_of_the_disk_is_not_asked_for_again(store: Store) -> None:
+    part = Path(store.incoming) / f"{sha(b'a' * 5000)}.part"
+    with part.open("wb") as file:
+        os.posix_fallocate(file.fileno(), 0, 5000)
+    plan = store.plan("tiny", entries())
+    assert plan.bytes_needed == 10002 - 5000
+
+
+def test_an_inventory_tells_size_and_verdict_and_counts_a_content_once(store: Store, tmp_path: Path) -> None:
+    fill(store, tmp_path, FILES)
+    fill(store, tmp_path, {"w": b"b" * 5000}, "twin")  # a second name for a content of tiny
+    Path(store.root, "stranger").mkdir()
+    (Path(store.folder("twin")) / "w").unlink()
+    (Path(store.folder("twin")) / "w").write_bytes(b"?")
+    rows = {row["name"]: row for row in store.inventory()}
+    # four files, two of them one content under two names
+    assert (rows["tiny"]["files"], rows["tiny"]["bytes"], rows["tiny"]["verdict"]) == (4, 10002, "whole")
+    assert rows["stranger"] == {
+        "name": "stranger",
+        "bytes": 0,
+        "files": 0,
+        "ours": False,
+        "verdict": "not of this store",
+    }
+    assert rows["twin"]["verdict"] == "1 of 1 files changed or lost, w first"
+
+
+def test_removing_follows_no_link_and_leaves_other_names_alone(store: Store, tmp_path: Path) -> None:
+    fill(store, tmp_path, FILES)
+    fill(store, tmp_path, {"w": b"b" * 5000}, "twin")
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "precious").write_text("x")
+    (Path(store.folder("twin")) / "link").symlink_to(outside)
+    store.remove("twin")
+    assert (outside / "precious").read_text() == "x"
+    assert store.plan("tiny", entries(), full=True).right
+    assert store.names() == ["tiny"]
+    Path(store.folder("twin")).symlink_to(outside)
+    with pytest.raises(StoreError, match="is a link"):
+        store.remove("twin")
+    assert (outside / "precious").exists()

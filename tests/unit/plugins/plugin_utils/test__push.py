@@ -146,12 +146,12 @@ def test_digests_are_read_once(folder: Path, monkeypatch: pytest.MonkeyPatch) ->
 def test_links_of_a_hub_cache_count_as_files(tmp_path: Path) -> None:
     cache = tmp_path / "hub"
     (cache / "blobs").mkdir(parents=True)
-    (cache / "snapshot" / "sub").mkdir(parents=True)
-    (cache / "snapshot" / ".cache").mkdir()
+    (cache / "snapshots" / "c" / "sub").mkdir(parents=True)
+    (cache / "snapshots" / "c" / ".cache").mkdir()
     (cache / "blobs" / "abc").write_bytes(b"weights")
-    os.symlink("../../blobs/abc", cache / "snapshot" / "sub" / "model.safetensors")
-    (cache / "snapshot" / ".gitattributes").touch()
-    snapshot = str(cache / "snapshot")
+    os.symlink("../../../blobs/abc", cache / "snapshots" / "c" / "sub" / "model.safetensors")
+    (cache / "snapshots" / "c" / ".gitattributes").touch()
+    snapshot = str(cache / "snapshots" / "c")
     assert _push.folder_files(snapshot, "x") == ["sub/model.safetensors"]
     assert _push.manifest(snapshot, ["sub/model.safetensors"]) == [Entry("sub/model.safetensors", 7, sha(b"weights"))]
     (cache / "blobs" / "abc").unlink()
@@ -166,3 +166,57 @@ def test_a_source_without_files(tmp_path: Path, make: bool) -> None:
         path.mkdir()
     with pytest.raises(AnsibleActionFail, match=r"model_store_models: tiny: .*(is not a folder|no files)"):
         _push.folder_files(str(path), "model_store_models: tiny")
+
+
+def hub_cache(root: Path) -> Path:
+    """A model as the hub's client leaves it."""
+    model = root / "models--owner--tiny"
+    snapshot = model / "snapshots" / ("c" * 40)
+    snapshot.mkdir(parents=True)
+    (model / "blobs").mkdir()
+    (model / "refs").mkdir()
+    (model / "refs/main").write_text("c" * 40)
+    for name, data in (("config.json", b"{}"), ("model.safetensors", b"w" * 100)):
+        digest = hashlib.sha256(data).hexdigest()
+        (model / "blobs" / digest).write_bytes(data)
+        (snapshot / name).symlink_to(f"../../blobs/{digest}")
+    return snapshot
+
+
+def test_a_hub_cache_as_plain_files_or_as_it_is(tmp_path: Path) -> None:
+    snapshot = hub_cache(tmp_path)
+    assert _push.folder_files(str(snapshot), "x") == ["config.json", "model.safetensors"]
+    found = _push.hub_folder(str(snapshot), "x")
+    assert (found.name, found.folder) == ("models--owner--tiny", str(snapshot.parent.parent))
+    assert len([name for name in found.files if name.startswith("blobs/")]) == 2
+    assert "refs/main" in found.files
+    assert [path for path, _target in found.links] == [
+        f"snapshots/{'c' * 40}/config.json", f"snapshots/{'c' * 40}/model.safetensors"
+    ]  # fmt: skip
+    assert all(target.startswith("../../blobs/") for _path, target in found.links)
+
+
+def test_a_link_out_of_the_folder_is_refused(tmp_path: Path) -> None:
+    model = tmp_path / "model"
+    model.mkdir()
+    (model / "w").write_text("x")
+    (model / "passwd").symlink_to("/etc/passwd")
+    with pytest.raises(AnsibleActionFail, match=r"model_store_models: tiny: .*/passwd is a link that leads out of"):
+        _push.folder_files(str(model), "model_store_models: tiny")
+    (model / "passwd").unlink()
+    (model / "folder").symlink_to(tmp_path)
+    with pytest.raises(AnsibleActionFail, match="leads out of"):
+        _push.folder_files(str(model), "model_store_models: tiny")
+    with pytest.raises(AnsibleActionFail, match="is none"):
+        _push.hub_folder(str(model), "model_store_models: tiny")
+
+
+def test_digests_of_parts_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    folder = tmp_path / "model"
+    folder.mkdir()
+    (folder / "w").write_bytes(b"w" * 2500)
+    first = _push.part_digests(str(folder), ["w"], 1000)
+    assert [len(first["w"]), first["w"][0]] == [3, hashlib.sha256(b"w" * 1000).hexdigest()]
+    monkeypatch.setattr(_push, "hash_parts", lambda path, size: pytest.fail("read again"))
+    assert _push.part_digests(str(folder), ["w"], 1000) == first
