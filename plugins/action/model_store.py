@@ -17,7 +17,7 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils import _fanout_r
 
 MODULE = "sparkthor.cluster.model_store"
 #: what the host's side has no use for; the fabric plan of a big cluster above all
-CONTROLLER_ONLY = ("results", "run", "fabric", "head", "shape", "streams", "port", "patience")
+CONTROLLER_ONLY = ("results", "run", "fabric", "head", "shape", "streams", "port")
 display = Display()
 
 

@@ -9,6 +9,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -70,6 +71,19 @@ def report(name: str) -> dict[str, Any]:
     except (OSError, ValueError):
         return {}
     return document["nodes"].get(document["node"], {}) if document.get("run") == name else {}
+
+
+def outcome(name: str, seconds: float) -> dict[str, Any]:
+    """The report once this host's part has come to an end, one way or another."""
+    end = time.monotonic() + seconds
+    while True:
+        found = report(name)
+        if found.get("state") in ("done", "failed") or time.monotonic() > end:
+            return found
+        if run(["systemctl", "is-active", "--quiet", UNIT])[0]:
+            # between the two looks it may have said its last word
+            return report(name)
+        time.sleep(0.5)
 
 
 def ended() -> str:

@@ -386,7 +386,8 @@ def start(module: AnsibleModule, store: Store) -> dict[str, Any]:
 
 
 def finish(module: AnsibleModule, store: Store) -> dict[str, Any]:
-    report = _fanout_job.report(str(module.params["job"]["run"]))
+    # the first host may be gone while this one still tries to get something: what it says in the end is wanted
+    report = _fanout_job.outcome(str(module.params["job"]["run"]), module.params["patience"] + 30)
     if report.get("state") == "failed":
         raise StoreError(str(report.get("error")))
     result = apply(module, store)

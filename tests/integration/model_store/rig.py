@@ -208,6 +208,15 @@ print(json.dumps(found))
 """
         return json.loads(self.on(host, "python3 -", stdin=program, timeout=600))
 
+    def part_digests(self, host: str, path: str, size: int) -> list[str]:
+        program = f"""
+import hashlib
+with open({path!r}, "rb") as file:
+    while block := file.read({size}):
+        print(hashlib.sha256(block).hexdigest())
+"""
+        return self.on(host, "python3 -", stdin=program).split()
+
     def mount(self, hosts: Sequence[str], place: str = "/mnt/store") -> None:
         self.each(hosts, f"mkdir -p {place}; mountpoint -q {place} || mount -t tmpfs -o size=90% store {place}")
 
