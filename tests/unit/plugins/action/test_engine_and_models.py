@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from ansible.errors import AnsibleActionFail
 from ansible_collections.sparkthor.cluster.plugins.action import engine_parity, engine_venv, engine_wheels, model_store
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils import _hub, _push
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils import _fanout_run, _hub, _push, _url
 
 NODE = {"python": {"version": "3.12.3"}, "arch": "aarch64", "glibc": "2.39"}
 
@@ -205,3 +205,131 @@ def test_bad_declarations_name_the_variable(
 ) -> None:
     with pytest.raises(AnsibleActionFail, match=f"model_store_models: .*{message}"):
         act(model_store, monkeypatch, {"models": [entry]}, [])
+
+
+FABRIC = {
+    f"spark-0{number}": {"links": [{"address": f"10.100.{half * 128}.{number}/17"} for half in (0, 1)]}
+    for number in (1, 2, 3)
+}
+
+
+def fan_out(model: Path, stage: str, need: dict[str, list[dict[str, Any]]], **more: Any) -> tuple[dict, dict]:
+    """Arguments and variables of a step for spark-01, after all hosts were looked at."""
+    args = {
+        "stage": stage,
+        "models": [{"name": "tiny", "source": str(model)}],
+        "fabric": FABRIC,
+        "head": "spark-01",
+    }
+    hostvars: dict[str, Any] = {
+        host: {"__model_store_check": {"models": {}, "need": items}} for host, items in need.items()
+    }
+    for host, values in more.items():
+        hostvars[host.replace("_", "-")].update(values)
+    return args, {"hostvars": hostvars, "ansible_play_hosts": list(need)}
+
+
+@pytest.fixture
+def lacking(model: Path) -> dict[str, Any]:
+    entry = _push.manifest(str(model), ["config.json"])[0]
+    return {"sha256": entry.sha256, "size": 2, "have": 0}
+
+
+def test_a_look_reports_what_is_lacking_and_no_change(
+    model: Path, lacking: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    args, variables = fan_out(model, "check", {"spark-01": []})
+    result, calls = act(model_store, monkeypatch, args, [{"changed": True, "need": [lacking]}], **variables)
+    assert (result["changed"], result["need"]) == (False, [lacking])
+    # the fabric plan of a big cluster is not for the host
+    assert "fabric" not in calls[0]
+
+
+def test_the_seed_alone_gets_something_from_the_controller(
+    model: Path, lacking: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_push, "Courier", Courier)
+    everyone = {f"spark-0{number}": [lacking] for number in (1, 2, 3)}
+    args, variables = fan_out(model, "seed", everyone)
+    result, calls = act(model_store, monkeypatch, args, [{"changed": True}, {"changed": True}], **variables)
+    assert (result["seed"], result["sent_bytes"], calls.stages()) == ("spark-01", 42, ["receive", "apply"])
+    assert len(_fanout_run.key(result["run"])) == 64
+    # one that has it all is the seed, and then nobody gets anything from here
+    args, variables = fan_out(model, "seed", {**everyone, "spark-02": []})
+    result, calls = act(model_store, monkeypatch, args, [], **variables)
+    assert (result, list(calls)) == ({"changed": False, "seed": "spark-02"}, [])
+
+
+def test_a_job_holds_route_parts_and_key(model: Path, lacking: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    run = _fanout_run.new_run()
+    args, variables = fan_out(
+        model, "start", {"spark-01": [lacking], "spark-02": [], "spark-03": [lacking]},
+        spark_02={"__model_store_run": {"seed": "spark-02", "run": run}},
+    )  # fmt: skip
+    result, calls = act(model_store, monkeypatch, args, [{"changed": False}], **variables)
+    assert result["changed"] is False
+    job = calls[0]["job"]
+    assert (job["run"], job["key"], job["node"]) == (run, _fanout_run.key(run), "spark-01")
+    assert [entry["node"] for entry in job["upstreams"]] == ["spark-02"]
+    assert (job["behind"], job["listen"]) == (["spark-03"], ["10.100.0.1", "10.100.128.1"])
+    assert job["contents"] == [[lacking["sha256"], 2, [lacking["sha256"]]]]
+    assert len(job["peers"]) == 6
+
+
+def test_nothing_starts_where_the_seed_was_the_only_one_that_lacked(
+    model: Path, lacking: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for stage in ("start", "finish"):
+        args, variables = fan_out(model, stage, {"spark-01": [lacking]})
+        result, calls = act(model_store, monkeypatch, args, [], **variables)
+        assert (result["changed"], list(calls)) == (False, [])
+
+
+def test_a_host_that_did_not_get_it_is_named(
+    model: Path, lacking: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    args, variables = fan_out(
+        model, "finish", {"spark-01": [lacking], "spark-02": []},
+        spark_02={"__model_store_run": {"seed": "spark-02", "run": "ab" * 8}},
+    )  # fmt: skip
+    answer = {"failed": True, "msg": "nothing arrived for 60 s"}
+    result, calls = act(model_store, monkeypatch, args, [answer], **variables)
+    assert (result["failed"], result["msg"]) == (True, "host spark-01: nothing arrived for 60 s")
+    assert (calls[0]["stage"], calls[0]["job"]) == ("finish", {"run": "ab" * 8})
+
+
+def test_wheels_are_handed_over_to_the_fabric(engine: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    need = [{"sha256": "a" * 64, "size": 1, "have": 0}]
+    answers = [{"changed": True, "need": need, "diff": {}}] * 2
+    result, calls = act(engine_venv, monkeypatch, {**engine, "deliver": "fabric"}, answers)
+    assert (result["changed"], result["need"], result["models"]) == (False, need, {})
+    assert result["wheels"]["root"] == "/opt/sparkthor/wheels"
+    model = result["wheels"]["model"]
+    assert (model["source"], len(model["files"])) == (engine["wheel_dir"], 3)
+    # the second look knew how much is to be built, so that a disk that is too small stops the run here
+    assert calls[1]["target"]["unpacked"] > 0
+    result, _calls = act(engine_venv, monkeypatch, {**engine, "deliver": "fabric"}, [{"changed": False}])
+    assert "wheels" not in result
+
+
+def test_a_listing_knows_the_declared_names_without_their_sources(monkeypatch: pytest.MonkeyPatch) -> None:
+    args = {
+        "stage": "list",
+        "models": [
+            {"name": "tiny", "source": "/nowhere"},
+            {"name": "x", "source": "owner/model", "layout": "hub"},
+        ],
+        "keep": ["old"],
+    }
+    _result, calls = act(model_store, monkeypatch, args, [{"changed": False, "inventory": []}])
+    assert calls[0]["declared"] == ["tiny", "models--owner--model"]
+    assert calls[0]["keep"] == ["tiny", "models--owner--model", "old"]
+
+
+def test_a_url_is_fetched_by_the_controller(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_url, "fetch", lambda url, cache, fetch: str(model) if fetch else None)
+    args = {"models": [{"name": "tiny", "source": "s3://bucket/tiny"}]}
+    _result, calls = act(model_store, monkeypatch, args, [{"changed": False}])
+    assert calls[0]["models"][0]["manifest"][0][0] == "config.json"
+    result, calls = act(model_store, monkeypatch, args, [], check=True)
+    assert (result["changed"], list(calls)) == (True, [])
