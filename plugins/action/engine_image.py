@@ -17,6 +17,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._store import En
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils import _images, _push
 
 MODULE = "sparkthor.cluster.engine_image"
+WORK_DIR = "/opt/sparkthor"
 #: archive, then wheels, then done; more rounds mean that something does not arrive
 ROUNDS = 6
 display = Display()
@@ -31,6 +32,7 @@ class ActionModule(ActionBase):
         self._vars = task_vars or {}
         self._host = host = self._vars["inventory_hostname"]
         args = dict(self._task.args)
+        deliver = str(args.pop("deliver", "direct"))
         node = (self._vars.get("ansible_facts") or {}).get("sparkthor_node") or {}
         sent = 0
         try:
@@ -50,6 +52,9 @@ class ActionModule(ActionBase):
                     args["target"]["wheels"] = [list(entry) for entry in wheels.manifest]
                     self._wheels = wheels
                 elif outcome.get("need"):
+                    if deliver == "fabric" and outcome["what"] == "archive":
+                        result.update(self._hand_over(args, outcome, wanted))
+                        return result
                     sent += self._send(args, outcome, wanted)
                 else:
                     break
@@ -70,6 +75,23 @@ class ActionModule(ActionBase):
 
     def _module(self, args: dict[str, Any]) -> dict[str, Any]:
         return self._execute_module(module_name=MODULE, module_args=dict(args), task_vars=self._vars)
+
+    @staticmethod
+    def _hand_over(args: dict[str, Any], outcome: dict[str, Any], wanted: _images.Wanted) -> dict[str, Any]:
+        """Let the role model_store bring the archive to all hosts: what it asks of a registered result."""
+        return {
+            "changed": False,
+            "models": {},
+            "need": outcome["need"],
+            "wheels": {
+                "root": os.path.join(str(args.get("work_dir") or WORK_DIR), "images"),
+                "model": {
+                    "name": "archive",
+                    "source": os.path.dirname(wanted.archive_path),
+                    "files": [Entry(*wanted.entry).path],
+                },
+            },
+        }
 
     def _send(self, args: dict[str, Any], outcome: dict[str, Any], wanted: _images.Wanted) -> int:
         if outcome["what"] == "archive":

@@ -83,6 +83,14 @@ options:
     description: Seconds that a pull, the loading of an archive or the building of an image may take.
     type: int
     default: 3600
+  deliver:
+    description:
+      - V(direct) sends an archive to the host over the connection of the task.
+      - V(fabric) sends none. Where it is missing it returns what the fan-out of M(sparkthor.cluster.model_store) asks
+        for, and has to be called again once that has brought it.
+    type: str
+    choices: [direct, fabric]
+    default: direct
   stage:
     description:
       - V(preflight) checks on the controller alone what can be known there.
@@ -158,6 +166,10 @@ actions:
   returned: success
   type: list
   elements: str
+wheels:
+  description: Where the archive belongs and which it is.
+  returned: with O(deliver=fabric) when it is missing
+  type: dict
 sent_bytes:
   description: Bytes sent to this host.
   returned: when something was sent
@@ -207,6 +219,7 @@ def argument_spec() -> dict[str, Any]:
         "config_path": {"type": "path", "default": "/etc/sparkthor/container.json"},
         "work_dir": {"type": "path", "default": "/opt/sparkthor"},
         "timeout": {"type": "int", "default": 3600},
+        "deliver": {"type": "str", "choices": ["direct", "fabric"], "default": "direct"},
         "stage": {"type": "str", "choices": ["apply", "receive", "preflight"], "default": "apply"},
         "target": {"type": "dict", "default": {}},
         "parts": {"type": "list", "elements": "dict", "default": []},

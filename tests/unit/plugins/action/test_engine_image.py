@@ -123,6 +123,20 @@ def test_archive_then_wheels_then_done(args: dict[str, Any], monkeypatch: pytest
     assert "NCCL_IB_DISABLE=1" in result["warnings"][0]
 
 
+def test_an_archive_is_handed_over_to_the_fabric(args: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    data = Path(args["archive"]).read_bytes()
+    need = [{"sha256": hashlib.sha256(data).hexdigest(), "size": len(data), "have": 0}]
+    answer = {"changed": True, "need": need, "what": "archive"}
+    result, calls = act(monkeypatch, {**args, "deliver": "fabric"}, [answer])
+    assert (result["changed"], result["need"], result["models"]) == (False, need, {})
+    archive = Path(args["archive"])
+    assert result["wheels"] == {
+        "root": "/opt/sparkthor/images",
+        "model": {"name": "archive", "source": str(archive.parent), "files": [archive.name]},
+    }
+    assert "deliver" not in calls[0]
+
+
 def test_what_never_arrives_whole_ends(args: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_push, "Courier", Courier)
     data = Path(args["archive"]).read_bytes()
