@@ -51,6 +51,7 @@ _RECIPE_OVERRIDES = {
     "vllm_serve_replicas": "replicas",
     "engine_runtime": "runtime",
 }
+_DEGRADED = ("vllm_serve_degraded_after", "vllm_serve_degraded_recipe", "vllm_serve_executor")
 
 #: everything of the head's variables that plan_serving reads
 PLANNED_BY = ("vllm_serve_recipe", "engine_vllm_version", "model_store_models", *_RECIPE_OVERRIDES)
@@ -166,6 +167,74 @@ def locked_version(first: Mapping[str, Any]) -> str | None:
     return version.partition("+")[0] or None
 
 
+def plan_degraded(
+    first: Mapping[str, Any],
+    cluster: Mapping[str, Any],
+    nodes: Mapping[str, Mapping[str, Any]],
+    base: str,
+    whole: Mapping[str, Any],
+) -> dict[str, Any]:
+    """What ``vllm_serve_degraded_recipe`` comes to on all hosts but one, whichever worker is away; empty if off.
+
+    Raises RecipeError or SizingError when it cannot be served without one of them.
+    """
+    after = int(first.get("vllm_serve_degraded_after") or 0)
+    if after <= 0:
+        return {}
+    name = first.get("vllm_serve_degraded_recipe")
+    for holds, words in (
+        (after >= 30, f"vllm_serve_degraded_after={after}: a reboot takes longer. Give at least 30, or 0."),
+        (name, "vllm_serve_degraded_after needs vllm_serve_degraded_recipe, a recipe for all hosts but one. Name it."),
+        (whole, "vllm_serve_degraded_after needs vllm_serve_recipe. Name the recipe for all hosts."),
+        (
+            first.get("vllm_serve_executor", "ray") == "ray",
+            "vllm_serve_degraded_after needs vllm_serve_executor=ray: ranks of mp are planned for fixed hosts.",
+        ),
+        (len(cluster["workers"]) > 0, "vllm_serve_degraded_after needs a worker that may be away."),
+    ):
+        if not holds:
+            raise _recipe.RecipeError(words)
+    config, weights = on_controller(name, {**first, "vllm_serve_model": ""}, base)
+    plan: dict[str, Any] = {}
+    for away in cluster["workers"]:
+        hosts = [host for host in cluster["hosts"] if host != away]
+        # two hosts of a ring are one cable apart, as any two of them are; one host needs no fabric
+        left = {1: "lan", 2: "direct" if cluster["topology"] == "ring" else cluster["topology"]}
+        try:
+            plan = _recipe.resolve(
+                name,
+                hosts,
+                topology=left.get(len(hosts), cluster["topology"]),
+                gpus_per_host={host: cluster["gpus"][host] for host in hosts},
+                kinds={host: cluster["kinds"][host] for host in hosts},
+                memory_bytes={host: nodes[host]["mem_total_bytes"] for host in hosts},
+                version=first.get("engine_vllm_version") or locked_version(first),
+                config=config,
+                weights_bytes=weights,
+                overrides={"runtime": first["engine_runtime"]} if first.get("engine_runtime") else {},
+                base=base,
+            )
+        except (_recipe.RecipeError, SizingError) as error:
+            raise _recipe.RecipeError(f"vllm_serve_degraded_recipe, without {away}: {error}") from error
+    extra = sorted(set(plan["environment"].items()) - set(whole["environment"].items()))
+    if extra:
+        raise _recipe.RecipeError(
+            f"vllm_serve_degraded_recipe sets {', '.join(key for key, _value in extra)}, and the environment does not "
+            "change with the recipe. Set it in vllm_serve_env for both."
+        )
+    keys = ("served_model_name", "max_model_len", "args", "tensor_parallel", "pipeline_parallel", "why")
+    on_hub = "/" in plan["model"] and not plan["model"].startswith("/")
+    name_on_disk = plan["model"].rpartition("/")[2] if on_hub else plan["model"]
+    models = [{"name": name_on_disk, "source": plan["model"], "revision": plan["revision"]}] if on_hub else []
+    return {
+        "recipe": name,
+        "hosts": len(cluster["hosts"]) - 1,
+        "model": name_on_disk,
+        "models": models,
+        **{key: plan[key] for key in keys},
+    }
+
+
 class ActionModule(ActionBase):
     BYPASS_HOST_LOOP = True
     TRANSFERS_FILES = False
@@ -199,16 +268,24 @@ class ActionModule(ActionBase):
             cluster, fabric, warnings = plan_cluster(groups, hosts, hostvars, nodes)
         except ClusterError as error:
             raise AnsibleActionFail(str(error)) from error
+        first = {**hostvars[hosts[0]], **self._recipe_variables(everything[hosts[0]])}
+        base = str(everything[hosts[0]].get("inventory_dir") or ".")
         try:
-            serving = plan_serving(
-                {**hostvars[hosts[0]], **self._recipe_variables(everything[hosts[0]])},
-                cluster,
-                nodes,
-                str(everything[hosts[0]].get("inventory_dir") or "."),
-            )
+            serving = plan_serving(first, cluster, nodes, base)
         except (_recipe.RecipeError, SizingError) as error:
             variable = "vllm_serve_recipe" if everything[hosts[0]].get("vllm_serve_recipe") else "vllm_serve_model"
             raise AnsibleActionFail(f"Nothing was changed: {variable}: {error}") from error
+        try:
+            degraded = plan_degraded(first, cluster, nodes, base, serving)
+        except _recipe.RecipeError as error:
+            raise AnsibleActionFail(f"Nothing was changed: {error}") from error
+        if degraded:
+            serving["degraded"] = degraded
+            known = {model["name"] for model in serving["models"]}
+            serving["models"] = [
+                *serving["models"],
+                *(model for model in degraded["models"] if model["name"] not in known),
+            ]
         if serving:
             cluster.update(
                 serving=serving,
@@ -234,7 +311,7 @@ class ActionModule(ActionBase):
 
     @staticmethod
     def _recipe_variables(variables: Mapping[str, Any]) -> dict[str, Any]:
-        return {name: variables[name] for name in _RECIPE_OVERRIDES if name in variables}
+        return {name: variables[name] for name in (*_RECIPE_OVERRIDES, *_DEGRADED) if name in variables}
 
     @staticmethod
     def _fail(problems: list[str]) -> None:

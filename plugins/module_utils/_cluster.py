@@ -52,6 +52,17 @@ def gpu_count(host: str, variables: Mapping[str, Any], node: Mapping[str, Any]) 
     return int(given) if given not in (None, "", "auto") else int(node["gpus"])
 
 
+def head_generation(head_address: str, nodes: Mapping[str, Mapping[str, Any]]) -> int:
+    """A number that grows whenever another host is declared head; the same head keeps it.
+
+    A former head that was away meanwhile comes back with a lower one, and stays down.
+    """
+    known = [node["declared"] for node in nodes.values() if node.get("declared")]
+    newest = max((int(one["generation"]) for one in known), default=0)
+    another = any(one["head_address"] != head_address for one in known)
+    return newest + 1 if another else max(newest, 1)
+
+
 def plan_cluster(
     groups: Mapping[str, Sequence[str]],
     hosts: Sequence[str],
@@ -94,6 +105,7 @@ def plan_cluster(
         "head": head,
         "workers": list(hosts[1:]),
         "head_address": fabric[head]["control_address"],
+        "generation": head_generation(fabric[head]["control_address"], nodes),
         "kinds": kinds,
         "gpus": gpus,
         "world": sum(gpus.values()),

@@ -268,6 +268,17 @@ class NodeReader:
         units = ("sparkthor-vllm.service", "sparkthor-ray.service")
         return any(self._exists(f"/sys/fs/cgroup/system.slice/{unit}") for unit in units)
 
+    def declared(self) -> dict[str, Any]:
+        """Whom the newest play declared head, and which declaration that was; empty before the first."""
+        try:
+            data = json.loads(self._read("/etc/sparkthor/cluster.json") or "{}")
+            return {
+                "head_address": str(data["head_address"]),
+                "generation": int(data.get("generation") or 0),
+            }
+        except (ValueError, KeyError, TypeError, AttributeError):
+            return {}
+
     def binaries(self) -> dict[str, str]:
         path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/cuda/bin"
         if self._root != "/":
@@ -331,5 +342,6 @@ class NodeReader:
             "management": management_of(self.ssh_server_address(), interfaces, routes),
             "binaries": self.binaries(),
             "secrets": self.secrets(),
+            "declared": self.declared(),
             "time": self.time_sync(),
         }

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import dataclasses
 import errno
 import json
 import os
@@ -29,6 +30,10 @@ try:
     import _ray
 except ImportError:  # as a module_util of the collection
     from ansible_collections.sparkthor.cluster.plugins.module_utils import _ray
+try:  # comes with the serving role: a host that it never ran on was never a head that served
+    import _successor
+except ImportError:
+    _successor = None  # type: ignore[assignment]
 
 RUN_DIR = "/run/sparkthor/ray"
 KEPT_SESSIONS = 3
@@ -59,15 +64,29 @@ def gate(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--timeout", type=float, default=5, metavar="SECONDS", help="limit of one question")
     parser.add_argument("--source", choices=("auto", "dashboard", "engine"), default="auto")
     parser.add_argument("--json", action="store_true", help="print the whole answer instead of one line")
+    parser.add_argument(
+        "--without", metavar="FILE", help="JSON of the watchdog: hosts that the group is started without, if it exists"
+    )
     options = parser.parse_args(argv)
     try:
-        config = _ray.load_config(options.config)
+        config = without(_ray.load_config(options.config), options.without or "")
     except _ray.RayConfigError as error:
         say(json.dumps({"healthy": False, "reason": str(error)}) if options.json else str(error))
         return 2
     result = _ray.wait_healthy(config, options.wait, options.timeout, options.source)
     say(json.dumps(result, indent=2) if options.json else result["reason"])
     return 0 if result["healthy"] else 1
+
+
+def without(config: _ray.Config, path: str) -> _ray.Config:
+    """The cluster that is expected when the watchdog serves without some hosts (degraded mode)."""
+    try:
+        with open(path, encoding="utf-8") as stream:
+            left_out = json.load(stream)["without"]
+        nodes = tuple(node for node in config.nodes if node.address not in left_out or node.role == "head")
+    except (OSError, ValueError, KeyError, TypeError):
+        return config
+    return dataclasses.replace(config, nodes=nodes)
 
 
 # ---------------------------------------------------------------------------------------------------------------
@@ -292,6 +311,8 @@ def prepare(argv: Sequence[str] | None = None) -> int:
     if delay:
         say(f"several starts within {SERIES_SECONDS} s of one another: waiting {delay:g} s")
         time.sleep(delay)
+    if config.on_head and _successor is not None:
+        _successor.stay_down(tell=say)
     remains = leftovers(read_processes(), settings.temp_dir, owner_of(settings.temp_dir), os.getpid())
     if remains:
         say("ending leftovers of a former Ray: " + ", ".join(f"{p.pid} {p.command[:60]}" for p in remains))

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -30,6 +31,7 @@ class Look:
     latency: float | None = None
     median_latency: float | None = None
     deadline: float | None = None
+    interval: float | None = None
     stale: list[str] = dataclasses.field(default_factory=list)
     failure: dict[str, Any] | None = None
 
@@ -159,15 +161,23 @@ def _judge(
     found.latency = round(probe.seconds, 4)
     found.median_latency = completion.get("median_latency") if current else None
     found.deadline = settings.get("deadline")
+    found.interval = settings.get("interval")
 
 
 def deadline_problem(found: Mapping[str, Any]) -> str:
-    """A deadline that ordinary completions of this cluster nearly miss would restart a healthy group."""
+    """A deadline that ordinary completions of this cluster nearly miss would restart a healthy group.
+
+    And an interval shorter than one of them would keep the engine answering its watchdog.
+    """
     latencies = [found[key] for key in ("latency", "median_latency") if found.get(key)]
-    deadline = found.get("deadline")
-    if not latencies or not deadline or 2 * min(latencies) <= deadline:
+    if not latencies:
         return ""
-    return (
-        f"vllm_serve_watchdog_deadline: {deadline:g} s is too short: a one-token completion takes "
-        f"{min(latencies):.1f} s on this cluster; set at least {4 * min(latencies):.0f}"
-    )
+    usual = min(latencies)
+    for name, least in (("deadline", 2 * usual), ("interval", usual)):
+        value = found.get(name)
+        if value and value < least:
+            return (
+                f"vllm_serve_watchdog_{name}: {value:g} s is too short: a one-token completion takes {usual:.2f} s on "
+                f"this cluster; set at least {max(1, math.ceil(4 * usual))}"
+            )
+    return ""

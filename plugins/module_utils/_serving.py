@@ -36,6 +36,8 @@ STATE = "/run/sparkthor/state.json"
 STARTED_WITH = "/run/sparkthor/vllm-started-with.json"
 STARTS = "/run/sparkthor/vllm-starts.json"
 DRAINING = "/run/sparkthor/draining"
+#: written by the watchdog: the hosts that the group is started without, and with the smaller recipe
+DEGRADED = "/run/sparkthor/degraded.json"
 #: the first survives a reboot (playbooks/stop.yml), the second is for an hour's work by hand
 MAINTENANCE = ("/var/lib/sparkthor/maintenance", "/run/sparkthor/maintenance")
 #: the configuration that served last; kept by the watchdog on the head and, with executor mp, by each rank
@@ -91,6 +93,12 @@ def write_file(path: str, content: str, mode: int = 0o644) -> None:
         with contextlib.suppress(OSError):
             os.unlink(temporary)
         raise
+
+
+def left_out(path: str = DEGRADED) -> tuple[str, ...]:
+    """Addresses of the hosts that the group does without."""
+    without = read_json(path).get("without")
+    return tuple(sorted(str(address) for address in without)) if isinstance(without, dict) else ()
 
 
 def maintenance(paths: Iterable[str] = MAINTENANCE) -> str | None:

@@ -40,7 +40,7 @@ STOPPED = "stopped"
 STATES = (SERVING, LOADING, STARTING, DEGRADED, RESTARTING, DRAINING, MAINTENANCE, STOPPED)
 
 #: why the serving group was started anew; the labels of the restart counter
-CAUSES = ("completion", "lost_rank", "load_stalled", "unit_failed", "engine_exited")
+CAUSES = ("completion", "lost_rank", "load_stalled", "unit_failed", "engine_exited", "degraded", "restored")
 
 #: latencies kept to know what a normal completion takes on this cluster
 _KEPT_LATENCIES = 15
@@ -62,6 +62,12 @@ class Settings:
     backoff_max: float = 300.0
     stable_after: float = 120.0
     restart_patience: float = 90.0
+    #: seconds that hosts may stay away before the smaller recipe is served without them; 0 = wait for ever
+    degraded_after: float = 0.0
+    #: how many hosts the smaller recipe is made for
+    degraded_hosts: int = 0
+    #: seconds that they have to be back before the whole group is started again
+    restored_after: float = 15.0
     #: address of each rank's host -> its name; empty where no Ray tells who is there
     expected: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
@@ -124,11 +130,16 @@ class Observation:
     mark: str = ""
     maintenance: str | None = None
     draining: bool = False
+    #: why this host is not to be the head any more
+    superseded: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
 class Decision:
-    """What follows: ``restart`` names a cause from CAUSES; ``kill`` says not to wait for an orderly stop."""
+    """What follows: ``restart`` names a cause from CAUSES; ``kill`` says not to wait for an orderly stop.
+
+    With the causes ``degraded`` and ``restored`` the group is started without the hosts in :attr:`Watchdog.without`.
+    """
 
     state: str
     detail: str = ""
@@ -174,6 +185,11 @@ class Watchdog:
         self.restarting_text: str = ""
         self.restarts: dict[str, int] = {}
         self.missing: tuple[str, ...] = ()
+        #: addresses that the running configuration does without (degraded mode)
+        self.without: tuple[str, ...] = ()
+        #: address -> since when its host has been away, and since when it has been back
+        self.away: dict[str, float] = {}
+        self.back: dict[str, float] = {}
 
     # -- what survives a death of the watchdog itself ---------------------------------------------------------------
 
@@ -239,10 +255,11 @@ class Watchdog:
         """Names of the hosts whose rank is gone, and of those where another raylet took its place."""
         if ranks is None:
             return (), ()
-        gone = tuple(name for address, name in self.settings.expected.items() if address not in ranks)
+        wanted = {address: name for address, name in self.settings.expected.items() if address not in self.without}
+        gone = tuple(name for address, name in wanted.items() if address not in ranks)
         other = tuple(
             name
-            for address, name in self.settings.expected.items()
+            for address, name in wanted.items()
             if address in ranks and self.baseline.get(address, ranks[address]) != ranks[address]
         )
         return gone, other
@@ -264,9 +281,12 @@ class Watchdog:
             self.progressed_at = now
         gone, other = self._lost(seen.ranks)
         self.missing = gone
+        self._note_presence(seen)
         if seen.probe is not None:
             self._judge(seen.probe)
 
+        if seen.superseded:
+            return Decision(STOPPED, seen.superseded)
         if seen.maintenance is not None:
             # Measured, never acted upon; one failure at most is taken along, so that its end is no ambush.
             self.lost_looks = 0
@@ -285,16 +305,61 @@ class Watchdog:
             return self._restart(seen, "unit_failed", f"the serving unit failed ({unit.result})")
         if unit.active == "deactivating":
             return Decision(RESTARTING, self.restarting_text or "the engine is being stopped")
+        smaller = self._other_size(seen)
+        if smaller is not None:
+            return smaller
         if not unit.running:
             return self._before_engine(seen, gone)
         if gone or other:
             return self._lost_rank(seen, gone, other)
         self.lost_looks = 0
         if seen.ranks is not None and self.settings.expected and not self.baseline:
-            self.baseline = {address: seen.ranks[address] for address in self.settings.expected}
+            self.baseline = {
+                address: seen.ranks[address] for address in self.settings.expected if address not in self.without
+            }
         if not self.served:
             return self._loading(seen)
         return self._serving(seen)
+
+    # -- degraded mode ------------------------------------------------------------------------------------------
+
+    def _names(self, addresses: tuple[str, ...]) -> str:
+        return ", ".join(self.settings.expected.get(address, address) for address in addresses)
+
+    def _note_presence(self, seen: Observation) -> None:
+        """Since when each host has been away or back. Nobody to ask is no news."""
+        if seen.ranks is None or self.settings.degraded_after <= 0:
+            return
+        for address in self.settings.expected:
+            here, gone = (self.back, self.away) if address in seen.ranks else (self.away, self.back)
+            here.setdefault(address, seen.now)
+            gone.pop(address, None)
+
+    def _other_size(self, seen: Observation) -> Decision | None:
+        """Whether the group is to be started smaller, or whole again; None = as it is."""
+        if self.settings.degraded_after <= 0 or seen.ranks is None:
+            return None
+        now = seen.now
+        if self.without and all(now - self.back.get(one, now) >= self.settings.restored_after for one in self.without):
+            names = self._names(self.without)
+            self.without = ()
+            return self._start_other_size(now, "restored", f"{names} is back: the whole group is started again", False)
+        gone = tuple(one for one in self.settings.expected if one in self.away)
+        long_enough = all(now - self.away[one] >= self.settings.degraded_after for one in gone)
+        fits = len(self.settings.expected) - len(gone) == self.settings.degraded_hosts
+        serves = self.served and set(gone) <= set(self.without)
+        if not gone or set(gone) == set(self.without) or not (long_enough and fits) or serves:
+            return None
+        self.without = gone
+        text = f"{self._names(gone)} stayed away for {_seconds(self.settings.degraded_after)}: serving without"
+        return self._start_other_size(now, "degraded", text, True)
+
+    def _start_other_size(self, now: float, cause: str, text: str, kill: bool) -> Decision:
+        self.restarted_at = now
+        self.restarting, self.restarting_text = cause, text
+        self.serving_since = None
+        self._count(cause)
+        return Decision(RESTARTING, text, restart=cause, kill=kill)
 
     def _new_invocation(self, seen: Observation) -> None:
         """The unit was started anew, by us, by systemd or by a person: what was known of the engine is void."""
@@ -393,6 +458,9 @@ class Watchdog:
             self.attempts = 0
         if seen.draining:
             return Decision(DRAINING, "no new requests are taken", probe_deadline=probe)
+        if self.without:
+            text = f"serving the smaller recipe without {self._names(self.without)}"
+            return Decision(DEGRADED, text, healthy=True, probe_deadline=probe)
         return Decision(SERVING, self.note, healthy=True, probe_deadline=probe)
 
     # -- restarts ---------------------------------------------------------------------------------------------------
@@ -499,6 +567,7 @@ def status(machine: Watchdog, decision: Decision, seen: Observation, since: floa
             "expected": dict(machine.settings.expected),
             "known": seen.ranks is not None,
             "missing": list(machine.missing),
+            "without": [machine.settings.expected.get(one, one) for one in machine.without],
         },
         "restarts": dict(machine.restarts),
         "attempts": machine.attempts,
@@ -548,7 +617,7 @@ def metrics_text(state: Mapping[str, Any], wall: float) -> str:
         ]
     ranks = state.get("ranks") or {}
     if ranks.get("expected"):
-        missing = set(ranks.get("missing") or ())
+        missing = {*(ranks.get("missing") or ()), *(ranks.get("without") or ())}
         lines += [
             "# HELP sparkthor_serving_rank_alive 1 while Ray holds this host for alive.",
             "# TYPE sparkthor_serving_rank_alive gauge",
@@ -568,5 +637,6 @@ def health_body(state: Mapping[str, Any] | None) -> tuple[int, dict[str, Any]]:
         "status": state["state"],
         "detail": state["detail"],
         "completion_seconds_ago": (state.get("completion") or {}).get("seconds_ago"),
+        "generation": state.get("generation"),
     }
     return (200 if state["healthy"] else 503), body

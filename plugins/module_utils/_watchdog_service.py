@@ -30,14 +30,23 @@ from typing import Any, Optional
 try:  # on the head the files lie side by side, without any Ansible
     import _group
     import _serving
+    import _successor
     import _vllm_progress
     import _watchdog
 except ImportError:
-    from ansible_collections.sparkthor.cluster.plugins.module_utils import _group, _serving, _vllm_progress, _watchdog
+    from ansible_collections.sparkthor.cluster.plugins.module_utils import (
+        _group,
+        _serving,
+        _successor,
+        _vllm_progress,
+        _watchdog,
+    )
 
 LOOK_EVERY = 2.0
 READ_LOG_EVERY = 4.0
 SAY_AGAIN_AFTER = 30.0
+#: how often a head that waits for its hosts looks whether another one was declared
+SUCCESSOR_EVERY = 30.0
 HEALTH_SOCKET = "/run/sparkthor/watchdog/health.sock"
 METRICS_FILE = "/run/sparkthor/watchdog/metrics.prom"
 
@@ -84,6 +93,8 @@ class Service:
         draining_path: str = _serving.DRAINING,
         maintenance_paths: tuple[str, ...] = _serving.MAINTENANCE,
         starts_path: str = _serving.STARTS,
+        degraded_path: str = _serving.DEGRADED,
+        successor: Callable[[bool], str] | None = None,
     ) -> None:
         self.config = config
         self.unit = str(config.get("unit", "sparkthor-vllm.service"))
@@ -100,6 +111,10 @@ class Service:
         self.draining_path = draining_path
         self.maintenance_paths = maintenance_paths
         self.starts_path = starts_path
+        self.degraded_path = degraded_path
+        self.successor = successor
+        self.successor_asked_at = float("-inf")
+        self.machine.without = _serving.left_out(degraded_path)
         self.state: dict[str, Any] | None = None
         self.progress = _vllm_progress.Progress()
         self.progress_of = ""
@@ -151,7 +166,22 @@ class Service:
             mark=self.progress.mark,
             maintenance=_serving.maintenance(self.maintenance_paths),
             draining=os.path.exists(self.draining_path),
+            superseded=self._read_successor(now),
         )
+
+    def _read_successor(self, now: float) -> str:
+        """Why this host is no longer the head. The others are asked only while the group waits for them anyway."""
+        if self.successor is None:
+            return ""
+        ask = bool(self.machine.missing) and not self.machine.served
+        ask = ask and now - self.successor_asked_at >= SUCCESSOR_EVERY
+        if ask:
+            self.successor_asked_at = now
+        try:
+            return self.successor(ask)
+        except Exception as error:  # like Ray's side above
+            self._complain(f"another head cannot be looked for: {error}")
+            return ""
 
     def _read_ranks(self) -> Mapping[str, str] | None:
         if self.ranks is None:
@@ -176,9 +206,14 @@ class Service:
         if lines:
             self.progress = _vllm_progress.progress(lines, self.progress)
 
+    @property
+    def served_model(self) -> str:
+        smaller = self.config.get("degraded") or {}
+        return str(smaller.get("model") or self.model) if self.machine.without else self.model
+
     def start_probe(self, deadline: float) -> None:
         def ask() -> None:
-            result = _serving.complete(self.socket, self.model, deadline, self.clock)
+            result = _serving.complete(self.socket, self.served_model, deadline, self.clock)
             with self._lock:
                 self._probe = result
 
@@ -214,8 +249,12 @@ class Service:
             self.since = wall
         self._tell(decision, seen.now)
         state = _watchdog.status(self.machine, decision, seen, self.since, wall)
+        # a former head that returns asks for it
+        state["generation"] = self.config.get("generation")
         # The state is on record before the act: whoever reads sees why the group goes down.
         self._publish(state, wall)
+        if decision.restart in ("degraded", "restored"):
+            self._leave_out(self.machine.without)
         if decision.restart:
             error = _serving.restart(self.unit, decision.kill, self.runner)
             if error:
@@ -223,6 +262,18 @@ class Service:
         if decision.probe_deadline is not None:
             self.start_probe(decision.probe_deadline)
         return decision
+
+    def _leave_out(self, addresses: tuple[str, ...]) -> None:
+        """For the unit's own preparation: which configuration, and whom the gate need not wait for."""
+        try:
+            if addresses:
+                names = {one: self.machine.settings.expected.get(one, one) for one in addresses}
+                _serving.write_file(self.degraded_path, json.dumps({"without": names}) + "\n")
+            else:
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(self.degraded_path)
+        except OSError as error:
+            self._complain(f"{self.degraded_path} cannot be written: {error.strerror}")
 
     def _tell(self, decision: _watchdog.Decision, now: float) -> None:
         """One line of the journal for each decision; a load's progress now and then."""
@@ -327,7 +378,13 @@ def main(argv: list[str] | None = None) -> int:
     elif config.get("group_state"):
         # without Ray the head's own program knows who is there
         ranks = group_ranks
-    service = Service(config, ranks)
+    service = Service(
+        config,
+        ranks,
+        state_path=str(config.get("state") or _serving.STATE),
+        metrics_path=str(config.get("metrics") or METRICS_FILE),
+        successor=_successor.former_head(lambda argv: _serving.run(argv, 30)),
+    )
     service.take_up()
     server = HealthServer(str(config.get("health_socket", HEALTH_SOCKET)), service, str(config.get("group", "")))
     threading.Thread(target=server.serve_forever, name="health", daemon=True).start()

@@ -82,6 +82,12 @@ line:
   returned: always
   type: str
   sample: "loading: 41 % · loading weights 42 %"
+deadline_problem:
+  description:
+    - Why the watchdog's deadline or interval is refused, with the latency that was measured; empty if they are fit.
+    - The task fails with it; the watchdog itself never uses a deadline shorter than four ordinary completions.
+  returned: always
+  type: str
 latency:
   description: Seconds that the completion took.
   returned: when ready

@@ -46,6 +46,7 @@ class Kill:
 
     layer: str
     seed: int
+    #: seconds after its first task
     moment: float
     #: the task that ran when it was killed
     stage: str = ""
@@ -111,6 +112,9 @@ class Ground:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
+            # a busy controller takes seconds to load; a kill before the first task would prove nothing
+            while play.poll() is None and "TASK [" not in log.read_text(errors="replace"):
+                time.sleep(0.1)
             try:
                 play.wait(moment)
             except subprocess.TimeoutExpired:
@@ -182,7 +186,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"a whole run takes {whole:.1f} s", flush=True)
     for _number in range(max(0, left)):
         seed = options.seed if options.seed is not None else random.SystemRandom().randrange(1_000_000)
-        moment = round(random.Random(seed).uniform(0.5, whole or 1.0), 2)
+        moment = round(random.Random(seed).uniform(0.0, 0.9 * (whole or 1.0)), 2)
         place = ground()
         kill = Kill(options.layer, seed, moment)
         kill.stage = last_task(place.killed_play(moment))

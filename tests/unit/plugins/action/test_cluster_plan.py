@@ -7,8 +7,12 @@ import json
 import struct
 
 import pytest
-from ansible_collections.sparkthor.cluster.plugins.action.cluster_plan import plan_serving
-from ansible_collections.sparkthor.cluster.plugins.module_utils._cluster import ClusterError, plan_cluster
+from ansible_collections.sparkthor.cluster.plugins.action.cluster_plan import plan_degraded, plan_serving
+from ansible_collections.sparkthor.cluster.plugins.module_utils._cluster import (
+    ClusterError,
+    head_generation,
+    plan_cluster,
+)
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model_shape import SizingError
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils import _recipe
 
@@ -228,3 +232,71 @@ def test_a_recipe_that_cannot_be_served_here_is_refused(hosts, recipe, words):
     first, cluster, _fabric, nodes = planned(hosts, vllm_serve_recipe=recipe)
     with pytest.raises((_recipe.RecipeError, SizingError), match=words):
         plan_serving(first, cluster, nodes, ".")
+
+
+# -- who is head, and since when ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("known", "generation"),
+    [
+        ([None, None], 1),
+        ([("10.0.0.1", 0), ("10.0.0.1", 0)], 1),  # set up before generations were counted
+        ([("10.0.0.1", 3), None], 3),  # a host is new
+        ([("10.0.0.1", 3), ("10.0.0.1", 3)], 3),
+        ([("10.0.0.2", 3), ("10.0.0.2", 3)], 4),  # another head than before
+        ([("10.0.0.1", 4), ("10.0.0.2", 3)], 5),  # a run that ended half way: once more, and it is settled
+    ],
+)
+def test_the_generation_grows_when_another_host_is_declared_head(known, generation):
+    nodes = {
+        str(number): {"declared": {"head_address": one[0], "generation": one[1]} if one else {}}
+        for number, one in enumerate(known)
+    }
+    assert head_generation("10.0.0.1", nodes) == generation
+
+
+# -- degraded mode -----------------------------------------------------------------------------------------------------
+
+TINY = {"vllm_serve_recipe": "tiny-qwen3", "vllm_serve_degraded_after": 300, "vllm_serve_degraded_recipe": "tiny-qwen3"}
+
+
+def degraded(hosts, **variables):
+    first, cluster, _fabric, nodes = planned(hosts, **variables)
+    return plan_degraded(first, cluster, nodes, ".", plan_serving(first, cluster, nodes, "."))
+
+
+def test_degraded_mode_is_off_unless_asked_for():
+    assert degraded(["a", "b", "c"], vllm_serve_recipe="tiny-qwen3") == {}
+
+
+def test_degraded_mode_is_planned_for_all_hosts_but_one():
+    plan = degraded(["a", "b", "c"], **TINY)
+    assert plan["hosts"] == 2
+    assert plan["tensor_parallel"] * plan["pipeline_parallel"] == 2
+    assert plan["model"] == "tiny-qwen3"
+
+
+@pytest.mark.parametrize(
+    ("hosts", "variables", "words"),
+    [
+        (["a", "b", "c"], {"vllm_serve_degraded_after": 5}, "vllm_serve_degraded_after=5: a reboot takes longer"),
+        (["a", "b", "c"], {"vllm_serve_degraded_recipe": ""}, "needs vllm_serve_degraded_recipe"),
+        (["a", "b", "c"], {"vllm_serve_recipe": ""}, "needs vllm_serve_recipe"),
+        (["a", "b", "c"], {"vllm_serve_executor": "mp"}, "needs vllm_serve_executor=ray"),
+        (["a"], {"topology": "lan"}, "needs a worker"),
+        (
+            ["a", "b", "c"],
+            {"vllm_serve_degraded_recipe": "qwen3.5-397b-a17b-nvfp4"},
+            "vllm_serve_degraded_recipe, without b: recipe qwen3.5-397b-a17b-nvfp4 is for 3 hosts",
+        ),
+        (
+            ["a", "b", "c"],
+            {"vllm_serve_degraded_recipe": "llama-3.1-405b-int4"},
+            "vllm_serve_degraded_recipe, without b:",
+        ),
+    ],
+)
+def test_degraded_mode_that_cannot_work_is_refused_before_any_change(hosts, variables, words):
+    with pytest.raises(_recipe.RecipeError, match=words):
+        degraded(hosts, **{**TINY, **variables})

@@ -272,3 +272,17 @@ def test_the_programs_stand_alone(tmp_path):
     )
     assert done.returncode == 1, done.stderr
     assert done.stdout.startswith("0 of 2 nodes")
+
+
+def test_the_gate_does_without_the_hosts_that_the_watchdog_left_out(tmp_path):
+    nodes = [{"name": name, "address": f"10.0.0.{number}"} for number, name in enumerate("abc", 1)]
+    nodes[0]["role"] = "head"
+    config = _ray.Config.from_mapping({"nodes": nodes, "node_address": "10.0.0.1"})
+    path = tmp_path / "degraded.json"
+    assert _ray_host.without(config, str(path)) == config
+    path.write_text(json.dumps({"without": {"10.0.0.3": "c"}}))
+    assert [node.name for node in _ray_host.without(config, str(path)).nodes] == ["a", "b"]
+    path.write_text(json.dumps({"without": {"10.0.0.1": "a"}}))
+    assert len(_ray_host.without(config, str(path)).nodes) == 3, "never without the head"
+    path.write_text("[]")
+    assert _ray_host.without(config, str(path)) == config

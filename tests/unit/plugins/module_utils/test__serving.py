@@ -255,6 +255,65 @@ def test_service_lives_with_a_full_disk_and_a_silent_systemd(
     assert said[-1].startswith("systemd gives no answer")
 
 
+def test_service_leaves_a_host_out_and_takes_it_in_again(engine: Engine, tmp_path: Path, config: str) -> None:
+    data = json.loads(Path(config).read_text())
+    data["settings"].update(
+        expected={"10.0.0.1": "spark-01", "10.0.0.2": "spark-02"}, degraded_after=60.0, degraded_hosts=1
+    )
+    data["degraded"] = {"model": "small"}
+    Path(config).write_text(json.dumps(data))
+    systemd = Systemd()
+    systemd.unit.update(ActiveState="activating", SubState="start-pre", MainPID="0")
+    alive = {"10.0.0.1": "n1"}
+    now = [1000.0]
+    marker = tmp_path / "run/degraded.json"
+    one, said = make_service(
+        tmp_path, config, systemd, ranks=lambda _config: dict(alive), clock=lambda: now[0], degraded_path=str(marker)
+    )
+    assert one.round().line == "degraded: waiting for spark-02"
+    assert one.served_model == "tiny"
+    now[0] += 61
+    assert one.round().restart == "degraded"
+    assert json.loads(marker.read_text()) == {"without": {"10.0.0.2": "spark-02"}}
+    assert one.served_model == "small"
+    assert said[-1] == "restarting: spark-02 stayed away for 60 s: serving without (restart, cause: degraded)"
+    # another life of the watchdog goes on with it
+    two, _said = make_service(
+        tmp_path, config, systemd, ranks=lambda _config: dict(alive), clock=lambda: now[0], degraded_path=str(marker)
+    )
+    two.take_up()
+    assert two.machine.without == ("10.0.0.2",)
+    alive["10.0.0.2"] = "n2"
+    two.round()
+    now[0] += 16
+    assert two.round().restart == "restored"
+    assert not marker.exists()
+    assert [call for call in systemd.calls if "restart" in call] == [
+        ["--no-block", "restart", "sparkthor-vllm.service"],
+        ["--no-block", "restart", "sparkthor-vllm.service"],
+    ]
+
+
+def test_service_of_a_former_head_keeps_still(engine: Engine, tmp_path: Path, config: str) -> None:
+    data = json.loads(Path(config).read_text())
+    data["settings"]["expected"] = {"10.0.0.1": "spark-01", "10.0.0.2": "spark-02"}
+    Path(config).write_text(json.dumps(data))
+    systemd = Systemd()
+    systemd.unit.update(ActiveState="activating", SubState="start-pre", MainPID="0")
+    asked: list[bool] = []
+
+    def successor(ask: bool) -> str:
+        asked.append(ask)
+        return "spark-02 was declared head" if any(asked) else ""
+
+    one, said = make_service(tmp_path, config, systemd, ranks=lambda _config: {"10.0.0.1": "n1"}, successor=successor)
+    assert one.round().line == "degraded: waiting for spark-02"
+    assert one.round().line == "stopped: spark-02 was declared head"
+    assert asked == [False, True], "nobody is asked while nobody is missing"
+    assert said[-1] == "stopped: spark-02 was declared head"
+    assert systemd.calls == []
+
+
 def test_ray_that_throws_does_not_end_the_supervision(engine: Engine, tmp_path: Path, config: str) -> None:
     data = json.loads(Path(config).read_text())
     data["settings"]["expected"] = {"10.0.0.1": "spark-01"}
@@ -449,7 +508,10 @@ def test_deadline_shorter_than_a_completion_is_refused_with_the_latency() -> Non
     assert _ready.deadline_problem({"latency": 19.0, "median_latency": 0.2, "deadline": 20.0}) == ""
     problem = _ready.deadline_problem({"latency": 2.5, "median_latency": 3.0, "deadline": 4.0})
     assert "vllm_serve_watchdog_deadline: 4 s" in problem
-    assert "2.5 s" in problem
+    assert "2.50 s" in problem
+    problem = _ready.deadline_problem({"latency": 2.5, "median_latency": 3.0, "deadline": 20.0, "interval": 2.0})
+    assert "vllm_serve_watchdog_interval: 2 s is too short: a one-token completion takes 2.50 s" in problem
+    assert problem.endswith("set at least 10")
 
 
 def test_waiting_speaks_every_ten_seconds_at_most() -> None:

@@ -426,3 +426,126 @@ def test_status_metrics_and_health() -> None:
     status, body = w.health_body({**state, "healthy": False, "state": w.LOADING, "detail": "41 %"})
     assert (status, body["status"], body["detail"]) == (503, "loading", "41 %")
     assert w.health_body(None)[0] == 503
+
+
+# -- degraded mode -----------------------------------------------------------------------------------------------------
+
+SMALLER = {"degraded_after": 60.0, "degraded_hosts": 2}
+
+
+def waiting(world: World) -> None:
+    """The unit is at its gate, as after a restart that waits for the nodes."""
+    number = int(world.unit.invocation.split("-")[1]) + 1
+    world.unit = w.Unit("activating", "start-pre", f"inv-{number}", 0)
+    world.listening = False
+    world.asked = None
+
+
+def test_degraded_mode_is_off_by_default() -> None:
+    world = World().serve()
+    world.on_restart = False
+    del world.ranks["10.0.0.3"]
+    world.run(6)
+    waiting(world)
+    assert not restarts(world.run(3600))
+    assert world.decisions[-1].line == "degraded: waiting for spark-03"
+
+
+def test_a_host_that_stays_away_is_done_without_until_it_is_back() -> None:
+    world = World(**SMALLER).serve()
+    world.on_restart = False
+    del world.ranks["10.0.0.3"]
+    assert restarts(world.run(6)) == ["lost_rank"]
+    waiting(world)
+    assert not restarts(world.run(50))
+    assert restarts(world.run(12)) == ["degraded"]
+    assert world.machine.without == ("10.0.0.3",)
+    assert any("spark-03 stayed away for 60 s" in decision.line for decision in world.decisions[-8:])
+    waiting(world)
+    assert world.step().state != w.DEGRADED or "waiting for" not in world.decisions[-1].line
+    world.started_anew()
+    world.listening = True
+    world.run(10)
+    served = world.decisions[-1]
+    assert (served.state, served.healthy) == (w.DEGRADED, True)
+    assert served.detail == "serving the smaller recipe without spark-03"
+    assert not restarts(world.run(300))
+    # it blinks: not yet back
+    world.ranks["10.0.0.3"] = "n9"
+    assert not restarts(world.run(8))
+    del world.ranks["10.0.0.3"]
+    assert not restarts(world.run(30))
+    world.ranks["10.0.0.3"] = "n9"
+    assert restarts(world.run(20)) == ["restored"]
+    assert world.machine.without == ()
+    assert not world.decisions[-1].kill
+    world.started_anew()
+    assert world.serve().decisions[-1].line == "serving"
+    assert world.machine.restarts == {"lost_rank": 1, "degraded": 1, "restored": 1}
+    state = w.status(world.machine, world.decisions[-1], world.seen, 0.0, 1.0)
+    assert state["ranks"]["without"] == []
+
+
+def test_a_host_that_is_back_in_time_is_waited_for() -> None:
+    world = World(**SMALLER).serve()
+    world.on_restart = False
+    del world.ranks["10.0.0.3"]
+    world.run(6)
+    waiting(world)
+    world.run(40)
+    world.ranks["10.0.0.3"] = "n9"
+    assert not restarts(world.run(300))
+
+
+def test_two_hosts_away_are_too_many_for_a_recipe_that_needs_two_of_three() -> None:
+    world = World(**SMALLER).serve()
+    world.on_restart = False
+    del world.ranks["10.0.0.3"], world.ranks["10.0.0.2"]
+    world.run(6)
+    waiting(world)
+    assert not restarts(world.run(600))
+    world.ranks["10.0.0.2"] = "n8"
+    assert restarts(world.run(10)) == ["degraded"]
+    assert world.machine.without == ("10.0.0.3",)
+
+
+def test_the_other_host_lost_in_degraded_mode_changes_places() -> None:
+    world = World(**SMALLER).serve()
+    world.on_restart = False
+    del world.ranks["10.0.0.3"]
+    world.run(6)
+    waiting(world)
+    world.run(60)
+    assert world.machine.without == ("10.0.0.3",)
+    world.started_anew()
+    world.listening = True
+    world.run(10)
+    world.ranks = {"10.0.0.1": "n1", "10.0.0.3": "n9"}
+    # the one that is back goes first, and the whole group waits for the other
+    assert set(restarts(world.run(20))) == {"lost_rank", "restored"}
+    waiting(world)
+    assert restarts(world.run(70)) == ["degraded"]
+    assert world.machine.without == ("10.0.0.2",)
+
+
+def test_nobody_to_ask_is_no_host_away() -> None:
+    world = World(**SMALLER).serve()
+    world.on_restart = False
+    waiting(world)
+    world.ranks = None
+    assert not restarts(world.run(600))
+
+
+def test_a_former_head_does_nothing_and_says_why() -> None:
+    world = World()
+    waiting(world)
+    seen = dataclasses.replace(world_look(world), superseded="spark-02 was declared head of this cluster later")
+    decision = world.machine.look(seen)
+    assert decision.line == "stopped: spark-02 was declared head of this cluster later"
+    assert not decision.healthy
+    assert decision.restart is None
+
+
+def world_look(world: World) -> w.Observation:
+    world.step()
+    return world.seen
