@@ -38,12 +38,12 @@ class Endpoint:
     key: str
     model: str
 
-    def complete(self, tokens: int, *, stream: bool, timeout: float) -> str:
+    def complete(self, tokens: int, *, stream: bool, timeout: float, prompt: str = "hello") -> str:
         """Empty when the answer came whole, else what became of it."""
         connection = http.client.HTTPConnection(self.address, self.port, timeout=timeout)
         body = {
             "model": self.model,
-            "prompt": "hello",
+            "prompt": prompt,
             "max_tokens": tokens,
             "temperature": 0,
             "stream": stream,

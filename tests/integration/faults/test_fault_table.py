@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.conftest import TOP, Cluster
-from tools.faults import controller
+from tools.faults import busy, controller
 from tools.faults.__main__ import commit, complete
 from tools.faults.site import Site
 from tools.faults.table import ROWS, Row, lines, misses
@@ -42,3 +42,7 @@ def test_a_killed_controller_leaves_nothing_that_the_next_run_cannot_finish(
     kept = results / "controller.json"
     rc = controller.main(["--layer", layer, "--count", str(count), "--kept", str(kept), *where])
     assert rc == 0, [kill for kill in controller.read(kept) if not kill.holds]
+
+
+def test_half_an_hour_at_full_load_without_a_false_alarm(cluster: Cluster) -> None:
+    assert busy.main(["--lab", cluster.lab.name]) == 0

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tools.faults import __main__ as command
-from tools.faults import controller, observe, table
+from tools.faults import busy, controller, observe, table
 from tools.faults.faults import FAULTS
 from tools.faults.site import differing
 
@@ -117,3 +117,41 @@ def test_a_killed_run_holds_only_when_the_next_finishes_and_the_third_changes_no
     controller.keep([kill], tmp_path / "controller.json")
     assert controller.read(tmp_path / "controller.json") == [kill]
     assert controller.last_task("TASK [a : one] ***\nok\nTASK [b : two] ***\n") == "b : two"
+
+
+METRICS = """vllm:num_requests_waiting{engine="0",model_name="m"} 3.0
+vllm:request_prefill_time_seconds_bucket{engine="0",le="1.0"} 2.0
+vllm:request_prefill_time_seconds_bucket{engine="0",le="5.0"} 4.0
+vllm:request_prefill_time_seconds_bucket{engine="0",le="7.5"} 6.0
+vllm:request_prefill_time_seconds_bucket{engine="0",le="+Inf"} 9.0
+vllm:request_prefill_time_seconds_count{engine="0"} 9.0
+vllm:request_prefill_time_seconds_sum{engine="0"} 60.5
+"""
+
+
+def test_prefills_longer_than_the_deadline_are_counted_from_the_engines_histogram() -> None:
+    name = "vllm:request_prefill_time_seconds"
+    assert busy.total(METRICS, "vllm:num_requests_waiting") == 3
+    assert busy.total(METRICS, f"{name}_sum") == 60.5
+    assert busy.longer_than(METRICS, name, 5.0) == 5
+    # the bucket that 6 s falls into may hold shorter ones: it does not count
+    assert busy.longer_than(METRICS, name, 6.0) == 3
+    assert busy.longer_than("", name, 5.0) == 0
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({}, []),
+        ({"idle": 2}, ["nobody waited in 2 of 400 samples"]),
+        ({"samples": 0}, ["nobody waited in 0 of 0 samples"]),
+        ({"longer": 0.0}, ["no prefill took longer than 5 s: nothing was proved"]),
+        ({"restarts": {"completion": 1}}, ["restarts: {'completion': 1}"]),
+        ({"states": ["serving", "degraded: completion timed out"]}, ["states: ['degraded: completion timed out']"]),
+        ({"failed": ["503: x"]}, ["1 requests failed, the first with 503: x"]),
+    ],
+)
+def test_a_false_alarm_shows(change: dict, words: list[str]) -> None:
+    states = ["serving", "serving: busy: a completion waited 5 s while the engine's counters moved"]
+    good = busy.Busy(30, 5.0, samples=400, longer=30.0, states=states)
+    assert busy.judge(dataclasses.replace(good, **change)) == words

@@ -1,0 +1,114 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Hosts that stay away: a smaller recipe is served without one, and a head that was replaced meanwhile stays down."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.integration.conftest import Cluster
+from tools.faults.observe import Endpoint, Watch
+from tools.faults.site import Site, wait
+from tools.playbooks import run_playbook
+
+#: seconds for a restart of the group on a busy machine
+PATIENCE = 900
+
+
+@pytest.fixture
+def site(cluster: Cluster) -> Site:
+    return Site(cluster.lab, cluster.inventories)
+
+
+def run(inventories: list[Path], name: str, **variables: Any) -> None:
+    outcome = run_playbook("site.yml", inventories, extra_vars=variables or None, name=name)
+    assert outcome.rc == 0, outcome.failures
+    print(f"\n{name}: {outcome.seconds:.0f} s, changed {outcome.changed}")
+
+
+def test_a_smaller_recipe_is_served_until_the_host_is_back(site: Site) -> None:
+    run(site.inventories, "degraded", vllm_serve_degraded_after=30, vllm_serve_degraded_recipe="tiny-qwen3")
+    site.lab.off(site.worker)
+    away = time.monotonic()
+    with Watch(site.leader) as watch:
+        wait(lambda: "serving the smaller recipe" in str(watch.newest.get("line")), PATIENCE, "the smaller recipe")
+        print(f"served without {site.worker} {time.monotonic() - away:.0f} s after it went")
+        assert watch.newest["line"] == f"degraded: serving the smaller recipe without {site.worker}"
+        assert watch.newest["healthy"]
+        assert site.endpoint.complete(8, stream=False, timeout=120) == ""
+        site.lab.boot(site.worker)
+        site.lab.wait(site.worker)
+        back = time.monotonic()
+        wait(lambda: watch.state == "serving", PATIENCE, "the whole recipe")
+        print(f"whole again {time.monotonic() - back:.0f} s after its ssh")
+        print("\n".join(watch.story(away)))
+        assert site.endpoint.complete(8, stream=False, timeout=120) == ""
+        restarts = watch.newest["restarts"]
+        assert (restarts["degraded"], restarts["restored"]) == (1, 1)
+    # off again: the role leaves nothing of it
+    run(site.inventories, "whole")
+    assert "No such file" in site.on(site.head, "ls /etc/sparkthor/vllm-degraded.yaml 2>&1", check=False)
+
+
+def test_a_former_head_that_returns_stays_down_and_says_why(site: Site, tmp_path: Path) -> None:
+    former, new, *others = site.hosts
+    site.lab.off(former)
+    inventory = tmp_path / "inventory"
+    inventory.mkdir()
+    workers = {name: {} for name in others}
+    groups = {"ray_head": {"hosts": {new: {}}}, "ray_workers": {"hosts": workers}}
+    (inventory / "hosts.yml").write_text(yaml.safe_dump({"cluster": {"children": groups}}))
+    (inventory / "group_vars").symlink_to(site.inventories[0] / "group_vars")
+    overlay = yaml.safe_load(site.inventories[1].read_text())
+    del overlay["all"]["hosts"][former]
+    (tmp_path / "lab.yml").write_text(yaml.safe_dump(overlay))
+    top = site.inventories[0].parent.parent
+    # the paths of the lab's inventory are relative to its own folder
+    paths = {
+        "engine_requirements": str(top / "requirements/engine/lab-cp311-x86_64.txt"),
+        "engine_wheel_dir": str(top / ".lab/engine/wheels"),
+        "model_store_models": [{"name": "tiny-qwen3", "source": str(top / ".lab/engine/model")}],
+        "sparkthor_secrets_dir": str(site.inventories[0] / ".secrets"),
+        "ansible_ssh_common_args": f"-o UserKnownHostsFile={site.lab.folder}/ssh/known_hosts -o IdentitiesOnly=yes",
+        "ansible_ssh_private_key_file": f"{site.lab.folder}/ssh/id_ed25519",
+    }
+    left = {"vllm_serve_pipeline_parallel_size": 1 + len(others)}
+    if not others:
+        left["fabric_topology"] = "lan"
+    run([inventory, tmp_path / "lab.yml"], "new-head", **paths, **left)
+    generation = json.loads(site.on(new, "cat /etc/sparkthor/cluster.json"))["generation"]
+    key = (site.inventories[0] / ".secrets" / "api_key").read_text().strip()
+    served = Endpoint(site.lab.plan.host(new).address, 8000, key, site.model)
+    assert served.complete(4, stream=False, timeout=120) == ""
+
+    site.lab.boot(former)
+    site.lab.wait(former)
+    back = time.monotonic()
+    with Watch(lambda: site.lab.machine(former).leader()) as watch:
+        wait(lambda: watch.state == "stopped", 180, "the former head to give way")
+        print(f"gave way {time.monotonic() - back:.0f} s after its ssh: {watch.newest['line']}")
+        text = f"{new} was declared head of this cluster later (generation {generation})"
+        assert text in watch.newest["line"]
+        wait(lambda: text in site.on(former, "journalctl -u sparkthor-ray -o cat --no-pager"), 120, "Ray's reason")
+        assert site.shown(former, "sparkthor-ray", "MainPID") == "0"
+        # while the new head is away as well, the former one does not take its chance
+        site.lab.off(new)
+        site.on(former, "systemctl restart --no-block sparkthor-ray sparkthor-watchdog")
+        time.sleep(20)
+        assert watch.state == "stopped"
+        assert site.shown(former, "sparkthor-ray", "MainPID") == "0"
+        assert site.processes(former, "sparkthor-ray.service", "gcs_server") == []
+    site.lab.boot(new)
+    site.lab.wait(new)
+    wait(lambda: served.complete(4, stream=False, timeout=60) == "", PATIENCE, "the new head after its power loss")
+    # a play gives it its place again
+    run(site.inventories, "former-head")
+    assert site.endpoint.complete(4, stream=False, timeout=120) == ""
+    assert json.loads(site.on(former, "cat /etc/sparkthor/cluster.json"))["generation"] == generation + 1
