@@ -170,11 +170,10 @@ class Service:
         )
 
     def _read_successor(self, now: float) -> str:
-        """Why this host is no longer the head. The others are asked only while the group waits for them anyway."""
+        """Why this host is no longer the head. The others are asked only while nothing is served here."""
         if self.successor is None:
             return ""
-        ask = bool(self.machine.missing) and not self.machine.served
-        ask = ask and now - self.successor_asked_at >= SUCCESSOR_EVERY
+        ask = not self.machine.served and now - self.successor_asked_at >= SUCCESSOR_EVERY
         if ask:
             self.successor_asked_at = now
         try:
