@@ -52,14 +52,15 @@ def gpu_count(host: str, variables: Mapping[str, Any], node: Mapping[str, Any]) 
     return int(given) if given not in (None, "", "auto") else int(node["gpus"])
 
 
-def head_generation(head_address: str, nodes: Mapping[str, Mapping[str, Any]]) -> int:
+def head_generation(head: str, nodes: Mapping[str, Mapping[str, Any]]) -> int:
     """A number that grows whenever another host is declared head; the same head keeps it.
 
-    A former head that was away meanwhile comes back with a lower one, and stays down.
+    Hosts are told apart by name: addresses are counted in the inventory's order, and the new head may get the former
+    one's. A former head that was away meanwhile comes back with a lower one, and stays down.
     """
     known = [node["declared"] for node in nodes.values() if node.get("declared")]
     newest = max((int(one["generation"]) for one in known), default=0)
-    another = any(one["head_address"] != head_address for one in known)
+    another = any(one["head"] != head for one in known)
     return newest + 1 if another else max(newest, 1)
 
 
@@ -105,7 +106,7 @@ def plan_cluster(
         "head": head,
         "workers": list(hosts[1:]),
         "head_address": fabric[head]["control_address"],
-        "generation": head_generation(fabric[head]["control_address"], nodes),
+        "generation": head_generation(head, nodes),
         "kinds": kinds,
         "gpus": gpus,
         "world": sum(gpus.values()),

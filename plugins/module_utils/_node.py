@@ -273,7 +273,7 @@ class NodeReader:
         try:
             data = json.loads(self._read("/etc/sparkthor/cluster.json") or "{}")
             return {
-                "head_address": str(data["head_address"]),
+                "head": str(data["head"]),
                 "generation": int(data.get("generation") or 0),
             }
         except (ValueError, KeyError, TypeError, AttributeError):

@@ -241,19 +241,19 @@ def test_a_recipe_that_cannot_be_served_here_is_refused(hosts, recipe, words):
     ("known", "generation"),
     [
         ([None, None], 1),
-        ([("10.0.0.1", 0), ("10.0.0.1", 0)], 1),  # set up before generations were counted
-        ([("10.0.0.1", 3), None], 3),  # a host is new
-        ([("10.0.0.1", 3), ("10.0.0.1", 3)], 3),
-        ([("10.0.0.2", 3), ("10.0.0.2", 3)], 4),  # another head than before
-        ([("10.0.0.1", 4), ("10.0.0.2", 3)], 5),  # a run that ended half way: once more, and it is settled
+        ([("a", 0), ("a", 0)], 1),  # set up before generations were counted
+        ([("a", 3), None], 3),  # a host is new
+        ([("a", 3), ("a", 3)], 3),
+        ([("b", 3), ("b", 3)], 4),  # another head than before
+        ([("a", 4), ("b", 3)], 5),  # a run that ended half way: once more, and it is settled
     ],
 )
 def test_the_generation_grows_when_another_host_is_declared_head(known, generation):
     nodes = {
-        str(number): {"declared": {"head_address": one[0], "generation": one[1]} if one else {}}
+        str(number): {"declared": {"head": one[0], "generation": one[1]} if one else {}}
         for number, one in enumerate(known)
     }
-    assert head_generation("10.0.0.1", nodes) == generation
+    assert head_generation("a", nodes) == generation
 
 
 # -- degraded mode -----------------------------------------------------------------------------------------------------

@@ -126,7 +126,7 @@ def test_a_captured_machine(tmp_path):
         "proc/meminfo": "MemTotal: 125526016 kB\nMemAvailable: 120000000 kB\nSwapTotal: 0 kB\n",
         "sys/class/dmi/id/product_name": "NVIDIA_DGX_Spark\n",
         "sys/class/net/enp1s0f1np1/phys_port_name": "p1\n",
-        "etc/sparkthor/cluster.json": '{"head_address": "10.100.0.1", "generation": 2}',
+        "etc/sparkthor/cluster.json": '{"head": "spark-01", "generation": 2}',
         "etc/sparkthor/secrets/api_key": "a-key-of-thirty-two-characters-00\n",
         "etc/hosts": "127.0.0.1 localhost\n",
         "usr/bin/nvidia-smi": "",
@@ -157,7 +157,7 @@ def test_a_captured_machine(tmp_path):
     assert node["binaries"]["docker"] == ""
     assert next(link for link in node["interfaces"] if link["name"] == "enp1s0f1np1")["phys_port_name"] == "p1"
     # a fingerprint shows a difference, never the secret
-    assert node["declared"] == {"head_address": "10.100.0.1", "generation": 2}
+    assert node["declared"] == {"head": "spark-01", "generation": 2}
     assert node["secrets"] == {"api_key": hashlib.sha256(b"a-key-of-thirty-two-characters-00").hexdigest()}
     assert "a-key-of" not in json.dumps(node)
 
