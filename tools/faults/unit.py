@@ -130,6 +130,8 @@ class Unit:
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     self.process.wait(STOP_SECONDS)
             self.ended()
+            # as with systemd, an order by hand begins the count anew
+            self.properties["NRestarts"] = "0"
             self.start()
 
     def watch(self) -> None:
@@ -346,6 +348,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             parser.error("prove needs --socket and --model")
         return prove(options, command)
     unit = supervise(Path(options.folder).resolve(), command)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     with contextlib.suppress(KeyboardInterrupt):
         while True:
             time.sleep(1)

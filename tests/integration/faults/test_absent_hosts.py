@@ -33,6 +33,18 @@ def run(inventories: list[Path], name: str, **variables: Any) -> None:
     print(f"\n{name}: {outcome.seconds:.0f} s, changed {outcome.changed}")
 
 
+def fabric(site: Site, host: str) -> dict[str, str]:
+    """The addresses of a host's fabric ports as they are."""
+    shown = json.loads(site.on(host, "ip -j -4 address show"))
+    management = site.lab.plan.host(host).address
+    return {
+        link["ifname"]: f"{one['local']}/{one['prefixlen']}"
+        for link in shown
+        for one in link["addr_info"]
+        if link["ifname"] != "lo" and one["local"] != management
+    }
+
+
 def test_a_smaller_recipe_is_served_until_the_host_is_back(site: Site) -> None:
     run(site.inventories, "degraded", vllm_serve_degraded_after=30, vllm_serve_degraded_recipe="tiny-qwen3")
     site.lab.off(site.worker)
@@ -62,8 +74,10 @@ def test_a_former_head_that_returns_stays_down_and_says_why(site: Site, tmp_path
     site.lab.off(former)
     inventory = tmp_path / "inventory"
     inventory.mkdir()
-    workers = {name: {} for name in others}
-    groups = {"ray_head": {"hosts": {new: {}}}, "ray_workers": {"hosts": workers}}
+    # a former head comes back with the fabric addresses it had; counted anew, one of the others would have got them
+    kept = {name: {"fabric_overrides": fabric(site, name)} if others else {} for name in (new, *others)}
+    workers = {name: kept[name] for name in others}
+    groups = {"ray_head": {"hosts": {new: kept[new]}}, "ray_workers": {"hosts": workers}}
     (inventory / "hosts.yml").write_text(yaml.safe_dump({"cluster": {"children": groups}}))
     (inventory / "group_vars").symlink_to(site.inventories[0] / "group_vars")
     overlay = yaml.safe_load(site.inventories[1].read_text())

@@ -1,78 +1,66 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The role's own watchdog over one command, on a machine without systemd: a rank is killed, the group comes back."""
+"""The stand-in for systemd says and does what the watchdog's own reader of systemctl and journalctl expects."""
 
 from __future__ import annotations
 
-import json
+import os
 import subprocess
 import sys
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from ansible_collections.sparkthor.cluster.plugins.module_utils import _serving
 
 SCRIPT = Path(__file__).resolve().parents[3] / "tools" / "faults" / "unit.py"
-#: an engine of two processes: answers while its rank lives and runs, and hangs when it does not
-ENGINE = """
-import http.server, json, os, socketserver, subprocess, sys, time
-path = sys.argv[1]
-if os.path.exists(path):
-    os.unlink(path)
-rank = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)", "a-rank"])
-class Handler(http.server.BaseHTTPRequestHandler):
-    def address_string(self):
-        return "unix"
-    def log_message(self, *words):
-        pass
-    def say(self, body):
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-    def do_GET(self):
-        self.say(b"vllm:prompt_tokens_total 1.0")
-    def do_POST(self):
-        self.rfile.read(int(self.headers["Content-Length"]))
-        while rank.poll() is not None or open("/proc/%d/stat" % rank.pid).read().split()[2] == "T":
-            time.sleep(0.1)
-        self.say(json.dumps({"choices": [{"text": "x"}]}).encode())
-class Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
-    daemon_threads = True
-print("ready", flush=True)
-Server(path, Handler).serve_forever()
-"""
+#: a main process with a child, both of which have to go
+COMMAND = "echo a line; sleep 600 & wait"
 
 
-@pytest.mark.parametrize("stop", [False, True], ids=["killed", "stopped"])
-def test_a_lost_rank_is_noticed_and_the_whole_group_started_anew(tmp_path: Path, stop: bool) -> None:
-    (tmp_path / "engine.py").write_text(ENGINE)
-    folder, door = tmp_path / "g", tmp_path / "engine.sock"
-    words = [sys.executable, str(SCRIPT), "prove", "--folder", str(folder), "--socket", str(door), "--model", "m"]
-    words += [
-        "--kill",
-        "a-rank$",
-        "--interval",
-        "1",
-        "--deadline",
-        "3",
-        "--timeout",
-        "60",
-        *(["--stop"] if stop else []),
-    ]
-    done = subprocess.run(
-        [*words, "--", sys.executable, str(tmp_path / "engine.py"), str(door)],
-        capture_output=True,
-        text=True,
-        timeout=180,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr + (folder / "watchdog.log").read_text()
-    result = json.loads(done.stdout)
-    assert "a-rank" in result["killed"]
-    assert result["left_over"] == []
-    assert result["restarts"] == {"completion": 1}
-    assert result["noticed"] < result["serving_again"] < 60
-    assert any("restarting: completion timed out" in line for line in result["story"])
-    # whatever ran is gone with it
-    assert str(tmp_path) not in subprocess.run(["ps", "axww"], capture_output=True, text=True, check=True).stdout
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    words = [sys.executable, str(SCRIPT), "run", "--folder", str(tmp_path), "--", "/bin/sh", "-c", COMMAND]
+    with subprocess.Popen(words, stdin=subprocess.DEVNULL) as process:
+        until(lambda: (tmp_path / "control.sock").exists())
+        yield tmp_path
+        process.terminate()
+
+
+def until(holds: Callable[[], bool]) -> None:
+    end = time.monotonic() + 60
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.1)
+
+
+def runner(folder: Path) -> _serving.Runner:
+    def run(argv: list[str], seconds: float) -> tuple[int, str, str]:
+        return _serving.run([str(folder / "bin" / argv[0]), *argv[1:]], 60)
+
+    return run
+
+
+def test_the_watchdogs_reader_sees_a_unit_that_is_restarted_as_a_whole(folder: Path) -> None:
+    run = runner(folder)
+
+    def state() -> _serving._watchdog.Unit:
+        unit = _serving.unit_state(_serving.show("group.service", run))
+        assert unit is not None
+        return unit
+
+    first = state()
+    assert first.running
+    until(lambda: _serving.journal("group.service", first.invocation, 5, run) == ["a line"])
+    children = Path(f"/proc/{first.main_pid}/task/{first.main_pid}/children").read_text().split()
+    assert children
+    assert _serving.restart("group.service", True, run) == ""
+    until(lambda: state().running and state().invocation != first.invocation)
+    assert not any(os.path.exists(f"/proc/{pid}") for pid in (first.main_pid, *children))
+    second = state()
+    os.kill(second.main_pid, 9)
+    until(lambda: state().running and state().restarts == 1)
+    assert state().invocation not in (first.invocation, second.invocation)
+    assert run(["systemctl", "isolate", "x"], 5)[0] == 1
