@@ -251,7 +251,7 @@ class ActionModule(ActionBase):
         # templated once: host variables are lazy, and every look costs
         hostvars = {host: self._known(everything[host]) for host in hosts}
         if stage == "inventory":
-            self._inventory_stage(groups, hosts, hostvars, everything)
+            self._inventory_stage(groups, hosts, hostvars, everything, int(task_vars.get("ansible_forks") or 5))
             result.update(changed=False, msg=f"the inventory of {len(hosts)} hosts is sound")
             return result
         if stage != "facts":
@@ -320,8 +320,9 @@ class ActionModule(ActionBase):
             count = "one problem" if len(problems) == 1 else f"{len(problems)} problems"
             raise AnsibleActionFail(f"Nothing was changed: {count} to mend first.\n{lines}")
 
-    def _inventory_stage(self, groups, hosts, hostvars, everything) -> None:
+    def _inventory_stage(self, groups, hosts, hostvars, everything, forks) -> None:
         problems = _inventory.inventory_problems(groups, hostvars)
+        problems += _inventory.forks_problems(hosts, hostvars, forks)
         if not _inventory.group_problems(groups):
             first = hostvars[hosts[0]]
             if first.get("fabric_topology") in _inventory.TOPOLOGIES:

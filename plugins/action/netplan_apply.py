@@ -5,6 +5,10 @@
 
 The confirmation is worth something only if it travels the way a person would: the old, multiplexed connection may go
 on working for a while over addresses that are already gone, so it is closed first.
+
+With ``confirm: false`` the change is proven in the same way and stays armed.  A second task (``state: confirmed``)
+then looks at the outcomes of all hosts and keeps the change everywhere or nowhere.  Where that task never comes -
+somebody pressed Ctrl-C, another host ended the play - every host takes its change back by itself.
 """
 
 from __future__ import annotations
@@ -12,6 +16,7 @@ from __future__ import annotations
 import os
 import time
 import uuid
+from collections.abc import Mapping
 from typing import Any
 
 from ansible.errors import AnsibleConnectionFailure, AnsibleError
@@ -23,6 +28,10 @@ PAUSE = 1.5
 #: seconds between the change and the first confirmation: what breaks a way in (a lease, somebody's own apply) may take
 #: a moment to do so, and a confirmation before that would disarm the rollback too early
 SETTLE = 5.0
+#: seconds that one round of hosts takes; with fewer forks than hosts the first ones wait armed for the last
+ROUND = 20
+LONGEST = 600
+_OWN = ("step", "token", "reason", "outcomes")
 
 
 class ActionModule(ActionBase):
@@ -35,21 +44,105 @@ class ActionModule(ActionBase):
         super().run(tmp, task_vars)
         task_vars = task_vars or {}
         host = str(task_vars.get("inventory_hostname", ""))
-        arguments = {key: value for key, value in self._task.args.items() if key not in ("step", "token")}
-        if arguments.get("state", "present") not in ("present", "absent"):
-            return self._named(host, self._module(arguments, task_vars))
-        token = uuid.uuid4().hex
+        arguments = {key: value for key, value in self._task.args.items() if key not in _OWN}
         self._parent = os.getppid()
+        state = arguments.get("state", "present")
+        if state == "confirmed":
+            return self._all_or_none(host, {**arguments, "state": "present"}, task_vars)
+        if state not in ("present", "absent"):
+            return self._named(host, self._module(arguments, task_vars))
+        alone = state == "absent" or self._true(arguments.get("confirm", True))
+        arguments["confirm"] = alone
+        if not alone and not self._task.check_mode:
+            arguments["rollback_timeout"] = self._patience(arguments, task_vars)
+        token = uuid.uuid4().hex
+        try:
+            result = self._start(host, arguments, token, task_vars, "confirm" if alone else "check")
+        except AnsibleConnectionFailure as error:
+            if alone or self._task.check_mode:
+                raise
+            result = {"failed": True, "changed": False, "msg": f"{host}: not reachable: {error}"}
+        return result if alone or self._task.check_mode else self._outcome(result, token)
+
+    @staticmethod
+    def _true(value: Any) -> bool:
+        return value is True or str(value).lower() in ("true", "yes", "on", "1")
+
+    @staticmethod
+    def _patience(arguments: Mapping[str, Any], task_vars: Mapping[str, Any]) -> int:
+        """Seconds that a host stays armed: it waits until all hosts have been proven, round by round."""
+        hosts = len(task_vars.get("ansible_play_hosts") or [1])
+        rounds = -(-hosts // max(1, int(task_vars.get("ansible_forks") or 5)))
+        return min(LONGEST, int(arguments.get("rollback_timeout", 60)) + (rounds - 1) * ROUND)
+
+    @staticmethod
+    def _outcome(result: dict[str, Any], token: str) -> dict[str, Any]:
+        """What the second task needs to know; a failure is its business, so that it runs on every host."""
+        if result.get("failed") or result.get("unreachable"):
+            return {**result, "failed": False, "unreachable": False, "changed": False, "held": False}
+        if result.get("deferred") or (result.get("rollback") or {}).get("status") == "held":
+            return {**result, "held": True, "token": token}
+        return result
+
+    def _start(
+        self, host: str, arguments: dict[str, Any], token: str, task_vars: dict[str, Any], then: str
+    ) -> dict[str, Any]:
         try:
             result = self._module({**arguments, "step": "start", "token": token}, task_vars)
         except AnsibleConnectionFailure as error:
             if self._task.check_mode:
                 raise
             # Lost in the middle: the host may or may not have started.  Only it knows.
-            return self._confirm(host, arguments, token, task_vars, {"changed": True}, error)
+            return self._confirm(host, {**arguments, "step": then, "token": token}, task_vars, {"changed": True}, error)
         if result.get("failed") or not result.pop("started", False):
             return self._named(host, result)
-        return self._confirm(host, arguments, token, task_vars, result, None)
+        return self._confirm(host, {**arguments, "step": then, "token": token}, task_vars, result, None)
+
+    # -- all hosts or none --------------------------------------------------------------------------------------------
+
+    def _all_or_none(self, host: str, arguments: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
+        name = str(self._task.args.get("outcomes") or "")
+        if self._task.check_mode or not name:
+            raise AnsibleError("state: confirmed needs outcomes, the name of a registered variable, and a real run")
+        outcomes = {
+            one: task_vars["hostvars"][one].get(name) for one in task_vars.get("ansible_play_hosts_all") or [host]
+        }
+        own = outcomes.get(host) or {}
+        bad = {one: reason for one, result in outcomes.items() if (reason := self._trouble(one, result))}
+        if not own.get("held"):
+            return {"failed": True, "changed": False, "msg": bad.get(host) or f"{host}: there is nothing to confirm"}
+        arguments["confirm"] = True
+        token = own["token"]
+        if not bad:
+            if own.get("deferred"):
+                result = self._start(host, arguments, token, task_vars, "confirm")
+            else:
+                result = self._confirm(
+                    host, {**arguments, "step": "confirm", "token": token}, task_vars, {}, None, settle=0
+                )
+            if result.get("failed"):
+                result["msg"] += "; hosts that were confirmed at the same moment keep theirs, so run this again"
+            # The first task has said that the host changes; said twice it would count twice.
+            return {**result, "changed": False}
+        because = "; ".join(bad.values())
+        if own.get("deferred"):
+            return {"failed": True, "changed": False, "msg": f"{host}: nothing was changed, because {because}"}
+        taken = {**arguments, "step": "take_back", "token": token, "reason": f"another host failed: {because}"}
+        result = self._confirm(host, taken, task_vars, {}, None, settle=0)
+        result["msg"] = f"{host}: its network change was taken back as well, because {because}"
+        if (result.get("rollback") or {}).get("status") != "rolled_back":
+            result["msg"] = f"{host}: its network change is taken back when its time is up, because {because}"
+        return {**result, "failed": True, "changed": False}
+
+    @staticmethod
+    def _trouble(host: str, outcome: Mapping[str, Any] | None) -> str:
+        if outcome is None:
+            return f"{host} took no part in the change"
+        if outcome.get("failed") or outcome.get("unreachable") or outcome.get("held") is False:
+            return str(outcome.get("msg") or f"{host} failed")
+        return ""
+
+    # -- over a new connection ----------------------------------------------------------------------------------------
 
     def _module(self, arguments: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
         return self._execute_module(
@@ -66,16 +159,16 @@ class ActionModule(ActionBase):
         self,
         host: str,
         arguments: dict[str, Any],
-        token: str,
         task_vars: dict[str, Any],
         started: dict[str, Any],
         lost: AnsibleConnectionFailure | None,
+        settle: float = SETTLE,
     ) -> dict[str, Any]:
         timeout = int(arguments.get("rollback_timeout", 60))
         end = time.monotonic() + timeout + GRACE
         last = str(lost or "")
         answer: dict[str, Any] | None = None
-        time.sleep(SETTLE)
+        time.sleep(settle)
         while answer is None and time.monotonic() < end:
             if os.getppid() != self._parent:
                 # A killed ansible-playbook leaves its workers running in sessions of their own.  Nobody would see the
@@ -83,7 +176,7 @@ class ActionModule(ActionBase):
                 raise AnsibleError(f"{host}: the controller process is gone, the network change stays unconfirmed")
             self._reset()
             try:
-                answer = self._module({**arguments, "step": "confirm", "token": token}, task_vars)
+                answer = self._module(arguments, task_vars)
                 if answer.get("unreachable"):
                     last, answer = str(answer.get("msg", "")), None
             except AnsibleConnectionFailure as error:
@@ -102,7 +195,7 @@ class ActionModule(ActionBase):
         if status == "unknown" and lost is not None:
             raise lost
         result = {**started, **{key: value for key, value in answer.items() if key != "invocation"}}
-        if status == "confirmed":
+        if status in ("confirmed", "held"):
             result["changed"] = True
             return result
         # After a rollback the host is as it was; what the play gets is the reason.

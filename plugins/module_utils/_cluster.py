@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """From groups, variables and facts of all hosts to the one plan that every role reads.
 
-Runs on the controller only (the fabric plan uses ``netaddr``).  Pure: no connection, no files.
+Pure: no connection, no files.
 """
 
 from __future__ import annotations

@@ -65,9 +65,14 @@ def _networks(values: Iterable[str], name: str) -> dict[int, list[str]]:
     found: dict[int, list[Any]] = {4: [], 6: []}
     for value in values:
         try:
-            network = ipaddress.ip_network(value)
-        except ValueError as error:
-            raise FirewallError(f"{name}: {value!r} is not an address or a network: {error}") from error
+            interface = ipaddress.ip_interface(value)
+        except ValueError:
+            raise FirewallError(
+                f"{name}: {value!r} is not an address or a network; write it like 192.168.1.0/24 or 2001:db8::1"
+            ) from None
+        network = interface.network
+        if interface.ip != network.network_address:
+            raise FirewallError(f"{name}: {value!r} names a host and a network at once; did you mean {network}?")
         found[network.version].append(network)
     texts: dict[int, list[str]] = {}
     for version, networks in found.items():

@@ -195,6 +195,17 @@ def address_problems(hostvars: Mapping[str, Mapping[str, Any]], hosts: Sequence[
     return problems
 
 
+def forks_problems(hosts: Sequence[str], hostvars: Mapping[str, Mapping[str, Any]], forks: int) -> list[str]:
+    """Cabled neighbours look at each other at the same time; one after the other they would see nobody."""
+    topology = hostvars[hosts[0]].get("fabric_topology") if hosts else None
+    if topology not in ("direct", "ring") or forks >= len(hosts):
+        return []
+    return [
+        f"forks: {forks} is less than the {len(hosts)} hosts of a {topology}, which look at each other's cables at the "
+        f"same time; run with --forks={len(hosts)} or more (or set forks in ansible.cfg)"
+    ]
+
+
 def inventory_problems(groups: Mapping[str, Sequence[str]], hostvars: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """Every problem of the inventory that needs no host, in the order a person would mend them.
 

@@ -83,26 +83,32 @@ def is_ours(content: str) -> bool:
     return content.split("\n", 1)[0].strip() == MARKER
 
 
+def _subnet(link: dict[str, Any]) -> str:
+    """The link's subnet as text; plans carry it, so that nothing has to be worked out for every pair of hosts."""
+    return link.get("subnet") or str(ipaddress.ip_interface(link["address"]).network)
+
+
 def links_of(fabric: dict[str, Any], host: str) -> list[dict[str, Any]]:
     """One host's links with everybody who shares a subnet with them, out of the fabric plan of all hosts."""
-    wanted = []
-    for link in (fabric.get(host) or {}).get("links") or []:
-        if not link.get("address"):
+    own = [link for link in (fabric.get(host) or {}).get("links") or [] if link.get("address")]
+    peers: dict[str, list[dict[str, Any]]] = {_subnet(link): [] for link in own}
+    for other, plan in fabric.items():
+        if other == host:
             continue
-        subnet = ipaddress.ip_interface(link["address"]).network
-        peers = []
-        for other, plan in fabric.items():
-            if other == host:
-                continue
-            for theirs in plan.get("links") or []:
-                if theirs.get("address") and ipaddress.ip_interface(theirs["address"]).network == subnet:
-                    peers.append(
-                        {"host": other, "address": theirs["address"].partition("/")[0], "mtu": theirs.get("mtu") or 0}
-                    )
-        wanted.append(
-            {"netdev": link["netdev"], "address": link["address"], "mtu": link.get("mtu") or 0, "peers": peers}
-        )
-    return wanted
+        for link in plan.get("links") or []:
+            found = peers.get(_subnet(link)) if link.get("address") else None
+            if found is not None:
+                address = link["address"].partition("/")[0]
+                found.append({"host": other, "address": address, "mtu": link.get("mtu") or 0})
+    return [
+        {
+            "netdev": link["netdev"],
+            "address": link["address"],
+            "mtu": link.get("mtu") or 0,
+            "peers": peers[_subnet(link)],
+        }
+        for link in own
+    ]
 
 
 def render_environment(variables: dict[str, Any]) -> str:

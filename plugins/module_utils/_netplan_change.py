@@ -386,8 +386,11 @@ def arm_and_start(decision: Decision, params: dict[str, Any], management: str, f
         raise
 
 
-def confirm(token: str, wait: float = 40.0, folder: str = STATE) -> dict[str, Any]:
-    """Over a new connection: is the change live and the way in whole?  Then disarm, else take it back."""
+def confirm(token: str, wait: float = 40.0, folder: str = STATE, hold: bool = False) -> dict[str, Any]:
+    """Over a new connection: is the change live and the way in whole?  Then disarm, else take it back.
+
+    With ``hold`` a sound change stays armed: it is kept only once all hosts of the play have one.
+    """
     end = time.monotonic() + wait
     outcome: dict[str, Any] | None = None
     while time.monotonic() < end:
@@ -407,6 +410,8 @@ def confirm(token: str, wait: float = 40.0, folder: str = STATE) -> dict[str, An
             if plan:
                 problems = job.management_problems(plan)
                 problems += [f"{path} was changed by someone else meanwhile" for path in job.changed_since(plan)]
+                if not problems and hold:
+                    return {"status": "held", "reason": "", "steps": outcome.get("steps", [])}
                 if not problems:
                     job.finish(folder)
         if plan is None:  # the timer was faster
@@ -422,3 +427,17 @@ def confirm(token: str, wait: float = 40.0, folder: str = STATE) -> dict[str, An
         "reason": reason,
         "steps": steps,
     }
+
+
+def take_back(token: str, reason: str, folder: str = STATE) -> dict[str, Any]:
+    """Take a held change back now instead of when its time is up, since another host's change failed."""
+    plan = job.read_json(os.path.join(folder, "plan.json"))
+    outcome = job.read_json(os.path.join(folder, "outcome.json")) or {}
+    if plan and plan.get("token") == token:
+        outcome = roll_back_now(reason, folder)
+        if armed(folder):
+            return {"status": "failed", "reason": f"it could not be taken back: {reason}", "steps": outcome["steps"]}
+    elif plan or outcome.get("token") != token:
+        return {"status": "unknown", "reason": "no change with this token is armed on the host", "steps": []}
+    tidy(folder)
+    return {"status": "rolled_back", "reason": outcome.get("reason", ""), "steps": outcome.get("steps", [])}

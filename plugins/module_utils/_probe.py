@@ -5,7 +5,9 @@
 
 All hosts of a run do this at the same time: each sends, out of each fabric port, a broadcast frame that carries its
 inventory name and the port's name, and listens for those of the others. A host that has seen every expected
-neighbour sends a last burst and stops, so that a sound fabric costs a second and only a wrong one the whole window.
+neighbour sends a last burst and stops, so that a sound fabric costs a second. A port waits only for what can still
+happen: for its peer to begin, for a link that somebody has just set up to train. So a fault costs two to five seconds,
+and only silence of a peer on every port costs the whole window.
 Standard library only: this runs on the hosts.
 """
 
@@ -29,7 +31,7 @@ _HEADER = struct.Struct("!6s6sH")
 _NAME = re.compile(r"[^\x00-\x20\x7f]{1,253}")
 #: all ports a Spark's ConnectX-7 can have: a cable that is missing in one cage may be in the other
 SPARK_PORTS = ("enp1s0f0np0", "enP2p1s0f0np0", "enp1s0f1np1", "enP2p1s0f1np1")
-#: seconds to go on once somebody was seen on every port, though not everywhere whom the plan wants
+#: seconds to go on for a port once nothing more can be expected of it
 GRACE = 2.0
 
 Seen = dict[str, set[tuple[str, str]]]
@@ -98,6 +100,62 @@ def open_port(netdev: str) -> tuple[Port, bytes]:
         raise
 
 
+class _Watch:
+    """What was seen on each port, by when, and until when looking on is worth something."""
+
+    def __init__(
+        self,
+        expected: Mapping[str, tuple[str, str]],
+        seconds: float,
+        training: float,
+        settled: Iterable[str],
+        others: Mapping[str, bool],
+    ) -> None:
+        self.expected, self.seconds, self.training = expected, seconds, training
+        self.settled, self.others = set(settled), others
+        self.start = time.monotonic()
+        self.seen: Seen = {netdev: set() for netdev in (*expected, *others)}
+        self.first: dict[str, float] = {}
+        self.heard: dict[str, float] = {}
+        self.dark: set[str] = set()
+
+    def note(self, netdev: str, now: float) -> None:
+        if self.seen[netdev]:
+            self.first.setdefault(netdev, now)
+        for name, _netdev in self.seen[netdev]:
+            self.heard.setdefault(name, now)
+
+    def missing(self, ports: Iterable[str]) -> list[str]:
+        return [name for name in ports if name in self.expected and not self._found(name)]
+
+    def _found(self, netdev: str) -> bool:
+        return is_neighbour(self.seen[netdev], *self.expected[netdev])
+
+    def until(self, netdev: str) -> float:
+        """When to give this port up."""
+        peer = self.expected[netdev][0]
+        dark = netdev in self.dark
+        last = self.start + self.seconds + (self.training if dark else 0)
+        if netdev in self.first:
+            # its cable leads to somebody else
+            return min(last, self.first[netdev] + GRACE)
+        if dark and (netdev in self.settled or any(self.seen[other] for other in self.others)):
+            # both ends were up before anybody looked, or the cable was found in the other cage
+            return min(last, self.start + GRACE)
+        if peer in self.heard:
+            # it had set its ports up before it sent its first frame
+            return min(last, self.heard[peer] + (self.training if dark else GRACE))
+        return last
+
+    def search_ends(self) -> float:
+        """When to give the other cage up."""
+        if not self.others or any(self.seen[name] for name in self.others):
+            return self.start
+        if all(name in self.dark for name in self.others):
+            return self.start + (self.training if any(self.others.values()) else 0)
+        return self.start + GRACE
+
+
 def exchange(
     host: str,
     expected: Mapping[str, tuple[str, str]],
@@ -105,50 +163,53 @@ def exchange(
     open_netdev: Callable[[str], tuple[Port, bytes]] = open_port,
     interval: float = 0.15,
     burst: int = 4,
-    glance: Callable[[], None] | None = None,
+    dark: Callable[[], set[str]] = set,
+    training: float = 0.0,
+    settled: Iterable[str] = (),
+    others: Mapping[str, bool] | None = None,
 ) -> tuple[Seen, dict[str, str]]:
     """Send and listen on the NICs of ``expected`` (NIC → who should be there); who was seen, and what went wrong.
 
-    Frames of this very host are not counted: a NIC may hand them from one half to the other.  ``glance`` is called
-    about once a second.
+    Frames of this very host are not counted: a NIC may hand them from one half to the other.  ``dark`` names the NICs
+    without carrier and is asked twice a second; ``settled`` are those whose both ends were up before the probe, so
+    that there is no training to wait for.  ``others`` are NICs of the other cage (→ set up for the probe): nobody is
+    expected there, but a peer whose cable ends there learns it from the frames sent out of them.
     """
-    seen: Seen = {netdev: set() for netdev in expected}
+    watch = _Watch(expected, seconds, training, settled, others or {})
     errors: dict[str, str] = {}
     ports: dict[str, Port] = {}
     frames: dict[str, bytes] = {}
     try:
-        for netdev in expected:
+        for netdev in watch.seen:
             try:
                 ports[netdev], address = open_netdev(netdev)
                 frames[netdev] = encode(address, host, netdev)
             except OSError as error:
                 errors[netdev] = error.strerror or str(error)
-        start = time.monotonic()
-        end, due, left = start + seconds, start, burst
-        next_glance, complete = start + 0.5, False
-        while ports and left > 0 and (now := time.monotonic()) < end:
+        due, left, next_look = watch.start, burst, watch.start
+        while any(name in expected for name in ports) and left > 0:
+            now = time.monotonic()
+            if now >= next_look:
+                next_look = now + 0.5
+                watch.dark = dark()
             if now >= due:
                 due = now + interval
                 for netdev, port in ports.items():
                     # a port without carrier refuses or drops frames; it simply sees nobody
                     with contextlib.suppress(OSError):
                         port.send(frames[netdev])
-                if all(is_neighbour(seen[netdev], *expected[netdev]) for netdev in ports):
+                missing = watch.missing(ports)
+                if not missing or now >= max(*map(watch.until, missing), watch.search_ends()):
                     left -= 1
-                elif not complete and len(ports) == len(expected) and all(seen.values()):
-                    # every cable leads to somebody, one to the wrong one: waiting longer would show nothing else
-                    complete, end = True, min(end, now + GRACE)
-            if glance and now >= next_glance:
-                next_glance = now + 1.0
-                glance()
-            ready, _w, _x = select.select(list(ports.values()), [], [], max(0.0, min(due, end) - time.monotonic()))
+            ready, _w, _x = select.select(list(ports.values()), [], [], max(0.0, due - time.monotonic()))
             for netdev, port in ports.items():
                 if port in ready:
-                    _drain(port, host, seen[netdev])
+                    _drain(port, host, watch.seen[netdev])
+                    watch.note(netdev, time.monotonic())
     finally:
         for port in ports.values():
             port.close()
-    return seen, errors
+    return watch.seen, errors
 
 
 def _drain(port: Port, host: str, seen: set[tuple[str, str]]) -> None:
@@ -215,7 +276,7 @@ def probe(
     change_nothing: bool = False,
     open_netdev: Callable[[str], tuple[Port, bytes]] = open_port,
 ) -> dict[str, Any]:
-    """``{ports, neighbours, raised, errors}`` of the planned links (each ``netdev, peer, peer_netdev``).
+    """``{ports, neighbours, raised, errors}`` of the planned links (each ``netdev, peer, peer_netdev, peer_up``).
 
     ``ports`` holds, per NIC, ``present, up, carrier, mtu`` as they were while looking; ``carrier`` is None where it
     could not be known (down, and ``change_nothing``). Frames go out only on links that have a peer: on a switch
@@ -227,34 +288,42 @@ def probe(
     down = [link["netdev"] for link in present if not before[link["netdev"]]["up"]]
     seen: Seen = {}
     planned = {link["netdev"] for link in links}
-    # Where a planned port may be without its cable, see whether the cable is in the other cage.
-    doubtful = any(not before[link["netdev"]]["carrier"] for link in present)
-    others = [name for name in SPARK_PORTS if doubtful and name in before and name not in planned]
+    # Where no planned port has a carrier, see whether the cable is in the other cage.
+    lit = [link["netdev"] for link in present if before[link["netdev"]]["carrier"]]
+    others = [name for name in SPARK_PORTS if not lit and name in before and name not in planned]
     with_carrier = {name for name in others if before[name]["carrier"]}
     raisable = [*down, *(name for name in others if not before[name]["up"])]
 
-    def glance() -> None:
-        if others:
-            live = states()
-            with_carrier.update(name for name in others if live.get(name, {}).get("carrier"))
+    def dark() -> set[str]:
+        live = states()
+        with_carrier.update(name for name in others if live.get(name, {}).get("carrier"))
+        return {name for name, state in live.items() if not state.get("carrier")}
 
     with raised([] if change_nothing else raisable, run, errors) as done:
         usable = [link for link in present if link["netdev"] in done or link["netdev"] not in down]
         # A port of ours may be dark only because its peer has not set the other end up yet: it takes part all the same.
-        dark = [link["netdev"] for link in usable if not before[link["netdev"]]["carrier"]]
         expected = {link["netdev"]: (link["peer"], link["peer_netdev"]) for link in usable if link.get("peer")}
         if expected:
-            seen, troubles = exchange(host, expected, seconds + (training if dark else 0), open_netdev, glance=glance)
-            errors.update(troubles)
+            seen, troubles = exchange(
+                host,
+                expected,
+                seconds,
+                open_netdev,
+                dark=dark,
+                training=training,
+                settled=[link["netdev"] for link in usable if link.get("peer_up") and link["netdev"] not in done],
+                others={name: name in done for name in others if name in done or before[name]["up"]},
+            )
+            errors.update((name, trouble) for name, trouble in troubles.items() if name in planned)
         elif set(done) & planned:
             wait_for_carrier(set(done) & planned, states, training)
         after = states()
-        glance()
+        dark()
     ports = {
         name: {
             "present": True,
             "up": bool(before[name]["up"]),
-            "carrier": name in with_carrier if name in done or before[name]["up"] else None,
+            "carrier": name in with_carrier or bool(seen.get(name)) if name in done or before[name]["up"] else None,
             "mtu": before[name]["mtu"],
         }
         for name in others

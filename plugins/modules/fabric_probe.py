@@ -57,6 +57,12 @@ options:
         description: NIC at the other end.
         type: str
         default: ''
+      peer_up:
+        description:
+          - Whether the NIC at the other end was up before anybody probed, so that there is no training to wait for.
+          - The action plugin sets it from the fact C(sparkthor_node) of the peer.
+        type: bool
+        default: false
       mtu:
         description: Planned MTU.
         type: int
@@ -70,11 +76,11 @@ options:
     choices: ['', networkd, NetworkManager]
     default: ''
   seconds:
-    description: How long to listen for neighbours; a sound fabric takes about a second.
+    description: How long to listen for a neighbour that is silent on every port; a sound fabric takes about a second.
     type: float
     default: 5
   training:
-    description: How much longer to listen where a port has no carrier yet, since its peer may set the other end up.
+    description: How much longer to listen where a port has no carrier and one of its ends was only just set up.
     type: float
     default: 5
   timeout:
@@ -144,6 +150,7 @@ LINK = {
     "subnet": {"type": "str", "default": ""},
     "peer": {"type": "str", "default": ""},
     "peer_netdev": {"type": "str", "default": ""},
+    "peer_up": {"type": "bool", "default": False},
     "mtu": {"type": "int"},
 }
 

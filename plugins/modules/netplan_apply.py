@@ -31,8 +31,10 @@ options:
       - V(verified) only looks, and fails when a link or a peer is not as planned within O(wait) seconds.
       - V(inspected) only looks for what would go wrong, and returns RV(findings).
       - V(absent) takes our file and its addresses away, under the same rollback.
+      - V(confirmed) keeps what O(state=present) with O(confirm=false) left armed, or takes it back everywhere because
+        it failed on one host. It takes the other options as that task had them, and O(outcomes).
     type: str
-    choices: [present, adopted, verified, inspected, absent]
+    choices: [present, adopted, verified, inspected, absent, confirmed]
     default: present
   links:
     description: The links of this host.
@@ -112,11 +114,27 @@ options:
     description: Seconds for which O(state=verified) asks again until every peer answers.
     type: int
     default: 0
+  confirm:
+    description:
+      - Keep a change as soon as this host has proven that it can be reached.
+      - With V(false) a proven change stays armed (RV(held)) and a failed one is no failed task, until a task with
+        O(state=confirmed) has seen the outcome of every host of the play. Without that task each host takes its
+        change back.
+    type: bool
+    default: true
+  outcomes:
+    description: Name of the variable that the task with O(confirm=false) registered.
+    type: str
+    default: ''
   step:
     description: Used by the action plugin, which splits a change into its start and its confirmation.
     type: str
-    choices: [start, confirm]
+    choices: [start, check, confirm, take_back]
     default: start
+  reason:
+    description: Used by the action plugin to say why a change is taken back.
+    type: str
+    default: ''
   token:
     description: Used by the action plugin to recognise its own change.
     type: str
@@ -158,6 +176,19 @@ EXAMPLES = r"""
     state: inspected
     links: "{{ fabric_links }}"
   register: fabric_findings
+
+- name: Change all hosts or none, first half
+  sparkthor.cluster.netplan_apply:
+    links: "{{ fabric_links }}"
+    confirm: false
+  register: fabric_change
+
+- name: Change all hosts or none, second half
+  sparkthor.cluster.netplan_apply:
+    state: confirmed
+    links: "{{ fabric_links }}"
+    outcomes: fabric_change
+  when: fabric_change.held is defined
 
 - name: Give the ports back
   sparkthor.cluster.netplan_apply:
@@ -211,6 +242,10 @@ renderer:
   description: Which service configures the NICs.
   returned: when netplan was asked
   type: str
+held:
+  description: Whether a change is in place, proven, and still armed; V(false) with C(msg) where it failed.
+  returned: after a change with O(confirm=false)
+  type: bool
 rollback:
   description: What the host did when a change was not confirmed; C(status), C(reason) and C(steps).
   returned: after a change
@@ -239,7 +274,7 @@ ARGUMENTS = {
     "state": {
         "type": "str",
         "default": "present",
-        "choices": ["present", "adopted", "verified", "inspected", "absent"],
+        "choices": ["present", "adopted", "verified", "inspected", "absent", "confirmed"],
     },
     "links": {"type": "list", "elements": "dict", "default": [], "options": LINK},
     "path": {"type": "path", "default": "/etc/netplan/40-cx7.yaml"},
@@ -251,7 +286,10 @@ ARGUMENTS = {
     "environment_path": {"type": "path"},
     "environment_variables": {"type": "dict", "default": {}},
     "wait": {"type": "int", "default": 0},
-    "step": {"type": "str", "default": "start", "choices": ["start", "confirm"]},
+    "confirm": {"type": "bool", "default": True},
+    "outcomes": {"type": "str", "default": ""},
+    "step": {"type": "str", "default": "start", "choices": ["start", "check", "confirm", "take_back"]},
+    "reason": {"type": "str", "default": ""},
     "token": {"type": "str", "default": "", "no_log": False},
 }
 
@@ -334,9 +372,10 @@ def start(module: AnsibleModule) -> dict[str, Any]:
     }
     if decision.backup:
         result["backup"] = decision.backup
+    wait = module.check_mode or decision.needs_apply or not params["confirm"]
     if params["environment_path"] and params["state"] == "present":
         # With a network change it waits for the confirmation: after a rollback the host has all its previous files.
-        write_environment(module, result, not module.check_mode and not decision.needs_apply)
+        write_environment(module, result, not wait)
     if module.check_mode:
         if not decision.changed and params["state"] == "present":
             report = netplan.verify(params["links"])
@@ -354,6 +393,9 @@ def start(module: AnsibleModule) -> dict[str, Any]:
         change.arm_and_start(decision, params, management)
         result["started"] = True
         return result
+    if result["changed"] and not params["confirm"]:
+        result["deferred"] = True  # files only: they are written when every host's change is sound
+        return result
     for path, state in decision.after.items():
         job.write_state(path, state)
     if params["state"] == "present":
@@ -363,10 +405,12 @@ def start(module: AnsibleModule) -> dict[str, Any]:
 
 
 def confirm(module: AnsibleModule) -> dict[str, Any]:
-    """Disarm a change that is live, or report why it was taken back."""
+    """Look at a change that is live, disarm it, or report why it was taken back."""
     params = module.params
-    outcome = change.confirm(params["token"])
-    result: dict[str, Any] = {"changed": outcome["status"] == "confirmed", "rollback": outcome}
+    if params["step"] == "take_back":
+        return {"changed": False, "rollback": change.take_back(params["token"], params["reason"])}
+    outcome = change.confirm(params["token"], hold=params["step"] == "check")
+    result: dict[str, Any] = {"changed": outcome["status"] in ("confirmed", "held"), "rollback": outcome}
     if outcome["status"] == "confirmed" and params["state"] == "present":
         if params["environment_path"]:
             write_environment(module, {"diff": []}, True)
@@ -380,10 +424,12 @@ def main() -> None:
     params = module.params
     if not 30 <= params["rollback_timeout"] <= 600:
         module.fail_json(msg=f"rollback_timeout: {params['rollback_timeout']} is not between 30 and 600 seconds")
+    if params["state"] == "confirmed":
+        module.fail_json(msg="state: confirmed is done by the action plugin of this module, on the controller")
     if params["state"] in ("present", "adopted", "verified") and not params["links"]:
         module.fail_json(msg=f"links: state {params['state']} needs at least one link")
     try:
-        if params["step"] == "confirm":
+        if params["step"] != "start":
             result = confirm(module)
         elif params["state"] in ("present", "absent"):
             result = start(module)

@@ -19,10 +19,11 @@ class Script(action.ActionModule):
     def __init__(self, answers: list[Answer], check: bool = False, args: dict[str, Any] | None = None) -> None:
         self._task = SimpleNamespace(args=args or {"links": []}, check_mode=check)
         self._connection = SimpleNamespace(reset=lambda: self.log.append("reset"), close=lambda: None)
-        self.answers, self.log, self.tokens = answers, [], []
+        self.answers, self.log, self.tokens, self.arguments = answers, [], [], []
 
     def _module(self, arguments: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
         self.log.append(arguments.get("step", "only"))
+        self.arguments.append(arguments)
         self.tokens.append(arguments.get("token"))
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
         if isinstance(answer, Exception):
@@ -135,3 +136,118 @@ def test_a_connection_that_cannot_be_reset_is_closed() -> None:
     script._connection = SimpleNamespace(close=lambda: closed.append(True))
     script.run(task_vars={})
     assert closed == [True]
+
+
+# --- all hosts or none ---
+
+HOLD = {"links": [], "confirm": False}
+KEEP = {"links": [], "state": "confirmed", "outcomes": "change"}
+
+
+def keep(outcomes: dict[str, Any], *answers: Answer, hosts: list[str] | None = None) -> tuple[dict[str, Any], Script]:
+    script = Script(list(answers), args=dict(KEEP))
+    hostvars = {host: {"change": outcome} for host, outcome in outcomes.items()}
+    hostvars.update({host: {} for host in hosts or () if host not in outcomes})
+    variables = {"inventory_hostname": "spark-02", "hostvars": hostvars, "ansible_play_hosts_all": list(hostvars)}
+    return script.run(task_vars=variables), script
+
+
+HELD = {"changed": True, "held": True, "token": "mine"}
+BAD = {"changed": False, "held": False, "msg": "spark-03: the network change was taken back by the host: lost"}
+TAKEN = {"changed": False, "rollback": {"status": "rolled_back", "reason": "another host failed", "steps": []}}
+
+
+def test_a_proven_change_is_held_with_its_token() -> None:
+    result, script = play(STARTED, done("held"), args=dict(HOLD))
+    assert script.log == ["start", "reset", "check"]
+    assert (result["held"], result["changed"]) == (True, True)
+    assert result["token"] == script.tokens[0]
+
+
+@pytest.mark.parametrize(
+    ("answers", "words"),
+    [
+        ([STARTED, done("rolled_back", "enP7s7 lost 10.0.0.1/24")], "taken back by the host: enP7s7 lost"),
+        ([{"failed": True, "msg": "somebody's edit is pending"}], "spark-02: somebody's edit is pending"),
+        ([LOST, done("unknown")], "spark-02: not reachable: no route to host"),
+        ([STARTED, LOST], "not reachable since its network was changed"),
+    ],
+)
+def test_a_failure_is_left_to_the_second_task(answers: list[Answer], words: str) -> None:
+    result, _script = play(*answers, args=dict(HOLD))
+    assert result["failed"] is False, "or the second task would not run on the others"
+    assert (result["held"], result["changed"]) == (False, False)
+    assert words in result["msg"]
+
+
+def test_nothing_to_change_is_nothing_to_hold() -> None:
+    result, _script = play({"changed": False, "started": False}, args=dict(HOLD))
+    assert "held" not in result
+    assert "held" not in play({"changed": True, "deferred": True}, check=True, args=dict(HOLD))[0]
+
+
+@pytest.mark.parametrize(
+    ("hosts", "forks", "seconds"), [(3, 5, 60), (5, 5, 60), (6, 5, 80), (64, 5, 300), (999, 5, 600)]
+)
+def test_armed_until_the_last_host_is_proven(hosts: int, forks: int, seconds: int) -> None:
+    script = Script([STARTED, done("held")], args=dict(HOLD))
+    variables = {"ansible_play_hosts": [str(number) for number in range(hosts)], "ansible_forks": forks}
+    script.run(task_vars={"inventory_hostname": "spark-02", **variables})
+    assert script.arguments[0]["rollback_timeout"] == seconds
+
+
+def test_all_sound_is_kept_over_a_new_connection_and_counts_once() -> None:
+    result, script = keep({"spark-02": HELD, "spark-03": {"skipped": True}}, done("confirmed", verified=True))
+    assert script.log == ["reset", "confirm"]
+    assert script.tokens == ["mine"]
+    assert (result["changed"], result["verified"]) == (False, True)
+    assert not result.get("failed")
+
+
+def test_one_that_failed_takes_all_back() -> None:
+    result, script = keep({"spark-02": HELD, "spark-03": BAD}, TAKEN)
+    assert script.log == ["reset", "take_back"]
+    assert script.arguments[0]["reason"].startswith("another host failed: spark-03")
+    assert (result["failed"], result["changed"]) == (True, False)
+    assert result["msg"] == (
+        "spark-02: its network change was taken back as well, because spark-03: the network change was taken back by"
+        " the host: lost"
+    )
+
+
+def test_the_one_that_failed_says_why() -> None:
+    result, script = keep({"spark-02": {**BAD, "msg": "spark-02: lost"}, "spark-03": HELD}, TAKEN)
+    assert script.log == []
+    assert (result["failed"], result["msg"]) == (True, "spark-02: lost")
+
+
+def test_a_host_that_took_no_part_counts_as_failed() -> None:
+    result, script = keep({"spark-02": HELD}, TAKEN, hosts=["spark-03"])
+    assert script.log == ["reset", "take_back"]
+    assert "spark-03 took no part in the change" in result["msg"]
+
+
+def test_what_cannot_be_taken_back_now_is_left_to_the_timer() -> None:
+    result, _script = keep({"spark-02": HELD, "spark-03": BAD}, done("failed", "x"))
+    assert "is taken back when its time is up" in result["msg"]
+
+
+def test_files_alone_are_written_with_the_others_or_not_at_all() -> None:
+    deferred = {**HELD, "deferred": True}
+    result, script = keep({"spark-02": deferred, "spark-03": HELD}, {"changed": True, "started": False})
+    assert (script.log, result["changed"]) == (["start"], False)
+    assert script.arguments[0]["confirm"] is True
+    result, script = keep({"spark-02": deferred, "spark-03": BAD}, TAKEN)
+    assert script.log == []
+    assert result["msg"].startswith("spark-02: nothing was changed, because spark-03")
+
+
+def test_a_confirmation_that_fails_says_what_the_others_did() -> None:
+    result, _script = keep({"spark-02": HELD, "spark-03": HELD}, done("rolled_back", "enP7s7 is down"))
+    assert result["failed"] is True
+    assert "hosts that were confirmed at the same moment keep theirs, so run this again" in result["msg"]
+
+
+def test_the_second_task_needs_the_first() -> None:
+    with pytest.raises(AnsibleError, match="needs outcomes"):
+        play(done("confirmed"), args={"state": "confirmed"})

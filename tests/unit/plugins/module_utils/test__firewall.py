@@ -97,8 +97,11 @@ def test_the_text_does_not_depend_on_the_order_of_the_input() -> None:
         ({"tcp_ports": [65536]}, "firewall_tcp_ports: 65536 is not a port"),
         ({"udp_ports": [True]}, "firewall_udp_ports: True is not a port"),
         ({"api_port": -1}, "firewall_api_port: -1 is not a port"),
-        ({"sources": ["10.0.0.1/24"]}, "firewall_sources: '10.0.0.1/24' is not an address or a network"),
-        ({"ssh_sources": ["office"]}, "firewall_ssh_sources: 'office'"),
+        (
+            {"sources": ["10.0.0.1/24"]},
+            "firewall_sources: '10.0.0.1/24' names a host and a .* did you mean 10.0.0.0/24",
+        ),
+        ({"ssh_sources": ["office"]}, "firewall_ssh_sources: 'office' is not an address or a network; write it like"),
         ({"interfaces": ['x" accept #']}, "firewall_interfaces: .* is not the name of a network interface"),
         ({"trusted": {"a b": ["10.0.0.1"]}}, "trusted: 'a b' is not the name"),
     ],

@@ -128,3 +128,15 @@ def test_first_contact_names_the_mend(message, mend):
     text = _inventory.explain_contact("x", "192.0.2.7", "nvidia", message)
     assert text.startswith("host x: ")
     assert mend in text
+
+
+@pytest.mark.parametrize(
+    ("topology", "forks", "refused"),
+    [("ring", 1, True), ("ring", 2, True), ("ring", 3, False), ("direct", 3, False), ("switch", 1, False)],
+)
+def test_cabled_neighbours_need_to_run_at_the_same_time(topology, forks, refused):
+    hosts = ["a", "b", "c"]
+    found = _inventory.forks_problems(hosts, {"a": {"fabric_topology": topology}}, forks)
+    assert bool(found) is refused
+    assert all("--forks=3 or more" in message for message in found)
+    assert _inventory.forks_problems([], {}, 1) == []

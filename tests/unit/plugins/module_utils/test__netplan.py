@@ -86,6 +86,30 @@ def test_links_of_finds_everybody_on_the_subnet() -> None:
     assert netplan.links_of(fabric, "nobody") == []
 
 
+def test_links_of_a_host_cost_one_look_at_every_other() -> None:
+    """A host's links are worked out on their own, so what one of them costs counts once for each of 256."""
+
+    class Counting(dict):
+        looks = 0
+
+        def get(self, key: str, default: Any = None) -> Any:
+            Counting.looks += key == "links"
+            return super().get(key, default)
+
+    fabric = {
+        f"h{number}": Counting(
+            links=[
+                {"netdev": f"n{half}", "address": f"10.{half}.0.{number}/16", "subnet": f"10.{half}.0.0/16"}
+                for half in (0, 1)
+            ]
+        )
+        for number in range(1, 255)
+    }
+    links = netplan.links_of(fabric, "h7")
+    assert [len(link["peers"]) for link in links] == [253, 253]
+    assert Counting.looks == len(fabric)
+
+
 def test_environment_quotes_only_where_systemd_would_misread() -> None:
     text = netplan.render_environment({"B": "=rocep1s0f1,roceP2p1s0f1", "A": 'two "words" $x', "C": 0})
     assert text == f'{netplan.MARKER}\nA="two \\"words\\" \\$x"\nB==rocep1s0f1,roceP2p1s0f1\nC=0\n'

@@ -389,3 +389,43 @@ def test_copies_of_other_peoples_files_survive_the_tidying(systemd: Systemd) -> 
     (systemd.folder / "replaced-01-m.yaml").write_text("theirs\n")
     change.confirm("t", folder=str(systemd.folder))
     assert os.listdir(systemd.folder) == ["replaced-01-m.yaml"]
+
+
+def test_a_sound_change_may_stay_armed(systemd: Systemd) -> None:
+    armed_and_applied(systemd)
+    assert change.confirm("t", folder=str(systemd.folder), hold=True)["status"] == "held"
+    assert change.armed(str(systemd.folder))
+    assert os.path.lexists(job.BOOT_LINK), "a host that goes down now comes back as it was"
+    assert change.confirm("t", folder=str(systemd.folder))["status"] == "confirmed"
+    assert not systemd.folder.exists()
+
+
+def test_holding_takes_back_what_hurt_the_way_in(systemd: Systemd) -> None:
+    armed_and_applied(systemd)
+    systemd.problems = ["mgmt0 is down"]
+    assert change.confirm("t", folder=str(systemd.folder), hold=True)["status"] == "rolled_back"
+
+
+def test_a_held_change_is_taken_back_because_of_another_host(systemd: Systemd) -> None:
+    armed_and_applied(systemd)
+    answer = change.take_back("t", "another host failed", str(systemd.folder))
+    assert (answer["status"], answer["reason"]) == ("rolled_back", "another host failed")
+    assert systemd.units[-1] == change.NOW_UNIT
+    assert not systemd.folder.exists()
+
+
+def test_the_host_may_have_been_faster(systemd: Systemd) -> None:
+    systemd.folder.mkdir()
+    job.write_json(
+        str(systemd.folder / "outcome.json"),
+        {"token": "t", "result": "rolled_back", "reason": "no confirmation within 60 s", "steps": []},
+    )
+    answer = change.take_back("t", "another host failed", str(systemd.folder))
+    assert (answer["status"], answer["reason"]) == ("rolled_back", "no confirmation within 60 s")
+    assert change.NOW_UNIT not in systemd.units
+
+
+def test_nobody_elses_change_is_taken_back(systemd: Systemd) -> None:
+    armed_and_applied(systemd)
+    assert change.take_back("other", "x", str(systemd.folder))["status"] == "unknown"
+    assert change.armed(str(systemd.folder))

@@ -63,6 +63,85 @@ def together(
     return results
 
 
+def timed(
+    wires: Wires, wanted: dict[str, tuple[str, str]], host: str = "a", **options: t.Any
+) -> tuple[_probe.Seen, float]:
+    started = time.monotonic()
+    seen, _errors = _probe.exchange(host, wanted, 6.0, wires.opener(host), 0.02, **options)
+    wires.close()
+    return seen, time.monotonic() - started
+
+
+def hello(wires: Wires, host: str, netdev: str, to: tuple[str, str]) -> None:
+    """A frame that this port of this host sent lies in front of that one."""
+    wires.ends[to].send(_probe.encode(MAC, host, netdev))
+
+
+H0 = "enP2p1s0f0np0"
+RING = [(("a", P0), ("b", P1)), (("a", H0), ("b", "enP2p1s0f1np1"))]
+
+
+def test_a_half_whose_ends_were_both_up_before_is_given_up_soon() -> None:
+    wires = Wires(RING)
+    hello(wires, "b", P1, ("b", P1))
+    wanted = {P0: ("b", P1), H0: ("b", "enP2p1s0f1np1")}
+    seen, took = timed(wires, wanted, dark=lambda: {H0}, training=5.0, settled=[P0, H0])
+    assert seen == {P0: {("b", P1)}, H0: set()}
+    assert _probe.GRACE <= took < 4
+
+
+def test_a_half_that_was_just_set_up_gets_time_to_train() -> None:
+    wires = Wires(RING)
+    hello(wires, "b", P1, ("b", P1))
+    wanted = {P0: ("b", P1), H0: ("b", "enP2p1s0f1np1")}
+    _seen, took = timed(wires, wanted, dark=lambda: {H0}, training=3.0)
+    assert 3 <= took < 5, "the peer runs, so only the training is waited for"
+
+
+def test_a_carrier_behind_which_the_running_peer_is_not() -> None:
+    wires = Wires(RING)
+    hello(wires, "b", P1, ("b", P1))
+    _seen, took = timed(wires, {P0: ("b", P1), H0: ("b", "enP2p1s0f1np1")})
+    assert _probe.GRACE <= took < 4
+
+
+def test_a_silent_peer_gets_the_whole_window() -> None:
+    _seen, took = timed(Wires(RING), {P0: ("b", P1)})
+    assert 6 <= took < 8
+
+
+def test_a_cable_found_in_the_other_cage_ends_the_search_on_both_sides() -> None:
+    """The cable between the cages 1 ends in cage 0 of b; both hosts send out of every port."""
+    wires = Wires([(("a", P1), ("b", P0))])
+    results: dict[str, t.Any] = {}
+
+    def one(host: str, peer: str, dark: set[str], others: dict[str, bool]) -> None:
+        started = time.monotonic()
+        ports = {P1: (peer, P1)}
+        opener = wires.opener(host)
+        seen, _errors = _probe.exchange(host, ports, 6.0, opener, 0.02, dark=lambda: dark, training=6.0, others=others)
+        results[host] = (seen, time.monotonic() - started)
+
+    # b's dark port can be opened and hears nothing
+    lone, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+    lone.setblocking(False)
+    wires.ends[("b", P1)] = lone
+    threads = [
+        threading.Thread(target=one, args=("a", "b", set(), {})),
+        threading.Thread(target=one, args=("b", "a", {P1}, {P0: True})),
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    wires.close()
+    other.close()
+    assert results["a"][0] == {P1: {("b", P0)}}
+    assert results["b"][0] == {P1: set(), P0: {("a", P1)}}
+    assert results["a"][1] < 4
+    assert results["b"][1] < 4
+
+
 def test_a_frame_comes_back_as_what_was_sent() -> None:
     frame = _probe.encode(MAC, "spark-01", P1)
     assert frame[:14] == b"\xff" * 6 + MAC + b"\x88\xb5"

@@ -39,7 +39,7 @@ def host(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     monkeypatch.setattr(module.change, "armed", lambda: made["armed"])
     monkeypatch.setattr(module.change, "arm_and_start", lambda *args: made["started"].append(args[2]))
     monkeypatch.setattr(module.AnsibleModule, "warn", lambda self, text: made["warned"].append(text))
-    monkeypatch.setattr(module.change, "confirm", lambda token: made["confirm"])
+    monkeypatch.setattr(module.change, "confirm", lambda token, hold=False: {**made["confirm"], "held": hold})
     return made
 
 
@@ -109,6 +109,38 @@ def test_confirm(host: dict[str, Any], capsys: pytest.CaptureFixture[str], statu
     result = run(capsys, step="confirm", token="t", environment_path="/etc/sparkthor/fabric.env")
     assert (result["changed"], result["rollback"]["status"]) == (changed, status)
     assert host["written"] == (["/etc/sparkthor/fabric.env"] if changed else [])
+
+
+def test_a_check_holds_and_writes_nothing_yet(host: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
+    host["confirm"] = {"status": "held", "reason": "", "steps": []}
+    host["environment"] = ({"/etc/sparkthor/fabric.env": {}}, {})
+    result = run(capsys, step="check", token="t", environment_path="/etc/sparkthor/fabric.env")
+    assert (result["changed"], result["rollback"]["held"]) == (True, True)
+    assert "verified" not in result
+    assert host["written"] == []
+
+
+def test_files_alone_wait_for_the_other_hosts_too(host: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
+    host["decision"] = netplan_apply.change.Decision(changed=True, after=dict(FILE))
+    host["environment"] = ({"/etc/sparkthor/fabric.env": {}}, {})
+    result = run(capsys, token="t", confirm=False, environment_path="/etc/sparkthor/fabric.env")
+    assert (result["changed"], result["deferred"], result["started"]) == (True, True, False)
+    assert host["written"] == []
+
+
+def test_taking_back(host: dict[str, Any], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        netplan_apply.change,
+        "take_back",
+        lambda token, reason: {"status": "rolled_back", "reason": f"{token}: {reason}"},
+    )
+    result = run(capsys, step="take_back", token="t", reason="another host failed")
+    assert result["changed"] is False
+    assert result["rollback"]["reason"] == "t: another host failed"
+
+
+def test_all_hosts_are_the_controllers_business(host: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
+    assert "on the controller" in run(capsys, state="confirmed", outcomes="x")["msg"]
 
 
 def test_refusal_is_a_failure_with_the_reason(

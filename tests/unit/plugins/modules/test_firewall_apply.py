@@ -1,0 +1,282 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The host's side of the firewall change, against an nft that holds one table and a systemd that notes its timers."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from ansible.module_utils.testing import patch_module_args
+from ansible_collections.sparkthor.cluster.plugins.modules import firewall_apply
+
+HEAD = "table inet sparkthor\ndelete table inet sparkthor\n"
+
+
+@dataclass
+class Machine:
+    """What the kernel holds, what was run, and what is to fail."""
+
+    folder: Path
+    table: str = ""
+    log: list[str] = field(default_factory=list)
+    refuse: str = ""
+    files_differ: bool = True
+    declared: list[dict[str, Any]] = field(default_factory=list)
+
+    def run(self, argv: list[str], timeout: float, stdin: str | None = None) -> tuple[int, str, str]:
+        words = [word.rpartition("/")[2] for word in argv]
+        line = " ".join(words)
+        if "list" in words:
+            return self._list(words)
+        if words[0] == "unshare":
+            self.log.append("trial")
+            text = self._table_of(argv[-1])
+            return self._answer("trial", f"{text}#json\n{self._json(text)}")
+        if "--check" in words:
+            return self._answer("check")
+        if words[:2] == ["nft", "-f"]:
+            self.log.append(f"load {words[-1]}")
+            if self.refuse == f"load {words[-1]}":
+                return 1, "", "Operation not permitted"
+            self.table = self._table_of(argv[-1])
+            return 0, "", ""
+        if words[:2] == ["nft", "delete"]:
+            self.log.append("delete")
+            self.table = ""
+            return self._answer("delete")
+        if words[0] == "systemd-run":
+            self.log.append("arm " + next(word for word in words if word.startswith("--on-active")).partition("=")[2])
+            return self._answer("arm")
+        if words[:2] == ["systemctl", "stop"]:
+            self.log.append("disarm")
+            return 0, "", ""
+        raise AssertionError(line)
+
+    def _answer(self, what: str, out: str = "") -> tuple[int, str, str]:
+        return (1, "", "Operation not permitted") if self.refuse == what else (0, out, "")
+
+    def _list(self, words: list[str]) -> tuple[int, str, str]:
+        if self.refuse == "list":
+            return 1, "", "Operation not permitted"
+        if not self.table:
+            return 1, "", "Error: No such file or directory"
+        return 0, self._json(self.table) if "-j" in words else self.table, ""
+
+    @staticmethod
+    def _table_of(path: str) -> str:
+        """What is left of a ruleset once it has replaced our table."""
+        return Path(path).read_text().partition("delete table inet sparkthor\n")[2]
+
+    @staticmethod
+    def _json(text: str) -> str:
+        return json.dumps({"nftables": [{"metainfo": {}}, *({"rule": line} for line in text.splitlines())]})
+
+    def host_state(self, wanted: Any, host: Any, check: bool) -> Any:
+        """In place of HostState: says what was declared."""
+        self.declared.append({"wanted": wanted, "check": check})
+        if not check:
+            self.log.append("files")
+        changed = self.files_differ
+        return SimpleNamespace(
+            run=lambda: SimpleNamespace(
+                changed=changed, diff=[], changed_paths=["/etc/sparkthor/firewall.nft"] * changed, changed_units=[]
+            )
+        )
+
+
+@pytest.fixture
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
+    made = Machine(tmp_path / "run")
+    monkeypatch.setattr(firewall_apply, "run_limited", made.run)
+    monkeypatch.setattr(firewall_apply, "HostState", made.host_state)
+    monkeypatch.setattr(firewall_apply, "RUN", str(made.folder))
+    monkeypatch.setattr(firewall_apply, "server_port", lambda: 22)
+    monkeypatch.setattr(firewall_apply.shutil, "which", lambda name, path: f"/usr/sbin/{name}")
+    monkeypatch.setattr(firewall_apply.time, "sleep", lambda seconds: None)
+    monkeypatch.setattr(
+        firewall_apply,
+        "write_atomic",
+        lambda path, content, uid, gid, mode: (Path(path).write_bytes(content), Path(path).chmod(mode)),
+    )
+    return made
+
+
+def call(capsys: pytest.CaptureFixture[str], check: bool = False, **arguments: Any) -> dict[str, Any]:
+    with patch_module_args({**arguments, "_ansible_check_mode": check}), pytest.raises(SystemExit):
+        firewall_apply.main()
+    return json.loads(capsys.readouterr().out)
+
+
+def start(capsys: pytest.CaptureFixture[str], **arguments: Any) -> dict[str, Any]:
+    return call(capsys, **{"step": "start", "token": "t", **arguments})
+
+
+def wanted_table(machine: Machine, **arguments: Any) -> str:
+    """The table that these arguments come to."""
+    params = {"ssh_ports": [22], "api_port": 0, "mdns": False, "trusted": {}}
+    names = ("ssh_sources", "api_sources", "sources", "interfaces", "tcp_ports", "udp_ports")
+    text = firewall_apply.Firewall({**{key: [] for key in names}, **params, **arguments}, True).text()
+    return text.partition("delete table inet sparkthor\n")[2]
+
+
+def test_check_mode_predicts_and_touches_nothing(machine: Machine, capsys: pytest.CaptureFixture[str]) -> None:
+    result = call(capsys, check=True)
+    assert (result["changed"], result["table_changed"]) == (True, True)
+    assert result["changed_paths"] == ["/etc/sparkthor/firewall.nft"]
+    assert [part["after_header"] for part in result["diff"]] == ["loaded table inet sparkthor"]
+    assert "policy drop" in result["diff"][0]["after"]
+    assert machine.log == ["trial"]
+    assert machine.table == ""
+    assert not Path(f"{machine.folder}-check").exists()
+
+
+def test_the_way_back_is_armed_before_anything_is_loaded(machine: Machine, capsys: pytest.CaptureFixture[str]) -> None:
+    machine.table = before = "table inet sparkthor {\n}\n"
+    result = start(capsys, rollback_timeout=30)
+    assert result["started"] is True
+    assert result["confirmed"] is False
+    assert machine.log == ["trial", "arm 30s", "load candidate.nft"], "no file yet: a reboot brings the old table back"
+    assert machine.table == wanted_table(machine)
+    assert (machine.folder / "restore.nft").read_text() == HEAD + before
+    assert (machine.folder / "armed.json").stat().st_mode & 0o777 == 0o600
+    assert machine.folder.stat().st_mode & 0o777 == 0o700
+
+
+def test_without_a_table_connections_are_followed_first(machine: Machine, capsys: pytest.CaptureFixture[str]) -> None:
+    start(capsys)
+    assert machine.log == ["trial", "arm 45s", "load warm-up.nft", "load candidate.nft"]
+    assert (machine.folder / "restore.nft").read_text() == HEAD, "the way back is no table at all"
+
+
+def test_nothing_to_do(machine: Machine, capsys: pytest.CaptureFixture[str]) -> None:
+    machine.table, machine.files_differ = wanted_table(machine), False
+    result = start(capsys)
+    assert result["changed"] is False
+    assert "started" not in result
+    assert machine.log == ["trial"]
+    assert not machine.folder.exists()
+
+
+def test_files_alone_need_no_rollback(machine: Machine, capsys: pytest.CaptureFixture[str]) -> None:
+    machine.table = wanted_table(machine)
+    result = start(capsys)
+    assert (result["changed"], result["table_changed"]) == (True, False)
+    assert machine.log == ["trial", "files"]
+    assert not machine.folder.exists()
+
+
+def test_what_is_declared_lasts(machine: Machine, capsys: pytest.CaptureFixture[str]) -> None:
+    start(capsys)
+    wanted = machine.declared[0]["wanted"]
+    rules, unit = wanted.files
+    assert (rules.path, rules.mode) == ("/etc/sparkthor/firewall.nft", 0o600)
+    assert rules.content.decode().endswith(machine.table)
+    assert "ExecStart=/usr/sbin/nft -f /etc/sparkthor/firewall.nft" in unit.content.decode()
+    assert [(one.name, one.enabled) for one in wanted.units] == [("sparkthor-firewall.service", True)]
+
+
+def test_confirming_disarms_and_makes_it_last(machine: Machine, capsys: pytest.CaptureFixture[str]) -> None:
+    start(capsys)
+    machine.log.clear()
+    result = call(capsys, step="confirm", token="t")
+    assert (result["changed"], result["confirmed"]) == (True, True)
+    assert machine.log == ["disarm", "files"]
+    assert not machine.folder.exists()
+
+
+def test_only_the_run_that_armed_may_confirm(machine: Machine, capsys: pytest.CaptureFixture[str]) -> None:
+    start(capsys)
+    assert "no change of this run to confirm" in call(capsys, step="confirm", token="other")["msg"]
+    assert (machine.folder / "armed.json").exists(), "the other run's change is still armed"
+
+
+def test_what_the_host_took_back_is_not_made_to_last(machine: Machine, capsys: pytest.CaptureFixture[str]) -> None:
+    start(capsys, rollback_timeout=12)
+    machine.table = ""
+    machine.log.clear()
+    result = call(capsys, step="confirm", token="t", rollback_timeout=12)
+    assert result["failed"] is True
+    assert "the host took the change back because the controller did not come back in time (12 s)" in result["msg"]
+    assert "firewall_ssh_sources" in result["msg"]
+    assert machine.log == ["disarm"]
+    assert not machine.folder.exists()
+
+
+def test_an_unconfirmed_change_is_taken_back_before_the_next(
+    machine: Machine, capsys: pytest.CaptureFixture[str]
+) -> None:
+    machine.table = "table inet sparkthor {\n}\n"
+    start(capsys)
+    machine.log.clear()
+    start(capsys, token="second", ssh_ports=[22, 2222])
+    assert machine.log[:2] == ["load restore.nft", "disarm"]
+    assert machine.log[2:] == ["trial", "arm 45s", "load candidate.nft"]
+    assert (machine.folder / "restore.nft").read_text() == HEAD + "table inet sparkthor {\n}\n"
+
+
+@pytest.mark.parametrize(
+    ("refuse", "words"),
+    [
+        ("check", "nft refuses the ruleset"),
+        ("trial", "the kernel refuses the ruleset"),
+        ("arm", "the rollback cannot be armed, so nothing was changed"),
+        ("list", "nft cannot list the table"),
+    ],
+)
+def test_what_cannot_be_tried_or_armed_is_not_loaded(
+    machine: Machine, capsys: pytest.CaptureFixture[str], refuse: str, words: str
+) -> None:
+    machine.refuse = refuse
+    result = start(capsys)
+    assert result["failed"] is True
+    assert words in result["msg"]
+    assert not [line for line in machine.log if line.startswith("load")]
+    assert "files" not in machine.log
+
+
+def test_a_table_that_does_not_load_is_taken_back_at_once(machine: Machine, capsys: pytest.CaptureFixture[str]) -> None:
+    machine.refuse = "load candidate.nft"
+    assert "nft cannot load" in start(capsys)["msg"]
+    assert machine.log[-2:] == ["load restore.nft", "disarm"]
+    assert machine.table == ""
+
+
+def test_a_change_needs_somebody_who_confirms_it(machine: Machine, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "by the action plugin" in call(capsys)["msg"]
+    assert machine.log == ["trial"]
+
+
+def test_the_port_in_use_stays_open(
+    machine: Machine, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(firewall_apply, "server_port", lambda: 2222)
+    assert start(capsys, ssh_ports=[22])["ssh_ports"] == [22, 2222]
+    assert "tcp dport { 22, 2222 } accept" in machine.table
+
+
+def test_bad_values_and_a_missing_nft_are_one_message(
+    machine: Machine, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert start(capsys, api_port=70000)["msg"].startswith("firewall_api_port: 70000 is not a port")
+    monkeypatch.setattr(firewall_apply.shutil, "which", lambda name, path: None)
+    assert "install the package nftables" in start(capsys)["msg"]
+
+
+def test_absent_takes_the_table_and_the_files_away(machine: Machine, capsys: pytest.CaptureFixture[str]) -> None:
+    machine.table = "table inet sparkthor {\n}\n"
+    predicted = call(capsys, check=True, state="absent")
+    assert predicted["changed"] is True
+    assert machine.log == []
+    result = call(capsys, state="absent")
+    assert (result["changed"], result["table_changed"]) == (True, True)
+    assert result["diff"] == predicted["diff"]
+    assert machine.log == ["files", "delete"]
+    assert machine.declared[-1]["wanted"].restore == [firewall_apply.RULES, firewall_apply.UNIT_PATH]
+    machine.files_differ = False
+    assert call(capsys, state="absent")["changed"] is False
