@@ -6,8 +6,8 @@
 The confirmation is worth something only if it travels the way a person would: the old, multiplexed connection may go
 on working for a while over addresses that are already gone, so it is closed first.
 
-With ``confirm: false`` the change is proven in the same way and stays armed.  A second task (``state: confirmed``)
-then looks at the outcomes of all hosts and keeps the change everywhere or nowhere.  Where that task never comes -
+With ``confirm: false`` the change is proven in the same way and stays armed.  A second task (``outcomes``) then looks
+at what came of it on all hosts and keeps the change everywhere or nowhere.  Where that task never comes -
 somebody pressed Ctrl-C, another host ended the play - every host takes its change back by itself.
 """
 
@@ -47,8 +47,8 @@ class ActionModule(ActionBase):
         arguments = {key: value for key, value in self._task.args.items() if key not in _OWN}
         self._parent = os.getppid()
         state = arguments.get("state", "present")
-        if state == "confirmed":
-            return self._all_or_none(host, {**arguments, "state": "present"}, task_vars)
+        if self._task.args.get("outcomes"):
+            return self._all_or_none(host, arguments, task_vars)
         if state not in ("present", "absent"):
             return self._named(host, self._module(arguments, task_vars))
         alone = state == "absent" or self._true(arguments.get("confirm", True))
@@ -101,9 +101,9 @@ class ActionModule(ActionBase):
     # -- all hosts or none --------------------------------------------------------------------------------------------
 
     def _all_or_none(self, host: str, arguments: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
-        name = str(self._task.args.get("outcomes") or "")
-        if self._task.check_mode or not name:
-            raise AnsibleError("state: confirmed needs outcomes, the name of a registered variable, and a real run")
+        name = str(self._task.args["outcomes"])
+        if self._task.check_mode:
+            return {"changed": False, "skipped": True, "msg": "in check mode nothing is armed"}
         outcomes = {
             one: task_vars["hostvars"][one].get(name) for one in task_vars.get("ansible_play_hosts_all") or [host]
         }

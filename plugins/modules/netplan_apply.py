@@ -31,10 +31,8 @@ options:
       - V(verified) only looks, and fails when a link or a peer is not as planned within O(wait) seconds.
       - V(inspected) only looks for what would go wrong, and returns RV(findings).
       - V(absent) takes our file and its addresses away, under the same rollback.
-      - V(confirmed) keeps what O(state=present) with O(confirm=false) left armed, or takes it back everywhere because
-        it failed on one host. It takes the other options as that task had them, and O(outcomes).
     type: str
-    choices: [present, adopted, verified, inspected, absent, confirmed]
+    choices: [present, adopted, verified, inspected, absent]
     default: present
   links:
     description: The links of this host.
@@ -118,12 +116,14 @@ options:
     description:
       - Keep a change as soon as this host has proven that it can be reached.
       - With V(false) a proven change stays armed (RV(held)) and a failed one is no failed task, until a task with
-        O(state=confirmed) has seen the outcome of every host of the play. Without that task each host takes its
-        change back.
+        O(outcomes) has seen the outcome of every host of the play. Without that task each host takes its change back.
     type: bool
     default: true
   outcomes:
-    description: Name of the variable that the task with O(confirm=false) registered.
+    description:
+      - Name of the variable that a task with O(confirm=false) registered.
+      - This task then keeps what that one left armed, or takes it back on every host because it failed on one. It takes
+        the other options as that task had them.
     type: str
     default: ''
   step:
@@ -185,7 +185,6 @@ EXAMPLES = r"""
 
 - name: Change all hosts or none, second half
   sparkthor.cluster.netplan_apply:
-    state: confirmed
     links: "{{ fabric_links }}"
     outcomes: fabric_change
   when: fabric_change.held is defined
@@ -274,7 +273,7 @@ ARGUMENTS = {
     "state": {
         "type": "str",
         "default": "present",
-        "choices": ["present", "adopted", "verified", "inspected", "absent", "confirmed"],
+        "choices": ["present", "adopted", "verified", "inspected", "absent"],
     },
     "links": {"type": "list", "elements": "dict", "default": [], "options": LINK},
     "path": {"type": "path", "default": "/etc/netplan/40-cx7.yaml"},
@@ -424,8 +423,8 @@ def main() -> None:
     params = module.params
     if not 30 <= params["rollback_timeout"] <= 600:
         module.fail_json(msg=f"rollback_timeout: {params['rollback_timeout']} is not between 30 and 600 seconds")
-    if params["state"] == "confirmed":
-        module.fail_json(msg="state: confirmed is done by the action plugin of this module, on the controller")
+    if params["outcomes"]:
+        module.fail_json(msg="outcomes are looked at by the action plugin of this module, on the controller")
     if params["state"] in ("present", "adopted", "verified") and not params["links"]:
         module.fail_json(msg=f"links: state {params['state']} needs at least one link")
     try:

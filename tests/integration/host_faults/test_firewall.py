@@ -73,3 +73,46 @@ def test_a_ruleset_that_shuts_the_controller_out_is_taken_back(closed):
         assert made.rc == 0, made.output
     again = closed.play("--tags=firewall")
     assert set(again.changed.values()) == {0}, again.output
+
+
+#: what docker has in the tables it owns, and a table of somebody else's
+FOREIGN = r"""
+table ip filter {
+	chain FORWARD {
+		type filter hook forward priority filter; policy drop;
+		jump DOCKER-USER
+	}
+	chain DOCKER-USER {
+		counter return
+	}
+}
+table inet theirs {
+	set friends {
+		type ipv4_addr
+		elements = { 192.0.2.1, 192.0.2.2 }
+	}
+	chain output {
+		type filter hook output priority 10; policy accept;
+		ip daddr @friends accept
+	}
+}
+"""
+
+
+def test_dockers_and_foreign_tables_are_left_alone(closed):
+    """While our table comes, changes and goes."""
+    others = "for table in 'ip filter' 'inet theirs'; do nft --handle list table $table; done"
+    for host in closed.hosts:
+        closed.lab.exec(host, ["nft", "-f", "-"], stdin=FOREIGN.replace("\\t", "\t"))
+    try:
+        before = {host: closed.on(host, others) for host in closed.hosts}
+        for arguments in ((), ("-e", json.dumps({"firewall_tcp_ports": [9100]}))):
+            run = closed.play("--tags=firewall", *arguments)
+            assert run.rc == 0, run.output
+            assert {host: closed.on(host, others) for host in closed.hosts} == before
+        gone = closed.play("--tags=firewall", playbook="teardown.yml")
+        assert gone.rc == 0, gone.output
+        assert {host: closed.on(host, others) for host in closed.hosts} == before
+    finally:
+        for host in closed.hosts:
+            closed.on(host, "nft delete table ip filter; nft delete table inet theirs")

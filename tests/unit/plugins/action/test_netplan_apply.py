@@ -141,7 +141,7 @@ def test_a_connection_that_cannot_be_reset_is_closed() -> None:
 # --- all hosts or none ---
 
 HOLD = {"links": [], "confirm": False}
-KEEP = {"links": [], "state": "confirmed", "outcomes": "change"}
+KEEP = {"links": [], "outcomes": "change"}
 
 
 def keep(outcomes: dict[str, Any], *answers: Answer, hosts: list[str] | None = None) -> tuple[dict[str, Any], Script]:
@@ -248,6 +248,5 @@ def test_a_confirmation_that_fails_says_what_the_others_did() -> None:
     assert "hosts that were confirmed at the same moment keep theirs, so run this again" in result["msg"]
 
 
-def test_the_second_task_needs_the_first() -> None:
-    with pytest.raises(AnsibleError, match="needs outcomes"):
-        play(done("confirmed"), args={"state": "confirmed"})
+def test_in_check_mode_there_is_nothing_to_keep() -> None:
+    assert play(done("confirmed"), check=True, args=dict(KEEP))[0]["skipped"] is True

@@ -140,7 +140,7 @@ def test_taking_back(host: dict[str, Any], capsys: pytest.CaptureFixture[str], m
 
 
 def test_all_hosts_are_the_controllers_business(host: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
-    assert "on the controller" in run(capsys, state="confirmed", outcomes="x")["msg"]
+    assert "on the controller" in run(capsys, outcomes="x")["msg"]
 
 
 def test_refusal_is_a_failure_with_the_reason(
