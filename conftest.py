@@ -6,6 +6,11 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import settings
+
+# How long one example takes says something about the machine's other work only; benchmarks measure time.
+settings.register_profile("anywhere", deadline=None)
+settings.load_profile("anywhere")
 
 
 @pytest.hookimpl(trylast=True)

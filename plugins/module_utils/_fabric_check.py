@@ -23,9 +23,12 @@ Node = Mapping[str, t.Any]
 Plan = Mapping[str, t.Any]
 
 #: findings that a user may declare known; everything else stops the run
-ACCEPTABLE: t.Final = ("pending_edit", "runtime_address", "parity", "known_bad")
+ACCEPTABLE: t.Final = ("pending_edit", "runtime_address", "parity", "known_bad", "clock")
 #: findings that replacing foreign settings mends by itself
 REPLACEABLE: t.Final = ("foreign_file", "foreign_address", "same_subnet")
+
+#: seconds that a clock may be off: certificates are judged by it, and logs of several hosts are read together
+CLOCK_LIMIT: t.Final = 30
 
 #: combinations that do not serve, as data: ``fact`` is a path into sparkthor_node, ``match`` a shell pattern
 KNOWN_BAD: t.Final[tuple[dict[str, str], ...]] = (
@@ -84,6 +87,7 @@ def check_facts(
             problems += rdma_problems(host, entry, node, probe)
             problems += netplan_problems(host, probe)
         problems += known_bad_problems(host, node, known_bad)
+        problems += clock_problems(host, node)
     problems += cabling_problems(plan, probes)
     problems += parity_problems(plan, nodes, probes)
     return _settle(_fold(problems), set(accept), replace_foreign)
@@ -598,6 +602,23 @@ def netplan_problems(host: str, probe: Mapping[str, t.Any]) -> list[Problem]:
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Hosts compared with each other, and with what is known not to work
+
+
+def clock_problems(host: str, node: Node) -> list[Problem]:
+    """A clock that is wrong now is wrong before any service of ours could set it right."""
+    offset = float(node.get("clock_offset") or 0)
+    if abs(offset) <= CLOCK_LIMIT:
+        return []
+    way = "ahead of" if offset > 0 else "behind"
+    return [
+        Problem(
+            "clock",
+            host,
+            f"its clock is {abs(offset):.0f} s {way} the controller's, by which tokens and TLS certificates are judged",
+            "let it synchronise (sudo timedatectl set-ntp true; timedatectl shows when it has), or list clock in "
+            "preflight_accept",
+        )
+    ]
 
 
 def known_bad_problems(host: str, node: Node, known_bad: Sequence[Mapping[str, str]]) -> list[Problem]:

@@ -31,10 +31,11 @@ options:
     description:
       - Findings that are only reported.
       - V(pending_edit) is an edit in another netplan file that was never applied, V(runtime_address) an address that no
-        file sets, V(parity) hosts that differ, V(known_bad) a version that is known not to work.
+        file sets, V(parity) hosts that differ, V(known_bad) a version that is known not to work,
+        V(clock) a clock that is off.
     type: list
     elements: str
-    choices: [pending_edit, runtime_address, parity, known_bad]
+    choices: [pending_edit, runtime_address, parity, known_bad, clock]
     default: []
   replace_foreign:
     description: Settings of the fabric NICs by others are going to be replaced, so they are only reported.

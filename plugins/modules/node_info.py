@@ -29,6 +29,10 @@ attributes:
     description: Returns details on what has changed, when in diff mode.
     support: none
     details: The module never changes anything.
+  action:
+    description: Has an action plugin on the controller.
+    support: full
+    details: It compares the host's clock with the controller's.
 """
 
 EXAMPLES = r"""
@@ -54,11 +58,15 @@ ansible_facts:
         kind: spark
         gpus: 1
         mem_total_bytes: 128536543232
+        clock: 1795000000.0
+        clock_offset: 0.0
         management:
           netdev: enP7s7
           address: 192.168.1.11
           cidr: 192.168.1.11/24
 """
+
+import time
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.sparkthor.cluster.plugins.module_utils._command import run_limited
@@ -69,7 +77,7 @@ def main() -> None:
     module = AnsibleModule(argument_spec={"timeout": {"type": "int", "default": 10}}, supports_check_mode=True)
     timeout = module.params["timeout"]
     reader = NodeReader(lambda argv: run_limited(argv, timeout))
-    module.exit_json(changed=False, ansible_facts={"sparkthor_node": reader.read()})
+    module.exit_json(changed=False, ansible_facts={"sparkthor_node": {**reader.read(), "clock": time.time()}})
 
 
 if __name__ == "__main__":

@@ -414,6 +414,15 @@ def test_known_bad_kernels_come_with_a_reason() -> None:
     assert "os.pretty Ubuntu 24.04.3 LTS is known bad" in world.errors(known_bad=own)[0]
 
 
+@pytest.mark.parametrize(("offset", "words"), [(31.0, "31 s ahead of"), (-86400.0, "86400 s behind"), (30.0, "")])
+def test_a_clock_that_is_off_is_named(offset: float, words: str) -> None:
+    world = World("lan", ["a", "b"])
+    world.nodes["b"]["clock_offset"] = offset
+    errors = world.errors()
+    assert [words in error and error.startswith("host b: its clock") for error in errors] == ([True] if words else [])
+    assert world.errors(accept=["clock"]) == []
+
+
 def test_a_lan_is_taken_as_it_is() -> None:
     world = World("lan", ["a", "b"], mtu=9000)
     world.interface("a", "enP7s7")["carrier"] = False

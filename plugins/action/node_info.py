@@ -1,0 +1,40 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Controller side of ``node_info``: how far the host's clock is from this one's.
+
+The host read its clock between the start and the end of the call, so whatever lies outside of that span is wrong by at
+least the distance to it.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from ansible.plugins.action import ActionBase
+
+
+def clock_offset(clock: float, before: float, after: float) -> float:
+    """Seconds that a clock is ahead (or, negative, behind) at least; 0 where it may be right."""
+    if clock < before:
+        return round(clock - before, 1)
+    return round(max(0.0, clock - after), 1)
+
+
+class ActionModule(ActionBase):
+    """Runs the module and adds ``clock_offset`` to what it found."""
+
+    TRANSFERS_FILES = False
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Entry point of the plugin."""
+        super().run(tmp, task_vars)
+        before = time.time()
+        result = self._execute_module(
+            module_name="sparkthor.cluster.node_info", module_args=self._task.args, task_vars=task_vars or {}
+        )
+        node = (result.get("ansible_facts") or {}).get("sparkthor_node")
+        if node:
+            node["clock_offset"] = clock_offset(float(node["clock"]), before, time.time())
+        return result
