@@ -409,6 +409,8 @@ def confirm(token: str, wait: float = 40.0, folder: str = STATE, hold: bool = Fa
             problems: list[str] = []
             if plan:
                 problems = job.management_problems(plan)
+                # they were as planned once; somebody or something may have set them back meanwhile
+                problems += job.expectation_problems(plan["expect"], job.live_links())
                 problems += [f"{path} was changed by someone else meanwhile" for path in job.changed_since(plan)]
                 if not problems and hold:
                     return {"status": "held", "reason": "", "steps": outcome.get("steps", [])}

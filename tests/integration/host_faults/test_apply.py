@@ -122,16 +122,21 @@ def test_a_change_that_fails_on_one_host_is_kept_on_none(live):
     """The links of one host do not become as planned; the others are fine and would be a step ahead."""
     files, addresses = live.netplan(), live.live()
     environment = {host: live.on(host, "sha256sum /etc/sparkthor/fabric.env") for host in live.hosts}
-    # somebody sets the MTU of one port back for as long as our change is looked at
-    undo = "for _ in $(seq 250); do ip link set enp1s0f0np0 mtu 9000; sleep 0.1; done"
-    live.on("spark-03", WATCHER.format(condition=f"test -e {ARMED}", action=undo))
-    run = live.play(*CHANGE)
-    live.on("spark-03", "systemctl stop somebody", check=False)
+    # a port leaves the bus in the middle of the change, as an uncabled ConnectX-7 does
+    gone = "ip link set enp1s0f0np0 down; ip link set enp1s0f0np0 name gone0"
+    live.on("spark-03", WATCHER.format(condition=f"test -e {ARMED}", action=gone))
+    try:
+        run = live.play(*CHANGE)
+        live.on("spark-03", "test -e /run/somebody-acted")
+    finally:
+        live.on("spark-03", "systemctl stop somebody; ip link set gone0 name enp1s0f0np0", check=False)
+        live.on("spark-03", "ip link set enp1s0f0np0 up")
     assert run.rc != 0, run.output
     text = " ".join(run.output.split())
-    assert "spark-03: the network change was taken back by the host: the links did not become as planned" in text
+    reason = "spark-03: the network change was taken back by the host: the links did not become as planned"
+    assert f"{reason}: enp1s0f0np0 does not exist" in text, run.output
     for host in ("spark-01", "spark-02"):
-        assert f"{host}: its network change was taken back as well, because spark-03" in text
+        assert f"{host}: its network change was taken back as well, because spark-03" in text, run.output
     assert armed(live) == []
     assert live.netplan() == files
     within(20, lambda: live.live() == addresses)

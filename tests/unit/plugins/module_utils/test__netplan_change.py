@@ -400,6 +400,16 @@ def test_a_sound_change_may_stay_armed(systemd: Systemd) -> None:
     assert not systemd.folder.exists()
 
 
+def test_links_that_did_not_stay_as_planned_are_taken_back(systemd: Systemd, monkeypatch: pytest.MonkeyPatch) -> None:
+    decision = change.Decision(expect=[{"netdev": "fab0", "address": "10.9.0.1/24", "mtu": 9000}])
+    change.arm_and_start(decision, PARAMS, "mgmt0", str(systemd.folder))
+    job.write_json(str(systemd.folder / "outcome.json"), {"token": "t", "result": "applied", "steps": [], "reason": ""})
+    live = {"fab0": {"up": True, "mtu": 1500, "addresses": {"10.9.0.1/24": GLOBAL}}}
+    monkeypatch.setattr(job, "live_links", lambda: live)
+    answer = change.confirm("t", folder=str(systemd.folder), hold=True)
+    assert (answer["status"], answer["reason"]) == ("rolled_back", "fab0 has MTU 1500 instead of 9000")
+
+
 def test_holding_takes_back_what_hurt_the_way_in(systemd: Systemd) -> None:
     armed_and_applied(systemd)
     systemd.problems = ["mgmt0 is down"]
