@@ -6,10 +6,10 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 # How long one example takes says something about the machine's other work only; benchmarks measure time.
-settings.register_profile("anywhere", deadline=None)
+settings.register_profile("anywhere", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("anywhere")
 
 
