@@ -17,7 +17,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._fabric import (
     fabric_problems,
     trusted_sources,
 )
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 LINK_KEYS = {"netdev", "device", "half", "address", "subnet", "peer", "peer_netdev", "mtu"}
@@ -420,12 +420,12 @@ def test_256_hosts_are_planned_and_checked_in_linear_time() -> None:
     def run(count: int) -> float:
         hosts = names(count)
         management = {host: f"172.16.{index // 200}.{index % 200 + 1}/16" for index, host in enumerate(hosts)}
-        best = 9.0
+        best = 9.0  # of processor time, which other work on the machine takes nothing from
         for _repeat in range(3):
-            started = time.perf_counter()
+            started = time.process_time()
             assert not fabric_problems("switch", hosts, "10.0.0.0/16", management=management)
             assert len(fabric_plan(hosts, "switch", "10.0.0.0/16", management=management)) == count
-            best = min(best, time.perf_counter() - started)
+            best = min(best, time.process_time() - started)
         return best
 
     assert run(256) < 2

@@ -448,9 +448,9 @@ def test_256_hosts_are_judged_within_two_seconds() -> None:
     hosts = [f"h{index:03d}" for index in range(256)]
     plan = _fabric.fabric_plan(hosts, "switch", "10.96.0.0/16")
     nodes = {host: copy.deepcopy(base.nodes["a"]) for host in hosts}
-    started = time.perf_counter()
+    started = time.process_time()
     assert check_facts(plan, nodes, dict.fromkeys(hosts, base.probes["a"])) == []
-    assert time.perf_counter() - started < 2
+    assert time.process_time() - started < 2
 
 
 def test_probe_and_check_agree_on_what_a_neighbour_is() -> None:
