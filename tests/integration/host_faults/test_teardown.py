@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from tests.integration.scan import tcp_ports
@@ -12,6 +14,31 @@ from tests.integration.scan import tcp_ports
 #: stays on: a clock that is right is nobody's harm, and who had it off cannot be told
 LEFT = "timesync"
 REST = "nft list ruleset; systemctl get-default; cat /proc/sys/vm/swappiness; systemctl is-enabled sleep.target; true"
+
+
+#: areas that are off unless asked for; the package of earlyoom is not on the lab's hosts
+MORE = {"os_hardening_hold": True, "os_hardening_hold_packages": ["nft*"], "os_hardening_headless_isolate": True}
+#: what apt would install of a package of which a source has a newer version
+CANDIDATE = r"""
+set -e
+mkdir -p /run/newer/repo /run/newer/lists/partial /run/newer/cache
+cat >/run/newer/repo/Packages <<END
+Package: nftables
+Version: 99.0-1
+Architecture: all
+Maintainer: nobody <nobody@example.org>
+Description: a newer one
+Filename: ./nftables_99.0-1_all.deb
+Size: 1
+SHA256: 0000000000000000000000000000000000000000000000000000000000000000
+END
+echo 'deb [trusted=yes] file:/run/newer/repo ./' >/run/newer/sources.list
+options="-o Dir::Etc::sourcelist=/run/newer/sources.list -o Dir::Etc::sourceparts=- -o Dir::Cache=/run/newer/cache"
+options="$options -o Dir::State::lists=/run/newer/lists"
+apt-get $options update >/dev/null 2>&1
+apt-cache $options policy nftables | sed -n 's/ *Candidate: //p'
+rm -r /run/newer
+"""
 
 
 @pytest.fixture(scope="module")
@@ -32,17 +59,20 @@ def all_of(site) -> dict[str, tuple[set[str], str, str]]:
 
 
 def test_a_host_is_given_back_as_it_was(pair):
+    more = ("-e", json.dumps(MORE))
     before = all_of(pair)
-    made = pair.play()
+    assert pair.on("spark-01", CANDIDATE).split() == ["99.0-1"], "apt would take the newer one"
+    made = pair.play(*more)
     assert made.rc == 0, made.output
     assert all_of(pair) != before
+    assert "99.0-1" not in pair.on("spark-01", CANDIDATE), "a held package stays"
 
     address = pair.lab.plan.host("spark-02").address
     pair.on("spark-02", "systemd-run --quiet --collect --unit=listen python3 -m http.server 6379; sleep 1")
     assert tcp_ports(address) == [22]
     pair.on("spark-02", "nft delete table inet sparkthor")
     assert 6379 in tcp_ports(address), "the scan finds what is open"
-    again = pair.play()
+    again = pair.play(*more)
     assert again.changed == {"spark-01": 0, "spark-02": 1}, again.output
     assert tcp_ports(address) == [22]
     pair.on("spark-02", "systemctl stop listen")
