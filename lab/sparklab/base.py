@@ -236,7 +236,11 @@ def prepare(root: Path) -> None:
 
 
 def layer(name: str, suite: str) -> Path:
-    """An extra read-only layer over a suite's base, such as docker."""
+    """An extra read-only layer over a suite's base, such as docker, or a folder that somebody made as one."""
+    if os.path.isabs(name):
+        if not os.path.isdir(name):
+            raise LabError(f"the layer {name} is no folder")
+        return Path(name)
     if name not in LAYERS:
         raise LabError(f"unknown layer {name!r}: one of {', '.join(sorted(LAYERS))}")
     lower = base(suite)

@@ -42,7 +42,9 @@ def parser() -> argparse.ArgumentParser:
     create.add_argument("--subnet", help=f"management network (default: lab_subnet, else {labs.DEFAULT_SUBNET})")
     create.add_argument("--suite", help=f"bookworm or trixie (default: lab_suite, else {labs.DEFAULT_SUITE})")
     create.add_argument("--disk", help=f"size of each host's disk (default: lab_disk, else {labs.DEFAULT_DISK})")
-    create.add_argument("--layer", action="append", default=[], help="an extra layer over the base, such as docker")
+    create.add_argument(
+        "--layer", action="append", default=[], help="an extra layer over the base: docker, or a folder"
+    )
     create.add_argument("--wire", metavar="FILE", help="YAML: cables, switches, swap, unplug, cage")
     create.add_argument("--no-boot", action="store_true", help="make it, but leave it switched off")
 

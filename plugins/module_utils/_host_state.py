@@ -130,6 +130,7 @@ class UnitSpec:
     reload_on: list[str] = field(default_factory=list)
     optional: bool = False
     no_block: bool = False
+    defer: bool = False
 
     @property
     def leaves(self) -> bool:
@@ -197,6 +198,7 @@ class Wanted:
                 reload_on=list(item.get("reload_on") or []),
                 optional=bool(item.get("optional")),
                 no_block=bool(item.get("no_block")),
+                defer=bool(item.get("defer")),
                 **known,
             )
             if unit.name in restore:
@@ -305,6 +307,7 @@ class Result:
     changed_paths: list[str] = field(default_factory=list)
     changed_units: list[str] = field(default_factory=list)
     restarted_units: list[str] = field(default_factory=list)
+    deferred_units: dict[str, str] = field(default_factory=dict)
     changed_accounts: list[str] = field(default_factory=list)
     changed_sysctls: list[str] = field(default_factory=list)
     skipped_groups: list[str] = field(default_factory=list)
@@ -858,8 +861,12 @@ class UnitManager:
         self.to_stop: list[UnitSpec] = []
         self.verbs: list[tuple[UnitSpec, str]] = []
         self.restarts: list[UnitSpec] = []
+        self.deferred_restarts: list[UnitSpec] = []
         for unit in self.units:
-            self._decide(unit)
+            if unit.defer:
+                self._defer(unit)
+            else:
+                self._decide(unit)
 
     # -- decisions ----------------------------------------------------------------------------------------------------
 
@@ -873,6 +880,27 @@ class UnitManager:
             if base in names and folder + "/" in SYSTEMD_PATHS:
                 return spec.content
         return None
+
+    def _defer(self, unit: UnitSpec) -> None:
+        """Decide, say so, and leave the unit as it is: a later call acts, once all hosts have come that far."""
+        lists: tuple[list[Any], ...] = (
+            self.to_enable,
+            self.to_disable,
+            self.to_mask,
+            self.to_unmask,
+            self.to_stop,
+            self.verbs,
+            self.restarts,
+        )
+        before = [len(found) for found in lists]
+        self._decide(unit)
+        if before != [len(found) for found in lists]:
+            verb = next((verb for one, verb in self.verbs if one is unit), "")
+            self.state.result.deferred_units[unit.name] = verb or ("stop" if unit in self.to_stop else "enable")
+            if verb == "restart":
+                self.deferred_restarts.append(unit)
+        for found, length in zip(lists, before, strict=True):
+            del found[length:]
 
     def _decide(self, unit: UnitSpec) -> None:
         shown = self.before[unit.name]
@@ -996,11 +1024,12 @@ class UnitManager:
 
     def remember_pending(self) -> None:
         """Should this run die between a file and the restart it asks for, the next one must still restart."""
-        if not self.restarts:
+        owed = [*self.restarts, *self.deferred_restarts]
+        if not owed:
             return
         folder = self.state.host.at(PENDING)
         os.makedirs(folder, mode=0o755, exist_ok=True)
-        for unit in self.restarts:
+        for unit in owed:
             with open(os.path.join(folder, unit.name), "w", encoding="ascii"):
                 pass
 

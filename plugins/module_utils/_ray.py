@@ -166,6 +166,15 @@ def _port_problems(ports: Mapping[str, Any], worker_ports: Sequence[Any], reserv
     return problems
 
 
+def object_store_problems(wanted: int, memory: int, words: str) -> list[str]:
+    if wanted <= memory:
+        return []
+    return [
+        f"ray_node_object_store_memory: {mib(wanted)} is more than the {mib(memory)} {words}: lower it (1 GiB is "
+        "enough for vLLM) or free memory"
+    ]
+
+
 def validate_node(
     *,
     ports: Mapping[str, Any],
@@ -174,7 +183,7 @@ def validate_node(
     cpus: int = 1,
     gpus: Any = 0,
     object_store_bytes: Any = 0,
-    memory_available_bytes: int = 0,
+    memory_bytes: int = 0,
     temp_dir: str = "/var/lib/sparkthor/ray",
     ray_version: str = "",
 ) -> list[str]:
@@ -198,11 +207,8 @@ def validate_node(
             f"ray_node_object_store_memory: {object_store_bytes} bytes is less than Ray's minimum of "
             f"{MINIMUM_OBJECT_STORE} ({mib(MINIMUM_OBJECT_STORE)})"
         )
-    elif memory_available_bytes and object_store_bytes > memory_available_bytes:
-        problems.append(
-            f"ray_node_object_store_memory: {mib(object_store_bytes)} is more than the {mib(memory_available_bytes)} "
-            "that are free on this host: lower it (1 GiB is enough for vLLM) or free memory"
-        )
+    elif memory_bytes:
+        problems.extend(object_store_problems(object_store_bytes, memory_bytes, "that this host has"))
     if not temp_dir.startswith("/") or len(temp_dir) > MAXIMUM_TEMP_DIR:
         problems.append(
             f"ray_node_temp_dir: {temp_dir!r} must be an absolute path of at most {MAXIMUM_TEMP_DIR} characters, or "
@@ -1209,7 +1215,8 @@ def node_plan(
         cpus=int(settings.get("num_cpus") or facts.get("cpus") or 1),
         gpus=gpus,
         object_store_bytes=store,
-        memory_available_bytes=int(facts.get("mem_available_bytes") or 0),
+        # what is free says little while Ray and the engine run; the host's own check knows whether they do
+        memory_bytes=int(facts.get("mem_total_bytes") or 0),
         temp_dir=outer_dir,
     )
     plan: dict[str, Any] = {
@@ -1247,6 +1254,8 @@ def node_plan(
         "user": str(settings.get("user") or ""),
         "environment": {str(key): str(value) for key, value in (settings.get("environment") or {}).items()},
         "temp_dir": temp_dir,
+        "worker_ports": [int(worker_ports[0]), int(worker_ports[1])],  # type: ignore[arg-type]
+        "object_store_memory": int(store),  # type: ignore[arg-type]
         # what Ray must be started anew for although it stands in files of others
         "inputs": dict(settings.get("inputs") or {}),
     }

@@ -94,12 +94,19 @@ def without(config: _ray.Config, path: str) -> _ray.Config:
 # ---------------------------------------------------------------------------------------------------------------
 
 
+def _pair(values: Sequence[Any]) -> tuple[int, int]:
+    low, high = values
+    return int(low), int(high)
+
+
 @dataclass(frozen=True)
 class NodeSettings:
     """The part of ray.json that only this host's own start needs."""
 
     temp_dir: str
     ports: Mapping[str, int]
+    worker_ports: tuple[int, int] = _ray.WORKER_PORTS
+    object_store: int = 0
 
     @classmethod
     def load(cls, path: str) -> NodeSettings:
@@ -108,6 +115,8 @@ class NodeSettings:
         return cls(
             temp_dir=str(data.get("temp_dir") or "/var/lib/sparkthor/ray"),
             ports={key: int(value) for key, value in (data.get("ports") or {}).items()},
+            worker_ports=_pair(data.get("worker_ports") or _ray.WORKER_PORTS),
+            object_store=int(data.get("object_store_memory") or 0),
         )
 
     def own_ports(self, head: bool) -> list[tuple[int, str]]:
@@ -258,6 +267,86 @@ def port_taken(port: int) -> bool:
     return False
 
 
+@dataclass(frozen=True)
+class Listener:
+    port: int
+    pid: int
+    command: str
+
+
+def listening_inodes(tables: Iterable[str]) -> dict[str, int]:
+    """Port by inode of the socket, of all that listen; ``tables`` are the texts of ``/proc/net/tcp`` and ``tcp6``."""
+    found = {}
+    for table in tables:
+        for line in table.splitlines()[1:]:
+            words = line.split()
+            if len(words) > 9 and words[3] == "0A":
+                found[words[9]] = int(words[1].rpartition(":")[2], 16)
+    return found
+
+
+def read_listeners(ports: Iterable[int], processes: Iterable[Process], proc: str = "/proc") -> list[Listener]:
+    """Who listens on these ports, on whatever address; a port without a visible owner has the process id 0."""
+    wanted = set(ports)
+    tables = []
+    for name in ("tcp", "tcp6"):
+        with contextlib.suppress(OSError), open(os.path.join(proc, "net", name), encoding="ascii") as stream:
+            tables.append(stream.read())
+    inodes = {inode: port for inode, port in listening_inodes(tables).items() if port in wanted}
+    found: dict[int, Listener] = {}
+    for process in processes if inodes else ():
+        for path in process.files:
+            port = inodes.get(path[8:-1]) if path.startswith("socket:[") else None
+            if port is not None:
+                found.setdefault(port, Listener(port, process.pid, process.command))
+    for port in set(inodes.values()) - set(found):
+        found[port] = Listener(port, 0, "")
+    return [found[port] for port in sorted(found)]
+
+
+#: control groups of what a restart of Ray ends before it begins anew
+OWN_UNITS = ("/sparkthor-ray.service", "/sparkthor-vllm.service")
+
+
+def ours(process: Process, temp_dir: str) -> bool:
+    """Of our units, or a Ray of ours that is in no unit: in a container, or left behind by a dead one."""
+    if any(unit in process.cgroup for unit in OWN_UNITS):
+        return True
+    below = temp_dir.rstrip("/") + "/"
+    return any(word in process.command for word in RAY_WORDS) and (
+        below in process.command or any(path.startswith(below) for path in process.files)
+    )
+
+
+def runs_here(processes: Iterable[Process], temp_dir: str) -> bool:
+    return any("/raylet/raylet" in process.command and ours(process, temp_dir) for process in processes)
+
+
+def port_problems(settings: NodeSettings, head: bool, listeners: Iterable[Listener]) -> list[str]:
+    """Ports that a program holds which no restart of Ray would end."""
+    names = dict(settings.own_ports(head))
+    low, high = settings.worker_ports
+    problems = []
+    for listener in listeners:
+        if listener.port in names:
+            what, where = f"ray_node_ports.{names[listener.port]}", "give Ray another port"
+        elif low <= listener.port <= high:
+            what, where = f"the worker range {low}-{high}", "move ray_node_worker_port_min/max"
+        else:
+            continue
+        who = f"{listener.command[:80]} (process {listener.pid})" if listener.pid else "a program that cannot be seen"
+        problems.append(f"port {listener.port} ({what}) is taken by {who}: stop it, or {where}")
+    return problems
+
+
+def available_memory(path: str = "/proc/meminfo") -> int:
+    with contextlib.suppress(OSError, ValueError), open(path, encoding="ascii") as stream:
+        for line in stream:
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    return 0
+
+
 def wait_until(
     good: Callable[[], bool], seconds: float, interval: float = 0.5, sleep: Callable[[float], None] = time.sleep
 ) -> bool:
@@ -372,8 +461,9 @@ def engine_versions(config: _ray.Config, timeout: float = 60.0) -> dict[str, str
     return {}
 
 
-def check(config: _ray.Config, settings: NodeSettings) -> dict[str, Any]:
+def check(config: _ray.Config, settings: NodeSettings, processes: Sequence[Process] | None = None) -> dict[str, Any]:
     """What stands against a start on this host, and the versions that all hosts must share."""
+    there = read_processes() if processes is None else processes
     problems = []
     if not is_local(config.node_address):
         problems.append(
@@ -387,6 +477,16 @@ def check(config: _ray.Config, settings: NodeSettings) -> dict[str, Any]:
                 f"the head's control address {config.head_address} cannot be reached from {config.node_address}: "
                 f"{probe.status}; check cable, addresses and the firewall on the head"
             )
+    low, high = settings.worker_ports
+    ports = {port for port, _name in settings.own_ports(config.on_head)} | set(range(low, high + 1))
+    own = {process.pid for process in there if ours(process, settings.temp_dir)}
+    listeners = [listener for listener in read_listeners(ports, there) if listener.pid not in own]
+    problems.extend(port_problems(settings, config.on_head, listeners))
+    if not runs_here(there, settings.temp_dir):
+        # while it runs, a restart gives back what Ray and the engine hold, and nobody knows how much that is
+        free = available_memory()
+        if free:
+            problems.extend(_ray.object_store_problems(settings.object_store, free, "that are free on this host"))
     versions = engine_versions(config)
     if not versions:
         problems.append(f"the engine's Python cannot be run: {' '.join(config.engine)}; run the engine role")

@@ -199,6 +199,13 @@ options:
         description: Whether to ask systemd for the change of state without waiting for its end.
         type: bool
         default: false
+      defer:
+        description:
+          - Whether to leave the unit as it is and return in RV(deferred_units) what would be done to it. A restart is
+            remembered as owed, for a later call without this. So the files of all hosts can be right before the first
+            unit of any host is touched.
+        type: bool
+        default: false
   timeout:
     description: Seconds that one command on the host may take.
     type: int
@@ -273,6 +280,11 @@ restarted_units:
   returned: always
   type: list
   elements: str
+deferred_units:
+  description: What is to be done to units with O(units[].defer), V(start), V(restart), V(reload), V(stop) or V(enable).
+  returned: always
+  type: dict
+  sample: {example.service: restart}
 changed_sysctls:
   description: Kernel parameters whose run-time value changed.
   returned: always
@@ -373,6 +385,7 @@ def argument_spec() -> dict[str, Any]:
                 "reload_on": strings,
                 "optional": {"type": "bool", "default": False},
                 "no_block": {"type": "bool", "default": False},
+                "defer": {"type": "bool", "default": False},
             }
         ),
         "timeout": {"type": "int", "default": 300},
@@ -405,6 +418,7 @@ def main() -> None:
         changed_paths=result.changed_paths,
         changed_units=result.changed_units,
         restarted_units=result.restarted_units,
+        deferred_units=result.deferred_units,
         changed_sysctls=result.changed_sysctls,
         changed_accounts=result.changed_accounts,
         skipped_groups=result.skipped_groups,

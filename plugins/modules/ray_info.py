@@ -64,6 +64,20 @@ EXAMPLES = r"""
   ansible.builtin.debug:
     msg: "{{ ray | community.general.json_query('alive[].{node: name, gpus: resources_available.GPU}') }}"
 
+- name: From a worker, or where the dashboard is switched off
+  sparkthor.cluster.ray_info:
+    source: engine
+  register: ray
+  become: true
+
+- name: Nodes that died and are not back, with the reason
+  ansible.builtin.debug:
+    msg: "{{ ray | community.general.json_query('dead[?!rejoined].{node: name, reason: reason, at: ended}') }}"
+
+- name: Latency of every raylet
+  ansible.builtin.debug:
+    msg: "{{ ray | community.general.json_query('alive[].[name, raylet_latency_ms]') }}"
+
 - name: Which expected nodes are absent, without a collection for it
   ansible.builtin.debug:
     msg: "{{ ray.missing }}, of {{ ray.expected_nodes }}"

@@ -530,6 +530,30 @@ def test_reload_on(host: FakeHost) -> None:
     assert host.verbs() == ["reload x.service"]
 
 
+def test_a_deferred_unit_is_left_alone_and_its_restart_owed(host: FakeHost) -> None:
+    unit = {"name": "x.service", "enabled": True, "state": "started", "restart_on": ["/etc/x.conf"]}
+    host.unit("x.service", "active", "enabled")
+    files = {"files": [{"path": "/etc/x.conf", "content": "1\n"}]}
+    (host.root / "etc").mkdir()
+    done = host.apply(**files, units=[{**unit, "defer": True}])
+    assert done.deferred_units == {"x.service": "restart"}
+    assert (done.changed_paths, done.changed_units, done.restarted_units) == (["/etc/x.conf"], [], [])
+    assert host.verbs() == []
+    # said again until it is done, whoever does it
+    assert host.apply(**files, units=[{**unit, "defer": True}]).deferred_units == {"x.service": "restart"}
+    assert host.apply(units=[unit]).restarted_units == ["x.service"]
+    assert host.apply(**files, units=[{**unit, "defer": True}]).deferred_units == {}
+
+
+def test_a_deferred_unit_that_does_not_run_is_to_be_started(host: FakeHost) -> None:
+    host.unit("x.service", "inactive", "disabled")
+    unit = {"name": "x.service", "enabled": True, "state": "started", "defer": True}
+    done = host.apply(units=[unit])
+    assert done.deferred_units == {"x.service": "start"}
+    assert not done.changed
+    assert host.apply(units=[{**unit, "state": None}]).deferred_units == {"x.service": "enable"}
+
+
 def test_restart_owed_by_an_interrupted_run(host: FakeHost) -> None:
     host.unit("x.service", "active", "enabled")
     wanted = {

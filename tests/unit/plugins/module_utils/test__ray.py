@@ -346,7 +346,7 @@ GOOD = {"ports": {}, "worker_ports": _ray.WORKER_PORTS, "cpus": 20, "gpus": 1, "
 
 
 def test_defaults_are_valid():
-    assert _ray.validate_node(**GOOD, memory_available_bytes=100 << 30, ray_version="2.60.0") == []
+    assert _ray.validate_node(**GOOD, memory_bytes=100 << 30, ray_version="2.60.0") == []
 
 
 @pytest.mark.parametrize(
@@ -371,8 +371,8 @@ def test_defaults_are_valid():
         ({"object_store_bytes": 1024}, "less than Ray's minimum"),
         ({"object_store_bytes": "1G"}, "not a number of bytes"),
         (
-            {"object_store_bytes": 2 << 30, "memory_available_bytes": 1 << 30},
-            "2,048 MiB is more than the 1,024 MiB that are free",
+            {"object_store_bytes": 2 << 30, "memory_bytes": 1 << 30},
+            "2,048 MiB is more than the 1,024 MiB that this host has",
         ),
         ({"temp_dir": "/var/lib/" + "x" * 60}, "ray_node_temp_dir"),
         ({"ray_version": "2.53.1"}, "Ray 2.53.1 is older than 2.54"),
@@ -440,6 +440,22 @@ def test_every_port_is_pinned_once():
     for arguments in (head, worker):
         assert {"--block", "--disable-usage-stats", "--object-store-memory=1073741824"} < set(arguments)
         assert not any(" " in word for word in arguments)
+
+
+def test_the_documented_ports_are_the_pinned_ones():
+    """docs/ray.md has the one table; its rows must be the code's."""
+    words = {"any": "every interface", "node": "control address, loopback", "loopback": "loopback"}
+    rows = [
+        f"| `{port.key}` | {port.default} | {port.where} | {words[port.binds]} | {port.purpose} |"
+        for port in _ray.PORTS
+    ]
+    low, high = _ray.WORKER_PORTS
+    fixed = ", ".join(str(port) for port in _ray.FIXED_PORTS.values())
+    document = (Path(__file__).parents[4] / "docs/ray.md").read_text(encoding="utf-8")
+    table = [line for line in document.splitlines() if line.startswith("| ")][1 : len(rows) + 3]
+    assert table[: len(rows)] == rows
+    assert table[len(rows)].startswith(f"| | {low}–{high} |")
+    assert table[len(rows) + 1].startswith(f"| | {fixed} |")
 
 
 def test_port_table_has_one_row_per_port():
@@ -742,7 +758,7 @@ SETTINGS = {
 
 
 def test_node_plan_of_a_worker():
-    plan = _ray.node_plan(CLUSTER, FABRIC, "b", SETTINGS, {"cpus": 20, "mem_available_bytes": 100 << 30})
+    plan = _ray.node_plan(CLUSTER, FABRIC, "b", SETTINGS, {"cpus": 20, "mem_total_bytes": 100 << 30})
     assert plan["problems"] == []
     assert plan["head"] is False
     assert {"--address=10.0.0.1:6379", "--node-ip-address=10.0.0.2", "--num-gpus=2"} < set(plan["arguments"])
@@ -756,6 +772,7 @@ def test_node_plan_of_a_worker():
     )
     assert not made.on_head
     assert plan["config"]["inputs"] == {"engine": "abc"}
+    assert (plan["config"]["worker_ports"], plan["config"]["object_store_memory"]) == ([20000, 20999], 1 << 30)
 
 
 def test_node_plan_of_the_head():
@@ -775,7 +792,7 @@ def test_node_plan_of_the_head():
     ],
 )
 def test_node_plan_refuses_before_anything_is_rendered(changes, words):
-    plan = _ray.node_plan(CLUSTER, FABRIC, "b", {**SETTINGS, **changes}, {"cpus": 20, "mem_available_bytes": 1 << 40})
+    plan = _ray.node_plan(CLUSTER, FABRIC, "b", {**SETTINGS, **changes}, {"cpus": 20, "mem_total_bytes": 1 << 40})
     assert plan["problems"][0].startswith(words)
     assert plan["arguments"] == []
 

@@ -233,6 +233,135 @@ def test_check_reports_without_changing_anything(tmp_path, capsys):
     assert list((tmp_path / "run").iterdir()) == []
 
 
+def test_listening_inodes_of_both_families():
+    tcp = """  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode
+   0: 0100007F:18EB 00000000:0000 0A 00000000:00000000 00:00000000 00000000  1000        0 4711 1 0 100 0 0 10 0
+   1: 0100007F:18EB 0100007F:C350 01 00000000:00000000 00:00000000 00000000  1000        0 4712 1 0 100 0 0 10 0
+"""
+    tcp6 = """  sl  local_address                         remote_address                        st tx_queue rx_queue tr
+   0: 00000000000000000000000000000000:1F40 00000000000000000000000000000000:0000 0A 00000000:00000000 00:0 0 0 0 99 1
+"""
+    assert _ray_host.listening_inodes([tcp, tcp6]) == {"4711": 6379, "99": 8000}
+
+
+def test_a_port_s_holder_is_found():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        found = _ray_host.read_listeners([port, free_port()], _ray_host.read_processes())
+        assert [(one.port, one.pid) for one in found] == [(port, os.getpid())]
+        # somebody whose files we may not see
+        assert _ray_host.read_listeners([port], []) == [_ray_host.Listener(port, 0, "")]
+
+
+SETTINGS = _ray_host.NodeSettings("/var/lib/sparkthor/ray/t", {}, (20000, 20999), 1 << 30)
+
+
+@pytest.mark.parametrize(
+    ("listener", "head", "words"),
+    [
+        (
+            _ray_host.Listener(6381, 77, "nc -l 6381"),
+            False,
+            "port 6381 (ray_node_ports.object_manager) is taken by nc -l 6381 (process 77)",
+        ),
+        (_ray_host.Listener(20500, 77, "nc"), False, "port 20500 (the worker range 20000-20999) is taken by nc"),
+        (_ray_host.Listener(6379, 0, ""), True, "port 6379 (ray_node_ports.gcs) is taken by a program that cannot"),
+        # no worker opens the GCS's
+        (_ray_host.Listener(6379, 77, "nc"), False, ""),
+    ],
+)
+def test_a_foreign_program_on_a_port_of_ours(listener, head, words):
+    problems = _ray_host.port_problems(SETTINGS, head, [listener])
+    assert len(problems) == (1 if words else 0)
+    assert not words or problems[0].startswith(words)
+
+
+RAYLET = "/opt/v/ray/core/src/ray/raylet/raylet --raylet_socket_name=/var/lib/sparkthor/ray/t/s/sockets/raylet"
+
+
+@pytest.mark.parametrize(
+    ("process", "own", "runs"),
+    [
+        (_ray_host.Process(1, 0, RAYLET, "0::/system.slice/sparkthor-ray.service"), True, True),
+        (_ray_host.Process(1, 0, RAYLET, "0::/system.slice/docker-abc.scope"), True, True),
+        (
+            _ray_host.Process(1, 0, RAYLET.replace("/var/lib/sparkthor/ray/t", "/tmp/ray"), "0::/user.slice"),
+            False,
+            False,
+        ),
+        (
+            _ray_host.Process(1, 0, "ray::IDLE", "0::/user.slice", ("/var/lib/sparkthor/ray/t/s/logs/w.out",)),
+            True,
+            False,
+        ),
+        (_ray_host.Process(1, 0, "python3 serve", "0::/system.slice/sparkthor-vllm.service"), True, False),
+        (_ray_host.Process(1, 0, "tail -f /var/lib/sparkthor/ray/t/x", "0::/user.slice"), False, False),
+    ],
+)
+def test_what_a_restart_of_ray_ends(process, own, runs):
+    assert _ray_host.ours(process, SETTINGS.temp_dir) is own
+    assert _ray_host.runs_here([process], SETTINGS.temp_dir) is runs
+
+
+def engine_of(tmp_path, **versions):
+    engine = tmp_path / "engine"
+    engine.write_text(f"#!{sys.executable}\nprint({json.dumps(json.dumps(versions))})\n")
+    engine.chmod(0o755)
+    return [str(engine)]
+
+
+@pytest.mark.parametrize("running", [False, True])
+def test_check_compares_the_object_store_with_what_is_free(tmp_path, monkeypatch, running):
+    path = write_config(
+        tmp_path,
+        engine=engine_of(tmp_path, python="3.11.2", ray="2.60.0"),
+        object_store_memory=4 << 30,
+        temp_dir=SETTINGS.temp_dir,
+        ports={port.key: free_port() for port in _ray.PORTS},
+    )
+    monkeypatch.setattr(_ray_host, "available_memory", lambda: 1 << 30)
+    there = [_ray_host.Process(1, 0, RAYLET, "0::/system.slice/sparkthor-ray.service")] if running else []
+    report = _ray_host.check(_ray.load_config(path), _ray_host.NodeSettings.load(path), there)
+    words = "ray_node_object_store_memory: 4,096 MiB is more than the 1,024 MiB that are free on this host"
+    assert [problem.startswith(words) for problem in report["problems"]] == ([] if running else [True])
+
+
+def test_check_names_who_holds_a_port(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        ports = {p.key: port if p.key == "node_manager" else free_port() for p in _ray.PORTS}
+        path = write_config(tmp_path, engine=engine_of(tmp_path, python="3.11.2", ray="2.60.0"), ports=ports)
+        report = _ray_host.check(_ray.load_config(path), _ray_host.NodeSettings.load(path))
+    assert len(report["problems"]) == 1
+    assert report["problems"][0].startswith(f"port {port} (ray_node_ports.node_manager) is taken by ")
+    assert f"(process {os.getpid()})" in report["problems"][0]
+
+
+def test_check_of_a_head_that_cannot_be_reached(tmp_path, monkeypatch):
+    monkeypatch.setattr(_ray, "probe_tcp", lambda *words: _ray.Probe("head", _ray.SILENT))
+    path = write_config(
+        tmp_path,
+        node_address="127.0.0.1",
+        head_address="203.0.113.1",
+        nodes=[
+            {"name": "a", "address": "203.0.113.1", "gpus": 1, "role": "head"},
+            {"name": "b", "address": "127.0.0.1", "gpus": 1},
+        ],
+        engine=engine_of(tmp_path, python="3.11.2", ray="2.60.0"),
+        ports={port.key: free_port() for port in _ray.PORTS},
+    )
+    report = _ray_host.check(_ray.load_config(path), _ray_host.NodeSettings.load(path))
+    assert len(report["problems"]) == 1
+    assert report["problems"][0].startswith("the head's control address 203.0.113.1 cannot be reached from 127.0.0.1")
+
+
+def test_available_memory(tmp_path):
+    path = tmp_path / "meminfo"
+    path.write_text("MemTotal:       131072 kB\nMemAvailable:    65536 kB\n")
+    assert _ray_host.available_memory(str(path)) == 64 << 20
+    assert _ray_host.available_memory(str(tmp_path / "absent")) == 0
+
+
 @pytest.mark.parametrize("engine", [["/nonexistent"], ["/bin/false"]])
 def test_check_of_an_engine_that_cannot_run(tmp_path, capsys, engine):
     path = write_config(tmp_path, engine=engine)

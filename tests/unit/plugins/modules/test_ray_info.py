@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import jmespath
@@ -78,6 +79,25 @@ def test_every_documented_key_is_returned(run):
 )
 def test_the_answer_can_be_queried(run, query, found):
     assert jmespath.search(query, run(captured("rejoined"))) == found
+
+
+def test_every_query_of_the_examples_finds_something(run):
+    queries = re.findall(r"json_query\('([^']+)'\)", ray_info.EXAMPLES)
+    assert len(queries) >= 5
+    healthy, rejoined, alone = run(captured("healthy")), run(captured("rejoined")), run(captured("headonly"))
+    for query in queries:
+        found = [jmespath.search(query, answer) for answer in (healthy, rejoined, alone)]
+        assert all(isinstance(one, list) for one in found), query
+        # a death that was made good is no death any more, so one query finds nothing in what was captured
+        assert any(found) or "dead[?!rejoined]" in query, query
+
+
+def test_a_death_that_was_not_made_good_is_found(run):
+    answer = run(captured("rejoined"))
+    gone = {**answer["dead"][0], "rejoined": False}
+    found = jmespath.search("dead[?!rejoined].{node: name, reason: reason, at: ended}", {"dead": [gone]})
+    assert found == [{"node": gone["name"], "reason": gone["reason"], "at": gone["ended"]}]
+    assert gone["reason"]
 
 
 def test_a_cluster_that_is_not_there_is_data(run):

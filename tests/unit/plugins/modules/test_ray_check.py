@@ -1,0 +1,69 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import json
+import sys
+
+import pytest
+from ansible.module_utils.testing import patch_module_args
+from ansible_collections.sparkthor.cluster.plugins.filter.ray_versions import ray_versions
+from ansible_collections.sparkthor.cluster.plugins.modules import ray_check
+
+
+def run(capsys, path):
+    with patch_module_args({"config": str(path)}), pytest.raises(SystemExit) as ended:
+        ray_check.main()
+    result = json.loads(capsys.readouterr().out)
+    assert ended.value.code == 0
+    assert result["changed"] is False
+    return result
+
+
+def test_what_stands_against_a_start_is_data(capsys, tmp_path):
+    engine = tmp_path / "engine"
+    engine.write_text(f'#!{sys.executable}\nprint(\'{{"python": "3.12.3", "ray": "2.50.0"}}\')\n')
+    engine.chmod(0o755)
+    path = tmp_path / "ray.json"
+    nodes = [{"name": "a", "address": "203.0.113.1", "role": "head"}]
+    path.write_text(json.dumps({"nodes": nodes, "node_address": "203.0.113.1", "engine": [str(engine)]}))
+    result = run(capsys, path)
+    assert result["versions"] == {"python": "3.12.3", "ray": "2.50.0"}
+    assert result["problems"][0].startswith("the control address 203.0.113.1 is on no interface of this host")
+    assert result["problems"][-1].startswith("Ray 2.50.0 is older than 2.54")
+
+
+@pytest.mark.parametrize(
+    "content", [None, "{", "[]", '{"nodes": []}', '{"nodes": [{"address": "a"}], "ports": {"gcs": "x"}}']
+)
+def test_a_host_without_a_usable_description(capsys, tmp_path, content):
+    path = tmp_path / "ray.json"
+    if content is not None:
+        path.write_text(content)
+    result = run(capsys, path)
+    assert len(result["problems"]) == 1
+    assert str(path) in result["problems"][0]
+    assert result["versions"] == {}
+
+
+@pytest.mark.parametrize(
+    ("by_host", "table"),
+    [
+        ({}, ""),
+        ({"a": {"ray": "2.60.0"}, "b": {"ray": "2.60.0"}}, ""),
+        # another machine's build of the same release, and a host that was not asked
+        ({"a": {"torch": "2.13.0+cu130"}, "b": {"torch": "2.13.0+cpu"}, "c": {}}, ""),
+        ({"a": {"python": "3.12.3", "ray": "2.60.0"}, "b": {"python": "3.12.3", "ray": "2.59.1"}},
+         "host  ray\na     2.60.0\nb     2.59.1"),
+        ({"a": {"vllm": "0.32.0"}, "b": {}, "c": {"vllm": "absent"}}, "host  vllm\na     0.32.0\nc     absent"),
+    ],
+)  # fmt: skip
+def test_a_table_of_who_has_what(by_host, table):
+    assert ray_versions(by_host) == table
+
+
+def test_versions_of_another_shape_are_refused():
+    with pytest.raises(Exception, match="versions by host are needed"):
+        ray_versions(["a"])
