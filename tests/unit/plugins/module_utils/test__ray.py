@@ -596,6 +596,34 @@ def fake_engine(tmp_path, body):
     return [str(script)]
 
 
+@pytest.mark.parametrize(
+    ("answer", "token", "codes_", "final"),
+    [
+        ("no_token.dashboard.401.txt", "", ["token_missing"], True),
+        ("wrongtoken.dashboard.403.txt", "wrong", ["token_refused"], True),
+        # the GCS was stopped: the dashboard gives up after 24 s with these words, its client and the engine's before
+        ("gcs_stopped.dashboard.500.txt", "right", ["gcs_hangs"], False),
+    ],
+)
+def test_what_the_dashboard_says_when_it_lists_nothing(serve, tmp_path, answer, token, codes_, final):
+    server = serve(http(int(answer.split(".")[2]), text(answer)))
+    (tmp_path / "token").write_text(token)
+    made = config(
+        nodes=[{"name": "rx-h0", "address": "127.0.0.1", "role": "head"}],
+        node_address="127.0.0.1",
+        ports={"gcs": server.port, "dashboard": server.port, "dashboard_agent_listen": server.port},
+        token_path=str(tmp_path / "token"),
+        engine=fake_engine(tmp_path, "time.sleep(60)"),
+    )
+    result = _ray.cluster_health(made, timeout=1, environment={})
+    assert [problem["code"] for problem in result["problems"]] == codes_
+    assert _ray.is_final(result) is final
+    assert not result["healthy"]
+    assert result["missing"] == ["rx-h0"]
+    assert result["seconds"] < 4
+    assert "wrong" not in json.dumps(result)
+
+
 def test_collect_falls_back_to_the_engine(serve, tmp_path):
     answer = text("healthy.engine.json").replace("\n", "")
     (tmp_path / "answer").write_text(answer)
