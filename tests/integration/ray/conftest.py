@@ -134,7 +134,7 @@ class Site:
         return Run(process.returncode, time.monotonic() - begun, lines)
 
     def ray(self, *arguments: str, **more: Any) -> Run:
-        return self.play("--tags=ray", *arguments, **more)
+        return self.play("--tags=ray_head,ray_worker", *arguments, **more)
 
     # -- Ray ----------------------------------------------------------------------------------------------------------
 
