@@ -36,7 +36,7 @@ def test_a_killed_raylet_is_back(three, results):
     three.healthy()
     for _ in range(REPEATS):
         before = three.node_ids()
-        three.on(worker, "kill -9 $(pgrep -f /raylet/raylet)")
+        three.on(worker, "kill -9 $(pgrep -x raylet)")
         seconds, answer = three.wait_for(again(before, worker), 4 * KILL_LIMIT)
         took.append(seconds)
         now = {entry["name"]: entry["node_id"] for entry in answer["alive"]}
