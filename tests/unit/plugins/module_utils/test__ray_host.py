@@ -28,6 +28,8 @@ def write_config(folder, **changes):
         "token_path": str(folder / "token"),
         "temp_dir": str(folder / "ray"),
         "engine": [sys.executable],
+        # a range in which nobody on the machine that runs this listens
+        "worker_ports": [2, 2],
     }
     path = folder / "ray.json"
     path.write_text(json.dumps({**data, **changes}))

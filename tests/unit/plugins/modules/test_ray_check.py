@@ -10,6 +10,7 @@ import sys
 import pytest
 from ansible.module_utils.testing import patch_module_args
 from ansible_collections.sparkthor.cluster.plugins.filter.ray_versions import ray_versions
+from ansible_collections.sparkthor.cluster.plugins.module_utils import _ray
 from ansible_collections.sparkthor.cluster.plugins.modules import ray_check
 
 
@@ -28,7 +29,10 @@ def test_what_stands_against_a_start_is_data(capsys, tmp_path):
     engine.chmod(0o755)
     path = tmp_path / "ray.json"
     nodes = [{"name": "a", "address": "203.0.113.1", "role": "head"}]
-    path.write_text(json.dumps({"nodes": nodes, "node_address": "203.0.113.1", "engine": [str(engine)]}))
+    # ports on which nobody on the machine that runs this listens
+    ports = {port.key: 1 + index for index, port in enumerate(_ray.PORTS)}
+    described = {"nodes": nodes, "node_address": "203.0.113.1", "engine": [str(engine)], "ports": ports}
+    path.write_text(json.dumps({**described, "worker_ports": [2, 2]}))
     result = run(capsys, path)
     assert result["versions"] == {"python": "3.12.3", "ray": "2.50.0"}
     assert result["problems"][0].startswith("the control address 203.0.113.1 is on no interface of this host")
