@@ -1,0 +1,228 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Controller side of the module ``doctor``: documented in plugins/modules/doctor.py."""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+import json
+import os
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ansible.errors import AnsibleActionFail
+from ansible.plugins.action import ActionBase
+from ansible_collections.sparkthor.cluster.plugins.module_utils import _doctor, _doctor_checks, _fabric, _inventory
+from ansible_collections.sparkthor.cluster.plugins.module_utils._cluster import ClusterError, plan_cluster
+from ansible_collections.sparkthor.cluster.plugins.module_utils._netplan import links_of
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor_logs import load_rules, read_logs
+
+_NAMES = (
+    *_inventory.CLUSTER_WIDE,
+    *("ansible_host", "ansible_user", "fabric_lan_nic", "fabric_overrides", "ray_node_num_gpus"),
+)
+
+
+def _cidr(variables: Mapping[str, Any], host: str) -> str:
+    """A management network for a host that did not answer; any address will do, since nothing is written."""
+    with contextlib.suppress(ValueError):
+        return f"{ipaddress.IPv4Address(str(variables.get('ansible_host', host)))}/24"
+    return ""
+
+
+def _stand_in(variables: Mapping[str, Any], host: str, kind: str) -> dict[str, Any]:
+    cidr = _cidr(variables, host)
+    return {
+        "kind": kind,
+        "product": "",
+        "gpu_names": [],
+        "gpus": 1,
+        "management": {"netdev": "unknown0", "address": cidr.partition("/")[0], "cidr": cidr},
+    }
+
+
+class ActionModule(ActionBase):
+    BYPASS_HOST_LOOP = True
+    TRANSFERS_FILES = False
+    _requires_connection = False
+    _VALID_ARGS = frozenset(("stage", "evidence", "logs", "json", "fail_on"))
+
+    def run(self, tmp=None, task_vars=None):
+        result = super().run(tmp, task_vars)
+        task_vars = task_vars or {}
+        _validated, given = self.validate_argument_spec(
+            argument_spec={
+                "stage": {"type": "str", "choices": ["plan", "judge"], "default": "judge"},
+                "evidence": {"type": "str", "default": "__doctor_looked"},
+                "logs": {"type": "str", "default": ""},
+                "json": {"type": "str", "default": ""},
+                "fail_on": {"type": "str", "choices": ["never", "error", "warning"], "default": "never"},
+            }
+        )
+        groups = {name: list(hosts) for name, hosts in (task_vars.get("groups") or {}).items()}
+        hosts = _inventory.cluster_hosts(groups)
+        hostvars = {host: self._known(task_vars["hostvars"][host]) for host in hosts}
+        if given["stage"] == "plan":
+            result.update(changed=False, links=self._links(groups, hosts, hostvars))
+            return result
+        begun = time.monotonic()
+        try:
+            rules = load_rules(_doctor_checks.CHECKS)
+        except (_doctor.RuleError, OSError) as error:
+            raise AnsibleActionFail(f"the doctor's rules cannot be used: {error}") from error
+        if given["logs"]:
+            case, logs, states, notes = self._from_logs(given["logs"], hosts, hostvars)
+        else:
+            looked = {
+                host: task_vars["hostvars"][host].get(given["evidence"])
+                for host in hosts
+                if host in (task_vars.get("ansible_play_hosts_all") or hosts)
+            }
+            case, logs, states, notes = self._live(groups, hosts, hostvars, looked)
+        for log in logs:
+            case.serves += _doctor_checks.log_arguments(log) if not given["logs"] or log.text else []
+        profile = self._profile(case, hosts, hostvars)
+        findings, more = _doctor.diagnose(rules, _doctor_checks.CHECKS, case, logs, profile, case.fabric is not None)
+        public = [finding.public() for finding in findings]
+        doctor = {
+            "schema": _doctor.SCHEMA,
+            "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            "mode": "logs" if given["logs"] else "live",
+            "hosts": states,
+            "summary": {
+                "errors": sum(item["severity"] == _doctor.ERROR for item in public),
+                "warnings": sum(item["severity"] == _doctor.WARNING for item in public),
+                "rules": len(rules),
+                "hosts": len(case.evidence),
+                "lines": sum(log.text.count("\n") for log in logs),
+                "seconds": round(time.monotonic() - begun, 2),
+            },
+            "findings": public,
+            "notes": [*notes, *more],
+        }
+        for line in _doctor.render(public, doctor["notes"], doctor["summary"]):
+            self._display.display(f"  {line}")
+        if given["json"]:
+            self._write(given["json"], doctor)
+        result.update(changed=False, doctor=doctor, msg=self._sentence(doctor))
+        bad = doctor["summary"]["errors"] + (doctor["summary"]["warnings"] if given["fail_on"] == "warning" else 0)
+        if given["fail_on"] != "never" and bad:
+            result["failed"] = True
+        return result
+
+    @staticmethod
+    def _known(variables: Mapping[str, Any]) -> dict[str, Any]:
+        return {name: variables[name] for name in _NAMES if name in variables}
+
+    @staticmethod
+    def _sentence(doctor: Mapping[str, Any]) -> str:
+        summary = doctor["summary"]
+        names = ", ".join(dict.fromkeys(item["rule"] for item in doctor["findings"]))
+        return f"{summary['errors']} errors, {summary['warnings']} warnings" + (f": {names}" if names else "")
+
+    @staticmethod
+    def _write(path: str, doctor: Mapping[str, Any]) -> None:
+        path = os.path.expanduser(path)
+        try:
+            with open(path, "w", encoding="utf-8") as handle:
+                json.dump(doctor, handle, indent=1)
+                handle.write("\n")
+        except OSError as error:
+            raise AnsibleActionFail(f"doctor_json: {path} cannot be written: {error.strerror}") from error
+
+    @staticmethod
+    def _profile(case: _doctor_checks.Case, hosts: Sequence[str], hostvars: Mapping[str, Mapping[str, Any]]) -> str:
+        if case.cluster:
+            return str(case.cluster["profile"])
+        topology = str(hostvars[hosts[0]].get("fabric_topology", "")) if hosts else ""
+        return {"": "", "lan": "tcp"}.get(topology, "roce")
+
+    @staticmethod
+    def _kinds(groups: Mapping[str, Sequence[str]], hosts: Sequence[str]) -> dict[str, str]:
+        asserted = _inventory.asserted_kinds(groups)
+        return {host: asserted.get(host, "spark") for host in hosts}
+
+    def _links(self, groups, hosts, hostvars) -> dict[str, list[dict[str, Any]]]:
+        """Who should reach whom, from the inventory alone; nothing where it is not sound, which is found out later."""
+        kinds = self._kinds(groups, hosts)
+        try:
+            nodes = {host: _stand_in(hostvars[host], host, kinds[host]) for host in hosts}
+            _cluster, fabric, _warnings = plan_cluster(groups, hosts, hostvars, nodes)
+        except (ClusterError, KeyError, IndexError):
+            return {host: [] for host in hosts}
+        managed = {host: entry for host, entry in fabric.items() if entry["addressing"] == "managed"}
+        return {host: links_of(managed, host) if host in managed else [] for host in hosts}
+
+    @staticmethod
+    def _from_logs(path, hosts, hostvars):
+        logs, notes = read_logs(os.path.expanduser(path), hosts)
+        return _doctor_checks.Case(hosts=[], logs_only=True), logs, {}, notes
+
+    def _live(self, groups, hosts, hostvars, looked):
+        case = _doctor_checks.Case(hosts=list(hosts))
+        logs: list[_doctor.Log] = []
+        notes: list[str] = []
+        states: dict[str, dict[str, Any]] = {}
+        for host in hosts:
+            outcome = looked.get(host)
+            if outcome is None:
+                if looked:
+                    notes.append(f"{host} was not asked (--limit)")
+                states[host] = {"state": "left out", "reason": "", "seconds": 0.0, "errors": []}
+                continue
+            evidence = outcome.get("evidence")
+            if not isinstance(evidence, Mapping) or not evidence.get("started"):
+                reason = self._reason(outcome)
+                (case.unreachable if outcome.get("unreachable") else case.unreadable)[host] = reason
+                state = "unreachable" if outcome.get("unreachable") else "unreadable"
+                states[host] = {"state": state, "reason": reason[:500], "seconds": 0.0, "errors": []}
+                continue
+            case.evidence[host] = evidence
+            states[host] = {
+                "state": "read",
+                "reason": "",
+                "seconds": evidence.get("seconds", 0.0),
+                "errors": list(evidence.get("errors") or ()),
+            }
+            notes += [f"{host}: {error}" for error in evidence.get("errors") or ()]
+            case.clocks[host] = (
+                float(evidence["ended"]) - float(outcome["after"]),
+                float(evidence["started"]) - float(outcome["before"]),
+            )
+            case.serves += _doctor_checks.serve_arguments(host, evidence)
+            logs += [_doctor.Log(host, item["name"], item["text"]) for item in evidence.get("logs") or ()]
+        self._plan(case, groups, hosts, hostvars)
+        return case, logs, states, notes
+
+    @staticmethod
+    def _reason(outcome: Mapping[str, Any]) -> str:
+        for key in ("msg", "module_stderr", "module_stdout", "exception"):
+            if outcome.get(key):
+                return _doctor.mask(str(outcome[key]))
+        return "no answer"
+
+    def _plan(self, case, groups, hosts, hostvars) -> None:
+        if not hosts:
+            return
+        kinds = self._kinds(groups, hosts)
+        nodes = {}
+        for host in hosts:
+            node = case.node(host)
+            nodes[host] = node if node.get("management") else _stand_in(hostvars[host], host, kinds[host])
+        try:
+            case.cluster, fabric, _warnings = plan_cluster(groups, hosts, hostvars, nodes)
+        except ClusterError as error:
+            case.plan_error = "\n".join(str(error).splitlines()[1:]) or str(error).removeprefix("Nothing was changed: ")
+            return
+        except (KeyError, IndexError, TypeError) as error:
+            case.plan_error = f"the inventory lacks {error}"
+            return
+        devices = {
+            host: {link["netdev"]: link["device"] for link in (evidence.get("rdma") or {}).get("links") or ()}
+            for host, evidence in case.evidence.items()
+        }
+        _fabric.adopt_devices(fabric, devices)
+        case.fabric = fabric
