@@ -57,6 +57,13 @@ def _files(folder: str) -> Iterator[str]:
             yield os.path.join(top, name)
 
 
+_CONTROL = bytes(set(range(32)) - {0, 7, 8, 9, 10, 12, 13, 27})
+
+
+def _is_text(sample: bytes) -> bool:
+    return len(sample) - len(sample.translate(None, _CONTROL)) <= len(sample) // 20
+
+
 def host_of(relative: str, hosts: Sequence[str]) -> str:
     """Whose log it is: a host of the inventory in its path, else its first folder, else nobody's."""
     parts = relative.split(os.sep)
@@ -93,11 +100,12 @@ def read_logs(path: str, hosts: Sequence[str] = ()) -> tuple[list[Log], list[str
         left -= len(raw)
         if raw[:2] in (b"\xff\xfe", b"\xfe\xff"):
             text = raw.decode("utf-16", "replace")
-        elif b"\0" in raw[:4096]:
+        elif not _is_text(raw[:65536]):
             notes.append(f"{relative} is no text")
             continue
         else:
-            text = raw.decode("utf-8", "replace")
+            # a file that was being written when the power went holds a run of zeros
+            text = raw.replace(b"\0", b"").decode("utf-8", "replace")
         logs.append(Log(host_of(relative, hosts), relative, text))
     if not paths:
         notes.append(f"{path}: the folder is empty")

@@ -99,10 +99,12 @@ class Fault:
     before: str = ""
     after: str = ""
     hosts: tuple[str, ...] = ()
+    #: what the lab brings along because it cannot do otherwise
+    also: tuple[str, ...] = ()
 
     @property
     def places(self) -> list[tuple[str, tuple[str, ...]]]:
-        return [(self.rule, self.hosts or (self.host,))]
+        return sorted((rule, self.hosts or (self.host,)) for rule in (self.rule, *self.also))
 
 
 CONF = "/etc/nccl.conf"
@@ -129,6 +131,8 @@ FAULTS = [
         "cp -a /etc /run/image-etc; echo NCCL_IB_DISABLE=1 >/run/image-etc/nccl.conf; "
         + start("/opt/x/vllm serve m --uds /run/x", inside="mount --bind /run/image-etc /etc"),
         f"{STOP}; rm -rf /run/image-etc",
+        # a real container is given --ulimit memlock=-1; the lab has no right to lift the machine's own limit
+        also=("memlock-limited",),
     ),
     Fault("hostname-on-loopback", A, f"{KEEP}; sed -i /GLOO_SOCKET_IFNAME/d {ENV}", GIVE_BACK),
     Fault(

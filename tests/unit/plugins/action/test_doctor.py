@@ -1,0 +1,131 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+from unittest.mock import MagicMock
+
+import pytest
+from ansible.errors import AnsibleActionFail
+from ansible_collections.sparkthor.cluster.plugins.action.doctor import ActionModule
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils import _doctor_logs
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor_logs import host_of, read_logs
+
+GROUPS = {"cluster": ["a", "b"], "ray_head": ["a"], "ray_workers": ["b"]}
+
+
+def run(hostvars: dict[str, Any], groups: dict[str, list[str]] | None = None, **arguments: Any) -> dict[str, Any]:
+    task = MagicMock(async_val=0, check_mode=False, diff=False)
+    task.args = arguments
+    action = ActionModule(task, MagicMock(), MagicMock(), MagicMock(), MagicMock(), MagicMock())
+    groups = GROUPS if groups is None else groups
+    return action.run(task_vars={"hostvars": hostvars, "groups": groups, "ansible_play_hosts_all": ["a", "b"]})
+
+
+def host(number: int, **looked: Any) -> dict[str, Any]:
+    variables = {"ansible_host": f"192.168.1.{number}", "fabric_topology": "direct", "fabric_cidr": "10.100.0.0/16"}
+    return {**variables, "__doctor_looked": looked}
+
+
+def evidence(**parts: Any) -> dict[str, Any]:
+    return {"evidence": {"started": 10.0, "ended": 12.0, "seconds": 2.0, **parts}, "before": 9.5, "after": 12.5}
+
+
+def test_the_plan_needs_nothing_but_the_inventory() -> None:
+    result = run({"a": host(11), "b": host(12)}, stage="plan")
+    links = result["links"]["a"]
+    assert [link["netdev"] for link in links] == ["enp1s0f1np1", "enP2p1s0f1np1"]
+    assert [peer["host"] for link in links for peer in link["peers"]] == ["b", "b"]
+
+
+def test_an_unsound_inventory_has_no_links_and_no_failure() -> None:
+    result = run({"a": {"fabric_topology": "star"}, "b": {}}, stage="plan")
+    assert result["links"] == {"a": [], "b": []}
+
+
+def test_hosts_that_do_not_answer_or_cannot_be_read() -> None:
+    unreachable = {"unreachable": True, "msg": "ssh: No route to host"}
+    result = run({"a": host(11, **unreachable), "b": host(12, rc=1, module_stderr="sudo: a password is required")})
+    doctor = result["doctor"]
+    assert [item["rule"] for item in doctor["findings"]] == ["host-unreachable", "host-unreadable"]
+    assert {name: state["state"] for name, state in doctor["hosts"].items()} == {"a": "unreachable", "b": "unreadable"}
+    assert doctor["findings"][1]["evidence"] == ["sudo: a password is required"]
+    assert (doctor["schema"], doctor["mode"], result["changed"]) == (1, "live", False)
+
+
+def test_logs_of_a_host_are_judged_with_it() -> None:
+    log = {"name": "journal of x", "text": "ModuleNotFoundError: No module named 'ray'\n"}
+    result = run({"a": host(11, **evidence(logs=[log])), "b": host(12, **evidence(errors=["node: gone"]))})
+    findings = {item["rule"]: item for item in result["doctor"]["findings"]}
+    assert findings["ray-missing"]["host"] == "a"
+    assert findings["ray-missing"]["where"] == "journal of x"
+    assert "b: node: gone" in result["doctor"]["notes"]
+
+
+def test_no_cluster_is_a_finding() -> None:
+    assert [item["rule"] for item in run({}, {})["doctor"]["findings"]] == ["no-cluster"]
+
+
+@pytest.mark.parametrize(("fail_on", "failed"), [("never", False), ("error", False), ("warning", True)])
+def test_failing_is_asked_for(tmp_path: Path, fail_on: str, failed: bool) -> None:
+    (tmp_path / "x.log").write_text(
+        "WARNING: object store is using /tmp instead of /dev/shm because /dev/shm has only 7\n"
+    )
+    result = run({}, {}, logs=str(tmp_path), fail_on=fail_on)
+    assert result["doctor"]["summary"]["warnings"] == 1
+    assert bool(result.get("failed")) is failed
+
+
+def test_the_diagnosis_is_written_where_it_is_wanted(tmp_path: Path) -> None:
+    (tmp_path / "x.log").write_text("fine\n")
+    target = tmp_path / "out.json"
+    result = run({}, {}, logs=str(tmp_path / "x.log"), json=str(target))
+    assert json.loads(target.read_text()) == result["doctor"]
+    with pytest.raises(AnsibleActionFail, match=r"doctor_json: .*cannot be written"):
+        run({}, {}, logs=str(tmp_path / "x.log"), json=str(tmp_path / "no" / "where.json"))
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("spark-01.log", "spark-01"),
+        ("logs/spark-012/x.log", "logs"),
+        ("box/spark-01/ray/raylet.out", "spark-01"),
+        ("box/x.log", "box"),
+        ("x.log", ""),
+        ("vllm.spark-01.2026-11-21.gz", "spark-01"),
+    ],
+)
+def test_whose_log_it_is(path: str, expected: str) -> None:
+    assert host_of(path, ["spark-01", "spark-0"]) == expected
+
+
+def test_logs_of_all_kinds_are_read_or_noted(tmp_path: Path) -> None:
+    (tmp_path / "a.log").write_text("plain\n")
+    with gzip.open(tmp_path / "b.log.gz", "wt") as packed:
+        packed.write("packed\n")
+    (tmp_path / "c.log").write_bytes(bytes(range(256)) * 4)
+    (tmp_path / "d.png").write_bytes(b"\x89PNG")
+    (tmp_path / "e.log.gz").write_bytes(b"\x1f\x8bnonsense")
+    logs, notes = read_logs(str(tmp_path))
+    assert {log.name: log.text for log in logs} == {"a.log": "plain\n", "b.log.gz": "packed\n"}
+    assert [note.split(" ")[0] for note in notes] == ["c.log", "e.log.gz"]
+
+
+def test_of_a_huge_log_its_end_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_doctor_logs, "FILE_LIMIT", 1000)
+    (tmp_path / "x.log").write_text("begin\n" + "middle\n" * 1000 + "end\n")
+    logs, _notes = read_logs(str(tmp_path / "x.log"))
+    assert len(logs[0].text) == 1000
+    assert logs[0].text.endswith("end\n")
+
+
+def test_a_log_that_a_power_loss_cut_is_read(tmp_path: Path) -> None:
+    (tmp_path / "x.log").write_bytes(b"before\n" + b"\0" * 4096 + b"after\n")
+    logs, notes = read_logs(str(tmp_path))
+    assert (logs[0].text, notes) == ("before\nafter\n", [])
