@@ -32,7 +32,7 @@ _RULE_KEYS = frozenset(
         *("last_resort", "needs_plan", "profile"),
     )
 )
-_LOG_KEYS = frozenset(("has", "re", "not", "cleared_by", "between", "unless_file", "least"))
+_LOG_KEYS = frozenset(("has", "re", "not", "cleared_by", "between", "unless_file", "with_file", "least"))
 _ID = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 
 _SECRETS: t.Final[tuple[tuple[re.Pattern[str], str], ...]] = (
@@ -69,7 +69,8 @@ class Pattern:
     ``has`` is text that must be in the line as it stands (looked for first, because that is fast), ``re`` an
     expression, ``not_`` one that must not match.  ``between`` bounds the expression's group ``value``.  ``cleared_by``
     names a line that shows, later in the same log, that the trouble is over.  ``unless_file`` is text that, anywhere
-    in the same log, says that what the line shows is meant.  ``least`` is how many such lines make a finding.
+    in the same log, says that what the line shows is meant, ``with_file`` text without which the line means something
+    else.  ``least`` is how many such lines make a finding.
     """
 
     has: str
@@ -78,6 +79,7 @@ class Pattern:
     between: tuple[float, float] | None = None
     cleared_by: tuple[str, ...] = ()
     unless_file: str = ""
+    with_file: str = ""
     least: int = 1
 
     def matches(self, line: str) -> bool:
@@ -247,7 +249,7 @@ def _line_at(text: str, position: int) -> tuple[int, int]:
 
 def scan_pattern(pattern: Pattern, text: str) -> tuple[int, list[str]]:
     """How many lines match, and the first and last few of them; nothing where a later line clears them."""
-    if pattern.unless_file and pattern.unless_file in text:
+    if (pattern.unless_file and pattern.unless_file in text) or pattern.with_file not in text:
         return 0, []
     count, quoted, position, last = 0, [], 0, -1
     while (position := text.find(pattern.has, position)) >= 0:

@@ -86,6 +86,7 @@ after:
   type: float
 """
 
+import time
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
@@ -95,6 +96,8 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils import _ray
 from ansible_collections.sparkthor.cluster.plugins.module_utils._command import run_limited
 from ansible_collections.sparkthor.cluster.plugins.module_utils._doctor_evidence import Collector
 
+#: seconds for all commands of a host together: one that hangs in many places still answers in time
+BUDGET = 30.0
 #: payload of an echo that any link carries
 SMALL = 56
 
@@ -151,13 +154,19 @@ def main() -> None:
         supports_check_mode=True,
     )
     given = module.params
-    timeout = given["timeout"]
+    timeout = float(given["timeout"])
+    end = time.monotonic() + BUDGET
+
+    def run(argv: list[str]) -> tuple[int, str, str]:
+        left = end - time.monotonic()
+        return run_limited(argv, min(timeout, left)) if left > 0 else (124, "", f"{argv[0]}: no time left")
+
     collector = Collector(
-        lambda argv: run_limited(argv, timeout),
+        run,
         since=given["since"],
         journal_lines=given["journal_lines"],
         ping=ping,
-        ray_health=(lambda: ray_health(float(timeout))) if given["ray"] else None,
+        ray_health=(lambda: ray_health(timeout)) if given["ray"] else None,
     )
     module.exit_json(changed=False, evidence=collector.collect(given["links"]))
 

@@ -257,6 +257,12 @@ def test_the_report_has_evidence_cause_mend_and_source() -> None:
     assert "nothing found" in _doctor.render([], [], summary)[-1]
 
 
+def test_the_same_words_without_what_must_be_beside_them_mean_nothing() -> None:
+    line = "RuntimeError: The size of tensor a (3) must match the size of tensor b (4) at non-singleton dimension 0\n"
+    assert judge([Log("a", "x", line)]) == []
+    assert judge([Log("a", "x", "vllm/layers/fused_moe/layer.py\n" + line)]) == ["expert-parallel-shape"]
+
+
 def test_a_line_of_megabytes_is_cut_and_costs_nothing() -> None:
     begun = time.process_time()
     assert judge([Log("a", "x", "CUDA out of memory " * 300_000 + "\n")]) == []
