@@ -146,7 +146,16 @@ def _pattern(data: t.Any, where: str) -> Pattern:
     words: list[str] = []
     for item in cleared:
         words += SERVES if item == "serves" else (item,)
-    return Pattern(has, regex, not_, between, tuple(words), str(data.get("unless_file", "")), int(data.get("least", 1)))
+    return Pattern(
+        has=has,
+        regex=regex,
+        not_=not_,
+        between=between,
+        cleared_by=tuple(words),
+        unless_file=str(data.get("unless_file", "")),
+        with_file=str(data.get("with_file", "")),
+        least=int(data.get("least", 1)),
+    )
 
 
 def _rule(data: t.Any, where: str, checks: Iterable[str]) -> Rule:
