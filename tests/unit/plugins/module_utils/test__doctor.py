@@ -72,8 +72,7 @@ def test_a_failed_start_that_was_followed_by_a_good_one_is_over() -> None:
 def test_each_log_rule_has_a_real_line() -> None:
     shown = {rule for case in LINES for rule in case["rules"]}
     only_logs = {rule.id for rule in RULES if rule.log and not rule.check}
-    missing = sorted(only_logs - shown)
-    assert missing == ["fp4-kernels-missing"] or missing == []
+    assert only_logs <= shown, sorted(only_logs - shown)
 
 
 def test_a_hundred_thousand_lines_take_seconds() -> None:
