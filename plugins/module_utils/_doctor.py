@@ -20,8 +20,9 @@ WARNING: t.Final = "warning"
 SEVERITIES: t.Final = (ERROR, WARNING)
 #: version of the JSON that other playbooks read
 SCHEMA: t.Final = 1
-#: a line longer than this is cut before any expression sees it
-LINE_LIMIT: t.Final = 4000
+#: what an expression sees of a line: so much before and after the text that was looked for
+BEFORE: t.Final = 400
+AFTER: t.Final = 800
 #: lines quoted in one finding
 QUOTED: t.Final = 3
 QUOTE_LENGTH: t.Final = 400
@@ -263,7 +264,7 @@ def scan_pattern(pattern: Pattern, text: str) -> tuple[int, list[str]]:
     count, quoted, position, last = 0, [], 0, -1
     while (position := text.find(pattern.has, position)) >= 0:
         start, end = _line_at(text, position)
-        line = text[start : min(end, start + LINE_LIMIT)]
+        line = text[max(start, position - BEFORE) : min(end, position + AFTER)]
         if pattern.matches(line):
             count += 1
             last = end

@@ -262,6 +262,16 @@ def test_the_same_words_without_what_must_be_beside_them_mean_nothing() -> None:
     assert judge([Log("a", "x", "vllm/layers/fused_moe/layer.py\n" + line)]) == ["expert-parallel-shape"]
 
 
+@pytest.mark.parametrize("word", sorted({pattern.has for rule in RULES for pattern in rule.log if pattern.regex}))
+def test_lines_made_to_cost_much_do_not(word: str) -> None:
+    line = (
+        f"{'socket connect ray moe fp4 gloo 127.0.0.1 fe80: ' * 40}{word}{' 127.0.0.1 connect fe80: 7.7 (a) ' * 40}\n"
+    )
+    begun = time.process_time()
+    judge([Log("a", "x", line * 300)])
+    assert time.process_time() - begun < 5
+
+
 def test_a_line_of_megabytes_is_cut_and_costs_nothing() -> None:
     begun = time.process_time()
     assert judge([Log("a", "x", "CUDA out of memory " * 300_000 + "\n")]) == []
