@@ -268,8 +268,8 @@ def test_lines_made_to_cost_much_do_not(word: str) -> None:
         f"{'socket connect ray moe fp4 gloo 127.0.0.1 fe80: ' * 40}{word}{' 127.0.0.1 connect fe80: 7.7 (a) ' * 40}\n"
     )
     begun = time.process_time()
-    judge([Log("a", "x", line * 300)])
-    assert time.process_time() - begun < 5
+    judge([Log("a", "x", line * 50)])
+    assert time.process_time() - begun < 1
 
 
 def test_a_line_of_megabytes_is_cut_and_costs_nothing() -> None:
