@@ -382,7 +382,8 @@ def disk_full(case: Case) -> Iterator[Hit]:
             if not disk["total"]:
                 continue
             share = disk["free"] / disk["total"]
-            if disk["free"] < GIB // 2 or (share < 0.05 and disk["free"] < 20 * GIB):
+            # a small file system in memory is small by design: only its share counts
+            if (disk["free"] < GIB // 2 and disk["total"] > 8 * GIB) or (share < 0.05 and disk["free"] < 20 * GIB):
                 yield Hit(host, [f"{disk['path']}: {_gib(disk['free'])} of {_gib(disk['total'])} free"])
             elif disk["inodes"] and disk["inodes_free"] / disk["inodes"] < 0.01:
                 yield Hit(host, [f"{disk['path']}: {disk['inodes_free']} of {disk['inodes']} inodes free"])

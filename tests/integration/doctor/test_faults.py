@@ -191,11 +191,13 @@ FAULTS = [
         ),
         no_unit("display-manager.service"),
     ),
+    # a file system of its own in memory: a host's disk is a sparse file, and filling it would fill the machine's
     Fault(
         "disk-full",
         B,
-        "fallocate -l $(($(df --output=avail -B1 /var/lib | tail -1) - 200000000)) /var/fill",
-        "rm /var/fill",
+        "mkdir -p /var/lib/docker; mount -t tmpfs -o size=8m none /var/lib/docker; "
+        "head -c 8300000 /dev/zero >/var/lib/docker/fill || true",
+        "umount /var/lib/docker; rmdir /var/lib/docker",
     ),
     Fault(
         "versions-differ",
