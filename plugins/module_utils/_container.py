@@ -417,6 +417,7 @@ def ask_arguments(
     environment: Mapping[str, str],
     running: bool,
     token_owner: tuple[int, int] | None = None,
+    exists: Callable[[str], bool] = os.path.exists,
 ) -> list[str]:
     """Run the engine's Python once: in Ray's container if that is there, else in one of its own without rights."""
     passed = [word for name in PASSED_ON if name in environment for word in ("--env", f"{name}={environment[name]}")]
@@ -426,6 +427,10 @@ def ask_arguments(
     argv = ["docker", "run", "--rm", "--interactive", "--pull", "never", "--log-driver", "none", "--network", "host"]
     argv += ["--cap-drop", "ALL", "--security-opt", "no-new-privileges", "--label", "sparkthor.unit=question", *passed]
     argv += bind(LIBRARY, read_only=True)
+    compiled = environment.get("PYTHONPYCACHEPREFIX", "")
+    if compiled and exists(compiled):
+        # what Ray's own container has compiled: without it a question costs seconds of compiling
+        argv += bind(compiled, read_only=True)
     token = environment.get("RAY_AUTH_TOKEN_PATH", "")
     if token and token_owner is not None:
         # the container's user is the file's owner, so that nothing has to be opened to anybody

@@ -449,7 +449,8 @@ def with_ray(
             made = host.derive(base, probe, lock, store.folder("wheels"), names)
             store.remove("wheels")
         found = host.image(made)
-    assert found is not None
+    if found is None:
+        raise EngineError(f"{target['image']}: Docker did not keep the image that Ray was added to")
     inside = host.probe(found.image)
     if inside["packages"].get("ray") != dict(target["pins"])["ray"] or inside["ray_problem"]:
         raise EngineError(

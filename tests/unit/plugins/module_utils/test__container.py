@@ -180,6 +180,10 @@ def test_a_question_goes_into_rays_container_or_into_one_of_its_own() -> None:
     assert ("--mount", "type=bind,source=/etc/t,target=/etc/t,readonly") in pairs(own)
     assert own[-4:] == ["--entrypoint", "/usr/bin/python3", CONFIG["image"], "-"]
     assert "SECRET" not in " ".join(own)
+    environment["PYTHONPYCACHEPREFIX"] = "/cache/py"
+    warm = _container.ask_arguments(CONFIG, ["-"], environment, False, exists=lambda path: path == "/cache/py")
+    assert ("--mount", "type=bind,source=/cache/py,target=/cache/py,readonly") in pairs(warm)
+    assert "/etc/t" not in " ".join(warm)
 
 
 class Docker:
