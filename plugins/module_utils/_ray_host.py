@@ -420,8 +420,9 @@ def prepare(argv: Sequence[str] | None = None) -> int:
         return NOT_NOW
     if not config.on_head:
         wait_for_head(config)
-        # A wrong token costs Ray 25 s and a page of output; this costs half a second and one line
-        probe = _ray.probe_engine(config, 15.0)
+        # A wrong token costs Ray 25 s and a page of output; this costs half a second and one line, and more where the
+        # machine is busy: a start must not fail for that
+        probe = _ray.probe_engine(config, 60.0)
         if probe.status == _ray.UNAUTHORIZED:
             say(f"the head refuses this host's token ({config.token_path}): run the ray roles on all hosts")
             return NOT_NOW
