@@ -46,3 +46,7 @@ test: venv ## the CI tier: lint, unit, sanity, molecule
 .PHONY: test-full
 test-full: venv ## every scenario, resumable; results in .lab/results
 	@$(PY) -m tools.test_full $(ARGS)
+
+.PHONY: bench
+bench: venv ## what runs cost, beside the floor and two other ways; table in docs/benchmarks.md
+	@$(PY) -m tests.bench $(ARGS)

@@ -1,0 +1,83 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a host of a kind is taken to be while nobody can be asked: for plans and files made without any host.
+
+The values are those of the machines as sold; every fact that decides what is written on a real host is read there.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Mapping
+from typing import Any
+
+GIB = 2**30
+#: management NIC, kernel's MemTotal and GPU by kind (NVIDIA's DGX Spark and Jetson Thor documentation; forum reports of
+#: /proc/meminfo).  64 GB machines exist: sizing for a real host reads its own.
+KINDS: Mapping[str, Mapping[str, Any]] = {
+    "spark": {
+        "netdev": "enP7s7",
+        "memory": int(121.69 * GIB),
+        "gpu": "NVIDIA GB10",
+        "arch": "aarch64",
+        "product": "NVIDIA DGX Spark",
+    },
+    "thor": {
+        "netdev": "enP2p1s0",
+        "memory": int(122.8 * GIB),
+        "gpu": "NVIDIA Thor",
+        "arch": "aarch64",
+        "product": "NVIDIA Jetson AGX Thor",
+    },
+    "generic": {"netdev": "eth0", "memory": 64 * GIB, "gpu": "GPU", "arch": "x86_64", "product": ""},
+}
+#: set aside for benchmarks (RFC 2544): never somebody's LAN
+SPARE = ipaddress.ip_network("198.18.0.0/15")
+PREFIX = 24
+
+
+def assumed_node(kind: str, number: int, address: str = "") -> dict[str, Any]:
+    """The fact ``sparkthor_node`` as a host of this kind would give it.
+
+    ``number`` is the host's place in the inventory, from 0; ``address`` its management address, if the inventory gives
+    one that is an address and no name.  Raises ValueError for an unknown kind.
+    """
+    if kind not in KINDS:
+        raise ValueError(f"{kind!r} is none of {', '.join(KINDS)}")
+    known = KINDS[kind]
+    try:
+        management = ipaddress.ip_interface(f"{address}/{PREFIX}")
+    except ValueError:
+        # one subnet for all, so that nobody takes them for several LANs
+        management = ipaddress.ip_interface(f"{SPARE[number + 10]}/{SPARE.prefixlen}")
+    return {
+        "assumed": True,
+        "kind": kind,
+        "product": known["product"],
+        "arch": known["arch"],
+        "gpus": 1,
+        "gpu_names": [known["gpu"]],
+        "cpus": 20,
+        "mem_total_bytes": known["memory"],
+        "mem_available_bytes": int(known["memory"] * 0.95),
+        "swap_total_bytes": 0,
+        "disk_free_bytes": 1000 * GIB,
+        "interfaces": [],
+        "routes": [],
+        "binaries": {},
+        "secrets": {},
+        "management": {
+            "netdev": known["netdev"],
+            "address": str(management.ip),
+            "cidr": str(management),
+        },
+    }
+
+
+def asserted_kind(host: str, groups: Mapping[str, Any], topology: str) -> str:
+    """The kind that the inventory's groups say; without one, what such a topology is made of."""
+    for kind in ("spark", "thor"):
+        if host in (groups.get(f"{kind}s") or ()):
+            return kind
+    return "generic" if topology == "lan" else "spark"

@@ -1,0 +1,110 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""playbooks/render.yml as users run it, on inventories without any host behind them."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+TOP = Path(__file__).resolve().parents[3]
+
+
+def render(dest: Path, inventory: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [
+            str(Path(sys.executable).parent / "ansible-playbook"),
+            str(TOP / "playbooks" / "render.yml"),
+            "-i",
+            str(inventory),
+            "-e",
+            json.dumps({"render_dir": str(dest)}),
+            *arguments,
+        ],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+        cwd=TOP,
+        env={**os.environ, "ANSIBLE_CONFIG": str(TOP / "ansible.cfg"), "ANSIBLE_NOCOLOR": "1"},
+    )
+
+
+def files(dest: Path) -> dict[str, str]:
+    return {str(path.relative_to(dest)): path.read_text() for path in dest.rglob("*") if path.is_file()}
+
+
+@pytest.fixture(scope="module")
+def ring(tmp_path_factory):
+    dest = tmp_path_factory.mktemp("ring")
+    done = render(dest, TOP / "inventories" / "3spark_ring")
+    assert done.returncode == 0, done.stdout + done.stderr
+    return dest
+
+
+def test_every_host_has_its_own_fabric(ring):
+    for host, neighbours in (("spark-01", 2), ("spark-02", 2), ("spark-03", 2)):
+        plan = yaml.safe_load((ring / host / "etc/netplan/40-cx7.yaml").read_text())["network"]["ethernets"]
+        assert len(plan) == 2 * neighbours  # two cables of two halves
+        path = ring / host / "etc/netplan/40-cx7.yaml"
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        environment = (ring / host / "etc/sparkthor/fabric.env").read_text()
+        own = next(line for line in environment.splitlines() if line.startswith("VLLM_HOST_IP="))
+        others = [
+            (ring / other / "etc/sparkthor/fabric.env").read_text()
+            for other in ("spark-01", "spark-02", "spark-03")
+            if other != host
+        ]
+        assert all(own not in text.splitlines() for text in others)
+
+
+def test_only_the_head_serves(ring):
+    found = files(ring)
+    assert [name for name in found if name.endswith("vllm.yaml")] == ["spark-01/etc/sparkthor/vllm.yaml"]
+    assert sum(name.endswith("sparkthor-ray.service") for name in found) == 3
+    serving = yaml.safe_load(found["spark-01/etc/sparkthor/vllm.yaml"])
+    assert serving["pipeline-parallel-size"] == 3
+
+
+def test_no_secret_is_rendered_and_none_is_made(ring):
+    assert not [name for name in files(ring) if "/secrets/" in name or name.endswith(("keys.conf", ".key"))]
+    assert not (TOP / "inventories" / "3spark_ring" / ".secrets").exists()
+
+
+def test_the_second_run_changes_nothing_and_check_mode_writes_nothing(ring, tmp_path):
+    inventory = TOP / "inventories" / "3spark_ring"
+    again = render(ring, inventory)
+    assert again.returncode == 0, again.stdout
+    assert all(
+        "changed=0" in line for line in again.stdout.splitlines() if line.startswith("spark-0") and "ok=" in line
+    )
+    checked = render(tmp_path / "nothing", inventory, "--check", "--diff")
+    assert checked.returncode == 0, checked.stdout
+    assert "spark-03:/etc/netplan/40-cx7.yaml" in checked.stdout
+    assert not (tmp_path / "nothing").exists()
+
+
+def test_a_bad_inventory_is_refused_before_a_file_is_written(tmp_path):
+    path = tmp_path / "hosts.yml"
+    path.write_text(
+        yaml.safe_dump(
+            {
+                "cluster": {
+                    "children": {"ray_head": {"hosts": {"a": {}}}, "ray_workers": {"hosts": {"b": {}}}},
+                    "vars": {"fabric_topology": "ring", "fabric_cidr": "10.100.0.0/24"},
+                }
+            }
+        )
+    )
+    done = render(tmp_path / "out", path)
+    assert done.returncode != 0
+    assert "fabric_topology is ring with 2 hosts: a ring has exactly 3 hosts" in done.stdout
+    assert not (tmp_path / "out").exists()
