@@ -1,0 +1,70 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Files that status, verify and report keep on the controller, and what they gather of the hosts' variables."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils import _looks
+
+
+def test_a_file_is_whole_or_absent(tmp_path):
+    path = tmp_path / "new" / "folder" / "a.json"
+    _looks.write(str(path), "one")
+    _looks.write(str(path), "two")
+    assert path.read_text() == "two"
+    assert os.listdir(path.parent) == ["a.json"]
+    assert path.stat().st_mode & 0o777 == 0o644
+
+
+def test_a_failed_write_leaves_the_former_file_and_nothing_else(tmp_path, monkeypatch):
+    path = tmp_path / "a.json"
+    _looks.write(str(path), "one")
+
+    def refuse(_source, _target):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(_looks.os, "replace", refuse)
+    with pytest.raises(OSError, match="No space left"):
+        _looks.write(str(path), "two")
+    assert path.read_text() == "one"
+    assert os.listdir(tmp_path) == ["a.json"]
+
+
+def test_the_newest_files_oldest_first_and_unreadable_ones_passed_over(tmp_path):
+    for number in range(5):
+        (tmp_path / f"2026010{number}.json").write_text(str(number))
+    (tmp_path / "20260105.json").write_bytes(b"\xff\xfe")
+    (tmp_path / "20260106.txt").write_text("no")
+    (tmp_path / "20260107.json").mkdir()
+    assert _looks.read_all(str(tmp_path), 5) == ["2", "3", "4"]
+    assert _looks.read_all(str(tmp_path / "absent"), 5) == []
+
+
+def test_the_folder_of_results():
+    assert _looks.results_folder({"inventory_dir": "/a/b"}) == "/a/b/.results"
+    assert _looks.results_folder({"inventory_dir": "/a/b"}, "~/x") == os.path.expanduser("~/x")
+
+
+def test_only_what_the_plan_reads_is_gathered():
+    everything = {
+        "a": {"ansible_host": "10.0.0.1", "fabric_topology": "switch", "password": "x", "__look": {"look": {}}},
+        "b": {"ansible_host": "10.0.0.2"},
+    }
+    groups = {"cluster": ["b", "a"], "ray_head": ["a"], "ray_workers": ["b"]}
+    found, hostvars, outcomes = _looks.gather({"groups": groups, "hostvars": everything}, "__look")
+    assert found == groups
+    assert hostvars == {
+        "a": {"ansible_host": "10.0.0.1", "fabric_topology": "switch"},
+        "b": {"ansible_host": "10.0.0.2"},
+    }
+    assert outcomes == {"a": {"look": {}}, "b": {}}
+
+
+def test_no_serving_plan_without_the_facts_of_every_host():
+    found, why = _looks.serving_plan({"a": {}}, {"hosts": ["a", "b"]}, {"a": {}})
+    assert (found, why) == ({}, "a host did not answer")
+    assert _looks.decode_bound({"a": {}}, {"hosts": ["a"]}, {"a": {}}) == (None, "no vllm_serve_recipe")
