@@ -56,6 +56,8 @@ class Settings:
     #: of the second opinion after a failed completion: clients wait for the same engine meanwhile
     confirm_deadline: float = 8.0
     failures: int = 2
+    #: a look this long after the one before means that the host itself stood still
+    standstill: float = 12.0
     rank_confirmations: int = 2
     load_stall: float = 1200.0
     backoff_first: float = 15.0
@@ -184,6 +186,8 @@ class Watchdog:
         self.restarting: str = ""
         self.restarting_text: str = ""
         self.restarts: dict[str, int] = {}
+        self.looked_at: float | None = None
+        self.stood_still_until = float("-inf")
         self.missing: tuple[str, ...] = ()
         #: addresses that the running configuration does without (degraded mode)
         self.without: tuple[str, ...] = ()
@@ -269,6 +273,9 @@ class Watchdog:
     def look(self, seen: Observation) -> Decision:
         now = seen.now
         unit = seen.unit
+        if self.looked_at is not None and now - self.looked_at > self.settings.standstill:
+            self.stood_still_until = now
+        self.looked_at = now
         if unit.invocation != self.invocation:
             self._new_invocation(seen)
         if seen.counters is not None:
@@ -402,6 +409,10 @@ class Watchdog:
             self.failures = 0
             self.failure_text = ""
             self.note = f"busy: a completion waited {_seconds(probe.seconds)} while the engine's counters moved"
+            return
+        if probe.kind == "timeout" and self.stood_still_until > probe.started:
+            # no memory, no CPU, a paused machine: who was not run himself cannot say that the engine hangs
+            self.note = f"the host stood still while a completion waited {_seconds(probe.seconds)}"
             return
         self.failures += 1
         self.failure_text = probe.text or f"completion failed ({probe.kind})"

@@ -183,6 +183,19 @@ def test_busy_server_with_prefills_longer_than_the_deadline_for_half_an_hour() -
     assert "busy" in world.decisions[-1].detail
 
 
+def test_a_host_that_stood_still_is_no_wedged_engine() -> None:
+    world = World().serve()
+    world.answer = "hang"
+    world.run(12)
+    assert world.asked is not None
+    # the watchdog is not run either; when it is, its probe is long over
+    world.step(50)
+    assert (world.decisions[-1].state, world.decisions[-1].healthy) == (w.SERVING, True)
+    assert "the host stood still" in world.decisions[-1].detail
+    # an engine that hangs all the same is found by the probes after it
+    assert restarts(world.run(60)) == ["completion"]
+
+
 def test_counters_that_stand_still_do_not_excuse() -> None:
     world = World().serve()
     world.answer = "hang"
