@@ -1,6 +1,8 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
+# runs on the host without Ansible, in its own unit:
+# pylint: disable=ansible-bad-function
 """Figures of one host for Prometheus: memory, disk, links, RDMA ports, the watchdog, and the engine behind its socket.
 
 RDMA traffic shows in no netdev counter, unified memory in no GPU tool, and the engine listens on a UNIX socket that a

@@ -172,7 +172,7 @@ def main() -> None:
             "limit": {"type": "float", "default": 90.0},
             "address": {"type": "str", "default": "127.0.0.1"},
             "tls": {"type": "bool", "default": False},
-            "tokens": {"type": "int", "default": 128},
+            "tokens": {"type": "int", "default": 128, "no_log": False},
         },
         supports_check_mode=True,
     )
