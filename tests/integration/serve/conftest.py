@@ -21,7 +21,7 @@ from tools.playbooks import Outcome, run_playbook
 MODEL = "tiny-qwen3"
 HERE = Path(__file__).resolve().parent
 #: what is asked of the cluster and of one host alone
-PROMPTS = ("hello", "lion burn")
+PROMPTS = ("hello",)
 TOKENS = 16
 ENGINE_ROLES = ["--tags", "ray,vllm_serve"]
 
