@@ -16,6 +16,17 @@ from typing import NamedTuple, Optional
 from ansible_collections.sparkthor.cluster.plugins.module_utils import _serving
 
 
+#: What may be put back. A rank keeps its copies as the serving user, and what that user says must not decide which
+#: files root writes.
+FILES = (
+    "/etc/sparkthor/vllm.yaml",
+    "/etc/sparkthor/vllm.env",
+    "/etc/sparkthor/vllm/ray_non_carry_over_env_vars.json",
+    "/etc/sparkthor/group.json",
+    "/etc/sparkthor/serving.json",
+)
+
+
 class RollbackError(Exception):
     """Why there is nothing to go back to, and what to do instead."""
 
@@ -45,10 +56,13 @@ def executor_of(files: dict[str, str | None], config: str = _serving.CONFIG) -> 
     return "ray" if json.loads(text).get("ray") else "mp"
 
 
-def differences(executor: str, required: bool, folders: Sequence[str] = _serving.GOOD) -> list[Change]:
+def differences(
+    executor: str, required: bool, folders: Sequence[str] = _serving.GOOD, allowed: Sequence[str] = FILES
+) -> list[Change]:
     files: dict[str, str | None] = {}
     for folder in folders:
-        files = files or _serving.kept_good(folder)
+        kept = {} if files else _serving.kept_good(folder)
+        files = files or {path: text for path, text in kept.items() if path in allowed}
     if not files:
         if required:
             raise RollbackError(

@@ -144,7 +144,11 @@ def test_a_failing_configuration_says_why_and_is_taken_back(serving: Serving) ->
 BIG = "qwen3.5-397b-a17b-nvfp4"
 BAD = [
     ("TP=3 with 32 heads", {"vllm_serve_recipe": BIG, "vllm_serve_tensor_parallel_size": 3}, ["32 attention heads"]),
-    ("TP x PP", {"vllm_serve_tensor_parallel_size": 2, "vllm_serve_pipeline_parallel_size": 2}, ["is 4", "3 GPUs"]),
+    (
+        "TP x PP",
+        {"vllm_serve_tensor_parallel_size": 2, "vllm_serve_pipeline_parallel_size": 2},
+        ["2 × pipeline parallel 2", "needs 4 GPUs"],
+    ),
     ("context", {"vllm_serve_max_model_len": 4096}, ["4096", "longer than the model's own 2048"]),
     ("unknown recipe", {"vllm_serve_recipe": "qwen3.5-397b-a17b-nvfp5"}, ["unknown", BIG]),
     ("four hosts on three", {"vllm_serve_recipe": "qwen3.5-397b-a17b-fp8"}, ["is for 4 hosts", "has 3"]),

@@ -16,10 +16,11 @@ class Host:
         self.yaml = folder / "vllm.yaml"
         self.env = folder / "vllm.env"
         self.paths = [str(self.yaml), str(self.env)]
+        self.allowed = [*self.paths, str(folder / "serving.json")]
         self.yaml.write_text("model: one\n")
 
     def differences(self, executor: str = "mp", required: bool = True) -> list[_rollback.Change]:
-        return _rollback.differences(executor, required, [self.good])
+        return _rollback.differences(executor, required, [self.good], self.allowed)
 
 
 @pytest.fixture
@@ -56,6 +57,14 @@ def test_files_go_back_to_what_served(host: Host) -> None:
     _rollback.apply(changes)
     assert host.yaml.read_text() == "model: one\n"
     assert not host.env.exists()
+    assert host.differences() == []
+
+
+def test_only_files_of_the_configuration_are_written(host: Host, tmp_path: Path) -> None:
+    other = tmp_path / "passwd"
+    other.write_text("mine\n")
+    _serving.keep_good([*host.paths, str(other)], host.good)
+    other.write_text("root\n")
     assert host.differences() == []
 
 
