@@ -15,7 +15,6 @@ from typing import NamedTuple, Optional
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils import _serving
 
-
 #: What may be put back. A rank keeps its copies as the serving user, and what that user says must not decide which
 #: files root writes.
 FILES = (

@@ -149,7 +149,7 @@ BAD = [
         {"vllm_serve_tensor_parallel_size": 2, "vllm_serve_pipeline_parallel_size": 2},
         ["2 × pipeline parallel 2", "needs 4 GPUs"],
     ),
-    ("context", {"vllm_serve_max_model_len": 4096}, ["4096", "longer than the model's own 2048"]),
+    ("context", {"vllm_serve_max_model_len": 1000000}, ["1000000", "longer than the model's own"]),
     ("unknown recipe", {"vllm_serve_recipe": "qwen3.5-397b-a17b-nvfp5"}, ["unknown", BIG]),
     ("four hosts on three", {"vllm_serve_recipe": "qwen3.5-397b-a17b-fp8"}, ["is for 4 hosts", "has 3"]),
     ("unknown argument", {"vllm_serve_args": {"max-num-seq": 4}}, ["max-num-seq", "Did you mean max-num-seqs"]),
