@@ -317,7 +317,7 @@ def prove(options: argparse.Namespace, command: Sequence[str]) -> int:
     finally:
         guard.terminate()
         guard.wait(10)
-        unit.send_signal(signal.SIGINT)
+        unit.terminate()
         unit.wait(60)
         print(json.dumps(result, indent=1), flush=True)
 
@@ -348,7 +348,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             parser.error("prove needs --socket and --model")
         return prove(options, command)
     unit = supervise(Path(options.folder).resolve(), command)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    # a shell that runs us in the background has switched SIGINT off
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, signal.default_int_handler)
     with contextlib.suppress(KeyboardInterrupt):
         while True:
             time.sleep(1)
