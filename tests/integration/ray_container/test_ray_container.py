@@ -34,7 +34,7 @@ def control(cluster: Cluster, host: str) -> str:
 
 def health(cluster: Cluster, host: str, source: str = "auto") -> dict[str, Any]:
     """The gate's answer there; what it prints is JSON whatever it finds."""
-    return json.loads(cluster.run(host, f"{GATE} --json --source {source} --timeout 10", check=False))
+    return json.loads(cluster.run(host, f"{GATE} --json --source {source} --timeout 60", check=False))
 
 
 def wait_for(
