@@ -21,9 +21,7 @@ lint() {
   for inventory in inventories/*/; do
     ansible-playbook site.yml -i "$inventory" --syntax-check >/dev/null
     ansible-playbook site.yml -i "$inventory" --list-tasks >/dev/null
-    for playbook in playbooks/*.yml; do
-      ansible-playbook "$playbook" -i "$inventory" --syntax-check >/dev/null
-    done
+    ansible-playbook playbooks/*.yml -i "$inventory" --syntax-check >/dev/null
   done
 }
 
