@@ -13,6 +13,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import yaml
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from ansible_collections.sparkthor.cluster.plugins.module_utils import _doctor, _doctor_checks, _fabric, _inventory
@@ -31,6 +32,13 @@ def _cidr(variables: Mapping[str, Any], host: str) -> str:
     with contextlib.suppress(ValueError):
         return f"{ipaddress.IPv4Address(str(variables.get('ansible_host', host)))}/24"
     return ""
+
+
+def _read_yaml(text: str) -> Any:
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError:
+        return None
 
 
 def _stand_in(variables: Mapping[str, Any], host: str, kind: str) -> dict[str, Any]:
@@ -192,7 +200,7 @@ class ActionModule(ActionBase):
                 float(evidence["ended"]) - float(outcome["after"]),
                 float(evidence["started"]) - float(outcome["before"]),
             )
-            case.serves += _doctor_checks.serve_arguments(host, evidence)
+            case.serves += _doctor_checks.serve_arguments(host, evidence, _read_yaml)
             logs += [_doctor.Log(host, item["name"], item["text"]) for item in evidence.get("logs") or ()]
         self._plan(case, groups, hosts, hostvars)
         return case, logs, states, notes

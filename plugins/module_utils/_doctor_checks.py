@@ -17,7 +17,6 @@ import typing as t
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from ipaddress import IPv4Interface, IPv4Network, ip_address
 
-import yaml
 from ansible_collections.sparkthor.cluster.plugins.module_utils import _fabric_check, _parallel, _probe
 from ansible_collections.sparkthor.cluster.plugins.module_utils._doctor import Hit, Log, tidy
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model_shape import SizingError
@@ -158,15 +157,15 @@ def log_arguments(log: Log) -> Iterator[Serve]:
     yield Serve(log.host, log.name, args, versions[0] if versions else "")
 
 
-def serve_arguments(host: str, evidence: Evidence) -> Iterator[Serve]:
-    """Arguments out of our configuration file and out of the command lines of running engines."""
+def serve_arguments(host: str, evidence: Evidence, read_yaml: Callable[[str], t.Any]) -> Iterator[Serve]:
+    """Arguments out of our configuration file and out of the command lines of running engines.
+
+    ``read_yaml`` gives None for what is no YAML; this file itself needs the standard library alone.
+    """
     version = ((evidence.get("engine") or {}).get("versions") or {}).get("vllm", "")
     files = evidence.get("files") or {}
     if files.get("vllm.yaml"):
-        try:
-            given = yaml.safe_load(files["vllm.yaml"])
-        except yaml.YAMLError:
-            given = None
+        given = read_yaml(files["vllm.yaml"])
         if isinstance(given, Mapping):
             args = {str(key).replace("_", "-"): value for key, value in given.items()}
             yield Serve(host, "/etc/sparkthor/vllm.yaml", args, version)
@@ -279,7 +278,7 @@ def engine_differs(case: Case) -> Iterator[Hit]:
             if not engine.get("present"):
                 continue
             # the same release built for another machine carries another local part
-            by_value.setdefault(str(engine["versions"].get(name, "none")).split("+")[0], []).append(host)
+            by_value.setdefault(str(engine["versions"].get(name, "none")).partition("+")[0], []).append(host)
         if len(by_value) < 2:
             continue
         usual = max(by_value, key=lambda value: len(by_value[value]))
@@ -1140,8 +1139,8 @@ def revision_differs(case: Case) -> Iterator[Hit]:
     for name, revisions in by_name.items():
         if len(revisions) < 2:
             continue
-        first = next(host for host in case.hosts if any(host in hosts for hosts in revisions.values()))
-        usual = max(revisions, key=lambda value: (len(revisions[value]), first in revisions[value]))
+        with_it = [host for host in case.hosts if any(host in hosts for hosts in revisions.values())]
+        usual = max(revisions, key=lambda value: (len(revisions[value]), with_it[0] in revisions[value]))
         for revision, hosts in revisions.items():
             if revision != usual:
                 for host in hosts:
