@@ -400,7 +400,7 @@ class Collector:
     def served_model(self) -> dict[str, Any]:
         """The configuration of the model that vllm.yaml names, where it is a folder of this host."""
         text = self.read("/etc/sparkthor/vllm.yaml") or ""
-        match = re.search(r"^\s*\"?model\"?:\s*\"?([^\",\s]+)", text, re.MULTILINE)
+        match = re.search(r"(?:^|[{,])\s*\"?model\"?:\s*\"?([^\",\s}]+)", text, re.MULTILINE)
         path = match[1] if match else ""
         if not path.startswith("/"):
             return {"path": path}

@@ -197,7 +197,7 @@ FAULTS = [
         B,
         "mkdir -p /var/lib/docker; mount -t tmpfs -o size=8m none /var/lib/docker; "
         "head -c 8300000 /dev/zero >/var/lib/docker/fill || true",
-        "umount /var/lib/docker; rmdir /var/lib/docker",
+        "umount /var/lib/docker; rmdir /var/lib/docker || true",
     ),
     Fault(
         "versions-differ",

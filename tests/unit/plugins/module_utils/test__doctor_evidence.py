@@ -151,6 +151,15 @@ def test_nothing_that_is_run_changes_anything(tmp_path: Path) -> None:
     assert {" ".join(call[:2]) for call in runs.calls} <= readers
 
 
+def test_the_served_model_is_found_in_one_line_of_json_too(tmp_path: Path) -> None:
+    machine(tmp_path)
+    text = json.dumps({"uds": "/run/x", "model": "/var/lib/sparkthor/models/m", "served-model-name": ["a"]})
+    (tmp_path / "etc/sparkthor/vllm.yaml").write_text(text)
+    seen, _runs = collect(tmp_path)
+    assert seen["served_model"]["path"] == "/var/lib/sparkthor/models/m"
+    assert seen["served_model"]["present"] is True
+
+
 def test_an_empty_machine_is_an_answer(tmp_path: Path) -> None:
     seen, _runs = collect(tmp_path)
     assert seen["processes"] == []
