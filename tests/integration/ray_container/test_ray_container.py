@@ -222,7 +222,7 @@ def test_a_killed_raylet_is_back(cluster):
     worker, took = cluster.hosts[1], []
     for _ in range(REPEATS):
         before = nodes(health(cluster, cluster.head))
-        cluster.run(worker, "kill -9 $(pgrep -f /raylet/raylet)")
+        cluster.run(worker, "kill -9 $(pgrep -f '[/]raylet/raylet')")
         seconds, _answer = wait_for(cluster, again(before, worker), 4 * KILL_LIMIT)
         took.append(seconds)
         assert len(containers(cluster, worker)) == 1
@@ -239,7 +239,7 @@ def test_a_killed_client_leaves_no_container(cluster):
         now = containers(cluster, worker)
         assert len(now) == 1
         assert now != old
-        assert len(cluster.run(worker, "pgrep -f /raylet/raylet").split()) == 1
+        assert len(cluster.run(worker, "pgrep -f '[/]raylet/raylet'").split()) == 1
     report("kill -9 of Docker's client, member again", took, KILL_LIMIT)
 
 
@@ -274,7 +274,7 @@ def test_docker_that_died_leaves_no_process(cluster):
     cluster.run(worker, "systemctl kill --signal=SIGKILL docker.service")
     try:
         deadline = time.monotonic() + 60
-        while cluster.run(worker, "pgrep -f /raylet/raylet", check=False).split():
+        while cluster.run(worker, "pgrep -f '[/]raylet/raylet'", check=False).split():
             assert time.monotonic() < deadline, "a raylet outlived its unit"
             time.sleep(0.5)
     finally:
@@ -295,7 +295,7 @@ def test_a_stop_is_short_and_whole(cluster):
         cluster.run(worker, f"systemctl stop {UNIT}")
         took.append(time.monotonic() - begun)
         assert containers(cluster, worker) == []
-        assert cluster.run(worker, "pgrep -f /raylet/raylet", check=False) == ""
+        assert cluster.run(worker, "pgrep -f '[/]raylet/raylet'", check=False) == ""
         assert cluster.run(worker, f"systemctl show --property=ActiveState --value {UNIT}").strip() == "inactive"
         cluster.run(worker, f"systemctl start --no-block {UNIT}")
         wait_for(cluster, again(before, worker), 4 * KILL_LIMIT)
