@@ -91,7 +91,7 @@ class Site:
         )  # fmt: skip
 
     @staticmethod
-    def end(process: subprocess.Popen[str], timeout: float = 300) -> Run:
+    def end(process: subprocess.Popen[str], timeout: float = 900) -> Run:
         begun = time.monotonic()
         output, _nothing = process.communicate(timeout=timeout)
         print(output[-3000:])
@@ -111,7 +111,7 @@ class Site:
         for host in self.hosts:
             self.on(host, "rm -f /run/sparkthor-fanout/status.json")
 
-    def until(self, host: str, share: float, seconds: float = 120) -> None:
+    def until(self, host: str, share: float, seconds: float = 600) -> None:
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             report = self.report(host)
