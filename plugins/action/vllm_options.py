@@ -21,7 +21,8 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._model_shape imp
 OWN = ("engine", "arguments", "acknowledged", "environment")
 
 
-def cache_folder(environment: Any = os.environ) -> str:
+def cache_folder(environment: Any = None) -> str:
+    environment = os.environ if environment is None else environment
     home = environment.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
     return os.path.join(home, "sparkthor", "vllm_options")
 

@@ -1,6 +1,9 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
+# runs on the host without Ansible, as a program:
+# pylint: disable=ansible-bad-function
+
 """Bring contents from one host to all others over the fabric, every host forwarding while it receives.
 
 The module ``model_store`` copies this file onto a host and has systemd run it, so it needs nothing but the standard

@@ -105,12 +105,14 @@ def _ancestors(parent: Mapping[str, str], host: str) -> list[str]:
 def _nearest(near: Mapping[str, Sequence[str]], first: str) -> dict[str, str]:
     """Of each host the neighbour by which the first is nearest; arms of a ring get one cable each."""
     parent: dict[str, str] = {}
-    reached = [first]
-    for host in reached:
+    reached, waiting = {first}, [first]
+    while waiting:
+        host = waiting.pop(0)
         for other in near[host]:
             if other not in reached:
                 parent[other] = host
-                reached.append(other)
+                reached.add(other)
+                waiting.append(other)
     return parent
 
 

@@ -306,7 +306,7 @@ sys.exit(max(one.wait() for one in running))
 
 
 def bars(results: dict[str, Any]) -> list[tuple[str, float, float]]:
-    """Each figure that was measured with its bar: (name, figure, bar), lower is better."""
+    """Each figure that was measured with its limit: (name, figure, limit), lower is better."""
     rows: list[tuple[str, float, float]] = []
     site = results.get(SITE)
     if site:
@@ -362,9 +362,9 @@ def main() -> int:
     path = TOP / "docs" / "benchmarks.md"
     path.write_text(table.render(results, bars(results)), encoding="utf-8")
     say(path.read_text(encoding="utf-8"))
-    failing = [name for name, figure, bar in bars(results) if figure > bar]
+    failing = [name for name, figure, limit in bars(results) if figure > limit]
     for name in failing:
-        say(f"over its bar: {name}")
+        say(f"over its limit: {name}")
     return 1 if failing else 0
 
 

@@ -41,12 +41,12 @@ def _sizes(results: Mapping[str, Any]) -> list[str]:
 
 
 def render(results: Mapping[str, Any], bars: Sequence[tuple[str, float, float]]) -> str:
-    """The page.  ``results`` by size as ``__main__`` keeps them, ``bars`` as (name, figure, bar)."""
+    """The page.  ``results`` by size as ``__main__`` keeps them, ``bars`` as (name, figure, limit)."""
     lines = [_HEAD]
     if bars:
         lines += ["## Figures with a bar", "", _row(["figure", "measured", "bar", ""]), "|---|---|---|---|"]
-        for name, figure, bar in bars:
-            lines.append(_row([name, f"{figure:.2f}", f"≤ {bar:g}", "holds" if figure <= bar else "**missed**"]))
+        for name, figure, limit in bars:
+            lines.append(_row([name, f"{figure:.2f}", f"≤ {limit:g}", "holds" if figure <= limit else "**missed**"]))
         lines.append("")
     for size in _sizes(results):
         result = results[size]

@@ -78,23 +78,23 @@ def test_a_ruleset_that_shuts_the_controller_out_is_taken_back(closed):
 #: what docker has in the tables it owns, and a table of somebody else's
 FOREIGN = r"""
 table ip filter {
-	chain FORWARD {
-		type filter hook forward priority filter; policy drop;
-		jump DOCKER-USER
-	}
-	chain DOCKER-USER {
-		counter return
-	}
+    chain FORWARD {
+        type filter hook forward priority filter; policy drop;
+        jump DOCKER-USER
+    }
+    chain DOCKER-USER {
+        counter return
+    }
 }
 table inet theirs {
-	set friends {
-		type ipv4_addr
-		elements = { 192.0.2.1, 192.0.2.2 }
-	}
-	chain output {
-		type filter hook output priority 10; policy accept;
-		ip daddr @friends accept
-	}
+    set friends {
+        type ipv4_addr
+        elements = { 192.0.2.1, 192.0.2.2 }
+    }
+    chain output {
+        type filter hook output priority 10; policy accept;
+        ip daddr @friends accept
+    }
 }
 """
 

@@ -85,7 +85,7 @@ class Site:
             ],
             env={**os.environ, "ANSIBLE_CONFIG": str(TOP / "ansible.cfg"), "ANSIBLE_NOCOLOR": "1",
                  "ANSIBLE_FORCE_COLOR": "0", "ANSIBLE_CALLBACKS_ENABLED": "task_seconds",
-                "ANSIBLE_CALLBACK_PLUGINS": str(TOP / "tests/integration/callback_plugins"),
+                 "ANSIBLE_CALLBACK_PLUGINS": str(TOP / "tests/integration/callback_plugins"),
                  "XDG_CACHE_HOME": str(self.cache)},
             cwd=TOP, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         )  # fmt: skip

@@ -52,7 +52,7 @@ def test_health_is_data_and_quick(three, results):
     figures = {}
     for host, source in ((three.head, "dashboard"), (three.head, "engine"), (three.workers[0], "auto")):
         three.health(host, source)  # the first one compiles Ray's Python on this host
-        answers = [three.health(host, source) for _ in range(5)]
+        answers = [three.health(host, source) for _unused in range(5)]
         assert all(answer["healthy"] for answer in answers), [answer["reason"] for answer in answers]
         assert {answer["source"] for answer in answers} == {"engine" if source == "auto" else source}
         figures[f"{'head' if host == three.head else 'worker'} {source}"] = [answer["seconds"] for answer in answers]

@@ -27,7 +27,9 @@ def test_a_second_run_changes_nothing_on_eight(eight):
 
 
 def test_health_of_eight_is_quick(eight, results):
-    answers = [eight.health(eight.head) for _ in range(5)] + [eight.health(eight.workers[-1]) for _ in range(5)]
+    answers = [eight.health(eight.head) for _unused in range(5)] + [
+        eight.health(eight.workers[-1]) for _unused in range(5)
+    ]
     for answer in answers:
         assert_members(eight, answer)
     seconds = [answer["seconds"] for answer in answers]

@@ -35,7 +35,7 @@ def again(before: dict[str, str], *hosts: str):
 def test_a_killed_raylet_is_back(three, results):
     worker, took = three.workers[0], []
     three.healthy()
-    for _ in range(REPEATS):
+    for _unused in range(REPEATS):
         before = three.node_ids()
         three.on(worker, "kill -9 $(pgrep -x raylet)")
         seconds, answer = three.wait_for(again(before, worker), 4 * KILL_LIMIT)
@@ -53,7 +53,7 @@ def test_a_killed_raylet_is_back(three, results):
 def test_a_worker_that_lost_power_is_back(three, results):
     worker, took, restarts = three.workers[1], [], []
     three.healthy()
-    for _ in range(REPEATS):
+    for _unused in range(REPEATS):
         before = three.node_ids()
         three.lab.off(worker)
         three.lab.boot(worker)
@@ -72,7 +72,7 @@ def test_a_worker_that_lost_power_is_back(three, results):
 def test_a_head_that_lost_power_gets_its_workers_back(three, results):
     took = []
     three.healthy()
-    for _ in range(REPEATS):
+    for _unused in range(REPEATS):
         before = three.node_ids()
         three.lab.off(three.head)
         three.lab.boot(three.head)
@@ -129,7 +129,7 @@ def test_clean_starts_without_a_false_death(three, results):
     """The health check is quick; it must not take a node for dead that is merely starting."""
     three.healthy()
     took = []
-    for _ in range(STARTS):
+    for _unused in range(STARTS):
         before = three.node_ids()
         begun = time.monotonic()
         three.on(three.head, f"systemctl restart {UNIT}")

@@ -102,7 +102,7 @@ def test_all_hosts_are_members_on_their_control_addresses_and_nowhere_else(clust
 
 def test_health_takes_less_than_a_second(cluster):
     for host in (cluster.head, cluster.hosts[1]):
-        took = [health(cluster, host)["seconds"] for _ in range(5)]
+        took = [health(cluster, host)["seconds"] for _unused in range(5)]
         print(f"ray_info on {host}: {took}")
         assert min(took) < 1
 
@@ -220,7 +220,7 @@ def test_a_wrong_or_missing_token_is_refused_with_the_reason(cluster, wrong):
 
 def test_a_killed_raylet_is_back(cluster):
     worker, took = cluster.hosts[1], []
-    for _ in range(REPEATS):
+    for _unused in range(REPEATS):
         before = nodes(health(cluster, cluster.head))
         cluster.run(worker, "kill -9 $(pgrep -f '[/]raylet/raylet')")
         seconds, _answer = wait_for(cluster, again(before, worker), 4 * KILL_LIMIT)
@@ -231,7 +231,7 @@ def test_a_killed_raylet_is_back(cluster):
 
 def test_a_killed_client_leaves_no_container(cluster):
     worker, took = cluster.hosts[1], []
-    for _ in range(REPEATS):
+    for _unused in range(REPEATS):
         before, old = nodes(health(cluster, cluster.head)), containers(cluster, worker)
         cluster.run(worker, f"systemctl kill --signal=SIGKILL {UNIT}")
         seconds, _answer = wait_for(cluster, again(before, worker), 4 * KILL_LIMIT)
@@ -245,7 +245,7 @@ def test_a_killed_client_leaves_no_container(cluster):
 
 def test_a_worker_that_lost_power_is_back(cluster):
     worker, took = cluster.hosts[2], []
-    for _ in range(REPEATS):
+    for _unused in range(REPEATS):
         before = nodes(health(cluster, cluster.head))
         cluster.lab.off(worker)
         cluster.lab.boot(worker)
@@ -289,7 +289,7 @@ def test_docker_that_died_leaves_no_process(cluster):
 
 def test_a_stop_is_short_and_whole(cluster):
     worker, took = cluster.hosts[1], []
-    for _ in range(REPEATS):
+    for _unused in range(REPEATS):
         before = nodes(health(cluster, cluster.head))
         begun = time.monotonic()
         cluster.run(worker, f"systemctl stop {UNIT}")

@@ -24,7 +24,7 @@ COMMAND = "echo a line; sleep 600 & wait"
 def folder(tmp_path: Path) -> Iterator[Path]:
     words = [sys.executable, str(SCRIPT), "run", "--folder", str(tmp_path), "--", "/bin/sh", "-c", COMMAND]
     with subprocess.Popen(words, stdin=subprocess.DEVNULL) as process:
-        until(lambda: (tmp_path / "control.sock").exists())
+        until((tmp_path / "control.sock").exists)
         yield tmp_path
         process.terminate()
 

@@ -114,7 +114,7 @@ def test_logs_of_all_kinds_are_read_or_noted(tmp_path: Path) -> None:
     (tmp_path / "e.log.gz").write_bytes(b"\x1f\x8bnonsense")
     logs, notes = read_logs(str(tmp_path))
     assert {log.name: log.text for log in logs} == {"a.log": "plain\n", "b.log.gz": "packed\n"}
-    assert [note.split(" ")[0] for note in notes] == ["c.log", "e.log.gz"]
+    assert [note.partition(" ")[0] for note in notes] == ["c.log", "e.log.gz"]
 
 
 def test_of_a_huge_log_its_end_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

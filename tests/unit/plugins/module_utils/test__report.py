@@ -35,9 +35,9 @@ class Checker(html.parser.HTMLParser):
         self.addresses = []
         self.tags = set()
 
-    def handle_starttag(self, tag, attributes):
+    def handle_starttag(self, tag, attrs):
         self.tags.add(tag)
-        self.addresses += [value for name, value in attributes if name in ("src", "href", "xlink:href")]
+        self.addresses += [value for name, value in attrs if name in ("src", "href", "xlink:href")]
         if tag not in self.VOID:
             self.open.append(tag)
 

@@ -65,6 +65,10 @@ def test_a_former_head_stays_down_says_why_once_and_starts_when_a_play_wants_it(
     said: list[str] = []
     slept: list[float] = []
 
+    def ask(address: str) -> Any:
+        # what is answered now, not what was when the test began
+        return says(**answers)(address)
+
     def sleep(seconds: float) -> None:
         slept.append(seconds)
         if len(slept) == 2:
@@ -76,7 +80,7 @@ def test_a_former_head_stays_down_says_why_once_and_starts_when_a_play_wants_it(
         str(path),
         str(tmp_path / "marker"),
         said.append,
-        lambda address: says(**answers)(address),
+        ask,
         sleep,
         lambda: 1000.0,
     )

@@ -11,7 +11,7 @@ import pytest
 from ansible_collections.sparkthor.cluster.plugins.module_utils import _verify as verify
 from ansible_collections.sparkthor.cluster.plugins.module_utils._fabric import fabric_plan
 
-HOSTS = ["a", "b", "c"]
+HOSTS = ("a", "b", "c")
 MANAGEMENT = {host: f"192.168.1.{index}/24" for index, host in enumerate("abcd", 11)}
 
 
