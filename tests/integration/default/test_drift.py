@@ -112,7 +112,7 @@ DRIFTS = (
     Drift(
         "the netplan file is edited",
         0,
-        "sed -i s/mtu:.*/mtu: 4000/ /etc/netplan/40-cx7.yaml",
+        "sed -i 's/mtu:.*/mtu: 4000/' /etc/netplan/40-cx7.yaml",
         "grep -q 'mtu: 4000' /etc/netplan/40-cx7.yaml",
     ),
     Drift(
