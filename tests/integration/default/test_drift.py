@@ -32,8 +32,8 @@ DRIFTS = (
     Drift(
         "a file has another line",
         0,
-        "echo '* - nofile 9' >>/etc/security/limits.d/60-sparkthor.conf",
-        "grep -q nofile /etc/security/limits.d/60-sparkthor.conf",
+        "echo '* - maxlogins 99' >>/etc/security/limits.d/60-sparkthor.conf",
+        "grep -q maxlogins /etc/security/limits.d/60-sparkthor.conf",
     ),
     Drift("a file is gone", 1, "rm /etc/sysctl.d/60-sparkthor.conf", "! test -e /etc/sysctl.d/60-sparkthor.conf"),
     Drift(
