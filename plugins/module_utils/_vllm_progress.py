@@ -234,7 +234,8 @@ _KNOWN: tuple[tuple[re.Pattern[str], str, bool], ...] = (
         True,
     ),
     (
-        re.compile(r"trust_remote_code|trust-remote-code"),
+        # the engine logs all its settings at every start, this one by name among them
+        re.compile(r"(?:set the option|pass the argument) .?trust_remote_code|contains custom code which must", re.I),
         "the model wants code of its own: acknowledge trust-remote-code for it",
         True,
     ),

@@ -98,3 +98,28 @@ def test_explain(lines: list[str], reason: str, final: bool) -> None:
     assert reason in failure.reason
     assert failure.final is final
     assert bool(failure.mend) or not final
+
+
+def test_settings_that_the_engine_logs_are_no_cause():
+    """vLLM 0.32 names every setting in one line of each start."""
+    lines = [
+        "(EngineCore pid=5057) INFO 11-21 09:42:13 [core.py:133] Initializing a V1 LLM engine (v0.32.0) with config: "
+        "model='/var/lib/sparkthor/models/tiny-qwen3', trust_remote_code=True, dtype=torch.float32",
+        "(EngineCore pid=5057) ERROR 11-21 09:42:23 [core.py:1510] EngineCore failed to start.",
+        "RuntimeError: Unable to resolve hostname to a (local) address",
+        "RuntimeError: Engine core initialization failed. See root cause above. Failed core proc(s): {}",
+    ]
+    found = p.explain(lines)
+    assert found.reason == "RuntimeError: Unable to resolve hostname to a (local) address"
+    assert not found.final
+
+
+def test_a_model_with_code_of_its_own_is_told_from_its_loaders_words():
+    """transformers' sentence, of dynamic_module_utils.py."""
+    line = (
+        "ValueError: The repository org/model contains custom code which must be executed to correctly load the model. "
+        "Please pass the argument `trust_remote_code=True` to allow custom code to be run."
+    )
+    found = p.explain([line])
+    assert found.final
+    assert "trust-remote-code" in found.mend
