@@ -42,9 +42,25 @@ def _source(family: int, address: tuple) -> str:
         return probe.getsockname()[0].partition("%")[0]
 
 
+def _wake(family: int, address: tuple, seconds: float = 10.0) -> None:
+    """Have the neighbour's link address before the scan: the kernel drops what it cannot send yet, all of a burst."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        try:
+            with socket.socket(family, socket.SOCK_STREAM) as knock:
+                knock.settimeout(1)
+                knock.connect((address[0], 22, *address[2:]))
+                return
+        except ConnectionRefusedError:
+            return
+        except OSError:
+            time.sleep(0.2)
+
+
 def tcp_ports(target: str, ports: Iterable[int] = ALL_TCP, rounds: int = 2) -> list[int]:
     """Ports of ``target`` (an address, ``fe80::1%nic`` too) on which a connection would be accepted."""
     family, address = _resolve(target)
+    _wake(family, address)
     source = _source(family, address)
     found: set[int] = set()
     with socket.socket(family, socket.SOCK_RAW, socket.IPPROTO_TCP) as raw:
