@@ -32,6 +32,7 @@ for _folder in (HERE, os.path.join(HERE, "..", "..", "plugins", "module_utils"),
     if os.path.abspath(_folder) not in sys.path:
         sys.path.insert(0, os.path.abspath(_folder))
 
+# after the path was set: these are programs in a folder, not a package, so the import cannot stand at the top
 import _engine  # noqa: E402
 import packages  # noqa: E402
 import prepare  # noqa: E402

@@ -41,6 +41,7 @@ for folder in (HERE, os.path.join(CHECKOUT, "plugins", "module_utils")):
     if folder not in sys.path:
         sys.path.insert(0, folder)
 
+# after the path was set: these are programs in a folder, not a package, so the import cannot stand at the top
 import _engine  # noqa: E402
 import make_model  # noqa: E402
 import packages  # noqa: E402

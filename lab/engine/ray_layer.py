@@ -24,6 +24,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 if HERE not in sys.path:
     sys.path.insert(0, HERE)
 
+# after the path was set: these are programs in a folder, not a package, so the import cannot stand at the top
 import prepare  # noqa: E402
 from sparklab import base  # noqa: E402
 from sparklab.system import locked, run, say, words  # noqa: E402

@@ -20,6 +20,7 @@ for folder in (TOP / "lab" / "engine", TOP / "plugins" / "module_utils"):
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
 
+# after the path was set: these are programs in a folder, not a package, so the import cannot stand at the top
 import _engine  # noqa: E402
 import image  # noqa: E402
 import prepare  # noqa: E402

@@ -27,6 +27,7 @@ import pytest
 ENGINE = Path(__file__).resolve().parents[1] / "engine"
 sys.path.insert(0, str(ENGINE))
 
+# after the path was set: these are programs in a folder, not a package, so the import cannot stand at the top
 import make_model  # noqa: E402
 import packages  # noqa: E402
 import prepare  # noqa: E402
