@@ -16,63 +16,25 @@ description:
   - A field that is missing or a split that vLLM would refuse is an error that names the variable, the value and
     the mend. A model that does not fit is a verdict, not an error.
 positional: _input
+extends_documentation_fragment:
+  - sparkthor.cluster.memory
 options:
   _input:
     description: The model's parsed C(config.json), or the same fields from a recipe.
     type: dict
     required: true
-  tensor_parallel:
-    description: Ranks that share each layer.
-    type: int
-    default: 1
-  pipeline_parallel:
-    description: Stages that share the layers.
-    type: int
-    default: 1
-  kv_cache_dtype:
-    description:
-      - The value of vLLM's C(--kv-cache-dtype).
-      - V(auto) is the dtype that the checkpoint asks for, else the model's own.
-    type: str
-    default: auto
-  max_model_len:
-    description: Context length in tokens; the model's own limit if not given.
-    type: int
   memory_bytes:
     description: C(MemTotal) of the hosts in bytes, one number or a list by rank. Without it there is no verdict.
     type: raw
   memory_available_bytes:
     description: C(MemAvailable) of the hosts in bytes, one number or a list by rank.
     type: raw
-  gpu_memory_utilization:
-    description: The share of C(MemTotal) that vLLM may take.
-    type: float
-    default: 0.85
   weights_bytes:
     description: Size of the whole checkpoint in bytes; estimated from the config if not given.
     type: int
-  max_num_seqs:
-    description: Sequences that are meant to run at once.
-    type: int
-    default: 1
-  max_num_batched_tokens:
-    description: Tokens of one step, which decide the size of activations.
-    type: int
-    default: 8192
   overhead_bytes:
     description: Memory of each rank beside weights and cache; estimated if not given.
     type: int
-  kv_cache_memory_bytes:
-    description: A pinned KV cache (vLLM's C(--kv-cache-memory-bytes)) instead of O(gpu_memory_utilization).
-    type: int
-  enforce_eager:
-    description: No captured graphs, so less overhead.
-    type: bool
-    default: false
-  language_model_only:
-    description: The vision tower is not loaded.
-    type: bool
-    default: false
   mamba_ssm_cache_dtype:
     description: The dtype of recurrent states; V(auto) takes the model's.
     type: str
@@ -90,10 +52,6 @@ options:
   tensors:
     description: Tensor names and bytes of the checkpoint, as the M(sparkthor.cluster.memory_plan) module reads them.
     type: dict
-  hosts:
-    description: Names of the hosts in the order of ranks, for messages.
-    type: list
-    elements: str
 seealso:
   - plugin: sparkthor.cluster.parallel_plan
     plugin_type: filter

@@ -16,19 +16,14 @@ description:
     counters, versions of the engine, what is served and, on the head, what Ray says of its nodes.
   - One remote task for all of it, because a task costs more than the look. What does not answer in time is missing in
     the result and is no error; no secret is read.
+extends_documentation_fragment:
+  - sparkthor.cluster.attributes
+  - sparkthor.cluster.attributes.read_only
 options:
   timeout:
     description: Seconds that one command on the host may take.
     type: int
     default: 5
-attributes:
-  check_mode:
-    description: Can run in C(check_mode) and return changed status prediction without modifying target.
-    support: full
-  diff_mode:
-    description: Returns details on what has changed, when in diff mode.
-    support: none
-    details: The module never changes anything.
 """
 
 EXAMPLES = r"""

@@ -17,6 +17,9 @@ description:
     inventory sets, without speaking to a host.
   - In the stage V(facts) it checks that every host was reached and computes the fabric plan, the environment and the
     split of the model from the facts that M(sparkthor.cluster.node_info) read.
+extends_documentation_fragment:
+  - sparkthor.cluster.attributes
+  - sparkthor.cluster.attributes.read_only
 options:
   stage:
     description: Which stage to run.
@@ -25,14 +28,6 @@ options:
     default: facts
 notes:
   - Every problem found is part of one failure message, so that a person mends all of them in one go.
-attributes:
-  check_mode:
-    description: Can run in C(check_mode) and return changed status prediction without modifying target.
-    support: full
-  diff_mode:
-    description: Returns details on what has changed, when in diff mode.
-    support: none
-    details: Nothing is ever changed.
 """
 
 EXAMPLES = r"""

@@ -15,11 +15,11 @@ description:
   - Runs on the controller, once for all hosts. Draws the topology from the live links, the memory budget of each host,
     the results of verify with their history, what the doctor found, and versions.
   - The page needs nothing but itself, follows the reader's light or dark scheme, and can be printed.
+extends_documentation_fragment:
+  - sparkthor.cluster.attributes
+  - sparkthor.cluster.attributes.controller_files
+  - sparkthor.cluster.looks
 options:
-  looks:
-    description: Name of the variable in which each host's look was registered.
-    type: str
-    default: __look
   path:
     description: The page; C(.results/report.html) beside the inventory if it is left out.
     type: path
@@ -36,14 +36,6 @@ options:
     description: How many runs of verify the page tells of.
     type: int
     default: 20
-attributes:
-  check_mode:
-    description: Can run in C(check_mode) and return changed status prediction without modifying target.
-    support: full
-  diff_mode:
-    description: Returns details on what has changed, when in diff mode.
-    support: none
-    details: Nothing on any host is changed.
 """
 
 EXAMPLES = r"""

@@ -17,6 +17,9 @@ description:
   - A secret that the user gives as a variable is left to the user.  One that the cluster's head already holds (set up
     from another controller) is fetched instead of replaced.
   - No secret is ever part of the result.
+extends_documentation_fragment:
+  - sparkthor.cluster.attributes
+  - sparkthor.cluster.attributes.no_diff
 options:
   names:
     description: Which secrets; all that were not given as variables by default.
@@ -38,12 +41,7 @@ options:
     choices: [api_key, ray_token]
     default: []
 attributes:
-  check_mode:
-    description: Can run in C(check_mode) and return changed status prediction without modifying target.
-    support: full
   diff_mode:
-    description: Returns details on what has changed, when in diff mode.
-    support: none
     details: A secret has no place in a diff; the result names the files.
 """
 

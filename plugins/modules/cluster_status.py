@@ -15,11 +15,11 @@ description:
   - Runs on the controller, once for all hosts. Puts the looks of M(sparkthor.cluster.cluster_look) beside the plan that
     the inventory means, and shows the result as one screen or as JSON.
   - A host that did not answer, and a plan that cannot be made, are lines of the screen and not errors.
+extends_documentation_fragment:
+  - sparkthor.cluster.attributes
+  - sparkthor.cluster.attributes.controller_files
+  - sparkthor.cluster.looks
 options:
-  looks:
-    description: Name of the variable in which each host's look was registered.
-    type: str
-    default: __look
   output:
     description: What to show; V(none) shows nothing and only returns.
     type: str
@@ -28,14 +28,6 @@ options:
   path:
     description: File on the controller that takes the JSON document as well.
     type: path
-attributes:
-  check_mode:
-    description: Can run in C(check_mode) and return changed status prediction without modifying target.
-    support: full
-  diff_mode:
-    description: Returns details on what has changed, when in diff mode.
-    support: none
-    details: Nothing on any host is changed.
 """
 
 EXAMPLES = r"""

@@ -16,16 +16,16 @@ description:
   - In the stage V(plan) it decides from the looks of M(sparkthor.cluster.cluster_look) who measures towards whom.
   - In the stage V(verdict) it compares what M(sparkthor.cluster.verify_probe) found with the thresholds, shows a table,
     keeps the result beside those of earlier runs, and fails if anything is below what is needed.
+extends_documentation_fragment:
+  - sparkthor.cluster.attributes
+  - sparkthor.cluster.attributes.controller_files
+  - sparkthor.cluster.looks
 options:
   stage:
     description: Which stage to run.
     type: str
     choices: [plan, verdict]
     default: plan
-  looks:
-    description: Name of the variable in which each host's look was registered.
-    type: str
-    default: __look
   plan:
     description: What the stage V(plan) returned.
     type: dict
@@ -55,14 +55,6 @@ options:
   folder:
     description: Folder on the controller for results; C(.results) beside the inventory if it is left out.
     type: path
-attributes:
-  check_mode:
-    description: Can run in C(check_mode) and return changed status prediction without modifying target.
-    support: full
-  diff_mode:
-    description: Returns details on what has changed, when in diff mode.
-    support: none
-    details: Nothing on any host is changed.
 """
 
 EXAMPLES = r"""

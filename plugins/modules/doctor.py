@@ -17,6 +17,9 @@ description:
     sent. Each finding has the evidence, the cause, the mend and the source of that knowledge.
   - What one fault brings along is put under it, so that one fault is one finding.
   - Hosts that cannot be reached or read are findings, not failures.
+extends_documentation_fragment:
+  - sparkthor.cluster.attributes
+  - sparkthor.cluster.attributes.read_only
 options:
   stage:
     description:
@@ -46,14 +49,6 @@ options:
     type: str
     choices: [never, error, warning]
     default: never
-attributes:
-  check_mode:
-    description: Can run in C(check_mode) and return changed status prediction without modifying target.
-    support: full
-  diff_mode:
-    description: Returns details on what has changed, when in diff mode.
-    support: none
-    details: Nothing is ever changed.
 """
 
 EXAMPLES = r"""

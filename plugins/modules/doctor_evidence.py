@@ -17,6 +17,9 @@ description:
   - Changes nothing. Every part has a time limit; a part that cannot be read is a line in C(errors) and no failure.
   - Excerpts are limited in number of lines and size, and secrets in them are masked before they leave the host.
   - What it returns is judged on the controller by M(sparkthor.cluster.doctor).
+extends_documentation_fragment:
+  - sparkthor.cluster.attributes
+  - sparkthor.cluster.attributes.read_only
 options:
   links:
     description: Fabric links of this host with their peers, as M(sparkthor.cluster.doctor) plans them.
@@ -39,14 +42,6 @@ options:
     description: Whether to ask Ray for its nodes, on the head only.
     type: bool
     default: true
-attributes:
-  check_mode:
-    description: Can run in C(check_mode) and return changed status prediction without modifying target.
-    support: full
-  diff_mode:
-    description: Returns details on what has changed, when in diff mode.
-    support: none
-    details: The module never changes anything.
 """
 
 EXAMPLES = r"""

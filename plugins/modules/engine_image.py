@@ -19,6 +19,11 @@ description:
   - Writes O(config_path), from which C(sparkthor-container) runs the units of Ray and vLLM.
   - If the host has what is described, nothing is sent and nothing in the image is run.
   - Returns the fact C(sparkthor_engine).
+extends_documentation_fragment:
+  - sparkthor.cluster.attributes
+  - sparkthor.cluster.attributes.diff
+  - sparkthor.cluster.wheels
+  - sparkthor.cluster.wheels.receive
 options:
   image:
     description:
@@ -45,15 +50,6 @@ options:
         It must pin ray and uv.
     type: str
     required: true
-  wheel_dir:
-    description:
-      - Folder on the controller with wheels. The default is one per target, C(wheels/<python>-<machine>) under
-        C($XDG_CACHE_HOME/sparkthor).
-    type: str
-  download:
-    description: Whether wheels that are missing on the controller are fetched there.
-    type: bool
-    default: true
   ray_version:
     description: Version of Ray that there must be, checked when given.
     type: str
@@ -98,23 +94,9 @@ options:
     type: str
     choices: [apply, receive, preflight]
     default: apply
-  target:
-    description: Used by the controller's side of this module.
-    type: dict
-    default: {}
-  parts:
-    description: Used by the controller's side of this module.
-    type: list
-    elements: dict
-    default: []
 attributes:
   check_mode:
-    description: Can run in C(check_mode) and return changed status prediction without modifying target.
-    support: full
     details: An image that the host lacks is not loaded in check mode, so its versions are not known then.
-  diff_mode:
-    description: Returns details on what has changed (or possibly needs changing in C(check_mode)), when in diff mode.
-    support: full
 """
 
 EXAMPLES = r"""

@@ -15,15 +15,10 @@ description:
   - Compares Python, Ray, vLLM, torch and the container image in the facts C(sparkthor_engine) of all hosts of the play.
     Ray refuses a node of another version, and ranks of different versions fail in ways that do not say so.
   - Runs on the controller, once for all hosts.
+extends_documentation_fragment:
+  - sparkthor.cluster.attributes
+  - sparkthor.cluster.attributes.read_only
 options: {}
-attributes:
-  check_mode:
-    description: Can run in C(check_mode) and return changed status prediction without modifying target.
-    support: full
-  diff_mode:
-    description: Returns details on what has changed, when in diff mode.
-    support: none
-    details: Nothing ever changes.
 """
 
 EXAMPLES = r"""

@@ -21,6 +21,11 @@ description:
   - Wheels are chosen for the host's Python, machine and C library, never for the controller's. What the controller's
     folder lacks is fetched with C(pip download) there, with the controller's own settings.
   - Returns the fact C(sparkthor_engine).
+extends_documentation_fragment:
+  - sparkthor.cluster.attributes
+  - sparkthor.cluster.attributes.diff
+  - sparkthor.cluster.wheels
+  - sparkthor.cluster.wheels.receive
 options:
   path:
     description: Where the environment is found.
@@ -30,25 +35,10 @@ options:
     description: File on the controller with the lock, each line C(name==version). It must pin ray, vllm and uv.
     type: str
     required: true
-  wheel_dir:
-    description:
-      - Folder on the controller with the wheels. The default is one per target, C(wheels/<python>-<machine>) under
-        C($XDG_CACHE_HOME/sparkthor).
-    type: str
-  download:
-    description: Whether wheels that are missing on the controller are fetched there.
-    type: bool
-    default: true
   python:
     description: Interpreter on the host the environment is made with, a name or a path.
     type: str
     default: /usr/bin/python3
-  ray_version:
-    description: Version that the lock must pin for ray, checked when given.
-    type: str
-  vllm_version:
-    description: Version that the lock must pin for vllm, checked when given.
-    type: str
   verify:
     description: V(fast) compares names and sizes, V(full) compares each file with the hash recorded by its package.
     type: str
@@ -71,27 +61,13 @@ options:
     type: str
     choices: [apply, receive, probe]
     default: apply
-  target:
-    description: Used by the controller's side of this module.
-    type: dict
-    default: {}
-  parts:
-    description: Used by the controller's side of this module.
-    type: list
-    elements: dict
-    default: []
   timeout:
     description: Seconds that the installation on the host may take.
     type: int
     default: 1800
 attributes:
   check_mode:
-    description: Can run in C(check_mode) and return changed status prediction without modifying target.
-    support: full
     details: Wheels that the controller lacks are not fetched in check mode, only named.
-  diff_mode:
-    description: Returns details on what has changed (or possibly needs changing in C(check_mode)), when in diff mode.
-    support: full
 """
 
 EXAMPLES = r"""

@@ -15,32 +15,19 @@ description:
   - Runs on the controller alone and changes nothing on a host, so that a wheel that does not exist for a target is
     named before anything changes.
   - Needs the fact C(sparkthor_node).
+extends_documentation_fragment:
+  - sparkthor.cluster.attributes
+  - sparkthor.cluster.attributes.no_diff
+  - sparkthor.cluster.wheels
 options:
   requirements:
     description: File with the lock.
     type: str
     required: true
-  wheel_dir:
-    description: Folder with the wheels; by default one per target.
-    type: str
-  download:
-    description: Whether missing wheels are fetched with C(pip download).
-    type: bool
-    default: true
-  ray_version:
-    description: Version that the lock must pin for ray, checked when given.
-    type: str
-  vllm_version:
-    description: Version that the lock must pin for vllm, checked when given.
-    type: str
 attributes:
   check_mode:
-    description: Can run in C(check_mode) and return changed status prediction without modifying target.
-    support: full
     details: Fetches nothing in check mode and returns what is missing.
   diff_mode:
-    description: Returns details on what has changed, when in diff mode.
-    support: none
     details: The host never changes.
 """
 

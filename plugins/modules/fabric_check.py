@@ -18,6 +18,9 @@ description:
     NICs in one subnet, netplan and NetworkManager settings by others, and whether hosts of one kind have the same
     kernel, driver, firmware and OS image.
   - Every problem found is part of one failure message that names host, NIC and mend.
+extends_documentation_fragment:
+  - sparkthor.cluster.attributes
+  - sparkthor.cluster.attributes.read_only
 options:
   fabric:
     description: The plan of all hosts, as P(sparkthor.cluster.fabric_plan#filter) returns it.
@@ -44,14 +47,6 @@ options:
 notes:
   - In check mode M(sparkthor.cluster.fabric_probe) leaves ports alone that are administratively down; what that leaves
     unknown is a warning.
-attributes:
-  check_mode:
-    description: Can run in C(check_mode) and return changed status prediction without modifying target.
-    support: full
-  diff_mode:
-    description: Returns details on what has changed, when in diff mode.
-    support: none
-    details: Nothing is ever changed.
 """
 
 EXAMPLES = r"""

@@ -18,6 +18,9 @@ description:
     addresses yet. All hosts have to run it at the same time, which one task of a play does.
   - A port that is administratively down is set up for the time of the probe and down again afterwards.
   - Judges nothing; M(sparkthor.cluster.cluster_plan) compares what all hosts saw with the plan.
+extends_documentation_fragment:
+  - sparkthor.cluster.attributes
+  - sparkthor.cluster.attributes.no_diff
 options:
   host:
     description: Name of this host in the inventory, carried by the frames.
@@ -89,12 +92,8 @@ options:
     default: 10
 attributes:
   check_mode:
-    description: Can run in C(check_mode) and return changed status prediction without modifying target.
-    support: full
     details: Ports that are administratively down stay so; their carrier and neighbours are returned as unknown.
   diff_mode:
-    description: Returns details on what has changed, when in diff mode.
-    support: none
     details: Nothing stays changed.
 """
 

@@ -22,6 +22,10 @@ description:
     dies, the host is as it was.
   - Where nothing differs, it is one module call without any of this.
   - Check mode plans from the same decisions and changes nothing.
+extends_documentation_fragment:
+  - sparkthor.cluster.attributes
+  - sparkthor.cluster.attributes.diff
+  - sparkthor.cluster.attributes.action
 options:
   state:
     description: V(absent) takes the table, the files and the unit away.
@@ -90,17 +94,6 @@ options:
   token:
     description: For the controller's part of this module only.
     type: str
-attributes:
-  check_mode:
-    description: Can run in C(check_mode) and return changed status prediction without modifying target.
-    support: full
-  diff_mode:
-    description: Returns details on what has changed (or possibly needs changing in C(check_mode)), when in diff mode.
-    support: full
-  action:
-    description:
-      - Indicates this has a corresponding action plugin so some parts of the options can be executed on the controller.
-    support: full
 """
 
 EXAMPLES = r"""

@@ -22,6 +22,9 @@ description:
   - Check mode plans from the same decisions as the real run. A unit, user or group which the same call would create
     counts as created.
   - File contents are not written to the system log and are left out of the returned invocation.
+extends_documentation_fragment:
+  - sparkthor.cluster.attributes
+  - sparkthor.cluster.attributes.diff
 options:
   groups:
     description: Groups that must exist.
@@ -210,13 +213,6 @@ options:
     description: Seconds that one command on the host may take.
     type: int
     default: 300
-attributes:
-  check_mode:
-    description: Can run in C(check_mode) and return changed status prediction without modifying target.
-    support: full
-  diff_mode:
-    description: Returns details on what has changed (or possibly needs changing in C(check_mode)), when in diff mode.
-    support: full
 """
 
 EXAMPLES = r"""

@@ -16,26 +16,15 @@ description:
     cache and overhead of each rank, as the P(sparkthor.cluster.memory_plan#filter) filter does.
   - Only headers are read, so a folder of 400 GB takes a second. A set of safetensors that is not complete is an
     error that names the missing files.
+extends_documentation_fragment:
+  - sparkthor.cluster.attributes
+  - sparkthor.cluster.attributes.read_only
+  - sparkthor.cluster.memory
 options:
   model_path:
     description: Folder of the model on this host.
     type: path
     required: true
-  tensor_parallel:
-    description: Ranks that share each layer.
-    type: int
-    default: 1
-  pipeline_parallel:
-    description: Stages that share the layers.
-    type: int
-    default: 1
-  kv_cache_dtype:
-    description: The value of vLLM's C(--kv-cache-dtype).
-    type: str
-    default: auto
-  max_model_len:
-    description: Context length in tokens; the model's own limit if not given.
-    type: int
   memory_bytes:
     description:
       - C(MemTotal) of the hosts in bytes, by rank; a single entry counts for all.
@@ -48,41 +37,6 @@ options:
       - Not looked at if not given.
     type: list
     elements: int
-  gpu_memory_utilization:
-    description: The share of C(MemTotal) that vLLM may take.
-    type: float
-    default: 0.85
-  max_num_seqs:
-    description: Sequences that are meant to run at once.
-    type: int
-    default: 1
-  max_num_batched_tokens:
-    description: Tokens of one step, which decide the size of activations.
-    type: int
-    default: 8192
-  kv_cache_memory_bytes:
-    description: A pinned KV cache instead of O(gpu_memory_utilization).
-    type: int
-  enforce_eager:
-    description: No captured graphs, so less overhead.
-    type: bool
-    default: false
-  language_model_only:
-    description: The vision tower is not loaded.
-    type: bool
-    default: false
-  hosts:
-    description: Names of the hosts in the order of ranks, for messages.
-    type: list
-    elements: str
-attributes:
-  check_mode:
-    description: Can run in C(check_mode) and return changed status prediction without modifying target.
-    support: full
-  diff_mode:
-    description: Returns details on what has changed, when in diff mode.
-    support: none
-    details: The module never changes anything.
 seealso:
   - plugin: sparkthor.cluster.memory_plan
     plugin_type: filter

@@ -17,6 +17,9 @@ description:
   - A broken transfer continues where it stopped. Contents that another model of the store already has are linked.
   - A second run moves nothing and reads no weights; sizes and times are compared with what was recorded.
   - Room on the disk is checked for all models together, with 5 % in reserve, before a byte moves.
+extends_documentation_fragment:
+  - sparkthor.cluster.attributes
+  - sparkthor.cluster.attributes.diff
 options:
   root:
     description: Folder of the store on the host.
@@ -152,12 +155,7 @@ options:
     default: []
 attributes:
   check_mode:
-    description: Can run in C(check_mode) and return changed status prediction without modifying target.
-    support: full
     details: A hub id that the controller has not fetched yet is not fetched in check mode.
-  diff_mode:
-    description: Returns details on what has changed (or possibly needs changing in C(check_mode)), when in diff mode.
-    support: full
 """
 
 EXAMPLES = r"""

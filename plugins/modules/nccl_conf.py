@@ -19,6 +19,9 @@ description:
   - A comment is a line with C(#) in its first column. Blanks are never trimmed, so C( NCCL_X=1) and C(NCCL_X =1) set
     nothing that NCCL knows; such lines are kept and returned in RV(sources[].ineffective).
   - A container reads its own files. O(images) reports what images that are already on the host carry.
+extends_documentation_fragment:
+  - sparkthor.cluster.attributes
+  - sparkthor.cluster.attributes.diff
 options:
   path:
     description: The system-wide file.
@@ -60,13 +63,6 @@ options:
     type: str
     choices: [docker, podman]
     default: docker
-attributes:
-  check_mode:
-    description: Can run in C(check_mode) and return changed status prediction without modifying target.
-    support: full
-  diff_mode:
-    description: Returns details on what has changed (or possibly needs changing in C(check_mode)), when in diff mode.
-    support: full
 """
 
 EXAMPLES = r"""

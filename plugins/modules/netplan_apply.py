@@ -23,6 +23,10 @@ description:
     is not touched; C(netplan apply) is never run.
   - When everything is as planned this is one call that also verifies addresses, MTU, connected routes and sends a
     do-not-fragment ping to each peer of each link, bound to its NIC.
+extends_documentation_fragment:
+  - sparkthor.cluster.attributes
+  - sparkthor.cluster.attributes.diff
+  - sparkthor.cluster.attributes.action
 options:
   state:
     description:
@@ -141,16 +145,9 @@ options:
     default: ''
 attributes:
   check_mode:
-    description: Can run in C(check_mode) and return changed status prediction without modifying target.
-    support: full
     details: The planned file is given to netplan's generator in a private folder, so a plan that netplan refuses fails
       in check mode too.
-  diff_mode:
-    description: Returns details on what has changed, when in diff mode.
-    support: full
   action:
-    description: Has an action plugin on the controller.
-    support: full
     details: It starts the change, closes the connection, and confirms over a new one.
 """
 

@@ -17,18 +17,13 @@ description:
   - The kind is what the groups C(sparks) and C(thors) say. The management address is C(ansible_host) where that is an
     address, else one out of 198.18.0.0/15 (RFC 2544).
   - Runs on the controller and contacts nobody.
+extends_documentation_fragment:
+  - sparkthor.cluster.attributes
+  - sparkthor.cluster.attributes.read_only
 options:
   topology:
     description: The inventory's C(fabric_topology); says what hosts are that no group of kinds names.
     type: str
-attributes:
-  check_mode:
-    description: Can run in C(check_mode) and return changed status prediction without modifying target.
-    support: full
-  diff_mode:
-    description: Returns details on what has changed, when in diff mode.
-    support: none
-    details: Nothing ever changes.
 """
 
 EXAMPLES = r"""

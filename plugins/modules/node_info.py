@@ -16,22 +16,17 @@ description:
     interface the controller came in by, installed programs and fingerprints of this collection's secret files.
   - One fat call instead of many small ones, because each task costs about 0.1 s of controller time per host.
   - Runs only read-only commands, each with a time limit, and returns no secret.
+extends_documentation_fragment:
+  - sparkthor.cluster.attributes
+  - sparkthor.cluster.attributes.read_only
+  - sparkthor.cluster.attributes.action
 options:
   timeout:
     description: Seconds that one command on the host may take.
     type: int
     default: 10
 attributes:
-  check_mode:
-    description: Can run in C(check_mode) and return changed status prediction without modifying target.
-    support: full
-  diff_mode:
-    description: Returns details on what has changed, when in diff mode.
-    support: none
-    details: The module never changes anything.
   action:
-    description: Has an action plugin on the controller.
-    support: full
     details: It compares the host's clock with the controller's.
 """
 

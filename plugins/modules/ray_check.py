@@ -18,19 +18,14 @@ description:
   - Returns the versions that all nodes must share. P(sparkthor.cluster.ray_versions#filter) makes the table of who has
     what.
   - What is wrong is data, not an error, so that a play can name it for all hosts at once.
+extends_documentation_fragment:
+  - sparkthor.cluster.attributes
+  - sparkthor.cluster.attributes.read_only
 options:
   config:
     description: Description of the node on the host, written by P(sparkthor.cluster.ray_node#role).
     type: path
     default: /etc/sparkthor/ray.json
-attributes:
-  check_mode:
-    description: Can run in C(check_mode) and return changed status prediction without modifying target.
-    support: full
-  diff_mode:
-    description: Returns details on what has changed, when in diff mode.
-    support: none
-    details: The module never changes anything.
 seealso:
   - module: sparkthor.cluster.ray_info
 """

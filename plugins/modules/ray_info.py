@@ -16,6 +16,9 @@ description:
     ALIVE row on its expected control address, with all its GPUs.
   - The same code is the gate that vLLM's start waits for (C(/usr/local/lib/sparkthor/sparkthor-ray-gate)).
   - A cluster that is not there is data (RV(healthy=false)), not an error. Every question has a time limit.
+extends_documentation_fragment:
+  - sparkthor.cluster.attributes
+  - sparkthor.cluster.attributes.read_only
 options:
   config:
     description: Description of the expected cluster on the host, written by P(sparkthor.cluster.ray_node#role).
@@ -40,14 +43,6 @@ options:
     description: Lines of the journal of C(sparkthor-ray.service) on this host to return while it is not healthy.
     type: int
     default: 0
-attributes:
-  check_mode:
-    description: Can run in C(check_mode) and return changed status prediction without modifying target.
-    support: full
-  diff_mode:
-    description: Returns details on what has changed, when in diff mode.
-    support: none
-    details: The module never changes anything.
 """
 
 EXAMPLES = r"""

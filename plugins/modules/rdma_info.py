@@ -14,13 +14,9 @@ description:
   - Lists which RDMA device drives which network interface, with what the kernel says about each link.
   - Asks C(ibdev2netdev), then C(rdma), then sysfs; each alone gives the same links. A host without RDMA has an empty
     list.
-attributes:
-  check_mode:
-    description: Can run in check mode and return what it would otherwise return.
-    support: full
-  diff_mode:
-    description: Returns details on what has changed, or could change in check mode.
-    support: none
+extends_documentation_fragment:
+  - sparkthor.cluster.attributes
+  - sparkthor.cluster.attributes.read_only
 options:
   sources:
     description: Where to look, in this order.

@@ -14,6 +14,9 @@ author:
 description:
   - For looking at what roles would put on a host, and for comparing it with what they put there yesterday.
   - Runs on the controller, once for all hosts, and contacts nobody.
+extends_documentation_fragment:
+  - sparkthor.cluster.attributes
+  - sparkthor.cluster.attributes.diff
 options:
   dest:
     description: Folder on the controller; each host's files lie below a folder of the host's name.
@@ -25,13 +28,6 @@ options:
         them. It is evaluated for each host of the play among that host's variables.
     type: str
     required: true
-attributes:
-  check_mode:
-    description: Can run in C(check_mode) and return changed status prediction without modifying target.
-    support: full
-  diff_mode:
-    description: Returns details on what has changed, when in diff mode.
-    support: full
 """
 
 EXAMPLES = r"""

@@ -20,6 +20,9 @@ description:
   - V(serving) asks the front of this host for completions, one stream and several.
   - Nothing on the host is changed. What could not be measured is returned as C(error) and fails no task, because
     M(sparkthor.cluster.cluster_verify) judges all of it together.
+extends_documentation_fragment:
+  - sparkthor.cluster.attributes
+  - sparkthor.cluster.attributes.read_only
 options:
   part:
     description: What to do.
@@ -94,13 +97,7 @@ options:
     default: 128
 attributes:
   check_mode:
-    description: Can run in C(check_mode) and return changed status prediction without modifying target.
-    support: full
     details: It measures in check mode as well.
-  diff_mode:
-    description: Returns details on what has changed, when in diff mode.
-    support: none
-    details: The module never changes anything.
 """
 
 EXAMPLES = r"""

@@ -14,19 +14,14 @@ author:
 description:
   - Runs on the head and returns what the watchdog knows, what systemd says of the units, and the requests in flight.
   - Sends no completion and changes nothing.
+extends_documentation_fragment:
+  - sparkthor.cluster.attributes
+  - sparkthor.cluster.attributes.read_only
 options:
   log_lines:
     description: Number of the engine's newest log lines to return.
     type: int
     default: 0
-attributes:
-  check_mode:
-    description: Can run in C(check_mode) and return changed status prediction without modifying target.
-    support: full
-  diff_mode:
-    description: Returns details on what has changed, when in diff mode.
-    support: none
-    details: The module never changes anything.
 """
 
 EXAMPLES = r"""

@@ -16,6 +16,9 @@ description:
     the P(sparkthor.cluster.vllm_args#filter) filter checks arguments against.
   - This takes some 15 seconds, so the table is kept in O(cache_dir), one file for each version of vLLM.
   - Reads no model, uses no GPU and starts no process that stays.
+extends_documentation_fragment:
+  - sparkthor.cluster.attributes
+  - sparkthor.cluster.attributes.no_diff
 options:
   command:
     description:
@@ -56,12 +59,8 @@ options:
     default: {}
 attributes:
   check_mode:
-    description: Can run in C(check_mode) and return changed status prediction without modifying target.
-    support: full
     details: The table is read and returned, and not kept.
   diff_mode:
-    description: Returns details on what has changed, when in diff mode.
-    support: none
     details: The cache is no state that anyone declares.
 """
 

@@ -18,6 +18,9 @@ description:
   - A start that fails ends the task early, with the reason from the journal.
   - With O(start=true) the group is started if it does not run, and restarted once if files it was started with have
     another content now.
+extends_documentation_fragment:
+  - sparkthor.cluster.attributes
+  - sparkthor.cluster.attributes.no_diff
 options:
   start:
     description: Whether to start the group, or restart it if its files changed.
@@ -51,12 +54,8 @@ options:
     default: ""
 attributes:
   check_mode:
-    description: Can run in C(check_mode) and return changed status prediction without modifying target.
-    support: full
     details: Says whether the group would be started or restarted; does not wait.
   diff_mode:
-    description: Returns details on what has changed, when in diff mode.
-    support: none
     details: The module changes no files.
 """
 

@@ -15,6 +15,9 @@ description:
   - Each time that a start of the engine comes to its first real completion, the files that it was started with are
     kept on the host.  This module puts them back where they differ.
   - Restarts nothing; M(sparkthor.cluster.vllm_ready) does that on the head.
+extends_documentation_fragment:
+  - sparkthor.cluster.attributes
+  - sparkthor.cluster.attributes.diff
 options:
   executor:
     description: The executor of the units that are installed, which a rollback of files cannot change.
@@ -25,13 +28,6 @@ options:
     description: Whether it is an error that nothing was kept on this host, as it is for the head.
     type: bool
     default: true
-attributes:
-  check_mode:
-    description: Can run in C(check_mode) and return changed status prediction without modifying target.
-    support: full
-  diff_mode:
-    description: Returns details on what has changed, when in diff mode.
-    support: full
 """
 
 EXAMPLES = r"""

@@ -14,6 +14,9 @@ author:
 description:
   - Runs on the head, and leaves word for the watchdog, so that it does not undo what a person wants.
   - While drained or stopped, the front stays up and answers 503 with C(Retry-After).
+extends_documentation_fragment:
+  - sparkthor.cluster.attributes
+  - sparkthor.cluster.attributes.no_diff
 options:
   state:
     description:
@@ -34,12 +37,7 @@ options:
     type: str
     default: stopped by playbook
 attributes:
-  check_mode:
-    description: Can run in C(check_mode) and return changed status prediction without modifying target.
-    support: full
   diff_mode:
-    description: Returns details on what has changed, when in diff mode.
-    support: none
     details: The steps are in the result.
 """
 

@@ -1,0 +1,16 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+
+class ModuleDocFragment:
+    # For what judges on the controller the looks of all hosts.
+    DOCUMENTATION = r"""
+options:
+  looks:
+    description: Name of the variable in which each host's look was registered, see M(sparkthor.cluster.cluster_look).
+    type: str
+    default: __look
+"""

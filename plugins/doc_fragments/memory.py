@@ -1,0 +1,56 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+
+class ModuleDocFragment:
+    # How a model is split and run, as far as its memory depends on it.
+    DOCUMENTATION = r"""
+options:
+  tensor_parallel:
+    description: Ranks that share each layer.
+    type: int
+    default: 1
+  pipeline_parallel:
+    description: Stages that share the layers.
+    type: int
+    default: 1
+  kv_cache_dtype:
+    description:
+      - The value of vLLM's C(--kv-cache-dtype).
+      - V(auto) is the dtype that the checkpoint asks for, else the model's own.
+    type: str
+    default: auto
+  max_model_len:
+    description: Context length in tokens; the model's own limit if not given.
+    type: int
+  gpu_memory_utilization:
+    description: The share of C(MemTotal) that vLLM may take.
+    type: float
+    default: 0.85
+  max_num_seqs:
+    description: Sequences that are meant to run at once.
+    type: int
+    default: 1
+  max_num_batched_tokens:
+    description: Tokens of one step, which decide the size of activations.
+    type: int
+    default: 8192
+  kv_cache_memory_bytes:
+    description: A pinned KV cache (vLLM's C(--kv-cache-memory-bytes)) instead of O(gpu_memory_utilization).
+    type: int
+  enforce_eager:
+    description: No captured graphs, so less overhead.
+    type: bool
+    default: false
+  language_model_only:
+    description: The vision tower is not loaded.
+    type: bool
+    default: false
+  hosts:
+    description: Names of the hosts in the order of ranks, for messages.
+    type: list
+    elements: str
+"""
