@@ -16,6 +16,8 @@ description:
   - V(direct) and V(switch) cut O(cidr) in two, one subnet per half of the cage; host number i counted from 0 gets
     address i + 1 of each. V(ring) uses the first six of eight parts of O(cidr), at most a C(/24) each; the V(p0) end
     of a cable gets C(.1), the V(p1) end C(.2). V(lan) adopts the management addresses.
+requirements:
+  - netaddr (Python package, on the controller)
 positional: _input
 options:
   _input:

@@ -17,14 +17,21 @@ at the end of the list moves nobody:
 
 An override replaces the address of one NIC of one host. It may move a whole subnet, if every NIC of that subnet is
 moved with it.
+
+Addresses are computed with ``netaddr``, which the controller has and hosts need not have: nothing that runs on a host
+may import this file, and what here needs no addresses works without that package.
 """
 
 from __future__ import annotations
 
+import importlib
 import re
+import sys
 import typing as t
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from ipaddress import IPv4Address, IPv4Interface, IPv4Network, ip_interface
+
+if t.TYPE_CHECKING:
+    from netaddr import IPAddress, IPNetwork
 
 TOPOLOGIES: t.Final = ("direct", "ring", "switch", "lan")
 KINDS: t.Final = ("spark", "thor", "generic")
@@ -42,6 +49,8 @@ SPARK_MANAGEMENT_NETDEV: t.Final = "enP7s7"
 _RING_PARTS: t.Final = 8  # six are used; a power of two keeps the cut exact
 _RING_SUBNET_PREFIX: t.Final = 24  # wider point-to-point subnets would only raise the risk of an overlap
 _NETDEV_RE: t.Final = re.compile(r"[^\s/:]{1,15}")
+# An address, for IPv6 with or without a zone, and a length or mask; what stands in them is netaddr's to judge.
+_INTERFACE_RE: t.Final = re.compile(r"([0-9A-Fa-f:.]+)(%[^\s/%]+)?(/[0-9.]+)?")
 
 
 class Link(t.TypedDict):
@@ -88,6 +97,42 @@ class FabricError(ValueError):
         super().__init__(f"{variable}{where} is {shown}: {problem}. {mend}.")
 
 
+def _netaddr() -> t.Any:
+    """The package that computes with addresses. Its import takes a while, so it waits until there is a plan to make."""
+    try:
+        return importlib.import_module("netaddr")
+    except ImportError:
+        raise FabricError(
+            "Python package netaddr",
+            "not installed",
+            "the controller plans the fabric with it",
+            f"Install it there: {sys.executable} -m pip install netaddr",
+        ) from None
+
+
+def _interface(text: str) -> IPNetwork:
+    """An address in its network; without a length it stands for itself alone. Anything else is a ValueError."""
+    netaddr = _netaddr()
+    match = _INTERFACE_RE.fullmatch(text)
+    if match is None or (match[2] and ":" not in match[1]):
+        raise ValueError(text)
+    try:
+        return netaddr.IPNetwork(match[1] + (match[3] or ""))
+    except netaddr.AddrFormatError as error:
+        raise ValueError(str(error)) from None
+
+
+def _ipv4_interface(text: str) -> IPNetwork:
+    interface = _interface(text)
+    if interface.version != 4:
+        raise ValueError(text)
+    return interface
+
+
+def _overlap(one: IPNetwork, other: IPNetwork) -> bool:
+    return bool(one.first <= other.last and other.first <= one.last)
+
+
 class _Port(t.NamedTuple):
     """One port before its address is settled."""
 
@@ -96,7 +141,7 @@ class _Port(t.NamedTuple):
     device: str
     half: int
     segment: int
-    address: IPv4Interface
+    address: IPNetwork
     peer: str
     peer_netdev: str
 
@@ -162,7 +207,7 @@ def _check_mtu(mtu: object) -> int | None:
     return number
 
 
-def _check_cidr(cidr: object) -> IPv4Network:
+def _check_cidr(cidr: object) -> IPNetwork:
     text = str(cidr).strip() if isinstance(cidr, str) else ""
     mend = "Set an unused private IPv4 range such as 10.100.0.0/24"
     if not text:
@@ -175,30 +220,37 @@ def _check_cidr(cidr: object) -> IPv4Network:
     if not slash or not re.fullmatch(r"[0-9]{1,2}", prefix):
         raise FabricError("fabric_cidr", cidr, "not an IPv4 range in the form a.b.c.d/length", mend)
     try:
-        interface = IPv4Interface(f"{address}/{prefix}")
+        interface = _ipv4_interface(f"{address}/{prefix}")
     except ValueError:
         raise FabricError("fabric_cidr", cidr, "not an IPv4 range in the form a.b.c.d/length", mend) from None
-    if interface.ip != interface.network.network_address:
+    if interface.ip != interface.network:
         raise FabricError(
             "fabric_cidr",
             cidr,
             "host bits are set",
-            f"Did you mean {interface.network}? Give the range's first address",
+            f"Did you mean {interface.cidr}? Give the range's first address",
         )
-    network = interface.network
-    for name, block in _UNUSABLE:
-        if network.overlaps(block):
-            raise FabricError("fabric_cidr", cidr, f"it lies in {block}, {name}", mend)
-    return network
+    problem = _unusable(interface)
+    if problem:
+        raise FabricError("fabric_cidr", cidr, problem, mend)
+    return interface.cidr
 
 
-_UNUSABLE: t.Final = (
-    ("which means 'this network'", IPv4Network("0.0.0.0/8")),
-    ("loopback", IPv4Network("127.0.0.0/8")),
-    ("link-local, where hosts pick addresses by themselves", IPv4Network("169.254.0.0/16")),
-    ("multicast", IPv4Network("224.0.0.0/4")),
-    ("reserved", IPv4Network("240.0.0.0/4")),
-)
+_UNUSABLE: t.Final = {
+    "0.0.0.0/8": "which means 'this network'",
+    "127.0.0.0/8": "loopback",
+    "169.254.0.0/16": "link-local, where hosts pick addresses by themselves",
+    "224.0.0.0/4": "multicast",
+    "240.0.0.0/4": "reserved",
+}
+
+
+def _unusable(network: IPNetwork) -> str:
+    """Why no host's address can lie in this network; empty if it can."""
+    for block, name in _UNUSABLE.items():
+        if _overlap(network, _ipv4_interface(block)):
+            return f"it lies in {block}, {name}"
+    return ""
 
 
 def _check_hosts(hosts: object, topology: str) -> list[str]:
@@ -250,7 +302,7 @@ def _check_kind(host: str, value: object, topology: str) -> str:
     return str(kind)
 
 
-def _check_management(host: str, value: object, strict: bool) -> IPv4Interface | None:
+def _check_management(host: str, value: object, strict: bool) -> IPNetwork | None:
     """The management address; None where there is none, or an IPv6 one that no rule here needs."""
     mend = "Give it as IPv4 address and prefix length, such as 192.168.1.11/24"
     if value is None or value == "":
@@ -258,10 +310,10 @@ def _check_management(host: str, value: object, strict: bool) -> IPv4Interface |
             raise FabricError("management address", value, "this topology runs its control traffic over it", mend, host)
         return None
     try:
-        interface = ip_interface(str(value))
+        interface = _interface(str(value))
     except ValueError:
         raise FabricError("management address", value, "not an address", mend, host) from None
-    if not isinstance(interface, IPv4Interface):
+    if interface.version != 4:
         if strict:
             raise FabricError("management address", value, "IPv6 cannot carry this control traffic", mend, host)
         return None
@@ -278,22 +330,21 @@ def _check_netdev(host: str, value: object) -> str:
     return str(value)
 
 
-def _check_override(host: str, netdev: str, value: object, planned: IPv4Interface) -> IPv4Interface:
+def _check_override(host: str, netdev: str, value: object, planned: IPNetwork) -> IPNetwork:
     variable = f"fabric_overrides[{netdev}]"
     text = str(value).strip() if isinstance(value, str) else ""
-    mend = f"Give an IPv4 address of {planned.network}, such as {planned}"
+    mend = f"Give an IPv4 address of {planned.cidr}, such as {planned}"
     try:
-        interface = IPv4Interface(text if "/" in text else f"{text}/{planned.network.prefixlen}")
+        interface = _ipv4_interface(text if "/" in text else f"{text}/{planned.prefixlen}")
     except ValueError:
         raise FabricError(variable, value, "not an IPv4 address", mend, host) from None
-    network = interface.network
-    if network.prefixlen > 30:
+    if interface.prefixlen > 30:
         raise FabricError(variable, value, "a subnet this small has no room for a peer", mend, host)
-    if interface.ip in (network.network_address, network.broadcast_address):
-        raise FabricError(variable, value, f"the first and last address of {network} are no host's", mend, host)
-    for name, block in _UNUSABLE:
-        if network.overlaps(block):
-            raise FabricError(variable, value, f"it lies in {block}, {name}", mend, host)
+    if interface.ip in (interface.network, interface.broadcast):
+        raise FabricError(variable, value, f"the first and last address of {interface.cidr} are no host's", mend, host)
+    problem = _unusable(interface)
+    if problem:
+        raise FabricError(variable, value, problem, mend, host)
     return interface
 
 
@@ -301,12 +352,12 @@ def _check_override(host: str, netdev: str, value: object, planned: IPv4Interfac
 # Allotting
 
 
-def _subnet(network: IPv4Network, prefix: int, index: int) -> IPv4Network:
-    """The index-th subnet of the given length, without walking over the ones before it."""
-    return IPv4Network((int(network.network_address) + (index << (32 - prefix)), prefix))
+def _address(network: IPNetwork, prefix: int, index: int, number: int) -> IPNetwork:
+    """The numbered address of the index-th subnet of the given length, without walking over the ones before it."""
+    return _netaddr().IPNetwork((network.first + (index << (32 - prefix)) + number, prefix), version=4)
 
 
-def _switch_ports(hosts: Sequence[str], cidr: IPv4Network, cage: int, topology: str) -> Iterator[_Port]:
+def _switch_ports(hosts: Sequence[str], cidr: IPNetwork, cage: int, topology: str) -> Iterator[_Port]:
     prefix = cidr.prefixlen + 1
     room = (1 << (32 - prefix)) - 2 if prefix <= 30 else 0
     if len(hosts) > room:
@@ -321,16 +372,14 @@ def _switch_ports(hosts: Sequence[str], cidr: IPv4Network, cage: int, topology: 
             f"Use a /{wanted} or larger",
         )
     for half in HALVES:
-        subnet = _subnet(cidr, prefix, half)
         netdev, device = spark_netdev(cage, half), spark_device(cage, half)
-        first = int(subnet.network_address) + 1
         for index, host in enumerate(hosts):
             peer = hosts[1 - index] if topology == "direct" else ""
-            address = IPv4Interface((first + index, prefix))
+            address = _address(cidr, prefix, half, index + 1)
             yield _Port(host, netdev, device, half, half, address, peer, netdev if peer else "")
 
 
-def _ring_ports(hosts: Sequence[str], cidr: IPv4Network) -> Iterator[_Port]:
+def _ring_ports(hosts: Sequence[str], cidr: IPNetwork) -> Iterator[_Port]:
     prefix = max(cidr.prefixlen + (_RING_PARTS - 1).bit_length(), _RING_SUBNET_PREFIX)
     if prefix > 30:
         raise FabricError(
@@ -340,10 +389,10 @@ def _ring_ports(hosts: Sequence[str], cidr: IPv4Network) -> Iterator[_Port]:
         peer = hosts[(cable + 1) % len(hosts)]
         for half in HALVES:
             segment = 2 * cable + half
-            first = int(_subnet(cidr, prefix, segment).network_address) + 1
+            one, two = (_address(cidr, prefix, segment, number) for number in (1, 2))
             p0, p1 = spark_netdev(0, half), spark_netdev(1, half)
-            yield _Port(host, p0, spark_device(0, half), half, segment, IPv4Interface((first, prefix)), peer, p1)
-            yield _Port(peer, p1, spark_device(1, half), half, segment, IPv4Interface((first + 1, prefix)), host, p0)
+            yield _Port(host, p0, spark_device(0, half), half, segment, one, peer, p1)
+            yield _Port(peer, p1, spark_device(1, half), half, segment, two, host, p0)
 
 
 def _apply_overrides(ports: list[_Port], overrides: Mapping[str, t.Any]) -> list[_Port]:
@@ -384,13 +433,13 @@ def _apply_overrides(ports: list[_Port], overrides: Mapping[str, t.Any]) -> list
 
 def _check_addresses(
     ports: Sequence[_Port],
-    networks: Mapping[IPv4Network, str],
-    cidr: IPv4Network,
+    networks: Mapping[IPNetwork, str],
+    cidr: IPNetwork,
     overrides: Mapping[str, t.Any],
 ) -> None:
     """One subnet per segment, no two segments overlapping, no address twice, none in a management network."""
     for network, host in networks.items():
-        if cidr.overlaps(network):
+        if _overlap(cidr, network):
             raise FabricError(
                 "fabric_cidr",
                 cidr,
@@ -398,7 +447,7 @@ def _check_addresses(
                 "Choose a range that no other network of these hosts uses",
             )
     segments: dict[int, _Port] = {}
-    owners: dict[IPv4Address, _Port] = {}
+    owners: dict[IPAddress, _Port] = {}
     for port in ports:
         other = owners.setdefault(port.address.ip, port)
         if other is not port:
@@ -410,7 +459,7 @@ def _check_addresses(
                 port.host,
             )
         first = segments.setdefault(port.segment, port)
-        if first.address.network != port.address.network:
+        if first.address.cidr != port.address.cidr:
             raise FabricError(
                 f"fabric_overrides[{port.netdev}]",
                 port.address,
@@ -420,21 +469,20 @@ def _check_addresses(
             )
     chosen = list(segments.values())
     for index, port in enumerate(chosen):
-        network = port.address.network
         for other in chosen[:index]:
-            if network.overlaps(other.address.network):
+            if _overlap(port.address, other.address):
                 # Only an override can do this: name the NIC that has one.
                 guilty, victim = (port, other) if port.netdev in overrides.get(port.host, ()) else (other, port)
                 raise FabricError(
                     f"fabric_overrides[{guilty.netdev}]",
                     guilty.address,
-                    f"its subnet overlaps {victim.address.network} of {victim.netdev} on {victim.host}; two NICs in "
+                    f"its subnet overlaps {victim.address.cidr} of {victim.netdev} on {victim.host}; two NICs in "
                     "one subnet make routing ambiguous and NCCL hang",
                     "Use a different subnet for each half and each cable",
                     guilty.host,
                 )
         for management, host in networks.items():
-            if network.overlaps(management):
+            if _overlap(port.address, management):
                 raise FabricError(
                     f"fabric_overrides[{port.netdev}]",
                     port.address,
@@ -447,18 +495,18 @@ def _check_addresses(
 def _allot(
     hosts: Sequence[str],
     topology: str,
-    cidr: IPv4Network,
+    cidr: IPNetwork,
     cage: int,
     overrides: Mapping[str, t.Any],
-    management: Mapping[str, IPv4Interface | None],
+    management: Mapping[str, IPNetwork | None],
 ) -> list[_Port]:
     """Ports with settled, checked addresses on a topology that has a fabric of its own."""
     ports = list(_ring_ports(hosts, cidr) if topology == "ring" else _switch_ports(hosts, cidr, cage, topology))
     ports = _apply_overrides(ports, overrides)
-    networks: dict[IPv4Network, str] = {}
+    networks: dict[IPNetwork, str] = {}
     for host, interface in management.items():
         if interface is not None:
-            networks.setdefault(interface.network, host)
+            networks.setdefault(interface.cidr, host)
     _check_addresses(ports, networks, cidr, overrides)
     return ports
 
@@ -539,6 +587,7 @@ def fabric_plan(
     ray_head: str | None = None,
 ) -> dict[str, HostPlan]:
     """Plan the fabric of an ordered list of hosts, or raise FabricError with the first fault."""
+    _netaddr()
     topology = _check_topology(topology)
     names = _check_hosts(hosts, topology)
     cage_number = _check_cage(cage)
@@ -564,7 +613,7 @@ def fabric_plan(
         _check_no_overrides(override_by_host)
         ports = list(_lan_ports(names, addresses, netdevs))
     else:
-        ports = _allot(names, topology, t.cast(IPv4Network, network), cage_number, override_by_host, addresses)
+        ports = _allot(names, topology, t.cast("IPNetwork", network), cage_number, override_by_host, addresses)
     ports_by_host: dict[str, list[_Port]] = {host: [] for host in names}
     for port in ports:
         ports_by_host[port.host].append(port)
@@ -605,7 +654,7 @@ def fabric_plan(
                     "device": port.device,
                     "half": port.half,
                     "address": str(port.address),
-                    "subnet": str(port.address.network),
+                    "subnet": str(port.address.cidr),
                     "peer": port.peer,
                     "peer_netdev": port.peer_netdev,
                     "mtu": link_mtu,
@@ -628,8 +677,8 @@ def _some(names: Sequence[str]) -> str:
     return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
 
 
-def _check_management_duplicates(addresses: Mapping[str, IPv4Interface | None]) -> None:
-    owners: dict[IPv4Address, str] = {}
+def _check_management_duplicates(addresses: Mapping[str, IPNetwork | None]) -> None:
+    owners: dict[IPAddress, str] = {}
     for host, interface in addresses.items():
         if interface is None:
             continue
@@ -645,9 +694,9 @@ def _check_management_duplicates(addresses: Mapping[str, IPv4Interface | None]) 
 
 
 def _lan_ports(
-    hosts: Sequence[str], addresses: Mapping[str, IPv4Interface | None], netdevs: Mapping[str, str]
+    hosts: Sequence[str], addresses: Mapping[str, IPNetwork | None], netdevs: Mapping[str, str]
 ) -> Iterator[_Port]:
-    first: IPv4Interface | None = None
+    first: IPNetwork | None = None
     for host in hosts:
         interface = addresses[host]
         if interface is None:  # checked before; said for the type checker
@@ -660,17 +709,17 @@ def _lan_ports(
                 "Name the NIC that carries the management address (preflight finds it by that address)",
                 host,
             )
-        if interface.network.prefixlen > 30:
+        if interface.prefixlen > 30:
             raise FabricError(
                 "management address", interface, "its prefix leaves no room for peers", "Give it as a.b.c.d/24", host
             )
         if first is None:
             first = interface
-        elif interface.network != first.network:
+        elif interface.cidr != first.cidr:
             raise FabricError(
                 "management address",
                 interface,
-                f"host {hosts[0]} is in {first.network}, and a lan is one subnet",
+                f"host {hosts[0]} is in {first.cidr}, and a lan is one subnet",
                 "Give all hosts addresses and prefix lengths of one subnet",
                 host,
             )
@@ -708,6 +757,9 @@ def fabric_problems(
             problems.append(str(error))
             return None
 
+    attempt(_netaddr)
+    if problems:
+        return problems
     checked = attempt(_check_topology, topology)
     attempt(_check_cage, cage)
     attempt(_check_mtu, mtu)
@@ -736,13 +788,13 @@ def fabric_problems(
     return problems
 
 
-def _stated_address(value: object) -> IPv4Interface | None:
+def _stated_address(value: object) -> IPNetwork | None:
     """What ``ansible_host`` says about the management network: nothing, if it is a name or a forwarded local port."""
     try:
-        interface = IPv4Interface(str(value))
+        interface = _ipv4_interface(str(value))
     except ValueError:
         return None
-    return None if interface.is_loopback else interface
+    return None if interface.ip.is_loopback() else interface
 
 
 def _group_problems(hosts: t.Any, groups: Mapping[str, Sequence[str]]) -> list[str]:

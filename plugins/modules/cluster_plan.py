@@ -17,6 +17,8 @@ description:
     inventory sets, without speaking to a host.
   - In the stage V(facts) it checks that every host was reached and computes the fabric plan, the environment and the
     split of the model from the facts that M(sparkthor.cluster.node_info) read.
+requirements:
+  - netaddr (Python package, on the controller)
 extends_documentation_fragment:
   - sparkthor.cluster.attributes
   - sparkthor.cluster.attributes.read_only

@@ -4,10 +4,13 @@
 
 from __future__ import annotations
 
+import ast
 import json
+import sys
 import time
 import typing as t
 from ipaddress import IPv4Interface, IPv4Network
+from pathlib import Path
 
 import pytest
 from ansible_collections.sparkthor.cluster.plugins.module_utils import _fabric
@@ -373,6 +376,24 @@ BAD: list[tuple[str, dict[str, t.Any], str, str]] = [
         "not an IPv4 address",
     ),
     (
+        "a mask that is none",
+        {"hosts": ABC, "topology": "ring", "management": RING_MANAGEMENT | {"b": "192.168.1.12/255.0.255.0"}},
+        "management address",
+        "not an address",
+    ),
+    (
+        "a short form of an address",
+        {"hosts": ABC, "topology": "ring", "management": RING_MANAGEMENT | {"b": "10/8"}},
+        "management address",
+        "not an address",
+    ),
+    (
+        "a signed length",
+        {"hosts": AB, "topology": "direct", "overrides": {"b": {"enp1s0f1np1": "10.100.0.9/+25"}}},
+        "fabric_overrides[enp1s0f1np1]",
+        "not an IPv4 address",
+    ),
+    (
         "override with the broadcast address",
         {"hosts": AB, "topology": "direct", "overrides": {"b": {"enp1s0f1np1": "10.100.0.127"}}},
         "fabric_overrides[enp1s0f1np1]",
@@ -471,6 +492,12 @@ class TestInventoryStage:
         (problem,) = fabric_problems("direct", AB, **({"cidr": "10.0.0.0/24"} | arguments))
         assert words in problem
 
+    def test_without_netaddr_that_is_the_only_problem(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setitem(sys.modules, "netaddr", None)
+        (problem,) = fabric_problems("direct", AB, "10.0.0.1/24", cage=3)
+        assert problem.startswith("Python package netaddr is not installed: ")
+        assert problem.endswith(f"{sys.executable} -m pip install netaddr.")
+
     def test_overrides_are_refused_on_a_lan(self) -> None:
         (problem,) = fabric_problems("lan", AB, overrides={"a": {"eth0": "10.0.0.1"}})
         assert "keep the addresses they have" in problem
@@ -498,3 +525,35 @@ def test_real_device_names_replace_the_expected_ones() -> None:
     assert plan["a"]["env"]["NCCL_IB_HCA"] == "=mlx5_1,roceP2p1s0f1"
     assert [link["device"] for link in plan["a"]["links"]] == ["mlx5_1", "roceP2p1s0f1"]
     assert plan["b"]["env"]["NCCL_IB_HCA"] == "=rocep1s0f1,roceP2p1s0f1"
+
+
+def test_an_address_with_a_mask_or_a_zone_is_understood() -> None:
+    plan = fabric_plan(ABC, "ring", "10.100.0.0/16", management=RING_MANAGEMENT | {"a": "192.168.1.11/255.255.255.0"})
+    assert plan["a"]["management_address"] == "192.168.1.11/24"
+    plan = fabric_plan(AB, "direct", "10.100.0.0/24", management={"a": "fe80::1%enP7s7/64", "b": "fe80::2%enP7s7"})
+    assert plan["a"]["management_address"] == "fe80::1%enP7s7/64"
+
+
+def imported(file: Path, seen: set[str]) -> set[str]:
+    """Names of the collection's own files that a plugin imports, directly or not, and of all other packages."""
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.Import):
+            seen.update(name.name.partition(".")[0] for name in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            module = node.module or ""
+            if ".plugins.module_utils" not in module:
+                seen.add(module.partition(".")[0])
+                continue
+            own = module.partition(".plugins.module_utils")[2].lstrip(".")
+            for name in [own] if own else [alias.name for alias in node.names]:
+                if name not in seen:
+                    seen.add(name)
+                    imported(Path(_fabric.__file__).parent / f"{name}.py", seen)
+    return seen
+
+
+def test_nothing_on_a_host_needs_netaddr() -> None:
+    modules = sorted((Path(_fabric.__file__).parents[1] / "modules").glob("*.py"))
+    assert modules
+    for module in modules:
+        assert not {"_fabric", "netaddr"} & imported(module, set()), module.name
