@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import json
 import os
-import time
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
-from ansible_collections.sparkthor.cluster.plugins.module_utils import _inventory, _report, _status, _verify
+from ansible_collections.sparkthor.cluster.plugins.module_utils import _report, _verify
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils import _looks
 
 
@@ -34,32 +33,20 @@ class ActionModule(ActionBase):
             }
         )
         task_vars = task_vars or {}
-        groups, hostvars, outcomes = _looks.gather(task_vars, given["looks"])
-        problems = _inventory.group_problems(groups)
-        if problems:
-            raise AnsibleActionFail("; ".join(problems))
-        status = _status.document(groups, hostvars, outcomes, time.time())
-        looks = {host: outcome["look"] for host, outcome in outcomes.items() if outcome.get("look")}
-        cluster, _fabric, _nodes, plan_error = _status.plan(groups, status["cluster"]["hosts"], hostvars, looks)
-        planned, why = {}, plan_error
-        if not plan_error:
-            nodes = {host: look["node"] for host, look in looks.items()}
-            planned, why = _looks.serving_plan(task_vars["hostvars"], cluster, nodes)
+        seen = _looks.see(task_vars, given["looks"])
+        planned, why = {}, seen.plan_error
+        if not seen.plan_error:
+            nodes = {host: look["node"] for host, look in seen.looks.items()}
+            planned, why = _looks.serving_plan(task_vars["hostvars"], seen.cluster, nodes)
         folder = _looks.results_folder(task_vars, given["folder"])
         runs = _verify.read_history(_looks.read_all(os.path.join(folder, "verify"), max(1, given["runs"])))
         doctor = self._doctor(given["doctor"] or os.path.join(folder, "doctor.json"), bool(given["doctor"]))
         memory = planned.get("memory")
-        page = _report.page(status, runs, doctor, memory, why)
-        path = os.path.expanduser(given["path"] or os.path.join(folder, "report.html"))
-        try:
-            _looks.write(path, page)
-            if given["data"]:
-                data = {"status": status, "runs": runs, "doctor": doctor, "memory": memory, "why": why}
-                _looks.write(os.path.expanduser(given["data"]), json.dumps(data, indent=1) + "\n")
-        except OSError as error:
-            raise AnsibleActionFail(
-                f"report_path or report_data: {path} cannot be written: {error.strerror}"
-            ) from error
+        page = _report.page(seen.status, runs, doctor, memory, why)
+        path = _looks.save(given["path"] or os.path.join(folder, "report.html"), page, "report_path")
+        if given["data"]:
+            data = {"status": seen.status, "runs": runs, "doctor": doctor, "memory": memory, "why": why}
+            _looks.save(given["data"], data, "report_data")
         self._display.display(f"the report: {path}")
         result.update(changed=False, path=path)
         return result

@@ -6,12 +6,9 @@
 from __future__ import annotations
 
 import json
-import os
-import time
 
-from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
-from ansible_collections.sparkthor.cluster.plugins.module_utils import _inventory, _status
+from ansible_collections.sparkthor.cluster.plugins.module_utils import _status
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils import _looks
 
 
@@ -30,22 +27,14 @@ class ActionModule(ActionBase):
                 "path": {"type": "path"},
             }
         )
-        groups, hostvars, outcomes = _looks.gather(task_vars or {}, arguments["looks"])
-        problems = _inventory.group_problems(groups)
-        if problems:
-            raise AnsibleActionFail("; ".join(problems))
-        status = _status.document(groups, hostvars, outcomes, time.time())
+        status = _looks.see(task_vars or {}, arguments["looks"]).status
         text = _status.screen(status)
         if arguments["output"] == "json":
             self._display.display(json.dumps(status, indent=1))
         elif arguments["output"] == "text":
             self._display.display(text)
         if arguments["path"]:
-            path = os.path.expanduser(arguments["path"])
-            try:
-                _looks.write(path, json.dumps(status, indent=1) + "\n")
-            except OSError as error:
-                raise AnsibleActionFail(f"output_file: {path} cannot be written: {error.strerror}") from error
+            _looks.save(arguments["path"], status, "output_file")
         # the screen has been shown; a callback would print the whole document once more
         result.update(changed=False, status=status, text=text, _ansible_verbose_override=True)
         return result

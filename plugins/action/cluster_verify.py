@@ -6,14 +6,12 @@
 from __future__ import annotations
 
 import datetime
-import json
 import os
 import secrets
-import time
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
-from ansible_collections.sparkthor.cluster.plugins.module_utils import _inventory, _status, _verify
+from ansible_collections.sparkthor.cluster.plugins.module_utils import _verify
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils import _looks
 
 _PARTS = ("links", "collective", "ray", "serving")
@@ -43,32 +41,22 @@ class ActionModule(ActionBase):
             }
         )
         task_vars = task_vars or {}
-        groups, hostvars, outcomes = _looks.gather(task_vars, given["looks"])
-        problems = _inventory.group_problems(groups)
-        if problems:
-            raise AnsibleActionFail("; ".join(problems))
-        status = _status.document(groups, hostvars, outcomes, time.time())
-        looks = {host: outcome["look"] for host, outcome in outcomes.items() if outcome.get("look")}
-        hosts = status["cluster"]["hosts"]
-        cluster, fabric, _nodes, plan_error = _status.plan(groups, hosts, hostvars, looks)
+        seen = _looks.see(task_vars, given["looks"])
         try:
             _verify.thresholds(["spark"], given["thresholds"])
         except _verify.VerifyError as error:
             raise AnsibleActionFail(str(error)) from error
-        if plan_error:
-            raise AnsibleActionFail(f"verify needs a plan: {plan_error}")
+        if seen.plan_error:
+            raise AnsibleActionFail(f"verify needs a plan: {seen.plan_error}")
         if given["stage"] == "plan":
-            result.update(changed=False, plan=self._plan(cluster, fabric, looks))
+            result.update(changed=False, plan=self._plan(seen.cluster, seen.fabric, seen.looks))
             return result
-        document = self._verdict(given, task_vars, status, cluster, fabric, looks)
+        document = self._verdict(given, task_vars, seen.status, seen.cluster, seen.fabric, seen.looks)
         folder = os.path.join(_looks.results_folder(task_vars, given["folder"]), "verify")
         earlier = _verify.read_history(_looks.read_all(folder, 50))
         _verify.with_history(document["lines"], earlier)
         path = os.path.join(folder, document["taken"].replace("-", "").replace(":", "") + ".json")
-        try:
-            _looks.write(path, json.dumps(document, indent=1) + "\n")
-        except OSError as error:
-            raise AnsibleActionFail(f"verify_folder: {path} cannot be written: {error.strerror}") from error
+        _looks.save(path, document, "verify_folder")
         self._display.display(_verify.text(document))
         self._display.display(f"kept in {path}")
         failed = [entry for entry in document["lines"] if entry["verdict"] == _verify.FAIL]

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import ipaddress
-import json
 import os
 import time
 from collections.abc import Mapping, Sequence
@@ -17,8 +16,9 @@ import yaml
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from ansible_collections.sparkthor.cluster.plugins.module_utils import _doctor, _doctor_checks, _fabric, _inventory
-from ansible_collections.sparkthor.cluster.plugins.module_utils._cluster import ClusterError, plan_cluster
+from ansible_collections.sparkthor.cluster.plugins.module_utils._cluster import ClusterError, plan_cluster, stand_in
 from ansible_collections.sparkthor.cluster.plugins.module_utils._netplan import links_of
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils import _looks
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor_logs import load_rules, read_logs
 
 _NAMES = (
@@ -43,13 +43,7 @@ def _read_yaml(text: str) -> Any:
 
 def _stand_in(variables: Mapping[str, Any], host: str, kind: str) -> dict[str, Any]:
     cidr = _cidr(variables, host)
-    return {
-        "kind": kind,
-        "product": "",
-        "gpu_names": [],
-        "gpus": 1,
-        "management": {"netdev": "unknown0", "address": cidr.partition("/")[0], "cidr": cidr},
-    }
+    return stand_in(kind, "unknown0", cidr.partition("/")[0], cidr)
 
 
 class ActionModule(ActionBase):
@@ -114,7 +108,7 @@ class ActionModule(ActionBase):
         for line in _doctor.render(public, doctor["notes"], doctor["summary"]):
             self._display.display(f"  {line}")
         if given["json"]:
-            self._write(given["json"], doctor)
+            _looks.save(given["json"], doctor, "doctor_json")
         result.update(changed=False, doctor=doctor, msg=self._sentence(doctor))
         bad = doctor["summary"]["errors"] + (doctor["summary"]["warnings"] if given["fail_on"] == "warning" else 0)
         if given["fail_on"] != "never" and bad:
@@ -130,16 +124,6 @@ class ActionModule(ActionBase):
         summary = doctor["summary"]
         names = ", ".join(dict.fromkeys(item["rule"] for item in doctor["findings"]))
         return f"{summary['errors']} errors, {summary['warnings']} warnings" + (f": {names}" if names else "")
-
-    @staticmethod
-    def _write(path: str, doctor: Mapping[str, Any]) -> None:
-        path = os.path.expanduser(path)
-        try:
-            with open(path, "w", encoding="utf-8") as handle:
-                json.dump(doctor, handle, indent=1)
-                handle.write("\n")
-        except OSError as error:
-            raise AnsibleActionFail(f"doctor_json: {path} cannot be written: {error.strerror}") from error
 
     @staticmethod
     def _profile(case: _doctor_checks.Case, hosts: Sequence[str], hostvars: Mapping[str, Mapping[str, Any]]) -> str:

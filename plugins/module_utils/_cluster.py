@@ -26,6 +26,17 @@ def _fail(problems: Sequence[str]) -> None:
         raise ClusterError(f"Nothing was changed: {count} to mend first.\n{lines}")
 
 
+def stand_in(kind: str, netdev: str, address: str, cidr: str) -> dict[str, Any]:
+    """What the plan reads of a host's facts, for a host that did not give any."""
+    return {
+        "kind": kind,
+        "product": "",
+        "gpu_names": [],
+        "gpus": 1,
+        "management": {"netdev": netdev, "address": address, "cidr": cidr},
+    }
+
+
 def kind_problems(asserted: Mapping[str, str], nodes: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """Hosts whose detected kind is not the one their group asserts."""
     return [

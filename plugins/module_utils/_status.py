@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils import _inventory
-from ansible_collections.sparkthor.cluster.plugins.module_utils._cluster import ClusterError, plan_cluster
+from ansible_collections.sparkthor.cluster.plugins.module_utils._cluster import ClusterError, plan_cluster, stand_in
 
 VERSION = 1
 GIB = 1024**3
@@ -28,17 +28,11 @@ LOW_DISK = 0.05
 # -- the plan -------------------------------------------------------------------------------------------------------
 
 
-def stand_in(host: str, variables: Mapping[str, Any], kind: str, prefix: str) -> dict[str, Any]:
+def _stand_in(variables: Mapping[str, Any], kind: str, prefix: str) -> dict[str, Any]:
     """Facts of a host that did not answer, as far as the inventory tells."""
     address = str(variables.get("ansible_host", ""))
     netdev = str(variables.get("fabric_lan_nic") or ("enP2p1s0" if kind == "thor" else "enP7s7"))
-    return {
-        "kind": kind,
-        "product": "",
-        "gpu_names": [],
-        "gpus": 1,
-        "management": {"netdev": netdev, "address": address, "cidr": f"{address}/{prefix}"},
-    }
+    return stand_in(kind, netdev, address, f"{address}/{prefix}")
 
 
 def plan(
@@ -56,7 +50,7 @@ def plan(
     for host in hosts:
         node = (looks.get(host) or {}).get("node")
         if not node or not node["management"]["netdev"]:
-            nodes[host] = stand_in(host, hostvars[host], kinds.get(host, "spark"), prefix)
+            nodes[host] = _stand_in(hostvars[host], kinds.get(host, "spark"), prefix)
         else:
             nodes[host] = node
     bare = {"topology": str(hostvars[hosts[0]].get("fabric_topology", "")), "head": hosts[0], "hosts": list(hosts)}

@@ -6,12 +6,14 @@ inventory."""
 
 from __future__ import annotations
 
+import json
 import os
-import tempfile
+import time
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
-from ansible_collections.sparkthor.cluster.plugins.module_utils import _inventory
+from ansible.errors import AnsibleActionFail
+from ansible_collections.sparkthor.cluster.plugins.module_utils import _inventory, _serving, _status
 
 #: of each host's variables, what the plan reads; templating all of them would cost a second
 NAMES = (
@@ -35,27 +37,45 @@ def gather(
     return groups, hostvars, outcomes
 
 
+class Seen(NamedTuple):
+    """The cluster as its inventory means it and as its hosts were seen."""
+
+    status: dict[str, Any]
+    looks: dict[str, Mapping[str, Any]]  # of the hosts that answered
+    cluster: dict[str, Any]
+    fabric: dict[str, Any]
+    plan_error: str
+
+
+def see(task_vars: Mapping[str, Any], name: str) -> Seen:
+    """Put the looks that a task registered as ``name`` beside the plan. Only groups that make no sense are an error."""
+    groups, hostvars, outcomes = gather(task_vars, name)
+    problems = _inventory.group_problems(groups)
+    if problems:
+        raise AnsibleActionFail("; ".join(problems))
+    status = _status.document(groups, hostvars, outcomes, time.time())
+    looks = {host: outcome["look"] for host, outcome in outcomes.items() if outcome.get("look")}
+    cluster, fabric, _nodes, plan_error = _status.plan(groups, status["cluster"]["hosts"], hostvars, looks)
+    return Seen(status, looks, cluster, fabric, plan_error)
+
+
+def save(path: str, content: str | Mapping[str, Any], variable: str) -> str:
+    """Write text, or a document as JSON; where that fails, the error names the variable to change."""
+    path = os.path.expanduser(path)
+    try:
+        text = content if isinstance(content, str) else json.dumps(content, indent=1) + "\n"
+        _serving.write_file(os.path.abspath(path), text)
+    except OSError as error:
+        raise AnsibleActionFail(f"{variable}: {path} cannot be written: {error.strerror}") from error
+    return path
+
+
 def results_folder(task_vars: Mapping[str, Any], given: str | None = None) -> str:
     """Where verify, doctor and report keep what they found: beside the inventory, like the secrets."""
     if given:
         return os.path.expanduser(given)
     base = task_vars.get("inventory_dir") or os.getcwd()
     return os.path.join(str(base), ".results")
-
-
-def write(path: str, content: str) -> None:
-    """All or nothing, on the controller."""
-    folder = os.path.dirname(os.path.abspath(path))
-    os.makedirs(folder, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(prefix=".sparkthor-", dir=folder)
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as stream:
-            os.fchmod(stream.fileno(), 0o644)
-            stream.write(content)
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise
 
 
 def read_all(folder: str, newest: int) -> list[str]:

@@ -87,7 +87,7 @@ def test_the_diagnosis_is_written_where_it_is_wanted(tmp_path: Path) -> None:
     result = run({}, {}, logs=str(tmp_path / "x.log"), json=str(target))
     assert json.loads(target.read_text()) == result["doctor"]
     with pytest.raises(AnsibleActionFail, match=r"doctor_json: .*cannot be written"):
-        run({}, {}, logs=str(tmp_path / "x.log"), json=str(tmp_path / "no" / "where.json"))
+        run({}, {}, logs=str(tmp_path / "x.log"), json=str(target / "where.json"))
 
 
 @pytest.mark.parametrize(

@@ -5,16 +5,18 @@
 
 from __future__ import annotations
 
+import json
 import os
 
 import pytest
+from ansible.errors import AnsibleActionFail
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils import _looks
 
 
 def test_a_file_is_whole_or_absent(tmp_path):
     path = tmp_path / "new" / "folder" / "a.json"
-    _looks.write(str(path), "one")
-    _looks.write(str(path), "two")
+    _looks.save(str(path), "one", "output_file")
+    _looks.save(str(path), "two", "output_file")
     assert path.read_text() == "two"
     assert os.listdir(path.parent) == ["a.json"]
     assert path.stat().st_mode & 0o777 == 0o644
@@ -22,14 +24,14 @@ def test_a_file_is_whole_or_absent(tmp_path):
 
 def test_a_failed_write_leaves_the_former_file_and_nothing_else(tmp_path, monkeypatch):
     path = tmp_path / "a.json"
-    _looks.write(str(path), "one")
+    _looks.save(str(path), "one", "output_file")
 
     def refuse(_source, _target):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(_looks.os, "replace", refuse)
-    with pytest.raises(OSError, match="No space left"):
-        _looks.write(str(path), "two")
+    monkeypatch.setattr(os, "replace", refuse)
+    with pytest.raises(AnsibleActionFail, match=r"output_file: .*a\.json cannot be written: No space left"):
+        _looks.save(str(path), "two", "output_file")
     assert path.read_text() == "one"
     assert os.listdir(tmp_path) == ["a.json"]
 
@@ -68,3 +70,32 @@ def test_no_serving_plan_without_the_facts_of_every_host():
     found, why = _looks.serving_plan({"a": {}}, {"hosts": ["a", "b"]}, {"a": {}})
     assert (found, why) == ({}, "a host did not answer")
     assert _looks.decode_bound({"a": {}}, {"hosts": ["a"]}, {"a": {}}) == (None, "no vllm_serve_recipe")
+
+
+GROUPS = {"cluster": ["a", "b"], "ray_head": ["a"], "ray_workers": ["b"]}
+VARIABLES = {"fabric_topology": "switch", "fabric_cidr": "10.100.0.0/24"}
+
+
+def test_a_cluster_of_which_nobody_answered_has_a_plan_all_the_same():
+    everything = {host: {"ansible_host": f"10.0.0.{n}", **VARIABLES} for n, host in enumerate(GROUPS["cluster"], 1)}
+    seen = _looks.see({"groups": GROUPS, "hostvars": everything}, "__look")
+    assert (seen.looks, seen.plan_error) == ({}, "")
+    assert seen.status["cluster"]["hosts"] == ["a", "b"]
+    assert seen.fabric["b"]["control_address"] == "10.100.0.2"
+
+
+def test_a_plan_that_cannot_be_made_is_said_and_groups_that_make_no_sense_are_an_error():
+    everything = {host: {"ansible_host": host, **VARIABLES, "fabric_cidr": "10.0.0.1/24"} for host in ("a", "b")}
+    seen = _looks.see({"groups": GROUPS, "hostvars": everything}, "__look")
+    assert seen.fabric == {}
+    assert "host bits are set" in seen.plan_error
+    with pytest.raises(AnsibleActionFail, match="ray_head"):
+        _looks.see({"groups": {"cluster": ["a", "b"]}, "hostvars": everything}, "__look")
+
+
+def test_a_document_is_saved_as_json_and_the_variable_named_where_that_fails(tmp_path):
+    path = _looks.save(str(tmp_path / "new" / "a.json"), {"a": 1}, "output_file")
+    assert json.loads((tmp_path / "new" / "a.json").read_text()) == {"a": 1}
+    assert path == str(tmp_path / "new" / "a.json")
+    with pytest.raises(AnsibleActionFail, match=rf"output_file: {path}/b cannot be written: "):
+        _looks.save(f"{path}/b", "text", "output_file")
