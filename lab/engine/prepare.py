@@ -210,7 +210,8 @@ def prepare_venv(where: Paths, progress: Progress) -> None:
             "UV_PYTHON_DOWNLOADS=never",
         ]
         _run([*environment, uv, "venv", "-q", "--python", python, venv], "venv", venv, progress)
-        _run([*environment, *_engine.uv_install_argv(uv, venv, where["wheel_dir"], LOCK)], "venv", venv, progress)
+        lock = (f"--find-links={where['wheel_dir']}", f"--requirement={LOCK}")
+        _run([*environment, *_engine.uv_install_argv(uv, venv, *lock)], "venv", venv, progress)
         with open(os.path.join(venv, ".complete"), "w", encoding="utf-8") as file:
             file.write(where["lock_hash"] + "\n")
     progress(f"venv: {venv}")

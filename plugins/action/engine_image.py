@@ -10,30 +10,23 @@ from typing import Any
 
 from ansible.errors import AnsibleActionFail
 from ansible.module_utils.parsing.convert_bool import boolean
-from ansible.plugins.action import ActionBase
-from ansible.utils.display import Display
 from ansible_collections.sparkthor.cluster.plugins.module_utils._engine import EngineError
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store import Entry
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils import _images, _push
 
-MODULE = "sparkthor.cluster.engine_image"
 WORK_DIR = "/opt/sparkthor"
 #: archive, then wheels, then done; more rounds mean that something does not arrive
 ROUNDS = 6
-display = Display()
 
 
-class ActionModule(ActionBase):
-    # a folder on the host is made when something is sent, not in every run
-    TRANSFERS_FILES = False
+class ActionModule(_push.StoreAction):
+    MODULE = "sparkthor.cluster.engine_image"
 
     def run(self, tmp=None, task_vars=None):
         result = super().run(tmp, task_vars)
-        self._vars = task_vars or {}
-        self._host = host = self._vars["inventory_hostname"]
+        host, node = self._host, self._node
         args = dict(self._task.args)
         deliver = str(args.pop("deliver", "direct"))
-        node = (self._vars.get("ansible_facts") or {}).get("sparkthor_node") or {}
         sent = 0
         try:
             wanted = _images.read_wanted(args, str(node.get("arch") or ""))
@@ -73,25 +66,12 @@ class ActionModule(ActionBase):
         result.update(outcome)
         return result
 
-    def _module(self, args: dict[str, Any]) -> dict[str, Any]:
-        return self._execute_module(module_name=MODULE, module_args=dict(args), task_vars=self._vars)
-
     @staticmethod
     def _hand_over(args: dict[str, Any], outcome: dict[str, Any], wanted: _images.Wanted) -> dict[str, Any]:
-        """Let the role model_store bring the archive to all hosts: what it asks of a registered result."""
-        return {
-            "changed": False,
-            "models": {},
-            "need": outcome["need"],
-            "wheels": {
-                "root": os.path.join(str(args.get("work_dir") or WORK_DIR), "images"),
-                "model": {
-                    "name": "archive",
-                    "source": os.path.dirname(wanted.archive_path),
-                    "files": [Entry(*wanted.entry).path],
-                },
-            },
-        }
+        """Let the role model_store bring the archive to all hosts."""
+        root = os.path.join(str(args.get("work_dir") or WORK_DIR), "images")
+        folder, file = os.path.dirname(wanted.archive_path), Entry(*wanted.entry).path
+        return {**_push.hand_over(root, "archive", folder, [file]), "need": outcome["need"]}
 
     def _send(self, args: dict[str, Any], outcome: dict[str, Any], wanted: _images.Wanted) -> int:
         if outcome["what"] == "archive":
@@ -99,13 +79,5 @@ class ActionModule(ActionBase):
             manifest = [Entry(*wanted.entry)]
         else:
             folder, manifest = self._wheels.folder, self._wheels.manifest
-
-        def receive(parts: list[dict[str, Any]]) -> None:
-            got = self._module({**args, "target": {}, "stage": "receive", "parts": parts})
-            if got.get("failed"):
-                raise AnsibleActionFail(f"host {self._host}: {got.get('msg', got)}")
-
         what = "image" if outcome["what"] == "archive" else "Ray's wheels"
-        courier = _push.Courier(self, what, self._host, display.display)
-        courier.deliver(_push.contents(folder, manifest, outcome["need"]), receive)
-        return courier.sent
+        return self._bring(what, _push.contents(folder, manifest, outcome["need"]), {**args, "target": {}})

@@ -10,32 +10,21 @@ from typing import Any
 
 from ansible.errors import AnsibleActionFail
 from ansible.module_utils.parsing.convert_bool import boolean
-from ansible.plugins.action import ActionBase
-from ansible.utils.display import Display
 from ansible_collections.sparkthor.cluster.plugins.module_utils._engine import EngineError
 from ansible_collections.sparkthor.cluster.plugins.module_utils._engine_venv import interesting
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils import _push, _wheels
 
-MODULE = "sparkthor.cluster.engine_venv"
 DEFAULT_PYTHON = "/usr/bin/python3"
-display = Display()
 
 
-class ActionModule(ActionBase):
-    # a folder on the host is made when something is sent, not in every run
-    TRANSFERS_FILES = False
+class ActionModule(_push.StoreAction):
+    MODULE = "sparkthor.cluster.engine_venv"
 
     def run(self, tmp=None, task_vars=None):
         result = super().run(tmp, task_vars)
-        self._vars = task_vars or {}
-        host = self._vars["inventory_hostname"]
         args = dict(self._task.args)
         try:
-            engine = _wheels.read_engine(
-                str(args.get("requirements") or ""),
-                str(args.get("ray_version") or ""),
-                str(args.get("vllm_version") or ""),
-            )
+            engine = _wheels.declared(args)
             target = self._target(args)
             folder = _wheels.wheel_folder(str(args.get("wheel_dir") or ""), target)
             download = boolean(args.get("download", True))
@@ -43,11 +32,11 @@ class ActionModule(ActionBase):
                 return self._would_fetch(result, engine, folder, target, missing, download)
             wheels = _wheels.prepare_wheels(engine, folder, target, download)
         except EngineError as error:
-            raise AnsibleActionFail(f"host {host}: {error}") from error
+            raise AnsibleActionFail(f"host {self._host}: {error}") from error
         args["target"] = {
             "python": target.python,
             "machine": target.machine,
-            "kind": ((self._vars.get("ansible_facts") or {}).get("sparkthor_node") or {}).get("kind", ""),
+            "kind": self._node.get("kind", ""),
             "digest": wheels.digest,
             "pins": {pin.name: pin.version for pin in engine.pins},
             "manifest": [list(entry) for entry in wheels.manifest],
@@ -58,24 +47,20 @@ class ActionModule(ActionBase):
             if str(self._task.args.get("deliver", "direct")) == "fabric":
                 outcome = self._hand_over(args, wheels, outcome)
             else:
-                outcome = self._send(args, wheels, outcome, host)
+                outcome = self._send(args, wheels, outcome)
         result.update(outcome)
         return result
 
-    def _module(self, args: dict[str, Any]) -> dict[str, Any]:
-        return self._execute_module(module_name=MODULE, module_args=dict(args), task_vars=self._vars)
-
     def _target(self, args: dict[str, Any]) -> Any:
         """Facts know the system's Python; any other interpreter is asked."""
-        node = (self._vars.get("ansible_facts") or {}).get("sparkthor_node") or {}
         target = None
         if args.get("python", DEFAULT_PYTHON) == DEFAULT_PYTHON:
-            target = _wheels.target_of(node)
+            target = _wheels.target_of(self._node)
         if target is None:
             probe = self._module({**args, "stage": "probe"})
             if probe.get("failed") or "target" not in probe:
                 raise EngineError(str(probe.get("msg", probe)))
-            target = _wheels.target_of(node, probe["target"])
+            target = _wheels.target_of(self._node, probe["target"])
         return target
 
     def _would_fetch(self, result, engine, folder, target, missing, download):
@@ -106,44 +91,19 @@ class ActionModule(ActionBase):
         return self._module(args)
 
     def _hand_over(self, args, wheels, outcome):
-        """Let the role model_store bring the wheels to all hosts: what it asks of a registered result."""
+        """Let the role model_store bring the wheels to all hosts."""
         outcome = self._look_with_size(args, wheels)
         if outcome.get("failed") or not outcome.get("need"):
             return outcome
-        # nothing has changed yet; the build, which comes when the wheels are here, will say so
-        outcome.update(
-            changed=False,
-            models={},
-            wheels={
-                "root": os.path.join(os.path.dirname(str(args.get("path", "/opt/sparkthor/venv"))), "wheels"),
-                "model": {
-                    "name": wheels.digest,
-                    "source": wheels.folder,
-                    "files": [entry.path for entry in wheels.manifest],
-                },
-            },
-        )
+        root = os.path.join(os.path.dirname(str(args.get("path", "/opt/sparkthor/venv"))), "wheels")
+        outcome.update(_push.hand_over(root, wheels.digest, wheels.folder, (entry.path for entry in wheels.manifest)))
         outcome.pop("diff", None)
         return outcome
 
-    def _send(self, args, wheels, outcome, host):
+    def _send(self, args, wheels, outcome):
         outcome = self._look_with_size(args, wheels)
         if outcome.get("failed") or not outcome.get("need"):
             return outcome
         wanted = _push.contents(wheels.folder, wheels.manifest, outcome["need"])
-
-        def receive(parts: list[dict[str, Any]]) -> None:
-            got = self._module({**args, "target": {}, "stage": "receive", "parts": parts})
-            if got.get("failed"):
-                raise AnsibleActionFail(f"host {host}: {got.get('msg', got)}")
-
-        courier = _push.Courier(self, "wheels", host, display.display)
-        courier.deliver(wanted, receive)
-        # the state before is what the first look found: the diff shows the whole change
-        first, outcome = outcome, self._module(args)
-        outcome["sent_bytes"] = courier.sent
-        if "diff" in first:
-            outcome["diff"] = first["diff"]
-        if outcome.get("need"):
-            raise AnsibleActionFail(f"host {host}: {len(outcome['need'])} wheels did not arrive whole: run again")
-        return outcome
+        sent = self._bring("wheels", wanted, {**args, "target": {}})
+        return self._arrived("wheels", outcome, self._module(args), sent)

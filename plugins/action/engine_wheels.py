@@ -24,11 +24,7 @@ class ActionModule(ActionBase):
         host = task_vars["inventory_hostname"]
         node = (task_vars.get("ansible_facts") or {}).get("sparkthor_node") or {}
         try:
-            engine = _wheels.read_engine(
-                str(args.get("requirements") or ""),
-                str(args.get("ray_version") or ""),
-                str(args.get("vllm_version") or ""),
-            )
+            engine = _wheels.declared(args)
             target = _wheels.target_of(node)
             if target is None:
                 raise AnsibleActionFail(

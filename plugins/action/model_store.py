@@ -9,26 +9,21 @@ import os
 from typing import Any
 
 from ansible.errors import AnsibleActionFail
-from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 from ansible_collections.sparkthor.cluster.plugins.module_utils import _fanout_job, _fanout_plan
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store import StoreError, check_name
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils import _fanout_run, _hub, _push, _url
 
-MODULE = "sparkthor.cluster.model_store"
 #: what the host's side has no use for; the fabric plan of a big cluster above all
 CONTROLLER_ONLY = ("results", "run", "fabric", "head", "shape", "streams", "port")
 display = Display()
 
 
-class ActionModule(ActionBase):
-    # a folder on the host is made when something is sent, not in every run
-    TRANSFERS_FILES = False
+class ActionModule(_push.StoreAction):
+    MODULE = "sparkthor.cluster.model_store"
 
     def run(self, tmp=None, task_vars=None):
         result = super().run(tmp, task_vars)
-        self._vars = task_vars or {}
-        self._host = self._vars["inventory_hostname"]
         self._args = {key: value for key, value in self._task.args.items() if key not in CONTROLLER_ONLY}
         stage = str(self._task.args.get("stage", "apply"))
         steps = {
@@ -91,9 +86,6 @@ class ActionModule(ActionBase):
             outcome["msg"] = "would be fetched by the controller first: " + ", ".join(pending)
         return outcome
 
-    def _module(self, args: dict[str, Any]) -> dict[str, Any]:
-        return self._execute_module(module_name=MODULE, module_args=dict(args), task_vars=self._vars)
-
     @staticmethod
     def _name(model: Any) -> str:
         try:
@@ -133,23 +125,9 @@ class ActionModule(ActionBase):
         for item in outcome["need"]:
             folder, entry = entries_of[item["sha256"]]
             wanted += _push.contents(folder, [entry], [item])
-
-        slim = {**self._args, "models": [], "stage": "receive"}
-
-        def receive(parts: list[dict[str, Any]]) -> None:
-            got = self._module({**slim, "parts": parts})
-            if got.get("failed"):
-                raise AnsibleActionFail(f"host {self._host}: {got.get('msg', got)}")
-
-        courier = _push.Courier(self, "models", self._host, display.display)
-        courier.deliver(wanted, receive)
-        first, outcome = outcome, self._module({**self._args, "stage": "apply", "verify": "fast"})
-        outcome["sent_bytes"] = courier.sent
-        if "diff" in first:
-            outcome["diff"] = first["diff"]
-        if outcome.get("need"):
-            raise AnsibleActionFail(f"host {self._host}: {len(outcome['need'])} files did not arrive whole: run again")
-        return outcome
+        sent = self._bring("models", wanted, {**self._args, "models": []})
+        last = self._module({**self._args, "stage": "apply", "verify": "fast"})
+        return self._arrived("files", outcome, last, sent)
 
     def _list(self) -> dict[str, Any]:
         """What lies on this host. What is declared is known by name alone, without a look at its source."""

@@ -15,7 +15,7 @@ import re
 import stat
 import zipfile
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 RAY_MINIMUM = "2.54"
 MARKER = ".sparkthor-engine.json"
@@ -276,8 +276,15 @@ def extract_uv(wheel: str, folder: str) -> str:
     return target
 
 
-def uv_install_argv(uv: str, venv: str, wheel_dir: str, lock: str) -> list[str]:
-    """Install a whole lock offline: no index, no resolver, exactly these files."""
+def from_controller(params: Mapping[str, Any]) -> dict[str, Any]:
+    """What the controller's side of an engine module found out for the host's."""
+    if not params["target"]:
+        raise EngineError("this module has a part on the controller that did not run: call it by its full name")
+    return dict(params["target"])
+
+
+def uv_install_argv(uv: str, venv: str, *what: str) -> list[str]:
+    """Install offline: no index, no resolver, exactly these files."""
     return [
         uv,
         "pip",
@@ -287,8 +294,7 @@ def uv_install_argv(uv: str, venv: str, wheel_dir: str, lock: str) -> list[str]:
         "--offline",
         "--no-index",
         "--no-deps",
-        f"--find-links={wheel_dir}",
-        f"--requirement={lock}",
+        *what,
     ]
 
 

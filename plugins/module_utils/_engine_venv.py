@@ -41,7 +41,9 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._engine import (
     read_marker,
     same_version,
     site_packages,
+    uv_install_argv,
 )
+from ansible_collections.sparkthor.cluster.plugins.module_utils._store import free_bytes
 
 Runner = Callable[[Sequence[str], Mapping[str, str], float], tuple[int, str, str]]
 
@@ -215,11 +217,7 @@ def environments(path: str) -> str:
 
 def check_room(path: str, unpacked: int) -> None:
     """The new environment is built while the old one is in use."""
-    place = environments(path)
-    while not os.path.isdir(place):
-        place = os.path.dirname(place)
-    usage = os.statvfs(place)
-    free = usage.f_bavail * usage.f_frsize
+    free = free_bytes(environments(path))
     if unpacked * 1.05 > free:
         raise EngineError(
             f"engine_venv_path: the environment needs {unpacked * 1.05 / 2**30:.1f} GiB under {environments(path)}, "
@@ -279,17 +277,7 @@ def build(wanted: Wanted, wheel_dir: str, run: Runner, timeout: float) -> str:
             "HOME": tools,
         }
         _must(run([uv, "venv", "--quiet", "--python", wanted.python, target], environment, 120), "uv venv")
-        argv = [
-            uv,
-            "pip",
-            "install",
-            "--quiet",
-            f"--python={target}/bin/python",
-            "--offline",
-            "--no-index",
-            "--no-deps",
-        ]
-        argv += [os.path.join(wheel_dir, name) for name in wanted.wheels]
+        argv = uv_install_argv(uv, target, *(os.path.join(wheel_dir, name) for name in wanted.wheels))
         _must(run(argv, environment, timeout), "uv pip install")
     finally:
         shutil.rmtree(tools, ignore_errors=True)

@@ -22,6 +22,7 @@ import contextlib
 import hashlib
 import json
 import os
+import pwd
 import re
 import shutil
 import stat
@@ -149,6 +150,14 @@ class Plan(NamedTuple):
     @property
     def right(self) -> bool:
         return not (self.wrong or self.modes or self.links)
+
+
+def free_bytes(path: str) -> int:
+    """Room on the file system that a path, which need not be there yet, lies or will lie on."""
+    while not os.path.isdir(path):
+        path = os.path.dirname(path)
+    usage = os.statvfs(path)
+    return usage.f_bavail * usage.f_frsize
 
 
 class Store:
@@ -280,11 +289,7 @@ class Store:
 
     def check_space(self, bytes_needed: int, what: str) -> None:
         """Before a byte moves: is there room for all of them?"""
-        place = self.root
-        while not os.path.isdir(place):
-            place = os.path.dirname(place)
-        usage = os.statvfs(place)
-        free = usage.f_bavail * usage.f_frsize
+        free = free_bytes(self.root)
         wanted = int(bytes_needed * (1 + RESERVE))
         if wanted > free:
             raise StoreError(
@@ -563,3 +568,11 @@ def human(size: float) -> str:
             return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
         size /= 1024
     raise AssertionError
+
+
+def private_store(root: str) -> Store:
+    """A store of whoever runs this, root on a host.
+
+    What is installed as root must not pass through a folder that the serving user can write to.
+    """
+    return Store(root, Owner(os.geteuid(), pwd.getpwuid(os.geteuid()).pw_gid))

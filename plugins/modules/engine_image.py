@@ -163,7 +163,6 @@ import fcntl
 import json
 import os
 import platform
-import pwd
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -172,13 +171,18 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.sparkthor.cluster.plugins.module_utils import _container, _image
 from ansible_collections.sparkthor.cluster.plugins.module_utils._command import run_limited
-from ansible_collections.sparkthor.cluster.plugins.module_utils._engine import EngineError, Pin, extract_uv
+from ansible_collections.sparkthor.cluster.plugins.module_utils._engine import (
+    EngineError,
+    Pin,
+    extract_uv,
+    from_controller,
+)
 from ansible_collections.sparkthor.cluster.plugins.module_utils._engine_venv import interesting
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store import (
-    Owner,
     Store,
     StoreError,
     parse_manifest,
+    private_store,
 )
 
 RECORD = "engine-images.json"
@@ -240,9 +244,7 @@ class Host:
         raise EngineError(f"docker image inspect: {err.strip()[-600:]}")
 
     def store(self) -> Store:
-        # root's alone: what is installed as root must not pass through a folder that the serving user can write to
-        owner = pwd.getpwuid(os.geteuid())
-        return Store(os.path.join(self.work_dir, "images"), Owner(owner.pw_uid, owner.pw_gid))
+        return private_store(os.path.join(self.work_dir, "images"))
 
     # -- what is in an image ---------------------------------------------------------------------------------------
 
@@ -442,9 +444,7 @@ def with_ray(
 
 
 def apply(module: AnsibleModule) -> dict[str, Any]:
-    params, target = module.params, module.params["target"]
-    if not target:
-        raise EngineError("this module has a part on the controller that did not run: call it by its full name")
+    params, target = module.params, from_controller(module.params)
     host = Host(params["work_dir"], params["timeout"])
     actions: list[str] = []
     before = read(params["config_path"])

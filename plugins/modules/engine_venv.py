@@ -115,19 +115,18 @@ sent_bytes:
 """
 
 import os
-import pwd
 import shutil
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.sparkthor.cluster.plugins.module_utils import _engine_venv as engine
 from ansible_collections.sparkthor.cluster.plugins.module_utils._command import run_limited
-from ansible_collections.sparkthor.cluster.plugins.module_utils._engine import EngineError
+from ansible_collections.sparkthor.cluster.plugins.module_utils._engine import EngineError, from_controller
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store import (
-    Owner,
     Store,
     StoreError,
     parse_manifest,
+    private_store,
 )
 
 WHEELS = "wheels"
@@ -163,9 +162,7 @@ def listing(pins: dict[str, str]) -> str:
 
 def apply(module: AnsibleModule) -> dict[str, Any]:
     params = module.params
-    target = params["target"]
-    if not target:
-        raise EngineError("this module has a part on the controller that did not run: call it by its full name")
+    target = from_controller(params)
     manifest = parse_manifest(target["manifest"])
     wanted = engine.Wanted(
         path=params["path"],
@@ -226,9 +223,7 @@ def apply(module: AnsibleModule) -> dict[str, Any]:
 
 
 def wheel_store(path: str) -> Store:
-    # root's alone: what is installed as root must not pass through a folder that the serving user can write to
-    owner = pwd.getpwuid(os.geteuid())
-    return Store(os.path.join(os.path.dirname(path), WHEELS), Owner(owner.pw_uid, owner.pw_gid))
+    return private_store(os.path.join(os.path.dirname(path), WHEELS))
 
 
 def main() -> None:

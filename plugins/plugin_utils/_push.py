@@ -23,12 +23,17 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from ansible.errors import AnsibleActionFail
+from ansible.plugins.action import ActionBase
+from ansible.utils.display import Display
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store import Entry, hash_file, hash_parts, human
 
 #: a piece, and what one delivery holds at most: also the space it takes on the host's temporary folder
 PIECE = 512 << 20
 #: files below this travel in an archive
 SMALL = 16 << 20
+
+
+display = Display()
 
 
 def user_cache(*parts: str) -> str:
@@ -310,3 +315,53 @@ class Courier:
             action._remove_tmp_path(remote, force=True)
         seconds = max(time.monotonic() - began, 0.001)
         self._say(f"{self._host}: {self._what}: {human(self.sent)} in {seconds:.0f} s ({human(self.sent / seconds)}/s)")
+
+
+class StoreAction(ActionBase):
+    """The controller side of a module that keeps a store on its host and says what it needs for it."""
+
+    #: the module's full name
+    MODULE = ""
+    # a folder on the host is made when something is sent, not in every run
+    TRANSFERS_FILES = False
+
+    def run(self, tmp=None, task_vars=None):
+        result = super().run(tmp, task_vars)
+        self._vars = task_vars or {}
+        self._host = self._vars["inventory_hostname"]
+        self._node = (self._vars.get("ansible_facts") or {}).get("sparkthor_node") or {}
+        return result
+
+    def _module(self, args: Mapping[str, Any]) -> dict[str, Any]:
+        return self._execute_module(module_name=self.MODULE, module_args=dict(args), task_vars=self._vars)
+
+    def _bring(self, what: str, wanted: Iterable[Content], args: Mapping[str, Any]) -> int:
+        """Bring contents into the host's store, which ``args`` name; the number of bytes sent."""
+
+        def receive(parts: list[dict[str, Any]]) -> None:
+            got = self._module({**args, "stage": "receive", "parts": parts})
+            if got.get("failed"):
+                raise AnsibleActionFail(f"host {self._host}: {got.get('msg', got)}")
+
+        courier = Courier(self, what, self._host, display.display)
+        courier.deliver(wanted, receive)
+        return courier.sent
+
+    def _arrived(self, what: str, first: Mapping[str, Any], last: dict[str, Any], sent: int) -> dict[str, Any]:
+        """The result of the call after a delivery, seen together with the one before it."""
+        last["sent_bytes"] = sent
+        # the state before is what the first look found: the diff shows the whole change
+        if "diff" in first:
+            last["diff"] = first["diff"]
+        if last.get("need"):
+            raise AnsibleActionFail(f"host {self._host}: {len(last['need'])} {what} did not arrive whole: run again")
+        return last
+
+
+def hand_over(root: str, name: str, source: str, files: Iterable[str]) -> dict[str, Any]:
+    """What the fan-out of the role model_store asks of a registered result, to bring a folder to all hosts.
+
+    Nothing has changed yet; the step that comes when the files are there will say so.
+    """
+    model = {"name": name, "source": source, "files": list(files)}
+    return {"changed": False, "models": {}, "wheels": {"root": root, "model": model}}

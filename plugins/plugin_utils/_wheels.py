@@ -62,6 +62,11 @@ def read_engine(path: str, ray_version: str = "", vllm_version: str = "") -> Eng
     return Engine(path, pins, _engine.check_lock(pins, path, ray_version, vllm_version))
 
 
+def declared(args: Mapping[str, Any]) -> Engine:
+    """The engine that a task's arguments describe."""
+    return read_engine(*(str(args.get(name) or "") for name in ("requirements", "ray_version", "vllm_version")))
+
+
 def target_of(node: Mapping[str, Any], probed: Mapping[str, str] | None = None) -> Target | None:
     """The target of a host, from what was probed there or from its facts; None if neither says enough."""
     if probed:

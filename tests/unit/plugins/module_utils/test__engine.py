@@ -17,6 +17,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._engine import (
     check_lock,
     compare_parity,
     extract_uv,
+    from_controller,
     make_target,
     missing_pins,
     parity_table,
@@ -26,6 +27,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._engine import (
     same_version,
     select_wheels,
     set_digest,
+    uv_install_argv,
     version_tuple,
     wheel_rank,
 )
@@ -225,3 +227,16 @@ def test_parity_names_who_differs() -> None:
         "spark-02  2.59.0  -",
     ]
     assert compare_parity({"a": hosts["spark-01"], "b": dict(hosts["spark-01"])}) == []
+
+
+def test_an_installation_asks_nobody_and_resolves_nothing() -> None:
+    argv = uv_install_argv("/t/uv", "/v", "/w/ray.whl", "/w/vllm.whl")
+    assert argv[:4] == ["/t/uv", "pip", "install", "--quiet"]
+    assert {"--python=/v/bin/python", "--offline", "--no-index", "--no-deps"} == set(argv[4:8])
+    assert argv[8:] == ["/w/ray.whl", "/w/vllm.whl"]
+
+
+def test_the_hosts_side_needs_what_the_controllers_side_found_out() -> None:
+    assert from_controller({"target": {"digest": "x"}}) == {"digest": "x"}
+    with pytest.raises(EngineError, match="call it by its full name"):
+        from_controller({"target": {}})

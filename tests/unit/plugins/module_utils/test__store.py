@@ -16,9 +16,11 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._store import (
     Owner,
     Store,
     StoreError,
+    free_bytes,
     human,
     parse_links,
     parse_manifest,
+    private_store,
 )
 
 FILES = {"config.json": b"{}", "sub/weights-1": b"a" * 5000, "sub/weights-2": b"b" * 5000, "twin": b"a" * 5000}
@@ -354,3 +356,13 @@ def test_removing_follows_no_link_and_leaves_other_names_alone(store: Store, tmp
     with pytest.raises(StoreError, match="is a link"):
         store.remove("twin")
     assert (outside / "precious").exists()
+
+
+def test_a_private_store_is_of_whoever_makes_it(tmp_path: Path) -> None:
+    store = private_store(str(tmp_path / "wheels"))
+    assert (store.root, store.owner) == (str(tmp_path / "wheels"), Owner(os.geteuid(), os.getegid()))
+
+
+def test_room_is_known_before_a_folder_is_there(tmp_path: Path) -> None:
+    usage = os.statvfs(tmp_path)
+    assert free_bytes(str(tmp_path / "not" / "yet")) == pytest.approx(usage.f_bavail * usage.f_frsize, rel=0.05)
