@@ -14,9 +14,10 @@ import time
 import uuid
 from typing import Any
 
-from ansible.errors import AnsibleConnectionFailure, AnsibleError
+from ansible.errors import AnsibleConnectionFailure
 from ansible.plugins.action import ActionBase
 from ansible_collections.sparkthor.cluster.plugins.module_utils._fabric import trusted_sources
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils import _reconnect
 
 #: seconds on top of the rollback's own time until a host that took its change back must answer
 GRACE = 30.0
@@ -61,11 +62,7 @@ class ActionModule(ActionBase):
         end = time.monotonic() + timeout + GRACE
         last = ""
         while time.monotonic() < end:
-            if os.getppid() != self._parent:
-                # A killed ansible-playbook leaves its workers running in sessions of their own.  Nobody would see the
-                # answer, so nobody is there to confirm to: the host takes the change back.
-                raise AnsibleError(f"{host}: the controller process is gone, the firewall change stays unconfirmed")
-            self._reset()
+            _reconnect.anew(self._connection, self._parent, host, "firewall")
             try:
                 answer = self._module(arguments, task_vars)
             except AnsibleConnectionFailure as error:
@@ -83,9 +80,3 @@ class ActionModule(ActionBase):
             "msg": f"{host}: not reachable since its firewall was changed, although the host itself takes the change "
             f"back after {timeout} s; look at its console. Last error: {last}",
         }
-
-    def _reset(self) -> None:
-        try:
-            self._connection.reset()
-        except (AttributeError, NotImplementedError, AnsibleError):
-            self._connection.close()

@@ -19,8 +19,9 @@ import uuid
 from collections.abc import Mapping
 from typing import Any
 
-from ansible.errors import AnsibleConnectionFailure, AnsibleError
+from ansible.errors import AnsibleConnectionFailure
 from ansible.plugins.action import ActionBase
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils import _reconnect
 
 #: seconds on top of the rollback's own time until a host that took its change back must answer
 GRACE = 60.0
@@ -170,11 +171,7 @@ class ActionModule(ActionBase):
         answer: dict[str, Any] | None = None
         time.sleep(settle)
         while answer is None and time.monotonic() < end:
-            if os.getppid() != self._parent:
-                # A killed ansible-playbook leaves its workers running in sessions of their own.  Nobody would see the
-                # answer, so nobody is there to confirm to: the host takes the change back.
-                raise AnsibleError(f"{host}: the controller process is gone, the network change stays unconfirmed")
-            self._reset()
+            _reconnect.anew(self._connection, self._parent, host, "network")
             try:
                 answer = self._module(arguments, task_vars)
                 if answer.get("unreachable"):
@@ -208,9 +205,3 @@ class ActionModule(ActionBase):
                 f" (connection meanwhile: {last})" if last else ""
             )
         return result
-
-    def _reset(self) -> None:
-        try:
-            self._connection.reset()
-        except (AttributeError, NotImplementedError, AnsibleError):
-            self._connection.close()

@@ -1,0 +1,26 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""For changes that a host takes back by itself unless a new connection confirms them."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from ansible.errors import AnsibleError
+
+
+def anew(connection: Any, parent: int, host: str, change: str) -> None:
+    """Let go of a connection and of all that is kept open for it, so that the next task needs a new one.
+
+    ``parent`` is the process that started the task.
+    """
+    if os.getppid() != parent:
+        # A killed ansible-playbook leaves its workers running in sessions of their own.  Nobody would see the
+        # answer, so nobody is there to confirm to: the host takes the change back.
+        raise AnsibleError(f"{host}: the controller process is gone, the {change} change stays unconfirmed")
+    try:
+        connection.reset()
+    except (AttributeError, NotImplementedError, AnsibleError):
+        connection.close()
