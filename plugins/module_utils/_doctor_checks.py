@@ -562,13 +562,6 @@ def address_missing(case: Case) -> Iterator[Hit]:
                 yield Hit(host, [seen], link["netdev"], (host, *peers))
 
 
-def _network(text: str) -> IPv4Network | None:
-    try:
-        return IPv4Interface(text).network
-    except ValueError:
-        return None
-
-
 @check
 def same_subnet(case: Case) -> Iterator[Hit]:
     for host, _evidence in _hosts(case):
@@ -577,7 +570,7 @@ def same_subnet(case: Case) -> Iterator[Hit]:
             if interface.get("virtual") or name == "lo":
                 continue
             for item in interface["addresses"]:
-                network = _network(item["address"])
+                network = _fabric_check.network_of(item["address"])
                 if network is None or item.get("scope") == "link" or network.prefixlen == 32:
                     continue
                 for other, address, existing in found:
@@ -595,7 +588,7 @@ def foreign_route(case: Case) -> Iterator[Hit]:
         interfaces = case.interfaces(host).values()
         addresses = {item["address"].partition("/")[0] for link in interfaces for item in link["addresses"]}
         for route in case.node(host).get("routes") or ():
-            network = _network(route["dst"])
+            network = _fabric_check.network_of(route["dst"])
             if network is None or route.get("protocol") == "kernel" or network.prefixlen == 0:
                 continue
             hit = next((netdev for subnet, netdev in own.items() if subnet.overlaps(network)), "")

@@ -19,21 +19,14 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from ansible_collections.sparkthor.cluster.plugins.module_utils import _doctor, _nccl, _node, _rdma
+from ansible_collections.sparkthor.cluster.plugins.module_utils import _doctor, _nccl, _node, _rdma, _serving
 
 Runner = Callable[[list[str]], tuple[int, str, str]]
 
 #: bytes of one unit's journal, and of one file of Ray
 JOURNAL_LIMIT = 400_000
 FILE_LIMIT = 200_000
-UNITS = (
-    "sparkthor-ray.service",
-    "sparkthor-vllm.service",
-    "sparkthor-front.service",
-    "sparkthor-watchdog.service",
-    "display-manager.service",
-    "docker.service",
-)
+UNITS = (*_node.SERVING_UNITS, "display-manager.service", "docker.service")
 #: units whose journal may hold an engine's words
 TALKING = ("sparkthor-ray.service", "sparkthor-vllm.service", "sparkthor-watchdog.service")
 _UNIT_PROPERTIES = (
@@ -179,10 +172,9 @@ class Collector:
                 found[name] = _doctor.mask(text)
         for name, where in (
             ("hosts", "/etc/hosts"),
-            ("state.json", "/run/sparkthor/state.json"),
+            ("state.json", _serving.STATE),
             # left by playbooks/stop.yml: what is down then is meant to be
-            ("maintenance", "/var/lib/sparkthor/maintenance"),
-            ("maintenance", "/run/sparkthor/maintenance"),
+            *(("maintenance", path) for path in _serving.MAINTENANCE),
         ):
             text = self.read(where, 64_000)
             if text is not None:

@@ -412,7 +412,7 @@ def overlap_problems(
         if name in own:  # a foreign address on a fabric NIC is a finding of its own
             continue
         for item in interface.get("addresses", ()):
-            network = _network(item["address"])
+            network = network_of(item["address"])
             subnet = _hit(network, subnets)
             if subnet:
                 blamed.add(name)
@@ -428,7 +428,7 @@ def overlap_problems(
     for route in node.get("routes", ()):
         words = f"route {route['dst']}" + (f" via {route['gateway']}" if route["gateway"] else "")
         words += f" dev {route['dev']}" if route["dev"] else ""
-        gateway = _network(route["gateway"])
+        gateway = network_of(route["gateway"])
         if route["dev"] in own and route["protocol"] == "kernel":
             continue
         if route["dev"] in blamed and route["protocol"] == "kernel":
@@ -439,13 +439,14 @@ def overlap_problems(
                 Problem("overlap", host, f"the gateway of {words} is in the planned {subnet}", mend, route["dev"])
             )
             continue
-        subnet = _hit(None if route["dst"] == "default" else _network(route["dst"]), subnets)
+        subnet = _hit(None if route["dst"] == "default" else network_of(route["dst"]), subnets)
         if subnet:
             problems.append(Problem("overlap", host, f"{words} overlaps the planned {subnet}", mend, route["dev"]))
     return problems
 
 
-def _network(text: str) -> IPv4Network | None:
+def network_of(text: str) -> IPv4Network | None:
+    """The network that an address with its length, or a network, lies in; None for anything else."""
     try:
         return IPv4Interface(text).network
     except ValueError:
@@ -468,7 +469,7 @@ def same_subnet_problems(host: str, entry: t.Any, node: Node) -> list[Problem]:
         if name not in names:
             continue
         for item in interface.get("addresses", ()):
-            network = _network(item["address"])
+            network = network_of(item["address"])
             if network is None or item.get("scope") == "link":
                 continue
             for other, address, existing in found:

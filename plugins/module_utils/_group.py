@@ -35,7 +35,6 @@ import json
 import os
 import secrets
 import signal
-import socket
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -122,16 +121,6 @@ def say(text: str) -> None:
 
 
 # -- small doors to the host ------------------------------------------------------------------------------------------
-
-
-def notify(text: str) -> None:
-    """systemd's readiness protocol, where systemd asked for it."""
-    path = os.environ.get("NOTIFY_SOCKET", "")
-    if not path:
-        return
-    address = "\0" + path[1:] if path.startswith("@") else path
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as door, contextlib.suppress(OSError):
-        door.sendto(text.encode(), address)
 
 
 def remembered(path: str) -> int:
@@ -398,7 +387,7 @@ class Head:
         self.phase = RUN
         self.publish()
         await self._tell_all()
-        notify(f"READY=1\nSTATUS=generation {self.generation}")
+        _serving.notify(f"READY=1\nSTATUS=generation {self.generation}")
         ended = asyncio.create_task(self.rank.wait())
         while not ended.done():
             self.news.clear()
@@ -643,7 +632,7 @@ class Worker:
             self.say(f"generation {generation}: starting the rank")
             await self.rank.start()
             self.state = RUNNING
-            notify(f"READY=1\nSTATUS=generation {generation}")
+            _serving.notify(f"READY=1\nSTATUS=generation {generation}")
             await self._report(link)
         elif phase == GATHER and self.state == PREPARED:
             self.state = STANDBY

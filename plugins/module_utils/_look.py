@@ -18,18 +18,11 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from ansible_collections.sparkthor.cluster.plugins.module_utils import _node, _rdma
+from ansible_collections.sparkthor.cluster.plugins.module_utils import _node, _rdma, _serving
 
 Runner = Callable[[list[str]], tuple[int, str, str]]
 
-UNITS = (
-    "sparkthor-ray.service",
-    "sparkthor-vllm.service",
-    "sparkthor-front.service",
-    "sparkthor-watchdog.service",
-    "sparkthor-exporter.service",
-    "sparkthor-prometheus.service",
-)
+UNITS = (*_node.SERVING_UNITS, "sparkthor-exporter.service", "sparkthor-prometheus.service")
 _PROPERTIES = (
     "Id,LoadState,ActiveState,SubState,UnitFileState,Result,NRestarts,"
     "ActiveEnterTimestampMonotonic,InvocationID,NeedDaemonReload"
@@ -202,15 +195,11 @@ class HostReader:
 
     def serving(self) -> dict[str, Any]:
         """What the head serves; the engine's options without anything that could be a secret."""
-        config = self._json("/etc/sparkthor/serving.json")
-        state = self._json("/run/sparkthor/state.json")
+        config = self._json(_serving.CONFIG)
+        state = self._json(_serving.STATE)
         state.pop("memory", None)
         options = parse_options(self._text("/etc/sparkthor/vllm.yaml"))
-        maintenance = ""
-        for path in ("/var/lib/sparkthor/maintenance", "/run/sparkthor/maintenance"):
-            if os.path.exists(self._path(path)):
-                maintenance = self._text(path).splitlines()[0] if self._text(path).strip() else path
-                break
+        maintenance = _serving.maintenance(self._path(path) for path in _serving.MAINTENANCE) or ""
         return {
             "model": config.get("model", ""),
             "socket": config.get("socket", ""),

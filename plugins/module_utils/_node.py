@@ -25,6 +25,13 @@ from typing import Any
 CommandResult = tuple[int, str, str]
 Runner = Callable[[list[str]], CommandResult]
 
+#: what serving consists of, from the bottom up
+SERVING_UNITS = (
+    "sparkthor-ray.service",
+    "sparkthor-vllm.service",
+    "sparkthor-front.service",
+    "sparkthor-watchdog.service",
+)
 #: programs the roles ask for; their paths are facts so that no role needs a task to look
 BINARIES = (
     "apt-get",

@@ -22,7 +22,7 @@ FILES = (
     "/etc/sparkthor/vllm.env",
     "/etc/sparkthor/vllm/ray_non_carry_over_env_vars.json",
     "/etc/sparkthor/group.json",
-    "/etc/sparkthor/serving.json",
+    _serving.CONFIG,
 )
 
 

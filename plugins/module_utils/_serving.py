@@ -66,6 +66,16 @@ def run(argv: list[str], seconds: float) -> tuple[int, str, str]:
     return done.returncode, done.stdout.decode("utf-8", "replace"), done.stderr.decode("utf-8", "replace")
 
 
+def notify(text: str) -> None:
+    """systemd's readiness and liveness protocol, where systemd asked for it."""
+    path = os.environ.get("NOTIFY_SOCKET", "")
+    if not path:
+        return
+    address = "\0" + path[1:] if path.startswith("@") else path
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as door, contextlib.suppress(OSError):
+        door.sendto(text.encode(), address)
+
+
 # -- files ----------------------------------------------------------------------------------------------------------
 
 

@@ -19,7 +19,6 @@ import http.server
 import importlib
 import json
 import os
-import socket
 import socketserver
 import sys
 import threading
@@ -349,16 +348,6 @@ class HealthServer(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
 # -- the process -------------------------------------------------------------------------------------------------------
 
 
-def notify(text: str) -> None:
-    """systemd's readiness and liveness protocol, where systemd asked for it."""
-    path = os.environ.get("NOTIFY_SOCKET", "")
-    if not path:
-        return
-    address = "\0" + path[1:] if path.startswith("@") else path
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as door, contextlib.suppress(OSError):
-        door.sendto(text.encode(), address)
-
-
 def main(argv: list[str] | None = None) -> int:
     arguments = sys.argv[1:] if argv is None else argv
     path = arguments[0] if arguments else _serving.CONFIG
@@ -387,9 +376,9 @@ def main(argv: list[str] | None = None) -> int:
     service.take_up()
     server = HealthServer(str(config.get("health_socket", HEALTH_SOCKET)), service, str(config.get("group", "")))
     threading.Thread(target=server.serve_forever, name="health", daemon=True).start()
-    notify("READY=1")
+    _serving.notify("READY=1")
     while True:
         started = time.monotonic()
         service.round()
-        notify("WATCHDOG=1")
+        _serving.notify("WATCHDOG=1")
         time.sleep(max(0.2, LOOK_EVERY - (time.monotonic() - started)))
