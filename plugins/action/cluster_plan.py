@@ -239,7 +239,7 @@ class ActionModule(ActionBase):
     BYPASS_HOST_LOOP = True
     TRANSFERS_FILES = False
     _requires_connection = False
-    _VALID_ARGS = frozenset(("stage",))
+    _VALID_ARGS = frozenset(("stage", "nodes"))
 
     def run(self, tmp=None, task_vars=None):
         result = super().run(tmp, task_vars)
@@ -262,7 +262,9 @@ class ActionModule(ActionBase):
                 f"--limit: hosts {', '.join(missing)} are left out of this run, but a plan needs the facts of every "
                 "host of the cluster; run without --limit"
             )
-        self._contact_stage(hosts, hostvars, everything)
+        if not self._task.args.get("nodes"):
+            raise AnsibleActionFail("nodes: name the variable in which each host's facts were registered")
+        self._contact_stage(hosts, hostvars, everything, str(self._task.args["nodes"]))
         nodes = {host: everything[host]["ansible_facts"]["sparkthor_node"] for host in hosts}
         try:
             cluster, fabric, warnings = plan_cluster(groups, hosts, hostvars, nodes)
@@ -350,10 +352,10 @@ class ActionModule(ActionBase):
                     specs[role] = yaml.safe_load(handle)["argument_specs"]
         return specs
 
-    def _contact_stage(self, hosts, hostvars, everything) -> None:
+    def _contact_stage(self, hosts, hostvars, everything, nodes) -> None:
         problems = []
         for host in hosts:
-            outcome = everything[host].get("__preflight_node", {})
+            outcome = everything[host].get(nodes, {})
             if outcome.get("unreachable") or "sparkthor_node" not in (outcome.get("ansible_facts") or {}):
                 problems.append(
                     _inventory.explain_contact(

@@ -28,6 +28,12 @@ options:
     type: str
     choices: [inventory, facts]
     default: facts
+  nodes:
+    description:
+      - Name of the variable in which M(sparkthor.cluster.node_info) or M(sparkthor.cluster.node_assumed) was
+        registered for each host. It says of a host without facts why it has none.
+      - Needed in the stage V(facts).
+    type: str
 notes:
   - Every problem found is part of one failure message, so that a person mends all of them in one go.
 """
@@ -37,8 +43,15 @@ EXAMPLES = r"""
   sparkthor.cluster.cluster_plan:
     stage: inventory
 
+- name: Read the hosts
+  sparkthor.cluster.node_info:
+  register: read
+  ignore_unreachable: true
+  failed_when: false
+
 - name: Compute the plan of every host
   sparkthor.cluster.cluster_plan:
+    nodes: read
 """
 
 RETURN = r"""

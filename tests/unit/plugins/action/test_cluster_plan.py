@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import json
 import struct
+from types import SimpleNamespace
 
 import pytest
-from ansible_collections.sparkthor.cluster.plugins.action.cluster_plan import plan_degraded, plan_serving
+from ansible.errors import AnsibleActionFail
+from ansible_collections.sparkthor.cluster.plugins.action.cluster_plan import ActionModule, plan_degraded, plan_serving
 from ansible_collections.sparkthor.cluster.plugins.module_utils._cluster import (
     ClusterError,
     head_generation,
@@ -300,3 +302,22 @@ def test_degraded_mode_is_planned_for_all_hosts_but_one():
 def test_degraded_mode_that_cannot_work_is_refused_before_any_change(hosts, variables, words):
     with pytest.raises(_recipe.RecipeError, match=words):
         degraded(hosts, **{**TINY, **variables})
+
+
+def run_stage(hostvars, **args):
+    task = SimpleNamespace(args=args, check_mode=False, diff=False, async_val=0, action="cluster_plan")
+    connection = SimpleNamespace(_shell=SimpleNamespace(tmpdir=None))
+    groups = {"cluster": ["a", "b"], "ray_head": ["a"], "ray_workers": ["b"]}
+    task_vars = {"groups": groups, "hostvars": hostvars, "ansible_play_hosts_all": ["a", "b"]}
+    return ActionModule(task, connection, SimpleNamespace(), None, None, None).run(task_vars=task_vars)
+
+
+def test_hosts_that_were_not_read_are_named_with_what_their_task_said():
+    variables = {"fabric_topology": "switch", "fabric_cidr": "10.100.0.0/24"}
+    answered = {"ansible_facts": {"sparkthor_node": node(1)}}
+    away = {"unreachable": True, "msg": "ssh: connect to host b port 22: Connection refused"}
+    hostvars = {"a": {**variables, "read": answered}, "b": {**variables, "ansible_host": "192.168.1.12", "read": away}}
+    with pytest.raises(AnsibleActionFail, match=r"one problem to mend first\.\n  - host b: .*runs no ssh server"):
+        run_stage(hostvars, stage="facts", nodes="read")
+    with pytest.raises(AnsibleActionFail, match="nodes: name the variable"):
+        run_stage(hostvars, stage="facts")
