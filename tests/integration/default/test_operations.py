@@ -8,6 +8,7 @@ from __future__ import annotations
 from tests.integration.asking import SECONDS, ask
 from tests.integration.conftest import Cluster
 from tests.integration.verify.test_verify import failing, status, verify
+from tools.playbooks import run_playbook
 
 
 def test_status_shows_a_cluster_that_serves(cluster: Cluster, tmp_path) -> None:
@@ -25,6 +26,19 @@ def test_verify_passes(cluster: Cluster, tmp_path) -> None:
     assert outcome.rc == 0, outcome.failures
     assert failing(document) == []
     assert len(document["lines"]) > 20
+
+
+def test_report_is_one_page_about_every_host(cluster: Cluster, tmp_path) -> None:
+    path = tmp_path / "report.html"
+    variables = {"report_path": str(path), "verify_folder": str(tmp_path)}
+    outcome = run_playbook(
+        "playbooks/report.yml", cluster.inventories, extra_vars=variables, name="report", say=lambda line: None
+    )
+    print(f"report: {outcome.seconds:.1f} s")
+    assert outcome.rc == 0, outcome.failures
+    assert set(outcome.changed.values()) == {0}
+    page = path.read_text()
+    assert all(host in page for host in cluster.hosts)
 
 
 def test_doctor_finds_nothing(cluster: Cluster, tmp_path) -> None:

@@ -1,0 +1,88 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the README tells people to type exists, and CI goes through it; so does what the changelog names."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+import yaml
+
+TOP = Path(__file__).resolve().parents[2]
+README = (TOP / "README.md").read_text()
+COMMANDS = [
+    command.strip()
+    for block in re.findall(r"^```console\n(.*?)^```", README, re.DOTALL | re.MULTILINE)
+    for line in block.splitlines()
+    for command in line.partition(" #")[0].split("&&")
+]
+LINT = (TOP / "tools" / "test.sh").read_text()
+
+
+def test_there_are_commands_and_ci_runs_the_one_that_tests() -> None:
+    assert {"make up", "make test"} <= set(COMMANDS)
+    assert (TOP / ".ci" / "run").read_text().rstrip().endswith("exec make test")
+
+
+@pytest.mark.parametrize("target", sorted(set(re.findall(r"\bmake ([a-z-]+)[`\s]", README))))
+def test_every_target_of_make_is_there(target: str) -> None:
+    assert re.search(rf"^{target}:", (TOP / "Makefile").read_text(), re.MULTILINE)
+
+
+@pytest.mark.parametrize("command", [command for command in COMMANDS if command.startswith("ansible-playbook")])
+def test_ci_checks_every_playbook_on_every_inventory_that_is_named(command: str) -> None:
+    words = shlex.split(command)
+    playbook, inventory = words[1], words[words.index("-i") + 1]
+    assert (TOP / playbook).is_file()
+    assert (TOP / inventory / "hosts.yml").is_file()
+    # the stage lint runs all of these globs against each other
+    assert inventory.startswith("inventories/")
+    assert "for inventory in inventories/*/" in LINT
+    glob = "site.yml" if playbook == "site.yml" else "playbooks/*.yml"
+    assert f'ansible-playbook {glob} -i "$inventory" --syntax-check' in LINT
+    assert Path(playbook).match(glob)
+    assert set(words[2:]) <= {"-i", inventory, "-K", "--check", "--diff", "--syntax-check", "--list-tasks"}
+
+
+@pytest.mark.parametrize("command", [command for command in COMMANDS if command.startswith("$EDITOR")])
+def test_every_file_to_edit_is_there(command: str) -> None:
+    assert isinstance(yaml.safe_load((TOP / command.split()[1]).read_text()), dict)
+
+
+def test_every_playbook_is_there_and_none_is_kept_secret() -> None:
+    named = set(re.findall(r"`(?:playbooks/)?([a-z_]+\.yml)`", README)) - {"hosts.yml"}
+    named |= {Path(command.split()[1]).name for command in COMMANDS if command.startswith("ansible-playbook")}
+    there = {path.name for path in (TOP / "playbooks").glob("*.yml")}
+    assert there == named
+
+
+def test_every_inventory_is_in_the_table() -> None:
+    rows = re.findall(r"^\| `([a-z0-9_]+)` \|", README, re.MULTILINE)
+    assert sorted(rows) == sorted(path.name for path in (TOP / "inventories").iterdir() if path.is_dir())
+
+
+@pytest.mark.parametrize("target", sorted(set(re.findall(r"\]\((?!https?:)([^)#]+)", README))))
+def test_every_link_leads_somewhere(target: str) -> None:
+    assert (TOP / target).exists()
+
+
+def test_what_the_controller_needs_is_named() -> None:
+    needs = (TOP / "requirements" / "controller.txt").read_text()
+    assert "requirements/controller.txt" in README
+    assert re.search(r"^netaddr\b", needs, re.MULTILINE)
+    environment = yaml.safe_load((TOP / "meta" / "execution-environment.yml").read_text())
+    assert environment["dependencies"]["python"] == "requirements/controller.txt"
+
+
+def test_the_changelog_names_every_playbook() -> None:
+    """Modules, filters and roles are found at a release by their own documentation; playbooks have none."""
+    folder = TOP / "changelogs"
+    releases = yaml.safe_load((folder / "changelog.yaml").read_text())["releases"].values()
+    named = [entry["name"] for release in releases for entry in release.get("objects", {}).get("playbook", [])]
+    for fragment in (folder / "fragments").glob("*.yml"):
+        named += [entry["name"] for entry in yaml.safe_load(fragment.read_text()).get("add object.playbook", [])]
+    assert sorted(named) == sorted(path.stem for path in (TOP / "playbooks").glob("*.yml"))
