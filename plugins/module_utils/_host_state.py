@@ -128,6 +128,7 @@ class UnitSpec:
     state: str | None = None
     restart_on: list[str] = field(default_factory=list)
     reload_on: list[str] = field(default_factory=list)
+    environment: dict[str, str] = field(default_factory=dict)
     optional: bool = False
     no_block: bool = False
     defer: bool = False
@@ -196,6 +197,7 @@ class Wanted:
                 name=unit_name(item["name"]),
                 restart_on=list(item.get("restart_on") or []),
                 reload_on=list(item.get("reload_on") or []),
+                environment={str(k): str(v) for k, v in (item.get("environment") or {}).items()},
                 optional=bool(item.get("optional")),
                 no_block=bool(item.get("no_block")),
                 defer=bool(item.get("defer")),
@@ -960,7 +962,8 @@ class UnitManager:
             if running or active == "deactivating":
                 self.to_stop.append(unit)
             return
-        if unit.state == "restarted" or (running and self._touched(unit.restart_on, unit.name)):
+        stale = running and (self._touched(unit.restart_on, unit.name) or self._runs_with_other_environment(unit))
+        if unit.state == "restarted" or stale:
             self._verb(unit, "restart")
         elif unit.state == "started" and not running:
             if not self._unmet(unit):
@@ -969,6 +972,18 @@ class UnitManager:
             self._verb(unit, "reload" if running else "start")
         elif running and self._touched(unit.reload_on):
             self._verb(unit, "reload")
+
+    def _runs_with_other_environment(self, unit: UnitSpec) -> bool:
+        """What the main process was given. A file that is right again says nothing about who was started meanwhile."""
+        pid = self.before[unit.name].get("MainPID") or "0"
+        if not unit.environment or pid == "0":
+            return False
+        try:
+            with open(self.state.host.at(f"/proc/{pid}/environ"), "rb") as stream:
+                given = set(stream.read().split(b"\0"))
+        except OSError:  # it has just ended: whoever starts it next reads the files anew
+            return False
+        return any(f"{name}={value}".encode() not in given for name, value in unit.environment.items())
 
     def _unmet(self, unit: UnitSpec) -> bool:
         """An optional unit that systemd already declined to start here (in a container, say) is not asked again."""

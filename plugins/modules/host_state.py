@@ -192,6 +192,12 @@ options:
         type: list
         elements: str
         default: []
+      environment:
+        description:
+          - Variables that the unit's main process must have been started with. If it runs with other values, it is
+            restarted, whatever the files say by now.
+        type: dict
+        default: {}
       optional:
         description:
           - Whether it is fine that the host has no such unit, has it masked, or that systemd declined to start it
@@ -379,6 +385,7 @@ def argument_spec() -> dict[str, Any]:
                 "state": {"type": "str", "choices": ["started", "stopped", "restarted", "reloaded"]},
                 "restart_on": strings,
                 "reload_on": strings,
+                "environment": {"type": "dict", "default": {}},
                 "optional": {"type": "bool", "default": False},
                 "no_block": {"type": "bool", "default": False},
                 "defer": {"type": "bool", "default": False},

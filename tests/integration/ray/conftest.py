@@ -36,6 +36,8 @@ REPEATS = int(os.environ.get("SPARKTHOR_RAY_REPEATS", "3"))
 STARTS = int(os.environ.get("SPARKTHOR_RAY_STARTS", "10"))
 KEEP = bool(os.environ.get("SPARKTHOR_RAY_KEEP"))
 NAME = os.environ.get("SPARKLAB_NAME", "mol-ray")
+#: a lab's name has at most 12 characters
+SIZES = {"three": 3, "eight": 8}
 SUBNET = os.environ.get("SPARKLAB_SUBNET", "10.79.20.0/24")
 UNIT = "sparkthor-ray.service"
 GATE = "/usr/local/lib/sparkthor/sparkthor-ray-gate"
@@ -236,7 +238,7 @@ def results() -> Results:
 def make(count: str, number: int) -> Iterator[Site]:
     import ray_layer
 
-    name, home = f"{NAME}-{count}", TOP / ".lab"
+    name, home = f"{NAME}-{SIZES[count]}", TOP / ".lab"
     subnet = ".".join([*SUBNET.split(".")[:2], str(int(SUBNET.split(".")[2]) + number), "0/24"])
     inventory = HERE / "inventories" / count
     if not KEEP:

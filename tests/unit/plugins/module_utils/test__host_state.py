@@ -554,6 +554,32 @@ def test_a_deferred_unit_that_does_not_run_is_to_be_started(host: FakeHost) -> N
     assert host.apply(units=[{**unit, "state": None}]).deferred_units == {"x.service": "enable"}
 
 
+@pytest.mark.parametrize(
+    ("given", "restarted"),
+    [
+        (b"A=1\0B=2 3\0", False),
+        (b"A=1\0B=2 3\0C=4\0", False),
+        (b"A=1\0B=2\0", True),
+        (b"A=1\0", True),
+        (b"XA=1\0B=2 3\0", True),
+        (None, False),  # it ended meanwhile
+    ],
+)
+def test_a_process_started_with_another_environment_is_restarted(host: FakeHost, given, restarted) -> None:
+    host.unit("x.service", "active", "enabled", MainPID="77")
+    if given is not None:
+        (host.root / "proc/77").mkdir(parents=True)
+        (host.root / "proc/77/environ").write_bytes(given)
+    unit = {"name": "x.service", "state": "started", "environment": {"A": 1, "B": "2 3"}, "defer": True}
+    assert host.apply(units=[unit]).deferred_units == ({"x.service": "restart"} if restarted else {})
+
+
+def test_a_unit_without_a_process_is_not_asked_for_its_environment(host: FakeHost) -> None:
+    host.unit("x.service", "activating", "enabled", MainPID="0")
+    host.apply(units=[{"name": "x.service", "state": "started", "environment": {"A": "1"}}])
+    assert host.verbs() == []
+
+
 def test_restart_owed_by_an_interrupted_run(host: FakeHost) -> None:
     host.unit("x.service", "active", "enabled")
     wanted = {

@@ -1,0 +1,34 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What would end a molecule scenario before its first test: the names and places in its molecule.yml."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+from sparklab.plan import check_lab_name
+
+TOP = Path(__file__).parents[3]
+SCENARIOS = {path.parent.name: yaml.safe_load(path.read_text()) for path in TOP.glob("molecule/*/molecule.yml")}
+#: labs that a scenario's tests make by themselves are named after it
+MADE_BY_TESTS = {"ray": "-8", "ray_short": "-3"}
+
+
+def environment(name: str) -> dict[str, str]:
+    return SCENARIOS[name].get("ansible", {}).get("env", {})
+
+
+@pytest.mark.parametrize("name", sorted(name for name in SCENARIOS if environment(name)))
+def test_a_lab_can_have_the_name(name):
+    check_lab_name(environment(name)["SPARKLAB_NAME"] + MADE_BY_TESTS.get(name, ""))
+
+
+@pytest.mark.parametrize("name", sorted(SCENARIOS))
+def test_its_inventory_and_tests_exist(name):
+    given = environment(name)
+    assert (TOP / "tests/integration" / given.get("SPARKLAB_TESTS", name)).exists()
+    if "SPARKLAB_INVENTORY" in given:
+        assert (TOP / "inventories" / given["SPARKLAB_INVENTORY"]).is_dir()
