@@ -91,7 +91,7 @@ def test_workers_keep_trying_while_there_is_no_head(three, results):
     three.lab.off(three.head)
     time.sleep(90)
     for worker in three.workers:
-        assert three.on(worker, f"systemctl show -P ActiveState {UNIT}").strip() == "activating"
+        assert three.on(worker, f"systemctl show -P ActiveState {UNIT}").strip() == "activating", worker
         assert "waiting for the head's GCS" in three.on(worker, f"journalctl -u {UNIT} -n 5 -o cat --no-pager")
     asked = three.health(three.workers[0])
     assert not asked["healthy"]
