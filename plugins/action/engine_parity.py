@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
-from ansible_collections.sparkthor.cluster.plugins.module_utils._engine import compare_parity, parity_table
+from ansible_collections.sparkthor.cluster.plugins.module_utils._engine import parity_table, versions_across
 
 
 class ActionModule(ActionBase):
@@ -19,17 +19,11 @@ class ActionModule(ActionBase):
     def run(self, tmp=None, task_vars=None):
         result = super().run(tmp, task_vars)
         task_vars = task_vars or {}
-        engines = {}
-        for host in task_vars.get("ansible_play_hosts", []):
-            engine = (task_vars["hostvars"][host].get("ansible_facts") or {}).get("sparkthor_engine")
-            if engine:
-                # the same release built for another machine carries another local part
-                versions = {name: version.split("+")[0] for name, version in engine["versions"].items()}
-                engines[host] = {"python": engine["python"], **versions}
-                if engine.get("image_id"):
-                    engines[host]["image"] = engine["image_id"].removeprefix("sha256:")[:12]
-        # libraries of one vendor's wheels are named by its CUDA; only what speaks across hosts must agree
-        shared = [name for name in compare_parity(engines) if name in ("python", "ray", "vllm", "torch", "image")]
+        facts = {
+            host: (task_vars["hostvars"][host].get("ansible_facts") or {}).get("sparkthor_engine")
+            for host in task_vars.get("ansible_play_hosts", [])
+        }
+        engines, shared = versions_across({host: engine for host, engine in facts.items() if engine})
         if shared:
             if "image" in shared:
                 raise AnsibleActionFail(

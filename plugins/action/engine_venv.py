@@ -14,8 +14,6 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._engine import E
 from ansible_collections.sparkthor.cluster.plugins.module_utils._engine_venv import interesting
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils import _push, _wheels
 
-DEFAULT_PYTHON = "/usr/bin/python3"
-
 
 class ActionModule(_push.StoreAction):
     MODULE = "sparkthor.cluster.engine_venv"
@@ -33,14 +31,7 @@ class ActionModule(_push.StoreAction):
             wheels = _wheels.prepare_wheels(engine, folder, target, download)
         except EngineError as error:
             raise AnsibleActionFail(f"host {self._host}: {error}") from error
-        args["target"] = {
-            "python": target.python,
-            "machine": target.machine,
-            "kind": self._node.get("kind", ""),
-            "digest": wheels.digest,
-            "pins": {pin.name: pin.version for pin in engine.pins},
-            "manifest": [list(entry) for entry in wheels.manifest],
-        }
+        args["target"] = _wheels.target_argument(engine, target, wheels, self._node)
         args.pop("deliver", None)
         outcome = self._module(args)
         if outcome.get("need") and not outcome.get("failed"):
@@ -54,7 +45,7 @@ class ActionModule(_push.StoreAction):
     def _target(self, args: dict[str, Any]) -> Any:
         """Facts know the system's Python; any other interpreter is asked."""
         target = None
-        if args.get("python", DEFAULT_PYTHON) == DEFAULT_PYTHON:
+        if args.get("python", _wheels.DEFAULT_PYTHON) == _wheels.DEFAULT_PYTHON:
             target = _wheels.target_of(self._node)
         if target is None:
             probe = self._module({**args, "stage": "probe"})

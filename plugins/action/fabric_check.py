@@ -11,7 +11,7 @@ from typing import Any
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
-from ansible_collections.sparkthor.cluster.plugins.module_utils import _fabric, _fabric_check
+from ansible_collections.sparkthor.cluster.plugins.module_utils import _compare, _fabric, _fabric_check
 
 
 class ActionModule(ActionBase):
@@ -49,11 +49,18 @@ class ActionModule(ActionBase):
         if others:
             result["warnings"] = others
         _fabric.adopt_devices(fabric, _fabric_check.devices(probes))
+        renamed = fabric != arguments["fabric"]
+        outcomes = {host: hostvars[host].get(arguments["probes"]) or {} for host in fabric}
+        wanted = next(iter(outcomes.values()), {}).get("compared") or []
+        # hosts that were compared with a plan that has other names in it were not compared
+        settled = [] if renamed else _compare.settled_everywhere(wanted, outcomes)
         result.update(
             changed=False,
             msg=f"the facts of {len(fabric)} hosts agree with the plan",
             fabric=fabric,
-            renamed=fabric != arguments["fabric"],
+            renamed=renamed,
+            settled=settled,
+            nothing_to_do=bool(settled) and settled == wanted,
         )
         return result
 

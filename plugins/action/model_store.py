@@ -5,14 +5,12 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 from ansible.errors import AnsibleActionFail
 from ansible.utils.display import Display
 from ansible_collections.sparkthor.cluster.plugins.module_utils import _fanout_job, _fanout_plan
-from ansible_collections.sparkthor.cluster.plugins.module_utils._store import StoreError, check_name
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils import _fanout_run, _hub, _push, _url
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils import _fanout_run, _models, _push
 
 #: what the host's side has no use for; the fabric plan of a big cluster above all
 CONTROLLER_ONLY = ("results", "run", "fabric", "head", "shape", "streams", "port")
@@ -54,25 +52,9 @@ class ActionModule(_push.StoreAction):
 
     def _declare(self) -> tuple[dict[str, Any], list[str]]:
         """Complete the models by what their sources hold; those that check mode must not fetch are named."""
-        models, folders, pending = [], {}, []
-        for given in self._args.get("models") or []:
-            model = dict(given) if isinstance(given, dict) else given
-            name = self._name(model)
-            folder, commit = self._folder(model, name)
-            if folder is None:
-                pending.append(name)
-                continue
-            what = f"model_store_models: {name}"
-            names, links = model.pop("files", None), []
-            if model.pop("layout", "flat") == "hub":
-                # the hub's client looks for a folder of this name, so it is not for the user to choose
-                folder, name, names, links = _push.hub_folder(folder, what)
-            entries = _push.manifest(folder, names or _push.folder_files(folder, what))
-            folders[name] = (folder, entries)
-            rows = [list(entry) for entry in entries]
-            models.append({**model, "name": name, "manifest": rows, "links": links, "commit": commit})
-        self._args["models"] = models
-        return folders, pending
+        declared = _models.declare(self._args.get("models") or [], fetch=not self._task.check_mode)
+        self._args["models"] = declared.models
+        return declared.folders, declared.pending
 
     def _look(self, pending: list[str]) -> dict[str, Any]:
         if self._args["models"] or not pending:
@@ -85,36 +67,6 @@ class ActionModule(_push.StoreAction):
             outcome["changed"] = True
             outcome["msg"] = "would be fetched by the controller first: " + ", ".join(pending)
         return outcome
-
-    @staticmethod
-    def _name(model: Any) -> str:
-        try:
-            return check_name(str(model["name"]))
-        except (KeyError, TypeError) as error:
-            raise AnsibleActionFail(f"model_store_models: {model!r} needs a name and a source") from error
-        except StoreError as error:
-            raise AnsibleActionFail(f"model_store_models: {error}") from error
-
-    def _folder(self, model: dict[str, Any], name: str) -> tuple[str | None, str]:
-        """A local folder, or the controller's copy of a hub id with its commit; None if check mode must not fetch."""
-        source = str(model.get("source") or "")
-        if "://" in source:
-            if model.get("revision"):
-                raise AnsibleActionFail(f"model_store_models: {name}: a URL has no revision; remove it")
-            try:
-                with _push.locked(_push.user_cache("locks", "url.lock")):
-                    return _url.fetch(source, _push.user_cache("url"), fetch=not self._task.check_mode), ""
-            except _url.UrlError as error:
-                raise AnsibleActionFail(f"model_store_models: {name}: {error}") from error
-        if source.startswith(("/", ".", "~")):
-            if model.get("revision"):
-                raise AnsibleActionFail(f"model_store_models: {name}: a folder has no revision; remove it")
-            return os.path.realpath(os.path.expanduser(source)), ""
-        try:
-            with _push.locked(_push.user_cache("locks", "hub.lock")):
-                return _hub.snapshot(source, str(model.get("revision") or ""), name, fetch=not self._task.check_mode)
-        except _hub.HubError as error:
-            raise AnsibleActionFail(f"model_store_models: {name}: {error}") from error
 
     def _send(self, folders, outcome):
         entries_of = {}
@@ -134,7 +86,7 @@ class ActionModule(_push.StoreAction):
         names = []
         for model in self._args.get("models") or []:
             source, layout = str(model.get("source") or ""), model.get("layout", "flat")
-            names.append(f"models--{source.replace('/', '--')}" if layout == "hub" else self._name(model))
+            names.append(f"models--{source.replace('/', '--')}" if layout == "hub" else _models.name_of(model))
         keep = [*names, *(self._args.get("keep") or [])]
         return self._module({**self._args, "models": [], "declared": names, "keep": keep})
 

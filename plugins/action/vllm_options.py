@@ -8,23 +8,16 @@ The host is asked once for each engine; afterwards a check costs no connection a
 
 from __future__ import annotations
 
-import json
 import os
-import re
 from typing import Any
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from ansible_collections.sparkthor.cluster.plugins.module_utils import _vllm_args, _vllm_dump
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model_shape import SizingError
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils import _options
 
 OWN = ("engine", "arguments", "acknowledged", "environment")
-
-
-def cache_folder(environment: Any = None) -> str:
-    environment = os.environ if environment is None else environment
-    home = environment.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    return os.path.join(home, "sparkthor", "vllm_options")
 
 
 class ActionModule(ActionBase):
@@ -33,8 +26,8 @@ class ActionModule(ActionBase):
     def run(self, tmp: Any = None, task_vars: Any = None) -> dict[str, Any]:
         result = super().run(tmp, task_vars)
         args = dict(self._task.args)
-        kept = self._kept(str(args.get("engine") or ""))
-        table = self._read(kept)
+        kept = _options.kept(str(args.get("engine") or ""))
+        table = _options.read(kept)
         result.update(changed=False, cached=table is not None, path=kept)
         if table is None:
             asked = {key: value for key, value in args.items() if key not in OWN}
@@ -56,21 +49,6 @@ class ActionModule(ActionBase):
         return result
 
     @staticmethod
-    def _kept(engine: str) -> str:
-        if not engine:
-            return ""
-        return os.path.join(cache_folder(), re.sub(r"[^0-9A-Za-z.+_-]", "_", engine) + ".json")
-
-    @staticmethod
-    def _read(path: str) -> dict[str, Any] | None:
-        if not path:
-            return None
-        try:
-            return _vllm_args.read_table(path)
-        except (OSError, ValueError, json.JSONDecodeError, SizingError):
-            return None  # absent, cut short or of another schema: asked for again
-
-    @staticmethod
     def _shipped(version: str, outcome: dict[str, Any]) -> dict[str, Any]:
         try:
             table, _exact = _vllm_args.find_table(version)
@@ -80,8 +58,7 @@ class ActionModule(ActionBase):
 
     @staticmethod
     def _check(args: dict[str, Any], table: dict[str, Any], result: dict[str, Any]) -> None:
-        problems = _vllm_args.check(args["arguments"], table, args.get("acknowledged") or [])
-        problems += _vllm_args.check_environment(args.get("environment") or {})
+        problems = _options.problems(args, table)
         found = _vllm_args.fatal(problems)
         if found:
             raise AnsibleActionFail(f"No service was touched: {_vllm_args.VllmArgsError(found, table['vllm'])}")

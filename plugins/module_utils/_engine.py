@@ -332,6 +332,19 @@ def compare_parity(hosts: Mapping[str, Mapping[str, str]]) -> list[str]:
     return [name for name in names if len({versions.get(name, "") for versions in hosts.values()}) > 1]
 
 
+def versions_across(facts: Mapping[str, Mapping[str, Any]]) -> tuple[dict[str, dict[str, str]], list[str]]:
+    """Versions by host from the facts ``sparkthor_engine``, and names among them that must agree and do not."""
+    engines: dict[str, dict[str, str]] = {}
+    for host, engine in facts.items():
+        # the same release built for another machine carries another local part
+        versions = {name: version.split("+")[0] for name, version in engine["versions"].items()}
+        engines[host] = {"python": engine["python"], **versions}
+        if engine.get("image_id"):
+            engines[host]["image"] = engine["image_id"].removeprefix("sha256:")[:12]
+    # libraries of one vendor's wheels are named by its CUDA; only what speaks across hosts must agree
+    return engines, [name for name in compare_parity(engines) if name in ("python", "ray", "vllm", "torch", "image")]
+
+
 def parity_table(hosts: Mapping[str, Mapping[str, str]], names: Sequence[str]) -> str:
     """Who has what, for the names given: one line a host."""
     rows = [["host", *names]]

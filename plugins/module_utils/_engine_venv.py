@@ -79,6 +79,32 @@ class Wanted(NamedTuple):
     kind: str = ""  # of the host: what its GPU needs
 
 
+def wanted_of(params: Mapping[str, Any], wheels: Sequence[str]) -> Wanted:
+    """What the arguments of the module ``engine_venv`` ask for, once the controller has added the target."""
+    target = params["target"]
+    return Wanted(
+        path=params["path"],
+        digest=target["digest"],
+        pins=target["pins"],
+        wheels=list(wheels),
+        python=params["python"],
+        python_minor=target["python"],
+        kind=str(target.get("kind", "")),
+    )
+
+
+def facts(params: Mapping[str, Any]) -> dict[str, Any]:
+    """The fact ``sparkthor_engine`` of a host that has what these arguments ask for."""
+    target = params["target"]
+    return {
+        "path": params["path"],
+        "digest": target["digest"],
+        "python": target["python"],
+        "machine": target["machine"],
+        "versions": interesting(target["pins"]),
+    }
+
+
 class Found(NamedTuple):
     """The environment in use, as far as it can be told without running it."""
 

@@ -45,6 +45,40 @@ ExecStart={python} {state}/job.py boot {state}
 TimeoutStartSec=30
 """
 
+PEER = {
+    "host": {"type": "str", "default": ""},
+    "address": {"type": "str", "required": True},
+    "mtu": {"type": "int", "default": 0},
+}
+LINK = {
+    "netdev": {"type": "str", "required": True},
+    "address": {"type": "str", "required": True},
+    "mtu": {"type": "int", "default": 0},
+    "peers": {"type": "list", "elements": "dict", "default": [], "options": PEER},
+}
+ARGUMENTS: dict[str, Any] = {
+    "state": {
+        "type": "str",
+        "default": "present",
+        "choices": ["present", "adopted", "verified", "inspected", "absent"],
+    },
+    "links": {"type": "list", "elements": "dict", "default": [], "options": LINK},
+    "path": {"type": "path", "default": "/etc/netplan/40-cx7.yaml"},
+    "renderer": {"type": "str", "default": "", "choices": ["", "networkd", "NetworkManager"]},
+    "management_address": {"type": "str", "default": ""},
+    "rollback_timeout": {"type": "int", "default": 60},
+    "replace_foreign": {"type": "bool", "default": False},
+    "accept": {"type": "list", "elements": "str", "default": [], "choices": ["pending_edit", "runtime_address"]},
+    "environment_path": {"type": "path"},
+    "environment_variables": {"type": "dict", "default": {}},
+    "wait": {"type": "int", "default": 0},
+    "confirm": {"type": "bool", "default": True},
+    "outcomes": {"type": "str", "default": ""},
+    "step": {"type": "str", "default": "start", "choices": ["start", "check", "confirm", "take_back"]},
+    "reason": {"type": "str", "default": ""},
+    "token": {"type": "str", "default": "", "no_log": False},
+}
+
 
 class ChangeError(Exception):
     """The change cannot or must not be made; nothing was written."""
@@ -270,6 +304,22 @@ def decide_absent(params: dict[str, Any]) -> Decision:
         }
     )
     return decision
+
+
+def difference(params: dict[str, Any]) -> str:
+    """What is not as the arguments of the module ``netplan_apply`` want it, in a few words; nothing is written."""
+    if armed():
+        return "an unconfirmed network change is armed"
+    if params["state"] == "present":
+        management = management_netdev(params["management_address"], job.live_links(), job.live_routes())
+        if decide_present(params, management).changed:
+            return "netplan"
+    if (
+        params["environment_path"]
+        and decide_environment(params["environment_path"], params["environment_variables"])[0]
+    ):
+        return str(params["environment_path"])
+    return "; ".join(problem for link in netplan.verify(params["links"]) for problem in link["problems"])
 
 
 def management_netdev(address: str, live: dict[str, dict[str, Any]], routes: list[str]) -> str:

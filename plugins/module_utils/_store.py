@@ -232,6 +232,23 @@ class Store:
         bad_links = sorted(link.path for link in links if _read_link(os.path.join(folder, link.path)) != link.target)
         return Plan(sorted(bad), list(need.values()), modes, extra, bytes_needed, bad_links)
 
+    def as_recorded(self, name: str, entries: Iterable[Entry], links: Iterable[Link] = ()) -> bool:
+        """Whether all is right by size, time, owner, mode and record alone; nothing is hashed, nothing is kept."""
+        folder, record = self.folder(name), self.read_record(name)
+        entries = list(entries)
+        for entry in entries:
+            state = self._state(os.path.join(folder, entry.path))
+            if state is None or not stat.S_ISREG(state.st_mode):
+                return False
+            if (
+                record.get(entry.path) != [state.st_size, state.st_mtime_ns, entry.sha256]
+                or state.st_size != entry.size
+            ):
+                return False
+        if any(self._mode_wrong(folder, path) for path in self._paths(entries)):
+            return False
+        return all(_read_link(os.path.join(folder, link.path)) == link.target for link in links)
+
     def forget(self, name: str, paths: Iterable[str]) -> None:
         """Take files off the record that a full check found damaged: from now on a quick look reads them too."""
         record = self.read_record(name)

@@ -164,29 +164,13 @@ def apply(module: AnsibleModule) -> dict[str, Any]:
     params = module.params
     target = from_controller(params)
     manifest = parse_manifest(target["manifest"])
-    wanted = engine.Wanted(
-        path=params["path"],
-        digest=target["digest"],
-        pins=target["pins"],
-        wheels=[entry.path for entry in manifest],
-        python=params["python"],
-        python_minor=target["python"],
-        kind=str(target.get("kind", "")),
-    )
+    wanted = engine.wanted_of(params, [entry.path for entry in manifest])
     full = params["verify"] == "full"
     found = engine.look(wanted, full)
     result: dict[str, Any] = {
         "changed": bool(found.problems),
         "problems": found.problems,
-        "ansible_facts": {
-            "sparkthor_engine": {
-                "path": wanted.path,
-                "digest": wanted.digest,
-                "python": wanted.python_minor,
-                "machine": target["machine"],
-                "versions": engine.interesting(wanted.pins),
-            }
-        },
+        "ansible_facts": {"sparkthor_engine": engine.facts(params)},
     }
     if not found.problems:
         return result

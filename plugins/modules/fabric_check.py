@@ -27,7 +27,9 @@ options:
     type: dict
     required: true
   probes:
-    description: Name of the variable that M(sparkthor.cluster.fabric_probe) was registered in.
+    description:
+      - Name of the variable that M(sparkthor.cluster.host_compare) or M(sparkthor.cluster.fabric_probe) was registered
+        in.
     type: str
     default: __preflight_probe
   accept:
@@ -74,6 +76,18 @@ fabric:
   type: dict
 renamed:
   description: Whether RV(fabric) differs from O(fabric).
+  returned: success
+  type: bool
+settled:
+  description:
+    - Roles that M(sparkthor.cluster.host_compare) found to have nothing to do on any host, up to the first that has.
+    - Empty where RV(renamed), because the hosts were compared with other names.
+  returned: success
+  type: list
+  elements: str
+  sample: [os_hardening, roce_network]
+nothing_to_do:
+  description: Whether that are all the roles that were compared.
   returned: success
   type: bool
 """

@@ -132,74 +132,16 @@ probe:
       type: dict
 """
 
-import time
-from typing import Any
-
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.sparkthor.cluster.plugins.module_utils import _netplan as netplan
-from ansible_collections.sparkthor.cluster.plugins.module_utils import _netplan_job as job
-from ansible_collections.sparkthor.cluster.plugins.module_utils import _probe, _rdma
-from ansible_collections.sparkthor.cluster.plugins.module_utils._command import run_limited
-
-LINK = {
-    "netdev": {"type": "str", "required": True},
-    "device": {"type": "str", "default": ""},
-    "half": {"type": "int", "default": 0},
-    "address": {"type": "str", "required": True},
-    "subnet": {"type": "str", "default": ""},
-    "peer": {"type": "str", "default": ""},
-    "peer_netdev": {"type": "str", "default": ""},
-    "peer_up": {"type": "bool", "default": False},
-    "mtu": {"type": "int"},
-}
-
-
-def look_at_netplan(path: str, links: list[dict[str, Any]], renderer: str) -> dict[str, Any]:
-    """What stands in the way of the planned file; nothing does while it is there and live."""
-    current = job.read_state(path)
-    if current is not None and current["content"] == netplan.render(links, renderer):
-        problems = netplan.link_problems(links, job.live_links(), netplan.connected_routes())
-        if not any(problems.values()):
-            return {"findings": [], "adoptable": False, "own": [link["netdev"] for link in links]}
-    seen = netplan.inspect(path, links, renderer)
-    own = seen.get("previous") or set()
-    return {
-        "findings": seen["findings"],
-        "adoptable": bool(seen["foreign"] and seen["adoptable"]),
-        "own": sorted(own) if seen["own"] is not None and netplan.is_ours(seen["own"]) else [],
-    }
+from ansible_collections.sparkthor.cluster.plugins.module_utils import _probe_look
 
 
 def main() -> None:
-    module = AnsibleModule(
-        argument_spec={
-            "host": {"type": "str", "required": True},
-            "links": {"type": "list", "elements": "dict", "required": True, "options": LINK},
-            "path": {"type": "path", "default": "/etc/netplan/40-cx7.yaml"},
-            "renderer": {"type": "str", "default": "", "choices": ["", "networkd", "NetworkManager"]},
-            "seconds": {"type": "float", "default": 5.0},
-            "training": {"type": "float", "default": 5.0},
-            "timeout": {"type": "int", "default": 10},
-        },
-        supports_check_mode=True,
-    )
-    params = module.params
-    links = params["links"]
-
-    def run(argv: list[str]) -> tuple[int, str, str]:
-        return run_limited(argv, params["timeout"])
-
-    started = time.monotonic()
+    module = AnsibleModule(argument_spec=_probe_look.ARGUMENTS, supports_check_mode=True)
     try:
-        probe = _probe.probe(
-            params["host"], links, job.live_links, run, params["seconds"], params["training"], module.check_mode
-        )
-        # after the frames: other hosts wait for those, not for this
-        probe["netplan"] = look_at_netplan(params["path"], links, params["renderer"])
-        probe["rdma"] = _rdma.read_links(run)
-    except (netplan.NetplanError, RuntimeError, OSError, ValueError) as error:
-        module.fail_json(msg=f"the fabric ports of {params['host']} could not be looked at: {error}")
-    probe["seconds"] = round(time.monotonic() - started, 2)
+        probe = _probe_look.look(module.params, module.check_mode)
+    except _probe_look.ProbeError as error:
+        module.fail_json(msg=str(error))
     module.exit_json(changed=False, probe=probe)
 
 

@@ -330,6 +330,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state impo
     HostStateError,
     Wanted,
 )
+from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state_spec import argument_spec
 
 
 class QuietModule(AnsibleModule):
@@ -337,62 +338,6 @@ class QuietModule(AnsibleModule):
 
     def _log_invocation(self) -> None:
         self.log("Invoked")
-
-
-def argument_spec() -> dict[str, Any]:
-    def owned(mode: str | None) -> dict[str, Any]:
-        return {
-            "path": {"type": "path", "required": True},
-            "owner": {"type": "str", "default": "root"},
-            "group": {"type": "str"},
-            "mode": {"type": "str", "default": mode} if mode else {"type": "str"},
-        }
-
-    def items(options: dict[str, Any]) -> dict[str, Any]:
-        return {"type": "list", "elements": "dict", "default": [], "options": options}
-
-    strings = {"type": "list", "elements": "str", "default": []}
-    return {
-        "groups": items({"name": {"type": "str", "required": True}, "system": {"type": "bool", "default": True}}),
-        "users": items(
-            {
-                "name": {"type": "str", "required": True},
-                "system": {"type": "bool", "default": True},
-                "groups": strings,
-                "home": {"type": "str"},
-                "shell": {"type": "str"},
-            }
-        ),
-        "directories": items(owned("0755")),
-        "files": items(
-            {
-                **owned(None),
-                "content": {"type": "str", "required": True},
-                "secret": {"type": "bool", "default": False, "no_log": False},
-                "foreign": {"type": "str", "choices": ["replace", "refuse", "adopt"], "default": "replace"},
-                "backup": {"type": "bool", "default": True},
-            }
-        ),
-        "links": items({"path": {"type": "path", "required": True}, "target": {"type": "str", "required": True}}),
-        "absent": {"type": "list", "elements": "path", "default": []},
-        "restore": strings,
-        "sysctls": {"type": "dict", "default": {}},
-        "units": items(
-            {
-                "name": {"type": "str", "required": True},
-                "enabled": {"type": "bool"},
-                "masked": {"type": "bool"},
-                "state": {"type": "str", "choices": ["started", "stopped", "restarted", "reloaded"]},
-                "restart_on": strings,
-                "reload_on": strings,
-                "environment": {"type": "dict", "default": {}},
-                "optional": {"type": "bool", "default": False},
-                "no_block": {"type": "bool", "default": False},
-                "defer": {"type": "bool", "default": False},
-            }
-        ),
-        "timeout": {"type": "int", "default": 300},
-    }
 
 
 def redacted(params: dict[str, Any]) -> dict[str, Any]:

@@ -255,40 +255,6 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils import _netplan 
 from ansible_collections.sparkthor.cluster.plugins.module_utils import _netplan_change as change
 from ansible_collections.sparkthor.cluster.plugins.module_utils import _netplan_job as job
 
-PEER = {
-    "host": {"type": "str", "default": ""},
-    "address": {"type": "str", "required": True},
-    "mtu": {"type": "int", "default": 0},
-}
-LINK = {
-    "netdev": {"type": "str", "required": True},
-    "address": {"type": "str", "required": True},
-    "mtu": {"type": "int", "default": 0},
-    "peers": {"type": "list", "elements": "dict", "default": [], "options": PEER},
-}
-ARGUMENTS = {
-    "state": {
-        "type": "str",
-        "default": "present",
-        "choices": ["present", "adopted", "verified", "inspected", "absent"],
-    },
-    "links": {"type": "list", "elements": "dict", "default": [], "options": LINK},
-    "path": {"type": "path", "default": "/etc/netplan/40-cx7.yaml"},
-    "renderer": {"type": "str", "default": "", "choices": ["", "networkd", "NetworkManager"]},
-    "management_address": {"type": "str", "default": ""},
-    "rollback_timeout": {"type": "int", "default": 60},
-    "replace_foreign": {"type": "bool", "default": False},
-    "accept": {"type": "list", "elements": "str", "default": [], "choices": ["pending_edit", "runtime_address"]},
-    "environment_path": {"type": "path"},
-    "environment_variables": {"type": "dict", "default": {}},
-    "wait": {"type": "int", "default": 0},
-    "confirm": {"type": "bool", "default": True},
-    "outcomes": {"type": "str", "default": ""},
-    "step": {"type": "str", "default": "start", "choices": ["start", "check", "confirm", "take_back"]},
-    "reason": {"type": "str", "default": ""},
-    "token": {"type": "str", "default": "", "no_log": False},
-}
-
 
 def link_failures(report: list[dict[str, Any]]) -> str:
     """What is wrong with the links, as one line."""
@@ -416,7 +382,7 @@ def confirm(module: AnsibleModule) -> dict[str, Any]:
 
 
 def main() -> None:
-    module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
+    module = AnsibleModule(argument_spec=change.ARGUMENTS, supports_check_mode=True)
     params = module.params
     if not 30 <= params["rollback_timeout"] <= 600:
         module.fail_json(msg=f"rollback_timeout: {params['rollback_timeout']} is not between 30 and 600 seconds")

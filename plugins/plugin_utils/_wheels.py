@@ -21,6 +21,8 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils import _push
 DOWNLOAD_LIMIT = 7200
 
 
+#: the interpreter that facts know; another one is asked on the host
+DEFAULT_PYTHON = "/usr/bin/python3"
 #: C library of the systems the collection supports, for hosts whose facts do not name it
 GLIBC = {
     ("debian", "12"): "2.36",
@@ -65,6 +67,18 @@ def read_engine(path: str, ray_version: str = "", vllm_version: str = "") -> Eng
 def declared(args: Mapping[str, Any]) -> Engine:
     """The engine that a task's arguments describe."""
     return read_engine(*(str(args.get(name) or "") for name in ("requirements", "ray_version", "vllm_version")))
+
+
+def target_argument(engine: Engine, target: Target, wheels: WheelSet, node: Mapping[str, Any]) -> dict[str, Any]:
+    """What the host's side of ``engine_venv`` is told in its option ``target``."""
+    return {
+        "python": target.python,
+        "machine": target.machine,
+        "kind": node.get("kind", ""),
+        "digest": wheels.digest,
+        "pins": {pin.name: pin.version for pin in engine.pins},
+        "manifest": [list(entry) for entry in wheels.manifest],
+    }
 
 
 def target_of(node: Mapping[str, Any], probed: Mapping[str, str] | None = None) -> Target | None:

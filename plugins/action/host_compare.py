@@ -1,0 +1,67 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Controller side of ``host_compare``: what the roles of this run want of the host, from their own variables.
+
+The roles are imported into the play, so their variables are here; only where they look for files is set for each.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ansible.plugins.action import ActionBase
+from ansible.template import trust_as_template
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils import _compare, _ports
+
+
+class ActionModule(ActionBase):
+    TRANSFERS_FILES = False
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        result = super().run(tmp, task_vars)
+        task_vars = task_vars or {}
+        args = self._task.args
+        looks, compared, unknown, facts = self._looks(list(args.get("roles") or []), task_vars)
+        probe = dict(args.get("probe") or {})
+        if probe:
+            probe["links"] = _ports.with_peers(probe.get("links") or [], task_vars.get("hostvars") or {})
+        outcome: dict[str, Any] = {"changed": False, "settled": [look["role"] for look in looks], "differs": ""}
+        if probe or any(look.get("module") for look in looks):
+            outcome = self._execute_module(
+                module_name="sparkthor.cluster.host_compare",
+                module_args={"probe": probe, "looks": looks},
+                task_vars=task_vars,
+            )
+        outcome["compared"] = compared
+        if "differs" in outcome and not outcome["differs"]:
+            outcome["differs"] = unknown
+        if facts and "engine" in (outcome.get("settled") or []):
+            outcome["ansible_facts"] = facts
+        result.update(outcome)
+        return result
+
+    def _looks(
+        self, wanted: list[str], task_vars: dict[str, Any]
+    ) -> tuple[list[dict[str, Any]], list[str], str, dict[str, Any]]:
+        """Looks up to the first role of which it is not known what it wants, and why that is not known."""
+        tasks = _compare.role_tasks(self._task.get_play(), task_vars) if wanted else {}
+        compared = [role for role in wanted if role in tasks]
+        looks: list[dict[str, Any]] = []
+        variables, facts = dict(task_vars), {}
+        for role in compared:
+            variables = _compare.context(variables, tasks[role], self._loader.get_basedir())
+            templar = self._templar.copy_with_new_env(available_variables=variables)
+            try:
+                declared = templar.evaluate_expression(trust_as_template(f"__{role}_looks"))
+                looks += _compare.prepare(role, declared, str(task_vars["inventory_hostname"]), variables)
+            except Exception as error:
+                # the role will meet it again, and says what it is
+                return looks, compared, f"{role}: {error}", facts
+            if role == "engine":
+                facts = {
+                    key: value
+                    for key, value in variables["ansible_facts"].items()
+                    if key == "sparkthor_engine" and value is not task_vars["ansible_facts"].get(key)
+                }
+        return looks, compared, "", facts

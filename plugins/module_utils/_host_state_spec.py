@@ -1,0 +1,64 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The arguments of the module ``host_state``, which ``host_compare`` takes as well."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def argument_spec() -> dict[str, Any]:
+    def owned(mode: str | None) -> dict[str, Any]:
+        return {
+            "path": {"type": "path", "required": True},
+            "owner": {"type": "str", "default": "root"},
+            "group": {"type": "str"},
+            "mode": {"type": "str", "default": mode} if mode else {"type": "str"},
+        }
+
+    def items(options: dict[str, Any]) -> dict[str, Any]:
+        return {"type": "list", "elements": "dict", "default": [], "options": options}
+
+    strings = {"type": "list", "elements": "str", "default": []}
+    return {
+        "groups": items({"name": {"type": "str", "required": True}, "system": {"type": "bool", "default": True}}),
+        "users": items(
+            {
+                "name": {"type": "str", "required": True},
+                "system": {"type": "bool", "default": True},
+                "groups": strings,
+                "home": {"type": "str"},
+                "shell": {"type": "str"},
+            }
+        ),
+        "directories": items(owned("0755")),
+        "files": items(
+            {
+                **owned(None),
+                "content": {"type": "str", "required": True},
+                "secret": {"type": "bool", "default": False, "no_log": False},
+                "foreign": {"type": "str", "choices": ["replace", "refuse", "adopt"], "default": "replace"},
+                "backup": {"type": "bool", "default": True},
+            }
+        ),
+        "links": items({"path": {"type": "path", "required": True}, "target": {"type": "str", "required": True}}),
+        "absent": {"type": "list", "elements": "path", "default": []},
+        "restore": strings,
+        "sysctls": {"type": "dict", "default": {}},
+        "units": items(
+            {
+                "name": {"type": "str", "required": True},
+                "enabled": {"type": "bool"},
+                "masked": {"type": "bool"},
+                "state": {"type": "str", "choices": ["started", "stopped", "restarted", "reloaded"]},
+                "restart_on": strings,
+                "reload_on": strings,
+                "environment": {"type": "dict", "default": {}},
+                "optional": {"type": "bool", "default": False},
+                "no_block": {"type": "bool", "default": False},
+                "defer": {"type": "bool", "default": False},
+            }
+        ),
+        "timeout": {"type": "int", "default": 300},
+    }

@@ -1,0 +1,135 @@
+#!/usr/bin/python
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: host_compare
+short_description: Find out in one call which roles have nothing to do on a host
+version_added: 0.1.0
+author:
+  - sparkthor.cluster contributors (@sparkthor)
+description:
+  - Compares the host with what each role in O(roles) wants, by the arguments that the role's own tasks have, and looks
+    at the fabric ports as M(sparkthor.cluster.fabric_probe) does. A call costs more than the looks in it.
+  - A role C(x) offers the variable C(__x_looks), a list of what its tasks call, each with C(module) and C(arguments).
+    It is evaluated on the controller as if in the role. An item with C(holds) instead is a condition.
+  - Roles that the run's tags leave out, or that the play does not have, are left out here.
+  - The first look that differs, fails or cannot be made ends the comparison. Its role and all after it then run as if
+    nobody had looked. So nothing is skipped that has something to do, and every problem is told by its role.
+options:
+  roles:
+    description: Roles in the order in which the play runs them, without the collection's name.
+    type: list
+    elements: str
+    default: []
+  probe:
+    description: Options of M(sparkthor.cluster.fabric_probe); the ports are not looked at where it is empty.
+    type: dict
+    default: {}
+  looks:
+    description: Set by the action plugin, what O(roles) come to.
+    type: list
+    elements: dict
+    default: []
+attributes:
+  check_mode:
+    description: Can run in C(check_mode) and return changed status prediction without modifying target.
+    support: full
+    details: Ports that are administratively down stay so; their carrier and neighbours are returned as unknown.
+  diff_mode:
+    description: Returns details on what has changed, when in diff mode.
+    support: none
+    details: Nothing stays changed.
+  action:
+    description: Has an action plugin on the controller.
+    support: full
+    details: It evaluates what the roles want.
+"""
+
+EXAMPLES = r"""
+- name: Look at the fabric ports of all hosts at once, and compare the hosts with what the roles want
+  sparkthor.cluster.host_compare:
+    roles: [os_hardening, roce_network]
+    probe:
+      host: "{{ inventory_hostname }}"
+      links: "{{ sparkthor_fabric[inventory_hostname].links }}"
+  register: compared
+"""
+
+RETURN = r"""
+settled:
+  description: Roles that have nothing to do on this host.
+  returned: success
+  type: list
+  elements: str
+  sample: [os_hardening, roce_network]
+compared:
+  description: Roles of O(roles) that this run has.
+  returned: success
+  type: list
+  elements: str
+differs:
+  description: The first role that has something to do, and what; empty if none has.
+  returned: success
+  type: str
+  sample: "os_hardening: /etc/sysctl.d/60-sparkthor.conf"
+probe:
+  description: As M(sparkthor.cluster.fabric_probe) returns it.
+  returned: with O(probe)
+  type: dict
+ansible_facts:
+  description: The fact C(sparkthor_engine) as the role engine sets it.
+  returned: when the role engine has nothing to do
+  type: dict
+"""
+
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.sparkthor.cluster.plugins.module_utils import _compare
+
+
+class QuietModule(AnsibleModule):
+    """File contents, secrets among them, have no business in the host's system log."""
+
+    def _log_invocation(self) -> None:
+        self.log("Invoked")
+
+
+def look_at_ports(module: AnsibleModule) -> dict[str, Any]:
+    from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
+    from ansible_collections.sparkthor.cluster.plugins.module_utils import _probe_look
+
+    checked = ArgumentSpecValidator(_probe_look.ARGUMENTS).validate(module.params["probe"])
+    if checked.error_messages:
+        module.fail_json(msg="probe: " + "; ".join(checked.error_messages))
+    try:
+        return _probe_look.look(checked.validated_parameters, module.check_mode)
+    except _probe_look.ProbeError as error:
+        module.fail_json(msg=str(error))
+
+
+def main() -> None:
+    module = QuietModule(
+        argument_spec={
+            "roles": {"type": "list", "elements": "str", "default": []},
+            "probe": {"type": "dict", "default": {}},
+            "looks": {"type": "list", "elements": "dict", "default": []},
+        },
+        supports_check_mode=True,
+    )
+    result: dict[str, Any] = {"changed": False}
+    if module.params["probe"]:
+        # first: the other hosts wait for this one's frames
+        result["probe"] = look_at_ports(module)
+    result["settled"], result["differs"] = _compare.compare(module.params["looks"])
+    # what the files of the roles hold is nobody's business
+    invocation = {"module_args": {"roles": module.params["roles"], "probe": module.params["probe"], "looks": "..."}}
+    module.exit_json(invocation=invocation, **result)
+
+
+if __name__ == "__main__":
+    main()
