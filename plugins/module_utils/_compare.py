@@ -148,7 +148,7 @@ def compare(looks: Sequence[Mapping[str, Any]]) -> tuple[list[str], str]:
                 COMPARISONS[look["module"]](look["arguments"])
         except Exception as error:
             # whatever it is, the role meets it again and has words for it
-            return [name for name in settled if name != role], f"{role}: {error or type(error).__name__}"
+            return [name for name in settled if name != role], f"{role}: {str(error) or type(error).__name__}"
         if role not in settled:
             settled.append(role)
     return settled, ""
