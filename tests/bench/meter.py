@@ -14,9 +14,8 @@ import os
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from statistics import median
 
 from sparklab import Lab
 from sparklab.machine import cgroup_root
@@ -101,11 +100,3 @@ def measure(
         steal=round((stolen_after - stolen) / max(1, ticks_after - ticks), 4),
         load=round(load, 2),
     )
-
-
-def medians(samples: Sequence[Sample]) -> dict[str, float]:
-    """The median of each figure, with the spread of the wall time as ``wall_min`` and ``wall_max``."""
-    columns = [asdict(sample) for sample in samples]
-    result = {key: round(median(column[key] for column in columns), 3) for key in columns[0]}
-    walls = [sample.wall for sample in samples]
-    return {**result, "wall_min": min(walls), "wall_max": max(walls), "runs": len(samples)}

@@ -68,4 +68,5 @@ class CallbackModule(CallbackBase):
     def v2_playbook_on_stats(self, stats) -> None:
         if self._path:
             with open(self._path, "w", encoding="utf-8") as handle:
-                json.dump({"tasks": self._tasks, "seconds": time.monotonic() - self._begun}, handle)
+                found = {"begun": self._begun, "tasks": self._tasks, "seconds": time.monotonic() - self._begun}
+                json.dump(found, handle)
