@@ -51,9 +51,10 @@ class ActionModule(ActionBase):
         variables, facts = dict(task_vars), {}
         for role in compared:
             variables = _compare.context(variables, tasks[role], self._loader.get_basedir())
-            templar = self._templar.copy_with_new_env(available_variables=variables)
             try:
-                declared = templar.evaluate_expression(trust_as_template(f"__{role}_looks"))
+                for name in variables.get(f"__{role}_once") or ():
+                    variables[name] = self._evaluate(name, variables)
+                declared = self._evaluate(f"__{role}_looks", variables)
                 looks += _compare.prepare(role, declared, str(task_vars["inventory_hostname"]), variables)
             except Exception as error:
                 # the role will meet it again, and says what it is
@@ -65,3 +66,7 @@ class ActionModule(ActionBase):
                     if key == "sparkthor_engine" and value is not task_vars["ansible_facts"].get(key)
                 }
         return looks, compared, "", facts
+
+    def _evaluate(self, name: str, variables: dict[str, Any]) -> Any:
+        templar = self._templar.copy_with_new_env(available_variables=variables)
+        return templar.evaluate_expression(trust_as_template(str(name)))

@@ -15,7 +15,8 @@ description:
   - Compares the host with what each role in O(roles) wants, by the arguments that the role's own tasks have, and looks
     at the fabric ports as M(sparkthor.cluster.fabric_probe) does. A call costs more than the looks in it.
   - A role C(x) offers the variable C(__x_looks), a list of what its tasks call, each with C(module) and C(arguments).
-    It is evaluated on the controller as if in the role. An item with C(holds) instead is a condition.
+    It is evaluated on the controller as if in the role. An item with C(holds) instead is a condition. Variables that
+    C(__x_once) names are evaluated before, once.
   - Roles that the run's tags leave out, or that the play does not have, are left out here.
   - The first look that differs, fails or cannot be made ends the comparison. Its role and all after it then run as if
     nobody had looked. So nothing is skipped that has something to do, and every problem is told by its role.
