@@ -11,8 +11,21 @@ from __future__ import annotations
 from typing import Any
 
 from ansible.plugins.action import ActionBase
+from ansible.plugins.filter import core, mathstuff
 from ansible.template import trust_as_template
+from ansible_collections.sparkthor.cluster.plugins.filter import (
+    front_keys,
+    front_settings,
+    netplan_links,
+    ray_plan,
+    vllm_config,
+)
+from ansible_collections.sparkthor.cluster.plugins.lookup import rendered, secret
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils import _compare, _ports
+
+#: What the roles' variables use.  A collection has no compiled modules, so each worker would compile these anew; the
+#: process that all workers are forked from loads this file once.
+LOADED_ONCE = (core, mathstuff, front_keys, front_settings, netplan_links, ray_plan, vllm_config, rendered, secret)
 
 
 class ActionModule(ActionBase):
