@@ -22,7 +22,7 @@ class ActionModule(_push.StoreAction):
         result = super().run(tmp, task_vars)
         args = dict(self._task.args)
         try:
-            engine = _wheels.declared(args)
+            engine = _wheels.read_engine_of(args)
             target = self._target(args)
             folder = _wheels.wheel_folder(str(args.get("wheel_dir") or ""), target)
             download = boolean(args.get("download", True))

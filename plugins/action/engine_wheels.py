@@ -24,7 +24,7 @@ class ActionModule(ActionBase):
         host = task_vars["inventory_hostname"]
         node = (task_vars.get("ansible_facts") or {}).get("sparkthor_node") or {}
         try:
-            engine = _wheels.declared(args)
+            engine = _wheels.read_engine_of(args)
             target = _wheels.target_of(node)
             if target is None:
                 raise AnsibleActionFail(

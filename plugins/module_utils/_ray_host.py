@@ -156,7 +156,10 @@ def note_start(run_dir: str, now: float) -> float:
 
 
 #: words on the command line of Ray's own processes
-RAY_WORDS = ("/raylet/raylet", "/gcs/gcs_server", "ray/_private/log_monitor.py", "ray/dashboard/", "ray::", "ray start")
+RAY_WORDS = (
+    *("/raylet/raylet", "/gcs/gcs_server", "ray/_private/log_monitor.py", "ray/dashboard/", "ray::", "ray start"),
+    "ray.util.client.server",
+)
 
 
 @dataclass(frozen=True)

@@ -35,18 +35,16 @@ options:
     type: list
     elements: dict
     default: []
+extends_documentation_fragment:
+  - sparkthor.cluster.attributes
+  - sparkthor.cluster.attributes.no_diff
+  - sparkthor.cluster.attributes.action
 attributes:
   check_mode:
-    description: Can run in C(check_mode) and return changed status prediction without modifying target.
-    support: full
     details: Ports that are administratively down stay so; their carrier and neighbours are returned as unknown.
   diff_mode:
-    description: Returns details on what has changed, when in diff mode.
-    support: none
     details: Nothing stays changed.
   action:
-    description: Has an action plugin on the controller.
-    support: full
     details: It evaluates what the roles want.
 """
 

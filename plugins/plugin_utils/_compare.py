@@ -62,7 +62,7 @@ def _engine_venv(arguments: Arguments, _host: str, variables: Mapping[str, Any])
     target = _wheels.target_of(node)
     if target is None:
         raise Unknown("the facts do not say what wheels this host needs")
-    engine = _wheels.declared(arguments)
+    engine = _wheels.read_engine_of(arguments)
     folder = _wheels.wheel_folder(str(arguments.get("wheel_dir") or ""), target)
     if _wheels.missing_wheels(engine, folder, target):
         raise Unknown(f"wheels are missing in {folder}")

@@ -64,9 +64,10 @@ def read_engine(path: str, ray_version: str = "", vllm_version: str = "") -> Eng
     return Engine(path, pins, _engine.check_lock(pins, path, ray_version, vllm_version))
 
 
-def declared(args: Mapping[str, Any]) -> Engine:
-    """The engine that a task's arguments describe."""
-    return read_engine(*(str(args.get(name) or "") for name in ("requirements", "ray_version", "vllm_version")))
+def read_engine_of(arguments: Mapping[str, Any]) -> Engine:
+    """The lock that the arguments of ``engine_venv`` or ``engine_wheels`` name."""
+    names = ("requirements", "ray_version", "vllm_version")
+    return read_engine(*(str(arguments.get(name) or "") for name in names))
 
 
 def target_argument(engine: Engine, target: Target, wheels: WheelSet, node: Mapping[str, Any]) -> dict[str, Any]:

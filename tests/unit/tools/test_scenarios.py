@@ -32,3 +32,9 @@ def test_its_inventory_and_tests_exist(name):
     assert (TOP / "tests/integration" / given.get("SPARKLAB_TESTS", name)).exists()
     if "SPARKLAB_INVENTORY" in given:
         assert (TOP / "inventories" / given["SPARKLAB_INVENTORY"]).is_dir()
+
+
+@pytest.mark.parametrize("name", sorted(name for name in SCENARIOS if "/.lab/" in str(SCENARIOS[name])))
+def test_the_play_reads_the_overlay_of_its_own_lab(name):
+    words = [word for word in SCENARIOS[name]["ansible"]["executor"]["args"]["ansible_playbook"] if "/.lab/" in word]
+    assert [Path(word).parent.name for word in words] == [environment(name)["SPARKLAB_NAME"]]

@@ -296,6 +296,19 @@ RAYLET = "/opt/v/ray/core/src/ray/raylet/raylet --raylet_socket_name=/var/lib/sp
             True,
             False,
         ),
+        (
+            _ray_host.Process(
+                *(
+                    1,
+                    999,
+                    "/usr/bin/python3 -m ray.util.client.server --port=6386",
+                    "0::/system.slice/docker-abc.scope",
+                ),
+                ("/var/lib/sparkthor/ray/t/s/logs/ray_client_server.err",),
+            ),
+            True,
+            False,
+        ),
         (_ray_host.Process(1, 0, "python3 serve", "0::/system.slice/sparkthor-vllm.service"), True, False),
         (_ray_host.Process(1, 0, "tail -f /var/lib/sparkthor/ray/t/x", "0::/user.slice"), False, False),
     ],
