@@ -20,6 +20,10 @@ description:
   - Roles that the run's tags leave out, or that the play does not have, are left out here.
   - The first look that differs, fails or cannot be made ends the comparison. Its role and all after it then run as if
     nobody had looked. So nothing is skipped that has something to do, and every problem is told by its role.
+extends_documentation_fragment:
+  - sparkthor.cluster.attributes
+  - sparkthor.cluster.attributes.no_diff
+  - sparkthor.cluster.attributes.action
 options:
   roles:
     description: Roles in the order in which the play runs them, without the collection's name.

@@ -283,7 +283,7 @@ class Bench:
             self.turn("one_variable", self.one_variable)
 
     def over(self, results: dict[str, Any]) -> list[Bar]:
-        return [bar for bar in bars(results) if bar.size == self.size and bar.figure > bar.limit]
+        return [row for row in bars(results) if row.size == self.size and row.figure > row.limit]
 
     def run(self, results: dict[str, Any]) -> None:
         self.first()
@@ -294,7 +294,7 @@ class Bench:
         if "counts" not in self.result:
             self.result["counts"] = self.count()
             self.keep()
-        again = sorted({case for bar in self.over(results) for case in bar.cases})
+        again = sorted({case for row in self.over(results) for case in row.cases})
         if again and "earlier" not in self.result:
             say(f"  over a bar, so once more: {', '.join(again)}")
             self.result["earlier"] = {case: self.samples.pop(case) for case in again}
@@ -403,7 +403,7 @@ def main() -> int:
     path = TOP / "docs" / "benchmarks.md"
     path.write_text(table.render(whole), encoding="utf-8")
     say(path.read_text(encoding="utf-8"))
-    failing = [bar.name for bar in bars(whole) if bar.figure > bar.limit]
+    failing = [row.name for row in bars(whole) if row.figure > row.limit]
     for name in failing:
         say(f"over its limit: {name}")
     return 1 if failing else 0

@@ -68,9 +68,9 @@ def _figures(results: Mapping[str, Any], earlier: bool) -> list[Bar]:
 
 def bars(results: Mapping[str, Any]) -> list[Bar]:
     """Each figure that was measured, with its limit."""
-    before = {bar.name: bar.figure for bar in _figures(results, True)}
+    before = {row.name: row.figure for row in _figures(results, True)}
     found = []
-    for bar in _figures(results, False):
-        repeated = set(bar.cases) & set((results.get(bar.size) or {}).get("earlier", {}))
-        found.append(bar._replace(earlier=before[bar.name]) if repeated else bar)
+    for row in _figures(results, False):
+        repeated = set(row.cases) & set((results.get(row.size) or {}).get("earlier", {}))
+        found.append(row._replace(earlier=before[row.name]) if repeated else row)
     return found

@@ -48,11 +48,11 @@ def _bars(results: Mapping[str, Any]) -> list[str]:
     if not found:
         return []
     lines = ["## Figures with a bar", "", _row(["figure", "measured", "bar", ""]), "|---|---|---|---|"]
-    for bar in found:
+    for row in found:
         # one that was over its bar was measured once more: both are shown
-        figure = f"{bar.figure:.2f}" if bar.earlier is None else f"{bar.earlier:.2f}, once more {bar.figure:.2f}"
-        verdict = "holds" if bar.figure <= bar.limit else "**missed**"
-        lines.append(_row([bar.name, figure, f"≤ {bar.limit:g}", verdict]))
+        figure = f"{row.figure:.2f}" if row.earlier is None else f"{row.earlier:.2f}, once more {row.figure:.2f}"
+        verdict = "holds" if row.figure <= row.limit else "**missed**"
+        lines.append(_row([row.name, figure, f"≤ {row.limit:g}", verdict]))
     return [*lines, ""]
 
 

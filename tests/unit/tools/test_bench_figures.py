@@ -33,7 +33,7 @@ def test_medians_with_their_spread() -> None:
 
 
 def test_figures_and_their_bars() -> None:
-    found = {bar.name: (round(bar.figure, 2), bar.limit) for bar in bars({"site": site()})}
+    found = {row.name: (round(row.figure, 2), row.limit) for row in bars({"site": site()})}
     assert found["no-op `site.yml`, 3 hosts, times the floor"] == (4.17, 8.0)
     assert found["the same, times naive stock tasks"] == (0.5, 1.0)
     assert found["controller CPU s per host, no-op"] == (2.0, 1.5)
@@ -43,13 +43,13 @@ def test_figures_and_their_bars() -> None:
 
 def test_cpu_of_few_hosts_and_of_many() -> None:
     results = {"4": {"samples": {"noop": [sample(1, 4.0)]}}, "32": {"samples": {"noop": [sample(1, 48.0)]}}}
-    (bar,) = bars(results)
-    assert (bar.figure, bar.limit, bar.size) == (1.5, 1.1, "32")
+    (row,) = bars(results)
+    assert (row.figure, row.limit, row.size) == (1.5, 1.1, "32")
 
 
 def test_a_figure_that_was_over_its_bar_is_shown_with_its_repetition() -> None:
     result = site(earlier={"noop": [sample(12.0, 9.0)] * 3})
-    noop = next(bar for bar in bars({"site": result}) if bar.name.startswith("no-op"))
+    noop = next(row for row in bars({"site": result}) if row.name.startswith("no-op"))
     assert (round(noop.figure, 2), round(noop.earlier or 0, 2)) == (4.17, 10.0)
     page = table.render({"site": result})
     assert "| 10.00, once more 4.17 | ≤ 8 | holds |" in page
