@@ -26,13 +26,17 @@ class ActionModule(ActionBase):
     """Runs the module and adds ``clock_offset`` to what it found."""
 
     TRANSFERS_FILES = False
+    _VALID_ARGS = frozenset(("timeout",))
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """Entry point of the plugin."""
         super().run(tmp, task_vars)
         before = time.time()
+        # Preflight runs host_compare next.  A module is put together once a run, so one that does both saves the other.
         result = self._execute_module(
-            module_name="sparkthor.cluster.node_info", module_args=self._task.args, task_vars=task_vars or {}
+            module_name="sparkthor.cluster.host_compare",
+            module_args={"node": int(self._task.args.get("timeout", 10))},
+            task_vars=task_vars or {},
         )
         node = (result.get("ansible_facts") or {}).get("sparkthor_node")
         if node:

@@ -34,6 +34,12 @@ options:
     description: Options of M(sparkthor.cluster.fabric_probe); the ports are not looked at where it is empty.
     type: dict
     default: {}
+  node:
+    description:
+      - Read the host as M(sparkthor.cluster.node_info) does, with the seconds that one command may take. That module
+        asks for it, so that a run that needs both sends one program to the hosts.
+    type: int
+    default: 0
   looks:
     description: Set by the action plugin, what O(roles) come to.
     type: list
@@ -84,8 +90,8 @@ probe:
   returned: with O(probe)
   type: dict
 ansible_facts:
-  description: The fact C(sparkthor_engine) as the role engine sets it.
-  returned: when the role engine has nothing to do
+  description: The fact C(sparkthor_engine) as the role engine sets it; with O(node) C(sparkthor_node).
+  returned: when the role engine has nothing to do, and with O(node)
   type: dict
 """
 
@@ -120,10 +126,15 @@ def main() -> None:
         argument_spec={
             "roles": {"type": "list", "elements": "str", "default": []},
             "probe": {"type": "dict", "default": {}},
+            "node": {"type": "int", "default": 0},
             "looks": {"type": "list", "elements": "dict", "default": []},
         },
         supports_check_mode=True,
     )
+    if module.params["node"]:
+        from ansible_collections.sparkthor.cluster.plugins.module_utils import _node
+
+        module.exit_json(changed=False, ansible_facts={"sparkthor_node": _node.read_now(module.params["node"])})
     result: dict[str, Any] = {"changed": False}
     if module.params["probe"]:
         # first: the other hosts wait for this one's frames

@@ -61,18 +61,13 @@ ansible_facts:
           cidr: 192.168.1.11/24
 """
 
-import time
-
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.sparkthor.cluster.plugins.module_utils._command import run_limited
-from ansible_collections.sparkthor.cluster.plugins.module_utils._node import NodeReader
+from ansible_collections.sparkthor.cluster.plugins.module_utils import _node
 
 
 def main() -> None:
     module = AnsibleModule(argument_spec={"timeout": {"type": "int", "default": 10}}, supports_check_mode=True)
-    timeout = module.params["timeout"]
-    reader = NodeReader(lambda argv: run_limited(argv, timeout))
-    module.exit_json(changed=False, ansible_facts={"sparkthor_node": {**reader.read(), "clock": time.time()}})
+    module.exit_json(changed=False, ansible_facts={"sparkthor_node": _node.read_now(module.params["timeout"])})
 
 
 if __name__ == "__main__":
