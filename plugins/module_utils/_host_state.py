@@ -959,7 +959,7 @@ class UnitManager:
 
     def _decide_state(self, unit: UnitSpec, running: bool, active: str) -> None:
         if unit.state == "stopped":
-            if running or active == "deactivating":
+            if running or active in ("deactivating", "failed"):
                 self.to_stop.append(unit)
             return
         stale = running and (self._touched(unit.restart_on, unit.name) or self._runs_with_other_environment(unit))
@@ -984,6 +984,9 @@ class UnitManager:
         except OSError:  # it has just ended: whoever starts it next reads the files anew
             return False
         return any(f"{name}={value}".encode() not in given for name, value in unit.environment.items())
+
+    def _failed(self, unit: UnitSpec) -> bool:
+        return self.before[unit.name].get("ActiveState") == "failed"
 
     def _unmet(self, unit: UnitSpec) -> bool:
         """An optional unit that systemd already declined to start here (in a container, say) is not asked again."""
@@ -1021,7 +1024,8 @@ class UnitManager:
             (self.to_mask, "not masked", "masked"),
             (self.to_enable, "not enabled", "enabled"),
             (self.to_disable, "enabled", "disabled"),
-            ([u.name for u in self.to_stop], "running", "stopped"),
+            ([u.name for u in self.to_stop if not self._failed(u)], "running", "stopped"),
+            ([u.name for u in self.to_stop if self._failed(u)], "failed", "stopped"),
         ):
             for name in names:
                 lines.setdefault(name, []).append((before, after))
@@ -1055,6 +1059,12 @@ class UnitManager:
             self.state._remember("masked", name, self.before[name].get("ActiveState", ""))
         for unit in self.to_stop:
             self._systemctl("stop", unit)
+        if self.to_stop:
+            # what ended with an error while it was being stopped is no failure that anybody should look into
+            shown = self.state._show()
+            failed = [unit.name for unit in self.to_stop if shown[unit.name].get("ActiveState") == "failed"]
+            if failed:
+                self.state._must(["systemctl", "reset-failed", "--", *failed], "units")
         if self.to_disable:
             self.state._must(["systemctl", "disable", "--", *self.to_disable], "units cannot be disabled")
 
@@ -1066,7 +1076,7 @@ class UnitManager:
             if names:
                 self.state._must(["systemctl", verb, "--", *names], f"units: {verb} failed")
         for unit, verb in self.verbs:
-            if self.before[unit.name].get("ActiveState") == "failed":
+            if self._failed(unit):
                 # A unit that hit its start limit would refuse to start
                 self.state._must(["systemctl", "reset-failed", "--", unit.name], unit.name)
             self._systemctl(verb, unit)

@@ -100,7 +100,7 @@ def test_a_changed_argument_restarts_the_group_once_and_ray_never(serving: Servi
     units, starts = serving.units(), serving.starts()
     changed = {**FIRST, "vllm_serve_args": {**FIRST["vllm_serve_args"], "max-num-seqs": 3}}
     outcome = serving.site(**changed)
-    assert outcome.changed[serving.cluster.head] == 2  # the file, and the start
+    assert outcome.changed[serving.cluster.head] == 2, outcome.output  # the file, and the start
     assert serving.starts() == starts + 1
     for host in serving.cluster.hosts[1:]:
         assert serving.units()[host] == units[host]

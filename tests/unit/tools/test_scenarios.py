@@ -26,6 +26,12 @@ def test_a_lab_can_have_the_name(name):
     check_lab_name(environment(name)["SPARKLAB_NAME"] + MADE_BY_TESTS.get(name, ""))
 
 
+def test_scenarios_can_run_beside_one_another():
+    given = [environment(name) for name in SCENARIOS if environment(name)]
+    labs = {each["SPARKLAB_NAME"]: each["SPARKLAB_SUBNET"] for each in given}
+    assert len(set(labs.values())) == len(labs)
+
+
 @pytest.mark.parametrize("name", sorted(SCENARIOS))
 def test_its_inventory_and_tests_exist(name):
     given = environment(name)

@@ -123,13 +123,14 @@ class FakeHost:
         changes = {
             "start": {"ActiveState": "active"},
             "restart": {"ActiveState": "active"},
-            "stop": {"ActiveState": "inactive"},
+            # systemd remembers a failure over a stop
+            "stop": {} if unit["ActiveState"] == "failed" else {"ActiveState": "inactive"},
             "enable": {"UnitFileState": "enabled"},
             "disable": {"UnitFileState": "disabled"},
             "mask": {"LoadState": "masked", "UnitFileState": "masked"},
             "unmask": {"LoadState": "loaded", "UnitFileState": "disabled"},
             "reload": {},
-            "reset-failed": {},
+            "reset-failed": {"ActiveState": "inactive"} if unit["ActiveState"] == "failed" else {},
         }
         unit.update(changes[verb])
 
@@ -516,6 +517,14 @@ def test_other_changes_reload_and_restart_nothing(host: FakeHost) -> None:
     assert done.changed_paths == ["/etc/other"]
     assert not done.changed_units
     assert not done.daemon_reloaded
+
+
+def test_a_failed_unit_that_is_to_be_stopped_is_forgotten_as_failed(host: FakeHost) -> None:
+    host.unit("x.service", "failed", "disabled")
+    done = host.apply(units=[{"name": "x.service", "state": "stopped"}])
+    assert host.verbs() == ["stop x.service", "reset-failed x.service"]
+    assert done.changed_units == ["x.service"]
+    assert "failed" in done.diff[0]["before"]
 
 
 def test_stopped_unit_is_not_restarted_by_restart_on(host: FakeHost) -> None:
