@@ -36,6 +36,9 @@ for top in ("/etc", "/usr/local/lib/sparkthor"):
 def lines(*argv):
     return subprocess.run(argv, capture_output=True, text=True, check=True).stdout.split("\n")
 units = [line.split()[:2] for line in lines("systemctl", "list-unit-files", "--no-legend", "--plain") if line]
+# a simulated host declines some, which stock modules would start again in every run
+running = lines("systemctl", "list-units", "--no-legend", "--plain", "--state=active")
+running = [line.split()[0] for line in running if line]
 sysctls = {}
 limits = []
 for file in files:
@@ -49,6 +52,7 @@ print(json.dumps({
     "sysctls": sysctls,
     "limits": limits,
     "units": units,
+    "running": running,
 }))
 """
 #: units the host layer masks or runs; which of them a host has is read there
@@ -64,7 +68,10 @@ def read(lab: Lab) -> dict[str, dict[str, Any]]:
         data = json.loads(done.stdout)
         units = dict(data.pop("units"))
         data["masked"] = [name for name, how in units.items() if how == "masked" and name.rpartition(".")[0] in _MASKED]
-        data["enabled"] = [name for name in _ENABLED if name in units]
+        running = data.pop("running")
+        data["enabled"] = [name for name in _ENABLED if name in units and name in running]
+        # without RDMA the file says so; with it the line must not stand there
+        data["roce"] = not any(file["path"] == "/etc/nccl.conf" for file in data["files"])
         state[host.name] = data
     return state
 
@@ -79,7 +86,8 @@ def shell_lines(state: dict[str, Any]) -> str:
         lines.append(f"install -D -m {file['mode']} /dev/stdin {path} <<'SPARKTHOR_END'")
         lines.append(file["content"].rstrip("\n"))
         lines.append("SPARKTHOR_END")
-    lines.append("[ ! -e /etc/nccl.conf ] || sed -i '/^NCCL_IB_DISABLE/d' /etc/nccl.conf")
+    if state["roce"]:
+        lines.append("[ ! -e /etc/nccl.conf ] || sed -i '/^NCCL_IB_DISABLE/d' /etc/nccl.conf")
     if state["masked"]:
         lines.append("systemctl -q mask " + " ".join(map(shlex.quote, state["masked"])))
     lines.append("systemctl daemon-reload")
