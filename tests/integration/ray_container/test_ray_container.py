@@ -281,8 +281,8 @@ def test_docker_that_died_leaves_no_process(cluster):
         cluster.run(
             worker,
             "systemctl unmask --runtime docker.service docker.socket; systemctl reset-failed 'docker*'; "
-            # as at a boot: a first try that meets what the dead one left is repeated by the unit's own Restart=
-            "systemctl start --no-block docker.socket docker.service",
+            # a socket that was masked while it listened has nothing to hand to Docker until it is opened anew
+            "systemctl stop docker.socket; systemctl start docker.socket docker.service",
         )
     wait_for(cluster, again(before, worker), 4 * KILL_LIMIT)
     assert len(containers(cluster, worker)) == 1
