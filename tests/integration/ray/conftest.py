@@ -136,7 +136,8 @@ class Site:
         return Run(process.returncode, time.monotonic() - begun, lines)
 
     def ray(self, *arguments: str, **more: Any) -> Run:
-        return self.play("--tags=ray_head,ray_worker", *arguments, **more)
+        # without the role that brings an engine: these hosts have theirs from a layer below
+        return self.play("--tags=ray_head,ray_worker", "--skip-tags=engine", *arguments, **more)
 
     # -- Ray ----------------------------------------------------------------------------------------------------------
 
