@@ -45,10 +45,6 @@ options:
     type: list
     elements: dict
     default: []
-extends_documentation_fragment:
-  - sparkthor.cluster.attributes
-  - sparkthor.cluster.attributes.no_diff
-  - sparkthor.cluster.attributes.action
 attributes:
   check_mode:
     details: Ports that are administratively down stay so; their carrier and neighbours are returned as unknown.
