@@ -44,7 +44,7 @@ def test_a_second_run_changes_nothing_and_restarts_no_raylet(three):
     assert three.units() == before
     # looking whether Ray could be started is for when it is to be
     looked = again.output.partition("Look for what stands against a start")[2].partition("TASK")[0]
-    assert looked.count("skipping") == 3, again.output
+    assert not re.search(r"^(ok|changed): ", looked, re.MULTILINE), again.output
 
 
 def test_health_is_data_and_quick(three, results):
@@ -283,12 +283,17 @@ def test_it_stays_an_ordinary_ray_cluster(three):
     """docs/ray.md: `ray status` on the head, `ray job submit` from elsewhere with the token through an ssh tunnel."""
     import prepare
 
-    status = three.on(
-        three.head,
-        f"env {ENVIRONMENT.format(token='/etc/sparkthor/secrets/ray_token')} "
-        f"timeout 60 {RAY} status --address {three.control(three.head)}:6379",
-    )
-    assert "0.0/3.0 GPU" in status, status
+    three.healthy()
+    ends = time.monotonic() + 60
+    # the autoscaler, which answers here, hears of a node some seconds after the GCS does
+    while "0.0/3.0 GPU" not in (
+        status := three.on(
+            three.head,
+            f"env {ENVIRONMENT.format(token='/etc/sparkthor/secrets/ray_token')} "
+            f"timeout 60 {RAY} status --address {three.control(three.head)}:6379",
+        )
+    ):
+        assert time.monotonic() < ends, status
     ray = Path(prepare.prepare(venv=True)["venv"]) / "bin/ray"
     token = (TOP / ".lab/ray-secrets/ray_token").read_text(encoding="utf-8").strip()
     with tunnel(three) as port, tempfile.TemporaryDirectory() as folder:
