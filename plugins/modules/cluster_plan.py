@@ -46,6 +46,7 @@ EXAMPLES = r"""
 - name: Read the hosts
   sparkthor.cluster.node_info:
   register: read
+  # hosts that cannot be read are named by the next task, all of them at once
   ignore_unreachable: true
   failed_when: false
 

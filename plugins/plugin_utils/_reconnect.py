@@ -23,4 +23,6 @@ def anew(connection: Any, parent: int, host: str, change: str) -> None:
     try:
         connection.reset()
     except (AttributeError, NotImplementedError, AnsibleError):
+        # not every connection plugin can reset, and ssh's fails where its shared connection is gone already: what
+        # matters is that this one is not used again, and the confirmation over a new one is the judge of that
         connection.close()

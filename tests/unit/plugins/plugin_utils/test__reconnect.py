@@ -30,6 +30,7 @@ class Connection:
     ("error", "calls"),
     [
         (None, ["reset"]),
+        # what ansible-core's base class of connections raises where a plugin has no reset
         (NotImplementedError(), ["reset", "close"]),
         (AnsibleConnectionFailure("gone"), ["reset", "close"]),
     ],
