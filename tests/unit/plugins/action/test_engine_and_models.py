@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import zipfile
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -24,16 +23,8 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def engine(tmp_path: Path) -> dict[str, Any]:
-    """A lock and its wheels, as arguments of a task."""
-    pins = ("ray==2.60.0", "vllm==0.32.0", "uv==0.13.8")
-    (tmp_path / "lock.txt").write_text("\n".join(pins))
-    folder = tmp_path / "wheels"
-    folder.mkdir()
-    for pin in pins:
-        with zipfile.ZipFile(folder / f"{pin.replace('==', '-')}-py3-none-any.whl", "w") as archive:
-            archive.writestr("x", "1234")
-    return {"requirements": str(tmp_path / "lock.txt"), "wheel_dir": str(folder), "download": False}
+def engine(locked_wheels: dict[str, str]) -> dict[str, Any]:
+    return {**locked_wheels, "download": False}
 
 
 class Calls(list):

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import zipfile
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -50,16 +49,9 @@ def test_a_host_learns_of_its_own_peers_alone() -> None:
 
 
 @pytest.fixture
-def engine(tmp_path: Path) -> dict[str, Any]:
-    """Arguments of the role's task, with a lock and its wheels."""
-    pins = ("ray==2.60.0", "vllm==0.32.0", "uv==0.13.8")
-    (tmp_path / "lock.txt").write_text("\n".join(pins))
-    folder = tmp_path / "wheels"
-    folder.mkdir()
-    for pin in pins:
-        with zipfile.ZipFile(folder / f"{pin.replace('==', '-')}-py3-none-any.whl", "w") as archive:
-            archive.writestr("x", "1234")
-    given = {"path": "/opt/venv", "requirements": str(tmp_path / "lock.txt"), "wheel_dir": str(folder)}
+def engine(locked_wheels: dict[str, str]) -> dict[str, Any]:
+    """Arguments of the role's task."""
+    given = {"path": "/opt/venv", **locked_wheels}
     return {**given, "python": "/usr/bin/python3", "verify": "fast", "download": True}
 
 
