@@ -108,6 +108,9 @@ def test_pending_demands_and_the_module_over_ansible(three):
                 **os.environ,
                 "ANSIBLE_CONFIG": str(TOP / "ansible.cfg"),
                 "ANSIBLE_STDOUT_CALLBACK": "ansible.builtin.json",
+                # molecule asks for colours, and an answer that is read again has none
+                "ANSIBLE_FORCE_COLOR": "0",
+                "ANSIBLE_NOCOLOR": "1",
             },
             capture_output=True,
             text=True,
