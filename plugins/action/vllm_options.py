@@ -34,7 +34,12 @@ class ActionModule(ActionBase):
             outcome = self._execute_module(module_args=asked, task_vars=task_vars)
             if outcome.get("failed") and self._task.check_mode:
                 # before the first run there is no engine to ask: the shipped table of its version will do
-                outcome = self._shipped(str(args.get("version") or ""), outcome)
+                shipped = self._shipped(str(args.get("version") or ""))
+                if shipped is None:
+                    # preflight has checked the arguments by the version that it expects
+                    result["msg"] = "no engine to ask yet: its own options are checked by the run without --check"
+                    return result
+                outcome = {"table": shipped, "from_host": False}
             if outcome.get("failed"):
                 result.update(outcome)
                 return result
@@ -49,12 +54,12 @@ class ActionModule(ActionBase):
         return result
 
     @staticmethod
-    def _shipped(version: str, outcome: dict[str, Any]) -> dict[str, Any]:
+    def _shipped(version: str) -> dict[str, Any] | None:
+        """The table of an image whose version is not known yet, or of a newer vLLM, is none that we have."""
         try:
-            table, _exact = _vllm_args.find_table(version)
+            return _vllm_args.find_table(version)[0] if version else None
         except SizingError:
-            return outcome
-        return {"table": table, "from_host": False}
+            return None
 
     @staticmethod
     def _check(args: dict[str, Any], table: dict[str, Any], result: dict[str, Any]) -> None:

@@ -79,7 +79,7 @@ EXAMPLES = r"""
 RETURN = r"""
 table:
   description: The option table.
-  returned: success
+  returned: success, but not in check mode before there is an engine, unless a table of O(version) is shipped
   type: dict
   contains:
     vllm:
