@@ -7,6 +7,9 @@ from __future__ import annotations
 
 import json
 import time
+from pathlib import Path
+
+import pytest
 
 from tests.integration.conftest import Cluster
 
@@ -21,6 +24,8 @@ from tests.integration.default.test_main_job import (  # noqa: F401
     test_the_greedy_answer_equals_that_of_one_host,
     test_without_the_key_there_is_no_answer,
 )
+from tests.integration.serve import test_serve
+from tests.integration.serve.conftest import Serving, serving  # noqa: F401
 
 UNIT = "sparkthor-vllm.service"
 STOP_LIMIT = 30
@@ -98,3 +103,50 @@ def test_a_stop_is_short_and_whole(cluster):
     assert cluster.run(cluster.head, "pgrep -f '[V]LLM::|vllm [s]erve'", check=False) == ""
     cluster.run(cluster.head, f"systemctl start --no-block {UNIT}")
     print(f"serving again after {wait_serving(cluster):.0f} s")
+
+
+# -- other splits and the other executor: the tests go on from one to the next -----------------------------------------
+
+
+def test_tp3_over_ray_answers_as_one_host(serving: Serving) -> None:  # noqa: F811
+    starts = serving.starts()
+    before = {host: containers(serving.cluster, host)["sparkthor-ray"] for host in serving.cluster.hosts}
+    serving.site(vllm_serve_pipeline_parallel_size=1, vllm_serve_tensor_parallel_size=3)
+    assert serving.starts() == starts + 1
+    serving.assert_answers_as_one_host()
+    now = {host: containers(serving.cluster, host)["sparkthor-ray"] for host in serving.cluster.hosts}
+    assert now == before, "Ray was not touched"
+
+
+@pytest.mark.parametrize("split", [test_serve.MP_TP, test_serve.MP_PP], ids=["TP=3", "PP=3"])
+def test_mp_serves_out_of_one_container_a_host(serving: Serving, split: dict) -> None:  # noqa: F811
+    serving.site(**split)
+    for host in serving.cluster.hosts:
+        assert set(containers(serving.cluster, host)) == {"sparkthor-vllm"}, host
+    serving.assert_answers_as_one_host()
+
+
+def test_a_killed_rank_takes_its_group_along_and_serving_comes_back(serving: Serving) -> None:  # noqa: F811
+    """A container is no child of its unit: each of the group's must go, and one of each come back."""
+    cluster = serving.cluster
+    before = {host: containers(cluster, host)["sparkthor-vllm"] for host in cluster.hosts}
+    cluster.run(cluster.hosts[-1], "docker kill --signal=KILL sparkthor-vllm")
+    begun = time.monotonic()
+    while status(f"{cluster.endpoint}/health")[0] == 200:
+        assert time.monotonic() - begun < 60
+        time.sleep(0.5)
+    print(f"noticed after {time.monotonic() - begun:.1f} s; serving again after {wait_serving(cluster):.0f} s")
+    now = {host: containers(cluster, host) for host in cluster.hosts}
+    for host in cluster.hosts:
+        assert set(now[host]) == {"sparkthor-vllm"}, host
+        assert now[host]["sparkthor-vllm"] != before[host], host
+    serving.assert_answers_as_one_host()
+
+
+def test_tp2_over_two_of_three_hosts(serving: Serving, tmp_path: Path) -> None:  # noqa: F811
+    test_serve.test_tp2_over_two_of_three_hosts(serving, tmp_path)
+    two = serving.cluster.hosts[:2]
+    assert [set(containers(serving.cluster, host)) for host in two] == [
+        {"sparkthor-ray", "sparkthor-vllm"},
+        {"sparkthor-ray"},
+    ]
