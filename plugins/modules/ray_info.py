@@ -105,7 +105,9 @@ problems:
   type: list
   elements: dict
 alive:
-  description: Expected nodes that are members, with address, node id, role, resources and start time.
+  description:
+    - Expected nodes that are members, with address, node id, role, resources and start time.
+    - C(resources_available) is null until Ray's report knows the node, up to five seconds after it joined.
   returned: always
   type: list
   elements: dict

@@ -50,6 +50,8 @@ def test_a_second_run_changes_nothing_and_restarts_no_raylet(three):
 def test_health_is_data_and_quick(three, results):
     """From the head with its dashboard and without, and from a worker; the fastest of some, for machines that share."""
     figures = {}
+    # the dashboard learns from the autoscaler's report, every five seconds, what is free
+    three.wait_for(lambda found: all(entry["resources_available"] for entry in found["alive"]), 30)
     for host, source in ((three.head, "dashboard"), (three.head, "engine"), (three.workers[0], "auto")):
         three.health(host, source)  # the first one compiles Ray's Python on this host
         answers = [three.health(host, source) for _unused in range(5)]
