@@ -101,6 +101,9 @@ def test_a_stop_is_short_and_whole(cluster):
     assert took < STOP_LIMIT
     assert "sparkthor-vllm" not in containers(cluster, cluster.head)
     assert cluster.run(cluster.head, "pgrep -f '[V]LLM::|vllm [s]erve'", check=False) == ""
+    while status(f"{cluster.endpoint}/health")[0] == 200:
+        assert time.monotonic() - begun < 60
+        time.sleep(0.2)
     cluster.run(cluster.head, f"systemctl start --no-block {UNIT}")
     print(f"serving again after {wait_serving(cluster):.0f} s")
 
