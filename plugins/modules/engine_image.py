@@ -351,9 +351,11 @@ def read(path: str) -> str:
 def bring(host: Host, module: AnsibleModule, actions: list[str]) -> tuple[_image.Image | None, dict[str, Any]]:
     """The base image: there, loaded, pulled; or what has to be sent for it. None in check mode if it is lacking."""
     params, target = module.params, module.params["target"]
-    archive, digest = target.get("archive") or {}, params["digest"]
-    reference = _image.parse_reference(target["image"], digest or archive.get("image", ""))
-    name = archive["image"] if archive else (reference.pull if digest else reference.tagged)
+    archive = target.get("archive") or {}
+    reference = _image.parse_reference(target["image"], params["digest"] or archive.get("image", ""))
+    # given by itself, inside the image's name, or by the archive
+    digest = reference.digest
+    name = archive["image"] if archive else reference.pull
     if module.check_mode and not host.answers():
         actions.append(f"have {reference.tagged}, once Docker runs")
         return None, {}
@@ -389,7 +391,7 @@ def bring(host: Host, module: AnsibleModule, actions: list[str]) -> tuple[_image
         raise EngineError(f"engine_image: {name} is not there after it was fetched")
     if digest and not _image.has_digest(found, digest):
         raise EngineError(
-            f"engine_image_digest is {digest}, but {target['image']} on this host is {found.image} "
+            f"{digest} is wanted (engine_image_digest, or in engine_image), but {name} on this host is {found.image} "
             f"({', '.join(found.digests) or 'no digest of a registry'})"
         )
     tagged = host.image(reference.tagged)

@@ -242,7 +242,21 @@ def test_pulled_by_digest(host: Host, docker: Docker) -> None:
     assert host(digest=PULLED, target=bare)["changed"] is False
     other = "sha256:" + "1" * 64
     docker.images[f"own/vllm@{other}"] = docker.images[PULLED]
-    assert f"engine_image_digest is {other}" in host(digest=other, target=bare)["msg"]
+    assert f"{other} is wanted (engine_image_digest, or in engine_image)" in host(digest=other, target=bare)["msg"]
+
+
+@pytest.mark.parametrize("there", [False, True])
+def test_a_digest_in_the_images_name_pins_it_as_well(host: Host, docker: Docker, there: bool) -> None:
+    docker.packages["ray"] = "2.60.0"
+    pinned = {"archive": {}, "image": f"own/vllm:1@{PULLED}"}
+    if there:
+        # another image has the tag, which decides nothing
+        docker.add(BASE, "own/vllm:1")
+    result = host(target=pinned)
+    assert result["actions"][:2] == [f"pull own/vllm@{PULLED}", "name it own/vllm:1"]
+    assert json.loads((host.root / "container.json").read_text())["image"] == PULLED
+    assert docker.images["own/vllm:1"]["Id"] == PULLED
+    assert host(target=pinned)["changed"] is False
 
 
 def test_an_image_for_another_machine_is_refused(host: Host, docker: Docker) -> None:
