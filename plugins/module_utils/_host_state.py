@@ -1080,7 +1080,8 @@ class UnitManager:
                 # A unit that hit its start limit would refuse to start
                 self.state._must(["systemctl", "reset-failed", "--", unit.name], unit.name)
             self._systemctl(verb, unit)
-        for unit in self.restarts:
+        # a start has read the files as well as a restart has, and what stands still owes nothing
+        for unit in [*(unit for unit, verb in self.verbs if verb in ("start", "restart")), *self.to_stop]:
             pending = self.state.host.at(f"{PENDING}/{unit.name}")
             if os.path.exists(pending):
                 os.unlink(pending)

@@ -603,6 +603,26 @@ def test_restart_owed_by_an_interrupted_run(host: FakeHost) -> None:
     assert not host.apply(**wanted).changed
 
 
+@pytest.mark.parametrize("stopped", [False, True])
+def test_a_start_pays_a_restart_that_is_owed(host: FakeHost, stopped: bool) -> None:
+    host.unit("x.service", "active", "enabled")
+    unit = {"name": "x.service", "state": "started", "restart_on": ["/etc/x"]}
+    wanted = {"files": [{"path": "/etc/x", "content": MARK}], "units": [unit]}
+    host.fail["restart"] = "bad configuration"
+    with pytest.raises(HostStateError, match=r"x\.service: restart failed"):
+        host.apply(**wanted)
+    host.fail.clear()
+    if stopped:
+        host.apply(units=[{"name": "x.service", "state": "stopped"}])
+        host._verb("start", "x.service")  # by hand
+    else:
+        host.units["x.service"]["ActiveState"] = "failed"
+        assert host.apply(**wanted).restarted_units == []
+    # the files that it was started with are these
+    assert host.units["x.service"]["ActiveState"] == "active"
+    assert not host.apply(**wanted).changed
+
+
 def test_daemon_reload_when_systemd_says_so(host: FakeHost) -> None:
     host.unit("x.service", "active", "enabled", NeedDaemonReload="yes")
     assert host.converge(units=[{"name": "x.service", "state": "started"}]).daemon_reloaded
