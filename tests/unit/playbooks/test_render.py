@@ -110,6 +110,10 @@ def test_a_bad_inventory_is_refused_before_a_file_is_written(tmp_path):
     assert not (tmp_path / "out").exists()
 
 
+#: systemd reads what is in double quotes as a shell does
+VALUE = '{"a": "$b \\n`"}'
+
+
 def test_the_units_are_those_of_the_engine_that_is_named(tmp_path):
     inventory = TOP / "inventories" / "3spark_ring"
     units = ("sparkthor-ray.service", "sparkthor-vllm.service")
@@ -124,6 +128,7 @@ def test_the_units_are_those_of_the_engine_that_is_named(tmp_path):
     )
     for settings, start, program, docker in engines:
         dest = tmp_path / settings.get("engine_runtime", "venv")
+        settings["ray_node_env"] = {"RAY_X": VALUE}
         done = render(dest, inventory, "-e", json.dumps(settings))
         assert done.returncode == 0, done.stdout + done.stderr
         for name in units:
@@ -132,3 +137,5 @@ def test_the_units_are_those_of_the_engine_that_is_named(tmp_path):
             assert ("docker.service" in unit) is docker, name
             assert "/opt/sparkthor/venv" not in unit, name
         assert json.loads((dest / "spark-02/etc/sparkthor/ray.json").read_text())["engine"][0] == program
+        given = (dest / "spark-01/etc/sparkthor/ray.env").read_text().splitlines()
+        assert 'RAY_X="{\\"a\\": \\"\\$b \\\\n\\`\\"}"' in given, given
