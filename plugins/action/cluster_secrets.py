@@ -10,6 +10,7 @@ import hashlib
 import os
 import secrets
 import stat
+from typing import Any
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
@@ -57,6 +58,16 @@ def keep(path: str, value: str) -> None:
     os.replace(temporary, path)
 
 
+def secrets_of_head(task_vars: dict[str, Any]) -> dict[str, str]:
+    """Fingerprints of what the cluster's head holds, by name.
+
+    The task runs once, for whichever host the play names first: that may be a worker, which has no API key.
+    """
+    hosts = (task_vars.get("groups") or {}).get("ray_head") or []
+    known = task_vars["hostvars"][hosts[0]] if hosts else task_vars
+    return ((known.get("ansible_facts") or {}).get("sparkthor_node") or {}).get("secrets") or {}
+
+
 class ActionModule(ActionBase):
     TRANSFERS_FILES = False
     _VALID_ARGS = frozenset(("names", "rotate", "forget"))
@@ -67,7 +78,7 @@ class ActionModule(ActionBase):
         folder = self._templar.template(task_vars.get("sparkthor_secrets_dir", trust_as_template(SECRETS_DIR)))
         if not folder:
             raise AnsibleActionFail("sparkthor_secrets_dir: it is empty; set it to a folder on the controller")
-        on_head = ((task_vars.get("ansible_facts") or {}).get("sparkthor_node") or {}).get("secrets") or {}
+        on_head = secrets_of_head(task_vars)
         created = []
         for name in self._task.args.get("names") or sorted(_VARIABLES):
             if _VARIABLES[name] in task_vars:

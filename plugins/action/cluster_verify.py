@@ -72,8 +72,8 @@ class ActionModule(ActionBase):
     def _plan(cluster, fabric, looks):
         hosts = [host for host in cluster["hosts"] if host in looks]
         rdma = {host: {link["netdev"]: link for link in look["rdma"]["links"]} for host, look in looks.items()}
-        ranks = [host for host in hosts if looks[host]["versions"].get("torch")]
         return {
+            **_verify.collective_plan(cluster["hosts"], looks),
             "reached": hosts,
             "all_reached": len(hosts) == len(cluster["hosts"]),
             "nonce": secrets.token_hex(16),
@@ -84,7 +84,6 @@ class ActionModule(ActionBase):
                 host: [link["address"].partition("/")[0] for link in fabric[host]["links"]] for host in hosts
             },
             "ranks": {host: index for index, host in enumerate(cluster["hosts"])},
-            "with_engine": ranks,
             "world": len(cluster["hosts"]),
             "master": fabric[cluster["head"]]["control_address"],
             "head": cluster["head"],
@@ -123,15 +122,9 @@ class ActionModule(ActionBase):
             lines += _verify.link_lines(tests, results, cluster["kinds"], own, speeds, lan)
             suspects = _verify.shared_ports(lines, tests)
         if "collective" in parts:
-            if not plan["all_reached"]:
-                away = ", ".join(host for host in hosts if host not in plan["reached"])
-                lines.append(
-                    _verify.line("all-reduce", "all ranks", _verify.FAIL, note=f"not run: {away} did not answer")
-                )
-            elif len(plan["with_engine"]) < len(hosts):
-                bare = ", ".join(host for host in hosts if host not in plan["with_engine"])
-                note = f"not run: no engine with torch on {bare}"
-                lines.append(_verify.line("all-reduce", "all ranks", _verify.FAIL, note=note, mend="run site.yml"))
+            not_run = _verify.collective_not_run(hosts, plan)
+            if not_run:
+                lines.append(not_run)
             else:
                 results = {host: found(host, given["collective"]) or {"error": "no result"} for host in hosts}
                 lines += _verify.collective_lines(

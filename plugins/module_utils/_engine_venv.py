@@ -390,15 +390,36 @@ def _remove_unfinished(place: str) -> None:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def prune(path: str, keep: Iterable[str]) -> list[str]:
-    """Remove environments other than those named; returns what was removed."""
+def in_use(folders: Iterable[str], proc: str = "/proc") -> set[str]:
+    """Those of the folders that a process runs from: it has mapped programs or extension modules of them."""
+    waiting = set(folders)
+    found: set[str] = set()
+    for name in os.listdir(proc) if waiting else ():
+        if not name.isdigit():
+            continue
+        with (
+            contextlib.suppress(OSError),
+            open(os.path.join(proc, name, "maps"), encoding="utf-8", errors="replace") as maps,
+        ):
+            for line in maps:
+                found |= {folder for folder in waiting if f" {folder}/" in line}
+                waiting -= found
+    return found
+
+
+def prune(path: str, keep: Iterable[str], spare_running: bool = False, proc: str = "/proc") -> list[str]:
+    """Remove environments other than those named; returns what was removed.
+
+    The link says what the next start runs from, not what runs: several builds may come between two restarts of an
+    engine, and it would lose what it loads late.
+    """
     place, kept = environments(path), {os.path.realpath(folder) for folder in keep if folder}
-    removed = []
-    for name in _folders(place):
-        folder = os.path.join(place, name)
-        if os.path.realpath(folder) not in kept:
-            shutil.rmtree(folder, ignore_errors=True)
-            removed.append(folder)
+    others = {os.path.realpath(folder): folder for folder in (os.path.join(place, name) for name in _folders(place))}
+    others = {real: folder for real, folder in others.items() if real not in kept}
+    running = in_use(others, proc) if spare_running else set()
+    removed = [folder for real, folder in others.items() if real not in running]
+    for folder in removed:
+        shutil.rmtree(folder, ignore_errors=True)
     return removed
 
 

@@ -337,6 +337,8 @@ class HostState:
         self.check = check
         self.result = Result()
         self.steps: list[Callable[[], None]] = []
+        # what is only true once the units are as wanted
+        self.last_steps: list[Callable[[], None]] = []
         self._ledger: dict[str, dict[str, Any]] | None = None
         self._made_dirs: set[str] = set()
 
@@ -364,6 +366,8 @@ class HostState:
         for step in self.steps:
             step()
         manager.arrive()
+        for step in self.last_steps:
+            step()
         return self.result
 
     # -- accounts -------------------------------------------------------------------------------------------------
@@ -652,7 +656,8 @@ class HostState:
             if original is not None:
                 state = "started" if original in RUNNING else None
                 self.wanted.units.append(UnitSpec(name=name, masked=False, state=state))
-                self.steps.append(lambda: self._forget("masked", name))
+                # a run that dies before it has unmasked must leave the next one the knowledge to do it
+                self.last_steps.append(lambda: self._forget("masked", name))
             return
         if not name.startswith("/"):
             original = self._recorded("sysctls", name)
@@ -679,6 +684,9 @@ class HostState:
                     self._forget("links", name)
 
                 self.steps.append(back)
+            else:
+                # somebody was faster; what is put there from now on is not ours to take back
+                self.steps.append(lambda: self._forget("links", name))
             return
         if os.path.isfile(real) and not os.path.islink(real):
             with open(real, "rb") as stream:
@@ -741,7 +749,10 @@ class HostState:
             self._save_ledger()
 
     def _forget(self, kind: str, name: str) -> None:
-        if self._load_ledger().get(kind, {}).pop(name, None) is not None:
+        entries = self._load_ledger().get(kind, {})
+        # None is an entry as well: of a place where nothing was
+        if name in entries:
+            del entries[name]
             self._save_ledger()
 
     def _save_ledger(self) -> None:
@@ -1080,7 +1091,8 @@ class UnitManager:
                 # A unit that hit its start limit would refuse to start
                 self.state._must(["systemctl", "reset-failed", "--", unit.name], unit.name)
             self._systemctl(verb, unit)
-        for unit in self.restarts:
+        # a start has read the files as well as a restart has, and what stands still owes nothing
+        for unit in [*(unit for unit, verb in self.verbs if verb in ("start", "restart")), *self.to_stop]:
             pending = self.state.host.at(f"{PENDING}/{unit.name}")
             if os.path.exists(pending):
                 os.unlink(pending)

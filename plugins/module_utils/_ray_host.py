@@ -309,11 +309,32 @@ def read_listeners(ports: Iterable[int], processes: Iterable[Process], proc: str
 
 #: control groups of what a restart of Ray ends before it begins anew
 OWN_UNITS = ("/sparkthor-ray.service", "/sparkthor-vllm.service")
+#: where sparkthor-container keeps the ids of the containers that these units run
+CONTAINERS = "/run/sparkthor/container"
 
 
-def ours(process: Process, temp_dir: str) -> bool:
+def own_groups(folder: str = CONTAINERS) -> tuple[str, ...]:
+    """Words in the control groups of our units' processes.
+
+    What runs in a container is not in the group of its unit but in one that Docker named by the container's id: an
+    engine there that Ray gave a port of the worker range would look like anybody's program.
+    """
+    found = list(OWN_UNITS)
+    for service in ("ray", "vllm"):
+        with (
+            contextlib.suppress(OSError),
+            open(os.path.join(folder, f"{service}.cid"), encoding="ascii", errors="replace") as stream,
+        ):
+            container = stream.read().strip()
+            # half an id could be part of another's
+            if len(container) >= 12:
+                found.append(container)
+    return tuple(found)
+
+
+def ours(process: Process, temp_dir: str, groups: Sequence[str] = OWN_UNITS) -> bool:
     """Of our units, or a Ray of ours that is in no unit: in a container, or left behind by a dead one."""
-    if any(unit in process.cgroup for unit in OWN_UNITS):
+    if any(group in process.cgroup for group in groups):
         return True
     below = temp_dir.rstrip("/") + "/"
     return any(word in process.command for word in RAY_WORDS) and (
@@ -465,7 +486,12 @@ def engine_versions(config: _ray.Config, timeout: float = 60.0) -> dict[str, str
     return {}
 
 
-def check(config: _ray.Config, settings: NodeSettings, processes: Sequence[Process] | None = None) -> dict[str, Any]:
+def check(
+    config: _ray.Config,
+    settings: NodeSettings,
+    processes: Sequence[Process] | None = None,
+    containers: str = CONTAINERS,
+) -> dict[str, Any]:
     """What stands against a start on this host, and the versions that all hosts must share."""
     there = read_processes() if processes is None else processes
     problems = []
@@ -483,7 +509,8 @@ def check(config: _ray.Config, settings: NodeSettings, processes: Sequence[Proce
             )
     low, high = settings.worker_ports
     ports = {port for port, _name in settings.own_ports(config.on_head)} | set(range(low, high + 1))
-    own = {process.pid for process in there if ours(process, settings.temp_dir)}
+    groups = own_groups(containers)
+    own = {process.pid for process in there if ours(process, settings.temp_dir, groups)}
     listeners = [listener for listener in read_listeners(ports, there) if listener.pid not in own]
     problems.extend(port_problems(settings, config.on_head, listeners))
     if not runs_here(there, settings.temp_dir):

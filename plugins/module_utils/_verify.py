@@ -333,6 +333,33 @@ def collective_lines(
     return lines
 
 
+def collective_plan(hosts: Sequence[str], looks: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """Which hosts can run a rank of the all-reduce, and by which Python."""
+    containers = [host for host in hosts if host in looks and looks[host]["engine"]["runtime"] == "container"]
+    python = {
+        host: f"{looks[host]['engine']['path']}/bin/python"
+        for host in hosts
+        if host in looks and host not in containers and looks[host]["versions"].get("torch")
+    }
+    return {"with_engine": list(python), "in_container": containers, "python": python}
+
+
+def collective_not_run(hosts: Sequence[str], plan: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The line that stands for the all-reduce where it was not run; None if all ranks could."""
+    away = [host for host in hosts if host not in plan["reached"]]
+    if away:
+        return line("all-reduce", "all ranks", FAIL, note=f"not run: {', '.join(away)} did not answer")
+    bare = [host for host in hosts if host not in plan["with_engine"] and host not in plan["in_container"]]
+    if bare:
+        note = f"not run: no engine with torch on {', '.join(bare)}"
+        return line("all-reduce", "all ranks", FAIL, note=note, mend="run site.yml")
+    if plan["in_container"]:
+        # a rank there would need the GPUs that the running engine's container has
+        note = f"not run: the engine is in a container on {', '.join(plan['in_container'])}"
+        return line("all-reduce", "all ranks", INFO, note=note)
+    return None
+
+
 def transport_line(host: str, found: Mapping[str, Any], profile: str, planned: Mapping[str, Any]) -> dict[str, Any]:
     """NCCL's own word where it ran; for Gloo the NIC that the bytes left by."""
     if found["backend"] == "nccl":

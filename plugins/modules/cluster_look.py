@@ -61,6 +61,9 @@ look:
     ray:
       description: Whether Ray is configured, and on the head what M(sparkthor.cluster.ray_info) returns.
       type: dict
+    engine:
+      description: The engine's C(runtime), V(venv) or V(container), and for the first its folder C(path).
+      type: dict
     versions:
       description: Versions of the engine's parts.
       type: dict

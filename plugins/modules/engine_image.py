@@ -33,11 +33,13 @@ options:
   digest:
     description:
       - Digest of the image, C(sha256) and 64 digits. For a pulled image that of its manifest, for one from an archive
-        that of its configuration, which is the image's ID.
+        that of its configuration, which is the image's ID, or of its manifest.
     type: str
     default: ''
   archive:
-    description: File on the controller, written by C(docker save), with one image.
+    description:
+      - File on the controller, written by C(docker save), with one image. A host whose Docker keeps images in
+        containerd's store, as fresh installations do from Docker 29 on, needs one written by Docker 25 or newer.
     type: str
     default: ''
   pull:
@@ -165,7 +167,7 @@ import os
 import platform
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
@@ -230,7 +232,15 @@ class Host:
         """Whether Docker runs; in check mode the role has not started it where it does not."""
         return run_limited(["docker", "version", "--format", "{{.Server.Version}}"], 30)[0] == 0
 
-    def image(self, name: str) -> _image.Image | None:
+    def containerd_store(self) -> bool:
+        """Whether images lie in containerd's store, which knows them by their manifests alone."""
+        return "io.containerd.snapshotter" in str(_container.docker_info().get("DriverStatus") or "")
+
+    def image(self, *names: str) -> _image.Image | None:
+        """The image that has one of these names."""
+        return next((found for name in names if (found := self._inspect(name)) is not None), None)
+
+    def _inspect(self, name: str) -> _image.Image | None:
         status, out, err = run_limited(["docker", "image", "inspect", name], 30)
         if status == 0:
             return _image.read_inspect(out)
@@ -289,10 +299,10 @@ class Host:
 
     # -- making ----------------------------------------------------------------------------------------------------
 
-    def load(self, path: str, image: str) -> None:
+    def load(self, path: str, names: Sequence[str]) -> None:
         self.docker("load", "--quiet", "--input", path, seconds=self.timeout)
-        if self.image(image) is None:
-            raise EngineError(f"engine_image_archive: after it was loaded there is no image {image}: it is damaged")
+        if self.image(*names) is None:
+            raise EngineError(f"engine_image_archive: after it was loaded there is no image {names[0]}: it is damaged")
 
     def derive(self, base: _image.Image, probe: dict[str, Any], lock: str, wheels: str, names: list[str]) -> str:
         """Add wheels to an image in a container without network, and keep the result under a name of its own."""
@@ -351,14 +361,23 @@ def read(path: str) -> str:
 def bring(host: Host, module: AnsibleModule, actions: list[str]) -> tuple[_image.Image | None, dict[str, Any]]:
     """The base image: there, loaded, pulled; or what has to be sent for it. None in check mode if it is lacking."""
     params, target = module.params, module.params["target"]
-    archive, digest = target.get("archive") or {}, params["digest"]
-    reference = _image.parse_reference(target["image"], digest or archive.get("image", ""))
-    name = archive["image"] if archive else (reference.pull if digest else reference.tagged)
+    archive = target.get("archive") or {}
+    reference = _image.parse_reference(target["image"], params["digest"] or archive.get("image", ""))
+    # given by itself, inside the image's name, or by the archive
+    digest = reference.digest
+    names = [archive["image"], *archive.get("others", [])] if archive else [reference.pull]
     if module.check_mode and not host.answers():
         actions.append(f"have {reference.tagged}, once Docker runs")
         return None, {}
-    found = host.image(name)
+    found = host.image(*names)
     if found is None and archive:
+        if not names[1:] and host.containerd_store():
+            raise EngineError(
+                "engine_image_archive: it has no index.json, and this host's Docker keeps images in containerd's "
+                "store, where the image in it could not be found again. Write it with docker save of Docker 25 or "
+                'newer, take the image from a registry, or set {"features": {"containerd-snapshotter": false}} in '
+                "/etc/docker/daemon.json."
+            )
         actions.append(f"load {reference.tagged} from {params['archive']}")
         manifest = parse_manifest([archive["entry"]])
         store = host.store()
@@ -371,9 +390,9 @@ def bring(host: Host, module: AnsibleModule, actions: list[str]) -> tuple[_image
             return None, {"need": plan.need, "what": "archive"}
         with host.alone():
             store.commit("archive", manifest, store.plan("archive", manifest).wrong)
-            host.load(os.path.join(store.folder("archive"), manifest[0].path), archive["image"])
+            host.load(os.path.join(store.folder("archive"), manifest[0].path), names)
             store.remove("archive")
-        found = host.image(name)
+        found = host.image(*names)
     elif found is None:
         if not params["pull"]:
             raise EngineError(
@@ -384,13 +403,13 @@ def bring(host: Host, module: AnsibleModule, actions: list[str]) -> tuple[_image
         if module.check_mode:
             return None, {}
         host.docker("pull", "--quiet", reference.pull, seconds=params["timeout"])
-        found = host.image(name)
+        found = host.image(*names)
     if found is None:
-        raise EngineError(f"engine_image: {name} is not there after it was fetched")
-    if digest and not _image.has_digest(found, digest):
+        raise EngineError(f"engine_image: {names[0]} is not there after it was fetched")
+    if digest and not _image.has_digest(found, *(names if archive else [digest])):
         raise EngineError(
-            f"engine_image_digest is {digest}, but {target['image']} on this host is {found.image} "
-            f"({', '.join(found.digests) or 'no digest of a registry'})"
+            f"{digest} is wanted (engine_image_digest, or in engine_image), but {names[0]} on this host is "
+            f"{found.image} ({', '.join(found.digests) or 'no digest of a registry'})"
         )
     tagged = host.image(reference.tagged)
     if tagged is None or tagged.image != found.image:
@@ -493,7 +512,8 @@ def apply(module: AnsibleModule) -> dict[str, Any]:
                 "runtime": "container",
                 "path": "",
                 "image": target["image"],
-                "image_id": base.image if base else (target.get("archive") or {}).get("image", ""),
+                # an archive's image has one name for all hosts, whatever each host's Docker calls it
+                "image_id": (target.get("archive") or {}).get("image") or (base.image if base else ""),
                 "digest": _image.settings_digest(config),
                 "command": [_container.PROGRAM, "python"],
                 "python": ".".join(str(probe.get("version", "")).split(".")[:2]),

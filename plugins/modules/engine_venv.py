@@ -45,7 +45,9 @@ options:
     choices: [fast, full]
     default: fast
   keep_previous:
-    description: Whether the environment that was in use before is kept, for the processes that still run from it.
+    description:
+      - Whether the environment that the link led to before is kept, and every other that processes still run from.
+      - What is kept goes when the next one is built, unless something still runs from it then.
     type: bool
     default: true
   deliver:
@@ -198,7 +200,8 @@ def apply(module: AnsibleModule) -> dict[str, Any]:
             store.commit(wanted.digest, manifest, store.plan(wanted.digest, manifest).wrong)
             folder = engine.build(wanted, store.folder(wanted.digest), run, params["timeout"])
             engine.switch(wanted.path, folder)
-            engine.prune(wanted.path, [folder, found.real if params["keep_previous"] else ""])
+            keep = params["keep_previous"]
+            engine.prune(wanted.path, [folder, found.real if keep else ""], spare_running=keep)
     for name in store.names():
         if name != wanted.digest:
             store.remove(name)

@@ -104,17 +104,17 @@ class QuietModule(AnsibleModule):
         self.log("Invoked")
 
 
-def look_at_ports(module: AnsibleModule) -> dict[str, Any]:
+def look_at_ports(module: AnsibleModule, invocation: dict[str, Any]) -> dict[str, Any]:
     from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
     from ansible_collections.sparkthor.cluster.plugins.module_utils import _probe_look
 
     checked = ArgumentSpecValidator(_probe_look.ARGUMENTS).validate(module.params["probe"])
     if checked.error_messages:
-        module.fail_json(msg="probe: " + "; ".join(checked.error_messages))
+        module.fail_json(msg="probe: " + "; ".join(checked.error_messages), invocation=invocation)
     try:
         return _probe_look.look(checked.validated_parameters, module.check_mode)
     except _probe_look.ProbeError as error:
-        module.fail_json(msg=str(error))
+        module.fail_json(msg=str(error), invocation=invocation)
 
 
 def main() -> None:
@@ -131,13 +131,13 @@ def main() -> None:
         from ansible_collections.sparkthor.cluster.plugins.module_utils import _node
 
         module.exit_json(changed=False, ansible_facts={"sparkthor_node": _node.read_now(module.params["node"])})
+    # what the files of the roles hold is nobody's business, whatever becomes of the call
+    invocation = {"module_args": {"roles": module.params["roles"], "probe": module.params["probe"], "looks": "..."}}
     result: dict[str, Any] = {"changed": False}
     if module.params["probe"]:
         # first: the other hosts wait for this one's frames
-        result["probe"] = look_at_ports(module)
+        result["probe"] = look_at_ports(module, invocation)
     result["settled"], result["differs"] = _compare.compare(module.params["looks"])
-    # what the files of the roles hold is nobody's business
-    invocation = {"module_args": {"roles": module.params["roles"], "probe": module.params["probe"], "looks": "..."}}
     module.exit_json(invocation=invocation, **result)
 
 

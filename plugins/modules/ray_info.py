@@ -142,6 +142,11 @@ present_nodes:
   description: Number of expected nodes that are members.
   returned: always
   type: int
+head_address:
+  description: Control address of the head that this host expects; empty where no cluster is configured.
+  returned: always
+  type: str
+  sample: 10.100.0.1
 ray_version:
   description: Version of Ray, where the engine was asked.
   returned: always
@@ -157,6 +162,10 @@ final:
   type: bool
 seconds:
   description: How long the last question took.
+  returned: always
+  type: float
+waited_seconds:
+  description: How long it was asked until this answer, which O(wait) limits.
   returned: always
   type: float
 journal:
@@ -195,10 +204,12 @@ def unconfigured(cause: str) -> dict:
         "expected_gpus": 0,
         "present_gpus": 0,
         "pending": [],
+        "head_address": "",
         "probes": {},
         "ray_version": "",
         "source": "",
         "seconds": 0.0,
+        "waited_seconds": 0.0,
     }
 
 

@@ -31,10 +31,13 @@ class Wanted(NamedTuple):
     def target(self) -> dict[str, Any]:
         return {
             "image": self.image,
-            "archive": {"image": self.archive.image, "entry": list(self.entry)} if self.archive else {},
+            "archive": self._archive(self.archive) if self.archive else {},
             "lock": _image.lock_digest(self.pins),
             "pins": [list(pin) for pin in self.pins],
         }
+
+    def _archive(self, archive: _image.Archive) -> dict[str, Any]:
+        return {"image": archive.image, "others": archive.others, "entry": list(self.entry)}
 
 
 def read_wanted(args: Mapping[str, Any], machine: str = "") -> Wanted:
@@ -58,8 +61,11 @@ def read_wanted(args: Mapping[str, Any], machine: str = "") -> Wanted:
     real = os.path.realpath(path)
     archive = _image.read_archive(real)
     _image.check_architecture(archive.architecture, machine, f"engine_image_archive: {path}")
-    if digest and digest != archive.image:
-        raise EngineError(f"engine_image_digest is {digest}, but {path} holds {archive.image}: change one of the two.")
+    image, _at, inside = image.partition("@")
+    for variable, value in (("engine_image_digest", digest), ("engine_image", inside)):
+        # which of its digests a host knows it by depends on that host's Docker
+        if value and value not in (archive.image, *archive.others):
+            raise EngineError(f"{variable} is {value}, but {path} holds {archive.image}: change one of the two.")
     image = image or next(iter(archive.tags), "")
     if not image:
         raise EngineError(f"engine_image is empty, and {path} names no tag: name the image in it (name:tag)")

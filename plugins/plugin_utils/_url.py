@@ -9,6 +9,7 @@ import hashlib
 import importlib
 import os
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store import hash_file
@@ -83,17 +84,28 @@ def fetch(url: str, cache: str, fetch: bool) -> str | None:
         ) from error
     except Exception as error:
         raise UrlError(f"{url} cannot be read: {type(error).__name__}: {str(error)[:300]}") from error
-    for path, sha256 in read_sums(text).items():
+    wanted = read_sums(text)
+    for path, sha256 in wanted.items():
         _fetch_file(files, f"{root.rstrip('/')}/{path}", os.path.join(target, path), sha256)
+    _remove_others(target, wanted)
     with open(f"{marker}.new", "w", encoding="utf-8") as file:
         file.write(text)
     os.replace(f"{marker}.new", marker)
     return target
 
 
+def _remove_others(folder: str, wanted: Mapping[str, str]) -> None:
+    """What a fetch that broke off brought of another version: all that lies in the folder is the model."""
+    for parent, _folders, names in os.walk(folder):
+        for name in names:
+            path = os.path.join(parent, name)
+            if os.path.relpath(path, folder) not in wanted:
+                os.unlink(path)
+
+
 def _fetch_file(files: Any, source: str, target: str, sha256: str) -> None:
-    if os.path.isfile(target):
-        return  # it was proved before it got this name
+    if os.path.isfile(target) and hash_file(target) == sha256:
+        return  # of a fetch that broke off; it was proved then, but the list may be another one by now
     os.makedirs(os.path.dirname(target), exist_ok=True)
     part = f"{target}.part"
     have = os.path.getsize(part) if os.path.exists(part) else 0

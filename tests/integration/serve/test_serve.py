@@ -352,6 +352,7 @@ def test_a_new_ray_token_starts_everything_once(serving: Serving) -> None:
         kept = serving.cluster.run(host, "sha256sum < /etc/sparkthor/secrets/ray_token")
         assert kept == serving.cluster.run(serving.cluster.head, "sha256sum < /etc/sparkthor/secrets/ray_token")
     assert serving.starts() == starts + 1
+    assert set(serving.site(**RAY_PP).changed.values()) == {0}
     serving.assert_answers_as_one_host()
 
 

@@ -108,3 +108,34 @@ def test_a_bad_inventory_is_refused_before_a_file_is_written(tmp_path):
     assert done.returncode != 0
     assert "fabric_topology is ring with 2 hosts: a ring has exactly 3 hosts" in done.stdout
     assert not (tmp_path / "out").exists()
+
+
+#: systemd reads what is in double quotes as a shell does
+VALUE = '{"a": "$b \\n`"}'
+
+
+def test_the_units_are_those_of_the_engine_that_is_named(tmp_path):
+    inventory = TOP / "inventories" / "3spark_ring"
+    units = ("sparkthor-ray.service", "sparkthor-vllm.service")
+    engines = (
+        ({"engine_venv_path": "/srv/engine"}, "ExecStart=/srv/engine/bin/", "/srv/engine/bin/python", False),
+        (
+            {"engine_runtime": "container", "engine_image": "reg.io/vllm:1.0"},
+            "ExecStart=+/usr/local/lib/sparkthor/sparkthor-container run ",
+            "/usr/local/lib/sparkthor/sparkthor-container",
+            True,
+        ),
+    )
+    for settings, start, program, docker in engines:
+        dest = tmp_path / settings.get("engine_runtime", "venv")
+        settings["ray_node_env"] = {"RAY_X": VALUE}
+        done = render(dest, inventory, "-e", json.dumps(settings))
+        assert done.returncode == 0, done.stdout + done.stderr
+        for name in units:
+            unit = (dest / "spark-01/etc/systemd/system" / name).read_text()
+            assert start in unit, name
+            assert ("docker.service" in unit) is docker, name
+            assert "/opt/sparkthor/venv" not in unit, name
+        assert json.loads((dest / "spark-02/etc/sparkthor/ray.json").read_text())["engine"][0] == program
+        given = (dest / "spark-01/etc/sparkthor/ray.env").read_text().splitlines()
+        assert 'RAY_X="{\\"a\\": \\"\\$b \\\\n\\`\\"}"' in given, given

@@ -95,3 +95,23 @@ def test_a_secret_that_was_made_a_moment_ago_is_not_replaced(kept):
     (kept / "api_key").unlink()
     result = Action({"rotate": ["api_key"]}).once(kept)
     assert (result["created"], result["rotated"]) == ([str(kept / "api_key")], [])
+
+
+def test_what_the_head_has_is_asked_of_the_head(tmp_path, monkeypatch):
+    monkeypatch.setattr("ansible.plugins.action.ActionBase.run", lambda self, tmp=None, task_vars=None: {})
+    of_head = {"api_key": "fingerprint-of-the-key", "ray_token": "fingerprint-of-the-token"}
+    # the play's first host, for which the task runs once, is a worker: it knows the token alone, or nothing yet
+    for of_worker in ({"ray_token": of_head["ray_token"]}, {}):
+        hosts = {"head": of_head, "worker": of_worker}
+        facts = {host: {"ansible_facts": {"sparkthor_node": {"secrets": known}}} for host, known in hosts.items()}
+        action, fetched = Action({}), []
+
+        def fetch(name, fingerprint, _task_vars, fetched=fetched):
+            fetched.append((name, fingerprint))
+            return f"{name}-of-the-cluster"
+
+        action._fetch = fetch
+        folder = tmp_path / str(len(of_worker))
+        action.once(folder, groups={"ray_head": ["head"]}, hostvars=facts, **facts["worker"])
+        assert sorted(fetched) == sorted(of_head.items())
+        assert content(folder) == {name: f"{name}-of-the-cluster" for name in of_head}

@@ -95,6 +95,11 @@ def test_a_right_host_costs_one_call(args: dict[str, Any], monkeypatch: pytest.M
     assert len(calls) == 1
 
 
+def test_an_archives_image_may_be_pinned_in_its_name(args: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    _result, calls = act(monkeypatch, {**args, "image": f"own/vllm:1@{IMAGE}"}, [{"changed": False}])
+    assert (calls[0]["target"]["image"], calls[0]["target"]["archive"]["others"]) == ("own/vllm:1", [])
+
+
 def test_archive_then_wheels_then_done(args: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_push, "Courier", Courier)
     Courier.carried.clear()
@@ -164,6 +169,7 @@ def test_preflight_speaks_to_no_host(args: dict[str, Any], monkeypatch: pytest.M
         ({"archive": "", "image": "own/vllm:latest"}, "a tag that moves"),
         ({"archive": "/nowhere.tar"}, "nowhere.tar is not on the controller"),
         ({"digest": "sha256:" + "0" * 64}, "engine_image_digest is sha256:000"),
+        ({"image": "own/vllm:1@sha256:" + "0" * 64}, "engine_image is sha256:000"),
         ({"requirements": "/nowhere.txt"}, "engine_image_requirements: /nowhere.txt"),
         ({"ray_version": "2.59.0"}, "engine_ray_version is '2.59.0'"),
     ],

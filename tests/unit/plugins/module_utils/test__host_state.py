@@ -603,6 +603,41 @@ def test_restart_owed_by_an_interrupted_run(host: FakeHost) -> None:
     assert not host.apply(**wanted).changed
 
 
+@pytest.mark.parametrize("taken_back_by", ["restore", "user"])
+def test_a_link_is_taken_back_once(host: FakeHost, taken_back_by: str) -> None:
+    path = "/etc/systemd/system/default.target"
+    place = host.root / path[1:]
+    host.apply(links=[{"path": path, "target": "/usr/lib/systemd/system/multi-user.target"}])
+    if taken_back_by == "user":
+        place.unlink()
+    # nothing was there before
+    assert host.apply(restore=[path]).changed is (taken_back_by == "restore")
+    assert not place.is_symlink()
+    place.symlink_to("/usr/lib/systemd/system/graphical.target")
+    assert not host.apply(restore=[path]).changed
+    assert os.readlink(place).endswith("graphical.target")
+
+
+@pytest.mark.parametrize("stopped", [False, True])
+def test_a_start_pays_a_restart_that_is_owed(host: FakeHost, stopped: bool) -> None:
+    host.unit("x.service", "active", "enabled")
+    unit = {"name": "x.service", "state": "started", "restart_on": ["/etc/x"]}
+    wanted = {"files": [{"path": "/etc/x", "content": MARK}], "units": [unit]}
+    host.fail["restart"] = "bad configuration"
+    with pytest.raises(HostStateError, match=r"x\.service: restart failed"):
+        host.apply(**wanted)
+    host.fail.clear()
+    if stopped:
+        host.apply(units=[{"name": "x.service", "state": "stopped"}])
+        host._verb("start", "x.service")  # by hand
+    else:
+        host.units["x.service"]["ActiveState"] = "failed"
+        assert host.apply(**wanted).restarted_units == []
+    # the files that it was started with are these
+    assert host.units["x.service"]["ActiveState"] == "active"
+    assert not host.apply(**wanted).changed
+
+
 def test_daemon_reload_when_systemd_says_so(host: FakeHost) -> None:
     host.unit("x.service", "active", "enabled", NeedDaemonReload="yes")
     assert host.converge(units=[{"name": "x.service", "state": "started"}]).daemon_reloaded
@@ -661,6 +696,18 @@ def test_restore_unmasks_only_what_we_masked(host: FakeHost) -> None:
     assert done.changed_units == ["apt-daily.timer", "sleep.target"]
     assert host.verbs() == ["unmask apt-daily.timer sleep.target", "start apt-daily.timer"]
     assert host.units["theirs.service"]["LoadState"] == "masked"
+
+
+def test_a_unit_is_known_as_masked_until_it_is_unmasked(host: FakeHost) -> None:
+    host.unit("sleep.target", "inactive", "static")
+    host.apply(units=[{"name": "sleep.target", "masked": True}])
+    host.fail["unmask"] = "Connection reset"
+    with pytest.raises(HostStateError, match="unmask"):
+        host.apply(restore=["sleep.target"])
+    host.fail.clear()
+    host.apply(restore=["sleep.target"])
+    assert host.verbs() == ["unmask sleep.target"]
+    assert not host.apply(restore=["sleep.target"]).changed
 
 
 def test_optional_unit_that_somebody_masked_stays_masked(host: FakeHost) -> None:

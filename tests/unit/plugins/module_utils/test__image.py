@@ -63,10 +63,19 @@ def test_names_that_say_too_little(image: str, digest: str, words: list[str]) ->
         assert word in str(caught.value)
 
 
-def archive(path: Path, *, images: int = 1, config: bytes = b'{"architecture": "arm64"}', last: bool = False) -> Path:
+def archive(
+    path: Path,
+    *,
+    images: int = 1,
+    config: bytes = b'{"architecture": "arm64"}',
+    last: bool = False,
+    index: list[str] | None = None,
+) -> Path:
     name = hashlib.sha256(config).hexdigest()
     rows = [{"Config": f"blobs/sha256/{name}", "RepoTags": ["own/vllm:1"], "Layers": ["layer.tar"]}] * images
     files = [("manifest.json", json.dumps(rows).encode()), (f"blobs/sha256/{name}", config), ("layer.tar", b"x" * 5000)]
+    if index is not None:
+        files.append(("index.json", json.dumps({"manifests": [{"digest": digest} for digest in index]}).encode()))
     with tarfile.open(path, "w") as tar:
         for member, data in reversed(files) if last else files:
             info = tarfile.TarInfo(member)
@@ -79,7 +88,10 @@ def archive(path: Path, *, images: int = 1, config: bytes = b'{"architecture": "
 def test_an_archive_says_what_is_in_it(tmp_path: Path, last: bool) -> None:
     found = _image.read_archive(str(archive(tmp_path / "a.tar", last=last)))
     wanted = hashlib.sha256(b'{"architecture": "arm64"}').hexdigest()
-    assert found == (f"sha256:{wanted}", ["own/vllm:1"], "arm64")
+    assert found == (f"sha256:{wanted}", ["own/vllm:1"], "arm64", [])
+    # a row for each tag, before or behind all else
+    indexed = _image.read_archive(str(archive(tmp_path / "b.tar", last=last, index=[DIGEST, DIGEST])))
+    assert indexed == (f"sha256:{wanted}", ["own/vllm:1"], "arm64", [DIGEST])
 
 
 def test_what_is_no_archive(tmp_path: Path) -> None:
@@ -90,6 +102,8 @@ def test_what_is_no_archive(tmp_path: Path) -> None:
         _image.read_archive(str(tmp_path / "text"))
     with pytest.raises(EngineError, match="must hold one image"):
         _image.read_archive(str(archive(tmp_path / "two.tar", images=2)))
+    with pytest.raises(EngineError, match="must hold one image"):
+        _image.read_archive(str(archive(tmp_path / "none.tar", images=0)))
     cut = archive(tmp_path / "cut.tar")
     cut.write_bytes(cut.read_bytes()[:700])
     with pytest.raises(EngineError, match=r"cut\.tar"):
@@ -116,6 +130,7 @@ def test_an_inspected_image() -> None:
     assert _image.has_digest(image, DIGEST)
     assert _image.has_digest(image, BASE)
     assert not _image.has_digest(image, "sha256:" + "c" * 64)
+    assert _image.has_digest(image, "sha256:" + "c" * 64, BASE)
     assert _image.is_derived(image, "x", "y")
     assert not _image.is_derived(image, "x", "z")
     assert not _image.is_derived(None, "x", "y")

@@ -130,6 +130,41 @@ def test_files_of_others_are_not_believed(tmp_path):
     assert look["serving"]["model"] == ""
 
 
+CONTAINER = "/usr/local/lib/sparkthor/sparkthor-container"
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        ({}, ("venv", "/opt/sparkthor/venv")),
+        ({"ray.json": '{"engine": ["/srv/e/bin/python"]}'}, ("venv", "/srv/e")),
+        ({"group.json": '{"command": ["/srv/e/bin/vllm", "serve"]}'}, ("venv", "/srv/e")),
+        ({"ray.json": json.dumps({"engine": [CONTAINER, "python"]})}, ("container", "")),
+        ({"group.json": json.dumps({"command": [CONTAINER, "run", "vllm", "serve"]})}, ("container", "")),
+        # what an earlier executor left
+        (
+            {"ray.json": json.dumps({"engine": [CONTAINER]}), "group.json": '{"command": ["/srv/e/bin/vllm"]}'},
+            ("venv", "/srv/e"),
+        ),
+        ({"ray.json": '{"engine": "python"}', "group.json": "[1"}, ("venv", "/opt/sparkthor/venv")),
+    ],
+)
+def test_the_engine_is_what_the_running_programs_were_given(tmp_path, files, expected):
+    for name, text in files.items():
+        fill(tmp_path, f"etc/sparkthor/{name}", text)
+    found = host(tmp_path, {}).engine()
+    assert (found["runtime"], found["path"]) == expected
+
+
+def test_the_versions_of_an_engine_at_a_place_of_its_own(tmp_path):
+    fill(tmp_path, "etc/sparkthor/ray.json", '{"engine": ["/srv/e/bin/python"]}')
+    fill(tmp_path, "srv/e/.sparkthor-engine.json", '{"digest": "0123456789abcdef"}')
+    fill(tmp_path, "srv/e/lib/python3.12/site-packages/torch-2.13.0.dist-info/METADATA", "")
+    look = host(tmp_path, {}).read()
+    assert look["engine"] == {"runtime": "venv", "path": "/srv/e"}
+    assert look["versions"] == {"digest": "0123456789ab", "torch": "2.13.0"}
+
+
 def test_the_versions_of_an_engine_in_a_container(tmp_path):
     place = tmp_path / "etc/sparkthor"
     place.mkdir(parents=True)
@@ -137,5 +172,4 @@ def test_the_versions_of_an_engine_in_a_container(tmp_path):
     (place / "container.json").write_text(
         json.dumps({"image": "sha256:" + "a" * 64, "versions": {"vllm": "0.31.0", "ray": "2.60.0", "other": "1"}})
     )
-    found = _look.HostReader(lambda argv: (127, "", ""), str(tmp_path)).versions()
-    assert found == {"vllm": "0.31.0", "ray": "2.60.0", "digest": "a" * 12}
+    assert host(tmp_path, {}).read()["versions"] == {"vllm": "0.31.0", "ray": "2.60.0", "digest": "a" * 12}

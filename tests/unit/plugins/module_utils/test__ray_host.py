@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import socket
@@ -12,7 +13,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from ansible_collections.sparkthor.cluster.plugins.module_utils import _ray, _ray_host
+from ansible_collections.sparkthor.cluster.plugins.module_utils import _container, _ray, _ray_host
 
 SESSION = "session_2026-11-21_03-04-43_140862_268"
 
@@ -350,6 +351,46 @@ def test_check_names_who_holds_a_port(tmp_path):
     assert len(report["problems"]) == 1
     assert report["problems"][0].startswith(f"port {port} (ray_node_ports.node_manager) is taken by ")
     assert f"(process {os.getpid()})" in report["problems"][0]
+
+
+def test_what_runs_in_our_units_containers_is_ours(tmp_path):
+    groups = [f"0::/system.slice/docker-{digit * 64}.scope" for digit in "abc"]
+    # Ray gives a driver a port of the worker range as well; vLLM's engine core names itself
+    ray, vllm, other = (_ray_host.Process(1, 999, "VLLM::EngineCore", group) for group in groups)
+    assert _ray_host.own_groups(str(tmp_path / "absent")) == _ray_host.OWN_UNITS
+    for service, digit in (("ray", "a"), ("vllm", "b"), ("other", "c")):
+        (tmp_path / f"{service}.cid").write_text(f"{digit * 64}\n")
+    known = _ray_host.own_groups(str(tmp_path))
+    assert [_ray_host.ours(one, SETTINGS.temp_dir, known) for one in (ray, vllm, other)] == [True, True, False]
+    # Docker has made the file and not written it yet
+    (tmp_path / "vllm.cid").write_text("")
+    assert not _ray_host.ours(other, SETTINGS.temp_dir, _ray_host.own_groups(str(tmp_path)))
+
+
+def test_the_ids_of_containers_lie_where_they_are_written():
+    assert _ray_host.CONTAINERS == _container.RUN_DIR
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_check_lets_an_engine_in_a_container_have_its_port(tmp_path, known):
+    container = "b" * 64
+    (tmp_path / "vllm.cid").write_text(container if known else "c" * 64)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        ports = {p.key: free_port() for p in _ray.PORTS}
+        path = write_config(
+            tmp_path, engine=engine_of(tmp_path, python="3.11.2", ray="2.60.0"), ports=ports, worker_ports=[port, port]
+        )
+        holder = next(one for one in _ray_host.read_processes() if one.pid == os.getpid())
+        core = dataclasses.replace(
+            holder, command="VLLM::EngineCore", cgroup=f"0::/system.slice/docker-{container}.scope"
+        )
+        report = _ray_host.check(
+            _ray.load_config(path), _ray_host.NodeSettings.load(path), [core], containers=str(tmp_path)
+        )
+    assert [problem.split(" is taken by ")[0] for problem in report["problems"]] == (
+        [] if known else [f"port {port} (the worker range {port}-{port})"]
+    )
 
 
 def test_check_of_a_head_that_cannot_be_reached(tmp_path, monkeypatch):

@@ -270,3 +270,30 @@ def test_the_table_ends_with_what_to_do():
     assert "path MTU, a to b: raise the MTU" in text
     assert text.endswith("a eth0")
     assert verify.text({"lines": lines[:1]}).endswith("all 1 lines hold")
+
+
+def engine_look(runtime="venv", path="/srv/e", torch="2.13.0"):
+    return {"engine": {"runtime": runtime, "path": path}, "versions": {"torch": torch} if torch else {}}
+
+
+@pytest.mark.parametrize(
+    ("looks", "verdict", "words"),
+    [
+        ({"a": engine_look(), "b": engine_look(path="/opt/sparkthor/venv")}, None, ""),
+        ({"a": engine_look()}, verify.FAIL, "b did not answer"),
+        ({"a": engine_look(), "b": engine_look(torch="")}, verify.FAIL, "no engine with torch on b"),
+        # torch is in the image, where no rank can be run beside the engine
+        ({"a": engine_look("container"), "b": engine_look("container")}, verify.INFO, "in a container on a, b"),
+        ({"a": engine_look("container"), "b": engine_look(torch="")}, verify.FAIL, "no engine with torch on b"),
+    ],
+)
+def test_where_an_all_reduce_can_be_run(looks, verdict, words):
+    found = verify.collective_plan(["a", "b"], looks)
+    told = verify.collective_not_run(["a", "b"], {**found, "reached": list(looks)})
+    if verdict is None:
+        assert told is None
+        assert found["python"] == {"a": "/srv/e/bin/python", "b": "/opt/sparkthor/venv/bin/python"}
+    else:
+        assert (told["verdict"], words in told["note"]) == (verdict, True), told
+        # what the play's condition is made of
+        assert len(found["with_engine"]) < 2

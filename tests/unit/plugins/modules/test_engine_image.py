@@ -34,6 +34,7 @@ class Docker:
         self.calls: list[list[str]] = []
         self.down = ""
         self.pull_gives = PULLED
+        self.load_gives = BASE
 
     def add(self, image: str, *names: str, labels: dict[str, str] | None = None) -> None:
         entry = {"Id": image, "RepoDigests": [], "Architecture": ARCHITECTURE, "Config": {"Labels": labels or {}}}
@@ -73,7 +74,7 @@ class Docker:
         return 0, "\n" + json.dumps(answer) + "\n", ""
 
     def do_load(self, _words: list[str], _stdin: str | None) -> tuple[int, str, str]:
-        self.add(BASE)
+        self.add(self.load_gives)
         return 0, "", ""
 
     def do_pull(self, words: list[str], _stdin: str | None) -> tuple[int, str, str]:
@@ -242,7 +243,21 @@ def test_pulled_by_digest(host: Host, docker: Docker) -> None:
     assert host(digest=PULLED, target=bare)["changed"] is False
     other = "sha256:" + "1" * 64
     docker.images[f"own/vllm@{other}"] = docker.images[PULLED]
-    assert f"engine_image_digest is {other}" in host(digest=other, target=bare)["msg"]
+    assert f"{other} is wanted (engine_image_digest, or in engine_image)" in host(digest=other, target=bare)["msg"]
+
+
+@pytest.mark.parametrize("there", [False, True])
+def test_a_digest_in_the_images_name_pins_it_as_well(host: Host, docker: Docker, there: bool) -> None:
+    docker.packages["ray"] = "2.60.0"
+    pinned = {"archive": {}, "image": f"own/vllm:1@{PULLED}"}
+    if there:
+        # another image has the tag, which decides nothing
+        docker.add(BASE, "own/vllm:1")
+    result = host(target=pinned)
+    assert result["actions"][:2] == [f"pull own/vllm@{PULLED}", "name it own/vllm:1"]
+    assert json.loads((host.root / "container.json").read_text())["image"] == PULLED
+    assert docker.images["own/vllm:1"]["Id"] == PULLED
+    assert host(target=pinned)["changed"] is False
 
 
 def test_an_image_for_another_machine_is_refused(host: Host, docker: Docker) -> None:
@@ -256,6 +271,36 @@ def test_a_damaged_archive_is_named(host: Host, docker: Docker, monkeypatch: pyt
     host()
     host.receive("archive.tar")
     assert "it is damaged" in host()["msg"]
+
+
+CONTAINERD = {"ServerVersion": "29", "DriverStatus": [["driver-type", "io.containerd.snapshotter.v1"]]}
+
+
+def test_containerds_store_knows_an_archives_image_by_its_manifest(
+    host: Host, docker: Docker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_container, "docker_info", lambda: CONTAINERD)
+    docker.load_gives, docker.packages["ray"] = PULLED, "2.60.0"
+    host.archive["others"] = [PULLED]
+    assert host()["what"] == "archive"
+    host.receive("archive.tar")
+    result = host()
+    assert json.loads((host.root / "container.json").read_text())["image"] == PULLED
+    # the same engine as on hosts whose Docker knows the image by its configuration
+    assert result["ansible_facts"]["sparkthor_engine"]["image_id"] == BASE
+    for digest in ("", BASE, PULLED):
+        assert host(digest=digest)["changed"] is False
+
+
+@pytest.mark.parametrize("check", [False, True])
+def test_an_archive_that_containerds_store_could_not_name_is_not_sent(
+    host: Host, docker: Docker, monkeypatch: pytest.MonkeyPatch, check: bool
+) -> None:
+    monkeypatch.setattr(_container, "docker_info", lambda: CONTAINERD)
+    result = host(check=check)
+    assert result["failed"]
+    assert "Write it with docker save of Docker 25 or newer" in result["msg"]
+    assert docker.verbs() == []
 
 
 def test_no_docker_is_one_sentence(host: Host, docker: Docker) -> None:

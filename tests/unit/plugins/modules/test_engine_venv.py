@@ -109,11 +109,11 @@ class Host:
             parts.append({"file": str(upload), "sha256": sha256, "offset": 0, "size": size})
         assert self.call(stage="receive", parts=parts)["changed"] is True
 
-    def converge(self) -> dict[str, Any]:
-        result = self.call()
+    def converge(self, **args: Any) -> dict[str, Any]:
+        result = self.call(**args)
         if result.get("need"):
             self.send(result["need"])
-            result = self.call()
+            result = self.call(**args)
         return result
 
 
@@ -297,3 +297,44 @@ def test_missing_libraries_of_the_system_are_named(host: Host) -> None:
     # brought by another package of the environment: found at run time by its own path
     (site / "ray" / "libnuma.so.1").touch()
     assert _engine_venv.missing_libraries(real, MINOR, run) == {}
+
+
+def running_from(proc: Path, *folders: Path) -> str:
+    """A /proc in which one process has something of each folder in its memory, and one may not be looked into."""
+    row = "7f00-7f01 r-xp 00000000 00:2f 4711        "
+    for number, folder in enumerate(folders, start=10):
+        (proc / str(number)).mkdir(parents=True)
+        (proc / str(number) / "maps").write_text(f"7f00-7f01 rw-p 0 00:00 0 \n{row}{folder}/lib/x.so\n")
+    (proc / "9").mkdir(parents=True)
+    (proc / "self").mkdir()
+    return str(proc)
+
+
+def test_an_environment_that_something_runs_from_is_kept(tmp_path: Path) -> None:
+    path = tmp_path / "venv"
+    made = {name: tmp_path / "venvs" / name for name in ("a.0", "a.01", "b.0", "c.0")}
+    for folder in made.values():
+        folder.mkdir(parents=True)
+    proc = running_from(tmp_path / "proc", made["a.01"])
+    keep = [str(made["c.0"]), str(made["b.0"])]
+    assert _engine_venv.prune(str(path), keep, spare_running=True, proc=proc) == [str(made["a.0"])]
+    assert sorted(os.listdir(tmp_path / "venvs")) == ["a.01", "b.0", "c.0"]
+    # who wants the room more than the running engine gets it
+    assert _engine_venv.prune(str(path), keep, proc=proc) == [str(made["a.01"])]
+
+
+@pytest.mark.parametrize("keep", [True, False])
+def test_what_runs_outlives_two_builds_without_a_restart(
+    host: Host, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, keep: bool
+) -> None:
+    host.converge()
+    runs = host.path.resolve()
+    proc = running_from(tmp_path / "proc", runs)
+    found = _engine_venv.in_use
+    monkeypatch.setattr(_engine_venv, "in_use", lambda folders, _proc: found(folders, proc))
+    for version in ("0.33.0", "0.34.0"):
+        host.pins["vllm"] = version
+        host.make_wheels()
+        host.converge(keep_previous=keep)
+    assert runs.exists() is keep
+    assert len(os.listdir(host.environments)) - len([".lock"]) == (3 if keep else 1)

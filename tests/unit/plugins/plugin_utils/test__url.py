@@ -63,6 +63,31 @@ def test_what_came_half_is_continued(bucket: Any, tmp_path: Path, monkeypatch: p
     assert (folder / "sub/model.safetensors").read_bytes() == FILES["sub/model.safetensors"]
 
 
+def test_a_model_that_was_replaced_between_two_attempts_is_not_mixed(
+    bucket: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bucket.pipe_file("/bucket/tiny/a-shard", b"of the first version alone")
+    bucket.pipe_file("/bucket/tiny/SHA256SUMS", sums({"a-shard": b"of the first version alone", **FILES}).encode())
+    opened = type(bucket).open
+
+    def broken(self: Any, path: str, mode: str = "rb", **settings: Any) -> Any:
+        if path.endswith("model.safetensors"):
+            raise OSError("link down")
+        return opened(self, path, mode, **settings)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(bucket), "open", broken)
+        with pytest.raises(UrlError, match="link down"):
+            fetch(URL, str(tmp_path), fetch=True)
+    second = {"config.json": b'{"version": 2}', "sub/model.safetensors": b"v" * 4000}
+    for name, data in second.items():
+        bucket.pipe_file(f"/bucket/tiny/{name}", data)
+    bucket.pipe_file("/bucket/tiny/SHA256SUMS", sums(second).encode())
+    folder = Path(str(fetch(URL, str(tmp_path), fetch=True)))
+    found = {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    assert found == second
+
+
 def test_a_file_that_is_not_what_the_list_says_is_discarded(bucket: Any, tmp_path: Path) -> None:
     bucket.pipe_file("/bucket/tiny/config.json", b"[]")
     with pytest.raises(UrlError, match=r"config\.json has SHA-256 .*discarded"):

@@ -1,0 +1,77 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Ray's and vLLM's units are written for the engine of the host, so no playbook writes them without knowing it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import yaml
+
+TOP = next(parent for parent in Path(__file__).resolve().parents if (parent / "galaxy.yml").exists())
+WRITERS = {"ray_node", "ray_head", "ray_worker", "vllm_serve"}
+#: entry points of the role engine after which its fact is there
+KNOWS = {"main.yml", "known.yml"}
+
+
+class Import(NamedTuple):
+    role: str
+    file: str
+    variables: dict[str, Any]
+
+
+def steps(playbook: Path) -> list[str | Import]:
+    """Imported roles of all plays, in their order; other tasks by the name of their module."""
+    found: list[str | Import] = []
+    for play in yaml.safe_load(playbook.read_text(encoding="utf-8")):
+        for task in play.get("tasks", []):
+            told = task.get("ansible.builtin.import_role")
+            if told is None:
+                found += [key for key in task if key.startswith("sparkthor.cluster.")]
+                continue
+            name = told["name"].removeprefix("sparkthor.cluster.")
+            found.append(Import(name, told.get("tasks_from", "main.yml"), task.get("vars", {})))
+    return found
+
+
+def writers(playbook: Path) -> list[Import]:
+    imports = [step for step in steps(playbook) if isinstance(step, Import)]
+    return [step for step in imports if step.role in WRITERS and step.file != "render.yml"]
+
+
+PLAYBOOKS = [playbook for playbook in sorted((TOP / "playbooks").glob("*.yml")) if writers(playbook)]
+
+
+def test_the_playbooks_that_write_units_are_found() -> None:
+    assert {"site", "rotate_api_key", "rotate_ray_token"} <= {playbook.stem for playbook in PLAYBOOKS}
+
+
+@pytest.mark.parametrize("playbook", PLAYBOOKS, ids=lambda playbook: playbook.stem)
+def test_the_engine_is_known_before_units_are_written_for_it(playbook: Path) -> None:
+    imports = [step for step in steps(playbook) if isinstance(step, Import)]
+    knows = next(number for number, step in enumerate(imports) if step.role == "engine" and step.file in KNOWS)
+    first = imports.index(writers(playbook)[0])
+    assert knows < first
+    # a host that has it costs nothing: what is compared first is not looked at again
+    preflight = next(step for step in imports if step.role == "preflight")
+    assert "engine" in preflight.variables["preflight_compare"]
+
+
+@pytest.mark.parametrize("playbook", ["rotate_api_key", "rotate_ray_token"])
+def test_no_secret_is_replaced_before_the_engine_is_known(playbook: str) -> None:
+    found = steps(TOP / "playbooks" / f"{playbook}.yml")
+    knows = next(n for n, step in enumerate(found) if isinstance(step, Import) and step.role == "engine")
+    assert knows < found.index("sparkthor.cluster.cluster_secrets")
+
+
+def test_a_new_api_key_brings_no_other_engine() -> None:
+    # vLLM would be started with it beside a Ray of the former one
+    found = [step for step in steps(TOP / "playbooks/rotate_api_key.yml") if isinstance(step, Import)]
+    assert [step.file for step in found if step.role == "engine"] == ["known.yml"]
+    tasks = yaml.safe_load((TOP / "roles/engine/tasks/known.yml").read_text(encoding="utf-8"))
+    looks = [task for task in tasks if "register" in task]
+    assert len(looks) == 2
+    assert all(task["check_mode"] is True for task in looks)

@@ -1,0 +1,39 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The host's side of the comparison: what its result tells, and what it keeps to itself."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from ansible.module_utils.testing import patch_module_args
+from ansible_collections.sparkthor.cluster.plugins.module_utils import _probe_look
+from ansible_collections.sparkthor.cluster.plugins.modules import host_compare
+
+SECRET = "a-token-of-some-length"
+FILE = {"path": "/nonexistent/token", "content": SECRET, "secret": True, "mode": "0600"}
+LOOKS = [{"role": "ray_node", "module": "host_state", "arguments": {"files": [FILE]}}]
+
+
+@pytest.mark.parametrize("outcome", ["bad options", "ports cannot be looked at", "compared"])
+def test_no_secret_is_in_the_result_however_it_ends(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, outcome: str
+) -> None:
+    def look(*_given: Any) -> dict[str, Any]:
+        raise _probe_look.ProbeError("no such port")
+
+    monkeypatch.setattr(_probe_look, "look", look)
+    probes = {"bad options": {"host": "a", "bogus": 1}, "ports cannot be looked at": {"host": "a"}}
+    given = {"probe": probes.get(outcome, {}), "looks": LOOKS}
+    # the arguments in the result: the default of former releases, still set for debugging
+    asked = {"_ansible_inject_invocation": True, "_ansible_verbosity": 3}
+    with patch_module_args({**given, **asked}), pytest.raises(SystemExit):
+        host_compare.main()
+    out = capsys.readouterr().out
+    result = json.loads(out)
+    assert result.get("failed", False) is (outcome != "compared")
+    assert result["invocation"]["module_args"]["looks"] == "..."
+    assert SECRET not in out
