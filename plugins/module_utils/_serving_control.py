@@ -107,10 +107,14 @@ class Control:
             self._drain(drain_timeout)
         return self.outcome
 
-    def _start(self, unit: _watchdog.Unit) -> None:
-        self._quiet_no_more()
+    def _enable(self) -> None:
+        """What is served now has to be served after a reboot too; a stop has taken that away."""
         if not self._enabled() and self._do(f"enable {self.unit}"):
             self._systemctl("--quiet", "enable")
+
+    def _start(self, unit: _watchdog.Unit) -> None:
+        self._quiet_no_more()
+        self._enable()
         if unit.active not in ("active", "activating", "reloading") and self._do(f"start {self.unit}"):
             self._systemctl("--no-block", "start")
 
@@ -123,6 +127,7 @@ class Control:
             self._systemctl("stop")
 
     def _restart(self) -> None:
+        self._enable()
         if self._do(f"restart {self.unit}"):
             self._systemctl("--no-block", "restart")
         self._quiet_no_more()

@@ -580,6 +580,33 @@ def test_stop_and_start(engine: Engine, tmp_path: Path, config: str) -> None:
     assert control(tmp_path, config, systemd).apply("started", "", 0).changed is False
 
 
+def test_restart_after_stop_serves_after_a_reboot_too(engine: Engine, tmp_path: Path, config: str) -> None:
+    systemd = Systemd()
+    control(tmp_path, config, systemd).apply("stopped", "cables", 0)
+    predicted = control(tmp_path, config, systemd, check=True).apply("restarted", "", 0)
+    assert (systemd.enabled, systemd.unit["ActiveState"]) == (False, "inactive")
+    done = control(tmp_path, config, systemd).apply("restarted", "", 0)
+    assert done.steps == predicted.steps
+    assert (systemd.enabled, systemd.unit["ActiveState"]) == (True, "activating")
+    assert not (tmp_path / "maintenance").exists()
+    again = control(tmp_path, config, systemd).apply("restarted", "", 0)
+    assert [step for step in again.steps if step.startswith("enable")] == []
+
+
+def test_a_restart_that_cannot_drain_leaves_what_was_said(engine: Engine, tmp_path: Path, config: str) -> None:
+    systemd = Systemd()
+    systemd.enabled = False
+    (tmp_path / "maintenance").write_text("cables\n")
+    engine.metrics = 'vllm:num_requests_running{engine="0"} 2.0\n'
+    one = control(tmp_path, config, systemd)
+    clock = iter(range(0, 1000, 10))
+    one.clock = lambda: float(next(clock))
+    with pytest.raises(_serving_control.ControlError, match="still running"):
+        one.apply("restarted", "", 30)
+    assert not systemd.enabled
+    assert (tmp_path / "maintenance").exists()
+
+
 def test_drain_waits_for_running_requests(engine: Engine, tmp_path: Path, config: str) -> None:
     engine.metrics = 'vllm:num_requests_running{engine="0"} 2.0\nvllm:num_requests_waiting{engine="0"} 1.0\n'
     one = control(tmp_path, config, Systemd())
