@@ -105,10 +105,10 @@ def write_file(path: str, content: str, mode: int = 0o644) -> None:
         raise
 
 
-def left_out(path: str = DEGRADED) -> tuple[str, ...]:
-    """Addresses of the hosts that the group does without."""
+def left_out(path: str = DEGRADED) -> dict[str, str]:
+    """The hosts that the group does without: name by address."""
     without = read_json(path).get("without")
-    return tuple(sorted(str(address) for address in without)) if isinstance(without, dict) else ()
+    return {str(one): str(without[one]) for one in sorted(without)} if isinstance(without, dict) else {}
 
 
 def maintenance(paths: Iterable[str] = MAINTENANCE) -> str | None:

@@ -294,6 +294,60 @@ def test_service_leaves_a_host_out_and_takes_it_in_again(engine: Engine, tmp_pat
     ]
 
 
+@pytest.mark.parametrize(
+    ("expected", "after"),
+    [
+        pytest.param({"10.0.0.1": "spark-01", "10.0.0.2": "spark-02"}, 60.0, id="taken out of the inventory"),
+        pytest.param({"10.0.0.1": "spark-01", "10.0.0.3": "spark-04"}, 60.0, id="its address is another's"),
+        pytest.param({"10.0.0.1": "spark-01", "10.0.0.3": "spark-03"}, 0.0, id="degraded mode was switched off"),
+    ],
+)
+def test_nobody_is_left_out_of_another_cluster(
+    engine: Engine, tmp_path: Path, config: str, expected: dict[str, str], after: float
+) -> None:
+    data = json.loads(Path(config).read_text())
+    data["settings"].update(expected=expected, degraded_after=after, degraded_hosts=1)
+    data["degraded"] = {"model": "small"}
+    Path(config).write_text(json.dumps(data))
+    marker = tmp_path / "degraded.json"
+    marker.write_text(json.dumps({"without": {"10.0.0.3": "spark-03"}}))
+    alive = {address: f"n{address}" for address in expected}
+    now = [1000.0]
+    systemd = Systemd()
+    one, _said = make_service(
+        *(tmp_path, config, systemd),
+        ranks=lambda _config: dict(alive),
+        clock=lambda: now[0],
+        degraded_path=str(marker),
+    )
+    one.take_up()
+    assert one.machine.without == ()
+    # the unit's preparation and its gate read the file
+    assert not marker.exists()
+    one.round()
+    settle(one)
+    now[0] += 2
+    assert one.round().state == "serving"
+    assert one.served_model == "tiny"
+    lost = next(address for address in expected if address != "10.0.0.1")
+    del alive[lost]
+    for _look in range(2):
+        now[0] += 2
+        decision = one.round()
+    assert decision.restart == "lost_rank"
+
+
+def test_of_two_that_were_left_out_one_may_stay_so(engine: Engine, tmp_path: Path, config: str) -> None:
+    data = json.loads(Path(config).read_text())
+    data["settings"].update(expected={"10.0.0.1": "a", "10.0.0.2": "b"}, degraded_after=60.0, degraded_hosts=1)
+    Path(config).write_text(json.dumps(data))
+    marker = tmp_path / "degraded.json"
+    marker.write_text(json.dumps({"without": {"10.0.0.2": "b", "10.0.0.3": "c"}}))
+    one, _said = make_service(tmp_path, config, Systemd(), ranks=lambda _config: {}, degraded_path=str(marker))
+    assert one.machine.without == ("10.0.0.2",)
+    assert json.loads(marker.read_text()) == {"without": {"10.0.0.2": "b"}}
+
+
 def test_service_of_a_former_head_keeps_still(engine: Engine, tmp_path: Path, config: str) -> None:
     data = json.loads(Path(config).read_text())
     data["settings"]["expected"] = {"10.0.0.1": "spark-01", "10.0.0.2": "spark-02"}
