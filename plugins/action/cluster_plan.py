@@ -114,6 +114,7 @@ def plan_serving(
         **{key: plan[key] for key in ("served_model_name", "max_model_len", "args", "environment", "why", "memory")},
         **{key: plan[key] for key in ("tensor_parallel", "pipeline_parallel", "warnings", "command")},
         "acknowledged": plan["acknowledged"],
+        "sizing": plan["sizing"],
         **{key: plan[key] for key in ("image", "image_digest")},
     }
 
@@ -169,7 +170,14 @@ def on_controller(recipe: Any, first: Mapping[str, Any], base: str) -> tuple[dic
         if entry.get("name") != last or not source.startswith(("/", ".")):
             continue
         path = source if os.path.isabs(source) else os.path.join(base, source)
-        config, tensors = _sizing.read_model_folder(path)
+        try:
+            config, tensors = _sizing.read_model_folder(path)
+        except OSError as error:
+            reason = f"{error.filename or path}: {error.strerror}"
+            raise _recipe.RecipeError(
+                f"model_store_models: {entry['name']} cannot be read on the controller: {reason}. "
+                "Let the user who runs Ansible read it."
+            ) from error
         return config, sum(tensors.values())
     return None, None
 

@@ -65,12 +65,12 @@ def as_fraction(variable: str, value: Any) -> float:
 
 
 def parse_length(variable: str, value: Any) -> int:
-    """A context length as vLLM reads it: 32768, 32k (thousands) or 32K (1024s)."""
+    """A number as vLLM reads it: 32768, 32k (thousands) or 32K (1024s)."""
     if isinstance(value, str):
-        match = re.fullmatch(r"(\d+(?:\.\d+)?)([kKmMgG])", value.strip())
+        match = re.fullmatch(r"(\d+(?:\.\d+)?)([kKmMgGtT])", value.strip())
         if match:
-            unit = {"k": 10**3, "m": 10**6, "g": 10**9, "K": 2**10, "M": 2**20, "G": 2**30}[match.group(2)]
-            return int(Fraction(match.group(1)) * unit)
+            power = "kmgt".index(match.group(2).lower()) + 1
+            return int(Fraction(match.group(1)) * (1000 if match.group(2).islower() else 1024) ** power)
     return as_int(variable, value)
 
 
@@ -229,6 +229,27 @@ def _first(config: Mapping[str, Any], names: Iterable[str]) -> Any:
         if value is not None:
             return value
     return None
+
+
+#: spellings of which one counts
+_ROPE = ("rope_scaling", "rope_parameters")
+
+
+def with_overrides(config: Mapping[str, Any], overrides: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The config as vLLM's ``--hf-overrides`` changes it: parts of a nested config by field, all else as a whole."""
+    changed = dict(config)
+    for name, value in (overrides or {}).items():
+        former = changed.get(name)
+        nested = name.endswith("_config") and name != "quantization_config"
+        if nested and isinstance(former, Mapping) and isinstance(value, Mapping):
+            changed[name] = with_overrides(former, value)
+        else:
+            changed[name] = value
+        if name in _ROPE:
+            for other in _ROPE:
+                if other not in (overrides or {}):
+                    changed.pop(other, None)
+    return changed
 
 
 def _number(config: Mapping[str, Any], names: Iterable[str]) -> Any:
@@ -478,7 +499,9 @@ def max_context(config: Mapping[str, Any]) -> int | None:
     if limit is None:
         return None
     longest = as_int("config.max_position_embeddings", limit)
-    rope = text.get("rope_scaling") or text.get("rope_parameters")
+    rope = text.get("rope_parameters")
+    if not isinstance(rope, Mapping) or not rope.get("factor"):
+        rope = text.get("rope_scaling") or rope
     # Gemma 3 writes its limit with the scaling already in it
     if isinstance(rope, Mapping) and not str(text.get("model_type", "")).startswith("gemma3"):
         kind = rope.get("rope_type", rope.get("type"))

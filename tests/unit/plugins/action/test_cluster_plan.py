@@ -15,6 +15,7 @@ from ansible_collections.sparkthor.cluster.plugins.action.cluster_plan import (
     plan_degraded,
     plan_serving,
 )
+from ansible_collections.sparkthor.cluster.plugins.module_utils import _sizing
 from ansible_collections.sparkthor.cluster.plugins.module_utils._cluster import (
     ClusterError,
     head_generation,
@@ -251,6 +252,20 @@ def test_the_models_own_files_on_the_controller_decide(tmp_path):
         tmp_path / "mine" / "model-00001-of-00002.safetensors"
     )
     with pytest.raises(SizingError, match="model-00002-of-00002"):
+        plan_serving(first, cluster, nodes, ".")
+
+
+def test_a_folder_on_the_controller_that_cannot_be_read_is_named(tmp_path, monkeypatch):
+    entry = model_folder(tmp_path / "mine")
+    first, cluster, _fabric, nodes = planned(["a", "b"], vllm_serve_model="mine", model_store_models=[entry])
+
+    def refuse(path):
+        raise PermissionError(13, "Permission denied", path)
+
+    monkeypatch.setattr(_sizing, "read_model_folder", refuse)
+    with pytest.raises(
+        _recipe.RecipeError, match=r"mine cannot be read on the controller: /.*/mine: Permission denied"
+    ):
         plan_serving(first, cluster, nodes, ".")
 
 

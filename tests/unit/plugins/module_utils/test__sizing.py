@@ -523,6 +523,49 @@ def test_lengths_as_vllm_writes_them() -> None:
     assert _model_shape.parse_length("max_model_len", "4096") == 4_096
 
 
+def test_numbers_as_vllm_writes_them() -> None:
+    assert _model_shape.parse_length("kv-cache-memory-bytes", "8G") == 8 * 2**30
+    assert _model_shape.parse_length("kv-cache-memory-bytes", "0.5t") == 5 * 10**11
+    pinned = plan(model("llama-3.1-8b"), memory_bytes=SPARK, kv_cache_memory_bytes="8G")
+    assert pinned["ranks"]["kv_cache_bytes"] == [8 * GIB]
+
+
+def test_memory_by_host_is_shared_by_its_ranks() -> None:
+    llama = model("llama-3.1-8b")
+    result = plan(llama, tensor_parallel=4, memory_bytes=[SPARK, 2 * SPARK], hosts=["a", "b"])
+    assert result["ranks"]["memory_bytes"] == [SPARK // 2, SPARK // 2, SPARK, SPARK]
+    assert result["ranks"]["host"] == ["a", "a", "b", "b"]
+    alone = plan(llama, tensor_parallel=2, memory_bytes=[SPARK], hosts=["a"])
+    assert alone["ranks"]["memory_bytes"] == [SPARK // 2] * 2
+    # without names of hosts, one entry is what each rank has
+    assert plan(llama, tensor_parallel=2, memory_bytes=[SPARK])["ranks"]["memory_bytes"] == [SPARK] * 2
+    with pytest.raises(SizingError, match="2 entries for 4 ranks"):
+        plan(llama, tensor_parallel=4, memory_bytes=[SPARK, SPARK])
+
+
+def test_a_stage_without_attention_that_does_not_fit_leaves_no_tokens() -> None:
+    """The last of 16 stages of Nemotron caches nothing, so its own rank names no limit."""
+    memory = [SPARK] * 15 + [6 * GIB]
+    result = plan(
+        model("nemotron-3-super-120b-a12b-nvfp4"), pipeline_parallel=16, memory_bytes=memory, max_model_len=4_096
+    )
+    assert result["ranks"]["max_tokens"][-1] is None
+    assert (result["verdict"], result["max_tokens"]) == ("does_not_fit", 0)
+
+
+def test_overrides_reach_parts_of_a_nested_config() -> None:
+    config = {"text_config": {"a": 1, "rope_scaling": {"factor": 2}}, "quantization_config": {"bits": 4}}
+    changed = _model_shape.with_overrides(
+        config, {"text_config": {"rope_parameters": {"factor": 4}}, "quantization_config": {"x": 1}}
+    )
+    assert changed == {
+        "text_config": {"a": 1, "rope_parameters": {"factor": 4}},
+        "quantization_config": {"x": 1},
+    }
+    assert config["text_config"] == {"a": 1, "rope_scaling": {"factor": 2}}
+    assert _model_shape.with_overrides(config, None) == config
+
+
 # --- folders --------------------------------------------------------------------------------------------------
 
 
@@ -591,6 +634,37 @@ def test_a_file_cut_short_is_noticed(tmp_path: Path) -> None:
     path.write_bytes(b"ab")
     with pytest.raises(SizingError, match="not a whole safetensors file"):
         _sizing.read_model_folder(str(folder))
+
+
+def header_of(text: str) -> bytes:
+    return struct.pack("<Q", len(text)) + text.encode()
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("hf_quant_config.json", b'{"producer": ', "is not JSON"),
+        ("hf_quant_config.json", b"[]", "does not hold a mapping"),
+        ("hf_quant_config.json", b"\xff\xfe", "is not JSON"),
+        ("model.safetensors.index.json", b"[]", "is not a safetensors index"),
+        ("model.safetensors.index.json", b'{"weight_map": []}', "is not a safetensors index"),
+        ("model.safetensors.index.json", b'{"weight_map": {"a": 1}}', "is not a safetensors index"),
+        ("model-00001-of-00002.safetensors", header_of('{"a": {"dtype": "BF16"}}'), "has an unreadable header"),
+        (
+            "model-00001-of-00002.safetensors",
+            header_of('{"a": {"data_offsets": ["0", 1]}}'),
+            "has an unreadable header",
+        ),
+        ("model-00001-of-00002.safetensors", header_of("[]"), "has an unreadable header"),
+    ],
+)
+def test_a_torn_file_is_to_be_fetched_again(tmp_path: Path, name: str, content: bytes, words: str) -> None:
+    folder = tiny_folder(tmp_path)
+    (folder / name).write_bytes(content)
+    with pytest.raises(SizingError, match=words) as caught:
+        _sizing.read_model_folder(str(folder))
+    assert name in str(caught.value)
+    assert caught.value.mend == "Fetch the model again."
 
 
 def test_folders_that_are_none(tmp_path: Path) -> None:
