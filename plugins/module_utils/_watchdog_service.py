@@ -324,6 +324,10 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         status, body = _watchdog.health_body(self.server.service.state)
         self._answer(status, json.dumps(body).encode() + b"\n", "application/json")
 
+    def do_HEAD(self) -> None:
+        """Load balancers and uptime checkers ask with it."""
+        self.do_GET()
+
     def _answer(self, status: int, body: bytes, kind: str) -> None:
         self.send_response(status)
         self.send_header("Content-Type", kind)
@@ -331,7 +335,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         if status == 503:
             self.send_header("Retry-After", "10")
         self.end_headers()
-        self.wfile.write(body)
+        if self.command != "HEAD":
+            self.wfile.write(body)
 
     def address_string(self) -> str:
         return "unix"
