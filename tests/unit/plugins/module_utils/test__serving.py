@@ -7,6 +7,7 @@ import contextlib
 import http.server
 import json
 import os
+import socket
 import socketserver
 import threading
 import time
@@ -429,6 +430,11 @@ def test_health_socket(engine: Engine, tmp_path: Path, config: str) -> None:
         assert status == 200
         assert "sparkthor_serving_healthy 1" in text
         assert os.stat(path).st_mode & 0o777 == 0o660
+        with contextlib.closing(_serving._UnixConnection(path, 5)) as asker:
+            asker.request("HEAD", "/health")
+            answer = asker.getresponse()
+            assert (answer.status, answer.getheader("Content-Type"), answer.read()) == (200, "application/json", b"")
+            assert int(answer.getheader("Content-Length") or 0) > 0
     finally:
         server.shutdown()
         server.server_close()
@@ -610,6 +616,7 @@ def control(tmp_path: Path, config: str, systemd: Systemd, check: bool = False) 
         marker=str(tmp_path / "maintenance"),
         markers=(str(tmp_path / "maintenance"), str(tmp_path / "maintenance2")),
         runner=systemd,
+        connections=lambda path: 0,
         sleep=lambda seconds: None,
     )
 
@@ -673,9 +680,59 @@ def test_drain_waits_for_running_requests(engine: Engine, tmp_path: Path, config
 
     one.sleep = sleep
     outcome = one.apply("drained", "", 60)
-    assert (outcome.changed, outcome.in_flight, len(sleeps)) == (True, 0, 3)
+    # once more after the first look without requests
+    assert (outcome.changed, outcome.in_flight, len(sleeps)) == (True, 0, 4)
     assert (tmp_path / "draining").exists()
     assert control(tmp_path, config, Systemd()).apply("drained", "", 60).changed is False
+
+
+def test_drain_sees_a_request_that_the_gauges_do_not_show(engine: Engine, tmp_path: Path, config: str) -> None:
+    """A lone request in its first step: vLLM's gauges say 0, its connection is open."""
+    one = control(tmp_path, config, Systemd())
+    # the request, the front that hands on one more, and the watchdog's own probe
+    seen = iter([1, 1, 0, 1, 0, 1, 0, 0])
+    looks: list[str] = []
+
+    def connections(path: str) -> int:
+        looks.append(path)
+        return next(seen)
+
+    one.connections = connections
+    outcome = one.apply("drained", "", 60)
+    assert (outcome.in_flight, len(looks)) == (0, 8)
+    assert set(looks) == {engine.path}
+    late = control(tmp_path, config, Systemd())
+    late.connections = lambda path: 1
+    clock = iter(range(0, 1000, 10))
+    late.clock = lambda: float(next(clock))
+    with pytest.raises(_serving_control.ControlError, match="1 requests are still running after 30 s"):
+        late.apply("drained", "", 30)
+
+
+def test_drain_of_an_engine_without_gauges(engine: Engine, tmp_path: Path, config: str) -> None:
+    engine.metrics = "python_info 1.0\n"
+    assert control(tmp_path, config, Systemd()).apply("drained", "", 60).in_flight == 0
+    blind = control(tmp_path, config, Systemd())
+    blind.connections = lambda path: None
+    clock = iter(range(0, 1000, 10))
+    blind.clock = lambda: float(next(clock))
+    with pytest.raises(_serving_control.ControlError, match="an unknown number of requests"):
+        blind.apply("drained", "", 30)
+
+
+def test_open_connections_are_counted_from_their_first_moment(tmp_path: Path) -> None:
+    path = str(tmp_path / "a socket")
+    with socket.socket(socket.AF_UNIX) as server, socket.socket(socket.AF_UNIX) as client:
+        server.bind(path)
+        server.listen()
+        assert _serving.connections(path) == 0
+        client.connect(path)
+        assert _serving.connections(path) == 1, "not accepted yet"
+        door, _address = server.accept()
+        assert _serving.connections(path) == 1
+        door.close()
+        assert _serving.connections(path) == 0
+    assert _serving.connections(path, str(tmp_path / "absent")) is None
 
 
 def test_drain_that_does_not_end_says_what_is_left(engine: Engine, tmp_path: Path, config: str) -> None:
