@@ -11,6 +11,7 @@ from typing import Any
 
 import yaml
 from ansible.errors import AnsibleActionFail
+from ansible.module_utils.parsing.convert_bool import boolean
 from ansible.plugins.action import ActionBase
 from ansible_collections.sparkthor.cluster.plugins.module_utils import _inventory, _sizing
 from ansible_collections.sparkthor.cluster.plugins.module_utils._cluster import ClusterError, plan_cluster
@@ -38,6 +39,7 @@ _EXTRA_NAMES = (
     "vllm_serve_tool_call_parser",
     "vllm_serve_prefix_caching",
     "vllm_serve_kv_cache_dtype",
+    "vllm_serve_from_hub",
     "model_store_models",
 )
 #: what a user may say beside a recipe, and the name the recipe has for it
@@ -55,8 +57,20 @@ _RECIPE_OVERRIDES = {
 }
 _DEGRADED = ("vllm_serve_degraded_after", "vllm_serve_degraded_recipe", "vllm_serve_executor")
 
+#: arguments that have a variable of their own
+_ARGUMENTS = {
+    "vllm_serve_reasoning_parser": "reasoning-parser",
+    "vllm_serve_tool_call_parser": "tool-call-parser",
+    "vllm_serve_prefix_caching": "enable-prefix-caching",
+    "vllm_serve_kv_cache_dtype": "kv-cache-dtype",
+}
+
 #: everything of the head's variables that plan_serving reads
-PLANNED_BY = ("vllm_serve_recipe", "engine_vllm_version", "model_store_models", *_RECIPE_OVERRIDES)
+PLANNED_BY = (
+    *("vllm_serve_recipe", "vllm_serve_from_hub", "engine_vllm_version", "engine_requirements", "model_store_models"),
+    *_RECIPE_OVERRIDES,
+    *_ARGUMENTS,
+)
 
 
 def plan_serving(
@@ -86,10 +100,13 @@ def plan_serving(
         base=base,
     )
     plan["warnings"] += [f"recipe {plan['name']}: not translated: {part}" for part in plan["untranslated"]]
-    # a hub id is fetched by the model store and served from there, under the last part of its name
-    on_hub = "/" in plan["model"] and not plan["model"].startswith("/")
-    name = plan["model"].rpartition("/")[2] if on_hub else plan["model"]
-    models = [{"name": name, "source": plan["model"], "revision": plan["revision"]}] if on_hub else []
+    if from_hub(first):
+        # vLLM fetches the model itself, by its whole name; the revision is its to know too
+        name, models = plan["model"], []
+        if plan["revision"]:
+            plan["args"] = dict(sorted({"revision": plan["revision"], **plan["args"]}.items()))
+    else:
+        name, models = stored(plan)
     return {
         "recipe": first.get("vllm_serve_recipe") or plan["name"],
         "model": name,
@@ -97,17 +114,22 @@ def plan_serving(
         **{key: plan[key] for key in ("served_model_name", "max_model_len", "args", "environment", "why", "memory")},
         **{key: plan[key] for key in ("tensor_parallel", "pipeline_parallel", "warnings", "command")},
         "acknowledged": plan["acknowledged"],
+        "sizing": plan["sizing"],
         **{key: plan[key] for key in ("image", "image_digest")},
     }
 
 
-#: arguments that have a variable of their own
-_ARGUMENTS = {
-    "vllm_serve_reasoning_parser": "reasoning-parser",
-    "vllm_serve_tool_call_parser": "tool-call-parser",
-    "vllm_serve_prefix_caching": "enable-prefix-caching",
-    "vllm_serve_kv_cache_dtype": "kv-cache-dtype",
-}
+def from_hub(first: Mapping[str, Any]) -> bool:
+    return boolean(first.get("vllm_serve_from_hub") or False, strict=False)
+
+
+def stored(plan: Mapping[str, Any]) -> tuple[str, list[dict[str, Any]]]:
+    """A hub id is fetched by the model store and served from there, under the last part of its name."""
+    model = plan["model"]
+    if "/" not in model or model.startswith("/"):
+        return model, []
+    name = model.rpartition("/")[2]
+    return name, [{"name": name, "source": model, "revision": plan["revision"]}]
 
 
 def own_choice(first: Mapping[str, Any]) -> dict[str, Any]:
@@ -136,6 +158,8 @@ def ad_hoc(first: Mapping[str, Any]) -> dict[str, Any]:
 def on_controller(recipe: Any, first: Mapping[str, Any], base: str) -> tuple[dict[str, Any] | None, int | None]:
     """Config and weights of the model where the model store takes it from a folder of the controller: that is what
     will be served, so it wins over what a recipe knows.  Half a set of files stops the run here."""
+    if from_hub(first):
+        return None, None
     name = (
         first.get("vllm_serve_model")
         or (_recipe.load(recipe, base=base) if isinstance(recipe, str) else recipe)["model"]
@@ -146,7 +170,14 @@ def on_controller(recipe: Any, first: Mapping[str, Any], base: str) -> tuple[dic
         if entry.get("name") != last or not source.startswith(("/", ".")):
             continue
         path = source if os.path.isabs(source) else os.path.join(base, source)
-        config, tensors = _sizing.read_model_folder(path)
+        try:
+            config, tensors = _sizing.read_model_folder(path)
+        except OSError as error:
+            reason = f"{error.filename or path}: {error.strerror}"
+            raise _recipe.RecipeError(
+                f"model_store_models: {entry['name']} cannot be read on the controller: {reason}. "
+                "Let the user who runs Ansible read it."
+            ) from error
         return config, sum(tensors.values())
     return None, None
 
@@ -193,6 +224,11 @@ def plan_degraded(
             "vllm_serve_degraded_after needs vllm_serve_executor=ray: ranks of mp are planned for fixed hosts.",
         ),
         (len(cluster["workers"]) > 0, "vllm_serve_degraded_after needs a worker that may be away."),
+        (
+            not from_hub(first),
+            "vllm_serve_degraded_after needs both models on the hosts, and vllm_serve_from_hub would fetch the smaller "
+            "one only while a host is away. Leave vllm_serve_from_hub out.",
+        ),
     ):
         if not holds:
             raise _recipe.RecipeError(words)
@@ -225,13 +261,11 @@ def plan_degraded(
             "change with the recipe. Set it in vllm_serve_env for both."
         )
     keys = ("served_model_name", "max_model_len", "args", "tensor_parallel", "pipeline_parallel", "why")
-    on_hub = "/" in plan["model"] and not plan["model"].startswith("/")
-    name_on_disk = plan["model"].rpartition("/")[2] if on_hub else plan["model"]
-    models = [{"name": name_on_disk, "source": plan["model"], "revision": plan["revision"]}] if on_hub else []
+    model, models = stored(plan)
     return {
         "recipe": name,
         "hosts": len(cluster["hosts"]) - 1,
-        "model": name_on_disk,
+        "model": model,
         "models": models,
         **{key: plan[key] for key in keys},
     }

@@ -39,8 +39,10 @@ options:
     type: int
     default: 8192
   kv_cache_memory_bytes:
-    description: A pinned KV cache (vLLM's C(--kv-cache-memory-bytes)) instead of O(gpu_memory_utilization).
-    type: int
+    description:
+      - A pinned KV cache (vLLM's C(--kv-cache-memory-bytes)) instead of O(gpu_memory_utilization).
+      - A number of bytes, or as vLLM takes it, such as V(8G).
+    type: raw
   enforce_eager:
     description: No captured graphs, so less overhead.
     type: bool
@@ -49,8 +51,18 @@ options:
     description: The vision tower is not loaded.
     type: bool
     default: false
+  mamba_ssm_cache_dtype:
+    description: The dtype of recurrent states; V(auto) takes the model's.
+    type: str
+    default: auto
+  layer_partition:
+    description: Layers of each stage (vLLM's E(VLLM_PP_LAYER_PARTITION)) instead of its rule.
+    type: raw
+  hf_overrides:
+    description: Changes to the model's C(config.json) (vLLM's C(--hf-overrides)), such as a longer context.
+    type: dict
   hosts:
-    description: Names of the hosts in the order of ranks, for messages.
+    description: Names of the hosts in the order of ranks, for messages and for memory that is given by host.
     type: list
     elements: str
 """

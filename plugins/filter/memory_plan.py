@@ -24,10 +24,12 @@ options:
     type: dict
     required: true
   memory_bytes:
-    description: C(MemTotal) of the hosts in bytes, one number or a list by rank. Without it there is no verdict.
+    description:
+      - C(MemTotal) of the hosts in bytes, one number or a list by rank or by host.
+      - Without it there is no verdict.
     type: raw
   memory_available_bytes:
-    description: C(MemAvailable) of the hosts in bytes, one number or a list by rank.
+    description: C(MemAvailable) of the hosts in bytes, one number or a list by rank or by host.
     type: raw
   weights_bytes:
     description: Size of the whole checkpoint in bytes; estimated from the config if not given.
@@ -35,10 +37,6 @@ options:
   overhead_bytes:
     description: Memory of each rank beside weights and cache; estimated if not given.
     type: int
-  mamba_ssm_cache_dtype:
-    description: The dtype of recurrent states; V(auto) takes the model's.
-    type: str
-    default: auto
   memory_bandwidth:
     description: Bytes per second that one GPU reads.
     type: float
@@ -46,9 +44,6 @@ options:
   active_bytes:
     description: Bytes of weights that each token reads; estimated from the config if not given.
     type: int
-  layer_partition:
-    description: Layers of each stage (vLLM's E(VLLM_PP_LAYER_PARTITION)) instead of its rule.
-    type: raw
   tensors:
     description: Tensor names and bytes of the checkpoint, as the M(sparkthor.cluster.memory_plan) module reads them.
     type: dict

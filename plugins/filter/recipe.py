@@ -134,6 +134,11 @@ _value:
     memory:
       description: The memory plan, or V(none) if the model's shape is not known.
       type: dict
+    sizing:
+      description: >-
+        Options of P(sparkthor.cluster.memory_plan#filter) that follow from arguments and environment, for a plan that
+        is made elsewhere.
+      type: dict
     warnings:
       description: Findings that do not stop a run.
       type: list

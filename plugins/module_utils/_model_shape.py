@@ -65,12 +65,12 @@ def as_fraction(variable: str, value: Any) -> float:
 
 
 def parse_length(variable: str, value: Any) -> int:
-    """A context length as vLLM reads it: 32768, 32k (thousands) or 32K (1024s)."""
+    """A number as vLLM reads it: 32768, 32k (thousands) or 32K (1024s)."""
     if isinstance(value, str):
-        match = re.fullmatch(r"(\d+(?:\.\d+)?)([kKmMgG])", value.strip())
+        match = re.fullmatch(r"(\d+(?:\.\d+)?)([kKmMgGtT])", value.strip())
         if match:
-            unit = {"k": 10**3, "m": 10**6, "g": 10**9, "K": 2**10, "M": 2**20, "G": 2**30}[match.group(2)]
-            return int(Fraction(match.group(1)) * unit)
+            power = "kmgt".index(match.group(2).lower()) + 1
+            return int(Fraction(match.group(1)) * (1000 if match.group(2).islower() else 1024) ** power)
     return as_int(variable, value)
 
 
@@ -161,6 +161,21 @@ class Shape:
         return sum(1 for layer in self.layers if layer.cache == cache)
 
 
+_GEMMA3 = {
+    "num_attention_heads": 8,
+    "num_key_value_heads": 4,
+    "head_dim": 256,
+    "vocab_size": 262208,
+    "max_position_embeddings": 131072,
+    "tie_word_embeddings": True,
+}
+#: What a model's class assumes where its config.json says nothing: published files leave out what equals it.
+_CLASS_DEFAULTS: dict[str, dict[str, Any]] = {
+    "gemma3": _GEMMA3,
+    "gemma3_text": _GEMMA3,
+    "falcon": {"max_position_embeddings": 2048},
+}
+
 _NESTED = ("text_config", "llm_config", "language_config", "language_model_config")
 
 
@@ -182,7 +197,7 @@ def text_config(config: Mapping[str, Any]) -> dict[str, Any]:
             inner = outer[key]
             break
     if inner is None:
-        return outer
+        return _with_class_defaults(outer)
     merged = dict(inner)
     for key in (
         "torch_dtype",
@@ -200,7 +215,12 @@ def text_config(config: Mapping[str, Any]) -> dict[str, Any]:
             merged[key] = outer[key]
     if "vision_config" in outer:
         merged["vision_config"] = outer["vision_config"]
-    return merged
+    return _with_class_defaults(merged)
+
+
+def _with_class_defaults(config: dict[str, Any]) -> dict[str, Any]:
+    defaults = _CLASS_DEFAULTS.get(str(config.get("model_type")), {})
+    return {**config, **{key: value for key, value in defaults.items() if config.get(key) is None}}
 
 
 def _first(config: Mapping[str, Any], names: Iterable[str]) -> Any:
@@ -211,8 +231,37 @@ def _first(config: Mapping[str, Any], names: Iterable[str]) -> Any:
     return None
 
 
-def _need(config: Mapping[str, Any], names: Sequence[str]) -> int:
+#: spellings of which one counts
+_ROPE = ("rope_scaling", "rope_parameters")
+
+
+def with_overrides(config: Mapping[str, Any], overrides: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The config as vLLM's ``--hf-overrides`` changes it: parts of a nested config by field, all else as a whole."""
+    changed = dict(config)
+    for name, value in (overrides or {}).items():
+        former = changed.get(name)
+        nested = name.endswith("_config") and name != "quantization_config"
+        if nested and isinstance(former, Mapping) and isinstance(value, Mapping):
+            changed[name] = with_overrides(former, value)
+        else:
+            changed[name] = value
+        if name in _ROPE:
+            for other in _ROPE:
+                if other not in (overrides or {}):
+                    changed.pop(other, None)
+    return changed
+
+
+def _number(config: Mapping[str, Any], names: Iterable[str]) -> Any:
+    """What is written for each layer (Gemma 3n, Hunyuan) or each kind of expert (ERNIE-VL) counts as its largest."""
     value = _first(config, names)
+    if isinstance(value, (list, tuple)) and value and all(type(item) is int for item in value):
+        return max(value)
+    return value
+
+
+def _need(config: Mapping[str, Any], names: Sequence[str]) -> int:
+    value = _number(config, names)
     if value is None:
         raise SizingError(
             f"config.{names[0]}",
@@ -224,7 +273,7 @@ def _need(config: Mapping[str, Any], names: Sequence[str]) -> int:
 
 
 def _optional(config: Mapping[str, Any], names: Sequence[str], default: int) -> int:
-    value = _first(config, names)
+    value = _number(config, names)
     return default if value is None else as_int(f"config.{names[0]}", value, minimum=0)
 
 
@@ -281,7 +330,10 @@ def layer_kinds(config: Mapping[str, Any]) -> list[str]:
         if count_value is None:
             _need(config, ("num_hidden_layers",))
         kinds = _kinds_by_rule(config, as_int("config.num_hidden_layers", count_value))
-    if count_value is not None and as_int("config.num_hidden_layers", count_value) != len(kinds):
+    count = len(kinds) if count_value is None else as_int("config.num_hidden_layers", count_value)
+    if len(kinds) == count + _optional(config, ("num_nextn_predict_layers",), 0):
+        kinds = kinds[:count]  # Step 3.5 names the layers that predict more than one token as well
+    if count != len(kinds):
         raise SizingError(
             "config.num_hidden_layers",
             count_value,
@@ -333,9 +385,16 @@ def _sliding_kinds(config: Mapping[str, Any], count: int) -> list[str]:
     window = config.get("sliding_window")
     chunk = config.get("attention_chunk_size")
     model_type = str(config.get("model_type", ""))
-    if chunk and config.get("no_rope_layers"):
-        # Llama 4: layers without rotary embedding see everything, the others a chunk
-        return ["attention" if not int(flag) else "chunked" for flag in config["no_rope_layers"]][:count]
+    if chunk and (config.get("no_rope_layers") or model_type.startswith("llama4")):
+        # Llama 4: layers without rotary embedding see everything, the others a chunk.  Published with an empty list,
+        # which stands for every fourth layer.
+        every = _optional(config, ("no_rope_layer_interval",), 4) or 4
+        flags = config.get("no_rope_layers") or [(index + 1) % every for index in range(count)]
+        return ["chunked" if int(flag) else "attention" for flag in flags][:count]
+    numbers = config.get("hybrid_layer_pattern")
+    if isinstance(numbers, (list, tuple)):
+        # MiMo V2: 1 slides, 0 sees everything
+        return ["sliding" if int(flag) else "attention" for flag in numbers]
     if not window or config.get("use_sliding_window") is False:
         return ["attention"] * count
     pattern = _first(config, ("sliding_window_pattern", "_sliding_window_pattern"))
@@ -440,7 +499,9 @@ def max_context(config: Mapping[str, Any]) -> int | None:
     if limit is None:
         return None
     longest = as_int("config.max_position_embeddings", limit)
-    rope = text.get("rope_scaling") or text.get("rope_parameters")
+    rope = text.get("rope_parameters")
+    if not isinstance(rope, Mapping) or not rope.get("factor"):
+        rope = text.get("rope_scaling") or rope
     # Gemma 3 writes its limit with the scaling already in it
     if isinstance(rope, Mapping) and not str(text.get("model_type", "")).startswith("gemma3"):
         kind = rope.get("rope_type", rope.get("type"))
@@ -457,7 +518,7 @@ def read_shape(config: Mapping[str, Any]) -> Shape:
     text = text_config(config)
     found = text.get("attn_config")
     attn: Mapping[str, Any] = found if isinstance(found, Mapping) else {}
-    hidden = _need(text, ("hidden_size", "n_embd", "d_model", "model_dim"))
+    hidden = _need(text, ("hidden_size", "n_embd", "n_embed", "d_model", "model_dim"))
     kinds = layer_kinds(text)
     needs_attention = any(kind in ("attention", "sliding", "chunked", "both") for kind in kinds)
     head_names = ("num_attention_heads", "n_head", "n_heads", "num_heads")
@@ -471,17 +532,24 @@ def read_shape(config: Mapping[str, Any]) -> Shape:
     dtype = str(_first(text, ("dtype", "torch_dtype")) or "bfloat16").removeprefix("torch.")
     dtype_bytes("config.dtype", dtype)
     experts = _optional(text, ("num_experts", "n_routed_experts", "num_local_experts", "moe_num_experts"), 0)
-    per_token = _optional(text, ("num_experts_per_tok", "num_experts_per_token", "moe_k", "moe_topk", "top_k"), 0)
+    per_token = _optional(text, _EXPERTS_PER_TOKEN, 0)
     moe_inter = _optional(text, ("moe_intermediate_size", "expert_ffn_hidden_size"), 0)
-    inter = _optional(text, ("intermediate_size", "ffn_hidden_size", "n_inner", "ffn_dim"), 0)
+    blocks = _blocks(text, len(kinds), hidden)
+    inter = max((block.width for block in blocks), default=0) or _intermediate(text, hidden, kinds, experts)
     if experts and not moe_inter:
-        moe_inter = inter
+        moe_inter = _optional(text, ("intermediate_size",), inter)
     ssm = _first(text, ("mamba_ssm_cache_dtype", "mamba_ssm_dtype"))
     ffn = _FeedForward(text, hidden, kinds, experts, per_token, moe_inter, inter)
     layers = tuple(
         _layer(index, kind, ffn, text, hidden, heads, kv_heads, head_dim, latent) for index, kind in enumerate(kinds)
     )
     layers = _without_shared_caches(text, layers)
+    if blocks:
+        kv_heads = max(heads // (block.heads_in_group or heads) for block in blocks)
+        layers = tuple(
+            _described(layer, block, text, ffn, hidden, heads, head_dim)
+            for layer, block in zip(layers, blocks, strict=True)
+        )
     return Shape(
         model_type=str(text.get("model_type", "")),
         hidden=hidden,
@@ -506,12 +574,30 @@ def read_shape(config: Mapping[str, Any]) -> Shape:
     )
 
 
+_EXPERTS_PER_TOKEN = (
+    *("num_experts_per_tok", "num_experts_per_token", "moe_k", "moe_topk", "moe_top_k", "top_k_experts", "top_k"),
+)
+
+
+def _intermediate(text: Mapping[str, Any], hidden: int, kinds: Sequence[str], experts: int) -> int:
+    """The width of a dense feed-forward block: four times the model's where nobody says (GPT-2, BLOOM, Falcon)."""
+    # Llama 4 keeps its dense layers' width apart from its experts'
+    names = ("intermediate_size_mlp", "intermediate_size", "ffn_hidden_size", "n_inner", "ffn_dim")
+    inter = _optional(text, (*names, "ff_intermediate_size"), 0)
+    if inter or experts or any(kind in ("mamba", "moe", "mlp") for kind in kinds):
+        return inter
+    return 4 * hidden
+
+
 def _kv_heads(text: Mapping[str, Any], attn: Mapping[str, Any], heads: int) -> int:
     if text.get("model_type") == "falcon" and not text.get("new_decoder_architecture") and text.get("multi_query"):
         return 1
     value = _first(
         text,
-        ("num_key_value_heads", "n_head_kv", "num_kv_heads", "multi_query_group_num", "num_query_groups", "n_kv_heads"),
+        (
+            *("num_key_value_heads", "n_head_kv", "num_kv_heads", "multi_query_group_num", "num_query_groups"),
+            *("num_attention_groups", "n_kv_heads"),
+        ),
     )
     if value is None:
         value = attn.get("kv_n_heads")
@@ -548,17 +634,94 @@ def _without_shared_caches(text: Mapping[str, Any], layers: tuple[Layer, ...]) -
     )
 
 
+@dataclass(frozen=True)
+class _Block:
+    """One entry of block_configs, of models whose layers were found by search (Nemotron Super 49B, Ultra 253B)."""
+
+    attention: str  # "", "no_op" or "linear"
+    heads_in_group: int
+    ffn: str
+    width: int
+
+
+def _blocks(text: Mapping[str, Any], count: int, hidden: int) -> list[_Block]:
+    blocks = text.get("block_configs")
+    if not isinstance(blocks, (list, tuple)):
+        return []
+    if len(blocks) != count:
+        raise SizingError(
+            "config.num_hidden_layers",
+            count,
+            f"disagrees with the {len(blocks)} layers of block_configs",
+            "One of the two is wrong: use the config.json of one model, unchanged.",
+        )
+
+    def kind(part: Mapping[str, Any]) -> str:
+        return "no_op" if part.get("no_op") else "linear" if part.get("replace_with_linear") else ""
+
+    found = []
+    for block in blocks:
+        attention, ffn = block.get("attention") or {}, block.get("ffn") or {}
+        # two thirds of the multiple, rounded up to 256, as the model's own code does
+        width = -(-int(2 * float(ffn.get("ffn_mult") or 0) * hidden / 3) // 256) * 256
+        group = _optional(attention, ("n_heads_in_group",), 0)
+        found.append(_Block(kind(attention), 0 if kind(attention) else group, kind(ffn), 0 if kind(ffn) else width))
+    return found
+
+
+def _described(
+    layer: Layer, block: _Block, text: Mapping[str, Any], ffn: _FeedForward, hidden: int, heads: int, head_dim: int
+) -> Layer:
+    """The layer as its entry of block_configs has it."""
+    linear = hidden * hidden
+    dense = linear if block.ffn == "linear" else ffn.matrices * hidden * block.width
+    changes: dict[str, Any] = {"dense_params": dense}
+    if block.attention:
+        rest = linear if block.attention == "linear" else 0
+        changes.update(cache=NONE, kv_heads=0, kv_params=0, attention_params=rest)
+    else:
+        changes.update(_attention(text, hidden, heads, heads // (block.heads_in_group or 1), head_dim))
+    return Layer(**{**layer.__dict__, **changes})
+
+
 def _vision_params(vision: Any) -> int:
     """A rough count for the vision tower; it is small beside the decoder and only shifts the weights slightly."""
     if not isinstance(vision, Mapping):
         return 0
-    width = _first(vision, ("hidden_size", "embed_dim", "width"))
+    # Qwen2-VL's hidden_size is the language model's
+    width = _first(vision, ("embed_dim", "hidden_size", "width"))
     depth = _first(vision, ("depth", "num_hidden_layers", "layers"))
     if not isinstance(width, int) or not isinstance(depth, int):
         return 0
     inter = _first(vision, ("intermediate_size",))
     inter = inter if isinstance(inter, int) else 4 * width
     return depth * (4 * width * width + 2 * width * inter)
+
+
+#: feed-forward blocks of two matrices, whatever the activation
+_WITHOUT_GATE = ("falcon", "bloom", "gpt2", "gptj", "gpt_neox", "gpt_bigcode", "mpt", "starcoder2")
+
+
+def _shared_width(text: Mapping[str, Any], moe_inter: int, inter: int) -> int:
+    """Width of what every token passes beside its experts."""
+    width = _optional(
+        text, ("moe_shared_expert_intermediate_size", "shared_expert_intermediate_size", "share_expert_dim"), 0
+    )
+    if width:
+        return width
+    if text.get("enable_moe_block"):
+        return inter  # Gemma 4: the dense block stays beside the experts
+    one = 1 if str(text.get("model_type", "")).startswith("llama4") else 0
+    return _optional(text, ("n_shared_experts", "num_shared_experts", "num_shared_expert"), one) * moe_inter
+
+
+def _other_experts(text: Mapping[str, Any], layers: int) -> int:
+    """Widths together of experts of another kind than the largest (those for images of ERNIE-VL)."""
+    counts, widths = text.get("moe_num_experts"), text.get("moe_intermediate_size")
+    if not isinstance(counts, (list, tuple)) or not isinstance(widths, (list, tuple)) or len(counts) == layers:
+        return 0
+    kinds = sorted(((int(width), int(count)) for width, count in zip(widths, counts, strict=False)), reverse=True)
+    return sum(width * count for width, count in kinds[1:])
 
 
 class _FeedForward:
@@ -581,21 +744,23 @@ class _FeedForward:
         self.inter = inter
         # relu2 has no gate: two matrices instead of three
         activation = str(_first(text, ("mlp_hidden_act", "hidden_act", "activation_function")) or "silu")
-        self.matrices = 2 if activation in ("relu2", "gelu_new", "relu") else 3
+        plain = text.get("model_type") in _WITHOUT_GATE or activation in ("relu2", "gelu_new", "relu")
+        self.matrices = 2 if plain else 3
         self.latent = _optional(text, ("moe_latent_size",), 0)
         expert_width = self.latent or hidden
         self.one_expert = self.matrices * expert_width * moe_inter
-        shared = _optional(text, ("moe_shared_expert_intermediate_size", "shared_expert_intermediate_size"), 0)
-        if not shared and (number := _optional(text, ("n_shared_experts", "num_shared_experts"), 0)):
-            shared = number * moe_inter
-        self.shared = self.matrices * hidden * shared
-        self.first_dense = _optional(text, ("first_k_dense_replace",), 0)
+        self.other_experts = self.matrices * hidden * _other_experts(text, len(kinds))
+        self.shared = self.matrices * hidden * _shared_width(text, moe_inter, inter)
+        self.first_dense = _optional(text, ("first_k_dense_replace", "moe_layer_start_index"), 0)
         step = _first(
             text, ("decoder_sparse_step", "moe_layer_freq", "expert_layer_period", "interleave_moe_layer_step")
         )
         self.step = step if isinstance(step, int) and not isinstance(step, bool) and step > 0 else 1
         self.mask = step if isinstance(step, (list, tuple)) else None
         self.dense_only = set(text.get("mlp_only_layers") or ())
+        named = text.get("moe_layers_enum")  # Step: "3,4,5"
+        if isinstance(named, str) and named:
+            self.dense_only |= set(range(len(kinds))) - {int(number) for number in named.split(",")}
         self.separate = any(kind in ("moe", "mlp") for kind in kinds)
 
     def is_moe(self, index: int) -> bool:
@@ -616,7 +781,7 @@ class _FeedForward:
         if self.is_moe(index):
             return {
                 "dense_params": self.shared + 2 * self.hidden * self.latent,
-                "expert_params": self.experts * self.one_expert,
+                "expert_params": self.experts * self.one_expert + self.other_experts,
                 "active_expert_params": min(self.per_token or self.experts, self.experts) * self.one_expert,
                 "replicated_params": self.hidden * self.experts,
             }
@@ -656,6 +821,10 @@ def _layer(
         window = _need(text, ("sliding_window", "sliding_window_size", "window_size"))
         kv_heads = _optional(text, ("swa_num_key_value_heads",), kv_heads)
         head_dim = _optional(text, ("swa_head_dim",), head_dim)
+        other = text.get("attention_other_setting")  # Step: another number of heads
+        if isinstance(other, Mapping):
+            heads = _optional(other, ("num_attention_heads",), heads)
+            kv_heads = _optional(other, ("num_attention_groups",), kv_heads)
     elif kind == "chunked":
         window = _need(text, ("attention_chunk_size", "sliding_window"))
     elif text.get("num_global_key_value_heads") is not None or text.get("global_head_dim") is not None:

@@ -173,7 +173,8 @@ def _check_length(config: Mapping[str, Any], asked: Any) -> None:
             "vllm_serve_max_model_len",
             length,
             f"is longer than the model's own {limit} tokens",
-            f"Ask for at most {limit}, or extend the positions in the model's config (rope scaling).",
+            f"Ask for at most {limit}, or extend the positions by hf-overrides with {{rope_parameters: ...}} (under "
+            "text_config where the model's config.json has it there).",
         )
 
 

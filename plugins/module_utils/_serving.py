@@ -19,6 +19,7 @@ import json
 import os
 import shutil
 import socket
+import stat
 import subprocess
 import tempfile
 import time
@@ -43,6 +44,7 @@ MAINTENANCE = ("/var/lib/sparkthor/maintenance", "/run/sparkthor/maintenance")
 #: the configuration that served last; kept by the watchdog on the head and, with executor mp, by each rank
 GOOD = ("/var/lib/sparkthor-last-good", "/var/lib/sparkthor/group/last-good")
 GOOD_INDEX = "index.json"
+_COPY_LIMIT = 4_000_000
 
 #: (argv, seconds) -> (exit status, stdout, stderr)
 Runner = Callable[[list[str], float], tuple[int, str, str]]
@@ -105,10 +107,10 @@ def write_file(path: str, content: str, mode: int = 0o644) -> None:
         raise
 
 
-def left_out(path: str = DEGRADED) -> tuple[str, ...]:
-    """Addresses of the hosts that the group does without."""
+def left_out(path: str = DEGRADED) -> dict[str, str]:
+    """The hosts that the group does without: name by address."""
     without = read_json(path).get("without")
-    return tuple(sorted(str(address) for address in without)) if isinstance(without, dict) else ()
+    return {str(one): str(without[one]) for one in sorted(without)} if isinstance(without, dict) else {}
 
 
 def maintenance(paths: Iterable[str] = MAINTENANCE) -> str | None:
@@ -170,12 +172,24 @@ def kept_good(folder: str) -> dict[str, str | None]:
         if not digest:
             found[path] = None
             continue
-        copy = os.path.join(folder, os.path.basename(path))
-        if fingerprint([copy])[copy] != digest:
+        copy = _read_plain(os.path.join(folder, os.path.basename(path)))
+        if copy is None or hashlib.sha256(copy).hexdigest() != digest:
             return {}
-        with open(copy, encoding="utf-8") as stream:
-            found[path] = stream.read()
+        try:
+            found[path] = copy.decode("utf-8")
+        except UnicodeDecodeError:
+            return {}
     return found
+
+
+def _read_plain(path: str) -> bytes | None:
+    """A file read once, and no link or pipe: the folder may be another user's than who reads."""
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return None
+    with os.fdopen(handle, "rb") as stream:
+        return stream.read(_COPY_LIMIT) if stat.S_ISREG(os.fstat(handle).st_mode) else None
 
 
 def start_delay(failed_starts: int) -> float:
@@ -253,6 +267,20 @@ def listening(path: str, seconds: float = 2.0) -> bool:
         except OSError:
             return False
     return True
+
+
+def connections(path: str, table: str = "/proc/net/unix") -> int | None:
+    """Open connections to the engine's socket, one for each request: nobody who asks keeps his alive.
+
+    vLLM's own gauges follow a step's output: they show nothing of a request that uploads, is tokenized, or is in its
+    first step.  Column 6 is the state: 02 waits to be accepted, 03 is connected, 01 listens.  None if unknown.
+    """
+    try:
+        with open(table, encoding="utf-8", errors="replace") as stream:
+            rows = [line.split(None, 7) for line in stream]
+    except OSError:
+        return None
+    return sum(1 for row in rows if len(row) == 8 and row[5] in ("02", "03") and row[7].rstrip("\n") == path)
 
 
 def request(

@@ -13,6 +13,8 @@ from collections.abc import Callable
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils import _serving, _watchdog
 
+_QUIET_LOOKS = 2
+
 STATES = ("started", "stopped", "restarted", "drained")
 
 
@@ -37,6 +39,7 @@ class Control:
     marker: str = _serving.MAINTENANCE[0]
     markers: tuple[str, ...] = _serving.MAINTENANCE
     runner: _serving.Runner = _serving.run
+    connections: Callable[[str], int | None] = _serving.connections
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
 
@@ -107,10 +110,14 @@ class Control:
             self._drain(drain_timeout)
         return self.outcome
 
-    def _start(self, unit: _watchdog.Unit) -> None:
-        self._quiet_no_more()
+    def _enable(self) -> None:
+        """What is served now has to be served after a reboot too; a stop has taken that away."""
         if not self._enabled() and self._do(f"enable {self.unit}"):
             self._systemctl("--quiet", "enable")
+
+    def _start(self, unit: _watchdog.Unit) -> None:
+        self._quiet_no_more()
+        self._enable()
         if unit.active not in ("active", "activating", "reloading") and self._do(f"start {self.unit}"):
             self._systemctl("--no-block", "start")
 
@@ -123,6 +130,7 @@ class Control:
             self._systemctl("stop")
 
     def _restart(self) -> None:
+        self._enable()
         if self._do(f"restart {self.unit}"):
             self._systemctl("--no-block", "restart")
         self._quiet_no_more()
@@ -133,22 +141,32 @@ class Control:
         self._remove(self.draining, "take new requests again")
 
     def _drain(self, seconds: float) -> None:
-        """The front refuses what is new from now on; what runs may end within the time given."""
+        """The front refuses what is new from now on; what runs may end within the time given.
+
+        It has ended when two looks in a row see neither a request in the engine nor a connection to it: the front may
+        still be taking in a body, and the watchdog asks now and then.
+        """
         self._write(self.draining, "", "take no new requests")
         if self.check:
             return
         socket = str(self.config.get("socket", ""))
         end = self.clock() + seconds
+        quiet = 0
         while True:
             if not self._state().running:
                 self.outcome.in_flight = 0
                 return
-            count = _watchdog.requests_in_flight(_serving.metrics(socket))
+            # before the question for the metrics, which is a connection too
+            open_ones = self.connections(socket)
+            gauges = _watchdog.requests_in_flight(_serving.metrics(socket))
+            known = [number for number in (gauges, open_ones) if number is not None]
+            count = max(known) if known else None
             if count is not None:
                 self.outcome.in_flight = count
-            if count == 0:
+            quiet = quiet + 1 if count == 0 else 0
+            if quiet == _QUIET_LOOKS:
                 return
-            if self.clock() >= end:
+            if count != 0 and self.clock() >= end:
                 left = "an unknown number of" if count is None else str(count)
                 raise ControlError(
                     f"{left} requests are still running after {seconds:.0f} s. No new ones are taken until "

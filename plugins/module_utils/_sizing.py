@@ -32,6 +32,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._model_shape imp
     dtype_bytes,
     parse_length,
     read_shape,
+    with_overrides,
 )
 
 GIB = 1024**3
@@ -87,10 +88,13 @@ _QUANT_BYTES = {
 }
 
 
-def _by_rank(variable: str, value: Any, world: int) -> list[int]:
-    """One integer for all ranks, or a list with one entry a rank."""
+def _by_rank(variable: str, value: Any, world: int, hosts: int = 0) -> list[int]:
+    """One integer for all ranks, or a list with one entry a rank, or a host, whose ranks share it."""
     if isinstance(value, (list, tuple)):
         numbers = [as_int(f"{variable}[{index}]", item) for index, item in enumerate(value)]
+        if len(numbers) == hosts and world % hosts == 0:
+            each = world // hosts
+            return [number // each for number in numbers for _index in range(each)]
         if len(numbers) == 1:
             return numbers * world
         if len(numbers) != world:
@@ -98,7 +102,7 @@ def _by_rank(variable: str, value: Any, world: int) -> list[int]:
                 variable,
                 value,
                 f"has {len(numbers)} entries for {world} ranks",
-                f"Give one number, or one for each of the {world} ranks (pipeline stage by stage).",
+                f"Give one number, or one for each of the {world} ranks (pipeline stage by stage), or of the hosts.",
             )
         return numbers
     return [as_int(variable, value)] * world
@@ -400,12 +404,15 @@ def read_safetensors_header(path: str) -> dict[str, int]:
             raise SizingError("model_path", path, "has an unreadable header", "Fetch the model again.") from None
     tensors: dict[str, int] = {}
     end = 0
-    for name, entry in header.items():
-        if name == "__metadata__":
-            continue
-        first, past = entry["data_offsets"]
-        tensors[name] = past - first
-        end = max(end, past)
+    try:
+        for name, entry in header.items():
+            if name == "__metadata__":
+                continue
+            first, past = entry["data_offsets"]
+            tensors[name] = past - first
+            end = max(end, past)
+    except (AttributeError, KeyError, TypeError, ValueError):
+        raise SizingError("model_path", path, "has an unreadable header", "Fetch the model again.") from None
     if 8 + length + end > size:
         raise SizingError(
             "model_path",
@@ -416,26 +423,32 @@ def read_safetensors_header(path: str) -> dict[str, int]:
     return tensors
 
 
+def _read_mapping(path: str) -> dict[str, Any]:
+    """What a JSON file of the model holds; a file that was cut short is an error that says to fetch it again."""
+    try:
+        with open(path, encoding="utf-8") as stream:
+            data = json.load(stream)
+    except ValueError as error:
+        raise SizingError("model_path", path, f"is not JSON ({error})", "Fetch the model again.") from None
+    if not isinstance(data, dict):
+        raise SizingError("model_path", path, "does not hold a mapping", "Fetch the model again.")
+    return data
+
+
 def read_model_folder(path: str) -> tuple[dict[str, Any], dict[str, int]]:
     """(config, tensors) of a local model folder; half a set of safetensors is an error that names what lacks."""
     config_path = os.path.join(path, "config.json")
     if not os.path.isdir(path):
         raise SizingError("model_path", path, "is not a folder on this host", "Let model_store place the model first.")
     try:
-        with open(config_path, encoding="utf-8") as stream:
-            config = json.load(stream)
+        config = _read_mapping(config_path)
     except FileNotFoundError:
         raise SizingError("model_path", path, "has no config.json", "Fetch the model again.") from None
-    except ValueError as error:
-        raise SizingError("model_path", config_path, f"is not JSON ({error})", "Fetch the model again.") from None
-    if not isinstance(config, dict):
-        raise SizingError("model_path", config_path, "does not hold a mapping", "Fetch the model again.")
     if not config.get("quantization_config"):
         # ModelOpt writes its quantization beside the config in older exports
         side = os.path.join(path, "hf_quant_config.json")
         if os.path.isfile(side):
-            with open(side, encoding="utf-8") as stream:
-                config["quantization_config"] = {"quant_method": "modelopt", **json.load(stream)}
+            config["quantization_config"] = {"quant_method": "modelopt", **_read_mapping(side)}
     tensors: dict[str, int] = {}
     for name in _weight_files(path):
         tensors.update(read_safetensors_header(os.path.join(path, name)))
@@ -447,9 +460,10 @@ def _weight_files(path: str) -> list[str]:
     present = {name for name in os.listdir(path) if name.endswith(".safetensors")}
     if os.path.isfile(index_path):
         try:
-            with open(index_path, encoding="utf-8") as stream:
-                wanted = set(json.load(stream)["weight_map"].values())
-        except (ValueError, KeyError, AttributeError):
+            wanted = set(_read_mapping(index_path)["weight_map"].values())
+            if not all(isinstance(name, str) for name in wanted):
+                raise TypeError
+        except (SizingError, KeyError, AttributeError, TypeError):
             raise SizingError(
                 "model_path", index_path, "is not a safetensors index", "Fetch the model again."
             ) from None
@@ -540,7 +554,7 @@ def plan(
     max_num_seqs: int = 1,
     max_num_batched_tokens: int = 8192,
     overhead_bytes: int | None = None,
-    kv_cache_memory_bytes: int | None = None,
+    kv_cache_memory_bytes: int | str | None = None,
     enforce_eager: bool = False,
     language_model_only: bool = False,
     mamba_ssm_cache_dtype: str = "auto",
@@ -549,9 +563,10 @@ def plan(
     layer_partition: Sequence[int] | str | None = None,
     tensors: Mapping[str, int] | None = None,
     hosts: Sequence[str] | None = None,
+    hf_overrides: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """The memory plan of one model on one set of ranks; see the `memory_plan` filter for the meaning of each."""
-    shape = read_shape(config)
+    shape = read_shape(with_overrides(config, hf_overrides) if hf_overrides else config)
     tensor = as_int("tensor_parallel", tensor_parallel)
     pipeline = as_int("pipeline_parallel", pipeline_parallel)
     world = tensor * pipeline
@@ -570,16 +585,18 @@ def plan(
         weights = estimate_weights(shape, stages, tensor, size, language_model_only)
     memory: list[int | None] = [None] * world
     if memory_bytes is not None:
-        memory = list(_by_rank("memory_bytes", memory_bytes, world))
+        memory = list(_by_rank("memory_bytes", memory_bytes, world, len(hosts or ())))
     available: list[int | None] = [None] * world
     if memory_available_bytes is not None:
-        available = list(_by_rank("memory_available_bytes", memory_available_bytes, world))
+        available = list(_by_rank("memory_available_bytes", memory_available_bytes, world, len(hosts or ())))
     names = _names(hosts, world)
     if overhead_bytes is None:
         overhead = _overhead(shape, tensor, batched, asked, bool(enforce_eager))
     else:
         overhead = as_int("overhead_bytes", overhead_bytes, minimum=0)
-    pinned = None if kv_cache_memory_bytes in (None, 0) else as_int("kv_cache_memory_bytes", kv_cache_memory_bytes)
+    pinned = None
+    if kv_cache_memory_bytes not in (None, "", 0):
+        pinned = parse_length("kv_cache_memory_bytes", kv_cache_memory_bytes)
 
     ranks: list[_Rank] = []
     start = 0
@@ -626,7 +643,8 @@ def plan(
     max_tokens: int | None = None
     if memory_bytes is not None:
         room = all(rank.free is None or rank.free > 0 for rank in ranks)
-        max_tokens = min(limits) if limits else (length if room else 0)
+        # a stage without a growing cache sets no limit, and none of its own weights fit all the same
+        max_tokens = 0 if not room else min(limits) if limits else length
     verdict, reasons, suggestions = _judge(
         shape, ranks, names, length, asked, utilization, tensor, pipeline, element[2], pinned, weights
     )
@@ -712,7 +730,8 @@ def _length(shape: Shape, asked: Any) -> int:
             "max_model_len",
             length,
             f"is longer than the model's own {limit} tokens",
-            f"Ask for at most {limit}, or extend the positions in the model's config (rope scaling).",
+            f"Ask for at most {limit}, or extend the positions by hf-overrides with {{rope_parameters: ...}} (under "
+            "text_config where the model's config.json has it there).",
         )
     return length
 

@@ -10,6 +10,8 @@ that have no effect without a companion, and values that have frozen machines wi
 
 from __future__ import annotations
 
+import contextlib
+import copy
 import difflib
 import json
 import os
@@ -214,6 +216,45 @@ def _closest(name: str, names: Iterable[str]) -> str | None:
     return found[0] if found else None
 
 
+def without_idle_flags(args: Mapping[str, Any], table: Mapping[str, Any]) -> dict[str, Any]:
+    """A flag that is off is left out: unlike a switch it has no negation that vLLM would take."""
+
+    def idle(name: str, value: Any) -> bool:
+        return value is False and table["options"].get(name, {}).get("kind") == "flag"
+
+    return {name: value for name, value in args.items() if not idle(name, value)}
+
+
+def fields(args: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """The dictionary that is given as one, as JSON, by dotted fields, or by several of these."""
+    found: dict[str, Any] = {}
+    for key, value in args.items():
+        head, dot, rest = option_name(key).partition(".")
+        if head == name and dot:
+            _nest(found, rest.split("."), value)
+        elif head == name:
+            value = _parsed(value)
+            found = _merged(value, found) if isinstance(value, Mapping) else found
+    return found
+
+
+def _merged(whole: Mapping[str, Any], fields_of_it: Mapping[str, Any]) -> dict[str, Any]:
+    merged = copy.deepcopy(dict(whole))
+    for name, value in fields_of_it.items():
+        former = merged.get(name)
+        both = isinstance(former, Mapping) and isinstance(value, Mapping)
+        merged[name] = _merged(former, value) if both else value
+    return merged
+
+
+def _parsed(value: Any) -> Any:
+    """A dictionary that was written as JSON; anything else as it is."""
+    if isinstance(value, str) and value.lstrip().startswith("{"):
+        with contextlib.suppress(ValueError):
+            return json.loads(value)
+    return value
+
+
 def _nest(target: dict[str, Any], path: list[str], value: Any) -> None:
     for part in path[:-1]:
         inner = target.setdefault(part, {})
@@ -246,9 +287,13 @@ def _resolve(args: Mapping[str, Any], table: Mapping[str, Any]) -> tuple[dict[st
                     Problem(spelled, value, "unknown", f"{name} takes no fields", f"Give {name} a plain value")
                 )
                 continue
-            inner = resolved.setdefault(name, {})
-            if isinstance(inner, dict):
-                _nest(inner, rest.split("."), value)
+            inner = _parsed(resolved.get(name, {}))
+            if isinstance(inner, Mapping):
+                # a copy: the dictionary may be the user's own variable
+                resolved[name] = copy.deepcopy(dict(inner))
+                _nest(resolved[name], rest.split("."), value)
+            else:
+                problems.append(_no_dictionary(spelled, value, f"is a field of {name}, which is no dictionary"))
             continue
         if name in given:
             problems.append(
@@ -261,11 +306,20 @@ def _resolve(args: Mapping[str, Any], table: Mapping[str, Any]) -> tuple[dict[st
                 problems.append(Problem(spelled, value, "type", "is a switch", "Give true or leave it out"))
                 continue
             value = not value
-        if kind == "json" and isinstance(resolved.get(name), dict) and isinstance(value, Mapping):
-            resolved[name] = {**value, **resolved[name]}
-        else:
+        earlier = resolved.get(name)  # fields of it that stood before
+        if earlier is None:
             resolved[name] = value
+            continue
+        whole = _parsed(value)
+        if isinstance(whole, Mapping):
+            resolved[name] = _merged(whole, earlier)
+        else:
+            problems.append(_no_dictionary(spelled, value, "is no dictionary, and fields of it are given"))
     return resolved, problems
+
+
+def _no_dictionary(option: str, value: Any, problem: str) -> Problem:
+    return Problem(option, value, "twice", problem, "Keep one of the two, or give a dictionary")
 
 
 def _unknown(name: str, value: Any, names: Collection[str], version: str) -> Problem:
@@ -379,7 +433,23 @@ def _dangers(resolved: Mapping[str, Any], acknowledged: Collection[str]) -> list
                 "Leave it out (models built into vLLM need none), or acknowledge trust-remote-code by name",
             )
         )
-    return problems
+    return problems + _blinding(resolved, known)
+
+
+def _blinding(resolved: Mapping[str, Any], known: Collection[str]) -> list[Problem]:
+    """The watchdog holds a busy engine for alive by its token counters, and a drain counts requests by them."""
+    if not resolved.get("disable-log-stats") or "disable-log-stats" in known:
+        return []
+    return [
+        Problem(
+            "disable-log-stats",
+            True,
+            "dangerous",
+            "without these numbers the watchdog takes a busy engine for one that hangs and restarts it, and a drain "
+            "cannot see when the last request has ended",
+            "Leave it out, or acknowledge disable-log-stats by name",
+        )
+    ]
 
 
 def _companions(resolved: Mapping[str, Any], table: Mapping[str, Any]) -> list[Problem]:
@@ -465,7 +535,7 @@ def fatal(problems: Iterable[Problem]) -> list[Problem]:
 def normalise(args: Mapping[str, Any], table: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments under their full names, sorted, dotted fields as dictionaries; only for arguments that passed."""
     resolved, _problems = _resolve(args, table)
-    return dict(sorted(resolved.items()))
+    return dict(sorted(without_idle_flags(resolved, table).items()))
 
 
 def checked(args: Mapping[str, Any], table: Mapping[str, Any], acknowledged: Collection[str] = ()) -> dict[str, Any]:

@@ -113,7 +113,6 @@ class Service:
         self.degraded_path = degraded_path
         self.successor = successor
         self.successor_asked_at = float("-inf")
-        self.machine.without = _serving.left_out(degraded_path)
         self.state: dict[str, Any] | None = None
         self.progress = _vllm_progress.Progress()
         self.progress_of = ""
@@ -123,6 +122,7 @@ class Service:
         self.said_state = ""
         self.said_at = float("-inf")
         self.trouble = ""
+        self._take_up_left_out()
         self._lock = threading.Lock()
         self._probe: _watchdog.Probe | None = None
         self._probe_thread: threading.Thread | None = None
@@ -138,6 +138,19 @@ class Service:
             if old.get("state") == self.said_state or isinstance(old.get("since"), (int, float)):
                 self.since = float(old.get("since", self.since))
                 self.said_state = str(old.get("state", ""))
+
+    def _take_up_left_out(self) -> None:
+        """Who was left out stays so, unless the play has declared another cluster since.
+
+        A host that was taken out of the inventory never comes back, its address may be another's now, and without
+        degraded mode nobody is left out at all.
+        """
+        settings = self.machine.settings
+        former = _serving.left_out(self.degraded_path)
+        still = (address for address, name in former.items() if settings.expected.get(address) == name)
+        self.machine.without = tuple(still) if settings.degraded_after > 0 else ()
+        if len(self.machine.without) != len(former):
+            self._leave_out(self.machine.without)
 
     # -- the present ----------------------------------------------------------------------------------------------
 
@@ -311,6 +324,10 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         status, body = _watchdog.health_body(self.server.service.state)
         self._answer(status, json.dumps(body).encode() + b"\n", "application/json")
 
+    def do_HEAD(self) -> None:
+        """Load balancers and uptime checkers ask with it."""
+        self.do_GET()
+
     def _answer(self, status: int, body: bytes, kind: str) -> None:
         self.send_response(status)
         self.send_header("Content-Type", kind)
@@ -318,7 +335,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         if status == 503:
             self.send_header("Retry-After", "10")
         self.end_headers()
-        self.wfile.write(body)
+        if self.command != "HEAD":
+            self.wfile.write(body)
 
     def address_string(self) -> str:
         return "unix"

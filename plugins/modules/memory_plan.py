@@ -27,13 +27,14 @@ options:
     required: true
   memory_bytes:
     description:
-      - C(MemTotal) of the hosts in bytes, by rank; a single entry counts for all.
+      - C(MemTotal) of the hosts in bytes, by rank, or by O(hosts), whose ranks share it; else a single entry counts for
+        all.
       - This host's own if not given.
     type: list
     elements: int
   memory_available_bytes:
     description:
-      - C(MemAvailable) of the hosts in bytes, by rank; a single entry counts for all.
+      - C(MemAvailable) of the hosts in bytes, as O(memory_bytes).
       - Not looked at if not given.
     type: list
     elements: int
@@ -108,9 +109,12 @@ def main() -> None:
             "gpu_memory_utilization": {"type": "float", "default": 0.85},
             "max_num_seqs": {"type": "int", "default": 1},
             "max_num_batched_tokens": {"type": "int", "default": 8192, "no_log": False},
-            "kv_cache_memory_bytes": {"type": "int"},
+            "kv_cache_memory_bytes": {"type": "raw"},
             "enforce_eager": {"type": "bool", "default": False},
             "language_model_only": {"type": "bool", "default": False},
+            "mamba_ssm_cache_dtype": {"type": "str", "default": "auto"},
+            "layer_partition": {"type": "raw"},
+            "hf_overrides": {"type": "dict"},
             "hosts": {"type": "list", "elements": "str"},
         },
         supports_check_mode=True,

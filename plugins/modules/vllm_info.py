@@ -55,16 +55,16 @@ units:
   returned: always
   type: dict
 in_flight:
-  description: Requests that run or wait in the engine.
-  returned: when the engine answers
+  description: Requests that run or wait in the engine; V(none) where it does not answer.
+  returned: always
   type: int
 model:
   description: Name under which the model is served.
   returned: always
   type: str
 maintenance:
-  description: Why the watchdog keeps quiet.
-  returned: in maintenance
+  description: Why the watchdog keeps quiet; V(none) outside of maintenance.
+  returned: always
   type: str
 log:
   description: The engine's newest log lines.

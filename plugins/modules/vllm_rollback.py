@@ -14,6 +14,8 @@ author:
 description:
   - Each time that a start of the engine comes to its first real completion, the files that it was started with are
     kept on the host.  This module puts them back where they differ.
+  - The head's copies are root's. Those of a rank (executor V(mp)) are not, so of these only arguments and the variables
+    of the engine and its libraries are taken, nothing that a process of root's obeys.
   - Restarts nothing; M(sparkthor.cluster.vllm_ready) does that on the head.
 extends_documentation_fragment:
   - sparkthor.cluster.attributes

@@ -20,9 +20,9 @@ extends_documentation_fragment:
 options:
   state:
     description:
-      - V(stopped) stops the group until V(started), over reboots as well, and keeps the watchdog quiet.
+      - V(stopped) stops the group until V(started) or V(restarted), over reboots as well, and keeps the watchdog quiet.
       - V(started) ends both and starts the group without waiting for it, see P(sparkthor.cluster.vllm_ready#module).
-      - V(restarted) starts it anew without waiting for it.
+      - V(restarted) does the same, and starts it anew where it runs.
       - V(drained) takes no new requests and waits until the running ones have ended.
     type: str
     choices: [started, stopped, restarted, drained]

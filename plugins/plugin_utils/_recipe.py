@@ -20,8 +20,8 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import yaml
-from ansible_collections.sparkthor.cluster.plugins.module_utils import _parallel, _sizing, _vllm_args
-from ansible_collections.sparkthor.cluster.plugins.module_utils._model_shape import SizingError
+from ansible_collections.sparkthor.cluster.plugins.module_utils import _parallel, _serve_config, _sizing, _vllm_args
+from ansible_collections.sparkthor.cluster.plugins.module_utils._model_shape import SizingError, with_overrides
 
 SHIPPED = os.path.join(
     os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))),
@@ -117,12 +117,14 @@ def validated(data: Mapping[str, Any], called: str) -> dict[str, Any]:
         if data.get(key) is not None and not isinstance(data[key], kind):
             word = "a dictionary" if kind is dict else "a list"
             raise RecipeError(f"vllm_serve_recipe={called!r}: {key} is not {word}. Write it as one.")
-    owned = sorted({_vllm_args.option_name(key) for key in data["args"]} & set(_FIELDS))
+    later = [key for rule in data.get("args_below") or () for key in rule["args"]]
+    owned = sorted({_vllm_args.option_name(key) for key in (*data["args"], *later)} & set(_serve_config.OWNED))
     if owned:
-        raise RecipeError(
-            f"vllm_serve_recipe={called!r}: {', '.join(owned)} is no argument of a recipe. "
-            "Use the fields model, served_model_name, max_model_len and split."
-        )
+        ours = [f"{name}: {_serve_config.OWNED[name]}" for name in owned if name not in _FIELDS]
+        mend = f"The role decides it ({'; '.join(ours)})." if ours else ""
+        if len(ours) < len(owned):
+            mend = f"Use the fields model, served_model_name, max_model_len and split. {mend}".strip()
+        raise RecipeError(f"vllm_serve_recipe={called!r}: {', '.join(owned)} is no argument of a recipe. {mend}")
     if data["runtime"] not in ("venv", "container"):
         raise RecipeError(f"vllm_serve_recipe={called!r}: runtime {data['runtime']!r} is not venv or container.")
     host_counts(data, called)
@@ -196,7 +198,12 @@ def resolve(
     args = _arguments(data, wanted, own)
     acknowledged = [*data["acknowledged"], *own.get("acknowledged", [])]
     length = own.get("max_model_len", data["max_model_len"])
+    environment = {**data["environment"], **own.get("environment", {})}
+    overrides = _vllm_args.fields(args, "hf-overrides")
     shape = config or data["config"]
+    if shape is not None:
+        # what vLLM will read, such as a context that was extended
+        shape = with_overrides(shape, overrides)
     if weights_bytes:
         data = {**data, "weights_bytes": weights_bytes}
     split = _split(data, own)
@@ -223,13 +230,14 @@ def resolve(
             )
         if parallel["expert_parallel"]:
             args.setdefault("enable-expert-parallel", True)
-        memory = _memory(data, shape, parallel, args, length, hosts, memory_bytes, memory_available_bytes)
+        sizing = _sizing_options(args, environment, parallel["pipeline_parallel"])
+        memory = _memory(data, shape, parallel, sizing, length, hosts, memory_bytes, memory_available_bytes)
     except SizingError as error:
         raise RecipeError(f"recipe {data['name']}: {error}") from error
     if require_fit and memory is not None and memory["verdict"] == "does_not_fit":
         numbers = " ".join([*memory["reasons"], *memory["suggestions"]])
         raise RecipeError(f"recipe {data['name']} does not fit these hosts. {numbers}")
-    checked, warnings, checked_by = _check_arguments(data, args, acknowledged, wanted, table)
+    checked, warnings, checked_by = _check_arguments(data, args, environment, acknowledged, wanted, table)
     why = str(data["split"].get("why", "")).strip()
     if own.get("tensor_parallel") or own.get("pipeline_parallel") or not why or not data["split"]:
         why = parallel["why"]
@@ -252,9 +260,10 @@ def resolve(
         if not why.startswith("TP=")
         else why,
         "args": checked,
-        "environment": {**data["environment"], **own.get("environment", {})},
+        "environment": environment,
         "acknowledged": acknowledged,
         "memory": memory,
+        "sizing": {**sizing, **({"hf_overrides": overrides} if overrides else {})},
         "warnings": warnings,
         "options_checked": checked_by,
         "untranslated": list(data["untranslated"]),
@@ -323,6 +332,10 @@ def _arguments(data: Mapping[str, Any], version: str, own: Mapping[str, Any]) ->
     for rule in data["args_below"]:
         if version and _vllm_args._numbers(version) < _vllm_args._numbers(str(rule["version"])):
             args.update({_vllm_args.option_name(key): value for key, value in rule["args"].items()})
+    try:
+        _serve_config.render_args({key: value for key, value in own.get("args", {}).items() if value is not None})
+    except _serve_config.ServeConfigError as error:
+        raise RecipeError(str(error)) from error
     for key, value in own.get("args", {}).items():
         name = _vllm_args.option_name(key)
         opposite = name[3:] if name.startswith("no-") else f"no-{name}"
@@ -337,6 +350,7 @@ def _arguments(data: Mapping[str, Any], version: str, own: Mapping[str, Any]) ->
 def _check_arguments(
     data: Mapping[str, Any],
     args: Mapping[str, Any],
+    environment: Mapping[str, Any],
     acknowledged: Collection[str],
     version: str,
     table: Mapping[str, Any] | None,
@@ -347,11 +361,11 @@ def _check_arguments(
         try:
             options, _exact = _vllm_args.find_table(version)
         except SizingError as error:
-            return dict(sorted(args.items())), [str(error)], ""
+            return _unchecked(args), [str(error)], ""
     if options is None:
-        return dict(sorted(args.items())), ["No vLLM version is named: arguments are not checked."], ""
+        return _unchecked(args), ["No vLLM version is named: arguments are not checked."], ""
     problems = _vllm_args.check(args, options, acknowledged)
-    problems += _vllm_args.check_environment(data["environment"])
+    problems += _vllm_args.check_environment(environment)
     found = _vllm_args.fatal(problems)
     if found:
         raise RecipeError(f"recipe {data['name']}: {_vllm_args.VllmArgsError(found, options['vllm'])}")
@@ -359,11 +373,39 @@ def _check_arguments(
     return _vllm_args.normalise(args, options), warnings, options["vllm"]
 
 
+def _unchecked(args: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments for a vLLM without a table; which flags have no negation has not changed for long."""
+    newest, _exact = _vllm_args.find_table(_vllm_args.shipped_versions()[-1])
+    return dict(sorted(_vllm_args.without_idle_flags(args, newest).items()))
+
+
+def _sizing_options(args: Mapping[str, Any], environment: Mapping[str, Any], stages: int) -> dict[str, Any]:
+    """What of the arguments and the environment decides sizes, as the memory plan wants it."""
+    found: dict[str, Any] = {
+        "kv_cache_dtype": str(args.get("kv-cache-dtype", "auto")),
+        "gpu_memory_utilization": _sizing.as_fraction(
+            "gpu-memory-utilization", args.get("gpu-memory-utilization", DEFAULT_UTILIZATION)
+        ),
+        "max_num_seqs": _sizing.parse_length("max-num-seqs", args.get("max-num-seqs", 1)),
+        "max_num_batched_tokens": _sizing.parse_length(
+            "max-num-batched-tokens", args.get("max-num-batched-tokens", 8192)
+        ),
+        "enforce_eager": bool(args.get("enforce-eager", False)),
+        "language_model_only": bool(args.get("language-model-only", False)),
+        "mamba_ssm_cache_dtype": str(args.get("mamba-ssm-cache-dtype", "auto")),
+    }
+    if args.get("kv-cache-memory-bytes"):
+        found["kv_cache_memory_bytes"] = _sizing.parse_length("kv-cache-memory-bytes", args["kv-cache-memory-bytes"])
+    if stages > 1 and environment.get("VLLM_PP_LAYER_PARTITION"):
+        found["layer_partition"] = str(environment["VLLM_PP_LAYER_PARTITION"])
+    return found
+
+
 def _memory(
     data: Mapping[str, Any],
     shape: Mapping[str, Any] | None,
     parallel: Mapping[str, Any],
-    args: Mapping[str, Any],
+    sizing: Mapping[str, Any],
     length: Any,
     hosts: Sequence[str],
     memory: Any,
@@ -388,20 +430,13 @@ def _memory(
         shape,
         tensor_parallel=parallel["tensor_parallel"],
         pipeline_parallel=parallel["pipeline_parallel"],
-        kv_cache_dtype=str(args.get("kv-cache-dtype", "auto")),
         max_model_len=length,
         memory_bytes=by_rank(memory),
         memory_available_bytes=by_rank(available),
-        gpu_memory_utilization=args.get("gpu-memory-utilization", DEFAULT_UTILIZATION),
         weights_bytes=data["weights_bytes"],
         active_bytes=data["active_bytes"],
-        max_num_seqs=_sizing.parse_length("max-num-seqs", args.get("max-num-seqs", 1)),
-        max_num_batched_tokens=_sizing.parse_length("max-num-batched-tokens", args.get("max-num-batched-tokens", 8192)),
-        kv_cache_memory_bytes=args.get("kv-cache-memory-bytes"),
-        enforce_eager=bool(args.get("enforce-eager", False)),
-        language_model_only=bool(args.get("language-model-only", False)),
-        mamba_ssm_cache_dtype=str(args.get("mamba-ssm-cache-dtype", "auto")),
         hosts=list(hosts) if world % len(hosts) == 0 else None,
+        **sizing,
     )
 
 
@@ -420,12 +455,7 @@ _SPARKRUN_FIELDS = frozenset(
 _SPARKRUN_DEFAULTS = {"tensor_parallel": "tensor-parallel-size", "pipeline_parallel": "pipeline-parallel-size"}
 
 #: What the roles decide; a translated recipe must not bring it.
-_DECIDED = frozenset(
-    (
-        *("host", "port", "uds", "api-key", "distributed-executor-backend", "nnodes", "node-rank", "master-addr"),
-        *("headless", "master-port", "download-dir"),
-    )
-)
+_DECIDED = (frozenset(_serve_config.OWNED) - frozenset(_FIELDS)) | {"download-dir"}
 
 _SHORT_FLAGS = {"-tp": "tensor-parallel-size", "-pp": "pipeline-parallel-size", "-q": "quantization"}
 

@@ -9,7 +9,13 @@ from types import SimpleNamespace
 
 import pytest
 from ansible.errors import AnsibleActionFail
-from ansible_collections.sparkthor.cluster.plugins.action.cluster_plan import ActionModule, plan_degraded, plan_serving
+from ansible_collections.sparkthor.cluster.plugins.action.cluster_plan import (
+    PLANNED_BY,
+    ActionModule,
+    plan_degraded,
+    plan_serving,
+)
+from ansible_collections.sparkthor.cluster.plugins.module_utils import _sizing
 from ansible_collections.sparkthor.cluster.plugins.module_utils._cluster import (
     ClusterError,
     head_generation,
@@ -82,6 +88,42 @@ def test_a_recipe_becomes_what_the_roles_serve():
     ]
     assert serving["args"]["gpu-memory-utilization"] == 0.85
     assert serving["why"]
+
+
+def test_a_model_that_vllm_fetches_itself_keeps_its_whole_name_and_is_not_stored(tmp_path):
+    # a folder of the same last name in the store is not what will be served
+    entry = model_folder(tmp_path / "Qwen3-8B", max_position_embeddings=64)
+    mine = {"vllm_serve_model": "Qwen/Qwen3-8B", "vllm_serve_tensor_parallel_size": 2, "vllm_serve_max_model_len": 4096}
+    first, cluster, _fabric, nodes = planned(["a", "b"], **mine)
+    assert plan_serving(first, cluster, nodes, ".")["model"] == "Qwen3-8B"
+    for word in (True, "yes"):
+        serving = plan_serving({**first, "vllm_serve_from_hub": word}, cluster, nodes, ".")
+        assert serving["model"] == "Qwen/Qwen3-8B"
+        assert serving["served_model_name"] == "Qwen3-8B"
+        assert serving["models"] == []
+    hub = {**first, "vllm_serve_from_hub": True, "model_store_models": [entry]}
+    assert plan_serving(hub, cluster, nodes, ".")["memory"] is None
+    assert plan_serving({**first, "vllm_serve_from_hub": "false"}, cluster, nodes, ".")["models"]
+
+
+def test_a_recipe_from_the_hub_brings_its_revision(tmp_path):
+    recipe = {
+        **{"name": "pinned", "summary": "one", "model": "a/pinned", "revision": "abc123", "runtime": "venv"},
+        **{"hosts": "any", "args": {"max-num-seqs": 2}, "split": {"tensor_parallel": 2}},
+    }
+    (tmp_path / "pinned.yml").write_text(json.dumps(recipe))
+    first, cluster, _fabric, nodes = planned(["a", "b"], vllm_serve_recipe="./pinned.yml", vllm_serve_from_hub=True)
+    serving = plan_serving(first, cluster, nodes, str(tmp_path))
+    assert (serving["model"], serving["args"]["revision"]) == ("a/pinned", "abc123")
+    own = {**first, "vllm_serve_args": {"revision": "main"}}
+    assert plan_serving(own, cluster, nodes, str(tmp_path))["args"]["revision"] == "main"
+    store = plan_serving({**first, "vllm_serve_from_hub": False}, cluster, nodes, str(tmp_path))
+    assert store["models"] == [{"name": "pinned", "source": "a/pinned", "revision": "abc123"}]
+    assert "revision" not in store["args"]
+
+
+def test_status_and_verify_gather_all_that_the_plan_reads():
+    assert {"vllm_serve_from_hub", "vllm_serve_kv_cache_dtype", "vllm_serve_args"} <= set(PLANNED_BY)
 
 
 def test_the_users_own_choice_wins_over_the_recipe():
@@ -213,6 +255,20 @@ def test_the_models_own_files_on_the_controller_decide(tmp_path):
         plan_serving(first, cluster, nodes, ".")
 
 
+def test_a_folder_on_the_controller_that_cannot_be_read_is_named(tmp_path, monkeypatch):
+    entry = model_folder(tmp_path / "mine")
+    first, cluster, _fabric, nodes = planned(["a", "b"], vllm_serve_model="mine", model_store_models=[entry])
+
+    def refuse(path):
+        raise PermissionError(13, "Permission denied", path)
+
+    monkeypatch.setattr(_sizing, "read_model_folder", refuse)
+    with pytest.raises(
+        _recipe.RecipeError, match=r"mine cannot be read on the controller: /.*/mine: Permission denied"
+    ):
+        plan_serving(first, cluster, nodes, ".")
+
+
 def test_memory_that_others_hold_counts_and_our_own_engines_does_not():
     first, cluster, _fabric, nodes = planned(["a", "b", "c"], vllm_serve_recipe="qwen3.5-397b-a17b-nvfp4")
     for host in nodes:
@@ -287,6 +343,7 @@ def test_degraded_mode_is_planned_for_all_hosts_but_one():
         (["a", "b", "c"], {"vllm_serve_recipe": ""}, "needs vllm_serve_recipe"),
         (["a", "b", "c"], {"vllm_serve_executor": "mp"}, "needs vllm_serve_executor=ray"),
         (["a"], {"topology": "lan"}, "needs a worker"),
+        (["a", "b", "c"], {"vllm_serve_from_hub": True}, "Leave vllm_serve_from_hub out"),
         (
             ["a", "b", "c"],
             {"vllm_serve_degraded_recipe": "qwen3.5-397b-a17b-nvfp4"},

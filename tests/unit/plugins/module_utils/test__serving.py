@@ -7,6 +7,7 @@ import contextlib
 import http.server
 import json
 import os
+import socket
 import socketserver
 import threading
 import time
@@ -294,6 +295,60 @@ def test_service_leaves_a_host_out_and_takes_it_in_again(engine: Engine, tmp_pat
     ]
 
 
+@pytest.mark.parametrize(
+    ("expected", "after"),
+    [
+        pytest.param({"10.0.0.1": "spark-01", "10.0.0.2": "spark-02"}, 60.0, id="taken out of the inventory"),
+        pytest.param({"10.0.0.1": "spark-01", "10.0.0.3": "spark-04"}, 60.0, id="its address is another's"),
+        pytest.param({"10.0.0.1": "spark-01", "10.0.0.3": "spark-03"}, 0.0, id="degraded mode was switched off"),
+    ],
+)
+def test_nobody_is_left_out_of_another_cluster(
+    engine: Engine, tmp_path: Path, config: str, expected: dict[str, str], after: float
+) -> None:
+    data = json.loads(Path(config).read_text())
+    data["settings"].update(expected=expected, degraded_after=after, degraded_hosts=1)
+    data["degraded"] = {"model": "small"}
+    Path(config).write_text(json.dumps(data))
+    marker = tmp_path / "degraded.json"
+    marker.write_text(json.dumps({"without": {"10.0.0.3": "spark-03"}}))
+    alive = {address: f"n{address}" for address in expected}
+    now = [1000.0]
+    systemd = Systemd()
+    one, _said = make_service(
+        *(tmp_path, config, systemd),
+        ranks=lambda _config: dict(alive),
+        clock=lambda: now[0],
+        degraded_path=str(marker),
+    )
+    one.take_up()
+    assert one.machine.without == ()
+    # the unit's preparation and its gate read the file
+    assert not marker.exists()
+    one.round()
+    settle(one)
+    now[0] += 2
+    assert one.round().state == "serving"
+    assert one.served_model == "tiny"
+    lost = next(address for address in expected if address != "10.0.0.1")
+    del alive[lost]
+    for _look in range(2):
+        now[0] += 2
+        decision = one.round()
+    assert decision.restart == "lost_rank"
+
+
+def test_of_two_that_were_left_out_one_may_stay_so(engine: Engine, tmp_path: Path, config: str) -> None:
+    data = json.loads(Path(config).read_text())
+    data["settings"].update(expected={"10.0.0.1": "a", "10.0.0.2": "b"}, degraded_after=60.0, degraded_hosts=1)
+    Path(config).write_text(json.dumps(data))
+    marker = tmp_path / "degraded.json"
+    marker.write_text(json.dumps({"without": {"10.0.0.2": "b", "10.0.0.3": "c"}}))
+    one, _said = make_service(tmp_path, config, Systemd(), ranks=lambda _config: {}, degraded_path=str(marker))
+    assert one.machine.without == ("10.0.0.2",)
+    assert json.loads(marker.read_text()) == {"without": {"10.0.0.2": "b"}}
+
+
 def test_service_of_a_former_head_keeps_still(engine: Engine, tmp_path: Path, config: str) -> None:
     data = json.loads(Path(config).read_text())
     data["settings"]["expected"] = {"10.0.0.1": "spark-01", "10.0.0.2": "spark-02"}
@@ -375,6 +430,11 @@ def test_health_socket(engine: Engine, tmp_path: Path, config: str) -> None:
         assert status == 200
         assert "sparkthor_serving_healthy 1" in text
         assert os.stat(path).st_mode & 0o777 == 0o660
+        with contextlib.closing(_serving._UnixConnection(path, 5)) as asker:
+            asker.request("HEAD", "/health")
+            answer = asker.getresponse()
+            assert (answer.status, answer.getheader("Content-Type"), answer.read()) == (200, "application/json", b"")
+            assert int(answer.getheader("Content-Length") or 0) > 0
     finally:
         server.shutdown()
         server.server_close()
@@ -556,6 +616,7 @@ def control(tmp_path: Path, config: str, systemd: Systemd, check: bool = False) 
         marker=str(tmp_path / "maintenance"),
         markers=(str(tmp_path / "maintenance"), str(tmp_path / "maintenance2")),
         runner=systemd,
+        connections=lambda path: 0,
         sleep=lambda seconds: None,
     )
 
@@ -580,6 +641,33 @@ def test_stop_and_start(engine: Engine, tmp_path: Path, config: str) -> None:
     assert control(tmp_path, config, systemd).apply("started", "", 0).changed is False
 
 
+def test_restart_after_stop_serves_after_a_reboot_too(engine: Engine, tmp_path: Path, config: str) -> None:
+    systemd = Systemd()
+    control(tmp_path, config, systemd).apply("stopped", "cables", 0)
+    predicted = control(tmp_path, config, systemd, check=True).apply("restarted", "", 0)
+    assert (systemd.enabled, systemd.unit["ActiveState"]) == (False, "inactive")
+    done = control(tmp_path, config, systemd).apply("restarted", "", 0)
+    assert done.steps == predicted.steps
+    assert (systemd.enabled, systemd.unit["ActiveState"]) == (True, "activating")
+    assert not (tmp_path / "maintenance").exists()
+    again = control(tmp_path, config, systemd).apply("restarted", "", 0)
+    assert [step for step in again.steps if step.startswith("enable")] == []
+
+
+def test_a_restart_that_cannot_drain_leaves_what_was_said(engine: Engine, tmp_path: Path, config: str) -> None:
+    systemd = Systemd()
+    systemd.enabled = False
+    (tmp_path / "maintenance").write_text("cables\n")
+    engine.metrics = 'vllm:num_requests_running{engine="0"} 2.0\n'
+    one = control(tmp_path, config, systemd)
+    clock = iter(range(0, 1000, 10))
+    one.clock = lambda: float(next(clock))
+    with pytest.raises(_serving_control.ControlError, match="still running"):
+        one.apply("restarted", "", 30)
+    assert not systemd.enabled
+    assert (tmp_path / "maintenance").exists()
+
+
 def test_drain_waits_for_running_requests(engine: Engine, tmp_path: Path, config: str) -> None:
     engine.metrics = 'vllm:num_requests_running{engine="0"} 2.0\nvllm:num_requests_waiting{engine="0"} 1.0\n'
     one = control(tmp_path, config, Systemd())
@@ -592,9 +680,59 @@ def test_drain_waits_for_running_requests(engine: Engine, tmp_path: Path, config
 
     one.sleep = sleep
     outcome = one.apply("drained", "", 60)
-    assert (outcome.changed, outcome.in_flight, len(sleeps)) == (True, 0, 3)
+    # once more after the first look without requests
+    assert (outcome.changed, outcome.in_flight, len(sleeps)) == (True, 0, 4)
     assert (tmp_path / "draining").exists()
     assert control(tmp_path, config, Systemd()).apply("drained", "", 60).changed is False
+
+
+def test_drain_sees_a_request_that_the_gauges_do_not_show(engine: Engine, tmp_path: Path, config: str) -> None:
+    """A lone request in its first step: vLLM's gauges say 0, its connection is open."""
+    one = control(tmp_path, config, Systemd())
+    # the request, the front that hands on one more, and the watchdog's own probe
+    seen = iter([1, 1, 0, 1, 0, 1, 0, 0])
+    looks: list[str] = []
+
+    def connections(path: str) -> int:
+        looks.append(path)
+        return next(seen)
+
+    one.connections = connections
+    outcome = one.apply("drained", "", 60)
+    assert (outcome.in_flight, len(looks)) == (0, 8)
+    assert set(looks) == {engine.path}
+    late = control(tmp_path, config, Systemd())
+    late.connections = lambda path: 1
+    clock = iter(range(0, 1000, 10))
+    late.clock = lambda: float(next(clock))
+    with pytest.raises(_serving_control.ControlError, match="1 requests are still running after 30 s"):
+        late.apply("drained", "", 30)
+
+
+def test_drain_of_an_engine_without_gauges(engine: Engine, tmp_path: Path, config: str) -> None:
+    engine.metrics = "python_info 1.0\n"
+    assert control(tmp_path, config, Systemd()).apply("drained", "", 60).in_flight == 0
+    blind = control(tmp_path, config, Systemd())
+    blind.connections = lambda path: None
+    clock = iter(range(0, 1000, 10))
+    blind.clock = lambda: float(next(clock))
+    with pytest.raises(_serving_control.ControlError, match="an unknown number of requests"):
+        blind.apply("drained", "", 30)
+
+
+def test_open_connections_are_counted_from_their_first_moment(tmp_path: Path) -> None:
+    path = str(tmp_path / "a socket")
+    with socket.socket(socket.AF_UNIX) as server, socket.socket(socket.AF_UNIX) as client:
+        server.bind(path)
+        server.listen()
+        assert _serving.connections(path) == 0
+        client.connect(path)
+        assert _serving.connections(path) == 1, "not accepted yet"
+        door, _address = server.accept()
+        assert _serving.connections(path) == 1
+        door.close()
+        assert _serving.connections(path) == 0
+    assert _serving.connections(path, str(tmp_path / "absent")) is None
 
 
 def test_drain_that_does_not_end_says_what_is_left(engine: Engine, tmp_path: Path, config: str) -> None:

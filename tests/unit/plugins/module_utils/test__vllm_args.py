@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import copy
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from ansible.errors import AnsibleFilterError
 from ansible_collections.sparkthor.cluster.plugins.filter.vllm_args import FilterModule
 from ansible_collections.sparkthor.cluster.plugins.module_utils import _vllm_args
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model_shape import SizingError
+from ansible_collections.sparkthor.cluster.plugins.module_utils._serve_config import render_args
 from ansible_collections.sparkthor.cluster.plugins.module_utils._vllm_args import check, fatal, find_table, normalise
 
 VERSIONS = ["0.17.1", "0.20.1", "0.26.0", "0.31.0", "0.32.0", "0.33.0"]
@@ -170,6 +172,54 @@ def test_normalise() -> None:
     assert normalise(args, NEW) == {"compilation-config": {"mode": 3}, "enforce-eager": False, "max-num-seqs": 8}
     both = {"compilation-config": {"backend": "eager"}, "compilation-config.pass_config.a": 1}
     assert normalise(both, NEW) == {"compilation-config": {"backend": "eager", "pass_config": {"a": 1}}}
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_flag_that_is_off_is_left_out(version: str) -> None:
+    """vLLM's parser knows no --no-disable-log-stats; of enable-prefix-caching, a switch, it knows the negation."""
+    table, _exact = find_table(version)
+    args = {"disable-log-stats": False, "aggregate-engine-logging": False, "enable-prefix-caching": False}
+    assert fatal(check(args, table)) == []
+    assert normalise(args, table) == {"enable-prefix-caching": False}
+    assert render_args(normalise(args, table)) == {"no-enable-prefix-caching": True}
+    assert normalise({"aggregate-engine-logging": True}, table) == {"aggregate-engine-logging": True}
+
+
+def test_statistics_that_the_watchdog_needs_are_not_switched_off_by_the_way() -> None:
+    assert kinds({"disable-log-stats": True}) == [("disable-log-stats", "dangerous")]
+    assert kinds({"disable_log_stats": True}) == [("disable-log-stats", "dangerous")]
+    assert kinds({"disable-log-stats": True}, acknowledged=["disable-log-stats"]) == []
+    [problem] = fatal(check({"disable-log-stats": True}, NEW))
+    assert "takes a busy engine for one that hangs" in str(problem)
+
+
+MIXED: list[dict[str, Any]] = [
+    {"compilation-config": '{"mode": 3, "pass_config": {"a": 1}}', "compilation-config.pass_config.b": 2},
+    {"compilation-config.pass_config.b": 2, "compilation-config": '{"mode": 3, "pass_config": {"a": 1}}'},
+    {"compilation-config.pass_config.b": 2, "compilation-config": {"mode": 3, "pass_config": {"a": 1}}},
+    {"compilation-config": {"mode": 3, "pass_config": {"a": 1}}, "compilation-config.pass_config.b": 2},
+]
+
+
+@pytest.mark.parametrize("args", MIXED)
+def test_fields_beside_the_whole_are_added_to_it(args: dict[str, Any]) -> None:
+    before = copy.deepcopy(args)
+    assert kinds(args) == []
+    wanted = {"mode": 3, "pass_config": {"a": 1, "b": 2}}
+    assert normalise(args, NEW) == {"compilation-config": wanted}
+    assert _vllm_args.fields(args, "compilation-config") == wanted
+    assert args == before
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        {"speculative-config": "a-file.json", "speculative-config.method": "ngram"},
+        {"speculative-config.method": "ngram", "speculative-config": "a-file.json"},
+    ],
+)
+def test_fields_beside_what_is_no_dictionary_are_not_dropped(args: dict[str, Any]) -> None:
+    assert [kind for _option, kind in kinds(args)] == ["twice"]
 
 
 def test_the_command_that_says_the_same() -> None:

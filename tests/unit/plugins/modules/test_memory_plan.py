@@ -13,6 +13,7 @@ import pytest
 from ansible.module_utils.testing import patch_module_args
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model_shape import SizingError
 from ansible_collections.sparkthor.cluster.plugins.modules import memory_plan
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._recipe import resolve
 
 CONFIG = Path(__file__).parents[3] / "fixtures" / "models" / "tiny-qwen3.json"
 
@@ -38,6 +39,26 @@ def test_a_plan_of_a_folder(capsys: pytest.CaptureFixture[str], folder: Path) ->
     assert result["plan"]["weights_bytes"] == 64
     assert result["plan"]["ranks"]["weights_bytes_per_rank"] == [0, 64]
     assert result["plan"]["verdict"] == "fits"
+
+
+def test_all_that_a_recipe_says_of_sizes_is_taken(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
+    """The role hands these on for a model that lies outside of the store."""
+    args = {"kv-cache-memory-bytes": "1G", "hf-overrides": {"max_position_embeddings": 4096}, "max-num-seqs": 4}
+    own = {"pipeline_parallel": 2, "args": args, "environment": {"VLLM_PP_LAYER_PARTITION": "5,1"}}
+    sizing = resolve("tiny-qwen3", ["a", "b"], overrides=own)["sizing"]
+    assert {"hf_overrides", "kv_cache_memory_bytes", "layer_partition", "max_num_seqs"} <= set(sizing)
+    code, result = run(
+        *(capsys,),
+        **{"model_path": str(folder), "pipeline_parallel": 2, "tensor_parallel": 2, "hosts": ["a", "b"]},
+        **{"memory_bytes": [8 * 2**30] * 2, "max_model_len": 4096},
+        **sizing,
+    )
+    assert code == 0, result
+    ranks = result["plan"]["ranks"]
+    assert ranks["layers"] == [5, 5, 1, 1]
+    assert ranks["memory_bytes"] == [4 * 2**30] * 4
+    assert ranks["kv_cache_bytes"] == [2**30] * 4
+    assert result["plan"]["max_model_len"] == 4096
 
 
 def test_own_memory_is_the_default(capsys: pytest.CaptureFixture[str], folder: Path) -> None:

@@ -18,7 +18,7 @@ import yaml
 from ansible.errors import AnsibleFilterError
 from ansible_collections.sparkthor.cluster.plugins.filter.recipe import FilterModule
 from ansible_collections.sparkthor.cluster.plugins.module_utils import _vllm_args
-from ansible_collections.sparkthor.cluster.plugins.module_utils._serve_config import serve_config
+from ansible_collections.sparkthor.cluster.plugins.module_utils._serve_config import OWNED, serve_config
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils import _recipe
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._recipe import RecipeError, load, resolve
 
@@ -218,6 +218,81 @@ def test_memory_by_host() -> None:
         )
 
 
+def on_two_sparks(**overrides: Any) -> dict[str, Any]:
+    return resolve(
+        "qwen3-30b-a3b-thinking-fp8",
+        ["a", "b"],
+        topology="direct",
+        memory_bytes={"a": SPARK, "b": SPARK},
+        overrides=overrides,
+    )
+
+
+def test_a_pinned_cache_as_vllm_takes_it() -> None:
+    plan = on_two_sparks(args={"kv-cache-memory-bytes": "8G"})
+    assert plan["sizing"]["kv_cache_memory_bytes"] == 8 * 2**30
+    assert plan["memory"]["ranks"]["kv_cache_bytes"] == [8 * 2**30] * 2
+    assert plan["args"]["kv-cache-memory-bytes"] == "8G"
+
+
+def test_a_partition_of_the_layers_is_planned() -> None:
+    """The first stage caches 40 of 48 layers: 2 x 40 x 4 heads x 128 x 2 bytes."""
+    plan = on_two_sparks(pipeline_parallel=2, environment={"VLLM_PP_LAYER_PARTITION": "40,8"})
+    assert plan["memory"]["ranks"]["layers"] == [40, 8]
+    size = 2 * 4 * 128 * 2
+    assert plan["memory"]["ranks"]["kv_bytes_per_token_per_rank"] == [40 * size, 8 * size]
+    assert plan["sizing"]["layer_partition"] == "40,8"
+    with pytest.raises(RecipeError, match="does not name 2 stages with 48 layers"):
+        on_two_sparks(pipeline_parallel=2, environment={"VLLM_PP_LAYER_PARTITION": "40,9"})
+    # vLLM does not look at it without stages
+    assert "layer_partition" not in on_two_sparks(environment={"VLLM_PP_LAYER_PARTITION": "40,9"})["sizing"]
+
+
+YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 262144}
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        {"hf-overrides": {"rope_parameters": YARN}},
+        {"hf-overrides": json.dumps({"rope_parameters": YARN})},
+        {"hf_overrides": {"rope_scaling": YARN}},
+        {f"hf-overrides.rope_parameters.{name}": value for name, value in YARN.items()},
+        {"hf-overrides": {"max_position_embeddings": 524_288}},
+    ],
+)
+def test_a_context_that_was_extended(args: dict[str, Any]) -> None:
+    with pytest.raises(RecipeError, match="or extend the positions by hf-overrides"):
+        on_two_sparks(max_model_len=524_288)
+    plan = on_two_sparks(max_model_len=524_288, args=args)
+    assert plan["memory"]["max_model_len"] == 524_288
+    assert plan["sizing"]["hf_overrides"]
+    with pytest.raises(RecipeError, match="longer than the model's own"):
+        on_two_sparks(max_model_len=2_000_000, args=args)
+
+
+def test_a_nested_config_is_extended_where_vllm_reads_it() -> None:
+    def plan(overrides: dict[str, Any]) -> dict[str, Any]:
+        config = json.loads((FIXTURES / "models" / "qwen3.5-397b-a17b-nvfp4.json").read_text())
+        return resolve(
+            *("qwen3.5-397b-a17b-nvfp4", ["a", "b", "c"]),
+            config=config,
+            overrides={"max_model_len": 500_000, "args": {"hf-overrides": overrides}},
+        )
+
+    assert plan({"text_config": {"rope_parameters": YARN}})["memory"]["max_model_len"] == 500_000
+    # vLLM sets this beside text_config, where the model does not look
+    with pytest.raises(RecipeError, match="under text_config"):
+        plan({"rope_parameters": YARN})
+
+
+def test_a_flag_that_is_off_is_left_out_for_a_vllm_without_a_table() -> None:
+    args = {"disable-log-stats": False, "enable-prefix-caching": False, "gpu-memory-utilization": 0.8}
+    for version in (None, "0.99.0"):
+        plan = resolve({**MINIMAL, "args": args}, ["a"], version=version)
+        assert plan["args"] == {"enable-prefix-caching": False, "gpu-memory-utilization": 0.8}
+
+
 # --- what must stop a run ----------------------------------------------------------------------------------------
 
 
@@ -242,6 +317,8 @@ STOPPED: list[tuple[str, list[str], dict[str, Any], str]] = [
     ("qwen3.5-397b-a17b-nvfp4", ["a", "b", "c"], {"overrides": {"max_model_len": 300_000}}, "262144"),
     ("qwen3.5-397b-a17b-nvfp4", ["a", "b", "c"], {"overrides": {"args": {"swap-space": 0}}}, "no such option any more"),
     ("qwen3.5-397b-a17b-nvfp4", ["a", "b", "c"], {"overrides": {"args": {"trust-remote-code": True}}}, "acknowledge"),
+    ("qwen3.5-397b-a17b-nvfp4", ["a", "b", "c"], {"overrides": {"args": {"disable-log-stats": True}}}, "acknowledge"),
+    ("qwen3.5-397b-a17b-nvfp4", ["a", "b", "c"], {"overrides": {"environment": {"HF_TOKEN": "x"}}}, "HF_TOKEN"),
     ("qwen3.5-397b-a17b-nvfp4", ["a", "b", "c"], {"topology": "lan"}, "fabric_topology switch or ring, not lan"),
     ("qwen3.5-397b-a17b-nvfp4", ["a", "b", "c"], {"kinds": {"c": "thor"}}, "c is thor"),
     ("qwen3.5-397b-a17b-nvfp4", ["a", "b", "c"], {"version": "0.19.0"}, "needs vLLM 0.20 or later"),
@@ -260,6 +337,27 @@ def test_stopped(name: str, hosts: list[str], options: dict[str, Any], text: str
         resolve(name, hosts, **options)
     assert text in str(caught.value)
     assert name in str(caught.value)
+
+
+@pytest.mark.parametrize("name", sorted(OWNED))
+def test_an_option_that_the_role_owns_stops_before_any_change(name: str) -> None:
+    """Each of them, in any spelling, as the role would refuse it when all else is done."""
+    for key in (name, f"--{name.replace('-', '_')}"):
+        with pytest.raises(RecipeError, match="is decided by the role") as caught:
+            on_two_sparks(args={key: "s3cret"})
+        assert "s3cret" not in str(caught.value)
+        with pytest.raises(RecipeError, match="is no argument of a recipe"):
+            resolve({**MINIMAL, "args": {key: 1}}, ["a"])
+    # taking away what is not there is no harm
+    assert name not in on_two_sparks(args={name: None})["args"]
+
+
+def test_short_forms_of_what_the_role_owns() -> None:
+    with pytest.raises(RecipeError, match="set vllm_serve_tensor_parallel_size instead"):
+        on_two_sparks(args={"tp": 1})
+    later = {**MINIMAL, "args_below": [{"version": "0.20", "args": {"port": 1}}]}
+    with pytest.raises(RecipeError, match=r"port is no argument of a recipe\. The role decides it"):
+        resolve(later, ["a"])
 
 
 def test_the_acknowledged_is_let_through() -> None:
