@@ -127,6 +127,7 @@ def plan_cluster(
             nics={host: shared[host][0] for host in hosts},
             overrides=_inventory.overrides(hostvars),
             ray_head=head,
+            ray_ports=first.get("ray_node_ports"),
         )
     except FabricError as error:
         raise ClusterError(f"Nothing was changed: {error}") from error

@@ -379,3 +379,14 @@ def test_a_lan_nic_without_an_address_is_named():
 def test_a_host_that_nobody_could_ask_keeps_the_address_of_the_inventory():
     fabric = plan_of({"a": node(1, "generic"), "b": node(2, "generic")}, fabric_lan_nic="eth9")
     assert (fabric["b"]["control_netdev"], fabric["b"]["control_address"]) == ("eth9", "192.168.1.12")
+
+
+def test_the_engine_is_told_where_rays_gcs_listens():
+    _first, _cluster, fabric, _nodes = planned(["a", "b"], ray_node_ports={"gcs": 7379})
+    assert {fabric[host]["env"]["RAY_ADDRESS"] for host in "ab"} == {"10.100.0.1:7379"}
+
+
+@pytest.mark.parametrize("port", ["7379", 80, True, None])
+def test_a_port_that_is_none_is_refused_before_anything_is_written(port):
+    with pytest.raises(ClusterError, match=r"Nothing was changed: ray_node_ports\.gcs is .*: not a port from 1024"):
+        planned(["a", "b"], ray_node_ports={"gcs": port})
