@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils import _inventory
+from ansible_collections.sparkthor.cluster.plugins.module_utils._assumed import one_lan
 from ansible_collections.sparkthor.cluster.plugins.module_utils._fabric import FabricError, fabric_plan
 
 
@@ -112,6 +113,8 @@ def plan_cluster(
     head = hosts[0]
     first = hostvars[head]
     topology = first["fabric_topology"]
+    if topology == "lan":
+        nodes = one_lan({host: nodes[host] for host in hosts})
     _fail(kind_problems(_inventory.asserted_kinds(groups), nodes) + management_problems(nodes))
     kinds = {host: nodes[host]["kind"] for host in hosts}
     shared = {host: shared_nic(host, topology, hostvars[host], nodes[host]) for host in hosts}
