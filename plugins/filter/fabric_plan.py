@@ -62,6 +62,10 @@ options:
   ray_head:
     description: Host that runs the Ray head. Left out, it is the first host.
     type: str
+  ray_ports:
+    description: Ports of Ray that are not the usual ones, by key; of them C(gcs) counts here.
+    type: dict
+    default: {}
 """
 
 EXAMPLES = r"""
@@ -105,9 +109,10 @@ def fabric_plan(
     nics: t.Any = None,
     overrides: t.Any = None,
     ray_head: t.Any = None,
+    ray_ports: t.Any = None,
 ) -> dict[str, HostPlan]:
     try:
-        return _fabric_plan(hosts, topology, cidr, cage, mtu, management, kinds, nics, overrides, ray_head)
+        return _fabric_plan(hosts, topology, cidr, cage, mtu, management, kinds, nics, overrides, ray_head, ray_ports)
     except FabricError as error:
         raise AnsibleFilterError(f"fabric_plan: {error}") from error
 

@@ -35,6 +35,8 @@ KINDS: Mapping[str, Mapping[str, Any]] = {
 #: set aside for benchmarks (RFC 2544): never somebody's LAN
 SPARE = ipaddress.ip_network("198.18.0.0/15")
 PREFIX = 24
+#: no network of private addresses is larger
+SHORTEST = 8
 
 
 def assumed_node(kind: str, number: int, address: str = "") -> dict[str, Any]:
@@ -72,6 +74,41 @@ def assumed_node(kind: str, number: int, address: str = "") -> dict[str, Any]:
             "address": str(management.ip),
             "cidr": str(management),
         },
+    }
+
+
+def one_lan(nodes: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Mapping[str, Any]]:
+    """The same hosts in one network, as a lan's are: an inventory states addresses, and never how long a network is.
+
+    The longest that holds all of them; where some hosts are stated by name, none of the addresses counts.  Hosts that
+    were read know better, and addresses with next to nothing in common are left for the plan to refuse.
+    """
+    if not all(node.get("assumed") for node in nodes.values()):
+        return nodes
+    try:
+        addresses = {host: ipaddress.IPv4Address(node["management"]["address"]) for host, node in nodes.items()}
+    except ValueError:
+        return nodes
+    named = [address in SPARE for address in addresses.values()]
+    if any(named):
+        prefix = SPARE.prefixlen
+        if not all(named):
+            addresses = {host: SPARE[number + 10] for number, host in enumerate(nodes)}
+    else:
+        numbers = [int(address) for address in addresses.values()]
+        prefix = min(PREFIX, 32 - (max(numbers) ^ min(numbers)).bit_length())
+        if prefix < SHORTEST:
+            return nodes
+    return {
+        host: {
+            **node,
+            "management": {
+                **node["management"],
+                "address": str(addresses[host]),
+                "cidr": f"{addresses[host]}/{prefix}",
+            },
+        }
+        for host, node in nodes.items()
     }
 
 

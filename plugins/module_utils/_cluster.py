@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils import _inventory
+from ansible_collections.sparkthor.cluster.plugins.module_utils._assumed import one_lan
 from ansible_collections.sparkthor.cluster.plugins.module_utils._fabric import FabricError, fabric_plan
 
 
@@ -46,6 +47,30 @@ def kind_problems(asserted: Mapping[str, str], nodes: Mapping[str, Mapping[str, 
         for host, kind in asserted.items()
         if host in nodes and nodes[host]["kind"] != kind
     ]
+
+
+def shared_nic(host: str, topology: str, variables: Mapping[str, Any], node: Mapping[str, Any]) -> tuple[str, str]:
+    """NIC and address (with its length) by which peers reach a host over the LAN: those of ssh, unless told."""
+    management, wanted = node["management"], str(variables.get("fabric_lan_nic") or "")
+    if topology not in ("lan", "ring") or not wanted:
+        return management["netdev"], management["cidr"]
+    interfaces = node.get("interfaces") or []
+    if not interfaces or (wanted == management["netdev"] and ":" not in management["cidr"]):
+        # nobody could read the addresses of a host that is only assumed or did not answer
+        return wanted, management["cidr"]
+    addresses = [
+        str(item["address"])
+        for interface in interfaces
+        if interface["name"] == wanted
+        for item in interface["addresses"]
+        if item.get("family") == "inet" and item.get("scope") == "global"
+    ]
+    if not addresses:
+        raise ClusterError(
+            f"Nothing was changed: fabric_lan_nic of host {host} is {wanted}, which has no IPv4 address there; "
+            "name the NIC that has the host's address in the LAN"
+        )
+    return wanted, addresses[0]
 
 
 def management_problems(nodes: Mapping[str, Mapping[str, Any]]) -> list[str]:
@@ -88,8 +113,11 @@ def plan_cluster(
     head = hosts[0]
     first = hostvars[head]
     topology = first["fabric_topology"]
+    if topology == "lan":
+        nodes = one_lan({host: nodes[host] for host in hosts})
     _fail(kind_problems(_inventory.asserted_kinds(groups), nodes) + management_problems(nodes))
     kinds = {host: nodes[host]["kind"] for host in hosts}
+    shared = {host: shared_nic(host, topology, hostvars[host], nodes[host]) for host in hosts}
     try:
         fabric = fabric_plan(
             list(hosts),
@@ -97,11 +125,12 @@ def plan_cluster(
             cidr=first.get("fabric_cidr"),
             cage=first.get("fabric_cage", 1),
             mtu=first.get("fabric_mtu"),
-            management={host: nodes[host]["management"]["cidr"] for host in hosts},
+            management={host: shared[host][1] for host in hosts},
             kinds=kinds,
-            nics={host: hostvars[host].get("fabric_lan_nic") or nodes[host]["management"]["netdev"] for host in hosts},
+            nics={host: shared[host][0] for host in hosts},
             overrides=_inventory.overrides(hostvars),
             ray_head=head,
+            ray_ports=first.get("ray_node_ports"),
         )
     except FabricError as error:
         raise ClusterError(f"Nothing was changed: {error}") from error

@@ -279,6 +279,14 @@ def _check_hosts(hosts: object, topology: str) -> list[str]:
     return [str(name) for name in names]
 
 
+def _check_ray_port(ports: object) -> int:
+    """The port of Ray's GCS, by which every host reaches the head."""
+    number = _mapping("ray_node_ports", ports).get("gcs", RAY_PORT)
+    if isinstance(number, bool) or not isinstance(number, int) or not 1024 <= number <= 65535:
+        raise FabricError("ray_node_ports.gcs", number, "not a port from 1024 to 65535", f"Use {RAY_PORT}, or leave it")
+    return int(number)
+
+
 def _mapping(variable: str, value: object) -> dict[str, t.Any]:
     if value is None:
         return {}
@@ -585,6 +593,7 @@ def fabric_plan(
     nics: Mapping[str, str] | None = None,
     overrides: Mapping[str, Mapping[str, str]] | None = None,
     ray_head: str | None = None,
+    ray_ports: Mapping[str, int] | None = None,
 ) -> dict[str, HostPlan]:
     """Plan the fabric of an ordered list of hosts, or raise FabricError with the first fault."""
     _netaddr()
@@ -592,6 +601,7 @@ def fabric_plan(
     names = _check_hosts(hosts, topology)
     cage_number = _check_cage(cage)
     mtu_number = _check_mtu(mtu)
+    ray_port = _check_ray_port(ray_ports)
     lan = topology == "lan"
     # A lan takes no address from the range, so it may be left undefined there; nonsense is still named.
     network = None if lan and cidr in (None, "") else _check_cidr(cidr)
@@ -628,7 +638,7 @@ def fabric_plan(
         return str(interface.ip), netdevs[host] or SPARK_MANAGEMENT_NETDEV
 
     profile, reason = _profile(topology, resolved_kinds)
-    ray_address = f"{control(head)[0]}:{RAY_PORT}"
+    ray_address = f"{control(head)[0]}:{ray_port}"
     plan: dict[str, HostPlan] = {}
     for host in names:
         own = sorted(ports_by_host[host], key=lambda port: (port.netdev[-1] if topology == "ring" else "", port.half))

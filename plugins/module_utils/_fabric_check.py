@@ -528,7 +528,7 @@ def _adopted_problems(host: str, entry: t.Any, node: Node) -> list[Problem]:
 
 
 def rdma_problems(host: str, entry: t.Any, node: Node, probe: Mapping[str, t.Any]) -> list[Problem]:
-    """RDMA where the plan needs it: a device on every planned NIC, Ethernet, active, at full rate."""
+    """RDMA where the plan needs it: a device on every planned NIC, Ethernet, active with a carrier, at full rate."""
     found = probe.get("rdma") or node.get("rdma")
     if found is None:
         return []
@@ -572,8 +572,20 @@ def rdma_problems(host: str, entry: t.Any, node: Node, probe: Mapping[str, t.Any
                 )
             )
         carrier = (probe.get("ports") or {}).get(netdev, {}).get("carrier")
+        # a port that was only set up for the probe may still be training
+        trained = carrier and not (probe.get("raised") or ())
         rate = rdma.get("rate")
-        if carrier and not (probe.get("raised") or ()) and rate and rate < 200 and entry["kind"] == "spark":
+        if trained and rdma.get("port_state") not in ("", None, "ACTIVE"):
+            problems.append(
+                Problem(
+                    "rdma",
+                    host,
+                    f"RDMA device {rdma['device']} is {rdma['port_state']} although its NIC {netdev} has a carrier",
+                    "reload the driver (sudo modprobe -r mlx5_ib && sudo modprobe mlx5_ib) or reboot the host",
+                    netdev,
+                )
+            )
+        if trained and rate and rate < 200 and entry["kind"] == "spark":
             problems.append(
                 Problem(
                     "rate",

@@ -90,7 +90,8 @@ class Firewall:
         self.params = params
         self.check = check
         self.nft = shutil.which("nft", path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin") or ""
-        if not self.nft:
+        # without nft there is no table of ours to take away, and files and unit need none
+        if not self.nft and params.get("state") != "absent":
             raise FirewallError("nft is not installed on this host; install the package nftables")
         port = server_port()
         self.ssh_ports = sorted(set(params["ssh_ports"]) | ({port} if port else set()))
@@ -116,6 +117,8 @@ class Firewall:
 
     def listing(self, *options: str) -> str:
         """Our table as it is loaded; empty if it is not."""
+        if not self.nft:
+            return ""
         code, out, err = run_limited([self.nft, *options, "list", "table", "inet", TABLE], LIMIT)
         if code == 0:
             return out
@@ -222,12 +225,18 @@ class Firewall:
         if not before:
             warm = os.path.join(RUN, "warm-up.nft")
             write_atomic(warm, WARM_UP.encode(), 0, 0, 0o600)
+        began = time.monotonic()
         self.timer(restore)
         try:
             if not before:
                 self.load(warm)
                 time.sleep(WARM_UP_SECONDS)
             self.load(found["candidate"])
+            if time.monotonic() - began > self.params["rollback_timeout"] - 1:
+                raise FirewallError(
+                    "loading the ruleset took as long as the host waits with its way back "
+                    f"({self.params['rollback_timeout']} s), so it was taken back; raise firewall_rollback_timeout"
+                )
         except FirewallError:
             self.take_back_unconfirmed()
             raise

@@ -9,6 +9,7 @@ Pure: plain dicts in, a list of messages out.  Each message names the variable, 
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -149,8 +150,20 @@ def secret_problems(hostvars: Mapping[str, Mapping[str, Any]], hosts: Sequence[s
     return problems
 
 
-def parallel_problems(variables: Mapping[str, Any], hosts: int) -> list[str]:
-    """An explicit split that the number of hosts (one GPU each unless told otherwise) cannot carry."""
+def stated_gpus(values: Iterable[Any]) -> int | None:
+    """GPUs of all hosts by each one's ``ray_node_num_gpus``, one where it is not set; None where only hosts know."""
+    total = 0
+    for value in values:
+        text = str(1 if value in (None, "") else value).strip()
+        if isinstance(value, bool) or not re.fullmatch(r"[0-9]+", text):
+            return None  # auto, or what the role's own check has words for
+        total += int(text)
+    return total
+
+
+def parallel_problems(hostvars: Mapping[str, Mapping[str, Any]], hosts: Sequence[str]) -> list[str]:
+    """An explicit split that the GPUs of the hosts, as far as the inventory states them, cannot carry."""
+    variables = hostvars[hosts[0]]
     problems = []
     sizes = {}
     for name in ("vllm_serve_tensor_parallel_size", "vllm_serve_pipeline_parallel_size"):
@@ -166,7 +179,9 @@ def parallel_problems(variables: Mapping[str, Any], hosts: int) -> list[str]:
             problems.append(f"{name}: {value!r} is less than 1; give 1 or more, or 'auto'")
     if problems or not sizes:
         return problems
-    gpus = hosts * int(variables.get("ray_node_num_gpus") or 1)
+    gpus = stated_gpus(hostvars[host].get("ray_node_num_gpus") for host in hosts)
+    if gpus is None:
+        return problems
     product = 1
     for size in sizes.values():
         product *= size
@@ -175,7 +190,7 @@ def parallel_problems(variables: Mapping[str, Any], hosts: int) -> list[str]:
         pipeline = sizes.get("vllm_serve_pipeline_parallel_size", 1)
         problems.append(
             f"vllm_serve_pipeline_parallel_size: tensor parallel {tensor} × pipeline parallel {pipeline} needs "
-            f"{product} GPUs, and the {hosts} host(s) of group cluster have {gpus}; add hosts to ray_workers or "
+            f"{product} GPUs, and the {len(hosts)} host(s) of group cluster have {gpus}; add hosts to ray_workers or "
             "lower the split"
         )
     return problems
@@ -228,7 +243,7 @@ def inventory_problems(groups: Mapping[str, Sequence[str]], hostvars: Mapping[st
             problems += choice_problem(name, first[name], choices)
     problems += address_problems(hostvars, hosts)
     problems += secret_problems(hostvars, hosts)
-    problems += parallel_problems(first, len(hosts))
+    problems += parallel_problems(hostvars, hosts)
     return problems
 
 

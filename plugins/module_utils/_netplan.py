@@ -49,6 +49,10 @@ class NetplanError(Exception):
         self.path = path
 
 
+class NoNetplanError(NetplanError):
+    """The host has no netplan at all."""
+
+
 # --- our file ---------------------------------------------------------------------------------------------------------
 
 
@@ -150,7 +154,7 @@ def generate(files: dict[str, str], generator: str = "") -> dict[str, FileState]
     """What netplan makes of these files: generated path → content, mode and owner.  Changes nothing on the host."""
     generator = generator or next((path for path in GENERATORS if os.access(path, os.X_OK)), "")
     if not generator:
-        raise NetplanError("netplan is not installed (no generator in /usr/libexec/netplan)")
+        raise NoNetplanError("netplan is not installed (no generator in /usr/libexec/netplan)")
     scratch = tempfile.mkdtemp(prefix="sparkthor-netplan-")
     try:
         os.makedirs(os.path.join(scratch, "usr/lib"), 0o700)
@@ -429,6 +433,27 @@ def runtime_addresses(
     return found
 
 
+# --- what was set aside -----------------------------------------------------------------------------------------------
+
+
+def set_aside(path: str) -> dict[str, list[str]]:
+    """Files that stand aside on this host: original path → copies, for netplan, networkd and NetworkManager."""
+    found: dict[str, list[str]] = {}
+    for folder in sorted({os.path.dirname(path), *SOURCES, _NETWORKD_FOLDERS[0], _PROFILE_FOLDERS[0]}):
+        for copy in sorted(glob.glob(f"{glob.escape(folder)}/*{ASIDE}*")):
+            original, _suffix, number = copy.rpartition(ASIDE)
+            if re.fullmatch(r"(\.\d+)?", number):
+                found.setdefault(original, []).append(copy)
+    return found
+
+
+def nics_of(path: str, content: str) -> set[str]:
+    """NICs that one file configures: netplan's ids, or the names in a networkd file or NetworkManager profile."""
+    if path.endswith(".yaml"):
+        return {owner_of(name) for name in generate({path: content})} - {""}
+    return {value for _section, key, value in _ini(content) if key in ("Name", "interface-name")}
+
+
 # --- looking at a host ------------------------------------------------------------------------------------------------
 
 
@@ -478,6 +503,11 @@ def inspect(path: str, links: list[dict[str, Any]], renderer: str = "") -> dict[
             )
     try:
         result["others"] = generate(others)
+    except NoNetplanError as error:
+        findings.append(
+            _finding("no_netplan", str(error), "install the package netplan.io (sudo apt install netplan.io)")
+        )
+        return result
     except NetplanError as error:
         findings.append(
             _finding(
@@ -539,7 +569,7 @@ def inspect(path: str, links: list[dict[str, Any]], renderer: str = "") -> dict[
                 "pending_edit",
                 f"{' and '.join(named) or 'a netplan file'} holds a change that was never applied"
                 f" ({item['id'] or os.path.basename(item['path'])}: {item['detail']})",
-                "apply it (sudo netplan try) or take it back, then run again",
+                "apply it (sudo netplan try) or take it back, then run again, or list pending_edit in preflight_accept",
                 path=named[0] if named else item["path"],
                 netdev=item["id"],
             )
@@ -550,7 +580,8 @@ def inspect(path: str, links: list[dict[str, Any]], renderer: str = "") -> dict[
                 "runtime_address",
                 f"{item['netdev']} has {item['address']} at run time only; the next netplan apply or reboot"
                 " would drop it",
-                f"add {item['address']} to the netplan file of {item['netdev']} and apply it, or remove it",
+                f"add {item['address']} to the netplan file of {item['netdev']} and apply it, or remove it, or list"
+                " runtime_address in preflight_accept",
                 **item,
             )
         )

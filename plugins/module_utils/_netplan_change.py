@@ -22,6 +22,7 @@ from typing import Any
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils import _netplan as netplan
 from ansible_collections.sparkthor.cluster.plugins.module_utils import _netplan_job as job
+from ansible_collections.sparkthor.cluster.plugins.module_utils import _ssh
 
 STATE = "/var/lib/sparkthor-netplan"
 APPLY_UNIT = "sparkthor-netplan-apply"
@@ -101,6 +102,9 @@ class Decision:
     reset_mtu: list[str] = field(default_factory=list)
     diff: list[dict[str, str]] = field(default_factory=list)
     renderer: str = ""
+    #: of what was set aside for our file: what comes back, and the copies that stay where they are
+    restored: list[str] = field(default_factory=list)
+    kept: list[str] = field(default_factory=list)
 
 
 def _text(state: job.FileState | None) -> str:
@@ -254,13 +258,48 @@ def decide_present(params: dict[str, Any], management: str) -> Decision:
 def _given_mtu(generated: dict[str, job.FileState], netdevs: set[str]) -> list[str]:
     """NICs of this set that generated files give an MTU (``MTUBytes=`` of networkd, ``mtu=`` of NetworkManager)."""
     setting = re.compile(r"(?im)^mtu(bytes)?=")
-    return sorted(
-        {netplan.owner_of(path) for path, state in generated.items() if setting.search(state["content"])} & netdevs
-    )
+    found: set[str] = set()
+    for path, state in generated.items():
+        if setting.search(state["content"]):
+            owner = netplan.owner_of(path)
+            found |= {owner} if owner else netplan.nics_of(path, state["content"])
+    return sorted(found & netdevs)
 
 
-def decide_absent(params: dict[str, Any]) -> Decision:
-    """What taking our file away means."""
+def _returnable(
+    path: str, aside: dict[str, list[str]], seen: dict[str, Any], management: str
+) -> dict[str, job.FileState]:
+    """Of what was set aside (original → copies): the originals that can stand where they stood.
+
+    Only what is about fabric NICs alone that nobody else configures by now, so that it changes nothing but what our
+    file changed; and of several copies of one file nobody can tell which is meant.
+    """
+    free = set(seen["live"]) - {management} - {netplan.owner_of(name) for name in seen["others"]}
+    sources = dict(seen["sources"])
+
+    def fits(original: str, state: job.FileState) -> bool:
+        if original != path and os.path.lexists(original):
+            return False
+        nics = netplan.nics_of(original, state["content"])
+        if not nics or not nics <= free:
+            return False
+        if original.endswith(".yaml"):
+            netplan.generate({**sources, original: state["content"]})
+            sources[original] = state["content"]
+        return True
+
+    back: dict[str, job.FileState] = {}
+    for original, copies in aside.items():
+        state = job.read_state(copies[0])
+        if state is not None and len(copies) == 1:
+            with contextlib.suppress(netplan.NetplanError):
+                if fits(original, state):
+                    back[original] = state
+    return back
+
+
+def decide_absent(params: dict[str, Any], management: str) -> Decision:
+    """What taking our file away means: what it was put in place of comes back."""
     path = params["path"]
     decision = Decision()
     current = job.read_state(path)
@@ -274,18 +313,32 @@ def decide_absent(params: dict[str, Any]) -> Decision:
     stopped = blocking(seen["findings"], params["accept"], False)
     if stopped:
         raise ChangeError(explain(stopped))
-    ids, live = seen["previous"], seen["live"]
+    aside = netplan.set_aside(path)
+    back = _returnable(path, aside, seen, management)
+    decision.restored = sorted(back)
+    decision.kept = [copy for original, copies in aside.items() if original not in back for copy in copies]
+    yaml = {name: state["content"] for name, state in back.items() if name.endswith(".yaml")}
+    generated = netplan.generate({**seen["sources"], **yaml}) if yaml else {}
+    ids = seen["previous"].union(*(netplan.nics_of(name, state["content"]) for name, state in back.items()))
+    live = seen["live"]
+    if management in ids:
+        raise ChangeError(f"{path} configures {management}, by which this host is reached; come in over another NIC")
+    # what the network services read of what comes back
+    theirs = {name: state for name, state in generated.items() if netplan.owner_of(name) in ids}
+    theirs.update((name, state) for name, state in back.items() if name not in yaml)
     decision.after[path] = None
     for name in seen["run"]:
         if netplan.owner_of(name) in ids:
             decision.after[name] = None
-    rules = seen["run"].get(netplan.SHARED_RULES)
-    if rules:
-        merged = netplan.merge_rules(rules["content"], "", ids)
-        decision.after[netplan.SHARED_RULES] = {**rules, "content": merged} if merged else None
+    decision.after.update((aside[original][0], None) for original in back)
+    decision.after.update({**back, **theirs})
+    rules, new_rules = seen["run"].get(netplan.SHARED_RULES), generated.get(netplan.SHARED_RULES)
+    if rules or new_rules:
+        merged = netplan.merge_rules(_text(rules), _text(new_rules), ids)
+        decision.after[netplan.SHARED_RULES] = {**(rules or new_rules or {}), "content": merged} if merged else None
     given = netplan.configured_addresses(
         [state["content"] for name, state in seen["generated"].items() if netplan.owner_of(name) in ids]
-    )
+    ) - netplan.configured_addresses([state["content"] for state in theirs.values()])
     decision.netdevs = sorted(name for name in ids if name in live)
     decision.drop = [
         {"netdev": name, "address": address}
@@ -293,7 +346,8 @@ def decide_absent(params: dict[str, Any]) -> Decision:
         for address in live[name]["addresses"]
         if address in given
     ]
-    decision.reset_mtu = _given_mtu(seen["generated"], set(decision.netdevs))
+    without = set(decision.netdevs) - set(_given_mtu(theirs, set(decision.netdevs)))
+    decision.reset_mtu = _given_mtu(seen["generated"], without)
     decision.changed = decision.needs_apply = True
     decision.diff.append(
         {
@@ -303,6 +357,11 @@ def decide_absent(params: dict[str, Any]) -> Decision:
             "after": "",
         }
     )
+    decision.diff += [
+        # by name only: a profile may hold secrets
+        {"before_header": f"{name} (set aside)", "after_header": name, "before": "", "after": f"{name}\n"}
+        for name in decision.restored
+    ]
     return decision
 
 
@@ -323,11 +382,15 @@ def difference(params: dict[str, Any]) -> str:
 
 
 def management_netdev(address: str, live: dict[str, dict[str, Any]], routes: list[str]) -> str:
-    """The NIC a person or the controller comes in by: the one with the given address, else the default route's."""
+    """The NIC a person or the controller comes in by: that of the address, of this ssh connection, of the way out."""
+    owners = {item.partition("/")[0]: name for name, link in live.items() for item in link["addresses"]}
     address = address.partition("/")[0]
-    for name, link in live.items():
-        if address and any(item.partition("/")[0] == address for item in link["addresses"]):
-            return name
+    if address in owners:
+        return owners[address]
+    # [client, port, server, port]: a host without a default route is reached all the same
+    reached, _sign, zone = (_ssh.connection() or ["", "", "", ""])[2].partition("%")
+    if zone in live or reached in owners:
+        return zone if zone in live else owners[reached]
     for route in routes:
         words = route.split()
         if "default" in words and "dev" in words:

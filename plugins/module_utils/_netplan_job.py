@@ -49,26 +49,35 @@ GENERATED = (
 
 
 def run(argv: list[str], limit: float = COMMAND_LIMIT) -> tuple[int, str, str]:
-    """Run a command with a time limit; rc 127 when it is not installed, 124 when it took too long."""
+    """Run a command with a time limit; rc 127 when it is not installed, 126 when not to be run, 124 when too slow.
+
+    One that hangs in the kernel, as on a NIC that is gone, is left behind: the way back must go on without it.
+    """
     environment = dict(os.environ, LC_ALL="C")
     environment["PATH"] = environment.get("PATH", "") + ":/usr/local/sbin:/usr/sbin:/sbin:/usr/local/bin:/usr/bin:/bin"
     try:
         # AnsibleModule.run_command has no time limit, and there is no module here
-        done = subprocess.run(  # pylint: disable=ansible-bad-function
+        process = subprocess.Popen(  # pylint: disable=ansible-bad-function
             argv,
             stdin=subprocess.DEVNULL,
-            capture_output=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             text=True,
             errors="replace",
-            timeout=limit,
             env=environment,
-            check=False,
         )
     except FileNotFoundError:
         return 127, "", f"{argv[0]}: not installed"
+    except OSError as error:
+        return 126, "", f"{argv[0]}: {error.strerror}"
+    try:
+        out, err = process.communicate(timeout=limit)
     except subprocess.TimeoutExpired:
+        process.kill()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(1)
         return 124, "", f"{argv[0]}: no answer within {limit:g} s"
-    return done.returncode, done.stdout, done.stderr
+    return process.returncode, out, err
 
 
 # --- files ------------------------------------------------------------------------------------------------------------
@@ -233,7 +242,7 @@ def management_problems(plan: dict[str, Any]) -> list[str]:
     problems += [
         f"route lost: {route.partition(' ')[2]}"
         for route in plan["routes"]
-        if f" dev {netdev}" in f"{route} " and " default " in f" {route} " and route not in routes
+        if f" dev {netdev} " in f"{route} " and " default " in f" {route} " and route not in routes
     ]
     return problems
 

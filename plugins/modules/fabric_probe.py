@@ -17,7 +17,7 @@ description:
   - Finds out who is at the other end of each cable with own Ethernet frames (EtherType 0x88B5), since there may be no
     addresses yet. All hosts have to run it at the same time, which one task of a play does.
   - A port that is administratively down is set up for the time of the probe and down again afterwards.
-  - Judges nothing; M(sparkthor.cluster.cluster_plan) compares what all hosts saw with the plan.
+  - Judges nothing; M(sparkthor.cluster.fabric_check) compares what all hosts saw with the plan.
 extends_documentation_fragment:
   - sparkthor.cluster.attributes
   - sparkthor.cluster.attributes.no_diff
@@ -130,6 +130,9 @@ probe:
     netplan:
       description: C(findings), C(adoptable) and the NICs that C(own) file configures now.
       type: dict
+    seconds:
+      description: How long the look took.
+      type: float
 """
 
 from ansible.module_utils.basic import AnsibleModule

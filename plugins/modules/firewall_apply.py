@@ -28,7 +28,7 @@ extends_documentation_fragment:
   - sparkthor.cluster.attributes.action
 options:
   state:
-    description: V(absent) takes the table, the files and the unit away.
+    description: V(absent) takes the table, the files and the unit away. It needs no C(nft) where there is none.
     type: str
     choices: [present, absent]
     default: present
@@ -84,7 +84,7 @@ options:
     type: bool
     default: false
   rollback_timeout:
-    description: Seconds the host waits for the confirmation before it takes the change back.
+    description: Seconds the host waits for the confirmation before it takes the change back (10 to 600).
     type: int
     default: 45
   step:
@@ -146,6 +146,9 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state impo
 
 def main() -> None:
     module = AnsibleModule(argument_spec=ARGUMENTS, supports_check_mode=True)
+    if not 10 <= module.params["rollback_timeout"] <= 600:
+        # the way back must still be ahead when the ruleset is loaded
+        module.fail_json(msg=f"rollback_timeout: {module.params['rollback_timeout']} is not between 10 and 600 seconds")
     try:
         firewall = Firewall(module.params, module.check_mode)
         if module.params["state"] == "absent":

@@ -34,7 +34,8 @@ options:
       - V(adopted) writes no network configuration at all; the links must already be so (topology C(lan)).
       - V(verified) only looks, and fails when a link or a peer is not as planned within O(wait) seconds.
       - V(inspected) only looks for what would go wrong, and returns RV(findings).
-      - V(absent) takes our file and its addresses away, under the same rollback.
+      - V(absent) takes our file and its addresses away, and puts back what O(replace_foreign) has set aside, under the
+        same rollback. What cannot stand where it stood stays aside and is named (RV(kept)).
     type: str
     choices: [present, adopted, verified, inspected, absent]
     default: present
@@ -86,7 +87,7 @@ options:
   management_address:
     description:
       - Address by which the host is reached. Its NIC is watched during the change.
-      - Empty takes the NIC of the default route.
+      - Empty takes the NIC that this ssh connection came in by, or, without one, that of the default route.
     type: str
     default: ''
   rollback_timeout:
@@ -228,8 +229,29 @@ findings:
   elements: dict
 adopted:
   description: Whether the file at O(path) is somebody else's and was left as it is.
-  returned: O(state=present) and O(state=absent)
+  returned: O(state=present), O(state=absent) and O(state=inspected)
   type: bool
+blocking:
+  description: Those of RV(findings) that forbid a change with these options.
+  returned: O(state=inspected)
+  type: list
+  elements: dict
+armed:
+  description: Whether an earlier change waits for its confirmation on the host.
+  returned: O(state=inspected)
+  type: bool
+restored:
+  description: Files set aside earlier that are back in their place, or in check mode would be.
+  returned: O(state=absent)
+  type: list
+  elements: str
+kept:
+  description:
+    - Copies set aside earlier that were left where they are, because there are several of one file, the file is there
+      again, or it is about more than fabric NICs that nobody else configures.
+  returned: O(state=absent)
+  type: list
+  elements: str
 backup:
   description: Where a replaced foreign file is kept.
   returned: when one was replaced
@@ -320,7 +342,7 @@ def start(module: AnsibleModule) -> dict[str, Any]:
     elif change.armed():
         module.warn("an unconfirmed network change is armed on this host; a real run takes it back first")
     if params["state"] == "absent":
-        decision = change.decide_absent(params)
+        decision = change.decide_absent(params, management)
     else:
         decision = change.decide_present(params, management)
     result: dict[str, Any] = {
@@ -334,6 +356,14 @@ def start(module: AnsibleModule) -> dict[str, Any]:
     }
     if decision.backup:
         result["backup"] = decision.backup
+    if params["state"] == "absent":
+        result.update(restored=decision.restored, kept=decision.kept)
+    if decision.kept:
+        module.warn(
+            f"set aside when the fabric was configured, and not put back: {', '.join(decision.kept)} (there are several"
+            " copies of it, the file is there again, or it is about more than fabric NICs that nobody else configures);"
+            " rename what is wanted, then sudo netplan try"
+        )
     wait = module.check_mode or decision.needs_apply or not params["confirm"]
     if params["environment_path"] and params["state"] == "present":
         # With a network change it waits for the confirmation: after a rollback the host has all its previous files.

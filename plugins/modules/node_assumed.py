@@ -15,7 +15,8 @@ description:
   - Gives the fact C(sparkthor_node) that M(sparkthor.cluster.node_info) would read, as machines of this kind are sold,
     so that an inventory can be planned and its files rendered without any host.
   - The kind is what the groups C(sparks) and C(thors) say. The management address is C(ansible_host) where that is an
-    address, else one out of 198.18.0.0/15 (RFC 2544).
+    address, else one out of 198.18.0.0/15 (RFC 2544). On a C(lan) M(sparkthor.cluster.cluster_plan) takes them to be
+    in the one network that holds them all, or, where some are names, to be none.
   - Runs on the controller and contacts nobody.
 extends_documentation_fragment:
   - sparkthor.cluster.attributes

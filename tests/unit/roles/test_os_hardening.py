@@ -9,6 +9,11 @@ evaluated here as a run would.
 
 from __future__ import annotations
 
+import json
+import os
+import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +21,10 @@ import pytest
 import yaml
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar, trust_as_template
+from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state import Wanted
 
-ROLE = next(parent for parent in Path(__file__).resolve().parents if (parent / "galaxy.yml").exists()) / (
-    "roles/os_hardening"
-)
+TOP = next(parent for parent in Path(__file__).resolve().parents if (parent / "galaxy.yml").exists())
+ROLE = TOP / "roles/os_hardening"
 AREAS = (
     *("headless", "swap", "memlock", "drop_caches", "core_dumps", "tmp", "oom", "updates", "suspend", "hold"),
     *("time_sync", "earlyoom", "thor_power"),
@@ -67,10 +72,11 @@ def state(area: str, **given: Any) -> dict[str, Any]:
 def test_the_areas_are_those_that_are_described() -> None:
     specs = yaml.safe_load((ROLE / "meta/argument_specs.yml").read_text())["argument_specs"]["main"]["options"]
     _compared, task = yaml.safe_load((ROLE / "tasks/main.yml").read_text())
+    (tags,) = task["tags"]
     assert set(evaluated(variables(), "__os_hardening_state")) == set(AREAS)
     for area in AREAS:
         assert specs[f"os_hardening_{area}"]["type"] == "bool"
-    assert set(task["tags"]) == {f"os_hardening_{area}" for area in AREAS}
+    assert set(re.findall(r"'(\w+)'", tags)) == {f"os_hardening_{area}" for area in AREAS}
     readme = (ROLE / "README.md").read_text()
     assert all(f"| `{area}` |" in readme for area in AREAS)
 
@@ -91,6 +97,52 @@ def test_a_switch_that_is_off_leaves_its_area_alone(area: str) -> None:
     assert evaluated(variables(tags=(f"os_hardening_{area}",), **switches), "__os_hardening_areas") == []
 
 
+def text_of(value: bool) -> tuple[str, ...]:
+    """What the command line and INI inventories make of a switch."""
+    return ("true", "yes", "1") if value else ("false", "no", "0", "False")
+
+
+@pytest.mark.parametrize("area", AREAS)
+def test_a_switch_may_be_text(area: str) -> None:
+    for text in text_of(False):
+        switches = {f"os_hardening_{name}": True for name in AREAS} | {f"os_hardening_{area}": text}
+        assert area not in evaluated(variables(**switches), "__os_hardening_areas"), text
+    for text in text_of(True):
+        switches = {f"os_hardening_{name}": False for name in AREAS} | {f"os_hardening_{area}": text}
+        assert evaluated(variables(**switches), "__os_hardening_areas") == [area], text
+
+
+def test_a_desktop_is_only_stopped_when_it_is_asked_for() -> None:
+    assert state("headless", os_hardening_headless_isolate="false")["units"] == []
+    assert state("headless", os_hardening_headless_isolate="true")["units"]
+
+
+@pytest.mark.parametrize("area", ["swap", "oom"])
+def test_an_area_that_is_skipped_leaves_the_others(tmp_path: Path, area: str) -> None:
+    """By a run of Ansible itself: it skips a task whole of which one tag is skipped."""
+    play = tmp_path / "play.yml"
+    role = {"ansible.builtin.import_role": {"name": "sparkthor.cluster.os_hardening"}, "tags": ["os_hardening"]}
+    play.write_text(yaml.safe_dump([{"hosts": "localhost", "gather_facts": False, "tasks": [role]}]))
+    # what would ask systemd, which not every machine has that runs this
+    given = {f"os_hardening_{name}": False for name in ("headless", "updates", "suspend", "time_sync")}
+    done = subprocess.run(
+        [
+            *(str(Path(sys.executable).parent / "ansible-playbook"), str(play), "-i", "localhost,", "-c", "local"),
+            *("--check", "--diff", "--skip-tags", f"os_hardening_{area}"),
+            *("-e", json.dumps({**given, "ansible_become": False, "ansible_python_interpreter": sys.executable})),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        cwd=TOP,
+        env={**os.environ, "ANSIBLE_CONFIG": str(TOP / "ansible.cfg"), "ANSIBLE_NOCOLOR": "1"},
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    made = {"swap": "/etc/sysctl.d/60-sparkthor.conf", "oom": "/etc/systemd/system/ssh.service.d/60-sparkthor.conf"}
+    assert {name for name, path in made.items() if f"+++ after: {path}" in done.stdout} == set(made) - {area}
+
+
 @pytest.mark.parametrize("area", AREAS)
 def test_the_teardown_undoes_it(area: str) -> None:
     on = {f"os_hardening_{name}": True for name in AREAS} | {"os_hardening_headless_isolate": True}
@@ -101,6 +153,28 @@ def test_the_teardown_undoes_it(area: str) -> None:
     made |= {unit["name"] for unit in what.get("units", ())}
     assert made, "an area that does nothing proves nothing"
     assert made - undone - stopped - set(NOT_UNDONE) == set()
+
+
+MASKED = ["apt-daily-upgrade.timer", "fwupd-refresh.timer", "packagekit-offline-update.service"]
+
+
+@pytest.mark.parametrize(
+    ("listed", "back"),
+    [
+        (MASKED, []),
+        ([], MASKED),
+        (["fwupd-refresh.timer", "vendor.timer"], [MASKED[0], MASKED[2]]),
+        (["packagekit-offline-update"], MASKED[:2]),
+    ],
+)
+def test_what_is_taken_off_the_list_is_given_back(listed: list[str], back: list[str]) -> None:
+    wanted = evaluated(variables(os_hardening_updates_masked_units=listed), "__os_hardening_wanted")
+    assert wanted["restore"] == back
+    Wanted.parse(wanted)  # nothing is named in units and again in restore
+    off = {"os_hardening_updates_masked_units": listed, "os_hardening_updates": False}
+    assert evaluated(variables(**off), "__os_hardening_wanted")["restore"] == []
+    undone = evaluated(variables(os_hardening_updates_masked_units=listed), "__os_hardening_undo")
+    assert {*MASKED, *listed} - {"packagekit-offline-update"} <= set(undone)
 
 
 def test_only_a_thor_gets_a_thors_unit() -> None:

@@ -15,7 +15,7 @@ from ansible_collections.sparkthor.cluster.plugins.action.cluster_plan import (
     plan_degraded,
     plan_serving,
 )
-from ansible_collections.sparkthor.cluster.plugins.module_utils import _sizing
+from ansible_collections.sparkthor.cluster.plugins.module_utils import _fabric_check, _sizing
 from ansible_collections.sparkthor.cluster.plugins.module_utils._cluster import (
     ClusterError,
     head_generation,
@@ -378,3 +378,71 @@ def test_hosts_that_were_not_read_are_named_with_what_their_task_said():
         run_stage(hostvars, stage="facts", nodes="read")
     with pytest.raises(AnsibleActionFail, match="nodes: name the variable"):
         run_stage(hostvars, stage="facts")
+
+
+# -- the NIC that peers use, the port of Ray -------------------------------------------------------------------------
+
+
+def two_nics(number, second=True):
+    """A host that ssh reaches over enP7s7 and that has its LAN on another NIC."""
+    own = node(number, "generic")
+    link = {"family": "inet6", "scope": "link", "address": f"fe80::{number}/64"}
+    lan = {"family": "inet", "scope": "global", "address": f"10.20.0.{number}/16"}
+    ssh = {"family": "inet", "scope": "global", "address": own["management"]["cidr"]}
+    own["interfaces"] = [
+        {"name": "enP7s7", "carrier": True, "mtu": 1500, "addresses": [ssh]},
+        {"name": "enp1s0f0np0", "carrier": True, "mtu": 1500, "addresses": [link, *([lan] if second else [])]},
+    ]
+    return own
+
+
+def plan_of(nodes, **variables):
+    hosts = list(nodes)
+    groups = {"cluster": hosts, "ray_head": hosts[:1], "ray_workers": hosts[1:]}
+    hostvars = {host: {"fabric_topology": "lan", **variables} for host in hosts}
+    return plan_cluster(groups, hosts, hostvars, nodes)[1]
+
+
+def test_the_lans_nic_brings_its_own_address():
+    nodes = {"a": two_nics(1), "b": two_nics(2)}
+    fabric = plan_of(nodes, fabric_lan_nic="enp1s0f0np0")
+    own = fabric["b"]
+    assert (own["control_netdev"], own["control_address"]) == ("enp1s0f0np0", "10.20.0.2")
+    assert [(link["netdev"], link["address"]) for link in own["links"]] == [("enp1s0f0np0", "10.20.0.2/16")]
+    assert own["env"]["RAY_ADDRESS"] == "10.20.0.1:6379"
+    assert own["env"]["NCCL_SOCKET_IFNAME"] == "=enp1s0f0np0"
+    # what a change of the network has to leave alone is the way in all the same
+    assert (own["management_netdev"], own["management_address"]) == ("enP7s7", "192.168.1.12")
+    assert _fabric_check.check_facts(fabric, nodes) == []
+
+
+def test_a_ring_speaks_over_the_lans_nic_too():
+    nodes = {host: {**two_nics(number), "kind": "spark"} for number, host in enumerate("abc", 1)}
+    fabric = plan_of(nodes, fabric_topology="ring", fabric_cidr="10.100.0.0/24", fabric_lan_nic="enp1s0f0np0")
+    assert (fabric["c"]["control_netdev"], fabric["c"]["control_address"]) == ("enp1s0f0np0", "10.20.0.3")
+
+
+def test_without_a_lan_nic_the_way_in_is_the_lan():
+    fabric = plan_of({"a": two_nics(1), "b": two_nics(2)})
+    assert (fabric["a"]["control_netdev"], fabric["a"]["control_address"]) == ("enP7s7", "192.168.1.11")
+
+
+def test_a_lan_nic_without_an_address_is_named():
+    with pytest.raises(ClusterError, match="fabric_lan_nic of host b is enp1s0f0np0, which has no IPv4 address there"):
+        plan_of({"a": two_nics(1), "b": two_nics(2, second=False)}, fabric_lan_nic="enp1s0f0np0")
+
+
+def test_a_host_that_nobody_could_ask_keeps_the_address_of_the_inventory():
+    fabric = plan_of({"a": node(1, "generic"), "b": node(2, "generic")}, fabric_lan_nic="eth9")
+    assert (fabric["b"]["control_netdev"], fabric["b"]["control_address"]) == ("eth9", "192.168.1.12")
+
+
+def test_the_engine_is_told_where_rays_gcs_listens():
+    _first, _cluster, fabric, _nodes = planned(["a", "b"], ray_node_ports={"gcs": 7379})
+    assert {fabric[host]["env"]["RAY_ADDRESS"] for host in "ab"} == {"10.100.0.1:7379"}
+
+
+@pytest.mark.parametrize("port", ["7379", 80, True, None])
+def test_a_port_that_is_none_is_refused_before_anything_is_written(port):
+    with pytest.raises(ClusterError, match=r"Nothing was changed: ray_node_ports\.gcs is .*: not a port from 1024"):
+        planned(["a", "b"], ray_node_ports={"gcs": port})

@@ -6,8 +6,13 @@ from __future__ import annotations
 import ipaddress
 
 import pytest
-from ansible_collections.sparkthor.cluster.plugins.module_utils._assumed import KINDS, asserted_kind, assumed_node
-from ansible_collections.sparkthor.cluster.plugins.module_utils._cluster import plan_cluster
+from ansible_collections.sparkthor.cluster.plugins.module_utils._assumed import (
+    KINDS,
+    asserted_kind,
+    assumed_node,
+    one_lan,
+)
+from ansible_collections.sparkthor.cluster.plugins.module_utils._cluster import ClusterError, plan_cluster
 from ansible_collections.sparkthor.cluster.plugins.module_utils._node import NodeReader
 
 
@@ -43,6 +48,46 @@ def test_a_real_host_has_every_fact_that_is_assumed():
     """A name that only exists here would be a fact that no role may rely on."""
     real = NodeReader(lambda argv: (1, "", "")).read()
     assert set(assumed_node("generic", 0)) - {"assumed"} <= set(real)
+
+
+def lan_of(*stated: str) -> dict[str, tuple[str, str]]:
+    """Control address and subnet by host of a lan that nobody asks."""
+    hosts = [f"h{number}" for number in range(len(stated))]
+    groups = {"cluster": hosts, "ray_head": hosts[:1], "ray_workers": hosts[1:]}
+    nodes = {host: assumed_node("generic", number, stated[number]) for number, host in enumerate(hosts)}
+    _cluster, fabric, _warnings = plan_cluster(
+        groups, hosts, {host: {"fabric_topology": "lan"} for host in hosts}, nodes
+    )
+    return {host: (fabric[host]["control_address"], fabric[host]["links"][0]["subnet"]) for host in hosts}
+
+
+@pytest.mark.parametrize(
+    ("stated", "subnet"),
+    [
+        (["192.168.1.11", "192.168.1.12"], "192.168.1.0/24"),
+        (["192.168.0.11", "192.168.1.12"], "192.168.0.0/23"),
+        (["10.1.2.3", "10.200.0.1", "10.1.2.4"], "10.0.0.0/8"),
+    ],
+)
+def test_the_addresses_of_a_lan_are_in_one_network(stated, subnet):
+    assert list(lan_of(*stated).values()) == [(address, subnet) for address in stated]
+
+
+def test_where_one_host_is_a_name_no_address_counts():
+    lan = lan_of("192.168.1.11", "spark-02.local", "192.168.1.13")
+    assert {subnet for _address, subnet in lan.values()} == {"198.18.0.0/15"}
+    assert len({address for address, _subnet in lan.values()}) == 3
+
+
+def test_addresses_that_are_in_no_one_lan_are_refused():
+    with pytest.raises(ClusterError, match="a lan is one subnet"):
+        lan_of("10.0.0.1", "192.168.0.1")
+
+
+def test_hosts_that_were_read_are_believed():
+    nodes = {"a": assumed_node("generic", 0, "10.0.0.1"), "b": {**assumed_node("generic", 1, "10.9.0.1")}}
+    del nodes["b"]["assumed"]
+    assert one_lan(nodes) is nodes
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -344,6 +344,18 @@ def test_no_rdma_where_the_plan_needs_it() -> None:
     assert "host c: it has no RDMA device, which a ring fabric needs" in error
 
 
+@pytest.mark.parametrize("state", ["DOWN", "INIT"])
+def test_a_port_with_a_carrier_whose_rdma_is_not_active(state: str) -> None:
+    """Up and Down of ibdev2netdev are the carrier; the RDMA port has a state of its own."""
+    world = World("direct", ["a", "b"])
+    for link in world.probes["a"]["rdma"]["links"]:
+        link["port_state"] = "ACTIVE" if link["netdev"] == B1 else state
+    (error,) = world.errors()  # the other cage has no cable and is none of the plan's
+    assert f"host a: RDMA device rocep1s0f1 is {state} although its NIC {B0} has a carrier; reload the driver" in error
+    world.probes["a"]["raised"] = [B0]
+    assert world.errors() == [], "a port that has just been set up may still be training"
+
+
 def test_rdma_faults_of_one_nic() -> None:
     world = World("direct", ["a", "b"])
     links = world.probes["a"]["rdma"]["links"]

@@ -86,6 +86,30 @@ def test_a_split_that_the_hosts_cannot_carry():
     assert "have 1" in problem
 
 
+@pytest.mark.parametrize(
+    ("gpus", "refused"),
+    [
+        ({}, True),
+        ({"a": 1}, True),
+        ({"b": 2}, False),  # a worker's count as much as the head's
+        ({"a": 2, "b": 2, "c": 1}, False),
+        ({"a": 2, "b": 1, "c": 0}, True),
+        ({"a": "2"}, False),
+        ({"a": "auto", "b": "auto", "c": "auto"}, False),  # the default: only the hosts know
+        ({"c": "auto"}, False),
+        ({"c": "two"}, False),  # the role's own check says what is wrong with it
+        ({"c": ""}, True),
+    ],
+)
+def test_a_split_is_held_against_every_hosts_gpus(gpus, refused):
+    hostvars = variables(vllm_serve_pipeline_parallel_size=4)
+    for host, count in gpus.items():
+        hostvars[host]["ray_node_num_gpus"] = count
+    found = _inventory.inventory_problems(GROUPS, hostvars)
+    assert [problem for problem in found if "needs 4 GPUs" in problem] == found
+    assert bool(found) is refused
+
+
 @pytest.mark.parametrize("value", ["three", 0, -1])
 def test_a_split_that_is_no_number(value):
     problem = only(_inventory.inventory_problems(GROUPS, variables(vllm_serve_tensor_parallel_size=value)))

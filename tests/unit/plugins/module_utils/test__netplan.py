@@ -168,7 +168,7 @@ def test_generate_runs_the_generator_on_a_private_copy(tmp_path: Path) -> None:
 
 def test_generate_without_netplan(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(netplan, "GENERATORS", ("/nonexistent/generate",))
-    with pytest.raises(netplan.NetplanError, match="not installed"):
+    with pytest.raises(netplan.NoNetplanError, match="not installed"):
         netplan.generate({})
 
 
@@ -410,6 +410,42 @@ def test_inspect_finds_invalid_yaml_of_others(monkeypatch: pytest.MonkeyPatch) -
     host.error = netplan.NetplanError("/etc/netplan/99-x.yaml:3:1: Invalid YAML", "/etc/netplan/99-x.yaml")
     findings = netplan.inspect("/etc/netplan/40-cx7.yaml", [LINK])["findings"]
     assert [(f["kind"], f["path"]) for f in findings] == [("invalid_yaml", "/etc/netplan/99-x.yaml")]
+
+
+def test_inspect_of_a_host_without_netplan_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    host = Host(monkeypatch)
+    host.error = netplan.NoNetplanError("netplan is not installed", "/etc/netplan/01-m.yaml")
+    (finding,) = netplan.inspect("/etc/netplan/40-cx7.yaml", [LINK])["findings"]
+    assert (finding["kind"], finding["message"]) == ("no_netplan", "netplan is not installed")
+    assert finding["mend"] == "install the package netplan.io (sudo apt install netplan.io)"
+
+
+def test_what_stands_aside_is_found_by_its_original(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(netplan, "SOURCES", ())
+    monkeypatch.setattr(netplan, "_NETWORKD_FOLDERS", (str(tmp_path / "network"),))
+    monkeypatch.setattr(netplan, "_PROFILE_FOLDERS", (str(tmp_path / "absent"),))
+    names = (
+        *("netplan/40-cx7.yaml", "netplan/40-cx7.yaml.sparkthor-aside", "netplan/40-cx7.yaml.sparkthor-aside.2"),
+        *("network/05-x.network.sparkthor-aside", "network/05-x.network.sparkthor-aside.bak", "network/10-y.network"),
+    )
+    for name in names:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    path = str(tmp_path / "netplan/40-cx7.yaml")
+    network = str(tmp_path / "network/05-x.network")
+    assert netplan.set_aside(path) == {
+        path: [f"{path}.sparkthor-aside", f"{path}.sparkthor-aside.2"],
+        network: [f"{network}.sparkthor-aside"],
+    }
+
+
+@pytest.mark.parametrize("renderer", RENDERERS)
+def test_the_nics_of_one_file(monkeypatch: pytest.MonkeyPatch, renderer: str) -> None:
+    monkeypatch.setattr(netplan, "generate", lambda given: files("1.1.2", renderer, "management"))
+    assert netplan.nics_of("/etc/netplan/01-m.yaml", "x") == {"enP7s7"}
+    assert netplan.nics_of("/etc/systemd/network/a.network", "[Match]\nName=fab0\n[Network]\nDHCP=no\n") == {"fab0"}
+    assert netplan.nics_of("/etc/x/a.nmconnection", "[connection]\nid=a\ninterface-name=fab1\n") == {"fab1"}
+    assert netplan.nics_of("/etc/x/a.nmconnection", "[ethernet]\nmac-address=02:00:00:00:00:01\n") == set()
 
 
 def test_inspect_adopts_or_names_a_foreign_file_at_our_path(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -61,6 +61,7 @@ def host(monkeypatch: pytest.MonkeyPatch) -> Host:
     monkeypatch.setattr(job, "live_links", lambda: made.live)
     monkeypatch.setattr(netplan, "connected_routes", lambda: made.routes)
     monkeypatch.setattr(netplan, "inspect", lambda *args: made.seen)
+    monkeypatch.setattr(netplan, "set_aside", lambda path: {})
     return made
 
 
@@ -200,8 +201,8 @@ def test_the_way_in_is_never_a_fabric_nic(host: Host) -> None:
         present(links=[{**LINK, "netdev": "mgmt0"}])
 
 
-def absent() -> change.Decision:
-    return change.decide_absent({"path": "/etc/netplan/40-cx7.yaml", "accept": []})
+def absent(management: str = "mgmt0") -> change.Decision:
+    return change.decide_absent({"path": "/etc/netplan/40-cx7.yaml", "accept": []}, management)
 
 
 def test_absent_takes_our_file_addresses_and_mtu_away(host: Host) -> None:
@@ -230,6 +231,105 @@ def test_absent_takes_our_file_addresses_and_mtu_away(host: Host) -> None:
     assert decision.reset_mtu == ["fab0"]
 
 
+# --- what was set aside ---
+
+OURS = "/etc/netplan/40-cx7.yaml"
+ASIDE = f"{OURS}.sparkthor-aside"
+GUIDE = "[Match]\nName=fab0\n[Link]\nMTUBytes=9000\n[Network]\nAddress=10.9.0.1/24\n"
+
+
+@pytest.fixture
+def aside(host: Host, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Files by path on a host whose fabric is ours; a netplan file stands here as what netplan makes of it."""
+    own = state("[Match]\nName=fab0\n[Link]\nMTUBytes=9000\n[Network]\nAddress=10.9.0.1/24\n")
+    host.as_planned()
+    host.seen.update(previous={"fab0"}, generated={NETWORK: own}, run={NETWORK: own})
+    files = {OURS: state(netplan.render([LINK])), ASIDE: state(GUIDE)}
+
+    def generate(sources: dict[str, str]) -> dict[str, Any]:
+        made = {}
+        for path, text in sources.items():
+            if "refused" in text:
+                raise netplan.NetplanError("refused", path)
+            name = text.partition("Name=")[2].partition("\n")[0]
+            made[f"/run/systemd/network/10-netplan-{name}.network"] = state(text)
+        return made
+
+    monkeypatch.setattr(job, "read_state", files.get)
+    monkeypatch.setattr(netplan, "generate", generate)
+    monkeypatch.setattr(netplan, "set_aside", lambda path: {OURS: [ASIDE]})
+    return files
+
+
+@pytest.mark.usefixtures("aside")
+def test_what_stood_in_our_files_place_comes_back_by_the_same_change() -> None:
+    decision = absent()
+    assert (decision.restored, decision.kept) == ([OURS], [])
+    assert decision.after == {OURS: state(GUIDE), ASIDE: None, NETWORK: state(GUIDE)}
+    assert decision.netdevs == ["fab0"]
+    assert decision.drop == [], "the address is theirs, too"
+    assert decision.reset_mtu == []
+    assert [item["after_header"] for item in decision.diff] == [OURS, OURS]
+    assert "Name=fab0" not in decision.diff[1]["after"], "profiles hold secrets"
+
+
+def test_what_our_file_gave_and_theirs_does_not_goes(aside: dict[str, Any]) -> None:
+    aside[ASIDE] = state("[Match]\nName=fab0\n[Network]\nAddress=10.7.0.1/24\n")
+    decision = absent()
+    assert decision.drop == [{"netdev": "fab0", "address": "10.9.0.1/24"}]
+    assert decision.reset_mtu == ["fab0"]
+
+
+def test_a_networkd_file_comes_back_as_it_is(
+    aside: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    original = str(tmp_path / "05-fab.network")
+    aside[f"{original}.sparkthor-aside"] = state(GUIDE)
+    monkeypatch.setattr(netplan, "set_aside", lambda path: {original: [f"{original}.sparkthor-aside"]})
+    decision = absent()
+    assert decision.restored == [original]
+    assert decision.after == {
+        OURS: None,
+        NETWORK: None,
+        original: state(GUIDE),
+        f"{original}.sparkthor-aside": None,
+    }
+    assert (decision.drop, decision.reset_mtu) == ([], [])
+    Path(original).write_text("theirs by now")
+    assert (absent().restored, absent().kept) == ([], [f"{original}.sparkthor-aside"])
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        GUIDE.replace("fab0", "mgmt0"),  # the way in
+        GUIDE.replace("fab0", "enp9s9"),  # not there any more
+        GUIDE.replace("fab0", "fab1"),  # somebody else's by now
+        GUIDE + "refused",
+        "",
+    ],
+)
+def test_what_could_hurt_stays_aside(host: Host, aside: dict[str, Any], content: str) -> None:
+    aside[ASIDE] = state(content)
+    host.seen["others"] = {OLD_NETWORK: state("theirs")}
+    decision = absent()
+    assert (decision.restored, decision.kept) == ([], [ASIDE])
+    assert decision.after == {OURS: None, NETWORK: None}
+    assert decision.drop == [{"netdev": "fab0", "address": "10.9.0.1/24"}]
+
+
+def test_of_two_copies_none_is_chosen(aside: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    aside[f"{ASIDE}.2"] = state(GUIDE)
+    monkeypatch.setattr(netplan, "set_aside", lambda path: {OURS: [ASIDE, f"{ASIDE}.2"]})
+    assert (absent().restored, absent().kept) == ([], [ASIDE, f"{ASIDE}.2"])
+
+
+@pytest.mark.usefixtures("aside")
+def test_the_way_in_is_not_taken_away() -> None:
+    with pytest.raises(change.ChangeError, match="configures fab0, by which this host is reached"):
+        absent("fab0")
+
+
 def test_absent_leaves_nothing_and_foreign_files_alone(host: Host) -> None:
     assert not absent().changed
     host.file = state("by hand")
@@ -243,13 +343,40 @@ def test_absent_leaves_nothing_and_foreign_files_alone(host: Host) -> None:
         ("10.0.0.1", [], "mgmt0"),
         ("10.0.0.1/24", [], "mgmt0"),
         ("192.0.2.1", ["-4 default via 10.0.0.254 dev eth7 proto static"], "eth7"),
+        ("10.0.0.2", ["-4 default via 10.0.0.254 dev eth7 proto static"], "wlan0"),
         ("", ["-4 10.5.0.0/16 via 10.0.0.9 dev x", "-4 default via 1.1.1.1 dev eth7"], "eth7"),
         ("", [], ""),
     ],
 )
-def test_management_nic(address: str, routes: list[str], netdev: str) -> None:
-    live = {"lo": {"addresses": {}}, "mgmt0": {"addresses": {"10.0.0.1/24": GLOBAL}}}
+def test_management_nic(address: str, routes: list[str], netdev: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(change._ssh, "connection", list)
+    live = {
+        "lo": {"addresses": {}},
+        "mgmt0": {"addresses": {"10.0.0.1/24": GLOBAL}},
+        "wlan0": {"addresses": {"10.0.0.2/24": GLOBAL}},
+    }
     assert change.management_netdev(address, live, routes) == netdev
+
+
+@pytest.mark.parametrize(
+    ("address", "server", "netdev"),
+    [
+        ("", "10.0.0.1", "mgmt0"),
+        ("", "fe80::1%mgmt0", "mgmt0"),  # not the only one with that address
+        ("10.0.0.2", "10.0.0.1", "wlan0"),  # what is said outright counts
+        ("192.0.2.1", "10.0.0.1", "mgmt0"),
+        ("", "203.0.113.5", "wlan0"),
+    ],
+)
+def test_without_an_address_the_way_in_is_sshs(
+    address: str, server: str, netdev: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(change._ssh, "connection", lambda: ["10.0.0.9", "50000", server, "22"])
+    live = {
+        "mgmt0": {"addresses": {"10.0.0.1/24": GLOBAL, "fe80::1/64": GLOBAL}},
+        "wlan0": {"addresses": {"10.0.0.2/24": GLOBAL, "fe80::1/64": GLOBAL}},
+    }
+    assert change.management_netdev(address, live, ["-4 default via 10.0.0.254 dev wlan0"]) == netdev
 
 
 def test_environment_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ import copy
 import inspect
 import json
 import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -307,7 +308,40 @@ def test_replayable_routes() -> None:
     ]
 
 
-def test_run_has_a_time_limit_and_never_raises() -> None:
+def test_run_has_a_time_limit_and_never_raises(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert job.run(["sleep", "5"], 0.1)[0] == 124
     assert job.run(["no-such-program-here"])[0] == 127
+    (tmp_path / "tool").write_text("echo no interpreter is named\n")
+    (tmp_path / "tool").chmod(0o755)
+    assert job.run([str(tmp_path / "tool")])[0] == 126
+    # one that no signal reaches, as in the kernel on a NIC that is gone
+    hung: list[Any] = []
+    monkeypatch.setattr(job.subprocess.Popen, "kill", lambda self: hung.append(self))
+    began = time.monotonic()
+    assert job.run(["sleep", "5"], 0.1)[0] == 124
+    assert time.monotonic() - began < 3
+    monkeypatch.undo()
+    hung[0].kill()
+    hung[0].wait()
+
+
+@pytest.mark.parametrize(
+    ("route", "lost"),
+    [
+        (
+            "-4 default via 10.0.0.254 dev mgmt0 proto static",
+            ["route lost: default via 10.0.0.254 dev mgmt0 proto static"],
+        ),
+        ("-4 default via 10.0.0.254 dev mgmt0", ["route lost: default via 10.0.0.254 dev mgmt0"]),
+        ("-4 default via 1.1.1.1 dev mgmt01 proto static", []),
+        ("-4 default via 1.1.1.1 dev mgmt0.10", []),
+    ],
+)
+def test_only_the_way_ins_own_default_route_counts(
+    monkeypatch: pytest.MonkeyPatch, route: str, lost: list[str]
+) -> None:
+    links = {"mgmt0": {"up": True, "addresses": {"10.0.0.1/24": GLOBAL}}}
+    monkeypatch.setattr(job, "live_links", lambda: links)
+    monkeypatch.setattr(job, "live_routes", list)
+    assert job.management_problems({"management": "mgmt0", "live": links, "routes": [route]}) == lost
     assert job.run(["sh", "-c", "echo out; echo err >&2; exit 3"]) == (3, "out\n", "err\n")

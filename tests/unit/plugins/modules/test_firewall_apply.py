@@ -269,6 +269,35 @@ def test_bad_values_and_a_missing_nft_are_one_message(
     assert "install the package nftables" in start(capsys)["msg"]
 
 
+@pytest.mark.parametrize("seconds", [-1, 0, 2, 9, 601])
+def test_a_way_back_that_comes_too_early_or_never_is_refused(
+    machine: Machine, capsys: pytest.CaptureFixture[str], seconds: int
+) -> None:
+    assert f"rollback_timeout: {seconds} is not between 10 and 600" in start(capsys, rollback_timeout=seconds)["msg"]
+    assert machine.log == []
+
+
+def test_a_ruleset_that_loads_after_the_way_back_is_taken_back(
+    machine: Machine, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The timer has fired by then, and nothing else would take back what it could not know of."""
+    times = iter((100.0, 129.5))
+    monkeypatch.setattr(_firewall_host.time, "monotonic", lambda: next(times))
+    machine.table = before = "table inet sparkthor {\n}\n"
+    assert "raise firewall_rollback_timeout" in start(capsys, rollback_timeout=30)["msg"]
+    assert machine.log[-2:] == ["load restore.nft", "disarm"]
+    assert machine.table == before
+
+
+def test_absent_needs_no_nft(
+    machine: Machine, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_firewall_host.shutil, "which", lambda name, path: None)
+    machine.files_differ = False
+    assert call(capsys, state="absent")["changed"] is False
+    assert machine.log == ["files"]
+
+
 def test_absent_takes_the_table_and_the_files_away(machine: Machine, capsys: pytest.CaptureFixture[str]) -> None:
     machine.table = "table inet sparkthor {\n}\n"
     predicted = call(capsys, check=True, state="absent")

@@ -29,11 +29,12 @@ def host(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     }
     module = netplan_apply
     monkeypatch.setattr(module.job, "live_links", dict)
+    monkeypatch.setattr(module.change._ssh, "connection", list)
     monkeypatch.setattr(module.job, "live_routes", lambda: ["-4 default via 10.0.0.254 dev mgmt0"])
     monkeypatch.setattr(module.job, "write_state", lambda path, state: made["written"].append(path))
     monkeypatch.setattr(module.netplan, "verify", lambda links, wait=0: made["report"])
     monkeypatch.setattr(module.change, "decide_present", lambda params, management: made["decision"])
-    monkeypatch.setattr(module.change, "decide_absent", lambda params: made["decision"])
+    monkeypatch.setattr(module.change, "decide_absent", lambda params, management: made["decision"])
     monkeypatch.setattr(module.change, "decide_environment", lambda path, variables: made["environment"])
     monkeypatch.setattr(module.change, "clear_leftovers", lambda: made["leftover"])
     monkeypatch.setattr(module.change, "armed", lambda: made["armed"])
@@ -94,6 +95,36 @@ def test_without_action_plugin_or_way_in_nothing_is_started(
     monkeypatch.setattr(netplan_apply.job, "live_routes", list)
     assert "nothing was changed" in run(capsys, token="t")["msg"]
     assert host["started"] == []
+
+
+def test_what_was_set_aside_is_accounted_for(host: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
+    host["decision"] = netplan_apply.change.Decision(
+        changed=True,
+        needs_apply=True,
+        restored=["/etc/netplan/40-cx7.yaml"],
+        kept=["/etc/netplan/50-x.yaml.sparkthor-aside"],
+    )
+    for check in (True, False):
+        result = run(capsys, check=check, token="t", state="absent", links=[])
+        assert result["restored"] == ["/etc/netplan/40-cx7.yaml"]
+        assert result["kept"] == ["/etc/netplan/50-x.yaml.sparkthor-aside"]
+    assert len(host["warned"]) == 2
+    assert "not put back: /etc/netplan/50-x.yaml.sparkthor-aside" in host["warned"][0]
+    host["decision"] = netplan_apply.change.Decision()
+    assert run(capsys, token="t", state="absent", links=[])["kept"] == []
+    assert len(host["warned"]) == 2
+
+
+def test_a_host_without_a_default_route_gives_its_fabric_back(
+    host: dict[str, Any], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    live = {"mgmt0": {"addresses": {"10.0.0.1/24": {}}}}
+    monkeypatch.setattr(netplan_apply.job, "live_links", lambda: live)
+    monkeypatch.setattr(netplan_apply.job, "live_routes", list)
+    monkeypatch.setattr(netplan_apply.change._ssh, "connection", lambda: ["10.0.0.9", "50000", "10.0.0.1", "22"])
+    host["decision"] = netplan_apply.change.Decision(changed=True, needs_apply=True)
+    assert run(capsys, token="t", state="absent", links=[])["started"] is True
+    assert host["started"] == ["mgmt0"]
 
 
 def test_leftovers_are_reported(host: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
