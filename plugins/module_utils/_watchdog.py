@@ -53,8 +53,9 @@ class Settings:
     interval: float = 10.0
     deadline: float = 20.0
     first_deadline: float = 300.0
-    #: of the second opinion after a failed completion: clients wait for the same engine meanwhile
-    confirm_deadline: float = 8.0
+    #: of the second opinion after a failed completion; clients wait for the same engine meanwhile, and what they wait
+    #: beyond the notice is this, the loop around it (2 s) and the stop
+    confirm_deadline: float = 6.0
     failures: int = 2
     #: a look this long after the one before means that the host itself stood still
     standstill: float = 12.0
