@@ -49,7 +49,8 @@ _SECRETS: t.Final[tuple[tuple[re.Pattern[str], str], ...]] = (
     (
         re.compile(
             r"\b([A-Z][A-Z0-9_]*(?:TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS|_KEY)[\"']?\s*[=:]"
-            r"(?:\s*-\s+|[ \t]*))(?!/(?:dev|etc|home|mnt|opt|proc|root|run|srv|tmp|usr|var)/)(\"[^\"]*\"|'[^']*'|[^\s\"',;)}\]]+)"
+            r"(?:\s*-\s+|[ \t]*))(?!/(?:dev|etc|home|mnt|opt|proc|root|run|srv|tmp|usr|var)/)"
+            r"(\"[^\"]*\"|'[^']*'|[^\s\"',;)}\]]+)"
         ),
         r"\1********",
     ),

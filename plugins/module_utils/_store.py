@@ -307,7 +307,7 @@ class Store:
 
         Of a folder that was never committed it is kept apart: what lies there is not the store's own yet.
         """
-        record = self.read_record(name)
+        record = self.read_record(name) if read else {}
         if any(record.get(path) != row for path, row in read.items()):
             # a full disk is told by whoever needs it: this only saves time
             with contextlib.suppress(OSError):
