@@ -290,6 +290,10 @@ def test_a_host_behind_that_reads_keeps_those_before_it(ring: Ring) -> None:
     ring.begin(1, [], [2, 3], ring.source(), patience=2)
     ring.begin(2, [1], [3], patience=2)
     ring.begin(3, [2], [], before=reading(5), patience=2)
+    time.sleep(4)
+    # both have all they want, and stay
+    assert ring.nodes[2].own_report()["state"] == "done"
+    assert all(ring.threads[number].is_alive() for number in (1, 2))
     assert [ring.end(number)["state"] for number in (1, 2, 3)] == ["done"] * 3
     assert ring.have(3) == WHOLE
 
@@ -310,6 +314,8 @@ def test_a_host_that_reads_reports_to_another_upstream_where_its_own_is_gone(
     # nothing ever listens on n2
     ring.begin(1, [], [3], ring.source(), patience=4)
     ring.begin(3, [2, 1], [], before=reading(6), patience=4)
+    time.sleep(5.5)
+    assert ring.threads[1].is_alive()
     assert ring.end(3)["state"] == "done"
     assert ring.have(3) == WHOLE
 

@@ -528,9 +528,10 @@ def test_a_new_root_can_be_read_whatever_the_umask(tmp_path: Path) -> None:
 
 def hold(store: Store) -> int:
     """Somebody else works in the store."""
-    os.close(os.open(store.incoming, os.O_RDONLY))
+    store.receive([])
     handle = os.open(os.path.join(store.root, ".records", ".lock"), os.O_RDWR | os.O_CREAT, 0o600)
     fcntl.flock(handle, fcntl.LOCK_EX)
+    os.ftruncate(handle, 0)
     os.pwrite(handle, b"4711", 0)
     return handle
 
