@@ -274,10 +274,10 @@ def reading(seconds: float) -> Callable[[Parts], None]:
 
 def test_others_wait_for_a_host_that_still_reads_what_it_has(ring: Ring) -> None:
     """Longer than anybody's patience: the first must not leave, those behind must not give up."""
-    ring.begin(1, [], [2, 3, 4], ring.source(), patience=2)
-    ring.begin(2, [1], [3, 4], before=reading(5), patience=2)
-    ring.begin(3, [2], [4], patience=2)
-    ring.begin(4, [3], [], patience=2)
+    ring.begin(1, [], [2, 3, 4], ring.source(), patience=4)
+    ring.begin(2, [1], [3, 4], before=reading(6.5), patience=4)
+    ring.begin(3, [2], [4], patience=4)
+    ring.begin(4, [3], [], patience=4)
     time.sleep(3)
     assert ring.nodes[2].own_report()["preparing"] is True
     # the first knows of the one that reads
@@ -287,10 +287,10 @@ def test_others_wait_for_a_host_that_still_reads_what_it_has(ring: Ring) -> None
 
 
 def test_a_host_behind_that_reads_keeps_those_before_it(ring: Ring) -> None:
-    ring.begin(1, [], [2, 3], ring.source(), patience=2)
-    ring.begin(2, [1], [3], patience=2)
-    ring.begin(3, [2], [], before=reading(5), patience=2)
-    time.sleep(4)
+    ring.begin(1, [], [2, 3], ring.source(), patience=3)
+    ring.begin(2, [1], [3], patience=3)
+    ring.begin(3, [2], [], before=reading(6), patience=3)
+    time.sleep(5)
     # both have all they want, and stay
     assert ring.nodes[2].own_report()["state"] == "done"
     assert all(ring.threads[number].is_alive() for number in (1, 2))
