@@ -5,8 +5,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import ipaddress
 import os
 import time
 from collections.abc import Mapping, Sequence
@@ -16,7 +14,12 @@ import yaml
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from ansible_collections.sparkthor.cluster.plugins.module_utils import _doctor, _doctor_checks, _fabric, _inventory
-from ansible_collections.sparkthor.cluster.plugins.module_utils._cluster import ClusterError, plan_cluster, stand_in
+from ansible_collections.sparkthor.cluster.plugins.module_utils._cluster import (
+    ClusterError,
+    plan_cluster,
+    stand_in,
+    stand_in_cidrs,
+)
 from ansible_collections.sparkthor.cluster.plugins.module_utils._netplan import links_of
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils import _looks
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor_logs import load_rules, read_logs
@@ -27,13 +30,6 @@ _NAMES = (
 )
 
 
-def _cidr(variables: Mapping[str, Any], host: str) -> str:
-    """A management network for a host that did not answer; any address will do, since nothing is written."""
-    with contextlib.suppress(ValueError):
-        return f"{ipaddress.IPv4Address(str(variables.get('ansible_host', host)))}/24"
-    return ""
-
-
 def _read_yaml(text: str) -> Any:
     try:
         return yaml.safe_load(text)
@@ -41,8 +37,7 @@ def _read_yaml(text: str) -> Any:
         return None
 
 
-def _stand_in(variables: Mapping[str, Any], host: str, kind: str) -> dict[str, Any]:
-    cidr = _cidr(variables, host)
+def _stand_in(cidr: str, kind: str) -> dict[str, Any]:
     return stand_in(kind, "unknown0", cidr.partition("/")[0], cidr)
 
 
@@ -141,7 +136,8 @@ class ActionModule(ActionBase):
         """Who should reach whom, from the inventory alone; nothing where it is not sound, which is found out later."""
         kinds = self._kinds(groups, hosts)
         try:
-            nodes = {host: _stand_in(hostvars[host], host, kinds[host]) for host in hosts}
+            cidrs = stand_in_cidrs(hosts, hostvars, {})
+            nodes = {host: _stand_in(cidrs[host], kinds[host]) for host in hosts}
             _cluster, fabric, _warnings = plan_cluster(groups, hosts, hostvars, nodes)
         except (ClusterError, KeyError, IndexError):
             return {host: [] for host in hosts}
@@ -201,9 +197,10 @@ class ActionModule(ActionBase):
             return
         kinds = self._kinds(groups, hosts)
         nodes = {}
+        told = {host: case.node(host)["management"]["cidr"] for host in hosts if case.node(host).get("management")}
+        cidrs = stand_in_cidrs(hosts, hostvars, told)
         for host in hosts:
-            node = case.node(host)
-            nodes[host] = node if node.get("management") else _stand_in(hostvars[host], host, kinds[host])
+            nodes[host] = case.node(host) if host in told else _stand_in(cidrs[host], kinds[host])
         try:
             case.cluster, fabric, _warnings = plan_cluster(groups, hosts, hostvars, nodes)
         except ClusterError as error:

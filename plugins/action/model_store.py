@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from ansible.errors import AnsibleActionFail
@@ -83,10 +84,7 @@ class ActionModule(_push.StoreAction):
 
     def _list(self) -> dict[str, Any]:
         """What lies on this host. What is declared is known by name alone, without a look at its source."""
-        names = []
-        for model in self._args.get("models") or []:
-            source, layout = str(model.get("source") or ""), model.get("layout", "flat")
-            names.append(f"models--{source.replace('/', '--')}" if layout == "hub" else _models.name_of(model))
+        names = [_models.folder_of(model) for model in self._args.get("models") or []]
         keep = [*names, *(self._args.get("keep") or [])]
         return self._module({**self._args, "models": [], "declared": names, "keep": keep})
 
@@ -148,7 +146,6 @@ class ActionModule(_push.StoreAction):
         run = self._run_name(plan.seed)
         job = {
             "run": run,
-            "key": _fanout_run.key(run),
             "node": self._host,
             "port": int(self._task.args.get("port", 29870)),
             "streams": int(self._task.args.get("streams", 2)),
@@ -160,7 +157,7 @@ class ActionModule(_push.StoreAction):
             "upstreams": route.upstreams,
             "behind": route.behind,
         }
-        return self._module({**self._args, "verify": "fast", "job": job})
+        return self._module({**self._args, "verify": "fast", "job": json.dumps(job), "key": _fanout_run.key(run)})
 
     def _watch(self) -> dict[str, Any]:
         plan = self._plan()
@@ -172,6 +169,12 @@ class ActionModule(_push.StoreAction):
         # as the seed knows it: every host tells the one before it
         nodes = _fanout_run.follow(board, lambda: self._status(run))
         _fanout_run.forget(run)
+        seed = nodes.get(plan.seed) or {}
+        if seed.get("state") == "failed":
+            # the others would say no more than that it does not answer, and only when their patience is at its end
+            raise AnsibleActionFail(
+                f"host {plan.seed}: {seed.get('error')}. Nothing was passed on: mend it and run again"
+            )
         return {"changed": False, "nodes": nodes}
 
     @staticmethod
@@ -192,7 +195,7 @@ class ActionModule(_push.StoreAction):
         if self._host not in plan.order[1:] or not plan.need[self._host]:
             return {"changed": False, "models": first.get("models"), "unlisted": first.get("unlisted")}
         self._declare()
-        outcome = self._module({**self._args, "verify": "fast", "job": {"run": self._run_name(plan.seed)}})
+        outcome = self._module({**self._args, "verify": "fast", "job": json.dumps({"run": self._run_name(plan.seed)})})
         if outcome.get("failed"):
             outcome["msg"] = f"host {self._host}: {outcome.get('msg', outcome)}"
         elif "diff" in first:

@@ -8,6 +8,8 @@ Pure: no connection, no files.
 
 from __future__ import annotations
 
+import contextlib
+import ipaddress
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -36,6 +38,36 @@ def stand_in(kind: str, netdev: str, address: str, cidr: str) -> dict[str, Any]:
         "gpus": 1,
         "management": {"netdev": netdev, "address": address, "cidr": cidr},
     }
+
+
+def stand_in_cidrs(
+    hosts: Sequence[str], hostvars: Mapping[str, Mapping[str, Any]], known: Mapping[str, str]
+) -> dict[str, str]:
+    """A management network for every host: the one it told, else what ``ansible_host`` says, else one made up.
+
+    ``ansible_host`` may be a name, which is not looked up here: since nothing is written, any free address beside those
+    of the others will do, so that the plan of the hosts that answered can be made.
+    """
+    found = {host: cidr for host, cidr in known.items() if "/" in cidr}
+    prefix = next(iter(found.values()), "/24").rpartition("/")[2]
+    for host in hosts:
+        with contextlib.suppress(ValueError):
+            address = ipaddress.IPv4Address(str(hostvars[host].get("ansible_host", host)))
+            found.setdefault(host, f"{address}/{prefix}")
+    interfaces = []
+    for cidr in found.values():
+        with contextlib.suppress(ValueError):
+            interfaces.append(ipaddress.IPv4Interface(cidr))
+    networks = [interface.network for interface in interfaces]
+    taken = {interface.ip for interface in interfaces}
+    # networks kept for documents and measurements where the others' has no room, as one of a single address
+    spare = (
+        f"{address}/{network.prefixlen}"
+        for network in [*networks[:1], ipaddress.IPv4Network("192.0.2.0/24"), ipaddress.IPv4Network("198.18.0.0/15")]
+        for address in (network[-2 - number] for number in range(network.num_addresses - 2))
+        if address not in taken
+    )
+    return {host: found.get(host) or next(spare) for host in hosts}
 
 
 def kind_problems(asserted: Mapping[str, str], nodes: Mapping[str, Mapping[str, Any]]) -> list[str]:

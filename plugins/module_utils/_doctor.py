@@ -41,7 +41,16 @@ _SECRETS: t.Final[tuple[tuple[re.Pattern[str], str], ...]] = (
     (
         re.compile(
             r"(?i)((?:api[_-]?keys?|hf_token|hugging_?face\w*token|ray_auth_token|auth_token|access_token|passw(?:or)?d|"
-            r"psk|secret)[\"']?\s*[=:]\s*)(\[[^\]]*\]|\"[^\"]*\"|'[^']*'|(?!/)[^\s,;)}]+)"
+            r"psk|secret)[\"']?\s*[=:](?:\s*-\s+|[ \t]*))(\[[^\]]*\]|\"[^\"]*\"|'[^']*'|(?!/)[^\s,;)}]+)"
+        ),
+        r"\1********",
+    ),
+    # names of an environment: AWS_SECRET_ACCESS_KEY=…, GITHUB_TOKEN: …, but not where a file lies that holds one
+    (
+        re.compile(
+            r"\b([A-Z][A-Z0-9_]*(?:TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS|_KEY)[\"']?\s*[=:]"
+            r"(?:\s*-\s+|[ \t]*))(?!/(?:dev|etc|home|mnt|opt|proc|root|run|srv|tmp|usr|var)/)"
+            r"(\"[^\"]*\"|'[^']*'|[^\s\"',;)}\]]+)"
         ),
         r"\1********",
     ),

@@ -129,7 +129,11 @@ def _number(text: str) -> bool:
 
 
 def _plain(text: str) -> t.Any:
-    return json.loads(text) if _number(text) else text
+    try:
+        return json.loads(text) if _number(text) else text
+    except ValueError:
+        # 007 is a name, and no number of JSON
+        return text
 
 
 _ARGUMENTS = re.compile(r"non-default args: (\{.*\})\s*$")

@@ -117,7 +117,7 @@ class Collector:
         ping: Callable[[list[dict[str, Any]]], list[dict[str, Any]]] | None = None,
         ray_health: Callable[[], dict[str, Any]] | None = None,
     ) -> None:
-        self._run = run
+        self._command = run
         self._root = root
         self._since = since
         self._lines = journal_lines
@@ -147,6 +147,15 @@ class Collector:
                 return newest(handle.read(limit).decode("utf-8", "replace"), limit - 1)
         except OSError:
             return ""
+
+    def _run(self, argv: list[str]) -> tuple[int, str, str]:
+        rc, out, err = self._command(argv)
+        if rc == 124:
+            # what did not answer is not the same as what had nothing to say
+            error = f"{' '.join(argv[:3])}: {err.strip() or 'ran past its time limit'}"[:300]
+            if error not in self.errors:
+                self.errors.append(error)
+        return rc, out, err
 
     def output(self, *argv: str) -> str:
         rc, out, _err = self._run(list(argv))

@@ -20,7 +20,8 @@ anything else is said; addresses of the fabric alone are listened on.
 A connection carries, after the handshake, requests one way and answers the other::
 
     G index -> D index length bytes      the part, when it is here
-               W                         not here yet; said every second, so that silence means a dead peer
+               W busy                    not here yet; said every second, so that silence means a dead peer; busy is 1
+                                         while somebody before here still reads what it has
     S length document -> A               how far the sender and all behind it are
 """
 
@@ -33,12 +34,13 @@ import hmac
 import json
 import os
 import socket
+import stat
 import struct
 import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 MAGIC = b"sparkthor-fanout-1\n"
@@ -53,9 +55,13 @@ ALIVE = 1.0
 WINDOW = 2
 #: a part that arrived wrong this often is wrong where it comes from
 BAD_LIMIT = 3
+#: seconds that one step of reading what is here may take, making room for a big file above all
+STEP_LIMIT = 600.0
 #: at most what a report of all hosts takes
 REPORT_LIMIT = 1 << 20
 HAVE_HEADER = 36  # a boot id
+#: mode of a file whose content was verified, for the module that takes it over (_store.py has the same)
+PROVED = 0o400
 
 
 class FanoutError(Exception):
@@ -112,6 +118,8 @@ class Parts:
         self.have = bytearray(self.total)
         self.lock = threading.Lock()
         self.waiting: dict[int, list[threading.Event]] = {}
+        #: when the last step of adopting was done
+        self.looked = time.monotonic()
 
     @property
     def digest(self) -> bytes:
@@ -131,7 +139,7 @@ class Parts:
         for content in self.contents:
             whole = local.get(content.sha256)
             arrived = os.path.join(self.incoming, content.sha256)
-            if whole is None and os.path.isfile(arrived) and os.path.getsize(arrived) == content.size:
+            if whole is None and self._proved(arrived, content.size):
                 whole = arrived
             if whole is not None:
                 content.path, content.missing = whole, 0
@@ -140,11 +148,22 @@ class Parts:
                 missing.append(content)
         for content in missing:
             self._open(content)
+            self.looked = time.monotonic()
         if any(content.missing for content in missing):
             self._salvage([*spare, *(os.path.join(self.incoming, content.sha256) for content in missing)])
         for content in missing:
             if not content.missing:
                 self._finish(content)
+                self.looked = time.monotonic()
+
+    @staticmethod
+    def _proved(path: str, size: int) -> bool:
+        """Whether a file arrived and was verified; another one may be of use in parts, each of which is read first."""
+        try:
+            state = os.lstat(path)
+        except FileNotFoundError:
+            return False
+        return state.st_size == size and stat.S_IMODE(state.st_mode) == PROVED
 
     def _open(self, content: Content) -> None:
         name = os.path.join(self.incoming, content.sha256)
@@ -172,6 +191,7 @@ class Parts:
 
     def _matches(self, fd: int, index: int) -> bool:
         data = os.pread(fd, self.lengths[index], self.offsets[index])
+        self.looked = time.monotonic()
         return hashlib.sha256(data).digest() == self.digests[index]
 
     def _salvage(self, paths: Iterable[str]) -> None:
@@ -183,6 +203,7 @@ class Parts:
         for path in paths:
             with contextlib.suppress(FileNotFoundError), open(path, "rb", buffering=0) as source:
                 while wanted and (data := source.read(self.part_size)):
+                    self.looked = time.monotonic()
                     for index in wanted.pop(hashlib.sha256(data).digest(), ()):
                         self.store(index, data, finish=False)
 
@@ -210,8 +231,13 @@ class Parts:
     def _finish(self, content: Content) -> None:
         """All parts are right: the file gets the name by which the module finds it."""
         name = os.path.join(self.incoming, content.sha256)
-        os.fdatasync(content.fd)
-        os.replace(f"{name}.part", name)
+        try:
+            os.fdatasync(content.fd)
+            os.fchmod(content.fd, PROVED)
+            os.replace(f"{name}.part", name)
+        except OSError as error:
+            # another run may have taken it away
+            raise self.write_error(error) from error
         with contextlib.suppress(FileNotFoundError):
             os.unlink(f"{name}.have")
         os.close(content.have_fd)
@@ -337,17 +363,13 @@ class Node:
         self.patience = float(job.get("patience", 60))
         self.status_path = status_path
         self.lock = threading.Lock()
-        self.todo: deque[int] = deque(index for index in range(parts.total) if not parts.have[index])
-        self.began = time.monotonic()
-        self.began_at = time.time()
-        self.want = sum(parts.lengths[index] for index in self.todo)
+        self.preparing = False
         self.received = 0
         self.sent = 0
-        self.left = len(self.todo)
         self.bad: dict[int, int] = {}
         self.current = 0
         self.heard = 0.0
-        self.progressed = self.served = time.monotonic()
+        self.excused = float("-inf")  # when those before here last said that they still read what they have
         self.trouble = ""
         self.refused: dict[str, int] = {}
         self.error = ""
@@ -355,8 +377,43 @@ class Node:
         self.seconds = 0.0
         self.reports: dict[str, dict[str, Any]] = {}
         self.listeners: list[socket.socket] = []
-        if not self.left:
-            self.finished.set()
+        self._begin()
+
+    def _begin(self) -> None:
+        """Count what is to come; only now the time runs."""
+        self.todo: deque[int] = deque(index for index in range(self.parts.total) if not self.parts.have[index])
+        self.want = sum(self.parts.lengths[index] for index in self.todo)
+        self.left = len(self.todo)
+        self.began = self.progressed = self.served = time.monotonic()
+        self.began_at = time.time()
+
+    def _prepare(self, prepare: Callable[[], None]) -> None:
+        """Read what is here, which takes as long as the files are big; the others are told that this host lives."""
+        self.preparing = True
+        self.parts.looked = time.monotonic()
+        reader = threading.Thread(target=self._read, args=(prepare,), daemon=True)
+        reader.start()
+        while reader.is_alive():
+            self.write_status()
+            reader.join(0.5)
+            if time.monotonic() - self.parts.looked > STEP_LIMIT:
+                self.error = f"{self.parts.incoming} does not answer for {STEP_LIMIT:.0f} s: look at its disk"
+                break
+        self._begin()
+        self.preparing = False
+
+    def _read(self, prepare: Callable[[], None]) -> None:
+        try:
+            prepare()
+        except (FanoutError, OSError) as error:
+            self.error = str(error)
+        except Exception as error:
+            # nobody else would learn of it: this is a thread
+            self.error = f"{type(error).__name__}: {error}"
+
+    def busy(self) -> bool:
+        """Whether those behind should wait, because here or before here somebody still reads what he has."""
+        return self.preparing or time.monotonic() - self.excused < SILENCE_LIMIT
 
     # -- pulling ---------------------------------------------------------------------------------------------------
 
@@ -431,6 +488,8 @@ class Node:
                 kind, index, length = FRAME.unpack(header)
                 self.heard = time.monotonic()
                 if kind == b"W":
+                    if index:
+                        self.excused = self.heard
                     continue
                 if kind != b"D" or index not in out or length != self.parts.lengths[index]:
                     raise ConnectionError("an answer that was not asked for")
@@ -466,13 +525,16 @@ class Node:
                 self.finished.set()
 
     def watch_upstream(self) -> None:
-        """Take the next upstream when one is silent, give up when none brings anything."""
+        """Take the next upstream when one is silent or brings nothing, give up when none brings anything.
+
+        One that still reads what it has is no reason to give up, but one to ask another.
+        """
         since = time.monotonic()
         while not self.finished.wait(0.5):
             now = time.monotonic()
             quiet = now - max(self.heard, since)
             stuck = now - max(self.progressed, since, self.began)
-            if now - max(self.progressed, self.began) > self.patience:
+            if now - max(self.progressed, self.began, self.excused) > self.patience:
                 upstream = self.upstreams[self.current]["node"]
                 names = ", ".join(entry["node"] for entry in self.upstreams)
                 what = (
@@ -549,7 +611,7 @@ class Node:
             self.served = time.monotonic()
             if kind == b"G" and index < self.parts.total:
                 while not self.parts.wait(index, ALIVE):
-                    sock.sendall(FRAME.pack(b"W", 0, 0))
+                    sock.sendall(FRAME.pack(b"W", int(self.busy()), 0))
                     self.served = time.monotonic()
                 self._send_part(sock, index)
             elif kind == b"S" and length <= REPORT_LIMIT:
@@ -585,10 +647,11 @@ class Node:
 
     def own_report(self) -> dict[str, Any]:
         with self.lock:
-            state = "failed" if self.error else "running" if self.left else "done"
+            state = "failed" if self.error else "running" if self.left or self.preparing else "done"
             return {
                 "at": time.time(),
                 "state": state,
+                "preparing": self.preparing,
                 "error": self.error,
                 "want": self.want,
                 "received": self.received,
@@ -608,24 +671,30 @@ class Node:
 
     def report(self, closing: threading.Event) -> None:
         """Tell the upstream about this host and those behind it, until told that it was the last time."""
-        slot = 0
+        slot = shift = 0
+        since = time.monotonic()
         while self.upstreams:
             last = closing.is_set()
-            number = self.current
+            current = self.current
             try:
-                with self.connect(self.upstreams[number], slot) as sock:
-                    while number == self.current:
+                with self.connect(self.upstreams[(current + shift) % len(self.upstreams)], slot) as sock:
+                    while current == self.current:
                         last = closing.is_set()
                         data = json.dumps(self.all_reports()).encode()
                         sock.sendall(FRAME.pack(b"S", 0, len(data)) + data)
                         receive_bytes(sock, FRAME.size)
+                        since = time.monotonic()
                         if last:
                             return
                         closing.wait(ALIVE)
+                shift = 0
             except (OSError, FanoutError):
                 slot += 1
                 if last:
                     return
+                if self.preparing and time.monotonic() - since > 2 * SILENCE_LIMIT:
+                    # nothing is pulled yet, so nobody else finds out that this upstream is gone
+                    shift, since = shift + 1, time.monotonic()
                 closing.wait(0.3)
 
     def write_status(self) -> None:
@@ -640,14 +709,20 @@ class Node:
         with self.lock:
             return all(self.reports.get(name, {}).get("state") in ("done", "failed") for name in self.job["behind"])
 
-    def run(self) -> int:
+    def run(self, prepare: Callable[[], None] | None = None) -> int:
+        """``prepare`` finds out which parts are here; meanwhile this host is asked, answers and reports already."""
+        self.preparing = prepare is not None
         self.listen()
-        for slot in range(max((len(entry["paths"]) for entry in self.upstreams), default=0)):
-            for _number in range(int(self.job["streams"])):
-                threading.Thread(target=self.pull, args=(slot,), daemon=True).start()
         closing = threading.Event()
         reporter = threading.Thread(target=self.report, args=(closing,), daemon=True)
         reporter.start()
+        if prepare is not None:
+            self._prepare(prepare)
+        if self.error or not self.left:
+            self.finished.set()
+        for slot in range(max((len(entry["paths"]) for entry in self.upstreams), default=0)):
+            for _number in range(int(self.job["streams"])):
+                threading.Thread(target=self.pull, args=(slot,), daemon=True).start()
         threading.Thread(target=self.watch_upstream, daemon=True).start()
         self.write_status()
         while True:
@@ -675,8 +750,7 @@ def main(argv: list[str]) -> int:
     status = str(job["status"])
     try:
         parts = Parts(job["incoming"], int(job["part_size"]), job["contents"])
-        parts.adopt(job["local"], job["spare"])
-        return Node(job, parts, status).run()
+        return Node(job, parts, status).run(lambda: parts.adopt(job["local"], job["spare"]))
     except (FanoutError, OSError) as error:
         entry = {"at": time.time(), "state": "failed", "error": str(error), "want": 0, "received": 0, "sent": 0}
         with open(status, "w", encoding="utf-8") as file:

@@ -46,6 +46,7 @@ def _write(path: str, text: str) -> None:
 def start(job: Mapping[str, Any]) -> None:
     """One copy at a time: a newer run takes the place of an older one, whose parts it uses."""
     run(["systemctl", "stop", UNIT])
+    tidy()
     os.makedirs(FOLDER, mode=0o700, exist_ok=True)
     os.chmod(FOLDER, 0o700)
     for name in ("status.json", "job.json"):
@@ -55,7 +56,8 @@ def start(job: Mapping[str, Any]) -> None:
     # root's alone, and removed by the program once it is read: it holds the key of the run
     _write(f"{FOLDER}/job.json", json.dumps({**job, "status": STATUS}))
     rc, output = run(
-        ["systemd-run", "--quiet", "--collect", f"--unit={UNIT}", "--property=LimitNOFILE=65536",
+        # without --collect: of a program that was killed systemd must still know how it ended
+        ["systemd-run", "--quiet", f"--unit={UNIT}", "--property=LimitNOFILE=65536",
          "--description=Models and wheels over the fabric", sys.executable, f"{FOLDER}/fanout.py",
          f"{FOLDER}/job.json"]
     )  # fmt: skip
@@ -90,3 +92,8 @@ def ended() -> str:
     """Why there is no report: the unit's own last word."""
     _rc, output = run(["systemctl", "show", "-p", "ActiveState,Result", UNIT])
     return f"{UNIT} ended without a word ({', '.join(output.split())})"
+
+
+def tidy() -> None:
+    """A unit that failed is known to systemd until it is told that this was read; its name is not free until then."""
+    run(["systemctl", "reset-failed", UNIT])

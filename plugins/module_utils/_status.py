@@ -14,7 +14,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils import _inventory
-from ansible_collections.sparkthor.cluster.plugins.module_utils._cluster import ClusterError, plan_cluster, stand_in
+from ansible_collections.sparkthor.cluster.plugins.module_utils._cluster import (
+    ClusterError,
+    plan_cluster,
+    stand_in,
+    stand_in_cidrs,
+)
 
 VERSION = 1
 GIB = 1024**3
@@ -28,11 +33,10 @@ LOW_DISK = 0.05
 # -- the plan -------------------------------------------------------------------------------------------------------
 
 
-def _stand_in(variables: Mapping[str, Any], kind: str, prefix: str) -> dict[str, Any]:
+def _stand_in(variables: Mapping[str, Any], kind: str, cidr: str) -> dict[str, Any]:
     """Facts of a host that did not answer, as far as the inventory tells."""
-    address = str(variables.get("ansible_host", ""))
     netdev = str(variables.get("fabric_lan_nic") or ("enP2p1s0" if kind == "thor" else "enP7s7"))
-    return stand_in(kind, netdev, address, f"{address}/{prefix}")
+    return stand_in(kind, netdev, cidr.partition("/")[0], cidr)
 
 
 def plan(
@@ -43,14 +47,14 @@ def plan(
 ) -> tuple[dict[str, Any], dict[str, Any], list[dict[str, Any]], str]:
     """``(cluster, fabric, nodes, error)``; an empty fabric with the reason where no plan can be made."""
     kinds = _inventory.asserted_kinds(groups)
-    known = [look["node"] for look in looks.values() if look.get("node")]
-    cidr = next((node["management"]["cidr"] for node in known if "/" in node["management"]["cidr"]), "/24")
-    prefix = cidr.rpartition("/")[2] or "24"
+    told = {host: look["node"]["management"] for host, look in looks.items() if look.get("node")}
+    known = {host: management["cidr"] for host, management in told.items() if management["netdev"]}
+    cidrs = stand_in_cidrs(hosts, hostvars, known)
     nodes: dict[str, Any] = {}
     for host in hosts:
         node = (looks.get(host) or {}).get("node")
         if not node or not node["management"]["netdev"]:
-            nodes[host] = _stand_in(hostvars[host], kinds.get(host, "spark"), prefix)
+            nodes[host] = _stand_in(hostvars[host], kinds.get(host, "spark"), cidrs[host])
         else:
             nodes[host] = node
     bare = {"topology": str(hostvars[hosts[0]].get("fabric_topology", "")), "head": hosts[0], "hosts": list(hosts)}
@@ -141,7 +145,8 @@ def host_status(
         "reachable": look is not None,
         "role": "head" if head else "worker",
         "kind": planned.get("kind", ""),
-        "management": planned.get("management_address") or str(variables.get("ansible_host", host)),
+        # of a host that did not answer the plan may hold an address that was made up
+        "management": (look and planned.get("management_address")) or str(variables.get("ansible_host", host)),
         "control_address": planned.get("control_address", ""),
         "links": [],
     }
@@ -189,7 +194,9 @@ def host_status(
     return found, problems
 
 
-def serving_status(host: str, look: Mapping[str, Any] | None, port: Any, taken: float) -> dict[str, Any]:
+def serving_status(
+    host: str, look: Mapping[str, Any] | None, port: Any, taken: float, tls: bool = False
+) -> dict[str, Any]:
     """What the head's watchdog says, or why nobody says anything."""
     found: dict[str, Any] = {"state": "unknown", "line": f"the head {host} did not answer", "model": ""}
     if look is None:
@@ -207,7 +214,7 @@ def serving_status(host: str, look: Mapping[str, Any] | None, port: Any, taken: 
         pipeline_parallel=int(options.get("pipeline-parallel-size", 1) or 1),
         max_model_len=options.get("max-model-len", ""),
         options=options,
-        endpoint=f"http://{look['node']['management']['address']}:{port}/v1",
+        endpoint=f"{'https' if tls else 'http'}://{look['node']['management']['address']}:{port}/v1",
         unit=unit.get("active", "absent"),
         unit_seconds=unit.get("seconds"),
         restarts=state.get("restarts") or {},
@@ -291,7 +298,9 @@ def document(
         )
         problems += own
     ray = ray_status(looks.get(head))
-    serving = serving_status(head, looks.get(head), hostvars[head].get("vllm_serve_api_port", 8000), taken)
+    # an unquoted off is a boolean of YAML
+    tls = str(hostvars[head].get("vllm_serve_tls", "off")).lower() not in ("off", "false")
+    serving = serving_status(head, looks.get(head), hostvars[head].get("vllm_serve_api_port", 8000), taken, tls)
     problems += [
         _problem(item.get("node") or head, f"Ray: {item['cause']}", item["mend"]) for item in ray.get("problems", [])
     ]

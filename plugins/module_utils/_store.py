@@ -6,12 +6,13 @@
 A store is a directory that holds named folders (models, sets of wheels)::
 
     <root>/<name>/...            a folder under its final name: every file in it is whole and was verified
-    <root>/.incoming/<sha256>    a file on its way, root's alone
-    <root>/.records/<name>.json  what was verified: relative path -> size, mtime, SHA-256
+    <root>/.incoming/<sha256>    a file on its way, root's alone; mode 0400 says that its content was verified
+    <root>/.records/<name>.json  what was verified: relative path -> size, mtime, SHA-256 (of a link its target)
+    <root>/.records/.lock        held by whoever changes the store, never longer than that process lives
 
 Whoever sends asks with a manifest what is missing, delivers pieces in any number of calls, and commits. A file that
-another folder of the store already has is linked instead of sent; one that arrived half is continued. A folder whose
-recorded sizes and times still hold is right without being read again.
+another folder of the store already has is linked instead of sent; one that arrived half is continued. A file whose
+recorded size and time still hold is not read again, whatever it was found to be.
 
 Standard library only: this runs on the hosts.
 """
@@ -19,6 +20,7 @@ Standard library only: this runs on the hosts.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import hashlib
 import json
 import os
@@ -27,6 +29,7 @@ import re
 import shutil
 import stat
 import tarfile
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -35,10 +38,20 @@ _SHA = re.compile(r"\A[0-9a-f]{64}\Z")
 _BLOCK = 1 << 20
 #: of the bytes still to come, kept free on top of them
 RESERVE = 0.05
+#: mode of a file in .incoming whose content was verified and lies on the disk (_fanout.py gives the same)
+PROVED = 0o400
+#: seconds that a run waits for another one in the same store
+LOCK_LIMIT = 300.0
+#: how the record of a symbolic link begins
+_LINK = "-> "
 
 
 class StoreError(Exception):
     """A sentence for the user."""
+
+
+class Busy(StoreError):
+    """Another run works in the store."""
 
 
 class Entry(NamedTuple):
@@ -59,6 +72,13 @@ class Link(NamedTuple):
 class Owner(NamedTuple):
     uid: int
     gid: int
+
+
+class Source(NamedTuple):
+    """A file of which a content can be had: it was read, and is that as long as it is not touched."""
+
+    path: str
+    identity: tuple[int, int, int]
 
 
 def check_name(name: str) -> str:
@@ -146,6 +166,7 @@ class Plan(NamedTuple):
     extra: list[str]  # files the manifest does not know; they are left alone
     bytes_needed: int  # that the disk must still take
     links: list[str] = []  # links absent or different
+    read: dict[str, list[Any]] = {}  # what had to be read, as a record has it
 
     @property
     def right(self) -> bool:
@@ -154,6 +175,7 @@ class Plan(NamedTuple):
 
 def free_bytes(path: str) -> int:
     """Room on the file system that a path, which need not be there yet, lies or will lie on."""
+    path = os.path.abspath(path)
     while not os.path.isdir(path):
         path = os.path.dirname(path)
     usage = os.statvfs(path)
@@ -162,6 +184,9 @@ def free_bytes(path: str) -> int:
 
 class Store:
     def __init__(self, root: str, owner: Owner) -> None:
+        if not os.path.isabs(root):
+            # it would lie wherever the module happened to be started
+            raise StoreError(f"root {root!r}: the folder of a store is named by its absolute path")
         self.root = root
         self.owner = owner
         self._incoming = os.path.join(root, ".incoming")
@@ -172,14 +197,21 @@ class Store:
     def folder(self, name: str) -> str:
         return os.path.join(self.root, check_name(name))
 
+    def _record_path(self, name: str, committed: bool = True) -> str:
+        return os.path.join(self._records, f"{name}.json" if committed else f".{name}.json")
+
     def read_record(self, name: str) -> dict[str, list[Any]]:
-        """What was verified: relative path -> [size, mtime in ns, SHA-256]."""
-        try:
-            with open(os.path.join(self._records, f"{name}.json"), encoding="utf-8") as file:
-                document = json.load(file)
-        except (OSError, ValueError):
-            return {}
-        return document if isinstance(document, dict) else {}
+        """What was found by reading: relative path -> [size, mtime in ns, SHA-256]."""
+        for committed in (True, False):
+            try:
+                with open(self._record_path(name, committed), encoding="utf-8") as file:
+                    document = json.load(file)
+            except FileNotFoundError:
+                continue
+            except (OSError, ValueError):
+                return {}
+            return document if isinstance(document, dict) else {}
+        return {}
 
     def names(self) -> list[str]:
         """Folders of the store that were committed once."""
@@ -196,26 +228,54 @@ class Store:
         except (FileNotFoundError, NotADirectoryError):
             return None
 
-    def _holds(self, folder: str, entry: Entry, record: Mapping[str, list[Any]], full: bool) -> bool:
-        path = os.path.join(folder, entry.path)
+    def _identity(self, path: str) -> tuple[int, int, int] | None:
+        """Which file it is and since when: None for all that is no file."""
         state = self._state(path)
-        if state is None or not stat.S_ISREG(state.st_mode) or state.st_size != entry.size:
+        if state is None or not stat.S_ISREG(state.st_mode):
+            return None
+        return state.st_ino, state.st_size, state.st_mtime_ns
+
+    def _recorded(self, folder: str, entry: Entry, record: Mapping[str, list[Any]]) -> bool:
+        state = self._identity(os.path.join(folder, entry.path))
+        return state is not None and record.get(entry.path) == [*state[1:], entry.sha256] and state[1] == entry.size
+
+    def _holds(
+        self, folder: str, entry: Entry, record: Mapping[str, list[Any]], full: bool, read: dict[str, list[Any]]
+    ) -> bool:
+        path = os.path.join(folder, entry.path)
+        state = self._identity(path)
+        if state is None or state[1] != entry.size:
             return False
-        if not full and record.get(entry.path) == [entry.size, state.st_mtime_ns, entry.sha256]:
-            return True
-        return hash_file(path) == entry.sha256
+        row = record.get(entry.path)
+        if not full and row and row[:2] == [*state[1:]]:
+            # untouched since it was read: this content, or another one
+            return row[2] == entry.sha256
+        found = hash_file(path)
+        if self._identity(path) == state:
+            read[entry.path] = [*state[1:], found]
+        return found == entry.sha256
+
+    def _proved(self, state: os.stat_result, sha256: str) -> bool:
+        """Whether a file of full size in .incoming is right.
+
+        A run that was killed, or lost power, between the last byte and the verification leaves one that nobody read.
+        """
+        return stat.S_IMODE(state.st_mode) == PROVED or hash_file(os.path.join(self._incoming, sha256)) == sha256
 
     def plan(self, name: str, entries: Iterable[Entry], full: bool = False, links: Iterable[Link] = ()) -> Plan:
         """Compare a folder with its manifest. Unchanged size and time mean unchanged content unless ``full``."""
         folder, record = self.folder(name), self.read_record(name)
         entries = list(entries)
-        wrong = [entry for entry in entries if not self._holds(folder, entry, record, full)]
+        read: dict[str, list[Any]] = {}
+        wrong = [entry for entry in entries if not self._holds(folder, entry, record, full, read)]
         known = self._known_contents(name, [entry.path for entry in wrong]) if wrong else {}
         need: dict[str, dict[str, Any]] = {}
         for entry in wrong:
             if entry.sha256 in known or entry.sha256 in need:
                 continue
             state = self._state(os.path.join(self._incoming, entry.sha256))
+            if state and state.st_size == entry.size and not self._proved(state, entry.sha256):
+                state = None
             have = state.st_size if state and state.st_size <= entry.size else 0
             if have < entry.size or state is None:
                 need[entry.sha256] = {"sha256": entry.sha256, "size": entry.size, "have": have}
@@ -230,31 +290,29 @@ class Store:
         extra = sorted(path for path in _walk(folder) if path not in listed)
         bytes_needed = sum(to_come(item) for item in need.values())
         bad_links = sorted(link.path for link in links if _read_link(os.path.join(folder, link.path)) != link.target)
-        return Plan(sorted(bad), list(need.values()), modes, extra, bytes_needed, bad_links)
+        return Plan(sorted(bad), list(need.values()), modes, extra, bytes_needed, bad_links, read)
 
     def as_recorded(self, name: str, entries: Iterable[Entry], links: Iterable[Link] = ()) -> bool:
         """Whether all is right by size, time, owner, mode and record alone; nothing is hashed, nothing is kept."""
         folder, record = self.folder(name), self.read_record(name)
         entries = list(entries)
-        for entry in entries:
-            state = self._state(os.path.join(folder, entry.path))
-            if state is None or not stat.S_ISREG(state.st_mode):
-                return False
-            if (
-                record.get(entry.path) != [state.st_size, state.st_mtime_ns, entry.sha256]
-                or state.st_size != entry.size
-            ):
-                return False
+        if not all(self._recorded(folder, entry, record) for entry in entries):
+            return False
         if any(self._mode_wrong(folder, path) for path in self._paths(entries)):
             return False
         return all(_read_link(os.path.join(folder, link.path)) == link.target for link in links)
 
-    def forget(self, name: str, paths: Iterable[str]) -> None:
-        """Take files off the record that a full check found damaged: from now on a quick look reads them too."""
-        record = self.read_record(name)
-        bad = set(paths) & set(record)
-        if bad:
-            self._save_record(name, {path: row for path, row in record.items() if path not in bad})
+    def remember(self, name: str, read: Mapping[str, list[Any]]) -> None:
+        """Keep what files were found to be by reading them, wanted or not, so that none is read twice.
+
+        Of a folder that was never committed it is kept apart: what lies there is not the store's own yet.
+        """
+        record = self.read_record(name) if read else {}
+        if any(record.get(path) != row for path, row in read.items()):
+            # a full disk is told by whoever needs it: this only saves time
+            with contextlib.suppress(OSError):
+                self._make_incoming()
+                self._save_record(name, {**record, **read}, os.path.exists(self._record_path(name)))
 
     def whole(self, name: str, entries: Iterable[Entry], wrong: Iterable[str]) -> dict[str, str]:
         """SHA-256 -> path of contents that are here whole: of this folder, or of another one of the store."""
@@ -316,27 +374,77 @@ class Store:
 
     # -- what comes in ---------------------------------------------------------------------------------------------
 
+    def _make_root(self) -> None:
+        """With whatever lies above it; the engine reads there, whatever the umask of whoever runs this."""
+        absent, path = [], self.root
+        while not os.path.isdir(path):
+            absent.append(path)
+            path = os.path.dirname(path)
+        for path in reversed(absent):
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(path)
+                os.chmod(path, 0o755)
+
     def _make_incoming(self) -> None:
-        for path, mode in ((self.root, 0o755), (self._incoming, 0o700), (self._records, 0o755)):
+        self._make_root()
+        for path, mode in ((self._incoming, 0o700), (self._records, 0o755)):
             os.makedirs(path, exist_ok=True)
-            if path == self.root:
-                continue
             state = os.lstat(path)
             if not stat.S_ISDIR(state.st_mode) or state.st_uid != os.geteuid():
                 raise StoreError(f"{path} must be a folder of the user who fills the store: remove it")
             os.chmod(path, mode)
 
+    @contextlib.contextmanager
+    def _alone(self, seconds: float | None = None) -> Iterator[None]:
+        """Two runs at once must not build one folder together, nor append to one file.
+
+        The lock is the kernel's, so it ends with the process that holds it, however that ends.
+        """
+        self._make_incoming()
+        limit = LOCK_LIMIT if seconds is None else seconds
+        path = os.path.join(self._records, ".lock")
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        try:
+            end = time.monotonic() + limit
+            while True:
+                try:
+                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError as error:
+                    if time.monotonic() >= end:
+                        holder = os.pread(handle, 32, 0).decode("ascii", "replace") or "unknown"
+                        raise Busy(
+                            f"another run works in {self.root} (process {holder} of this host, waited for {limit:.0f} "
+                            f"s): run again when it has ended; if it hangs, end it there (kill {holder}) and run again"
+                        ) from error
+                    time.sleep(0.2)
+            with contextlib.suppress(OSError):
+                # for the others' message alone: a full disk must not keep anybody from removing something
+                os.ftruncate(handle, 0)
+                os.pwrite(handle, str(os.getpid()).encode(), 0)
+            # whoever had it may have tidied up
+            self._make_incoming()
+            yield
+        finally:
+            os.close(handle)
+
     def receive(self, parts: Iterable[Mapping[str, Any]]) -> None:
         """Take in uploaded files: a bundle (tar, members named by their SHA-256) or a piece of one content."""
-        self._make_incoming()
-        for part in parts:
-            path = str(part["file"])
-            if part.get("bundle"):
-                self._receive_bundle(path)
-            else:
-                self._receive_piece(path, str(part["sha256"]), int(part["offset"]), int(part["size"]))
-            with contextlib.suppress(OSError):
-                os.unlink(path)
+        with self._alone():
+            for part in parts:
+                path = str(part["file"])
+                if part.get("bundle"):
+                    self._receive_bundle(path)
+                else:
+                    self._receive_piece(path, str(part["sha256"]), int(part["offset"]), int(part["size"]))
+                with contextlib.suppress(OSError):
+                    os.unlink(path)
+
+    def _drop_parts(self, sha256: str) -> None:
+        """What a broken fan-out holds of a content that comes another way now: there is room for it once."""
+        for end in ("part", "have"):
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(os.path.join(self._incoming, f"{sha256}.{end}"))
 
     def _receive_bundle(self, path: str) -> None:
         with tarfile.open(path) as archive:
@@ -345,22 +453,34 @@ class Store:
                 if source is None or not _SHA.match(member.name):
                     raise StoreError(f"bundle: unexpected member {member.name!r}")
                 target = os.path.join(self._incoming, member.name)
+                self._drop_parts(member.name)
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(target)
                 with open(target, "wb") as file:
                     shutil.copyfileobj(source, file, _BLOCK)
+                    file.flush()
+                    os.fsync(file.fileno())
                 self._verify(target, member.name)
 
     def _receive_piece(self, path: str, sha256: str, offset: int, size: int) -> None:
         if not _SHA.match(sha256):
             raise StoreError(f"piece: {sha256!r} is no SHA-256")
+        self._drop_parts(sha256)
         target = os.path.join(self._incoming, sha256)
         state = self._state(target)
-        if (state.st_size if state else 0) != offset:
-            # a piece sent twice or out of turn: begin this content anew rather than guess
+        here = state.st_size if state else 0
+        if state and here == size and stat.S_IMODE(state.st_mode) == PROVED:
+            return  # another run brought it meanwhile
+        if here < offset or here >= size:
+            # a gap, or more than there can be: begin this content anew rather than guess
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(target)
             if offset:
                 raise StoreError(f"piece of {sha256[:12]} at {offset} does not continue what is here; run again")
+            here = 0
         with open(path, "rb") as source, open(target, "ab") as file:
+            # what was sent twice, or by two runs at once, counts once
+            source.seek(here - offset)
             shutil.copyfileobj(source, file, _BLOCK)
             file.flush()
             os.fsync(file.fileno())
@@ -376,56 +496,88 @@ class Store:
                 f"a file arrived with SHA-256 {found[:12]}…, expected {sha256[:12]}…: it was discarded. Its source "
                 "changed during the copy, or the transfer or a disk is bad. Run again."
             )
+        os.chmod(path, PROVED)
 
     # -- what becomes visible --------------------------------------------------------------------------------------
 
     def commit(
         self, name: str, entries: Iterable[Entry], wrong_paths: Iterable[str], links: Iterable[Link] = ()
     ) -> None:
-        """Move verified files to their final names. A new folder appears in one step, whole.
+        """Give verified files their final names. A new folder appears in one step, whole.
 
-        ``wrong_paths`` is what a plan made just before found wrong.
+        ``wrong_paths`` is what a plan made just before found wrong. What arrived keeps its name in .incoming until all
+        is done, so that a run which is broken off here costs nothing but another look.
         """
         entries, bad, links = list(entries), set(wrong_paths), list(links)
-        self._make_incoming()
+        fresh = self._state(self.folder(name)) is None
+        wrong = [entry for entry in entries if fresh or entry.path in bad]
+        # before anything is moved, and before the lock: reading takes as long as the contents are big
+        sources = self._sources(name, wrong)
+        with self._alone():
+            self._build(name, entries, wrong, links, sources)
+
+    def _sources(self, name: str, wrong: Iterable[Entry]) -> dict[str, Source]:
+        """SHA-256 -> a file that is it: one that arrived, else one that another folder has."""
+        wrong = list(wrong)
+        known = self._known_contents(name, [entry.path for entry in wrong])
+        found: dict[str, Source] = {}
+        for entry in wrong:
+            if entry.sha256 in found:
+                continue
+            path = os.path.join(self._incoming, entry.sha256)
+            state = self._state(path)
+            if state is not None and state.st_size == entry.size:
+                if stat.S_IMODE(state.st_mode) != PROVED:
+                    self._verify(path, entry.sha256)
+            elif entry.sha256 in known:
+                path = known[entry.sha256]
+                self._check_source(path, entry.sha256)
+            else:
+                continue
+            identity = self._identity(path)
+            if identity is not None:
+                found[entry.sha256] = Source(path, identity)
+        return found
+
+    def _check_source(self, path: str, sha256: str) -> None:
+        """What another folder has must be what its record says; else the record is put right, and nobody takes it."""
+        before = self._identity(path)
+        found = hash_file(path)
+        if found == sha256:
+            return
+        if before is not None and self._identity(path) == before:
+            name, _slash, relative = os.path.relpath(path, self.root).partition("/")
+            self.remember(name, {relative: [*before[1:], found]})
+        raise StoreError(f"{path} is damaged although its size and time are right; it is used no more: run again")
+
+    def _build(
+        self, name: str, entries: list[Entry], wrong: list[Entry], links: list[Link], sources: Mapping[str, Source]
+    ) -> None:
         folder = self.folder(name)
         fresh = self._state(folder) is None
         target = os.path.join(self._incoming, f"folder-{name}") if fresh else folder
+        record = {} if fresh else self.read_record(name)
+        moves: list[tuple[str, Entry]] = []
+        for entry in entries if fresh else wrong:
+            source = sources.get(entry.sha256)
+            if source is not None and self._identity(source.path) == source.identity:
+                moves.append((source.path, entry))
+            elif not self._recorded(folder, entry, record):
+                # recorded: another run was here first
+                raise StoreError(f"{name}: {entry.path} has not arrived; run again")
         if fresh:
             shutil.rmtree(target, ignore_errors=True)
         self._make_folder(target, "")
-        wrong = [entry for entry in entries if fresh or entry.path in bad]
-        known = self._known_contents(name, [entry.path for entry in wrong])
-        moves: list[tuple[str, Entry]] = []
-        last_use = {entry.sha256: entry.path for entry in wrong}
-        for entry in wrong:
-            incoming = os.path.join(self._incoming, entry.sha256)
-            if os.path.exists(incoming):
-                moves.append((incoming, entry))
-            elif entry.sha256 in known:
-                moves.append((known[entry.sha256], entry))
-            else:
-                raise StoreError(f"{name}: {entry.path} has not arrived; run again")
+        last_use = {source: entry.path for source, entry in moves if os.path.dirname(source) == self._incoming}
         for source, entry in moves:
-            final = os.path.join(target, entry.path)
             self._make_folder(target, os.path.dirname(entry.path))
-            arrived = os.path.dirname(source) == self._incoming
-            if arrived and last_use[entry.sha256] == entry.path:
-                self._own(source, 0o644)
-                os.replace(source, final)
-                continue
-            # a content used twice, or one another folder has: a second name for it, a copy where names cannot be had
-            if not arrived and hash_file(source) != entry.sha256:
-                raise StoreError(f"{source} is damaged although its size and time are right: verify everything in full")
-            scratch = os.path.join(self._incoming, f"link-{entry.sha256}")
+            scratch = self._second_name(source, entry.sha256, last_use.get(source) == entry.path)
+            if not fresh:
+                self._own(scratch, 0o644)
+            os.replace(scratch, os.path.join(target, entry.path))
             with contextlib.suppress(FileNotFoundError):
+                # two names of one file are not replaced by each other
                 os.unlink(scratch)
-            try:
-                os.link(source, scratch)
-            except OSError:
-                shutil.copyfile(source, scratch)
-            self._own(scratch, 0o644)
-            os.replace(scratch, final)
         for path in self._paths(entries):
             if self._mode_wrong(target, path):
                 full_path = os.path.join(target, path) if path else target
@@ -434,7 +586,27 @@ class Store:
             self._make_link(target, link)
         if fresh:
             os.rename(target, folder)
-        self._write_record(name, folder, entries)
+        self._write_record(name, folder, entries, links)
+        for source in last_use:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(source)
+
+    def _second_name(self, source: str, sha256: str, last: bool) -> str:
+        """The same file under a scratch name; where names cannot be had a copy, or itself if nobody else wants it."""
+        scratch = os.path.join(self._incoming, f"link-{sha256}")
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(scratch)
+        try:
+            os.link(source, scratch)
+        except OSError:
+            if last:
+                os.replace(source, scratch)
+            else:
+                with open(source, "rb") as there, open(scratch, "wb") as here:
+                    shutil.copyfileobj(there, here, _BLOCK)
+                    here.flush()
+                    os.fsync(here.fileno())
+        return scratch
 
     def _make_link(self, target: str, link: Link) -> None:
         final = os.path.join(target, link.path)
@@ -469,33 +641,34 @@ class Store:
         finally:
             os.close(descriptor)
 
-    def _write_record(self, name: str, folder: str, entries: Iterable[Entry]) -> None:
-        document = {}
+    def _document(self, folder: str, entries: Iterable[Entry], links: Iterable[Link]) -> dict[str, list[Any]]:
+        document: dict[str, list[Any]] = {link.path: [0, 0, f"{_LINK}{link.target}"] for link in links}
         for entry in entries:
             state = os.lstat(os.path.join(folder, entry.path))
             document[entry.path] = [entry.size, state.st_mtime_ns, entry.sha256]
-        self._save_record(name, document)
+        return document
 
-    def _save_record(self, name: str, document: Mapping[str, list[Any]]) -> None:
-        target = os.path.join(self._records, f"{name}.json")
+    def _write_record(self, name: str, folder: str, entries: Iterable[Entry], links: Iterable[Link]) -> None:
+        self._save_record(name, self._document(folder, entries, links))
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self._record_path(name, committed=False))
+
+    def _save_record(self, name: str, document: Mapping[str, list[Any]], committed: bool = True) -> None:
+        target = self._record_path(name, committed)
         scratch = f"{target}.new"
         with open(scratch, "w", encoding="utf-8") as file:
             json.dump(document, file)
         os.chmod(scratch, 0o644)
         os.replace(scratch, target)
 
-    def refresh_record(self, name: str, entries: Iterable[Entry]) -> bool:
+    def refresh_record(self, name: str, entries: Iterable[Entry], links: Iterable[Link] = ()) -> bool:
         """Record a folder that was found right by reading it, so that the next look is quick. True if it was new."""
-        entries = list(entries)
-        folder, record = self.folder(name), self.read_record(name)
-        current = {}
-        for entry in entries:
-            state = os.lstat(os.path.join(folder, entry.path))
-            current[entry.path] = [entry.size, state.st_mtime_ns, entry.sha256]
-        if current == record:
+        entries, links = list(entries), list(links)
+        folder = self.folder(name)
+        if os.path.exists(self._record_path(name)) and self._document(folder, entries, links) == self.read_record(name):
             return False
         self._make_incoming()
-        self._write_record(name, folder, entries)
+        self._write_record(name, folder, entries, links)
         return True
 
     def inventory(self) -> list[dict[str, Any]]:
@@ -522,26 +695,32 @@ class Store:
         return rows
 
     def _as_recorded(self, path: str, row: list[Any]) -> bool:
-        state = self._state(path)
-        return state is not None and stat.S_ISREG(state.st_mode) and [state.st_size, state.st_mtime_ns] == row[:2]
+        if str(row[2]).startswith(_LINK):
+            return _read_link(path) == str(row[2]).removeprefix(_LINK)
+        state = self._identity(path)
+        return state is not None and [*state[1:]] == row[:2]
 
     def remove(self, name: str) -> None:
         """Remove a folder. Links in it go and not what they lead to; contents that have another name keep that."""
         folder = self.folder(name)
         if os.path.islink(folder):
             raise StoreError(f"{folder} is a link: remove it by hand if it is not wanted, what it leads to is not ours")
-        if self._state(folder) is not None:
-            # out of sight in one step: half a model under its name would be worse than none
-            self._make_incoming()
-            away = os.path.join(self._incoming, f"removed-{name}")
-            shutil.rmtree(away, ignore_errors=True)
-            os.rename(folder, away)
-            shutil.rmtree(away)
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(os.path.join(self._records, f"{name}.json"))
+        with self._alone():
+            if self._state(folder) is not None:
+                # out of sight in one step: half a model under its name would be worse than none
+                away = os.path.join(self._incoming, f"removed-{name}")
+                shutil.rmtree(away, ignore_errors=True)
+                os.rename(folder, away)
+                shutil.rmtree(away)
+            for committed in (True, False):
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(self._record_path(name, committed))
 
     def clean_incoming(self) -> None:
-        shutil.rmtree(self._incoming, ignore_errors=True)
+        """Nothing more is to come; while another run works here it is left to that one."""
+        if self._state(self._incoming) is not None:
+            with contextlib.suppress(Busy), self._alone(0.0):
+                shutil.rmtree(self._incoming, ignore_errors=True)
 
 
 def to_come(item: Mapping[str, Any]) -> int:

@@ -35,6 +35,10 @@ class LinkError(Exception):
     """Why a measurement could not be made."""
 
 
+class NoPerftest(LinkError):
+    """The other side cannot measure RDMA."""
+
+
 def parse_perftest(text: str) -> float:
     """Average Gb/s out of ``ib_write_bw --report_gbits``; the last line of numbers counts."""
     gbits = "BW average[Gb/sec]" in text
@@ -140,7 +144,8 @@ class Agent:
                 argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
             )
         except OSError as error:
-            connection.sendall(json.dumps({"error": f"{PERFTEST}: {error.strerror}"}).encode() + b"\n")
+            answer = {"error": f"{PERFTEST}: {error.strerror}", "absent": isinstance(error, FileNotFoundError)}
+            connection.sendall(json.dumps(answer).encode() + b"\n")
             return
         self._children.append(child)
         time.sleep(0.7)  # it listens by then, or it has ended
@@ -239,9 +244,10 @@ def measure_tcp(tests: Sequence[Mapping[str, Any]], nonce: str, port: int, secon
 
 
 def measure_rdma(tests: Sequence[Mapping[str, Any]], nonce: str, port: int, base: int) -> float:
-    """Gb/s of ``ib_write_bw`` over all given paths at once."""
+    """Gb/s of ``ib_write_bw`` over all given paths at once; NoPerftest where the other side has none."""
     values: list[float] = []
     errors: list[str] = []
+    absent: list[str] = []
 
     def one(number: int, test: Mapping[str, Any]) -> None:
         try:
@@ -249,6 +255,8 @@ def measure_rdma(tests: Sequence[Mapping[str, Any]], nonce: str, port: int, base
                 request = {"nonce": nonce, "do": "rdma", "device": test["peer_device"], "port": base + number}
                 client.sendall(json.dumps({**request, "gid_index": test.get("peer_gid_index")}).encode() + b"\n")
                 answer = json.loads(_read_line(client))
+            if answer.get("absent"):
+                absent.append(str(answer.get("error")))
             if answer.get("error"):
                 raise LinkError(answer["error"])
             argv = perftest_arguments(
@@ -267,6 +275,8 @@ def measure_rdma(tests: Sequence[Mapping[str, Any]], nonce: str, port: int, base
         thread.start()
     for thread in threads:
         thread.join(60)
+    if absent:
+        raise NoPerftest(absent[0])
     if errors or len(values) < len(tests):
         raise LinkError(errors[0] if errors else f"{PERFTEST} did not end")
     return sum(values)
@@ -309,8 +319,11 @@ def measure(
                 path = test["paths"][0]
                 found["mtu"] = path_mtu(path["netdev"], path["address"], path["wanted_mtu"], echo)
             if found["how"] == "rdma":
-                found["gbits"] = round(measure_rdma(test["paths"], nonce, port, port + 1), 3)
-            else:
+                try:
+                    found["gbits"] = round(measure_rdma(test["paths"], nonce, port, port + 1), 3)
+                except NoPerftest:
+                    found["how"] = "tcp"
+            if found["how"] == "tcp":
                 found["gbits"] = round(measure_tcp(test["paths"], nonce, port, seconds, streams), 3)
         except (LinkError, OSError) as error:
             found["error"] = str(error)[:300]

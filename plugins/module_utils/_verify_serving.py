@@ -150,6 +150,9 @@ def _at_once(client: Client, tokens: int, count: int) -> dict[str, float]:
             results.append(client.stream(tokens))
         except ServingError as error:
             errors.append(str(error))
+        except Exception as error:
+            # an answer that nobody foresaw fails a stream, and not a thread that nobody hears of
+            errors.append(f"{type(error).__name__}: {error}")
 
     begun = time.monotonic()
     threads = [threading.Thread(target=one, daemon=True) for _number in range(count)]

@@ -99,7 +99,7 @@ _ENVIRONMENT = {
     "VLLM_ATTENTION_BACKEND": "is not read any more; use the argument attention-backend",
     "VLLM_API_KEY": "is a secret in the environment, which Ray copies to workers; use vllm_serve_api_key",
     "VLLM_USE_V1": "is not read any more; leave it out",
-    "HF_TOKEN": "is a secret in the environment, which Ray copies to workers; use model_store_hf_token",
+    "HF_TOKEN": "is a secret in the environment, which Ray copies to workers; the controller fetches models",
 }
 
 _HUMAN = re.compile(r"\d+(?:\.\d+)?[kKmMgGtT]")

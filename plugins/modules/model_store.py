@@ -22,7 +22,7 @@ extends_documentation_fragment:
   - sparkthor.cluster.attributes.diff
 options:
   root:
-    description: Folder of the store on the host.
+    description: Folder of the store on the host, an absolute path.
     type: path
     default: /var/lib/sparkthor/models
   models:
@@ -145,9 +145,13 @@ options:
     type: int
     default: 60
   job:
+    description: Used by the controller's side of this module; JSON.
+    type: str
+    default: '{}'
+  key:
     description: Used by the controller's side of this module.
-    type: dict
-    default: {}
+    type: str
+    default: ''
   parts:
     description: Used by the controller's side of this module.
     type: list
@@ -212,6 +216,7 @@ received_bytes:
 """
 
 import grp
+import json
 import os
 import pwd
 from typing import Any, NamedTuple
@@ -269,7 +274,9 @@ def argument_spec() -> dict[str, Any]:
         "streams": {"type": "int", "default": 2},
         "port": {"type": "int", "default": 29870},
         "patience": {"type": "int", "default": 60},
-        "job": {"type": "dict", "default": {}, "no_log": True},
+        # as one text: of a dictionary every leaf is hidden from results, so that numbers and names go from sentences
+        "job": {"type": "str", "default": "{}", "no_log": True},
+        "key": {"type": "str", "default": "", "no_log": True},
         "parts": {"type": "list", "elements": "dict", "default": []},
     }
 
@@ -307,8 +314,8 @@ def apply(module: AnsibleModule, store: Store) -> dict[str, Any]:
     plans, before, after = [], [], []
     for model in read_models(module):
         plan = store.plan(model.name, model.entries, full, model.links)
-        if full and plan.wrong and not module.check_mode:
-            store.forget(model.name, plan.wrong)
+        if not module.check_mode:
+            store.remember(model.name, plan.read)
         plans.append((model, plan))
         size = sum(entry.size for entry in model.entries)
         report[model.name] = {
@@ -353,7 +360,7 @@ def apply(module: AnsibleModule, store: Store) -> dict[str, Any]:
         if not plan.right:
             store.commit(model.name, model.entries, plan.wrong, model.links)
         else:
-            store.refresh_record(model.name, model.entries)
+            store.refresh_record(model.name, model.entries, model.links)
     if changed:
         store.clean_incoming()
     return result
@@ -361,18 +368,20 @@ def apply(module: AnsibleModule, store: Store) -> dict[str, Any]:
 
 def start(module: AnsibleModule, store: Store) -> dict[str, Any]:
     """Start this host's part in a fan-out; it goes on without this module and its connection."""
-    job = dict(module.params["job"])
+    job = json.loads(module.params["job"])
     wanted = {sha256 for sha256, _size, _digests in job["contents"]}
     local: dict[str, str] = {}
     spare: list[str] = []
     names: dict[str, str] = {}
     for model in read_models(module):
         plan = store.plan(model.name, model.entries)
+        store.remember(model.name, plan.read)
         local.update(store.whole(model.name, model.entries, plan.wrong))
         folder = store.folder(model.name)
         spare += [path for path in (os.path.join(folder, name) for name in plan.wrong) if os.path.isfile(path)]
         names.update({entry.sha256: f"{model.name}/{entry.path}" for entry in model.entries})
     job.update(
+        key=module.params["key"],
         # only a host that lacks something has a use for the folder
         incoming=store.incoming if wanted - set(local) else "",
         local={sha256: path for sha256, path in local.items() if sha256 in wanted},
@@ -385,15 +394,16 @@ def start(module: AnsibleModule, store: Store) -> dict[str, Any]:
 
 def finish(module: AnsibleModule, store: Store) -> dict[str, Any]:
     # the first host may be gone while this one still tries to get something: what it says in the end is wanted
-    report = _fanout_job.outcome(str(module.params["job"]["run"]), module.params["patience"] + 30)
+    report = _fanout_job.outcome(str(json.loads(module.params["job"])["run"]), module.params["patience"] + 30)
+    last_word = report.get("error") or _fanout_job.ended()
+    _fanout_job.tidy()
     if report.get("state") == "failed":
-        raise StoreError(str(report.get("error")))
+        raise StoreError(last_word)
     result = apply(module, store)
     if need := result.pop("need", None):
         missing = sum(to_come(item) for item in need)
-        why = report.get("error") or _fanout_job.ended()
         raise StoreError(
-            f"{len(need)} contents ({human(missing)}) did not arrive: {why}. What arrived is kept and nothing "
+            f"{len(need)} contents ({human(missing)}) did not arrive: {last_word}. What arrived is kept and nothing "
             "incomplete is visible: run again"
         )
     result["received_bytes"] = int(report.get("received", 0))

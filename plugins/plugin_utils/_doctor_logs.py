@@ -5,9 +5,11 @@
 
 from __future__ import annotations
 
+import collections
 import gzip
 import os
 import re
+import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -20,6 +22,9 @@ RULES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "doctor_rules")
 #: bytes read of one file (its end), and of all
 FILE_LIMIT = 64 << 20
 TOTAL_LIMIT = 256 << 20
+#: bytes unpacked of one archive to get at its end
+UNPACK_LIMIT = 1 << 30
+_BLOCK = 1 << 20
 FILES = 500
 _DULL = re.compile(
     r"\.(?:png|jpe?g|gif|pdf|zip|tar|tgz|xz|zst|bz2|so|bin|safetensors|pyc|sqlite|db|html?)$", re.IGNORECASE
@@ -39,15 +44,29 @@ def load_rules(checks: Iterable[str], folder: str = RULES) -> list[Rule]:
     return read_rules(documents, checks)
 
 
-def _content(path: str, limit: int) -> bytes:
-    """The end of a file, unpacked where it is a gzip archive."""
+def _content(path: str, limit: int) -> tuple[bytes, str]:
+    """The end of a file, unpacked where it is a gzip archive, and what of it was left out."""
     with open(path, "rb") as handle:
         if handle.read(2) == b"\x1f\x8b":
-            with gzip.open(path, "rb") as packed:
-                return packed.read(limit)
+            return _unpacked(path, limit)
         size = handle.seek(0, os.SEEK_END)
         handle.seek(max(0, size - limit))
-        return handle.read(limit)
+        return handle.read(limit), f"only its last {limit} bytes were read" if size > limit else ""
+
+
+def _unpacked(path: str, limit: int) -> tuple[bytes, str]:
+    kept: collections.deque[bytes] = collections.deque()
+    size = done = 0
+    with gzip.open(path, "rb") as packed:
+        while done < UNPACK_LIMIT and (block := packed.read(_BLOCK)):
+            kept.append(block)
+            size += len(block)
+            done += len(block)
+            while size - len(kept[0]) >= limit:
+                size -= len(kept.popleft())
+        more = done >= UNPACK_LIMIT and bool(packed.read(1))
+    left_out = f"only its last {limit} bytes were read" if done > limit else ""
+    return b"".join(kept)[-limit:], f"what comes after {UNPACK_LIMIT} bytes was not read" if more else left_out
 
 
 def _files(folder: str) -> Iterator[str]:
@@ -93,11 +112,13 @@ def read_logs(path: str, hosts: Sequence[str] = ()) -> tuple[list[Log], list[str
         if _DULL.search(name):
             continue
         try:
-            raw = _content(name, min(FILE_LIMIT, left))
-        except (OSError, EOFError, ValueError) as error:
+            raw, left_out = _content(name, min(FILE_LIMIT, left))
+        except (OSError, EOFError, ValueError, zlib.error) as error:
             notes.append(f"{relative} cannot be read: {getattr(error, 'strerror', None) or error}")
             continue
         left -= len(raw)
+        if left_out:
+            notes.append(f"{relative}: {left_out}")
         if raw[:2] in (b"\xff\xfe", b"\xfe\xff"):
             text = raw.decode("utf-16", "replace")
         elif not _is_text(raw[:65536]):

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils import _fanout_plan
-from ansible_collections.sparkthor.cluster.plugins.module_utils._store import Entry, human, to_come
+from ansible_collections.sparkthor.cluster.plugins.module_utils._store import Entry, human
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils import _push
 
 #: seconds between two looks, and between two lines where lines cannot be changed
@@ -49,7 +49,8 @@ def plan(hostvars: Mapping[str, Any], hosts: Sequence[str], results: str, head: 
     if not need:
         raise RunError(f"no host was looked at (no {results}): run the stage check first")
     hosts = list(need)
-    missing = {host: sum(to_come(item) for item in items) for host, items in need.items()}
+    # what a broken fan-out took of the disk holds nothing yet that could be passed on
+    missing = {host: sum(item["size"] - item["have"] for item in items) for host, items in need.items()}
     seed = _fanout_plan.choose_seed(missing, head)
     wanted: dict[str, dict[str, Any]] = {}
     for host in hosts:
@@ -135,6 +136,8 @@ def line(host: str, entry: Mapping[str, Any]) -> str:
         return f"{host}: not heard of yet"
     if entry["state"] == "failed":
         return f"{host}: {entry['error']}"
+    if entry.get("preparing"):
+        return f"{host}: reads what it has"
     received, want = int(entry["received"]), int(entry["want"])
     rate = received / max(float(entry.get("seconds") or 0), 0.001)
     if entry["state"] == "done":

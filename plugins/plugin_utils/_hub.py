@@ -6,12 +6,15 @@
 from __future__ import annotations
 
 import importlib
+import json
 import os
 import re
 from typing import Any
 
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils import _push
 
+#: in a snapshot: the names of its files, written when a download ended well
+_WHOLE = ".sparkthor-whole"
 _ID = re.compile(r"\A[A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9][A-Za-z0-9._-]*\Z")
 
 
@@ -32,8 +35,8 @@ def _client() -> Any:
 def snapshot(repo: str, revision: str, name: str, fetch: bool, client: Any = None) -> tuple[str | None, str]:
     """Folder and commit of a hub id on the controller. Interrupted downloads are continued by the client.
 
-    What lies here already is used without asking the hub if the revision names a commit, so a second run works
-    offline; a branch or a tag is looked up again, because it may have moved.
+    What a download brought here whole is used without asking the hub if the revision names a commit, so a second run
+    works offline; a branch or a tag is looked up again, because it may have moved.
     """
     if not _ID.match(repo):
         raise HubError(
@@ -48,11 +51,47 @@ def snapshot(repo: str, revision: str, name: str, fetch: bool, client: Any = Non
     except Exception:
         # not here yet, or not whole: the client has several exceptions for it, all of which mean "fetch it"
         local = None
-    if local is None or (fetch and not pinned):
+    # some clients give out what a broken download left
+    doubtful = local if local is not None and not _came_whole(local) else ""
+    if local is None or doubtful or (fetch and not pinned):
         if not fetch:
             return None, ""
-        local = _download(hub, repo, revision, name, cache)
+        try:
+            local = _download(hub, repo, revision, name, cache)
+        except HubError as error:
+            if not doubtful:
+                raise
+            raise HubError(
+                f"{error}. Nobody but the hub can tell whether {doubtful} is whole: if it is, give that folder as the "
+                "source"
+            ) from error
+        _note_whole(local)
     return local, os.path.basename(local)
+
+
+def _files(folder: str) -> list[str]:
+    found = []
+    for parent, _folders, names in os.walk(folder):
+        found += [os.path.relpath(os.path.join(parent, name), folder) for name in names if not name.startswith(_WHOLE)]
+    return sorted(found)
+
+
+def _came_whole(folder: str) -> bool:
+    """Whether a download of this snapshot ended well once, and all that it brought is still there."""
+    try:
+        with open(os.path.join(folder, _WHOLE), encoding="utf-8") as file:
+            names = json.load(file)
+        return all(os.path.exists(os.path.join(folder, name)) for name in names)
+    except (OSError, ValueError, TypeError):
+        return False
+
+
+def _note_whole(folder: str) -> None:
+    """In the snapshot itself, so that it goes with it; a name that begins with a dot is not brought to hosts."""
+    place = os.path.join(folder, _WHOLE)
+    with open(f"{place}.new", "w", encoding="utf-8") as file:
+        json.dump(_files(folder), file)
+    os.replace(f"{place}.new", place)
 
 
 def _download(hub: Any, repo: str, revision: str, name: str, cache: str) -> str:

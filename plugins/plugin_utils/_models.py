@@ -34,6 +34,24 @@ def _is_folder(source: str) -> bool:
     return source.startswith(("/", ".", "~"))
 
 
+def folder_of(model: Mapping[str, Any]) -> str:
+    """The name of a model's folder in the store, without a look at its source, which may be away just now."""
+    name = name_of(model)
+    if model.get("layout", "flat") != "hub":
+        return name
+    source = str(model.get("source") or "")
+    if not _is_folder(source):
+        return f"models--{source.replace('/', '--')}"
+    # of the hub's own cache: …/models--owner--name/snapshots/COMMIT, which is what _push.hub_folder makes of it
+    snapshots, _slash, _commit = os.path.realpath(os.path.expanduser(source)).rpartition("/")
+    if os.path.basename(snapshots) != "snapshots":
+        raise AnsibleActionFail(
+            f"model_store_models: {name}: layout hub needs a model of the hub's cache "
+            f"(…/models--owner--name/snapshots/COMMIT), but {source} is none"
+        )
+    return os.path.basename(os.path.dirname(snapshots))
+
+
 def fixed(model: Mapping[str, Any]) -> bool:
     """Whether the source means the same at any time, without a question to anybody."""
     source = str(model.get("source") or "")
@@ -44,6 +62,15 @@ def fixed(model: Mapping[str, Any]) -> bool:
 def declare(given: Sequence[Any], fetch: bool) -> Declared:
     """Complete the models by what their sources hold; without ``fetch`` those that are not here are pending."""
     found = Declared([], {}, [])
+    by_folder: dict[str, str] = {}
+    for item in given:
+        name, folder_name = name_of(item), folder_of(item)
+        if folder_name in by_folder:
+            raise AnsibleActionFail(
+                f"model_store_models: {by_folder[folder_name]} and {name} are both to be {folder_name} in the store: "
+                "remove one, or give each a name of its own (with layout hub, one revision of a model)"
+            )
+        by_folder[folder_name] = name
     for item in given:
         model = dict(item) if isinstance(item, dict) else item
         name = name_of(model)

@@ -129,3 +129,52 @@ def test_a_log_that_a_power_loss_cut_is_read(tmp_path: Path) -> None:
     (tmp_path / "x.log").write_bytes(b"before\n" + b"\0" * 4096 + b"after\n")
     logs, notes = read_logs(str(tmp_path))
     assert (logs[0].text, notes) == ("before\nafter\n", [])
+
+
+def test_a_broken_archive_is_a_note(tmp_path: Path) -> None:
+    packed = bytearray(gzip.compress(b"line\n" * 5000))
+    packed[20:40] = b"?" * 20
+    (tmp_path / "a.log.gz").write_bytes(packed)
+    (tmp_path / "b.log").write_text("plain\n")
+    logs, notes = read_logs(str(tmp_path))
+    assert [log.name for log in logs] == ["b.log"]
+    assert notes[0].startswith("a.log.gz cannot be read: ")
+
+
+def test_of_a_huge_archive_its_end_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_doctor_logs, "FILE_LIMIT", 1000)
+    monkeypatch.setattr(_doctor_logs, "_BLOCK", 300)
+    with gzip.open(tmp_path / "x.log.gz", "wt") as packed:
+        packed.write("begin\n" + "middle\n" * 1000 + "end\n")
+    logs, notes = read_logs(str(tmp_path / "x.log.gz"))
+    assert (len(logs[0].text), logs[0].text[-4:]) == (1000, "end\n")
+    assert notes == ["x.log.gz: only its last 1000 bytes were read"]
+    # and one that never ends is left at some point
+    monkeypatch.setattr(_doctor_logs, "UNPACK_LIMIT", 3000)
+    logs, notes = read_logs(str(tmp_path / "x.log.gz"))
+    assert len(logs[0].text) == 1000
+    assert notes == ["x.log.gz: what comes after 3000 bytes was not read"]
+
+
+def named(number: int, topology: str) -> dict[str, Any]:
+    """A host that the inventory knows by its name alone."""
+    variables = {**host(number), "fabric_topology": topology, "ansible_host": f"spark-{number}.example.net"}
+    return {key: value for key, value in variables.items() if key != "__doctor_looked"}
+
+
+@pytest.mark.parametrize("topology", ["direct", "switch", "ring"])
+def test_hosts_known_by_name_have_links_to_ping(topology: str) -> None:
+    count = 3 if topology == "ring" else 2
+    names = ["a", "b", "c"][:count]
+    groups = {"cluster": names, "ray_head": names[:1], "ray_workers": names[1:]}
+    result = run({name: named(11 + number, topology) for number, name in enumerate(names)}, groups, stage="plan")
+    assert all(result["links"][name] for name in names)
+
+
+@pytest.mark.parametrize("topology", ["direct", "lan", "ring"])
+def test_hosts_known_by_name_that_do_not_answer_contradict_nothing(topology: str) -> None:
+    names = ["a", "b", "c"][: 3 if topology == "ring" else 2]
+    groups = {"cluster": names, "ray_head": names[:1], "ray_workers": names[1:]}
+    gone = {"__doctor_looked": {"unreachable": True, "msg": "ssh: No route to host"}}
+    result = run({name: {**named(11 + number, topology), **gone} for number, name in enumerate(names)}, groups)
+    assert {item["rule"] for item in result["doctor"]["findings"]} == {"host-unreachable"}

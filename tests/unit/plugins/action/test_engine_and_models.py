@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -259,8 +260,9 @@ def test_a_job_holds_route_parts_and_key(model: Path, lacking: dict[str, Any], m
     )  # fmt: skip
     result, calls = act(model_store, monkeypatch, args, [{"changed": False}], **variables)
     assert result["changed"] is False
-    job = calls[0]["job"]
-    assert (job["run"], job["key"], job["node"]) == (run, _fanout_run.key(run), "spark-01")
+    job = json.loads(calls[0]["job"])
+    assert (job["run"], calls[0]["key"], job["node"]) == (run, _fanout_run.key(run), "spark-01")
+    assert "key" not in job
     assert [entry["node"] for entry in job["upstreams"]] == ["spark-02"]
     assert (job["behind"], job["listen"]) == (["spark-03"], ["10.100.0.1", "10.100.128.1"])
     assert job["contents"] == [[lacking["sha256"], 2, [lacking["sha256"]]]]
@@ -286,7 +288,7 @@ def test_a_host_that_did_not_get_it_is_named(
     answer = {"failed": True, "msg": "nothing arrived for 60 s"}
     result, calls = act(model_store, monkeypatch, args, [answer], **variables)
     assert (result["failed"], result["msg"]) == (True, "host spark-01: nothing arrived for 60 s")
-    assert (calls[0]["stage"], calls[0]["job"]) == ("finish", {"run": "ab" * 8})
+    assert (calls[0]["stage"], json.loads(calls[0]["job"])) == ("finish", {"run": "ab" * 8})
 
 
 def test_wheels_are_handed_over_to_the_fabric(engine: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -324,3 +326,61 @@ def test_a_url_is_fetched_by_the_controller(model: Path, monkeypatch: pytest.Mon
     assert calls[0]["models"][0]["manifest"][0][0] == "config.json"
     result, calls = act(model_store, monkeypatch, args, [], check=True)
     assert (result["changed"], list(calls)) == (True, [])
+
+
+def hub_folder(tmp_path: Path, commit: str = "c" * 40) -> Path:
+    """A model in a cache of the hub's client."""
+    tree = tmp_path / "hub" / "models--o--n"
+    (tree / "blobs").mkdir(parents=True, exist_ok=True)
+    (tree / "blobs" / commit).write_text(commit)
+    snapshot = tree / "snapshots" / commit
+    snapshot.mkdir(parents=True)
+    (snapshot / "config.json").symlink_to(tree / "blobs" / commit)
+    return snapshot
+
+
+def test_a_listing_calls_a_model_by_the_name_under_which_it_is_stored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    snapshot = hub_folder(tmp_path)
+    (tmp_path / "current").symlink_to(snapshot)
+    for source in (snapshot, tmp_path / "current", "/not/mounted/models--o--n/snapshots/" + "c" * 40):
+        models = [{"name": "n", "source": str(source), "layout": "hub"}]
+        _result, calls = act(model_store, monkeypatch, {"stage": "list", "models": models}, [{"changed": False}])
+        assert calls[0]["declared"] == ["models--o--n"]
+    # the folder's name cannot be known: nothing may be called unused
+    models = [{"name": "n", "source": "/not/mounted/current", "layout": "hub"}]
+    with pytest.raises(AnsibleActionFail, match="n: layout hub needs a model of the hub's cache"):
+        act(model_store, monkeypatch, {"stage": "list", "models": models}, [])
+
+
+def test_two_models_of_one_name_are_refused(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    one, two = hub_folder(tmp_path), hub_folder(tmp_path, "d" * 40)
+    for models, message in (
+        ([{"name": "tiny", "source": str(model)}, {"name": "tiny", "source": "/other"}], "tiny and tiny .* be tiny in"),
+        (
+            [{"name": name, "source": str(path), "layout": "hub"} for name, path in (("a", one), ("b", two))],
+            "a and b are both to be models--o--n in the store",
+        ),
+        ([{"name": name, "source": "o/n", "layout": "hub", "revision": name} for name in ("v1", "v2")], "v1 and v2"),
+    ):
+        with pytest.raises(AnsibleActionFail, match=message):
+            act(model_store, monkeypatch, {"models": models}, [])
+
+
+def watch(model: Path, lacking: dict[str, Any], monkeypatch: pytest.MonkeyPatch, nodes: dict[str, Any]) -> dict:
+    args, variables = fan_out(
+        model, "watch", {"spark-01": [], "spark-02": [lacking]},
+        spark_01={"__model_store_run": {"seed": "spark-01", "run": "ab" * 8}},
+    )  # fmt: skip
+    monkeypatch.setattr(_fanout_run, "follow", lambda board, look: nodes)
+    return act(model_store, monkeypatch, args, [], **variables)[0]
+
+
+def test_the_seeds_own_failure_is_said(model: Path, lacking: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    said = "cannot listen on 10.100.0.1 port 29870: Address already in use"
+    with pytest.raises(AnsibleActionFail, match=f"host spark-01: {said}"):
+        watch(model, lacking, monkeypatch, {"spark-01": {"state": "failed", "error": said}})
+    # what others say is for the step after it, host by host
+    nodes = {"spark-01": {"state": "done"}, "spark-02": {"state": "failed", "error": "x"}}
+    assert watch(model, lacking, monkeypatch, nodes)["nodes"] == nodes

@@ -228,6 +228,12 @@ def test_rules_of_the_other_transport_and_without_a_plan_are_left_out() -> None:
         "https://user:S3CRETS3CRETS3CRET@proxy.example:3128",
         "using token hf_S3CRETS3CRETS3CRET",
         'psk="S3CRETS3CRETS3CRET"',
+        "AWS_SECRET_ACCESS_KEY=S3CRET/abc",
+        "AWS_SECRET_ACCESS_KEY=/S3CRET/abc",
+        "'AWS_SESSION_TOKEN': 'S3CRET', 'PATH': '/bin'",
+        'GITHUB_TOKEN: "S3CRET"',
+        "Environment=MY_DB_PASSWORD=S3CRET",
+        "api-key:\n  - S3CRET-of-a-list\n",
     ],
 )
 def test_secrets_are_masked(text: str) -> None:
@@ -236,7 +242,16 @@ def test_secrets_are_masked(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["RAY_AUTH_TOKEN_PATH=/run/credentials/ray_token", "max_tokens: 512", "token_path: /etc/sparkthor/x"]
+    "text",
+    [
+        "RAY_AUTH_TOKEN_PATH=/run/credentials/ray_token",
+        "max_tokens: 512",
+        "token_path: /etc/sparkthor/x",
+        "SSL_KEY=/etc/sparkthor/front/key.pem",
+        "VLLM_API_KEY=\nNCCL_DEBUG=INFO",
+        "GITHUB_TOKEN=\nNCCL_DEBUG=INFO",
+        "NCCL INFO KEY=value",
+    ],
 )
 def test_what_is_no_secret_stays(text: str) -> None:
     assert _doctor.mask(text) == text

@@ -297,6 +297,10 @@ def test_a_part_that_could_not_be_read_trips_nothing(part: str) -> None:
             {"m": "vllm.entrypoints.openai.api_server", "model": "m", "seed": -1},
         ),
         ("vllm serve m --tensor_parallel_size 2", {"model": "m", "tensor-parallel-size": 2}),
+        (
+            "vllm serve m --served-model-name 007 --seed=-00.5",
+            {"model": "m", "served-model-name": "007", "seed": "-00.5"},
+        ),
     ],
 )
 def test_a_command_line_is_read(line: str, expected: dict[str, Any]) -> None:

@@ -173,3 +173,13 @@ def test_the_end_of_a_long_text_begins_with_a_line() -> None:
     assert len(cut) <= 100
     assert cut.startswith("line ")
     assert cut.endswith("line 999\n")
+
+
+def test_a_command_that_hangs_is_not_taken_for_one_with_nothing_to_say(tmp_path: Path) -> None:
+    machine(tmp_path)
+    collector = evidence.Collector(lambda argv: (124, "", f"{argv[0]}: timeout after 10 s"), str(tmp_path))
+    seen = collector.collect()
+    assert seen["units"] == {}
+    for command in ("systemctl show", "ss -Hltnp", "journalctl"):
+        assert any(error.startswith(command) and "timeout after 10 s" in error for error in seen["errors"]), command
+    assert len(seen["errors"]) == len(set(seen["errors"]))

@@ -12,7 +12,7 @@ import random
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -68,10 +68,15 @@ class Ring:
 
     def begin(
         self, number: int, ups: list[int], behind: list[int] | None = None, local: dict[str, str] | None = None,
-        spare: list[str] | None = None, wanted: list[list[Any]] | None = None, **changes: Any,
+        spare: list[str] | None = None, wanted: list[list[Any]] | None = None,
+        before: Callable[[Parts], None] = lambda parts: None, **changes: Any,
     ) -> Node:  # fmt: skip
         parts = Parts(str(self.incoming(number)), PART, contents() if wanted is None else wanted)
-        parts.adopt(local or {}, spare or [])
+
+        def prepare() -> None:
+            before(parts)
+            parts.adopt(local or {}, spare or [])
+
         job = {
             "run": "ab" * 8, "node": f"n{number}", "key": KEY, "port": self.port, "listen": [self.address(number)],
             "peers": [self.address(other) for other in range(1, 9)], "names": {}, "streams": 2, "patience": 20,
@@ -80,7 +85,7 @@ class Ring:
         }  # fmt: skip
         node = Node(job, parts, str(self.folder / f"{number}.json"))
         self.nodes[number] = node
-        self.threads[number] = threading.Thread(target=node.run, daemon=True)
+        self.threads[number] = threading.Thread(target=node.run, args=(prepare,), daemon=True)
         self.threads[number].start()
         return node
 
@@ -253,3 +258,125 @@ def test_a_full_disk_is_a_sentence(ring: Ring, monkeypatch: pytest.MonkeyPatch) 
 def test_a_manifest_whose_parts_do_not_add_up(tmp_path: Path) -> None:
     with pytest.raises(FanoutError, match="not those of 2500 bytes"):
         Parts(str(tmp_path), PART, [[sha(FILES[0]), 2500, [sha(b"")]]])
+
+
+def reading(seconds: float) -> Callable[[Parts], None]:
+    """A host that reads its own files for so long before it knows what it lacks."""
+
+    def read(parts: Parts) -> None:
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            time.sleep(0.1)
+            parts.looked = time.monotonic()
+
+    return read
+
+
+def test_others_wait_for_a_host_that_still_reads_what_it_has(ring: Ring) -> None:
+    """Longer than anybody's patience: the first must not leave, those behind must not give up."""
+    ring.begin(1, [], [2, 3, 4], ring.source(), patience=4)
+    ring.begin(2, [1], [3, 4], before=reading(6.5), patience=4)
+    ring.begin(3, [2], [4], patience=4)
+    ring.begin(4, [3], [], patience=4)
+    time.sleep(3)
+    assert ring.nodes[2].own_report()["preparing"] is True
+    # the first knows of the one that reads
+    assert ring.nodes[1].all_reports()["n2"]["state"] == "running"
+    assert [ring.end(number)["state"] for number in (1, 2, 3, 4)] == ["done"] * 4
+    assert ring.have(2) == ring.have(3) == ring.have(4) == WHOLE
+
+
+def test_a_host_behind_that_reads_keeps_those_before_it(ring: Ring) -> None:
+    ring.begin(1, [], [2, 3], ring.source(), patience=3)
+    ring.begin(2, [1], [3], patience=3)
+    ring.begin(3, [2], [], before=reading(6), patience=3)
+    time.sleep(5)
+    # both have all they want, and stay
+    assert ring.nodes[2].own_report()["state"] == "done"
+    assert all(ring.threads[number].is_alive() for number in (1, 2))
+    assert [ring.end(number)["state"] for number in (1, 2, 3)] == ["done"] * 3
+    assert ring.have(3) == WHOLE
+
+
+def test_whoever_can_takes_another_upstream_while_one_reads(ring: Ring) -> None:
+    ring.begin(1, [], [2, 3], ring.source(), patience=3)
+    ring.begin(2, [1], [3], before=reading(6), patience=3)
+    node = ring.begin(3, [2, 1], [], patience=3)
+    assert ring.end(3, 5)["state"] == "done"
+    assert node.own_report()["upstream"] == "n1"
+    assert ring.end(2)["state"] == "done"
+
+
+def test_a_host_that_reads_reports_to_another_upstream_where_its_own_is_gone(
+    ring: Ring, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_fanout, "SILENCE_LIMIT", 1)
+    # nothing ever listens on n2
+    ring.begin(1, [], [3], ring.source(), patience=4)
+    ring.begin(3, [2, 1], [], before=reading(6), patience=4)
+    time.sleep(5.5)
+    assert ring.threads[1].is_alive()
+    assert ring.end(3)["state"] == "done"
+    assert ring.have(3) == WHOLE
+
+
+def test_a_disk_that_does_not_answer_is_no_excuse_for_ever(ring: Ring, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_fanout, "STEP_LIMIT", 1.0)
+    release = threading.Event()
+    ring.begin(1, [], [2, 3], ring.source(), patience=2)
+    ring.begin(2, [1], [3], before=lambda parts: release.wait(30) and None, patience=2)
+    ring.begin(3, [2], [], patience=2)
+    report = ring.end(2)
+    assert report["state"] == "failed"
+    assert "does not answer for 1 s: look at its disk" in report["error"]
+    assert ring.end(1)["state"] == "done"
+    # the first was told
+    assert ring.nodes[1].all_reports()["n2"]["state"] == "failed"
+    assert ring.end(3)["state"] == "failed"
+    release.set()
+
+
+def test_what_goes_wrong_while_reading_is_said(ring: Ring) -> None:
+    def broken(parts: Parts) -> None:
+        raise ValueError("no such thing")
+
+    ring.begin(1, [], [2], ring.source(), patience=3)
+    ring.begin(2, [1], [], before=broken)
+    assert ring.end(2)["error"] == "ValueError: no such thing"
+    ring.end(1)
+    assert ring.nodes[1].all_reports()["n2"]["error"] == "ValueError: no such thing"
+
+
+def test_contents_of_no_bytes_at_all_are_there_in_the_end(ring: Ring) -> None:
+    wanted = contents([b""])
+    ring.begin(1, [], [2], ring.source([b""]), wanted=wanted)
+    ring.begin(2, [1], [], wanted=wanted, before=reading(1))
+    assert ring.end(2)["state"] == "done"
+    assert ring.have(2) == {sha(b""): b""}
+
+
+def test_a_full_file_that_nobody_verified_is_looked_through(ring: Ring) -> None:
+    """A run over ssh that was killed before it had read what it brought."""
+    big = bytearray(FILES[4])
+    big[5678] ^= 1
+    left = ring.incoming(2) / sha(FILES[4])
+    left.write_bytes(big)
+    ring.begin(1, [], [2], ring.source())
+    local = {name: path for name, path in ring.source().items() if name != sha(FILES[4])}
+    node = ring.begin(2, [1], [], local)
+    assert ring.end(2)["state"] == "done"
+    assert node.received == PART
+    assert ring.have(2) == {sha(FILES[4]): FILES[4]}
+    assert left.stat().st_mode & 0o777 == 0o400
+    # and the next one takes it as it is
+    parts = Parts(str(ring.incoming(2)), PART, contents([FILES[4]]))
+    parts.adopt({}, [])
+    assert parts.contents[0].path == str(left)
+
+
+def test_a_part_file_that_another_run_took_away_is_a_sentence(ring: Ring) -> None:
+    parts = Parts(str(ring.incoming(2)), PART, contents([FILES[2]]))
+    parts.adopt({}, [])
+    (ring.incoming(2) / f"{sha(FILES[2])}.part").unlink()
+    with pytest.raises(FanoutError, match="No such file"):
+        parts.store(0, FILES[2])

@@ -231,3 +231,25 @@ def test_failed_units_memory_disk_and_swap(outcomes):
 )
 def test_durations(seconds, text):
     assert _status.duration(seconds) == text
+
+
+@pytest.mark.parametrize("topology", ["switch", "ring", "lan"])
+def test_a_host_known_by_name_that_is_down_leaves_the_others_their_plan(outcomes, topology):
+    hostvars = variables(topology)
+    for host in HOSTS:
+        hostvars[host]["ansible_host"] = f"{host}.example.net"
+    outcomes["spark-03"] = {"unreachable": True, "msg": "ssh: connect to host spark-03.example.net: No route to host"}
+    document = made(outcomes, topology, hostvars)
+    assert not [text for text in texts(document) if text.startswith("inventory")]
+    assert document["hosts"]["spark-03"]["management"] == "spark-03.example.net"
+    looks = {host: outcome["look"] for host, outcome in outcomes.items() if outcome.get("look")}
+    _cluster, fabric, nodes, error = _status.plan(GROUPS, HOSTS, hostvars, looks)
+    assert (error, list(fabric)) == ("", HOSTS)
+    assert nodes["spark-03"]["management"]["cidr"] == "10.110.1.254/24"
+
+
+def test_the_endpoint_is_the_one_that_answers(outcomes):
+    hostvars = variables()
+    for tls, scheme in (("off", "http"), (False, "http"), ("self_signed", "https"), ("given", "https")):
+        hostvars["spark-01"]["vllm_serve_tls"] = tls
+        assert made(outcomes, hostvars=hostvars)["serving"]["endpoint"] == f"{scheme}://10.110.1.11:8000/v1"

@@ -4,13 +4,18 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
+import shutil
 import tarfile
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.sparkthor.cluster.plugins.module_utils import _store
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store import (
     Entry,
     Owner,
@@ -307,10 +312,12 @@ def test_a_damaged_file_is_known_once_a_full_look_found_it(store: Store, tmp_pat
     path.write_bytes(b"b" * 5000)
     os.utime(path, ns=(state.st_atime_ns, state.st_mtime_ns))
     assert store.plan("tiny", entries()).right
-    wrong = store.plan("tiny", entries(), full=True).wrong
+    found = store.plan("tiny", entries(), full=True)
+    wrong = found.wrong
     assert wrong == ["sub/weights-1", "twin"]  # one content under two names
-    store.forget("tiny", wrong)
+    store.remember("tiny", found.read)
     assert store.plan("tiny", entries()).wrong == wrong
+    assert not store.as_recorded("tiny", entries())
     assert set(store.whole("tiny", entries(), wrong)) == {sha(b"{}"), sha(b"b" * 5000)}
 
 
@@ -366,3 +373,321 @@ def test_a_private_store_is_of_whoever_makes_it(tmp_path: Path) -> None:
 def test_room_is_known_before_a_folder_is_there(tmp_path: Path) -> None:
     usage = os.statvfs(tmp_path)
     assert free_bytes(str(tmp_path / "not" / "yet")) == pytest.approx(usage.f_bavail * usage.f_frsize, rel=0.05)
+
+
+class Reads(list):
+    """Files that were read whole."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        hash_file = _store.hash_file
+
+        def noted(path: str) -> str:
+            self.append(os.path.basename(path))
+            return hash_file(path)
+
+        monkeypatch.setattr(_store, "hash_file", noted)
+
+
+def test_a_file_that_is_another_content_is_not_read_to_find_out_again(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An update in place: same size, same names, other weights; the look before, at the start and at the end."""
+    fill(store, tmp_path, {"w": b"a" * 5000})
+    reads = Reads(monkeypatch)
+    wanted = entries({"w": b"b" * 5000})
+    assert [store.plan("tiny", wanted).wrong for _time in range(3)] == [["w"]] * 3
+    assert reads == []
+    # one that was touched is read once
+    os.utime(Path(store.folder("tiny")) / "w", ns=(1, 1))
+    plan = store.plan("tiny", wanted)
+    store.remember("tiny", plan.read)
+    assert store.plan("tiny", wanted).wrong == ["w"]
+    assert reads == ["w"]
+    fill(store, tmp_path, {"w": b"b" * 5000})
+    assert store.plan("tiny", wanted).right
+
+
+def test_what_is_read_of_a_foreign_folder_is_kept_and_makes_it_no_model_of_ours(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = Path(store.folder("tiny"))
+    path.mkdir(parents=True)
+    (path / "a").write_bytes(b"a" * 100)
+    reads = Reads(monkeypatch)
+    wanted = entries({"a": b"a" * 100, "b": b"b" * 100})
+    for _time in range(3):
+        plan = store.plan("tiny", wanted)
+        store.remember("tiny", plan.read)
+        assert plan.wrong == ["b"]
+    assert reads == ["a"]
+    assert store.names() == []
+    assert store.inventory()[0]["ours"] is False
+    store.receive([piece(tmp_path, b"b" * 100)])
+    store.commit("tiny", wanted, plan.wrong)
+    assert store.names() == ["tiny"]
+    assert sorted(os.listdir(Path(store.root, ".records"))) == [".lock", "tiny.json"]
+
+
+def test_a_full_file_that_nobody_verified_is_read(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that was killed between the last byte and the verification."""
+    data = b"a" * 5000
+    arrived = Path(store.incoming) / sha(data)
+    arrived.write_bytes(b"?" * 5000)
+    (item,) = store.plan("tiny", entries({"w": data})).need
+    assert item["have"] == 0
+    with pytest.raises(StoreError, match="discarded"):
+        store.commit("tiny", entries({"w": data}), ["w"])
+    assert not os.path.exists(store.folder("tiny"))
+    arrived.write_bytes(b"?" * 5000)
+    fill(store, tmp_path, {"w": data})
+    assert read(Path(store.folder("tiny"))) == {"w": data}
+    # one that was verified is not read again
+    store.receive([piece(tmp_path, b"b" * 10)])
+    reads = Reads(monkeypatch)
+    wanted = entries({"w": b"b" * 10})
+    plan = store.plan("other", wanted)
+    assert plan.need == []
+    store.commit("other", wanted, plan.wrong)
+    assert reads == []
+    assert (Path(store.folder("other")) / "w").stat().st_mode & 0o777 == 0o644
+
+
+def test_contents_of_a_bundle_lie_on_the_disk_before_they_count(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = tmp_path / "source"
+    source.write_bytes(b"x")
+    with tarfile.open(tmp_path / "bundle", "w") as archive:
+        archive.add(source, arcname=sha(b"x"))
+    synced = []
+    fsync = os.fsync
+    monkeypatch.setattr(
+        os, "fsync", lambda handle: synced.append(os.readlink(f"/proc/self/fd/{handle}")) or fsync(handle)
+    )
+    store.receive([{"file": str(tmp_path / "bundle"), "bundle": True}])
+    arrived = Path(store.incoming) / sha(b"x")
+    assert synced == [str(arrived)]
+    assert arrived.stat().st_mode & 0o777 == 0o400
+
+
+@pytest.mark.parametrize("bundle", [False, True])
+def test_a_content_is_not_on_the_disk_twice_after_a_broken_fan_out(store: Store, tmp_path: Path, bundle: bool) -> None:
+    data = b"a" * 5000
+    left = [Path(store.incoming) / f"{sha(data)}.{end}" for end in ("part", "have")]
+    for path in left:
+        path.write_bytes(b"?" * 5000)
+    part = piece(tmp_path, data)
+    if bundle:
+        with tarfile.open(tmp_path / "bundle", "w") as archive:
+            archive.add(part["file"], arcname=sha(data))
+        part = {"file": str(tmp_path / "bundle"), "bundle": True}
+    store.receive([part])
+    assert not any(path.exists() for path in left)
+
+
+def test_what_two_runs_send_counts_once(store: Store, tmp_path: Path) -> None:
+    data = bytes(range(250)) * 20
+    store.receive([piece(tmp_path, data, 0, 3000)])
+    store.receive([piece(tmp_path, data, 2000, 2000)])
+    assert (Path(store.incoming) / sha(data)).stat().st_size == 4000
+    store.receive([piece(tmp_path, data, 3000)])
+    store.receive([piece(tmp_path, data, 4000)])  # whole already
+    wanted = entries({"w": data})
+    assert store.plan("tiny", wanted).need == []
+    store.commit("tiny", wanted, ["w"])
+    assert read(Path(store.folder("tiny"))) == {"w": data}
+
+
+def test_a_relative_root_is_refused() -> None:
+    with pytest.raises(StoreError, match=r"root 'models': .*absolute path"):
+        Store("models", Owner(0, 0))
+
+
+def test_room_of_a_relative_path_is_that_of_where_it_lies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert free_bytes("models") > 0
+
+
+def test_a_new_root_can_be_read_whatever_the_umask(tmp_path: Path) -> None:
+    store = Store(str(tmp_path / "srv" / "models"), Owner(os.getuid(), os.getgid()))
+    before = os.umask(0o077)
+    try:
+        fill(store, tmp_path, FILES)
+        (tmp_path / "own").mkdir(mode=0o700)
+        fill(Store(str(tmp_path / "own"), store.owner), tmp_path, FILES)
+    finally:
+        os.umask(before)
+    modes = [path.stat().st_mode & 0o777 for path in (tmp_path / "srv", tmp_path / "srv/models", tmp_path / "own")]
+    assert modes == [0o755, 0o755, 0o700]  # one that was there is its owner's business
+
+
+# -- two runs at once ----------------------------------------------------------------------------------------------
+
+
+def hold(store: Store) -> int:
+    """Somebody else works in the store."""
+    store.receive([])
+    handle = os.open(os.path.join(store.root, ".records", ".lock"), os.O_RDWR | os.O_CREAT, 0o600)
+    fcntl.flock(handle, fcntl.LOCK_EX)
+    os.ftruncate(handle, 0)
+    os.pwrite(handle, b"4711", 0)
+    return handle
+
+
+def test_a_run_waits_for_another_one_and_not_for_ever(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(store, tmp_path, FILES)
+    handle = hold(store)
+    monkeypatch.setattr(_store, "LOCK_LIMIT", 0.3)
+    for act in (
+        lambda: store.receive([]),
+        lambda: store.commit("tiny", entries(), []),
+        lambda: store.remove("tiny"),
+    ):
+        with pytest.raises(StoreError, match=r"another run works in .* \(process 4711 .*run again.*kill 4711"):
+            act()
+    store.clean_incoming()
+    assert os.path.isdir(os.path.join(store.root, ".incoming"))  # the other one may need it
+    monkeypatch.setattr(_store, "LOCK_LIMIT", 20.0)
+    threading.Timer(0.3, os.close, [handle]).start()
+    store.remove("tiny")
+    store.clean_incoming()
+    assert os.listdir(store.root) == [".records"]
+
+
+def test_a_lock_ends_with_the_process_that_holds_it(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_store, "LOCK_LIMIT", 10.0)
+    ready, tell = os.pipe()
+    child = os.fork()
+    if child == 0:
+        with store._alone():
+            os.write(tell, b"x")
+            time.sleep(60)
+        os._exit(1)
+    os.read(ready, 1)
+    os.kill(child, 9)
+    os.waitpid(child, 0)
+    store.receive([])
+
+
+def test_two_commits_at_once_make_one_whole_folder(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = {f"f{number}": bytes([number]) * 100 for number in range(20)}
+    wanted = entries(files)
+    plan = store.plan("tiny", wanted)
+    store.receive([piece(tmp_path, data) for data in files.values()])
+    link = os.link
+
+    def slow(source: str, target: str) -> None:
+        time.sleep(0.01)
+        assert not os.path.exists(store.folder("tiny"))  # whole or not at all
+        link(source, target)
+
+    monkeypatch.setattr(os, "link", slow)
+    failed: list[BaseException] = []
+
+    def commit() -> None:
+        try:
+            store.commit("tiny", wanted, plan.wrong)
+        except BaseException as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=commit) for _number in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failed == []
+    assert read(Path(store.folder("tiny"))) == files
+
+
+# -- a commit that is broken off -----------------------------------------------------------------------------------
+
+
+def test_a_damaged_source_is_found_before_anything_is_moved_and_not_asked_again(store: Store, tmp_path: Path) -> None:
+    fill(store, tmp_path, {"a": b"a" * 100}, "old")
+    path = Path(store.folder("old")) / "a"
+    state = path.stat()
+    path.write_bytes(b"b" * 100)
+    os.utime(path, ns=(state.st_atime_ns, state.st_mtime_ns))
+    files = {"1": b"1" * 100, "2": b"2" * 100, "copy": b"a" * 100}
+    plan = store.plan("new", entries(files))
+    assert len(plan.need) == 2
+    store.receive([piece(tmp_path, files[name]) for name in ("1", "2")])
+    with pytest.raises(StoreError, match="used no more: run again"):
+        store.commit("new", entries(files), plan.wrong)
+    # what arrived is still there, and only what was damaged is asked for
+    again = store.plan("new", entries(files))
+    assert [item["sha256"] for item in again.need] == [sha(b"a" * 100)]
+    store.receive([piece(tmp_path, b"a" * 100)])
+    store.commit("new", entries(files), again.wrong)
+    assert read(Path(store.folder("new"))) == files
+    assert not store.as_recorded("old", entries({"a": b"a" * 100}))
+
+
+@pytest.mark.parametrize("fresh", [True, False])
+def test_a_commit_that_is_killed_loses_nothing(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fresh: bool
+) -> None:
+    files = {f"f{number}": bytes([number]) * 100 for number in range(9)}
+    if not fresh:
+        fill(store, tmp_path, {"f0": b"old"})
+    plan = store.plan("tiny", entries(files))
+    store.receive([piece(tmp_path, data) for data in files.values()])
+    calls = []
+    replace = os.replace
+
+    def killed(source: str, target: str) -> None:
+        calls.append(target)
+        if len(calls) == 5:
+            raise KeyboardInterrupt
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", killed)
+    with pytest.raises(KeyboardInterrupt):
+        store.commit("tiny", entries(files), plan.wrong)
+    monkeypatch.undo()
+    assert os.path.exists(store.folder("tiny")) is not fresh
+    again = store.plan("tiny", entries(files))
+    assert again.need == []
+    store.commit("tiny", entries(files), again.wrong)
+    store.clean_incoming()
+    assert read(Path(store.folder("tiny"))) == files
+    assert store.plan("tiny", entries(files)).right
+
+
+def test_a_file_system_without_second_names(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(source: str, target: str) -> None:
+        raise OSError(95, "Operation not supported")
+
+    monkeypatch.setattr(os, "link", refuse)
+    fill(store, tmp_path, FILES)  # one content under two names
+    fill(store, tmp_path, {"w": b"b" * 5000}, "twin")
+    assert read(Path(store.folder("tiny"))) == FILES
+    assert read(Path(store.folder("twin"))) == {"w": b"b" * 5000}
+    assert store.plan("tiny", entries(), full=True).right
+
+
+def test_half_a_content_is_not_taken_where_another_folder_has_it_whole(store: Store, tmp_path: Path) -> None:
+    fill(store, tmp_path, {"a": b"a" * 100}, "old")
+    store.receive([piece(tmp_path, b"a" * 100, 0, 50)])
+    wanted = entries({"b": b"a" * 100})
+    plan = store.plan("new", wanted)
+    assert plan.need == []
+    store.commit("new", wanted, plan.wrong)
+    assert read(Path(store.folder("new"))) == {"b": b"a" * 100}
+
+
+def test_a_model_whose_links_are_gone_is_not_whole(store: Store, tmp_path: Path) -> None:
+    wanted = entries({"blobs/aa": b"weights"})
+    links = parse_links([["snapshots/c/model.safetensors", "../../blobs/aa"]], wanted)
+    store.receive([piece(tmp_path, b"weights")])
+    store.commit("models--o--n", wanted, store.plan("models--o--n", wanted, links=links).wrong, links)
+    assert store.inventory()[0]["verdict"] == "whole"
+    assert store.refresh_record("models--o--n", wanted, links) is False
+    shutil.rmtree(os.path.join(store.folder("models--o--n"), "snapshots"))
+    assert store.inventory()[0]["verdict"] == "1 of 2 files changed or lost, snapshots/c/model.safetensors first"

@@ -86,6 +86,28 @@ def test_rdma_without_perftest_is_measured_by_tcp(agent, monkeypatch):
     assert "mtu" not in found
 
 
+def test_rdma_is_measured_by_tcp_where_the_other_side_has_no_perftest(agent, monkeypatch):
+    monkeypatch.setattr(link.shutil, "which", lambda _name: "/usr/bin/ib_write_bw")
+
+    def absent(argv, **_options):
+        raise FileNotFoundError(2, "No such file or directory", argv[0])
+
+    monkeypatch.setattr(link.subprocess, "Popen", absent)
+    ends = {"device": "rocep1s0f1", "peer_device": "rocep1s0f1", "gid_index": 3, "peer_gid_index": 3}
+    tests = [{"id": "a", "how": "rdma", "paths": [path(**ends)]}]
+    [found] = link.measure(tests, "secret", agent, 0.1, 1, lambda *_: True)
+    assert (found["how"], "error" in found) == ("tcp", False)
+    assert found["gbits"] > 0
+
+    def broken(argv, **_options):
+        raise PermissionError(13, "Permission denied", argv[0])
+
+    # what is there and does not work is said
+    monkeypatch.setattr(link.subprocess, "Popen", broken)
+    [found] = link.measure(tests, "secret", agent, 0.1, 1, lambda *_: True)
+    assert (found["how"], found["error"]) == ("rdma", "ib_write_bw: Permission denied")
+
+
 def test_an_address_that_is_not_ours_is_named():
     found = link.start_agent("n", ["192.0.2.1"], 29999, 1)
     assert found["started"] is False

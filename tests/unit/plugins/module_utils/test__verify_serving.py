@@ -110,3 +110,12 @@ def test_a_wrong_key_is_told_in_the_fronts_words(port):
 def test_nobody_there():
     found = serving.measure(serving.Client("127.0.0.1", 1, False, "right", "m", 2), 5, [1])
     assert "refused" in found["error"]
+
+
+def test_a_stream_that_nobody_foresaw_is_a_failed_stream(port, monkeypatch):
+    def odd(lines, clock):
+        raise AttributeError("'list' object has no attribute 'get'")
+
+    monkeypatch.setattr(serving, "read_stream", odd)
+    found = serving.measure(serving.Client("127.0.0.1", port, False, "right", "m", 10), 5, [2])
+    assert found["error"] == "2 of 2 streams failed: AttributeError: 'list' object has no attribute 'get'"

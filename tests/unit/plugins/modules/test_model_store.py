@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from ansible.module_utils.testing import patch_module_args
+from ansible_collections.sparkthor.cluster.plugins.module_utils import _store
 from ansible_collections.sparkthor.cluster.plugins.modules import model_store
 
 USER = pwd.getpwuid(os.getuid()).pw_name
@@ -111,6 +112,55 @@ def test_bad_input(host: Host, args: dict[str, Any], message: str) -> None:
     assert result["failed"] is True
     assert message in result["msg"]
     assert not host.root.exists()
+
+
+def test_a_relative_root_is_refused_at_once(host: Host) -> None:
+    result = host.call({"tiny": FILES}, root="models")
+    assert (result["failed"], "absolute path" in result["msg"]) == (True, True)
+
+
+def test_the_key_alone_is_hidden_from_what_a_start_says(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    jobs: list[dict[str, Any]] = []
+
+    def start(job: dict[str, Any]) -> None:
+        jobs.append(job)
+        raise model_store.StoreError(f"timeout after 62 s on spark-02 with {job['key']}")
+
+    monkeypatch.setattr(model_store._fanout_job, "start", start)
+    job = {"run": "ab" * 8, "node": "spark-02", "patience": 62, "contents": []}
+    result = host.call({}, stage="start", job=json.dumps(job), key="11" * 32)
+    assert result["msg"] == "timeout after 62 s on spark-02 with ********"
+    assert jobs[0]["key"] == "11" * 32
+
+
+def test_how_a_program_ended_that_said_nothing(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(model_store._fanout_job, "outcome", lambda run, seconds: asked.append(run) or {})
+    monkeypatch.setattr(model_store._fanout_job, "ended", lambda: asked.append("ended") or "it was killed")
+    monkeypatch.setattr(model_store._fanout_job, "tidy", lambda: asked.append("tidy"))
+    result = host.call({"tiny": FILES}, stage="finish", job=json.dumps({"run": "ab" * 8}))
+    assert "2 contents (1002 B) did not arrive: it was killed. What arrived is kept" in result["msg"]
+    assert asked == ["ab" * 8, "ended", "tidy"]
+
+
+def test_no_step_of_a_fan_out_reads_what_another_has_read(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An update in place of a host whose files were touched: read by the first look alone."""
+    for data in FILES.values():
+        host.send(data)
+    host.call({"tiny": FILES})
+    os.utime(host.root / "tiny" / "model.safetensors", ns=(1, 1))
+    reads: list[str] = []
+    hash_file = _store.hash_file
+    monkeypatch.setattr(_store, "hash_file", lambda path: reads.append(path) or hash_file(path))
+    monkeypatch.setattr(model_store._fanout_job, "start", lambda job: None)
+    monkeypatch.setattr(model_store._fanout_job, "outcome", lambda run, seconds: {"state": "done"})
+    monkeypatch.setattr(model_store._fanout_job, "run", lambda argv: (0, ""))
+    wanted = {"tiny": {**FILES, "model.safetensors": b"v" * 1000}}
+    assert len(host.call(wanted, stage="check")["need"]) == 1
+    contents = [[hashlib.sha256(b"v" * 1000).hexdigest(), 1000, ["0" * 64]]]
+    host.call(wanted, stage="start", job=json.dumps({"run": "ab" * 8, "contents": contents}), key="1")
+    host.call(wanted, stage="finish", job=json.dumps({"run": "ab" * 8}))
+    assert reads == [str(host.root / "tiny" / "model.safetensors")]
 
 
 def test_a_user_that_an_earlier_role_would_make(host: Host) -> None:

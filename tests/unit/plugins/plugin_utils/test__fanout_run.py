@@ -125,3 +125,16 @@ def test_a_status_of_another_run_is_none() -> None:
     assert run.read_status(text, "x") == {"a": 1}
     assert run.read_status(text, "y") == {}
     assert run.read_status("cat: no such file", "x") == {}
+
+
+def test_a_host_with_empty_parts_is_no_seed() -> None:
+    """A fan-out that broke off at once has taken the disk for everything, and brought nothing."""
+    hostvars = {
+        "head": {"r": {"models": {}, "need": [{**item("a", 1000), "held": 1000}]}},
+        "w": {"r": {"models": {}, "need": []}},
+    }
+    assert run.plan(hostvars, ["head", "w"], "r", "head").seed == "w"
+
+
+def test_a_host_that_reads_says_so() -> None:
+    assert run.line("h", entry(preparing=True)) == "h: reads what it has"

@@ -25,9 +25,16 @@ class Client:
         self.asked.append(local_files_only)
         if local_files_only and not self.here:
             raise FileNotFoundError(repo)
+        folder = Path(cache_dir, "models--x/snapshots", COMMIT)
+        folder.mkdir(parents=True, exist_ok=True)
+        # a download that breaks off leaves its first file
+        (folder / "config.json").touch()
         if not local_files_only and self.error:
             raise self.error
-        return f"{cache_dir}/models--x/snapshots/{COMMIT}"
+        if not local_files_only:
+            (folder / "model.safetensors").touch()
+            self.here = True
+        return str(folder)
 
 
 @pytest.fixture(autouse=True)
@@ -42,9 +49,29 @@ def test_a_model_is_fetched_and_its_commit_is_known() -> None:
 
 
 def test_a_commit_that_is_here_is_not_asked_for_again() -> None:
+    client = Client()
+    for _time in range(3):
+        assert _hub.snapshot("owner/model", COMMIT, "m", True, client)[1] == COMMIT
+    assert client.asked == [True, False, True, True]
+
+
+def test_half_a_download_is_not_taken_for_the_model() -> None:
+    """Clients differ: some give out any folder that is there when they must not ask."""
+    broken = Client(here=True, error=ConnectionError("reset"))
+    with pytest.raises(_hub.HubError, match=r"could not be fetched: .*give that folder as the source"):
+        _hub.snapshot("owner/model", COMMIT, "m", True, broken)
+    assert _hub.snapshot("owner/model", COMMIT, "m", False, broken) == (None, "")
     client = Client(here=True)
-    assert _hub.snapshot("owner/model", COMMIT, "m", True, client)[1] == COMMIT
-    assert client.asked == [True]
+    folder, _commit = _hub.snapshot("owner/model", COMMIT, "m", True, client)
+    assert client.asked == [True, False]
+    assert sorted(path.name for path in Path(str(folder)).iterdir() if not path.name.startswith(".")) == [
+        "config.json",
+        "model.safetensors",
+    ]
+    # a file of it was removed since: the client fetches it again
+    Path(str(folder), "model.safetensors").unlink()
+    _hub.snapshot("owner/model", COMMIT, "m", True, client)
+    assert client.asked == [True, False, True, False]
 
 
 def test_a_branch_is_looked_up_again_because_it_may_have_moved() -> None:

@@ -110,6 +110,19 @@ def test_a_model_comes_with_its_commit_and_in_the_hubs_layout(hub: str, tmp_path
     assert ask("http://127.0.0.1:9", tmp_path, "owner/open", COMMIT)["folder"] == found["folder"]
 
 
+def test_what_a_broken_download_left_is_completed(hub: str, tmp_path: Path) -> None:
+    found = ask(hub, tmp_path, "owner/open", COMMIT)
+    snapshot = Path(found["folder"])
+    # as if the download had ended before the second file
+    (snapshot / ".sparkthor-whole").unlink()
+    (snapshot / "model.safetensors").resolve().unlink()
+    (snapshot / "model.safetensors").unlink()
+    error = ask("http://127.0.0.1:9", tmp_path, "owner/open", COMMIT)["error"]
+    assert "owner/open could not be fetched" in error
+    assert ask(hub, tmp_path, "owner/open", COMMIT)["files"] == found["files"]
+    assert ask("http://127.0.0.1:9", tmp_path, "owner/open", COMMIT)["files"] == found["files"]
+
+
 def test_a_gated_model_says_which_token_and_where(hub: str, tmp_path: Path) -> None:
     error = ask(hub, tmp_path, "owner/gated")["error"]
     assert "owner/gated is gated" in error
