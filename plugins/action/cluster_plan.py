@@ -275,7 +275,7 @@ class ActionModule(ActionBase):
     BYPASS_HOST_LOOP = True
     TRANSFERS_FILES = False
     _requires_connection = False
-    _VALID_ARGS = frozenset(("stage", "nodes"))
+    _VALID_ARGS = frozenset(("stage", "nodes", "kept"))
 
     def run(self, tmp=None, task_vars=None):
         result = super().run(tmp, task_vars)
@@ -292,6 +292,18 @@ class ActionModule(ActionBase):
             return result
         if stage != "facts":
             raise AnsibleActionFail(f"stage: {stage!r} is neither 'inventory' nor 'facts'")
+        if boolean(self._task.args.get("kept", False), strict=False):
+            # what is wrong by old facts is for the new ones to say
+            try:
+                return self._facts_stage(groups, hosts, hostvars, task_vars, result)
+            except AnsibleActionFail as error:
+                return {"changed": False, "msg": str(error), "cluster": {}, "fabric": {}}
+        result = self._facts_stage(groups, hosts, hostvars, task_vars, result)
+        self._display.display(f"sparkthor: {result['msg']}")
+        return result
+
+    def _facts_stage(self, groups, hosts, hostvars, task_vars, result) -> dict[str, Any]:
+        everything = task_vars["hostvars"]
         missing = [host for host in hosts if host not in task_vars["ansible_play_hosts_all"]]
         if missing:
             raise AnsibleActionFail(
@@ -334,7 +346,6 @@ class ActionModule(ActionBase):
             cluster["summary"] += f"; {serving['recipe']}: {serving['why']}"
         if warnings:
             result["warnings"] = warnings
-        self._display.display(f"sparkthor: {cluster['summary']}")
         result.update(
             changed=False,
             msg=cluster["summary"],

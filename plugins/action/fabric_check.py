@@ -11,14 +11,16 @@ from typing import Any
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
+from ansible_collections.sparkthor.cluster.plugins.action.node_info import kept_nodes
 from ansible_collections.sparkthor.cluster.plugins.module_utils import _compare, _fabric, _fabric_check
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils import _kept_nodes
 
 
 class ActionModule(ActionBase):
     BYPASS_HOST_LOOP = True
     TRANSFERS_FILES = False
     _requires_connection = False
-    _VALID_ARGS = frozenset(("fabric", "probes", "accept", "replace_foreign"))
+    _VALID_ARGS = frozenset(("fabric", "probes", "kept", "accept", "replace_foreign"))
 
     def run(self, tmp=None, task_vars=None):
         result = super().run(tmp, task_vars)
@@ -27,6 +29,7 @@ class ActionModule(ActionBase):
             argument_spec={
                 "fabric": {"type": "dict", "required": True},
                 "probes": {"type": "str", "default": "__preflight_probe"},
+                "kept": {"type": "str", "default": ""},
                 "accept": {
                     "type": "list",
                     "elements": "str",
@@ -37,6 +40,12 @@ class ActionModule(ActionBase):
             }
         )
         fabric = copy.deepcopy(arguments["fabric"])
+        if arguments["kept"]:
+            cluster = hostvars[next(iter(fabric))].get("sparkthor_cluster") or {}
+            if not self._confirmed(fabric, hostvars, arguments, bool(cluster.get("serving"))):
+                result.update(changed=False, msg="a host is not what it was", confirmed=False)
+                return result
+            self._display.display(f"sparkthor: {cluster.get('summary', '')}")
         nodes = {host: hostvars[host]["ansible_facts"]["sparkthor_node"] for host in fabric}
         probes = {host: self._probe(hostvars[host], arguments["probes"]) for host in fabric}
         errors, others = _fabric_check.split(
@@ -54,8 +63,12 @@ class ActionModule(ActionBase):
         wanted = next(iter(outcomes.values()), {}).get("compared") or []
         # hosts that were compared with a plan that has other names in it were not compared
         settled = [] if renamed else _compare.settled_everywhere(wanted, outcomes)
+        if not self._task.check_mode:
+            # for the next run
+            _kept_nodes.write(kept_nodes(task_vars)[0], nodes)
         result.update(
             changed=False,
+            confirmed=True,
             msg=f"the facts of {len(fabric)} hosts agree with the plan",
             fabric=fabric,
             renamed=renamed,
@@ -63,6 +76,22 @@ class ActionModule(ActionBase):
             nothing_to_do=bool(settled) and settled == wanted,
         )
         return result
+
+    @staticmethod
+    def _confirmed(
+        fabric: Mapping[str, Any], hostvars: Mapping[str, Any], arguments: Mapping[str, Any], serves: bool
+    ) -> bool:
+        """Whether every host has answered, and is what the plan was made from."""
+
+        def nodes(variable: str) -> dict[str, dict[str, Any]]:
+            outcomes = {host: hostvars[host].get(variable) or {} for host in fabric}
+            facts = {
+                host: (outcome.get("ansible_facts") or {}).get("sparkthor_node") for host, outcome in outcomes.items()
+            }
+            return {host: node for host, node in facts.items() if node}
+
+        kept, found = nodes(arguments["kept"]), nodes(arguments["probes"])
+        return len(found) == len(fabric) and _kept_nodes.confirmed(kept, found, serves)
 
     @staticmethod
     def _probe(variables: Mapping[str, Any], name: str) -> dict[str, Any]:

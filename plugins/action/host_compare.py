@@ -8,11 +8,13 @@ The roles are imported into the play, so their variables are here; only where th
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 from ansible.plugins.action import ActionBase
 from ansible.plugins.filter import core, mathstuff
 from ansible.template import trust_as_template
+from ansible_collections.sparkthor.cluster.plugins.action.node_info import add_clock_offset
 from ansible_collections.sparkthor.cluster.plugins.filter import (
     front_keys,
     front_settings,
@@ -39,18 +41,21 @@ class ActionModule(ActionBase):
         probe = dict(args.get("probe") or {})
         if probe:
             probe["links"] = _ports.with_peers(probe.get("links") or [], task_vars.get("hostvars") or {})
+        node = int(args.get("node") or 0)
         outcome: dict[str, Any] = {"changed": False, "settled": [look["role"] for look in looks], "differs": ""}
-        if probe or any(look.get("module") for look in looks):
+        if probe or node or any(look.get("module") for look in looks):
+            before = time.time()
             outcome = self._execute_module(
                 module_name="sparkthor.cluster.host_compare",
-                module_args={"probe": probe, "looks": looks},
+                module_args={"probe": probe, "looks": looks, **({"node": node} if node else {})},
                 task_vars=task_vars,
             )
+            add_clock_offset(outcome, before)
         outcome["compared"] = compared
         if "differs" in outcome and not outcome["differs"]:
             outcome["differs"] = unknown
         if facts and "engine" in (outcome.get("settled") or []):
-            outcome["ansible_facts"] = facts
+            outcome["ansible_facts"] = {**(outcome.get("ansible_facts") or {}), **facts}
         result.update(outcome)
         return result
 

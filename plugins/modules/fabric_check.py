@@ -32,6 +32,13 @@ options:
         in.
     type: str
     default: __preflight_probe
+  kept:
+    description:
+      - Name of the variable in which M(sparkthor.cluster.node_info) was registered with what an earlier run had found.
+        O(fabric) was planned from that, and O(probes) hold what each host is now. Where that is not the same, nothing
+        is judged and RV(confirmed) is false.
+    type: str
+    default: ""
   accept:
     description:
       - Findings that are only reported.
@@ -72,8 +79,12 @@ msg:
   sample: the facts of 3 hosts agree with the plan
 fabric:
   description: The plan with the names that the RDMA devices really have.
-  returned: success
+  returned: RV(confirmed)
   type: dict
+confirmed:
+  description: Whether the hosts are what O(fabric) was planned from; without O(kept) they are.
+  returned: success
+  type: bool
 renamed:
   description: Whether RV(fabric) differs from O(fabric).
   returned: success

@@ -36,8 +36,8 @@ options:
     default: {}
   node:
     description:
-      - Read the host as M(sparkthor.cluster.node_info) does, with the seconds that one command may take. That module
-        asks for it, so that a run that needs both sends one program to the hosts.
+      - Read the host as M(sparkthor.cluster.node_info) does as well, with the seconds that one command may take; 0 does
+        not. That module uses this one for it, so that a run that needs both sends one program to the hosts.
     type: int
     default: 0
   looks:
@@ -127,10 +127,6 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    if module.params["node"]:
-        from ansible_collections.sparkthor.cluster.plugins.module_utils import _node
-
-        module.exit_json(changed=False, ansible_facts={"sparkthor_node": _node.read_now(module.params["node"])})
     # what the files of the roles hold is nobody's business, whatever becomes of the call
     invocation = {"module_args": {"roles": module.params["roles"], "probe": module.params["probe"], "looks": "..."}}
     result: dict[str, Any] = {"changed": False}
@@ -138,6 +134,11 @@ def main() -> None:
         # first: the other hosts wait for this one's frames
         result["probe"] = look_at_ports(module, invocation)
     result["settled"], result["differs"] = _compare.compare(module.params["looks"])
+    if module.params["node"]:
+        from ansible_collections.sparkthor.cluster.plugins.module_utils import _node
+
+        # last: its clock is compared with the controller's when the answer is there
+        result["ansible_facts"] = {"sparkthor_node": _node.read_now(module.params["node"])}
     module.exit_json(invocation=invocation, **result)
 
 

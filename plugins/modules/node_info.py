@@ -25,6 +25,14 @@ options:
     description: Seconds that one command on the host may take.
     type: int
     default: 10
+  kept:
+    description:
+      - Do not ask the host, but return what the last run whose checks passed found of it, if the controller has kept
+        that for all hosts of the cluster. RV(kept) says so.
+      - With such facts preflight plans, and M(sparkthor.cluster.host_compare) asks the host what it is and whether it
+        is as planned in one call. M(sparkthor.cluster.fabric_check) says whether the hosts still are what they were.
+    type: bool
+    default: false
 attributes:
   action:
     details: It compares the host's clock with the controller's.

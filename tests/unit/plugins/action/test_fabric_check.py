@@ -5,7 +5,9 @@
 from __future__ import annotations
 
 import copy
+import json
 import typing as t
+from pathlib import Path
 from unittest.mock import MagicMock
 
 import pytest
@@ -13,6 +15,7 @@ from ansible.errors import AnsibleActionFail
 from ansible_collections.sparkthor.cluster.plugins.action.fabric_check import ActionModule
 from ansible_collections.sparkthor.cluster.plugins.module_utils._fabric import fabric_plan
 
+GROUPS = {"cluster": ["a", "b"], "ray_head": ["a"], "ray_workers": ["b"]}
 B0, B1 = "enp1s0f1np1", "enP2p1s0f1np1"
 
 
@@ -48,7 +51,13 @@ def run(fabric: dict[str, t.Any], hostvars: dict[str, t.Any], **arguments: t.Any
     task = MagicMock(async_val=0, check_mode=False, diff=False)
     task.args = {"fabric": fabric, "probes": "looked", **arguments}
     action = ActionModule(task, MagicMock(), MagicMock(), MagicMock(), MagicMock(), MagicMock())
-    return action.run(task_vars={"hostvars": hostvars})
+    return action.run(task_vars={"hostvars": hostvars, "groups": GROUPS})
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    return tmp_path
 
 
 def test_agreement_returns_the_plan_with_the_real_device_names() -> None:
@@ -88,3 +97,61 @@ def test_hosts_without_a_probe_are_judged_by_their_facts() -> None:
         del hostvars[host]["looked"]
     result = run(fabric, hostvars)
     assert result["renamed"] is False
+
+
+def kept_world() -> tuple[dict[str, t.Any], dict[str, t.Any]]:
+    """As planned from what an earlier run found, with what each host is now in the same answer as the ports."""
+    fabric, hostvars = world()
+    for variables in hostvars.values():
+        node = variables["ansible_facts"]["sparkthor_node"]
+        node.update(clock=1.0, mem_available_bytes=5, serving=True)
+        variables["before"] = {"kept": True, "ansible_facts": {"sparkthor_node": copy.deepcopy(node)}}
+        node.update(clock=2.0, mem_available_bytes=7)
+        variables["looked"]["ansible_facts"] = {"sparkthor_node": node}
+    return fabric, hostvars
+
+
+def test_a_plan_from_kept_facts_holds_where_every_host_is_what_it_was() -> None:
+    fabric, hostvars = kept_world()
+    result = run(fabric, hostvars, kept="before")
+    assert (result["confirmed"], result["renamed"]) == (True, True)
+    hostvars["b"]["looked"]["probe"]["ports"][B1]["carrier"] = False
+    with pytest.raises(AnsibleActionFail, match=f"host b: NIC {B1}"):
+        run(fabric, hostvars, kept="before")
+
+
+@pytest.mark.parametrize("key", ["kernel", "routes", "interfaces", "serving"])
+def test_it_does_not_hold_where_one_is_not(key: str, own_cache: Path) -> None:
+    fabric, hostvars = kept_world()
+    hostvars["b"]["looked"]["ansible_facts"]["sparkthor_node"][key] = "other"
+    # what is wrong as well is for the answers of the second way to say
+    hostvars["a"]["looked"]["probe"]["ports"][B1]["carrier"] = False
+    result = run(fabric, hostvars, kept="before")
+    assert (result["confirmed"], "fabric" in result) == (False, False)
+    assert list(own_cache.iterdir()) == []
+
+
+def test_a_host_that_does_not_answer_is_not_what_it_was() -> None:
+    fabric, hostvars = kept_world()
+    hostvars["b"]["looked"] = {"unreachable": True, "msg": "timed out"}
+    assert run(fabric, hostvars, kept="before")["confirmed"] is False
+
+
+def test_memory_counts_while_a_model_is_to_be_served_and_is_not() -> None:
+    fabric, hostvars = kept_world()
+    hostvars["a"]["sparkthor_cluster"] = {"serving": {"model": "m"}}
+    assert run(fabric, hostvars, kept="before")["confirmed"] is True
+    for variables in hostvars.values():
+        for answer in ("before", "looked"):
+            variables[answer]["ansible_facts"]["sparkthor_node"]["serving"] = False
+    assert run(fabric, hostvars, kept="before")["confirmed"] is False
+    del hostvars["a"]["sparkthor_cluster"]
+    assert run(fabric, hostvars, kept="before")["confirmed"] is True
+
+
+def test_facts_of_sound_hosts_are_kept_for_the_next_run(own_cache: Path) -> None:
+    fabric, hostvars = world()
+    run(fabric, hostvars)
+    (path,) = (own_cache / "sparkthor" / "nodes").iterdir()
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert json.loads(path.read_text())["a"] == hostvars["a"]["ansible_facts"]["sparkthor_node"]

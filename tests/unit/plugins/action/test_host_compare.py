@@ -106,3 +106,11 @@ def test_the_engine_is_a_fact_where_it_is_as_wanted(monkeypatch: pytest.MonkeyPa
         answer = {"settled": settled, "differs": ""}
         result, _calls = compare(monkeypatch, {"roles": ["engine"]}, answer, __engine_looks="{{ [] }}")
         assert result.get("ansible_facts") == expected
+
+
+def test_what_a_host_is_comes_with_the_comparison(monkeypatch: pytest.MonkeyPatch) -> None:
+    answer = {"settled": ["one"], "differs": "", "ansible_facts": {"sparkthor_node": {"clock": 0.0, "kind": "spark"}}}
+    result, calls = compare(monkeypatch, {"roles": ["one"], "node": 10}, answer, __one_looks=STATE)
+    assert calls[0]["node"] == 10
+    node = result["ansible_facts"]["sparkthor_node"]
+    assert (node["kind"], node["clock_offset"] < -1e9) == ("spark", True)

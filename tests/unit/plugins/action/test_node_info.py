@@ -4,11 +4,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from ansible_collections.sparkthor.cluster.plugins.action import node_info
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils import _kept_nodes
 
 
 @pytest.mark.parametrize(
@@ -32,3 +34,20 @@ def test_the_facts_say_how_far_it_is_off(
     monkeypatch.setattr(action, "_execute_module", lambda **_given: answer, raising=False)
     node = action.run().get("ansible_facts", {}).get("sparkthor_node", {})
     assert node.get("clock_offset") == offset
+
+
+def test_kept_facts_are_returned_without_asking_the_host(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(node_info.ActionBase, "run", lambda *_args, **_kwargs: {})
+    hostvars = {"a": {"ansible_host": "192.0.2.1", "inventory_dir": "/inventory"}, "b": {}}
+    groups = {"cluster": ["a", "b"], "ray_head": ["a"], "ray_workers": ["b"]}
+    task_vars = {"hostvars": hostvars, "groups": groups, "inventory_hostname": "b"}
+    action = object.__new__(node_info.ActionModule)
+    action._task = SimpleNamespace(args={"kept": True})
+    assert action.run(task_vars=task_vars) == {"changed": False, "kept": False}
+    path, _nothing = node_info.kept_nodes(task_vars)
+    _kept_nodes.write(path, {"a": {"kind": "spark"}, "b": {"kind": "thor"}})
+    found = action.run(task_vars=task_vars)
+    assert (found["kept"], found["ansible_facts"]) == (True, {"sparkthor_node": {"kind": "thor"}})
+    hostvars["a"]["ansible_host"] = "192.0.2.9"
+    assert action.run(task_vars=task_vars)["kept"] is False, "another machine may have the name"
