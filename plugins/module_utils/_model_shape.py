@@ -255,7 +255,11 @@ def with_overrides(config: Mapping[str, Any], overrides: Mapping[str, Any] | Non
 def _number(config: Mapping[str, Any], names: Iterable[str]) -> Any:
     """What is written for each layer (Gemma 3n, Hunyuan) or each kind of expert (ERNIE-VL) counts as its largest."""
     value = _first(config, names)
-    if isinstance(value, (list, tuple)) and value and all(type(item) is int for item in value):
+    if (
+        isinstance(value, (list, tuple))
+        and value
+        and all(isinstance(item, int) and not isinstance(item, bool) for item in value)
+    ):
         return max(value)
     return value
 

@@ -48,9 +48,13 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+kept:
+  description: Whether what an earlier run found is there and returned.
+  returned: with O(kept)
+  type: bool
 ansible_facts:
   description: The host as data, under C(sparkthor_node).
-  returned: always
+  returned: always, but with O(kept) only where RV(kept)
   type: dict
   contains:
     sparkthor_node:
@@ -74,7 +78,14 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils import _node
 
 
 def main() -> None:
-    module = AnsibleModule(argument_spec={"timeout": {"type": "int", "default": 10}}, supports_check_mode=True)
+    module = AnsibleModule(
+        argument_spec={
+            "timeout": {"type": "int", "default": 10},
+            # for the controller's side, which answers without a module then
+            "kept": {"type": "bool", "default": False},
+        },
+        supports_check_mode=True,
+    )
     module.exit_json(changed=False, ansible_facts={"sparkthor_node": _node.read_now(module.params["timeout"])})
 
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
+from unittest.mock import MagicMock
 
 import pytest
 from ansible.errors import AnsibleActionFail
@@ -104,14 +105,9 @@ def test_what_the_head_has_is_asked_of_the_head(tmp_path, monkeypatch):
     for of_worker in ({"ray_token": of_head["ray_token"]}, {}):
         hosts = {"head": of_head, "worker": of_worker}
         facts = {host: {"ansible_facts": {"sparkthor_node": {"secrets": known}}} for host, known in hosts.items()}
-        action, fetched = Action({}), []
-
-        def fetch(name, fingerprint, _task_vars, fetched=fetched):
-            fetched.append((name, fingerprint))
-            return f"{name}-of-the-cluster"
-
-        action._fetch = fetch
+        action = Action({})
+        action._fetch = MagicMock(side_effect=lambda name, _fingerprint, _task_vars: f"{name}-of-the-cluster")
         folder = tmp_path / str(len(of_worker))
         action.once(folder, groups={"ray_head": ["head"]}, hostvars=facts, **facts["worker"])
-        assert sorted(fetched) == sorted(of_head.items())
+        assert sorted(call.args[:2] for call in action._fetch.call_args_list) == sorted(of_head.items())
         assert content(folder) == {name: f"{name}-of-the-cluster" for name in of_head}

@@ -59,7 +59,11 @@ def test_a_command_that_no_signal_reaches_holds_nobody(monkeypatch: pytest.Monke
     """As one that hangs in the kernel, on a device that is gone."""
     monkeypatch.setattr(_command, "KILLED", 0.2)
     hung: list[subprocess.Popen[str]] = []
-    monkeypatch.setattr(subprocess.Popen, "kill", lambda self: hung.append(self))
+
+    def unheard(process: subprocess.Popen[str]) -> None:
+        hung.append(process)
+
+    monkeypatch.setattr(subprocess.Popen, "kill", unheard)
     began = time.monotonic()
     assert run_limited(["sleep", "3"], 0.2)[0] == 124
     assert time.monotonic() - began < 2

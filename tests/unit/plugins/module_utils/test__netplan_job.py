@@ -316,7 +316,11 @@ def test_run_has_a_time_limit_and_never_raises(tmp_path: Path, monkeypatch: pyte
     assert job.run([str(tmp_path / "tool")])[0] == 126
     # one that no signal reaches, as in the kernel on a NIC that is gone
     hung: list[Any] = []
-    monkeypatch.setattr(job.subprocess.Popen, "kill", lambda self: hung.append(self))
+
+    def unheard(process: Any) -> None:
+        hung.append(process)
+
+    monkeypatch.setattr(job.subprocess.Popen, "kill", unheard)
     began = time.monotonic()
     assert job.run(["sleep", "5"], 0.1)[0] == 124
     assert time.monotonic() - began < 3

@@ -13,8 +13,8 @@ HOSTS = {"a": "192.0.2.1", "b": "192.0.2.2"}
 NODES = {"a": {"kind": "spark", "clock": 1.0}, "b": {"kind": "thor", "clock": 1.0}}
 
 
-def place(tmp_path: Path, hosts: dict[str, str] = HOSTS, inventory: str = "/i") -> str:
-    return _kept_nodes.path_of(hosts, inventory, {"XDG_CACHE_HOME": str(tmp_path)})
+def place(tmp_path: Path, hosts: dict[str, str] | None = None, inventory: str = "/i") -> str:
+    return _kept_nodes.path_of(hosts or HOSTS, inventory, {"XDG_CACHE_HOME": str(tmp_path)})
 
 
 def test_each_cluster_has_a_file_of_its_own(tmp_path: Path) -> None:
