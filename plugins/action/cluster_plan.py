@@ -271,6 +271,11 @@ def plan_degraded(
     }
 
 
+def known(variables: Mapping[str, Any]) -> dict[str, Any]:
+    """What a host's variables say that the plan is made from."""
+    return {name: variables[name] for name in _EXTRA_NAMES if name in variables}
+
+
 class ActionModule(ActionBase):
     BYPASS_HOST_LOOP = True
     TRANSFERS_FILES = False
@@ -285,7 +290,7 @@ class ActionModule(ActionBase):
         hosts = _inventory.cluster_hosts(groups)
         everything = task_vars["hostvars"]
         # templated once: host variables are lazy, and every look costs
-        hostvars = {host: self._known(everything[host]) for host in hosts}
+        hostvars = {host: known(everything[host]) for host in hosts}
         if stage == "inventory":
             self._inventory_stage(groups, hosts, hostvars, everything, int(task_vars.get("ansible_forks") or 5))
             result.update(changed=False, msg=f"the inventory of {len(hosts)} hosts is sound")
@@ -353,10 +358,6 @@ class ActionModule(ActionBase):
             fabric=fabric,
         )
         return result
-
-    @staticmethod
-    def _known(variables: Mapping[str, Any]) -> dict[str, Any]:
-        return {name: variables[name] for name in _EXTRA_NAMES if name in variables}
 
     @staticmethod
     def _recipe_variables(variables: Mapping[str, Any]) -> dict[str, Any]:

@@ -6,14 +6,25 @@
 from __future__ import annotations
 
 import copy
+import json
 from collections.abc import Mapping
 from typing import Any
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
+from ansible_collections.sparkthor.cluster.plugins.action.cluster_plan import known
 from ansible_collections.sparkthor.cluster.plugins.action.node_info import kept_nodes
-from ansible_collections.sparkthor.cluster.plugins.module_utils import _compare, _fabric, _fabric_check
+from ansible_collections.sparkthor.cluster.plugins.module_utils import _compare, _fabric, _fabric_check, _inventory
+from ansible_collections.sparkthor.cluster.plugins.module_utils._cluster import ClusterError, plan_cluster
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils import _kept_nodes
+
+#: the answer where the hosts have to be asked in two steps
+MOVED = {"changed": False, "confirmed": False, "msg": "a host is not what it was"}
+
+
+def _text(plan: Mapping[str, Any]) -> str:
+    """For a comparison: what went through variables has no tuples any more."""
+    return json.dumps(plan, sort_keys=True)
 
 
 class ActionModule(ActionBase):
@@ -40,12 +51,18 @@ class ActionModule(ActionBase):
             }
         )
         fabric = copy.deepcopy(arguments["fabric"])
+        confirmed = True
         if arguments["kept"]:
             cluster = hostvars[next(iter(fabric))].get("sparkthor_cluster") or {}
-            if not self._confirmed(fabric, hostvars, arguments, bool(cluster.get("serving"))):
-                result.update(changed=False, msg="a host is not what it was", confirmed=False)
-                return result
-            self._display.display(f"sparkthor: {cluster.get('summary', '')}")
+            kept, found = (self._nodes(fabric, hostvars, arguments[name]) for name in ("kept", "probes"))
+            answered = len(found) == len(fabric)
+            confirmed = answered and _kept_nodes.confirmed(kept, found, bool(cluster.get("serving")))
+            if not confirmed and not (
+                answered and _text(self._planned(task_vars, found)) == _text(arguments["fabric"])
+            ):
+                return {**result, **MOVED}
+            if confirmed:
+                self._display.display(f"sparkthor: {cluster.get('summary', '')}")
         nodes = {host: hostvars[host]["ansible_facts"]["sparkthor_node"] for host in fabric}
         probes = {host: self._probe(hostvars[host], arguments["probes"]) for host in fabric}
         errors, others = _fabric_check.split(
@@ -55,6 +72,8 @@ class ActionModule(ActionBase):
             count = "one problem" if len(errors) == 1 else f"{len(errors)} problems"
             lines = "\n".join(f"  - {error}" for error in errors)
             raise AnsibleActionFail(f"Nothing was changed: {count} to mend first.\n{lines}")
+        if not confirmed:
+            return {**result, **MOVED}
         if others:
             result["warnings"] = others
         _fabric.adopt_devices(fabric, _fabric_check.devices(probes))
@@ -78,20 +97,22 @@ class ActionModule(ActionBase):
         return result
 
     @staticmethod
-    def _confirmed(
-        fabric: Mapping[str, Any], hostvars: Mapping[str, Any], arguments: Mapping[str, Any], serves: bool
-    ) -> bool:
-        """Whether every host has answered, and is what the plan was made from."""
+    def _nodes(fabric: Mapping[str, Any], hostvars: Mapping[str, Any], variable: str) -> dict[str, dict[str, Any]]:
+        """The facts in a registered variable, of each host that has some there."""
+        outcomes = {host: hostvars[host].get(variable) or {} for host in fabric}
+        facts = {host: (outcome.get("ansible_facts") or {}).get("sparkthor_node") for host, outcome in outcomes.items()}
+        return {host: node for host, node in facts.items() if node}
 
-        def nodes(variable: str) -> dict[str, dict[str, Any]]:
-            outcomes = {host: hostvars[host].get(variable) or {} for host in fabric}
-            facts = {
-                host: (outcome.get("ansible_facts") or {}).get("sparkthor_node") for host, outcome in outcomes.items()
-            }
-            return {host: node for host, node in facts.items() if node}
-
-        kept, found = nodes(arguments["kept"]), nodes(arguments["probes"])
-        return len(found) == len(fabric) and _kept_nodes.confirmed(kept, found, serves)
+    @staticmethod
+    def _planned(task_vars: Mapping[str, Any], nodes: Mapping[str, Any]) -> dict[str, Any]:
+        """The fabric as these facts want it: where it is the one that the ports were looked at for, what they showed
+        can be judged, and nobody has to look again to be told what is wrong."""
+        groups = {name: list(members) for name, members in task_vars["groups"].items()}
+        hosts = _inventory.cluster_hosts(groups)
+        try:
+            return plan_cluster(groups, hosts, {host: known(task_vars["hostvars"][host]) for host in hosts}, nodes)[1]
+        except ClusterError:
+            return {}
 
     @staticmethod
     def _probe(variables: Mapping[str, Any], name: str) -> dict[str, Any]:

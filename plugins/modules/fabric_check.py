@@ -35,8 +35,8 @@ options:
   kept:
     description:
       - Name of the variable in which M(sparkthor.cluster.node_info) was registered with what an earlier run had found.
-        O(fabric) was planned from that, and O(probes) hold what each host is now. Where that is not the same, nothing
-        is judged and RV(confirmed) is false.
+        O(fabric) was planned from that, and O(probes) hold what each host is now. Where that is not the same,
+        RV(confirmed) is false, unless there is something to say that a plan from the new facts would say as well.
     type: str
     default: ""
   accept:

@@ -12,6 +12,7 @@ from unittest.mock import MagicMock
 
 import pytest
 from ansible.errors import AnsibleActionFail
+from ansible_collections.sparkthor.cluster.plugins.action import fabric_check
 from ansible_collections.sparkthor.cluster.plugins.action.fabric_check import ActionModule
 from ansible_collections.sparkthor.cluster.plugins.module_utils._fabric import fabric_plan
 
@@ -120,15 +121,39 @@ def test_a_plan_from_kept_facts_holds_where_every_host_is_what_it_was() -> None:
         run(fabric, hostvars, kept="before")
 
 
-@pytest.mark.parametrize("key", ["kernel", "routes", "interfaces", "serving"])
-def test_it_does_not_hold_where_one_is_not(key: str, own_cache: Path) -> None:
+@pytest.mark.parametrize("key", ["kind", "mem_total_bytes", "boot_id", "serving"])
+def test_it_does_not_hold_where_one_is_not(key: str, own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fabric, hostvars = kept_world()
     hostvars["b"]["looked"]["ansible_facts"]["sparkthor_node"][key] = "other"
-    # what is wrong as well is for the answers of the second way to say
-    hostvars["a"]["looked"]["probe"]["ports"][B1]["carrier"] = False
-    result = run(fabric, hostvars, kept="before")
-    assert (result["confirmed"], "fabric" in result) == (False, False)
+    for planned in ({}, fabric):
+        monkeypatch.setattr(ActionModule, "_planned", lambda _self, _vars, _nodes, plan=planned: plan)
+        result = run(fabric, hostvars, kept="before")
+        assert (result["confirmed"], "fabric" in result) == (False, False)
     assert list(own_cache.iterdir()) == []
+
+
+def test_what_is_wrong_is_said_at_once_where_the_plan_stays_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cable that was pulled is another fact of the host, and needs no second look at the ports."""
+    fabric, hostvars = kept_world()
+    hostvars["b"]["looked"]["ansible_facts"]["sparkthor_node"]["boot_id"] = "other"
+    hostvars["a"]["looked"]["probe"]["ports"][B1]["carrier"] = False
+    monkeypatch.setattr(ActionModule, "_planned", lambda _self, _vars, _nodes: copy.deepcopy(fabric))
+    with pytest.raises(AnsibleActionFail, match=f"host a: NIC {B1}"):
+        run(fabric, hostvars, kept="before")
+    # the ports of another plan were looked at: the second look says what is wrong with this one
+    monkeypatch.setattr(ActionModule, "_planned", lambda _self, _vars, _nodes: {})
+    assert run(fabric, hostvars, kept="before")["confirmed"] is False
+
+
+def test_facts_that_cannot_be_planned_are_for_the_second_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    fabric, hostvars = kept_world()
+    hostvars["b"]["looked"]["ansible_facts"]["sparkthor_node"]["boot_id"] = "other"
+
+    def refuse(*_arguments: t.Any) -> None:
+        raise fabric_check.ClusterError("no such NIC")
+
+    monkeypatch.setattr(fabric_check, "plan_cluster", refuse)
+    assert run(fabric, hostvars, kept="before")["confirmed"] is False
 
 
 def test_a_host_that_does_not_answer_is_not_what_it_was() -> None:
@@ -137,13 +162,14 @@ def test_a_host_that_does_not_answer_is_not_what_it_was() -> None:
     assert run(fabric, hostvars, kept="before")["confirmed"] is False
 
 
-def test_memory_counts_while_a_model_is_to_be_served_and_is_not() -> None:
+def test_memory_counts_while_a_model_is_to_be_served_and_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
     fabric, hostvars = kept_world()
     hostvars["a"]["sparkthor_cluster"] = {"serving": {"model": "m"}}
     assert run(fabric, hostvars, kept="before")["confirmed"] is True
     for variables in hostvars.values():
         for answer in ("before", "looked"):
             variables[answer]["ansible_facts"]["sparkthor_node"]["serving"] = False
+    monkeypatch.setattr(ActionModule, "_planned", lambda _self, _vars, _nodes: {})
     assert run(fabric, hostvars, kept="before")["confirmed"] is False
     del hostvars["a"]["sparkthor_cluster"]
     assert run(fabric, hostvars, kept="before")["confirmed"] is True
