@@ -4,7 +4,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 export PATH=$PWD/.venv/bin:$PATH PYTHONDONTWRITEBYTECODE=1 ANSIBLE_CONFIG=$PWD/ansible.cfg
 # scenarios of the CI tier; the others belong to `make test-full`
-CI_SCENARIOS="default ring mixed"
+CI_SCENARIOS="default ring mixed ray_short"
 # each pytest run leaves its counts here, and the last line adds them up
 export SPARKTHOR_RESULTS=${SPARKTHOR_RESULTS:-$PWD/.lab/results/last}
 begin() { printf '\n=== %s (%s s so far)\n' "$1" "$SECONDS"; }

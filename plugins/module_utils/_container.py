@@ -320,7 +320,7 @@ def run_arguments(
 
 
 def processes_of(container: str, proc: str = "/proc") -> list[int]:
-    """Processes in the control group of a container, for when Docker cannot be asked."""
+    """Processes in the control group of a container, without asking Docker."""
     found = []
     for name in os.listdir(proc):
         if name.isdigit():
@@ -331,6 +331,22 @@ def processes_of(container: str, proc: str = "/proc") -> list[int]:
                 if container in stream.read():
                     found.append(int(name))
     return found
+
+
+def _end_processes(container: str, proc: str, kill: Callable[[int, int], None]) -> int:
+    """SIGKILL for all in the container's control group, until none is there. Returns how many there were."""
+    remains = processes_of(container, proc)
+    there = set(remains)
+    for _attempt in range(40):
+        if not remains:
+            break
+        for pid in remains:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                kill(pid, signal.SIGKILL)
+        time.sleep(0.05)
+        remains = processes_of(container, proc)
+        there.update(remains)
+    return len(there)
 
 
 def remove(
@@ -346,21 +362,15 @@ def remove(
     container = ""
     with contextlib.suppress(OSError), open(cid_file, encoding="ascii", errors="replace") as stream:
         container = stream.read().strip()
+    # The processes first: they share the host's process namespace, so Docker kills one of them, waits ten seconds and
+    # more for the others to close what they have open, and has the container's name until then.
+    if len(container) >= 12:
+        killed = _end_processes(container, proc, kill)
+        if killed:
+            notes.append(f"killed {killed} processes that {name_of(service)} left")
     status, _out, err = runner(["docker", "rm", "--force", "--volumes", name_of(service)], PATIENCE)
     if status != 0 and "No such container" not in err:
         notes.append(f"Docker could not remove {name_of(service)}: {err.strip()}")
-    if len(container) >= 12:
-        remains = processes_of(container, proc)
-        if remains:
-            notes.append(f"killing {len(remains)} processes that {name_of(service)} left")
-        for _attempt in range(20):
-            for pid in remains:
-                with contextlib.suppress(ProcessLookupError, PermissionError):
-                    kill(pid, signal.SIGKILL)
-            remains = processes_of(container, proc)
-            if not remains:
-                break
-            time.sleep(0.05)
     with contextlib.suppress(FileNotFoundError):
         os.unlink(cid_file)
     return notes

@@ -205,7 +205,7 @@ def test_an_ended_container_is_removed_by_name(tmp_path: Path) -> None:
     assert not (tmp_path / "ray.cid").exists()
 
 
-def test_what_docker_cannot_end_is_killed_by_its_control_group(tmp_path: Path) -> None:
+def test_a_container_s_processes_are_killed_before_docker_removes_it(tmp_path: Path) -> None:
     container = "c" * 64
     (tmp_path / "ray.cid").write_text(container)
     proc = tmp_path / "proc"
@@ -219,10 +219,15 @@ def test_what_docker_cannot_end_is_killed_by_its_control_group(tmp_path: Path) -
         killed.append((pid, number))
         (proc / str(pid) / "cgroup").unlink()
 
-    notes = _container.remove("ray", Docker(124, "", "docker gave no answer"), str(tmp_path), str(proc), kill)
+    class Asked(Docker):
+        def __call__(self, *given: Any) -> tuple[int, str, str]:
+            assert killed, "Docker waits for what is still there"
+            return super().__call__(*given)
+
+    notes = _container.remove("ray", Asked(124, "", "docker gave no answer"), str(tmp_path), str(proc), kill)
     assert killed == [(7, signal.SIGKILL)]
-    assert "no answer" in notes[0]
-    assert "killing 1 processes" in notes[1]
+    assert "killed 1 processes" in notes[0]
+    assert "no answer" in notes[1]
 
 
 def test_docker_that_does_not_answer_is_named() -> None:
