@@ -11,23 +11,25 @@ from __future__ import annotations
 import time
 from typing import Any
 
+from ansible import context
 from ansible.plugins.action import ActionBase
 from ansible.plugins.filter import core, mathstuff
 from ansible.template import trust_as_template
 from ansible_collections.sparkthor.cluster.plugins.action.node_info import add_clock_offset
-from ansible_collections.sparkthor.cluster.plugins.filter import (
-    front_keys,
-    front_settings,
-    netplan_links,
-    ray_plan,
-    vllm_config,
-)
+from ansible_collections.sparkthor.cluster.plugins.filter import netplan_links
 from ansible_collections.sparkthor.cluster.plugins.lookup import rendered, secret
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils import _compare, _ports
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils import _compare, _ports, _roles
 
 #: What the roles' variables use.  A collection has no compiled modules, so each worker would compile these anew; the
 #: process that all workers are forked from loads this file once.
-LOADED_ONCE = (core, mathstuff, front_keys, front_settings, netplan_links, ray_plan, vllm_config, rendered, secret)
+LOADED_ONCE: tuple[Any, ...] = (core, mathstuff, netplan_links, rendered, secret)
+if "all" in (context.CLIARGS.get("tags") or ("all",)):
+    # of roles that a run with tags may well leave out; where it does not, its workers load them
+    from ansible_collections.sparkthor.cluster.plugins.filter import front_keys, front_settings, ray_plan, vllm_config
+    from ansible_collections.sparkthor.cluster.plugins.module_utils import _engine_venv
+    from ansible_collections.sparkthor.cluster.plugins.plugin_utils import _models, _options, _wheels
+
+    LOADED_ONCE += (front_keys, front_settings, ray_plan, vllm_config, _engine_venv, _models, _options, _wheels)
 
 
 class ActionModule(ActionBase):
@@ -63,7 +65,7 @@ class ActionModule(ActionBase):
         self, wanted: list[str], task_vars: dict[str, Any]
     ) -> tuple[list[dict[str, Any]], list[str], str, dict[str, Any]]:
         """Looks up to the first role of which it is not known what it wants, and why that is not known."""
-        tasks = _compare.role_tasks(self._task.get_play(), task_vars) if wanted else {}
+        tasks = _roles.role_tasks(self._task.get_play(), task_vars) if wanted else {}
         compared = [role for role in wanted if role in tasks]
         looks: list[dict[str, Any]] = []
         variables, facts = dict(task_vars), {}

@@ -5,44 +5,22 @@
 
 What a module's own action plugin adds before it speaks to a host is added here by the same functions.  Where that
 takes more than reading - a download, a question to the host or to a hub - the comparison is not made.
+
+What knows engines and models is imported where it is needed: a run of the network alone has no use for it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from ansible_collections.sparkthor.cluster.plugins.module_utils._engine_venv import facts as engine_facts
 from ansible_collections.sparkthor.cluster.plugins.module_utils._fabric import trusted_sources
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils import _models, _options, _wheels
 
 Arguments = dict[str, Any]
 
 
 class Unknown(Exception):
     """Whether there is something to do cannot be known by reading alone; the message says why."""
-
-
-# --- what the run has -------------------------------------------------------------------------------------------------
-
-
-def _tasks(blocks: Any) -> Iterator[Any]:
-    for item in blocks:
-        if hasattr(item, "block"):
-            yield from _tasks([*item.block, *item.rescue, *item.always])
-        else:
-            yield item
-
-
-def role_tasks(play: Any, variables: Mapping[str, Any]) -> dict[str, Any]:
-    """By role, the first of its tasks in this play that the run's tags select."""
-    found: dict[str, Any] = {}
-    for task in _tasks(play.tasks):
-        # the task that ends a role is ansible-core's own
-        name = task._role.get_name().rpartition(".")[2] if task._role and not task.implicit else ""
-        if name and name not in found and task.evaluate_tags(play.only_tags, play.skip_tags, variables):
-            found[name] = task
-    return found
 
 
 # --- arguments as a host needs them -----------------------------------------------------------------------------------
@@ -54,6 +32,8 @@ def _firewall(arguments: Arguments, host: str, _variables: Mapping[str, Any]) ->
 
 
 def _engine_venv(arguments: Arguments, _host: str, variables: Mapping[str, Any]) -> Arguments:
+    from ansible_collections.sparkthor.cluster.plugins.plugin_utils import _wheels
+
     node = variables["ansible_facts"]["sparkthor_node"]
     if arguments.get("verify") == "full":
         raise Unknown("every file of the engine is to be read")
@@ -73,6 +53,8 @@ def _engine_venv(arguments: Arguments, _host: str, variables: Mapping[str, Any])
 
 
 def _model_store(arguments: Arguments, _host: str, _variables: Mapping[str, Any]) -> Arguments:
+    from ansible_collections.sparkthor.cluster.plugins.plugin_utils import _models
+
     if arguments.get("verify") == "full":
         raise Unknown("every file of the models is to be read")
     given = arguments["models"]
@@ -86,6 +68,8 @@ def _model_store(arguments: Arguments, _host: str, _variables: Mapping[str, Any]
 
 
 def _vllm_options(arguments: Arguments, _host: str, _variables: Mapping[str, Any]) -> None:
+    from ansible_collections.sparkthor.cluster.plugins.plugin_utils import _options
+
     table = _options.read(_options.kept(str(arguments.get("engine") or "")))
     if table is None:
         raise Unknown("the engine's options are not known on the controller")
@@ -117,6 +101,8 @@ def prepare(role: str, looks: Any, host: str, variables: dict[str, Any]) -> list
         if arguments is None:
             continue
         if module == "engine_venv":
+            from ansible_collections.sparkthor.cluster.plugins.module_utils._engine_venv import facts as engine_facts
+
             facts = {"sparkthor_engine": engine_facts(arguments)}
             variables["ansible_facts"] = {**variables["ansible_facts"], **facts}
         prepared.append({"role": role, "module": module, "arguments": arguments})

@@ -98,15 +98,15 @@ def serving_plan(
     everything: Mapping[str, Any], cluster: Mapping[str, Any], nodes: Mapping[str, Mapping[str, Any]]
 ) -> tuple[dict[str, Any], str]:
     """What the recipe comes to on these hosts, with its memory plan; empty, with the reason, where it cannot."""
-    from ansible_collections.sparkthor.cluster.plugins.action import cluster_plan
+    from ansible_collections.sparkthor.cluster.plugins.plugin_utils import _serving_plan
 
     head = cluster["hosts"][0]
     if any(host not in nodes for host in cluster["hosts"]):
         return {}, "a host did not answer"
     variables = everything[head]
-    first = {name: variables[name] for name in cluster_plan.PLANNED_BY if name in variables}
+    first = {name: variables[name] for name in _serving_plan.PLANNED_BY if name in variables}
     try:
-        found = cluster_plan.plan_serving(first, cluster, nodes, str(variables.get("inventory_dir") or "."))
+        found = _serving_plan.plan_serving(first, cluster, nodes, str(variables.get("inventory_dir") or "."))
     except ValueError as error:
         return {}, " ".join(str(error).split())
     return found, "" if found else "no vllm_serve_recipe"

@@ -12,8 +12,8 @@ from typing import Any
 import yaml
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar, trust_as_template
-from ansible_collections.sparkthor.cluster.plugins.action.cluster_plan import plan_serving
 from ansible_collections.sparkthor.cluster.plugins.module_utils import _sizing
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._serving_plan import plan_serving
 
 ROLE = next(parent for parent in Path(__file__).resolve().parents if (parent / "galaxy.yml").exists()) / (
     "roles/vllm_serve"

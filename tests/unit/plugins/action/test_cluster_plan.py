@@ -9,12 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 from ansible.errors import AnsibleActionFail
-from ansible_collections.sparkthor.cluster.plugins.action.cluster_plan import (
-    PLANNED_BY,
-    ActionModule,
-    plan_degraded,
-    plan_serving,
-)
+from ansible_collections.sparkthor.cluster.plugins.action.cluster_plan import ActionModule
 from ansible_collections.sparkthor.cluster.plugins.module_utils import _fabric_check, _sizing
 from ansible_collections.sparkthor.cluster.plugins.module_utils._cluster import (
     ClusterError,
@@ -23,6 +18,11 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._cluster import 
 )
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model_shape import SizingError
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils import _recipe
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._serving_plan import (
+    PLANNED_BY,
+    plan_degraded,
+    plan_serving,
+)
 
 GIB = 2**30
 
@@ -446,3 +446,29 @@ def test_the_engine_is_told_where_rays_gcs_listens():
 def test_a_port_that_is_none_is_refused_before_anything_is_written(port):
     with pytest.raises(ClusterError, match=r"Nothing was changed: ray_node_ports\.gcs is .*: not a port from 1024"):
         planned(["a", "b"], ray_node_ports={"gcs": port})
+
+
+@pytest.mark.parametrize(
+    ("there", "selected", "planned"),
+    [
+        (["firewall", "vllm_serve"], ["firewall"], False),
+        (["firewall", "vllm_serve"], ["firewall", "vllm_serve"], True),
+        # a play that has no such role may read the plan all the same, as monitoring does
+        (["firewall"], ["firewall"], True),
+    ],
+)
+def test_serving_is_planned_for_a_run_that_may_read_it(there, selected, planned):
+    def task(role):
+        named = SimpleNamespace(get_name=lambda: f"sparkthor.cluster.{role}")
+        return SimpleNamespace(_role=named, implicit=False, evaluate_tags=lambda _only, _skip, _vars: role in selected)
+
+    action = object.__new__(ActionModule)
+    play = SimpleNamespace(tasks=[task(role) for role in there], only_tags=[], skip_tags=[])
+    action._task = SimpleNamespace(get_play=lambda: play)
+    head = {"vllm_serve_recipe": "no-such-recipe"}
+    cluster = {"hosts": ["a"], "topology": "lan", "gpus": {"a": 1}, "kinds": {"a": "spark"}}
+    if planned:
+        with pytest.raises(AnsibleActionFail, match=r"Nothing was changed: vllm_serve_recipe: .*no-such-recipe"):
+            action._serving(head, cluster, {"a": {"mem_total_bytes": GIB}}, {})
+    else:
+        assert action._serving(head, cluster, {"a": {"mem_total_bytes": GIB}}, {}) == {}

@@ -128,15 +128,6 @@ def task(role: str, selected: bool = True, implicit: bool = False) -> Any:
     )
 
 
-def test_the_roles_of_a_run_are_those_that_its_tags_select() -> None:
-    first, second = task("a"), task("a")
-    block = SimpleNamespace(block=[first, second], rescue=[task("b", selected=False)], always=[task("c")])
-    play = SimpleNamespace(tasks=[block, task(""), task("d", implicit=True)], only_tags=["x"], skip_tags=[])
-    found = _compare.role_tasks(play, {})
-    assert list(found) == ["a", "c"]
-    assert found["a"] is first
-
-
 def test_a_role_finds_its_own_files() -> None:
     seen = _compare.context({"x": 1, "role_path": "/roles/preflight"}, task("a"), "/playbooks")
     assert seen["role_path"] == "/roles/a"
