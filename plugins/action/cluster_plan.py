@@ -74,7 +74,8 @@ class ActionModule(ActionBase):
             # what is wrong by old facts is for the new ones to say
             try:
                 return self._facts_stage(groups, hosts, hostvars, task_vars, result)
-            except AnsibleActionFail as error:
+            except Exception as error:
+                # facts that another version of this collection kept may lack what this one plans by
                 return {"changed": False, "msg": str(error), "cluster": {}, "fabric": {}}
         result = self._facts_stage(groups, hosts, hostvars, task_vars, result)
         self._display.display(f"sparkthor: {result['msg']}")

@@ -572,8 +572,9 @@ def rdma_problems(host: str, entry: t.Any, node: Node, probe: Mapping[str, t.Any
                 )
             )
         carrier = (probe.get("ports") or {}).get(netdev, {}).get("carrier")
-        # a port that was only set up for the probe may still be training
-        trained = carrier and not (probe.get("raised") or ())
+        # a port that was only set up for the probe may still be training, and a peer that did so has set its end down
+        # again: the carrier that counts is the one that was read with the state
+        trained = carrier and rdma.get("state") != "down" and not (probe.get("raised") or ())
         rate = rdma.get("rate")
         if trained and rdma.get("port_state") not in ("", None, "ACTIVE"):
             problems.append(

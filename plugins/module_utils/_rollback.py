@@ -109,6 +109,20 @@ def harmless(files: Mapping[str, str | None]) -> dict[str, str | None]:
     return found
 
 
+def _group_as_declared(files: Mapping[str, str | None]) -> dict[str, str | None]:
+    """Of the head's copies, all but who the group is and where it meets: no rank's own is taken back either, so both
+    sides would wait for each other in different places."""
+    found = {path: text for path, text in files.items() if not path.endswith("/group.json")}
+    kept = found.get(_serving.CONFIG)
+    if kept:
+        served, declared = json.loads(kept), json.loads(read(_serving.CONFIG) or "{}")
+        expected = (declared.get("settings") or {}).get("expected")
+        if expected is not None and (served.get("settings") or {}).get("expected") != expected:
+            served["settings"] = {**(served.get("settings") or {}), "expected": expected}
+            found[_serving.CONFIG] = json.dumps(served, indent=2, sort_keys=True) + "\n"
+    return found
+
+
 def differences(
     executor: str,
     required: bool,
@@ -118,6 +132,8 @@ def differences(
 ) -> list[Change]:
     """What to write for the configuration that served last: by root's own copies, else by those of a rank."""
     files = {path: text for path, text in _serving.kept_good(roots).items() if path in allowed}
+    if executor == "mp":
+        files = _group_as_declared(files)
     if not files:
         files = harmless({path: text for path, text in _serving.kept_good(ranks).items() if path in allowed})
     if not files:

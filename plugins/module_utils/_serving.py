@@ -164,7 +164,12 @@ def keep_good(paths: Iterable[str], folder: str) -> bool:
 
 def kept_good(folder: str) -> dict[str, str | None]:
     """Content by path of what served last (None: no such file then); empty where nothing was kept whole."""
-    files = read_json(os.path.join(folder, GOOD_INDEX)).get("files")
+    try:
+        # no link or pipe either: the folder may be another user's
+        index = json.loads(_read_plain(os.path.join(folder, GOOD_INDEX)) or b"{}")
+    except ValueError:
+        return {}
+    files = index.get("files") if isinstance(index, dict) else None
     if not isinstance(files, dict):
         return {}
     found: dict[str, str | None] = {}

@@ -99,7 +99,8 @@ _ENVIRONMENT = {
     "VLLM_ATTENTION_BACKEND": "is not read any more; use the argument attention-backend",
     "VLLM_API_KEY": "is a secret in the environment, which Ray copies to workers; use vllm_serve_api_key",
     "VLLM_USE_V1": "is not read any more; leave it out",
-    "HF_TOKEN": "is a secret in the environment, which Ray copies to workers; the controller fetches models",
+    "HF_TOKEN": "is a secret in the environment, which Ray copies to workers; the controller fetches models, "
+    "and with vllm_serve_from_hub there is vllm_serve_hf_token",
 }
 
 _HUMAN = re.compile(r"\d+(?:\.\d+)?[kKmMgGtT]")

@@ -117,6 +117,9 @@ def validated(data: Mapping[str, Any], called: str) -> dict[str, Any]:
         if data.get(key) is not None and not isinstance(data[key], kind):
             word = "a dictionary" if kind is dict else "a list"
             raise RecipeError(f"vllm_serve_recipe={called!r}: {key} is not {word}. Write it as one.")
+    for rule in data.get("args_below") or ():
+        if not isinstance(rule, dict) or "version" not in rule or not isinstance(rule.get("args"), dict):
+            raise RecipeError(f"vllm_serve_recipe={called!r}: args_below holds {rule!r}. Give each a version and args.")
     later = [key for rule in data.get("args_below") or () for key in rule["args"]]
     owned = sorted({_vllm_args.option_name(key) for key in (*data["args"], *later)} & set(_serve_config.OWNED))
     if owned:

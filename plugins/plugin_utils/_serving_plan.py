@@ -269,8 +269,10 @@ def plan_whole(
         ) from error
     try:
         degraded = plan_degraded(first, cluster, nodes, base, serving)
-    except _recipe.RecipeError as error:
-        raise ServingError(str(error)) from error
+    except (_recipe.RecipeError, SizingError) as error:
+        words = str(error)
+        named = words if "vllm_serve_degraded" in words else f"vllm_serve_degraded_recipe: {words}"
+        raise ServingError(named) from error
     if degraded:
         serving["degraded"] = degraded
         known = {model["name"] for model in serving["models"]}

@@ -41,6 +41,8 @@ def accepted(**given: Any) -> tuple[list[str], list[str]]:
             ["runtime_address"],
         ),
         ({"roce_network_accept": ["pending_edit"]}, ["pending_edit"], ["pending_edit"]),
+        # as the command line and INI inventories give it; a role of its own makes a list of the other
+        ({"preflight_accept": "clock, pending_edit"}, ["clock", "pending_edit"], ["pending_edit"]),
         (
             {"preflight_accept": ["clock", "pending_edit"], "roce_network_accept": ["runtime_address"]},
             ["clock", "pending_edit", "runtime_address"],
@@ -48,5 +50,5 @@ def accepted(**given: Any) -> tuple[list[str], list[str]]:
         ),
     ],
 )
-def test_a_finding_is_accepted_once(given: dict[str, list[str]], before: list[str], change: list[str]) -> None:
+def test_a_finding_is_accepted_once(given: dict[str, Any], before: list[str], change: list[str]) -> None:
     assert accepted(**given) == (before, change)

@@ -472,3 +472,18 @@ def test_serving_is_planned_for_a_run_that_may_read_it(there, selected, planned)
             action._serving(head, cluster, {"a": {"mem_total_bytes": GIB}}, {})
     else:
         assert action._serving(head, cluster, {"a": {"mem_total_bytes": GIB}}, {}) == {}
+
+
+def test_facts_that_another_version_kept_are_asked_for_again(monkeypatch):
+    monkeypatch.setattr("ansible.plugins.action.ActionBase.run", lambda self, tmp=None, task_vars=None: {})
+    action = object.__new__(ActionModule)
+    action._task = SimpleNamespace(args={"stage": "facts", "nodes": "kept", "kept": True})
+    node = {"ansible_facts": {"sparkthor_node": {"kind": "spark"}}}
+    host = {"fabric_topology": "lan", "kept": node, **node}
+    task_vars = {
+        "groups": {"cluster": ["a"], "ray_head": ["a"], "ray_workers": []},
+        "hostvars": {"a": host},
+        "ansible_play_hosts_all": ["a"],
+    }
+    outcome = action.run(task_vars=task_vars)
+    assert (outcome["cluster"], outcome["fabric"]) == ({}, {})

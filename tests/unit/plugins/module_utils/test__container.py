@@ -230,6 +230,20 @@ def test_a_container_s_processes_are_killed_before_docker_removes_it(tmp_path: P
     assert "no answer" in notes[1]
 
 
+def test_a_removal_that_docker_has_begun_itself_is_waited_for(tmp_path: Path) -> None:
+    """A container is run with --rm: killing its processes first lets that begin before the question."""
+    (tmp_path / "proc").mkdir()
+    (tmp_path / "ray.cid").write_text("c" * 64)
+    busy = (1, "", "Error response from daemon: removal of container sparkthor-ray is already in progress")
+    answers = [busy, busy, (1, "", "Error response from daemon: No such container: sparkthor-ray")]
+
+    def docker(_argv: Any, _seconds: float) -> tuple[int, str, str]:
+        return answers.pop(0)
+
+    assert _container.remove("ray", docker, str(tmp_path), str(tmp_path / "proc")) == []
+    assert answers == []
+
+
 def test_docker_that_does_not_answer_is_named() -> None:
     with pytest.raises(ContainerError, match="Cannot connect"):
         _container.docker_info(Docker(1, "", "Cannot connect to the Docker daemon"))

@@ -468,3 +468,15 @@ def test_256_hosts_are_judged_within_two_seconds() -> None:
 def test_probe_and_check_agree_on_what_a_neighbour_is() -> None:
     assert _probe.port_of(A0) == _probe.port_of(A1) == "np0"
     assert _probe.port_of("eth7") == "eth7"
+
+
+def test_an_end_that_the_peer_has_set_down_again_is_no_fault_of_rdma() -> None:
+    """Heard while the peer had its port up for the probe; the state was read after that, with the carrier gone."""
+    world = World("direct", ["a", "b"])
+    for link in world.probes["a"]["rdma"]["links"]:
+        link.update(port_state="DOWN", state="down")
+    world.probes["b"]["raised"] = [B0, B1]
+    assert world.errors() == []
+    for link in world.probes["a"]["rdma"]["links"]:
+        link.update(port_state="DOWN", state="up")
+    assert len(world.errors()) == 2

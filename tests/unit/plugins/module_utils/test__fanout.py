@@ -20,6 +20,8 @@ import pytest
 from ansible_collections.sparkthor.cluster.plugins.module_utils import _fanout
 from ansible_collections.sparkthor.cluster.plugins.module_utils._fanout import FanoutError, Node, Parts
 
+from tests.unit.ports import free_port
+
 PART = 1000
 FILES = [random.Random(size).randbytes(size) for size in (2500, 0, 1000, 999, 12345)]
 KEY = "11" * 32
@@ -34,12 +36,6 @@ def contents(files: list[bytes] | None = None) -> list[list[Any]]:
         [sha(data), len(data), [sha(data[start : start + PART]) for start in range(0, len(data), PART)]]
         for data in (FILES if files is None else files)
     ]
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 class Ring:

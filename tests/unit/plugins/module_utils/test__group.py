@@ -10,7 +10,6 @@ import contextlib
 import dataclasses
 import json
 import os
-import socket
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
@@ -19,16 +18,12 @@ from typing import Any
 import pytest
 from ansible_collections.sparkthor.cluster.plugins.module_utils import _group as group
 
+from tests.unit.ports import free_port
+
 TOKEN = "a-token-of-some-length"
 HOSTS = {"127.0.0.1": "one", "127.0.0.2": "two", "127.0.0.3": "three"}
 #: writes its process id and when it began, then stays
 STAY = "echo $$ > {0}.pid; date +%s%N >> {0}.began; exec sleep 60"
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 class Site:

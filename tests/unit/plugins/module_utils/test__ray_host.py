@@ -15,6 +15,8 @@ from pathlib import Path
 import pytest
 from ansible_collections.sparkthor.cluster.plugins.module_utils import _container, _ray, _ray_host
 
+from tests.unit.ports import free_port
+
 SESSION = "session_2026-11-21_03-04-43_140862_268"
 
 
@@ -37,11 +39,6 @@ def write_config(folder, **changes):
     (folder / "token").write_text("0123456789abcdef\n")
     (folder / "run").mkdir(exist_ok=True)
     return str(path)
-
-
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return server.getsockname()[1]
 
 
 # -- back-off ----------------------------------------------------------------------------------------------------------

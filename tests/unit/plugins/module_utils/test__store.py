@@ -8,6 +8,8 @@ import fcntl
 import hashlib
 import os
 import shutil
+import subprocess
+import sys
 import tarfile
 import threading
 import time
@@ -560,16 +562,21 @@ def test_a_run_waits_for_another_one_and_not_for_ever(
 
 def test_a_lock_ends_with_the_process_that_holds_it(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_store, "LOCK_LIMIT", 10.0)
-    ready, tell = os.pipe()
-    child = os.fork()
-    if child == 0:
-        with store._alone():
-            os.write(tell, b"x")
-            time.sleep(60)
-        os._exit(1)
-    os.read(ready, 1)
-    os.kill(child, 9)
-    os.waitpid(child, 0)
+    program = (
+        "import sys, time\n"
+        "from ansible_collections.sparkthor.cluster.plugins.module_utils._store import Store\n"
+        "with Store(sys.argv[1], None)._alone():\n"
+        "    print('held', flush=True)\n"
+        "    time.sleep(60)\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", program, store.root], stdout=subprocess.PIPE, text=True) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "held\n"
+        with monkeypatch.context() as impatient:
+            impatient.setattr(_store, "LOCK_LIMIT", 0.1)
+            with pytest.raises(StoreError, match=f"process {holder.pid}"):
+                store.receive([])
+        holder.kill()
     store.receive([])
 
 
