@@ -19,6 +19,8 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._cluster import 
     plan_cluster,
     stand_in,
     stand_in_cidrs,
+    told_cidrs,
+    with_cidr,
 )
 
 VERSION = 1
@@ -39,6 +41,12 @@ def _stand_in(variables: Mapping[str, Any], kind: str, cidr: str) -> dict[str, A
     return stand_in(kind, netdev, cidr.partition("/")[0], cidr)
 
 
+def _told(looks: Mapping[str, Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
+    """Facts of the hosts that said by which NIC they were asked."""
+    nodes = {host: look["node"] for host, look in looks.items() if look.get("node")}
+    return {host: node for host, node in nodes.items() if node["management"]["netdev"]}
+
+
 def plan(
     groups: Mapping[str, Sequence[str]],
     hosts: Sequence[str],
@@ -47,16 +55,15 @@ def plan(
 ) -> tuple[dict[str, Any], dict[str, Any], list[dict[str, Any]], str]:
     """``(cluster, fabric, nodes, error)``; an empty fabric with the reason where no plan can be made."""
     kinds = _inventory.asserted_kinds(groups)
-    told = {host: look["node"]["management"] for host, look in looks.items() if look.get("node")}
-    known = {host: management["cidr"] for host, management in told.items() if management["netdev"]}
+    told = _told(looks)
+    known, lost = told_cidrs(hostvars, told)
     cidrs = stand_in_cidrs(hosts, hostvars, known)
     nodes: dict[str, Any] = {}
     for host in hosts:
-        node = (looks.get(host) or {}).get("node")
-        if not node or not node["management"]["netdev"]:
+        if host not in told:
             nodes[host] = _stand_in(hostvars[host], kinds.get(host, "spark"), cidrs[host])
         else:
-            nodes[host] = node
+            nodes[host] = with_cidr(told[host], cidrs[host]) if host in lost else told[host]
     bare = {"topology": str(hostvars[hosts[0]].get("fabric_topology", "")), "head": hosts[0], "hosts": list(hosts)}
     try:
         cluster, fabric, _warnings = plan_cluster(groups, hosts, hostvars, nodes)
@@ -287,6 +294,7 @@ def document(
     hosts = _inventory.cluster_hosts(groups)
     looks = {host: outcome["look"] for host, outcome in outcomes.items() if outcome.get("look")}
     cluster, fabric, _nodes, plan_error = plan(groups, hosts, hostvars, looks)
+    _known, lost = told_cidrs(hostvars, _told(looks))
     head = hosts[0]
     by_host: dict[str, Any] = {}
     problems: list[dict[str, str]] = []
@@ -296,6 +304,9 @@ def document(
         by_host[host], own = host_status(
             host, hostvars[host], outcomes.get(host, {}), looks.get(host), fabric.get(host, {}), host == head
         )
+        if host in lost:
+            text, _semicolon, mend = lost[host].partition("; ")
+            own.append(_problem(host, text, mend))
         problems += own
     ray = ray_status(looks.get(head))
     # an unquoted off is a boolean of YAML

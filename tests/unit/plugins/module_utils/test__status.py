@@ -253,3 +253,30 @@ def test_the_endpoint_is_the_one_that_answers(outcomes):
     for tls, scheme in (("off", "http"), (False, "http"), ("self_signed", "https"), ("given", "https")):
         hostvars["spark-01"]["vllm_serve_tls"] = tls
         assert made(outcomes, hostvars=hostvars)["serving"]["endpoint"] == f"{scheme}://10.110.1.11:8000/v1"
+
+
+def on_another_nic(outcomes, topology):
+    """Peers meet on eth9, ssh comes in elsewhere."""
+    for host, outcome in outcomes.items():
+        address = {"address": f"10.9.0.{HOSTS.index(host) + 1}/24", "family": "inet", "scope": "global"}
+        port = {"name": "eth9", "addresses": [address], "up": True, "carrier": True, "mtu": 1500}
+        outcome["look"]["node"]["interfaces"].append(port)
+    return {host: {**values, "fabric_lan_nic": "eth9"} for host, values in variables(topology).items()}
+
+
+@pytest.mark.parametrize("topology", ["lan", "ring"])
+def test_one_host_without_the_nic_of_the_lan_leaves_the_others_their_plan(outcomes, topology):
+    hostvars = on_another_nic(outcomes, topology)
+    for host in (None, "spark-03"):
+        if host:
+            outcomes[host] = {"unreachable": True, "msg": "ssh: connect to host 10.110.1.13: No route to host"}
+        document = made(outcomes, topology, hostvars)
+        assert not [text for text in texts(document) if text.startswith("inventory")]
+        assert document["hosts"]["spark-02"]["control_address"] == "10.9.0.2"
+    change(outcomes, "spark-02", "eth9", addresses=[])
+    document = made(outcomes, topology, hostvars)
+    assert not [text for text in texts(document) if text.startswith("inventory")]
+    lost = "spark-02: fabric_lan_nic of host spark-02 is eth9, which has no IPv4 address there"
+    assert lost in texts(document)
+    assert document["cluster"]["head_address"] == "10.9.0.1"
+    assert document["hosts"]["spark-02"]["management"] == "10.110.1.12"
