@@ -147,7 +147,7 @@ options:
   job:
     description: Used by the controller's side of this module; JSON.
     type: str
-    default: '{}'
+    default: ''
   key:
     description: Used by the controller's side of this module.
     type: str
@@ -274,8 +274,8 @@ def argument_spec() -> dict[str, Any]:
         "streams": {"type": "int", "default": 2},
         "port": {"type": "int", "default": 29870},
         "patience": {"type": "int", "default": 60},
-        # as one text: of a dictionary every leaf is hidden from results, so that numbers and names go from sentences
-        "job": {"type": "str", "default": "{}", "no_log": True},
+        # the key is an option of its own: what is hidden goes from every sentence that has it, as "{}" or a name
+        "job": {"type": "str", "default": "", "no_log": False},
         "key": {"type": "str", "default": "", "no_log": True},
         "parts": {"type": "list", "elements": "dict", "default": []},
     }
@@ -368,7 +368,7 @@ def apply(module: AnsibleModule, store: Store) -> dict[str, Any]:
 
 def start(module: AnsibleModule, store: Store) -> dict[str, Any]:
     """Start this host's part in a fan-out; it goes on without this module and its connection."""
-    job = json.loads(module.params["job"])
+    job = json.loads(module.params["job"] or "{}")
     wanted = {sha256 for sha256, _size, _digests in job["contents"]}
     local: dict[str, str] = {}
     spare: list[str] = []
@@ -394,7 +394,7 @@ def start(module: AnsibleModule, store: Store) -> dict[str, Any]:
 
 def finish(module: AnsibleModule, store: Store) -> dict[str, Any]:
     # the first host may be gone while this one still tries to get something: what it says in the end is wanted
-    report = _fanout_job.outcome(str(json.loads(module.params["job"])["run"]), module.params["patience"] + 30)
+    report = _fanout_job.outcome(str(json.loads(module.params["job"] or "{}")["run"]), module.params["patience"] + 30)
     last_word = report.get("error") or _fanout_job.ended()
     _fanout_job.tidy()
     if report.get("state") == "failed":

@@ -133,6 +133,11 @@ def test_the_key_alone_is_hidden_from_what_a_start_says(host: Host, monkeypatch:
     assert jobs[0]["key"] == "11" * 32
 
 
+def test_nothing_is_hidden_where_there_is_no_key(host: Host) -> None:
+    result = host.call({"tiny": {"{}": b""}, "../{}": {"x": b"1"}})
+    assert "name '../{}'" in result["msg"]
+
+
 def test_how_a_program_ended_that_said_nothing(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
     monkeypatch.setattr(model_store._fanout_job, "outcome", lambda run, seconds: asked.append(run) or {})
