@@ -140,6 +140,12 @@ def link_status(planned: Mapping[str, Any], look: Mapping[str, Any]) -> dict[str
     return found
 
 
+def _control_address(planned: Mapping[str, Any], answered: bool) -> str:
+    """By which address peers reach a host; nothing where it is only the stand-in's."""
+    address = str(planned.get("control_address", ""))
+    return address if answered or address != planned.get("management_address") else ""
+
+
 def host_status(
     host: str,
     variables: Mapping[str, Any],
@@ -154,7 +160,7 @@ def host_status(
         "kind": planned.get("kind", ""),
         # of a host that did not answer the plan may hold an address that was made up
         "management": (look and planned.get("management_address")) or str(variables.get("ansible_host", host)),
-        "control_address": planned.get("control_address", ""),
+        "control_address": _control_address(planned, look is not None),
         "links": [],
     }
     problems: list[dict[str, str]] = []
@@ -305,6 +311,7 @@ def document(
             host, hostvars[host], outcomes.get(host, {}), looks.get(host), fabric.get(host, {}), host == head
         )
         if host in lost:
+            by_host[host]["control_address"] = ""
             text, _semicolon, mend = lost[host].partition("; ")
             own.append(_problem(host, text, mend))
         problems += own
@@ -325,11 +332,14 @@ def document(
     for name, versions in differences.items():
         told = ", ".join(f"{host} {version or '-'}" for host, version in versions.items())
         problems.append(_problem("cluster", f"{name} differs: {told}", "run site.yml on all hosts"))
+    shown = {key: cluster.get(key) for key in ("topology", "profile", "head", "hosts", "head_address", "world")}
+    if head not in looks or head in lost:
+        shown["head_address"] = by_host[head]["control_address"]
     return {
         "version": VERSION,
         "taken": datetime.datetime.fromtimestamp(taken, datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         "ok": not problems and serving["state"] == "serving",
-        "cluster": {key: cluster.get(key) for key in ("topology", "profile", "head", "hosts", "head_address", "world")},
+        "cluster": shown,
         "hosts": by_host,
         "ray": ray,
         "serving": serving,

@@ -280,3 +280,21 @@ def test_one_host_without_the_nic_of_the_lan_leaves_the_others_their_plan(outcom
     assert lost in texts(document)
     assert document["cluster"]["head_address"] == "10.9.0.1"
     assert document["hosts"]["spark-02"]["management"] == "10.110.1.12"
+
+
+@pytest.mark.parametrize(("topology", "shown"), [("lan", ""), ("switch", "10.100.0.1")])
+def test_an_address_that_was_made_up_is_not_shown(outcomes, topology, shown):
+    hostvars = variables(topology)
+    hostvars["spark-01"]["ansible_host"] = "spark-01.example.net"
+    assert made(outcomes, topology, hostvars)["cluster"]["head_address"]
+    outcomes["spark-01"] = {"unreachable": True, "msg": "ssh: No route to host"}
+    document = made(outcomes, topology, hostvars)
+    assert document["hosts"]["spark-01"]["control_address"] == shown
+    assert document["cluster"]["head_address"] == shown
+
+
+def test_an_address_that_a_host_lost_is_not_replaced_by_one_that_was_made_up(outcomes):
+    hostvars = on_another_nic(outcomes, "lan")
+    change(outcomes, "spark-01", "eth9", addresses=[])
+    document = made(outcomes, "lan", hostvars)
+    assert (document["hosts"]["spark-01"]["control_address"], document["cluster"]["head_address"]) == ("", "")
