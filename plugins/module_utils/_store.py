@@ -716,11 +716,24 @@ class Store:
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(self._record_path(name, committed))
 
-    def clean_incoming(self) -> None:
-        """Nothing more is to come; while another run works here it is left to that one."""
-        if self._state(self._incoming) is not None:
-            with contextlib.suppress(Busy), self._alone(0.0):
+    def clean_incoming(self, entries: Iterable[Entry] | None = None) -> None:
+        """Nothing more is to come of these contents, or of any; while another run works here all is left to that one.
+
+        What another run delivered waits between its calls, without the lock: only who knows of none takes everything.
+        """
+        if self._state(self._incoming) is None:
+            return
+        with contextlib.suppress(Busy), self._alone(0.0):
+            if entries is None:
                 shutil.rmtree(self._incoming, ignore_errors=True)
+                return
+            for sha256 in {entry.sha256 for entry in entries}:
+                self._drop_parts(sha256)
+                for name in (sha256, f"link-{sha256}"):
+                    with contextlib.suppress(FileNotFoundError):
+                        os.unlink(os.path.join(self._incoming, name))
+            with contextlib.suppress(OSError):
+                os.rmdir(self._incoming)
 
 
 def to_come(item: Mapping[str, Any]) -> int:

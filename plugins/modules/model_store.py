@@ -90,7 +90,8 @@ options:
       - The others are the steps of a fan-out over the fabric, each a task for all hosts, as the role uses them.
       - V(check) looks and checks for room, V(seed) brings what no host has to the host that lacks least.
       - V(start) starts the copy on every host, V(watch) shows how far it is, V(finish) makes the models visible.
-      - V(list) lists what lies in the store, and removes what is not in use if O(remove_unused) says so.
+      - V(list) lists what lies in the store, and removes what is not in use if O(remove_unused) says so, with whatever
+        broken runs left of contents on their way.
       - V(receive) is used by the controller's side of this module.
     type: str
     choices: [apply, check, seed, start, watch, finish, list, receive]
@@ -101,7 +102,7 @@ options:
     elements: str
     default: []
   remove_unused:
-    description: With O(stage=list), remove the models that are neither declared nor kept.
+    description: With O(stage=list), remove the models that are neither declared nor kept, and what broken runs left.
     type: bool
     default: false
   declared:
@@ -361,8 +362,8 @@ def apply(module: AnsibleModule, store: Store) -> dict[str, Any]:
             store.commit(model.name, model.entries, plan.wrong, model.links)
         else:
             store.refresh_record(model.name, model.entries, model.links)
-    if changed:
-        store.clean_incoming()
+    # also where all was right: a run killed after its last rename left second names there
+    store.clean_incoming([entry for model, _plan in plans for entry in model.entries])
     return result
 
 
@@ -425,6 +426,8 @@ def listing(module: AnsibleModule, store: Store) -> dict[str, Any]:
             removed.append(name)
             if not module.check_mode:
                 store.remove(name)
+    if params["remove_unused"] and not module.check_mode:
+        store.clean_incoming()
     lines = [f"{row['name']}  {human(row['bytes'])}" for row in rows]
     left = [f"{row['name']}  {human(row['bytes'])}" for row in rows if row["name"] not in removed]
     result: dict[str, Any] = {"changed": bool(removed), "inventory": rows, "removed": removed, "root": store.root}

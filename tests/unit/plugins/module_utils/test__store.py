@@ -698,3 +698,18 @@ def test_a_model_whose_links_are_gone_is_not_whole(store: Store, tmp_path: Path)
     assert store.refresh_record("models--o--n", wanted, links) is False
     shutil.rmtree(os.path.join(store.folder("models--o--n"), "snapshots"))
     assert store.inventory()[0]["verdict"] == "1 of 2 files changed or lost, snapshots/c/model.safetensors first"
+
+
+def test_what_another_run_delivers_is_not_taken_away(store: Store, tmp_path: Path) -> None:
+    data = b"c" * 3000
+    store.receive([piece(tmp_path, data, 0, 1000)])
+    half = Path(store.incoming) / sha(data)
+    store.receive([piece(tmp_path, b"x" * 100)])
+    left = [Path(store.incoming) / f"{sha(b'x' * 100)}{end}" for end in ("", ".part", ".have")]
+    for path in left[1:]:
+        path.write_bytes(b"")
+    store.clean_incoming(entries({"x": b"x" * 100}))
+    assert [path.exists() for path in (half, *left)] == [True, False, False, False]
+    store.receive([piece(tmp_path, data, 1000)])
+    store.clean_incoming(entries({"w": data}))
+    assert os.listdir(store.root) == [".records"]

@@ -82,6 +82,24 @@ def test_a_model_arrives_and_a_second_run_moves_nothing(host: Host) -> None:
     assert sorted(os.listdir(host.root)) == [".records", "tiny"]
 
 
+def test_second_names_of_a_killed_commit_go_with_the_next_run(host: Host) -> None:
+    for data in FILES.values():
+        host.send(data)
+    host.call({"tiny": FILES})
+    incoming = host.root / ".incoming"
+    incoming.mkdir(0o700)
+    os.link(host.root / "tiny" / "config.json", incoming / hashlib.sha256(FILES["config.json"]).hexdigest())
+    assert host.call({"tiny": FILES})["changed"] is False
+    assert not incoming.exists()
+    host.send(b"of another run")
+    host.call({"tiny": FILES})
+    assert len(os.listdir(incoming)) == 1
+    host.call({}, stage="list", declared=["tiny"])
+    assert incoming.exists()
+    host.call({}, stage="list", declared=["tiny"], remove_unused=True)
+    assert sorted(os.listdir(host.root)) == [".records", "tiny"]
+
+
 def test_other_models_are_left_alone_and_named(host: Host) -> None:
     for data in FILES.values():
         host.send(data)
