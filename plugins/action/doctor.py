@@ -16,9 +16,12 @@ from ansible.plugins.action import ActionBase
 from ansible_collections.sparkthor.cluster.plugins.module_utils import _doctor, _doctor_checks, _fabric, _inventory
 from ansible_collections.sparkthor.cluster.plugins.module_utils._cluster import (
     ClusterError,
+    management_problems,
     plan_cluster,
     stand_in,
     stand_in_cidrs,
+    told_cidrs,
+    with_cidr,
 )
 from ansible_collections.sparkthor.cluster.plugins.module_utils._netplan import links_of
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils import _looks
@@ -196,11 +199,18 @@ class ActionModule(ActionBase):
         if not hosts:
             return
         kinds = self._kinds(groups, hosts)
+        answered = {host: case.node(host) for host in hosts if case.node(host).get("management")}
+        told = {host: node for host, node in answered.items() if node["management"]["netdev"]}
+        known, lost = told_cidrs(hostvars, told)
+        cidrs = stand_in_cidrs(hosts, hostvars, known)
         nodes = {}
-        told = {host: case.node(host)["management"]["cidr"] for host in hosts if case.node(host).get("management")}
-        cidrs = stand_in_cidrs(hosts, hostvars, told)
         for host in hosts:
-            nodes[host] = case.node(host) if host in told else _stand_in(cidrs[host], kinds[host])
+            if host not in told:
+                nodes[host] = _stand_in(cidrs[host], kinds[host])
+            else:
+                nodes[host] = with_cidr(told[host], cidrs[host]) if host in lost else told[host]
+        # these hosts' own trouble is no reason to look at the others without a plan
+        case.plan_error = "\n".join([*management_problems(answered), *lost.values()])
         try:
             case.cluster, fabric, _warnings = plan_cluster(groups, hosts, hostvars, nodes)
         except ClusterError as error:
@@ -214,4 +224,14 @@ class ActionModule(ActionBase):
             for host, evidence in case.evidence.items()
         }
         _fabric.adopt_devices(fabric, devices)
+        made_up = {cidrs[host].partition("/")[0] for host in hosts if host not in known} - {
+            str(hostvars[host].get("ansible_host", host)) for host in hosts
+        }
+        for entry in fabric.values():
+            # nothing on a host can be held against these
+            entry["env"] = {
+                key: value for key, value in entry["env"].items() if str(value).partition(":")[0] not in made_up
+            }
+            if entry["control_address"] in made_up:
+                entry["control_address"] = ""
         case.fabric = fabric

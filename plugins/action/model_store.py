@@ -171,6 +171,8 @@ class ActionModule(_push.StoreAction):
         _fanout_run.forget(run)
         seed = nodes.get(plan.seed) or {}
         if seed.get("state") == "failed":
+            # no step after this one tidies up there
+            self._low_level_execute_command(f"systemctl reset-failed {_fanout_job.UNIT}")
             # the others would say no more than that it does not answer, and only when their patience is at its end
             raise AnsibleActionFail(
                 f"host {plan.seed}: {seed.get('error')}. Nothing was passed on: mend it and run again"

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import ipaddress
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils import _inventory
@@ -40,24 +40,34 @@ def stand_in(kind: str, netdev: str, address: str, cidr: str) -> dict[str, Any]:
     }
 
 
+def _interfaces(cidrs: Iterable[str]) -> list[ipaddress.IPv4Interface]:
+    """Those of IPv4."""
+    found = []
+    for cidr in cidrs:
+        with contextlib.suppress(ValueError):
+            found.append(ipaddress.IPv4Interface(cidr))
+    return found
+
+
 def stand_in_cidrs(
     hosts: Sequence[str], hostvars: Mapping[str, Mapping[str, Any]], known: Mapping[str, str]
 ) -> dict[str, str]:
     """A management network for every host: the one it told, else what ``ansible_host`` says, else one made up.
 
     ``ansible_host`` may be a name, which is not looked up here: since nothing is written, any free address beside those
-    of the others will do, so that the plan of the hosts that answered can be made.
+    of the others will do, so that the plan of the hosts that answered can be made. With ``fabric_lan_nic`` it may be an
+    address of another NIC, which says nothing about the network that peers use.
     """
     found = {host: cidr for host, cidr in known.items() if "/" in cidr}
     prefix = next(iter(found.values()), "/24").rpartition("/")[2]
+    shared = [interface.network for interface in _interfaces(found.values())]
     for host in hosts:
         with contextlib.suppress(ValueError):
             address = ipaddress.IPv4Address(str(hostvars[host].get("ansible_host", host)))
+            if hostvars[host].get("fabric_lan_nic") and shared and not any(address in network for network in shared):
+                continue
             found.setdefault(host, f"{address}/{prefix}")
-    interfaces = []
-    for cidr in found.values():
-        with contextlib.suppress(ValueError):
-            interfaces.append(ipaddress.IPv4Interface(cidr))
+    interfaces = _interfaces(found.values())
     networks = [interface.network for interface in interfaces]
     taken = {interface.ip for interface in interfaces}
     # networks kept for documents and measurements where the others' has no room, as one of a single address
@@ -103,6 +113,25 @@ def shared_nic(host: str, topology: str, variables: Mapping[str, Any], node: Map
             "name the NIC that has the host's address in the LAN"
         )
     return wanted, addresses[0]
+
+
+def told_cidrs(
+    hostvars: Mapping[str, Mapping[str, Any]], nodes: Mapping[str, Mapping[str, Any]]
+) -> tuple[dict[str, str], dict[str, str]]:
+    """By which address peers reach the hosts that answered, and why it cannot be told of the others among them."""
+    known, lost = {}, {}
+    for host, node in nodes.items():
+        variables = hostvars[host]
+        try:
+            known[host] = shared_nic(host, str(variables.get("fabric_topology", "")), variables, node)[1]
+        except ClusterError as error:
+            lost[host] = str(error).removeprefix("Nothing was changed: ")
+    return known, lost
+
+
+def with_cidr(node: Mapping[str, Any], cidr: str) -> dict[str, Any]:
+    """Facts of a host that answered but lacks the address that peers use: with a made-up one, so that others plan."""
+    return {**node, "interfaces": [], "management": {**node["management"], "cidr": cidr}}
 
 
 def management_problems(nodes: Mapping[str, Mapping[str, Any]]) -> list[str]:

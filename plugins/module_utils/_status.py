@@ -19,6 +19,8 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._cluster import 
     plan_cluster,
     stand_in,
     stand_in_cidrs,
+    told_cidrs,
+    with_cidr,
 )
 
 VERSION = 1
@@ -39,6 +41,12 @@ def _stand_in(variables: Mapping[str, Any], kind: str, cidr: str) -> dict[str, A
     return stand_in(kind, netdev, cidr.partition("/")[0], cidr)
 
 
+def _told(looks: Mapping[str, Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
+    """Facts of the hosts that said by which NIC they were asked."""
+    nodes = {host: look["node"] for host, look in looks.items() if look.get("node")}
+    return {host: node for host, node in nodes.items() if node["management"]["netdev"]}
+
+
 def plan(
     groups: Mapping[str, Sequence[str]],
     hosts: Sequence[str],
@@ -47,16 +55,15 @@ def plan(
 ) -> tuple[dict[str, Any], dict[str, Any], list[dict[str, Any]], str]:
     """``(cluster, fabric, nodes, error)``; an empty fabric with the reason where no plan can be made."""
     kinds = _inventory.asserted_kinds(groups)
-    told = {host: look["node"]["management"] for host, look in looks.items() if look.get("node")}
-    known = {host: management["cidr"] for host, management in told.items() if management["netdev"]}
+    told = _told(looks)
+    known, lost = told_cidrs(hostvars, told)
     cidrs = stand_in_cidrs(hosts, hostvars, known)
     nodes: dict[str, Any] = {}
     for host in hosts:
-        node = (looks.get(host) or {}).get("node")
-        if not node or not node["management"]["netdev"]:
+        if host not in told:
             nodes[host] = _stand_in(hostvars[host], kinds.get(host, "spark"), cidrs[host])
         else:
-            nodes[host] = node
+            nodes[host] = with_cidr(told[host], cidrs[host]) if host in lost else told[host]
     bare = {"topology": str(hostvars[hosts[0]].get("fabric_topology", "")), "head": hosts[0], "hosts": list(hosts)}
     try:
         cluster, fabric, _warnings = plan_cluster(groups, hosts, hostvars, nodes)
@@ -133,6 +140,12 @@ def link_status(planned: Mapping[str, Any], look: Mapping[str, Any]) -> dict[str
     return found
 
 
+def _control_address(planned: Mapping[str, Any], answered: bool) -> str:
+    """By which address peers reach a host; nothing where it is only the stand-in's."""
+    address = str(planned.get("control_address", ""))
+    return address if answered or address != planned.get("management_address") else ""
+
+
 def host_status(
     host: str,
     variables: Mapping[str, Any],
@@ -147,7 +160,7 @@ def host_status(
         "kind": planned.get("kind", ""),
         # of a host that did not answer the plan may hold an address that was made up
         "management": (look and planned.get("management_address")) or str(variables.get("ansible_host", host)),
-        "control_address": planned.get("control_address", ""),
+        "control_address": _control_address(planned, look is not None),
         "links": [],
     }
     problems: list[dict[str, str]] = []
@@ -287,6 +300,7 @@ def document(
     hosts = _inventory.cluster_hosts(groups)
     looks = {host: outcome["look"] for host, outcome in outcomes.items() if outcome.get("look")}
     cluster, fabric, _nodes, plan_error = plan(groups, hosts, hostvars, looks)
+    _known, lost = told_cidrs(hostvars, _told(looks))
     head = hosts[0]
     by_host: dict[str, Any] = {}
     problems: list[dict[str, str]] = []
@@ -296,6 +310,10 @@ def document(
         by_host[host], own = host_status(
             host, hostvars[host], outcomes.get(host, {}), looks.get(host), fabric.get(host, {}), host == head
         )
+        if host in lost:
+            by_host[host]["control_address"] = ""
+            text, _semicolon, mend = lost[host].partition("; ")
+            own.append(_problem(host, text, mend))
         problems += own
     ray = ray_status(looks.get(head))
     # an unquoted off is a boolean of YAML
@@ -314,11 +332,14 @@ def document(
     for name, versions in differences.items():
         told = ", ".join(f"{host} {version or '-'}" for host, version in versions.items())
         problems.append(_problem("cluster", f"{name} differs: {told}", "run site.yml on all hosts"))
+    shown = {key: cluster.get(key) for key in ("topology", "profile", "head", "hosts", "head_address", "world")}
+    if head not in looks or head in lost:
+        shown["head_address"] = by_host[head]["control_address"]
     return {
         "version": VERSION,
         "taken": datetime.datetime.fromtimestamp(taken, datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         "ok": not problems and serving["state"] == "serving",
-        "cluster": {key: cluster.get(key) for key in ("topology", "profile", "head", "hosts", "head_address", "world")},
+        "cluster": shown,
         "hosts": by_host,
         "ray": ray,
         "serving": serving,

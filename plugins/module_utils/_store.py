@@ -7,7 +7,8 @@ A store is a directory that holds named folders (models, sets of wheels)::
 
     <root>/<name>/...            a folder under its final name: every file in it is whole and was verified
     <root>/.incoming/<sha256>    a file on its way, root's alone; mode 0400 says that its content was verified
-    <root>/.records/<name>.json  what was verified: relative path -> size, mtime, SHA-256 (of a link its target)
+    <root>/.records/<name>.json  what was verified: relative path -> size, mtime, SHA-256 (of a link its target), and
+                                 of a file that was found to be something else since then what was committed
     <root>/.records/.lock        held by whoever changes the store, never longer than that process lives
 
 Whoever sends asks with a manifest what is missing, delivers pieces in any number of calls, and commits. A file that
@@ -201,7 +202,7 @@ class Store:
         return os.path.join(self._records, f"{name}.json" if committed else f".{name}.json")
 
     def read_record(self, name: str) -> dict[str, list[Any]]:
-        """What was found by reading: relative path -> [size, mtime in ns, SHA-256]."""
+        """What was found by reading: relative path -> [size, mtime in ns, SHA-256, what was committed if another]."""
         for committed in (True, False):
             try:
                 with open(self._record_path(name, committed), encoding="utf-8") as file:
@@ -237,7 +238,11 @@ class Store:
 
     def _recorded(self, folder: str, entry: Entry, record: Mapping[str, list[Any]]) -> bool:
         state = self._identity(os.path.join(folder, entry.path))
-        return state is not None and record.get(entry.path) == [*state[1:], entry.sha256] and state[1] == entry.size
+        return (
+            state is not None
+            and record.get(entry.path, [])[:3] == [*state[1:], entry.sha256]
+            and state[1] == entry.size
+        )
 
     def _holds(
         self, folder: str, entry: Entry, record: Mapping[str, list[Any]], full: bool, read: dict[str, list[Any]]
@@ -305,14 +310,24 @@ class Store:
     def remember(self, name: str, read: Mapping[str, list[Any]]) -> None:
         """Keep what files were found to be by reading them, wanted or not, so that none is read twice.
 
-        Of a folder that was never committed it is kept apart: what lies there is not the store's own yet.
+        Of a folder that was never committed it is kept apart: what lies there is not the store's own yet. Of a file
+        that is no longer what was committed, that is kept too.
         """
-        record = self.read_record(name) if read else {}
+        if not read:
+            return
+        record, committed = self.read_record(name), os.path.exists(self._record_path(name))
+        if committed:
+            read = {path: self._beside_committed(row, record.get(path)) for path, row in read.items()}
         if any(record.get(path) != row for path, row in read.items()):
             # a full disk is told by whoever needs it: this only saves time
             with contextlib.suppress(OSError):
                 self._make_incoming()
-                self._save_record(name, {**record, **read}, os.path.exists(self._record_path(name)))
+                self._save_record(name, {**record, **read}, committed)
+
+    @staticmethod
+    def _beside_committed(row: list[Any], former: list[Any] | None) -> list[Any]:
+        was = former[-1] if former else row[2]
+        return row if was == row[2] else [*row, was]
 
     def whole(self, name: str, entries: Iterable[Entry], wrong: Iterable[str]) -> dict[str, str]:
         """SHA-256 -> path of contents that are here whole: of this folder, or of another one of the store."""
@@ -353,7 +368,7 @@ class Store:
         found = {}
         bad = {(folder, path) for path in wrong}
         for name in self.names():
-            for path, (size, mtime, sha256) in self.read_record(name).items():
+            for path, (size, mtime, sha256, *_was) in self.read_record(name).items():
                 if (name, path) in bad:
                     continue
                 full_path = os.path.join(self.root, name, path)
@@ -695,6 +710,8 @@ class Store:
         return rows
 
     def _as_recorded(self, path: str, row: list[Any]) -> bool:
+        if len(row) != 3:
+            return False
         if str(row[2]).startswith(_LINK):
             return _read_link(path) == str(row[2]).removeprefix(_LINK)
         state = self._identity(path)
@@ -716,11 +733,24 @@ class Store:
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(self._record_path(name, committed))
 
-    def clean_incoming(self) -> None:
-        """Nothing more is to come; while another run works here it is left to that one."""
-        if self._state(self._incoming) is not None:
-            with contextlib.suppress(Busy), self._alone(0.0):
+    def clean_incoming(self, entries: Iterable[Entry] | None = None) -> None:
+        """Nothing more is to come of these contents, or of any; while another run works here all is left to that one.
+
+        What another run delivered waits between its calls, without the lock: only who knows of none takes everything.
+        """
+        if self._state(self._incoming) is None:
+            return
+        with contextlib.suppress(Busy), self._alone(0.0):
+            if entries is None:
                 shutil.rmtree(self._incoming, ignore_errors=True)
+                return
+            for sha256 in {entry.sha256 for entry in entries}:
+                self._drop_parts(sha256)
+                for name in (sha256, f"link-{sha256}"):
+                    with contextlib.suppress(FileNotFoundError):
+                        os.unlink(os.path.join(self._incoming, name))
+            with contextlib.suppress(OSError):
+                os.rmdir(self._incoming)
 
 
 def to_come(item: Mapping[str, Any]) -> int:

@@ -90,7 +90,8 @@ options:
       - The others are the steps of a fan-out over the fabric, each a task for all hosts, as the role uses them.
       - V(check) looks and checks for room, V(seed) brings what no host has to the host that lacks least.
       - V(start) starts the copy on every host, V(watch) shows how far it is, V(finish) makes the models visible.
-      - V(list) lists what lies in the store, and removes what is not in use if O(remove_unused) says so.
+      - V(list) lists what lies in the store, and removes what is not in use if O(remove_unused) says so, with whatever
+        broken runs left of contents on their way.
       - V(receive) is used by the controller's side of this module.
     type: str
     choices: [apply, check, seed, start, watch, finish, list, receive]
@@ -101,7 +102,7 @@ options:
     elements: str
     default: []
   remove_unused:
-    description: With O(stage=list), remove the models that are neither declared nor kept.
+    description: With O(stage=list), remove the models that are neither declared nor kept, and what broken runs left.
     type: bool
     default: false
   declared:
@@ -147,7 +148,7 @@ options:
   job:
     description: Used by the controller's side of this module; JSON.
     type: str
-    default: '{}'
+    default: ''
   key:
     description: Used by the controller's side of this module.
     type: str
@@ -274,8 +275,8 @@ def argument_spec() -> dict[str, Any]:
         "streams": {"type": "int", "default": 2},
         "port": {"type": "int", "default": 29870},
         "patience": {"type": "int", "default": 60},
-        # as one text: of a dictionary every leaf is hidden from results, so that numbers and names go from sentences
-        "job": {"type": "str", "default": "{}", "no_log": True},
+        # the key is an option of its own: what is hidden goes from every sentence that has it, as "{}" or a name
+        "job": {"type": "str", "default": "", "no_log": False},
         "key": {"type": "str", "default": "", "no_log": True},
         "parts": {"type": "list", "elements": "dict", "default": []},
     }
@@ -361,14 +362,14 @@ def apply(module: AnsibleModule, store: Store) -> dict[str, Any]:
             store.commit(model.name, model.entries, plan.wrong, model.links)
         else:
             store.refresh_record(model.name, model.entries, model.links)
-    if changed:
-        store.clean_incoming()
+    # also where all was right: a run killed after its last rename left second names there
+    store.clean_incoming([entry for model, _plan in plans for entry in model.entries])
     return result
 
 
 def start(module: AnsibleModule, store: Store) -> dict[str, Any]:
     """Start this host's part in a fan-out; it goes on without this module and its connection."""
-    job = json.loads(module.params["job"])
+    job = json.loads(module.params["job"] or "{}")
     wanted = {sha256 for sha256, _size, _digests in job["contents"]}
     local: dict[str, str] = {}
     spare: list[str] = []
@@ -394,7 +395,7 @@ def start(module: AnsibleModule, store: Store) -> dict[str, Any]:
 
 def finish(module: AnsibleModule, store: Store) -> dict[str, Any]:
     # the first host may be gone while this one still tries to get something: what it says in the end is wanted
-    report = _fanout_job.outcome(str(json.loads(module.params["job"])["run"]), module.params["patience"] + 30)
+    report = _fanout_job.outcome(str(json.loads(module.params["job"] or "{}")["run"]), module.params["patience"] + 30)
     last_word = report.get("error") or _fanout_job.ended()
     _fanout_job.tidy()
     if report.get("state") == "failed":
@@ -425,6 +426,8 @@ def listing(module: AnsibleModule, store: Store) -> dict[str, Any]:
             removed.append(name)
             if not module.check_mode:
                 store.remove(name)
+    if params["remove_unused"] and not module.check_mode:
+        store.clean_incoming()
     lines = [f"{row['name']}  {human(row['bytes'])}" for row in rows]
     left = [f"{row['name']}  {human(row['bytes'])}" for row in rows if row["name"] not in removed]
     result: dict[str, Any] = {"changed": bool(removed), "inventory": rows, "removed": removed, "root": store.root}

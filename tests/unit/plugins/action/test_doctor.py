@@ -13,6 +13,7 @@ from unittest.mock import MagicMock
 import pytest
 from ansible.errors import AnsibleActionFail
 from ansible_collections.sparkthor.cluster.plugins.action.doctor import ActionModule
+from ansible_collections.sparkthor.cluster.plugins.module_utils import _doctor_checks
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils import _doctor_logs
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor_logs import host_of, read_logs
 
@@ -178,3 +179,33 @@ def test_hosts_known_by_name_that_do_not_answer_contradict_nothing(topology: str
     gone = {"__doctor_looked": {"unreachable": True, "msg": "ssh: No route to host"}}
     result = run({name: {**named(11 + number, topology), **gone} for number, name in enumerate(names)}, groups)
     assert {item["rule"] for item in result["doctor"]["findings"]} == {"host-unreachable"}
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_one_host_without_the_nic_of_the_lan_leaves_the_others_their_plan(lost: bool) -> None:
+    def answer(number: int) -> dict[str, Any]:
+        names = {"eth0": [f"192.168.1.{number}/24"], "eth9": [] if lost and number == 12 else [f"10.9.0.{number}/24"]}
+        interfaces = [
+            {"name": name, "addresses": [{"address": cidr, "family": "inet", "scope": "global"} for cidr in cidrs]}
+            for name, cidrs in names.items()
+        ]
+        address = f"192.168.1.{number}"
+        management = {"netdev": "eth0", "address": address, "cidr": f"{address}/24"}
+        node = {"kind": "generic", "product": "", "gpu_names": [], "gpus": 1}
+        return evidence(node={**node, "interfaces": interfaces, "management": management})
+
+    gone = {"unreachable": True, "msg": "ssh: No route to host"}
+    looked = {"a": answer(11), "b": answer(12) if lost else gone}
+    hostvars = {
+        name: {**host(11 + number), "fabric_topology": "lan", "fabric_lan_nic": "eth9"}
+        for number, name in enumerate("ab")
+    }
+    case = _doctor_checks.Case(hosts=["a", "b"])
+    case.evidence = {name: item["evidence"] for name, item in looked.items() if "evidence" in item}
+    action = ActionModule(*[MagicMock() for _number in range(6)])
+    action._plan(case, GROUPS, ["a", "b"], hostvars)
+    assert case.fabric is not None
+    assert (case.fabric["a"]["control_address"], case.fabric["b"]["control_address"]) == ("10.9.0.11", "")
+    assert case.fabric["a"]["env"]["VLLM_HOST_IP"] == "10.9.0.11"
+    assert "VLLM_HOST_IP" not in case.fabric["b"]["env"]
+    assert ("host b is eth9, which has no IPv4 address" in case.plan_error) is lost

@@ -379,8 +379,13 @@ def watch(model: Path, lacking: dict[str, Any], monkeypatch: pytest.MonkeyPatch,
 
 def test_the_seeds_own_failure_is_said(model: Path, lacking: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     said = "cannot listen on 10.100.0.1 port 29870: Address already in use"
+    commands: list[str] = []
+    monkeypatch.setattr(
+        model_store.ActionModule, "_low_level_execute_command", lambda self, command: commands.append(command)
+    )
     with pytest.raises(AnsibleActionFail, match=f"host spark-01: {said}"):
         watch(model, lacking, monkeypatch, {"spark-01": {"state": "failed", "error": said}})
+    assert commands == ["systemctl reset-failed sparkthor-fanout.service"]
     # what others say is for the step after it, host by host
     nodes = {"spark-01": {"state": "done"}, "spark-02": {"state": "failed", "error": "x"}}
     assert watch(model, lacking, monkeypatch, nodes)["nodes"] == nodes

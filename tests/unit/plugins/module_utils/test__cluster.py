@@ -8,7 +8,7 @@ from __future__ import annotations
 import ipaddress
 
 import pytest
-from ansible_collections.sparkthor.cluster.plugins.module_utils._cluster import stand_in_cidrs
+from ansible_collections.sparkthor.cluster.plugins.module_utils._cluster import stand_in_cidrs, told_cidrs
 
 HOSTS = ["a", "b", "c"]
 
@@ -43,3 +43,25 @@ def test_there_is_room_for_many() -> None:
     hosts = [f"h{number}" for number in range(600)]
     found = stand_in_cidrs(hosts, {host: {} for host in hosts}, {"h0": "10.0.0.1/24"})
     assert len({ipaddress.IPv4Interface(cidr).ip for cidr in found.values()}) == 600
+
+
+def test_an_address_of_another_nic_says_nothing_about_the_lan() -> None:
+    hostvars = {
+        host: {"ansible_host": f"10.0.0.{number}", "fabric_lan_nic": "eth9"} for number, host in enumerate("abc")
+    }
+    found = stand_in_cidrs(HOSTS, hostvars, {"a": "10.9.0.1/24"})
+    assert found == {"a": "10.9.0.1/24", "b": "10.9.0.254/24", "c": "10.9.0.253/24"}
+    # the same NIC under its name
+    assert stand_in_cidrs(HOSTS, hostvars, {"a": "10.0.0.0/24"})["b"] == "10.0.0.1/24"
+
+
+def test_what_hosts_told_of_the_lan() -> None:
+    def node(address: str) -> dict[str, object]:
+        addresses = [{"address": address, "family": "inet", "scope": "global"}] if address else []
+        management = {"netdev": "eth0", "address": "10.0.0.1", "cidr": "10.0.0.1/24"}
+        return {"interfaces": [{"name": "eth9", "addresses": addresses}], "management": management}
+
+    hostvars = {host: {"fabric_topology": "lan", "fabric_lan_nic": "eth9"} for host in "ab"}
+    known, lost = told_cidrs(hostvars, {"a": node("10.9.0.1/24"), "b": node("")})
+    assert known == {"a": "10.9.0.1/24"}
+    assert lost["b"].startswith("fabric_lan_nic of host b is eth9, which has no IPv4 address there; ")

@@ -234,6 +234,8 @@ def test_rules_of_the_other_transport_and_without_a_plan_are_left_out() -> None:
         'GITHUB_TOKEN: "S3CRET"',
         "Environment=MY_DB_PASSWORD=S3CRET",
         "api-key:\n  - S3CRET-of-a-list\n",
+        "api-key:\n- S3CRET\n- 'S3CRET - S3CRET'\n- \"S3CRET\"\r\n- S3CRET",
+        "GITHUB_TOKEN:\n  - S3CRET\n  - S3CRET\n",
     ],
 )
 def test_secrets_are_masked(text: str) -> None:
@@ -251,10 +253,17 @@ def test_secrets_are_masked(text: str) -> None:
         "VLLM_API_KEY=\nNCCL_DEBUG=INFO",
         "GITHUB_TOKEN=\nNCCL_DEBUG=INFO",
         "NCCL INFO KEY=value",
+        "secret:\n- /etc/sparkthor/a\n- /etc/sparkthor/b\n",
     ],
 )
 def test_what_is_no_secret_stays(text: str) -> None:
     assert _doctor.mask(text) == text
+
+
+def test_what_comes_after_a_list_of_secrets_stays() -> None:
+    text = "api-key:\n- abc\n- def\nport: 1\nargs:\n- one\n- two\n- password: x\n- three\n"
+    shown = "api-key:\n- ********\n- ********\nport: 1\nargs:\n- one\n- two\n- password: ********\n- three\n"
+    assert _doctor.mask(text) == shown
 
 
 def test_the_report_has_evidence_cause_mend_and_source() -> None:

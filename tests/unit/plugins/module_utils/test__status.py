@@ -253,3 +253,48 @@ def test_the_endpoint_is_the_one_that_answers(outcomes):
     for tls, scheme in (("off", "http"), (False, "http"), ("self_signed", "https"), ("given", "https")):
         hostvars["spark-01"]["vllm_serve_tls"] = tls
         assert made(outcomes, hostvars=hostvars)["serving"]["endpoint"] == f"{scheme}://10.110.1.11:8000/v1"
+
+
+def on_another_nic(outcomes, topology):
+    """Peers meet on eth9, ssh comes in elsewhere."""
+    for host, outcome in outcomes.items():
+        address = {"address": f"10.9.0.{HOSTS.index(host) + 1}/24", "family": "inet", "scope": "global"}
+        port = {"name": "eth9", "addresses": [address], "up": True, "carrier": True, "mtu": 1500}
+        outcome["look"]["node"]["interfaces"].append(port)
+    return {host: {**values, "fabric_lan_nic": "eth9"} for host, values in variables(topology).items()}
+
+
+@pytest.mark.parametrize("topology", ["lan", "ring"])
+def test_one_host_without_the_nic_of_the_lan_leaves_the_others_their_plan(outcomes, topology):
+    hostvars = on_another_nic(outcomes, topology)
+    for host in (None, "spark-03"):
+        if host:
+            outcomes[host] = {"unreachable": True, "msg": "ssh: connect to host 10.110.1.13: No route to host"}
+        document = made(outcomes, topology, hostvars)
+        assert not [text for text in texts(document) if text.startswith("inventory")]
+        assert document["hosts"]["spark-02"]["control_address"] == "10.9.0.2"
+    change(outcomes, "spark-02", "eth9", addresses=[])
+    document = made(outcomes, topology, hostvars)
+    assert not [text for text in texts(document) if text.startswith("inventory")]
+    lost = "spark-02: fabric_lan_nic of host spark-02 is eth9, which has no IPv4 address there"
+    assert lost in texts(document)
+    assert document["cluster"]["head_address"] == "10.9.0.1"
+    assert document["hosts"]["spark-02"]["management"] == "10.110.1.12"
+
+
+@pytest.mark.parametrize(("topology", "shown"), [("lan", ""), ("switch", "10.100.0.1")])
+def test_an_address_that_was_made_up_is_not_shown(outcomes, topology, shown):
+    hostvars = variables(topology)
+    hostvars["spark-01"]["ansible_host"] = "spark-01.example.net"
+    assert made(outcomes, topology, hostvars)["cluster"]["head_address"]
+    outcomes["spark-01"] = {"unreachable": True, "msg": "ssh: No route to host"}
+    document = made(outcomes, topology, hostvars)
+    assert document["hosts"]["spark-01"]["control_address"] == shown
+    assert document["cluster"]["head_address"] == shown
+
+
+def test_an_address_that_a_host_lost_is_not_replaced_by_one_that_was_made_up(outcomes):
+    hostvars = on_another_nic(outcomes, "lan")
+    change(outcomes, "spark-01", "eth9", addresses=[])
+    document = made(outcomes, "lan", hostvars)
+    assert (document["hosts"]["spark-01"]["control_address"], document["cluster"]["head_address"]) == ("", "")

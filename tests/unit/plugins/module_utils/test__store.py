@@ -698,3 +698,42 @@ def test_a_model_whose_links_are_gone_is_not_whole(store: Store, tmp_path: Path)
     assert store.refresh_record("models--o--n", wanted, links) is False
     shutil.rmtree(os.path.join(store.folder("models--o--n"), "snapshots"))
     assert store.inventory()[0]["verdict"] == "1 of 2 files changed or lost, snapshots/c/model.safetensors first"
+
+
+def test_what_another_run_delivers_is_not_taken_away(store: Store, tmp_path: Path) -> None:
+    data = b"c" * 3000
+    store.receive([piece(tmp_path, data, 0, 1000)])
+    half = Path(store.incoming) / sha(data)
+    store.receive([piece(tmp_path, b"x" * 100)])
+    left = [Path(store.incoming) / f"{sha(b'x' * 100)}{end}" for end in ("", ".part", ".have")]
+    for path in left[1:]:
+        path.write_bytes(b"")
+    store.clean_incoming(entries({"x": b"x" * 100}))
+    assert [path.exists() for path in (half, *left)] == [True, False, False, False]
+    store.receive([piece(tmp_path, data, 1000)])
+    store.clean_incoming(entries({"w": data}))
+    assert os.listdir(store.root) == [".records"]
+
+
+def test_a_look_does_not_make_a_damaged_file_whole(store: Store, tmp_path: Path) -> None:
+    fill(store, tmp_path, {"w": b"a" * 100, "x": b"x" * 100})
+    path = Path(store.folder("tiny")) / "w"
+    wanted = entries({"w": b"a" * 100, "x": b"x" * 100})
+    damaged = "1 of 2 files changed or lost, w first"
+    for number, data in enumerate((b"b" * 100, b"c" * 100), 1):
+        path.write_bytes(data)
+        os.utime(path, ns=(number, number))
+        assert store.inventory()[0]["verdict"] == damaged
+        for _time in range(2):
+            plan = store.plan("tiny", wanted)
+            store.remember("tiny", plan.read)
+            assert (plan.wrong, store.inventory()[0]["verdict"]) == (["w"], damaged)
+        # others may have the content that it is
+        assert store.whole("tiny", wanted, [])[sha(data)] == str(path)
+    assert not plan.read  # known, and not read again
+    # what is wanted by now
+    assert store.as_recorded("tiny", entries({"w": b"c" * 100, "x": b"x" * 100}))
+    path.write_bytes(b"a" * 100)
+    os.utime(path, ns=(9, 9))
+    store.remember("tiny", store.plan("tiny", wanted).read)
+    assert store.inventory()[0]["verdict"] == "whole"

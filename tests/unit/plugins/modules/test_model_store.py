@@ -82,6 +82,24 @@ def test_a_model_arrives_and_a_second_run_moves_nothing(host: Host) -> None:
     assert sorted(os.listdir(host.root)) == [".records", "tiny"]
 
 
+def test_second_names_of_a_killed_commit_go_with_the_next_run(host: Host) -> None:
+    for data in FILES.values():
+        host.send(data)
+    host.call({"tiny": FILES})
+    incoming = host.root / ".incoming"
+    incoming.mkdir(0o700)
+    os.link(host.root / "tiny" / "config.json", incoming / hashlib.sha256(FILES["config.json"]).hexdigest())
+    assert host.call({"tiny": FILES})["changed"] is False
+    assert not incoming.exists()
+    host.send(b"of another run")
+    host.call({"tiny": FILES})
+    assert len(os.listdir(incoming)) == 1
+    host.call({}, stage="list", declared=["tiny"])
+    assert incoming.exists()
+    host.call({}, stage="list", declared=["tiny"], remove_unused=True)
+    assert sorted(os.listdir(host.root)) == [".records", "tiny"]
+
+
 def test_other_models_are_left_alone_and_named(host: Host) -> None:
     for data in FILES.values():
         host.send(data)
@@ -131,6 +149,11 @@ def test_the_key_alone_is_hidden_from_what_a_start_says(host: Host, monkeypatch:
     result = host.call({}, stage="start", job=json.dumps(job), key="11" * 32)
     assert result["msg"] == "timeout after 62 s on spark-02 with ********"
     assert jobs[0]["key"] == "11" * 32
+
+
+def test_nothing_is_hidden_where_there_is_no_key(host: Host) -> None:
+    result = host.call({"tiny": {"{}": b""}, "../{}": {"x": b"1"}})
+    assert "name '../{}'" in result["msg"]
 
 
 def test_how_a_program_ended_that_said_nothing(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
