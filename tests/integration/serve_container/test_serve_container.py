@@ -79,8 +79,9 @@ def test_a_killed_client_of_vllm_leaves_nothing_and_serving_comes_back(cluster):
     before = containers(cluster, cluster.head)
     cluster.run(cluster.head, f"systemctl kill --signal=SIGKILL {UNIT}")
     begun = time.monotonic()
-    # by its id: the next one has the same name a moment later.  Where the kernel kills what is forked into a control group
-    # that was killed (seen on 6.x with CLONE_INTO_CGROUP), ExecStopPost dies too and the next start removes the container.
+    # By its id: the next one has the same name a moment later.  Where the kernel kills what is forked into a control
+    # group that was killed (seen on Linux 6.18, CLONE_INTO_CGROUP), ExecStopPost dies too, and the next start removes
+    # the container.
     while before["sparkthor-vllm"] in containers(cluster, cluster.head).values():
         assert time.monotonic() - begun < STOP_LIMIT
         time.sleep(0.2)
