@@ -38,7 +38,14 @@ sanity() {
 
 scenario() {
   begin "molecule $1"
-  molecule test --scenario-name "$1" --report
+  mkdir -p "$SPARKTHOR_RESULTS"
+  local log=$SPARKTHOR_RESULTS/$1.log
+  if ! molecule test --scenario-name "$1" --report 2>&1 | tee "$log"; then
+    # the removal of the hosts comes after the error: what matters is said once more where everybody looks, at the end
+    begin "why $1 failed"
+    sed 's/\x1b\[[0-9;]*m//g' "$log" | grep -aE -A4 'fatal: |failed: |\[ERROR\]|sparklab: |│ +(E  |FAILED )' | tail -60
+    return 1
+  fi
 }
 
 case ${1:-all} in

@@ -13,6 +13,7 @@ lab.destroy()
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import ipaddress
 import json
 import os
@@ -110,7 +111,7 @@ class Lab:
                 raise LabError(f"lab {name} is there with other hosts, wiring or base: destroy it first, or use --name")
             if not known.exists():
                 _clear_orphans(plan)
-                _check_subnet_free(plan)
+                _claim_subnet(plan)
                 write(known, json.dumps(plan.to_data(), indent=1) + "\n")
             lab = cls(name, root)
             lab._register()
@@ -284,7 +285,10 @@ class Lab:
     # --- power -------------------------------------------------------------------------------------------------------
 
     def boot(self, *names: str) -> None:
-        self._register()  # a restart of the machine forgets /run
+        if not (REGISTRY / f"{self.plan.tag}.lab").exists():
+            # a restart of the machine forgets /run, and a lab that was off may have lent its network
+            _claim_subnet(self.plan)
+            self._register()
         self.network.switch_up()
         off = [host for host in self._hosts(names) if not self.machine(host.name).is_on()]
         if not off:
@@ -304,6 +308,22 @@ class Lab:
     def shutdown(self, *names: str) -> None:
         """Orderly power-off."""
         self._each(self._hosts(names), lambda host: self.machine(host.name).shut_down())
+
+    def rest(self) -> bool:
+        """Give the network back where all hosts are off and nobody works on the lab; the next boot makes it anew."""
+        with (self.home / f".{self.name}.lock").open("a") as handle:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return False
+            if any(self.machine(host.name).is_on() for host in self.plan.hosts):
+                return False
+            say(f"lab {self.name} in {self.home} is off: its network gives way")
+            for host in self.plan.hosts:
+                self.machine(host.name).sweep()
+            self.network.switch_down()
+            self._unregister()
+            return True
 
     def cycle(self, *names: str) -> None:
         """Power loss and power-on again."""
@@ -531,12 +551,18 @@ def _clear_orphans(plan: Plan) -> None:
     run(["ip", "link", "del", f"sl{plan.tag}ctl"], check=False)
 
 
-def _check_subnet_free(plan: Plan) -> None:
+def _claim_subnet(plan: Plan) -> None:
+    """Raise unless nobody uses the subnet.  A lab that is off altogether, as after its runs were killed, gives way."""
     wanted = ipaddress.ip_network(plan.subnet)
     for path in REGISTRY.glob("*.lab"):
         entry = json.loads(path.read_text())
-        if wanted.overlaps(ipaddress.ip_network(entry["subnet"])) and path.stem != plan.tag:
-            raise LabError(f"subnet {plan.subnet} is used by the lab in {entry['folder']}: give another --subnet")
+        if path.stem != plan.tag and wanted.overlaps(ipaddress.ip_network(entry["subnet"])):
+            folder = Path(entry["folder"])
+            # only a lab that was made to its end is known well enough to be put to rest
+            made = (folder / "lab.json").exists() and (folder / "lowers").exists()
+            if not made or not Lab(folder.name, folder.parent).rest():
+                what = f"subnet {plan.subnet} is used by the lab in {folder}"
+                raise LabError(f"{what}: destroy that lab, or give another --subnet")
     for nic in json.loads(run(["ip", "-j", "-4", "address", "show"]).stdout or "[]"):
         if nic.get("ifname") == f"sl{plan.tag}ctl":
             continue

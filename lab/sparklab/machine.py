@@ -109,7 +109,7 @@ class Machine:
             return
         if not (self.folder / "disk.img").exists():
             raise LabError(f"{self.host.name} has no disk: run create again")
-        self._sweep()
+        self.sweep()
         package = Path(__file__).resolve().parent.parent
         search = os.pathsep.join(filter(None, (str(package), os.environ.get("PYTHONPATH"))))
         with self.console.open("w") as log:
@@ -144,7 +144,7 @@ class Machine:
             self._kill_group()
         if not wait_until(lambda: not self.is_on(), 10):
             raise LabError(f"{self.host.name} does not die: {self.console_tail()}")
-        self._sweep()
+        self.sweep()
 
     def shut_down(self, seconds: float = 90) -> None:
         if not self.is_on():
@@ -157,7 +157,7 @@ class Machine:
         if not wait_until(lambda: not self.is_on(), seconds):
             raise LabError(f"{self.host.name} still runs {seconds:.0f} s after it was asked to power off")
 
-    def _sweep(self) -> None:
+    def sweep(self) -> None:
         """Clear away what a killed supervisor may have left: processes, cgroup, NICs."""
         if self.is_on():
             return

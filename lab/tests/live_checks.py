@@ -317,6 +317,21 @@ def test_same_subnet_is_refused(switch):
     assert not (switch.home / "second").exists()
 
 
+def test_a_lab_that_is_off_lends_its_subnet(switch):
+    """Runs that were killed leave a lab whose hosts are dead; the next lab must not fail by it."""
+    switch.off()
+    second = Lab.create([switch.home.parent / "sw/hosts.yml"], home=switch.home, name="second")
+    try:
+        assert [row["power"] for row in switch.status()] == ["off"] * 3
+        with pytest.raises(LabError, match="is used by the lab in"):
+            switch.boot()
+    finally:
+        second.destroy()
+    switch.boot()
+    switch.wait()
+    assert reaches(switch, "spark-01", switch.plan.host("spark-02").address)
+
+
 def test_ansible_reaches_the_hosts(switch):
     done = subprocess.run(
         ["ansible", "all", "-i", switch.folder / "inventory.yml", "-m", "ansible.builtin.ping", "-b"],
