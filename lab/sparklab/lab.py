@@ -111,7 +111,8 @@ class Lab:
                 raise LabError(f"lab {name} is there with other hosts, wiring or base: destroy it first, or use --name")
             if not known.exists():
                 _clear_orphans(plan)
-                _claim_subnet(plan)
+            _claim_subnet(plan)
+            if not known.exists():
                 write(known, json.dumps(plan.to_data(), indent=1) + "\n")
             lab = cls(name, root)
             lab._register()
@@ -285,10 +286,9 @@ class Lab:
     # --- power -------------------------------------------------------------------------------------------------------
 
     def boot(self, *names: str) -> None:
-        if not (REGISTRY / f"{self.plan.tag}.lab").exists():
-            # a restart of the machine forgets /run, and a lab that was off may have lent its network
-            _claim_subnet(self.plan)
-            self._register()
+        # a restart of the machine forgets /run, and a lab that was off may have lent its network
+        _claim_subnet(self.plan)
+        self._register()
         self.network.switch_up()
         off = [host for host in self._hosts(names) if not self.machine(host.name).is_on()]
         if not off:
@@ -553,6 +553,8 @@ def _clear_orphans(plan: Plan) -> None:
 
 def _claim_subnet(plan: Plan) -> None:
     """Raise unless nobody uses the subnet.  A lab that is off altogether, as after its runs were killed, gives way."""
+    if (REGISTRY / f"{plan.tag}.lab").exists():
+        return
     wanted = ipaddress.ip_network(plan.subnet)
     for path in REGISTRY.glob("*.lab"):
         entry = json.loads(path.read_text())

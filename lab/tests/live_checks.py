@@ -325,6 +325,8 @@ def test_a_lab_that_is_off_lends_its_subnet(switch):
         assert [row["power"] for row in switch.status()] == ["off"] * 3
         with pytest.raises(LabError, match="is used by the lab in"):
             switch.boot()
+        with pytest.raises(LabError, match="is used by the lab in"):
+            Lab.create([switch.home.parent / "sw/hosts.yml"], home=switch.home, name="sw")
     finally:
         second.destroy()
     switch.boot()
