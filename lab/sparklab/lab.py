@@ -38,11 +38,19 @@ DEFAULT_SUBNET = "10.77.0.0/24"
 DEFAULT_SUITE = "bookworm"
 DEFAULT_DISK = "12G"
 
-# What all labs of the machine share: who is there, and the inotify limit that the first one raised
+# What all labs of the machine share: who is there, and the limits that the first one raised
 REGISTRY = Path("/run/sparklab")
-INOTIFY = Path("/proc/sys/fs/inotify/max_user_instances")
 SYSTEMD_RUN = Path("/run/systemd")
-INOTIFY_WANTED = 4096  # 128 are used up by some 18 hosts, which all run as one user
+#: Real hosts have a kernel each; these share one. 128 inotify instances are used up by some 18 hosts, which all run as
+#: one user; 1,024 neighbours (one table for all name spaces) by some 23 hosts that each know all others on two links.
+LIMITS = {
+    "fs/inotify/max_user_instances": 4096,
+    "net/ipv4/neigh/default/gc_thresh3": 16384,
+    "net/ipv4/neigh/default/gc_thresh2": 8192,
+    "net/ipv6/neigh/default/gc_thresh3": 16384,
+    "net/ipv6/neigh/default/gc_thresh2": 8192,
+}
+PROC_SYS = Path("/proc/sys")
 
 
 def default_home() -> Path:
@@ -174,11 +182,13 @@ class Lab:
 
     def _register(self) -> None:
         with locked(REGISTRY / "lock"):
-            saved = REGISTRY / "inotify"
-            now = INOTIFY.read_text()
-            if not saved.exists() and int(now) < INOTIFY_WANTED:
-                write(saved, now)
-                INOTIFY.write_text(str(INOTIFY_WANTED))
+            saved = REGISTRY / "limits.json"
+            if not saved.exists():
+                before = {key: int((PROC_SYS / key).read_text()) for key in LIMITS if (PROC_SYS / key).exists()}
+                low = {key: value for key, value in before.items() if value < LIMITS[key]}
+                write(saved, json.dumps(low) + "\n")
+                for key in low:
+                    (PROC_SYS / key).write_text(str(LIMITS[key]))
             if not SYSTEMD_RUN.exists():
                 # nspawn wants it; each host gets a file system of its own there
                 SYSTEMD_RUN.mkdir()
@@ -191,9 +201,10 @@ class Lab:
             (REGISTRY / f"{self.plan.tag}.lab").unlink(missing_ok=True)
             shutil.rmtree(self._sockets(), ignore_errors=True)
             if not list(REGISTRY.glob("*.lab")):
-                saved = REGISTRY / "inotify"
+                saved = REGISTRY / "limits.json"
                 if saved.exists():
-                    INOTIFY.write_text(saved.read_text())
+                    for key, value in json.loads(saved.read_text()).items():
+                        (PROC_SYS / key).write_text(str(value))
                 if (REGISTRY / "systemd").exists():
                     with contextlib.suppress(OSError):
                         SYSTEMD_RUN.rmdir()
