@@ -5,21 +5,55 @@
 
 from __future__ import annotations
 
+import contextlib
+import multiprocessing
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from ansible.errors import AnsibleActionFail
+from ansible.errors import AnsibleActionFail, AnsibleError
 from ansible.plugins.action import ActionBase
 from ansible.template import trust_as_template
 
 _KEYS = frozenset(("path", "content", "mode", "owner", "group", "foreign", "backup"))
+#: hosts for one process at least: below, starting it costs more than it saves
+_SHARE = 16
+#: what the processes of a pool inherit, because an action cannot be sent to them
+_work: Callable[[str], list[dict[str, Any]]] | None = None
+
+
+def _one(host: str) -> tuple[list[dict[str, Any]], str]:
+    """Files, or the reason why there are none: not every exception survives the way between processes."""
+    assert _work is not None
+    try:
+        return _work(host), ""
+    except AnsibleError as error:
+        return [], f"{host}: {error}"
+
+
+def _on_all_cores(
+    work: Callable[[str], list[dict[str, Any]]], hosts: Sequence[str]
+) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+    """Each host with its files, in order; many hosts are shared among forks of this process, one for each core."""
+    global _work
+    _work = work
+    count = min(os.cpu_count() or 1, len(hosts) // _SHARE)
+    with contextlib.ExitStack() as stack:
+        results = map(_one, hosts)
+        if count > 1:
+            pool = stack.enter_context(ProcessPoolExecutor(count, mp_context=multiprocessing.get_context("fork")))
+            results = pool.map(_one, hosts, chunksize=4)
+        for host, (files, problem) in zip(hosts, results, strict=True):
+            if problem:
+                raise AnsibleActionFail(problem)
+            yield host, files
 
 
 class ActionModule(ActionBase):
-    # A process for each host costs more than a host's files do; so one renders them all.
+    # A process and a task for each host cost more than a host's files do; so one task renders them all.
     BYPASS_HOST_LOOP = True
     TRANSFERS_FILES = False
     _requires_connection = False
@@ -36,9 +70,13 @@ class ActionModule(ActionBase):
         expression = trust_as_template(arguments["files"])
         changed: dict[str, list[str]] = {}
         diffs: list[dict[str, str]] = []
-        for host in task_vars["ansible_play_hosts"]:
+
+        def work(host: str) -> list[dict[str, Any]]:
+            return self._files(host, expression, task_vars)
+
+        for host, files in _on_all_cores(work, task_vars["ansible_play_hosts"]):
             changed[host] = []
-            for file in self._files(host, expression, task_vars):
+            for file in files:
                 before = self._write(dest / host, file)
                 if before is None:
                     continue
@@ -60,13 +98,13 @@ class ActionModule(ActionBase):
         variables["ansible_search_path"] = task_vars["ansible_search_path"]
         found = self._templar.copy_with_new_env(available_variables=variables).evaluate_expression(expression)
         if not isinstance(found, list):
-            raise AnsibleActionFail(f"{host}: files: {expression!r} is a {type(found).__name__}, not a list of files")
+            raise AnsibleActionFail(f"files: {expression!r} is a {type(found).__name__}, not a list of files")
         files = []
         for number, file in enumerate(found, 1):
             unknown = sorted(set(file) - _KEYS) if isinstance(file, Mapping) else ["not a mapping"]
             if unknown or "path" not in file or "content" not in file:
                 raise AnsibleActionFail(
-                    f"{host}: files: item {number} needs path and content and may have "
+                    f"files: item {number} needs path and content and may have "
                     f"{', '.join(sorted(_KEYS - {'path', 'content'}))}; found {', '.join(map(str, unknown)) or file}"
                 )
             files.append(

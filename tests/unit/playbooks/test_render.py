@@ -139,3 +139,34 @@ def test_the_units_are_those_of_the_engine_that_is_named(tmp_path):
         assert json.loads((dest / "spark-02/etc/sparkthor/ray.json").read_text())["engine"][0] == program
         given = (dest / "spark-01/etc/sparkthor/ray.env").read_text().splitlines()
         assert 'RAY_X="{\\"a\\": \\"\\$b \\\\n\\`\\"}"' in given, given
+
+
+def test_many_hosts_are_shared_among_processes(tmp_path):
+    """From 32 hosts on several processes render, and every host still has its own."""
+    names = [f"spark-{number:02d}" for number in range(1, 41)]
+    wide = {
+        "fabric_topology": "switch",
+        "fabric_cidr": "10.100.0.0/16",
+        "vllm_serve_model": "/models/m",
+        "vllm_serve_tensor_parallel_size": 1,
+        "vllm_serve_pipeline_parallel_size": len(names),
+    }
+    workers: dict[str, dict[str, object]] = {name: {} for name in names[1:]}
+    groups = {"ray_head": {"hosts": {names[0]: {}}}, "ray_workers": {"hosts": workers}}
+    path = tmp_path / "hosts.yml"
+    path.write_text(
+        yaml.safe_dump({"cluster": {"children": groups, "vars": wide}, "sparks": {"children": {"cluster": {}}}})
+    )
+    done = render(tmp_path / "out", path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = files(tmp_path / "out")
+    addresses = {
+        line
+        for name in names
+        for line in found[f"{name}/etc/sparkthor/fabric.env"].splitlines()
+        if line.startswith("VLLM_HOST_IP=")
+    }
+    assert len(addresses) == len(names)
+    again = render(tmp_path / "out", path)
+    assert again.returncode == 0, again.stdout + again.stderr
+    assert "changed=1" not in again.stdout
