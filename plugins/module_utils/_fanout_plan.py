@@ -17,7 +17,7 @@ SHAPES = ("chain", "tree")
 #: of a tree on a switch: every host sends this many copies, so the time is as many times the size over the link rate
 BRANCHES = 2
 #: a part is the unit of forwarding, resuming and repair: small sets need small ones to fill a long chain
-PART_MIN = 1 << 20
+PART_MIN = 512 << 10
 PART_MAX = 16 << 20
 PARTS_WANTED = 4096
 

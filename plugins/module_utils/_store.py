@@ -322,7 +322,8 @@ class Store:
             # a full disk is told by whoever needs it: this only saves time
             with contextlib.suppress(OSError):
                 self._make_incoming()
-                self._save_record(name, {**record, **read}, committed)
+                note = self._stage_record(name, {**record, **read}, committed)
+                os.replace(note, self._record_path(name, committed))
 
     @staticmethod
     def _beside_committed(row: list[Any], former: list[Any] | None) -> list[Any]:
@@ -599,9 +600,11 @@ class Store:
                 self._own(full_path, 0o755 if os.path.isdir(full_path) else 0o644)
         for link in links:
             self._make_link(target, link)
+        # its note is written first: where there is no room for that, nothing becomes visible either
+        note = self._stage_record(name, self._document(target, entries, links))
         if fresh:
             os.rename(target, folder)
-        self._write_record(name, folder, entries, links)
+        self._keep_record(name, note)
         for source in last_use:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(source)
@@ -663,18 +666,23 @@ class Store:
             document[entry.path] = [entry.size, state.st_mtime_ns, entry.sha256]
         return document
 
-    def _write_record(self, name: str, folder: str, entries: Iterable[Entry], links: Iterable[Link]) -> None:
-        self._save_record(name, self._document(folder, entries, links))
+    def _keep_record(self, name: str, note: str) -> None:
+        os.replace(note, self._record_path(name))
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self._record_path(name, committed=False))
 
-    def _save_record(self, name: str, document: Mapping[str, list[Any]], committed: bool = True) -> None:
-        target = self._record_path(name, committed)
-        scratch = f"{target}.new"
-        with open(scratch, "w", encoding="utf-8") as file:
-            json.dump(document, file)
-        os.chmod(scratch, 0o644)
-        os.replace(scratch, target)
+    def _stage_record(self, name: str, document: Mapping[str, list[Any]], committed: bool = True) -> str:
+        """The record under a name of its own, whole; where it cannot be written, nothing of it stays."""
+        scratch = f"{self._record_path(name, committed)}.new"
+        try:
+            with open(scratch, "w", encoding="utf-8") as file:
+                json.dump(document, file)
+            os.chmod(scratch, 0o644)
+        except OSError:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(scratch)
+            raise
+        return scratch
 
     def refresh_record(self, name: str, entries: Iterable[Entry], links: Iterable[Link] = ()) -> bool:
         """Record a folder that was found right by reading it, so that the next look is quick. True if it was new."""
@@ -683,7 +691,7 @@ class Store:
         if os.path.exists(self._record_path(name)) and self._document(folder, entries, links) == self.read_record(name):
             return False
         self._make_incoming()
-        self._write_record(name, folder, entries, links)
+        self._keep_record(name, self._stage_record(name, self._document(folder, entries, links)))
         return True
 
     def inventory(self) -> list[dict[str, Any]]:

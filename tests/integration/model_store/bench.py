@@ -26,7 +26,7 @@ from typing import Any
 
 from sparklab import Lab
 
-from .rig import GIB, TOP, Figure, Rig, metered
+from .rig import GIB, TOP, Figure, Rig, metered, warm
 
 PACKAGES = (
     "rsync", "libpopt0", "libxxhash0", "aria2", "libaria2-0", "libc-ares2", "libssh2-1", "libsqlite3-0", "libxml2",
@@ -103,6 +103,7 @@ class Bench:
 
     def measure(self, engine: str, work: Callable[[], None], notes: str = "") -> Figure:
         self.rig.each(self.receivers, f"rm -rf {TARGET} && mkdir -p {TARGET}")
+        warm(self.size * self.count)
         with metered() as meter:
             work()
         figure = Figure(engine, self.count, self.size, self.rig.mbit, meter.seconds, meter.idle, meter.busy, notes)

@@ -13,9 +13,9 @@ from .conftest import MIB, STORE, Model, Site
 SECOND_RUN_SECONDS = 3.0
 
 
-def task_seconds(output: str, name: str) -> float:
-    """What the tests' own callback says a task took."""
-    return sum(float(found) for found in re.findall(rf"^task-seconds ([0-9.]+) .*{name}$", output, re.MULTILINE))
+def all_task_seconds(output: str) -> float:
+    """What the tests' own callback says all tasks of a run took: a look of preflight may spare the role its own."""
+    return sum(float(found) for found in re.findall(r"^task-seconds ([0-9.]+) ", output, re.MULTILINE))
 
 
 def test_a_model_reaches_three_hosts_and_a_second_run_moves_nothing(site: Site, model: Model) -> None:
@@ -48,6 +48,6 @@ def test_a_model_reaches_three_hosts_and_a_second_run_moves_nothing(site: Site, 
     assert again.rc == 0, again.output
     assert re.findall(r"changed=(\d+)", again.output) == ["0"] * 3
     assert all(site.report(host) == {} for host in site.hosts)
-    seconds = task_seconds(again.output, "model_store : Have the models")
+    seconds = all_task_seconds(again.output)
     print(f"second run, {len(model.digests)} files: {seconds:.2f} s")
     assert 0 < seconds <= SECOND_RUN_SECONDS

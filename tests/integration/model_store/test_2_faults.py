@@ -10,12 +10,13 @@ import time
 from collections.abc import Iterator
 
 import pytest
+from ansible_collections.sparkthor.cluster.plugins.module_utils import _fanout_plan
 
 from .conftest import MIB, NETS, STORE, Model, Site
 from .rig import Rig
 
 SIZE = 160 * MIB
-PART = MIB
+PART = _fanout_plan.part_size(SIZE)
 KILL = "systemctl kill --signal=KILL sparkthor-fanout"
 
 

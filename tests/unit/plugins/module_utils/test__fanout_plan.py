@@ -84,9 +84,13 @@ def test_an_unknown_shape() -> None:
         plan.routes(switch(2), ["s1", "s2"], "star")
 
 
-@pytest.mark.parametrize(("total", "size"), [(0, 1), (1 << 30, 1), (5 << 30, 2), (379 << 30, 16), (1 << 50, 16)])
+@pytest.mark.parametrize(
+    ("total", "size"),
+    [(0, 512), (2 << 30, 512), (3 << 30, 1024), (5 << 30, 2048), (379 << 30, 16384), (1 << 50, 16384)],
+)
 def test_parts_are_small_for_small_sets(total: int, size: int) -> None:
-    assert plan.part_size(total) == size << 20
+    """KiB for so many bytes."""
+    assert plan.part_size(total) == size << 10
 
 
 def test_the_seed_lacks_least_and_is_the_head_among_equals() -> None:
