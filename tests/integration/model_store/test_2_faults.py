@@ -156,7 +156,7 @@ def test_a_host_that_has_nine_tenths_gets_the_rest(site: Site, model: Model) -> 
     run = site.play(model)
     assert run.rc == 0, run.output
     assert site.report(second)["received"] == 4 * MIB
-    assert site.report(third)["received"] == MIB
+    assert site.report(third)["received"] == PART
     site.check_everywhere(model)
 
 
