@@ -22,14 +22,13 @@ _KEYS = frozenset(("path", "content", "mode", "owner", "group", "foreign", "back
 #: hosts for one process at least: below, starting it costs more than it saves
 _SHARE = 16
 #: what the processes of a pool inherit, because an action cannot be sent to them
-_work: Callable[[str], list[dict[str, Any]]] | None = None
+_work: list[Callable[[str], list[dict[str, Any]]]] = []
 
 
 def _one(host: str) -> tuple[list[dict[str, Any]], str]:
     """Files, or the reason why there are none: not every exception survives the way between processes."""
-    assert _work is not None
     try:
-        return _work(host), ""
+        return _work[0](host), ""
     except AnsibleError as error:
         return [], f"{host}: {error}"
 
@@ -38,8 +37,7 @@ def _on_all_cores(
     work: Callable[[str], list[dict[str, Any]]], hosts: Sequence[str]
 ) -> Iterator[tuple[str, list[dict[str, Any]]]]:
     """Each host with its files, in order; many hosts are shared among forks of this process, one for each core."""
-    global _work
-    _work = work
+    _work[:] = [work]
     count = min(os.cpu_count() or 1, len(hosts) // _SHARE)
     with contextlib.ExitStack() as stack:
         results = map(_one, hosts)
