@@ -9,6 +9,8 @@ import pytest
 from ansible.errors import AnsibleActionFail, AnsibleTemplateError
 from ansible_collections.sparkthor.cluster.plugins.action import render_files
 
+# pytest-xdist has threads of its own; the process of an Ansible action has one
+pytestmark = pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
 HOSTS = [f"spark-{number:03d}" for number in range(1, 101)]
 
 
