@@ -6,12 +6,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from ansible_collections.sparkthor.cluster.plugins.module_utils._fabric import fabric_plan
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils import _compare, _options
+
+from tests.unit.plays import task
 
 NODE = {"python": {"version": "3.12.3"}, "arch": "aarch64", "glibc": "2.39", "kind": "spark"}
 
@@ -116,16 +117,6 @@ def test_arguments_of_the_engine_are_checked_on_the_controller(monkeypatch: pyte
     found.append("a warning that the role gives")
     with pytest.raises(_compare.Unknown, match="something to say"):
         prepare([look])
-
-
-def task(role: str, selected: bool = True, implicit: bool = False) -> Any:
-    named = SimpleNamespace(get_name=lambda: f"sparkthor.cluster.{role}", _role_path=f"/roles/{role}")
-    return SimpleNamespace(
-        _role=named if role else None,
-        implicit=implicit,
-        evaluate_tags=lambda only, skip, variables: selected,
-        get_search_path=lambda: [f"/roles/{role}/tasks"],
-    )
 
 
 def test_a_role_finds_its_own_files() -> None:

@@ -5,19 +5,10 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any
 
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils import _roles
 
-
-def task(role: str, selected: bool = True, implicit: bool = False) -> Any:
-    named = SimpleNamespace(get_name=lambda: f"sparkthor.cluster.{role}", _role_path=f"/roles/{role}")
-    return SimpleNamespace(
-        _role=named if role else None,
-        implicit=implicit,
-        evaluate_tags=lambda only, skip, variables: selected,
-        get_search_path=lambda: [f"/roles/{role}/tasks"],
-    )
+from tests.unit.plays import task
 
 
 def test_the_roles_of_a_run_are_those_that_its_tags_select() -> None:
