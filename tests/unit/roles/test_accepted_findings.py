@@ -20,8 +20,8 @@ def accepted(**given: Any) -> tuple[list[str], list[str]]:
     """What preflight goes on with, and what the change of the network does."""
     loader = DataLoader()
     values: dict[str, Any] = {}
-    for role in ("preflight", "roce_network"):
-        values.update(loader.load(trust_as_template((ROLES / role / "defaults/main.yml").read_text())))
+    for file in ("preflight/defaults/main.yml", "preflight/vars/main.yml", "roce_network/defaults/main.yml"):
+        values.update(loader.load(trust_as_template((ROLES / file).read_text())))
     templar = Templar(loader=loader, variables={**values, **given})
     tasks = yaml.safe_load((ROLES / "preflight/tasks/main.yml").read_text())
     (check,) = [task["sparkthor.cluster.fabric_check"] for task in tasks if "sparkthor.cluster.fabric_check" in task]
