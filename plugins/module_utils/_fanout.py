@@ -51,6 +51,8 @@ NONCE = 32
 CONNECT_LIMIT = 3.0
 SILENCE_LIMIT = 5
 ALIVE = 1.0
+#: seconds between two attempts to connect, at most: all hosts of a chain begin at about the same time
+RETRY_MAX = 0.25
 #: requests under way on one connection
 WINDOW = 2
 #: a part that arrived wrong this often is wrong where it comes from
@@ -468,7 +470,7 @@ class Node:
             except OSError as error:
                 self.trouble = f"{upstream['node']}: {error.strerror or error}"
                 self.finished.wait(pause)
-                pause = min(pause * 2, 1.0)
+                pause = min(pause * 2, RETRY_MAX)
 
     def _pull_from(self, sock: socket.socket, buffer: memoryview, number: int) -> None:
         out: list[int] = []
