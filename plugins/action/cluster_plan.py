@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from typing import Any
 
 import yaml
@@ -22,31 +21,8 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils import _roles
 # the loader in C takes a tenth of the time
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _ROLES = os.path.join(os.path.dirname(__file__), "..", "..", "roles")
-_EXTRA_NAMES = (
-    *_inventory.CLUSTER_WIDE,
-    *_inventory.SECRETS,
-    "ansible_host",
-    "ansible_port",
-    "ansible_user",
-    "fabric_lan_nic",
-    "fabric_overrides",
-    "ray_node_num_gpus",
-    "engine_vllm_version",
-    "engine_requirements",
-    "vllm_serve_reasoning_parser",
-    "vllm_serve_tool_call_parser",
-    "vllm_serve_prefix_caching",
-    "vllm_serve_kv_cache_dtype",
-    "vllm_serve_from_hub",
-    "model_store_models",
-)
 #: roles that read what the plan says of serving
 _SERVING_ROLES = frozenset(("engine", "model_store", "ray_node", "ray_head", "ray_worker", "vllm_serve"))
-
-
-def known(variables: Mapping[str, Any]) -> dict[str, Any]:
-    """What a host's variables say that the plan is made from."""
-    return {name: variables[name] for name in _EXTRA_NAMES if name in variables}
 
 
 class ActionModule(ActionBase):
@@ -63,7 +39,7 @@ class ActionModule(ActionBase):
         hosts = _inventory.cluster_hosts(groups)
         everything = task_vars["hostvars"]
         # templated once: host variables are lazy, and every look costs
-        hostvars = {host: known(everything[host]) for host in hosts}
+        hostvars = {host: _inventory.planned_by(everything[host]) for host in hosts}
         if stage == "inventory":
             self._inventory_stage(groups, hosts, hostvars, everything, int(task_vars.get("ansible_forks") or 5))
             result.update(changed=False, msg=f"the inventory of {len(hosts)} hosts is sound")

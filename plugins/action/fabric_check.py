@@ -12,8 +12,6 @@ from typing import Any
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
-from ansible_collections.sparkthor.cluster.plugins.action.cluster_plan import known
-from ansible_collections.sparkthor.cluster.plugins.action.node_info import kept_nodes
 from ansible_collections.sparkthor.cluster.plugins.module_utils import _compare, _fabric, _fabric_check, _inventory
 from ansible_collections.sparkthor.cluster.plugins.module_utils._cluster import ClusterError, plan_cluster
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils import _kept_nodes
@@ -84,7 +82,7 @@ class ActionModule(ActionBase):
         settled = [] if renamed else _compare.settled_everywhere(wanted, outcomes)
         if not self._task.check_mode:
             # for the next run
-            _kept_nodes.write(kept_nodes(task_vars)[0], nodes)
+            _kept_nodes.write(_kept_nodes.of_run(task_vars)[0], nodes)
         result.update(
             changed=False,
             confirmed=True,
@@ -109,8 +107,9 @@ class ActionModule(ActionBase):
         can be judged, and nobody has to look again to be told what is wrong."""
         groups = {name: list(members) for name, members in task_vars["groups"].items()}
         hosts = _inventory.cluster_hosts(groups)
+        variables = {host: _inventory.planned_by(task_vars["hostvars"][host]) for host in hosts}
         try:
-            return plan_cluster(groups, hosts, {host: known(task_vars["hostvars"][host]) for host in hosts}, nodes)[1]
+            return plan_cluster(groups, hosts, variables, nodes)[1]
         except ClusterError:
             return {}
 

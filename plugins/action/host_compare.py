@@ -15,10 +15,9 @@ from ansible import context
 from ansible.plugins.action import ActionBase
 from ansible.plugins.filter import core, mathstuff
 from ansible.template import trust_as_template
-from ansible_collections.sparkthor.cluster.plugins.action.node_info import add_clock_offset
 from ansible_collections.sparkthor.cluster.plugins.filter import netplan_links
 from ansible_collections.sparkthor.cluster.plugins.lookup import rendered, secret
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils import _compare, _ports, _roles
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils import _clock, _compare, _ports, _roles
 
 #: What the roles' variables use.  A collection has no compiled modules, so each worker would compile these anew; the
 #: process that all workers are forked from loads this file once.
@@ -52,7 +51,7 @@ class ActionModule(ActionBase):
                 module_args={"probe": probe, "looks": looks, **({"node": node} if node else {})},
                 task_vars=task_vars,
             )
-            add_clock_offset(outcome, before)
+            _clock.add_offset(outcome, before)
         outcome["compared"] = compared
         if "differs" in outcome and not outcome["differs"]:
             outcome["differs"] = unknown

@@ -43,6 +43,31 @@ SECRETS = {"vllm_serve_api_key": "api_key", "ray_node_token": "ray_token"}
 #: where generated secrets are kept on the controller unless ``sparkthor_secrets_dir`` says otherwise
 SECRETS_DIR = "{{ inventory_dir }}/.secrets"
 
+#: what a plan is made from, besides the groups and what the hosts say of themselves
+PLANNED_BY = (
+    *CLUSTER_WIDE,
+    *SECRETS,
+    "ansible_host",
+    "ansible_port",
+    "ansible_user",
+    "fabric_lan_nic",
+    "fabric_overrides",
+    "ray_node_num_gpus",
+    "engine_vllm_version",
+    "engine_requirements",
+    "vllm_serve_reasoning_parser",
+    "vllm_serve_tool_call_parser",
+    "vllm_serve_prefix_caching",
+    "vllm_serve_kv_cache_dtype",
+    "vllm_serve_from_hub",
+    "model_store_models",
+)
+
+
+def planned_by(variables: Mapping[str, Any]) -> dict[str, Any]:
+    """What a host's variables say that the plan is made from."""
+    return {name: variables[name] for name in PLANNED_BY if name in variables}
+
 
 def closest(value: str, choices: Iterable[str]) -> str:
     """`` (did you mean 'x'?)`` or an empty string."""

@@ -15,6 +15,8 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ansible_collections.sparkthor.cluster.plugins.module_utils import _inventory
+
 Nodes = dict[str, dict[str, Any]]
 
 #: what changes while a host stays what it is; nothing is planned by it but where there is memory for a model, which
@@ -28,6 +30,15 @@ def path_of(hosts: Mapping[str, str], inventory_dir: str, environment: Mapping[s
     home = environment.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
     name = hashlib.sha256(json.dumps([inventory_dir, sorted(hosts.items())]).encode()).hexdigest()[:32]
     return os.path.join(home, "sparkthor", "nodes", f"{name}.json")
+
+
+def of_run(task_vars: Mapping[str, Any]) -> tuple[str, Nodes | None]:
+    """Where the facts of this run's cluster are kept, and what is there."""
+    everything = task_vars["hostvars"]
+    hosts = _inventory.cluster_hosts(task_vars["groups"])
+    addresses = {host: str(everything[host].get("ansible_host", host)) for host in hosts}
+    path = path_of(addresses, str(everything[hosts[0]].get("inventory_dir") or ""))
+    return path, read(path, hosts)
 
 
 def read(path: str, hosts: Sequence[str]) -> Nodes | None:

@@ -256,7 +256,7 @@ with open({path!r}, "rb") as file:
         run, key = secrets.token_hex(8), secrets.token_hex(32)
         peers = [address for host in order for address in _fanout_plan.addresses(self.fabric[host]["links"])]
         size = _fanout_plan.part_size(sum(entry[1] for entry in contents))
-        program = (TOP / "plugins/module_utils/_fanout.py").read_text()
+        engine = (TOP / "plugins/module_utils/_fanout.py").read_text()
 
         def deliver(host: str) -> None:
             whole = {entry[0]: f"{blobs}/{entry[0]}" for entry in contents} if host == order[0] else {}
@@ -267,7 +267,7 @@ with open({path!r}, "rb") as file:
                 "patience": patience, "contents": contents, "local": whole, "spare": (spare or {}).get(host, []),
                 "incoming": f"{store}/.incoming", "status": "/run/fanout/status.json",
             }  # fmt: skip
-            text = f"{json.dumps(job)}\n\0{program}"
+            text = f"{json.dumps(job)}\n\0{engine}"
             self.on(
                 host,
                 f"systemctl stop fanout 2>/dev/null; mkdir -p -m 700 /run/fanout {store}/.incoming; cd /run/fanout;"
@@ -276,7 +276,8 @@ with open({path!r}, "rb") as file:
             )
 
         def begin(host: str) -> None:
-            self.on(host, "systemd-run --quiet --collect --unit=fanout python3 /run/fanout/fanout.py /run/fanout/job.json")
+            program = "/run/fanout/fanout.py /run/fanout/job.json"
+            self.on(host, f"systemd-run --quiet --collect --unit=fanout python3 {program}")
 
         # every job lies on its host before the first one begins: what is measured is the copy
         with concurrent.futures.ThreadPoolExecutor(16) as pool:

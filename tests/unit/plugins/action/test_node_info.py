@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 from ansible_collections.sparkthor.cluster.plugins.action import node_info
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils import _kept_nodes
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils import _clock, _kept_nodes
 
 
 @pytest.mark.parametrize(
     ("clock", "offset"), [(99.0, -1.0), (100.0, 0.0), (101.5, 0.0), (102.0, 0.0), (162.5, 60.5), (0.0, -100.0)]
 )
 def test_only_what_the_call_cannot_explain_counts(clock: float, offset: float) -> None:
-    assert node_info.clock_offset(clock, 100.0, 102.0) == offset
+    assert _clock.offset(clock, 100.0, 102.0) == offset
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_kept_facts_are_returned_without_asking_the_host(monkeypatch: pytest.Mon
     action = object.__new__(node_info.ActionModule)
     action._task = SimpleNamespace(args={"kept": True})
     assert action.run(task_vars=task_vars) == {"changed": False, "kept": False}
-    path, _nothing = node_info.kept_nodes(task_vars)
+    path, _nothing = _kept_nodes.of_run(task_vars)
     _kept_nodes.write(path, {"a": {"kind": "spark"}, "b": {"kind": "thor"}})
     found = action.run(task_vars=task_vars)
     assert (found["kept"], found["ansible_facts"]) == (True, {"sparkthor_node": {"kind": "thor"}})
