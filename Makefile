@@ -27,6 +27,10 @@ down: ## remove every simulated host
 lint: venv ## ansible-lint, ruff, yamllint
 	@tools/test.sh lint
 
+.PHONY: house
+house: venv ## which package imports which, the longest functions, and every rule of the layout that is broken
+	@$(PY) -m tools.house
+
 .PHONY: unit
 unit: venv ## unit tests
 	@tools/test.sh unit

@@ -12,11 +12,10 @@ import yaml
 from ansible.errors import AnsibleActionFail
 from ansible.module_utils.parsing.convert_bool import boolean
 from ansible.plugins.action import ActionBase
-from ansible_collections.sparkthor.cluster.plugins.module_utils import _inventory
-from ansible_collections.sparkthor.cluster.plugins.module_utils._cluster import ClusterError, plan_cluster
-from ansible_collections.sparkthor.cluster.plugins.module_utils._fabric import fabric_problems
-from ansible_collections.sparkthor.cluster.plugins.module_utils._role_specs import RoleSpecs
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils import _roles
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory import inventory, play_roles
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory.role_specs import RoleSpecs
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.cluster import ClusterError, plan_cluster
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric import fabric_problems
 
 # the loader in C takes a tenth of the time
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -36,10 +35,10 @@ class ActionModule(ActionBase):
         task_vars = task_vars or {}
         stage = self._task.args.get("stage", "facts")
         groups = {name: list(hosts) for name, hosts in task_vars["groups"].items()}
-        hosts = _inventory.cluster_hosts(groups)
+        hosts = inventory.cluster_hosts(groups)
         everything = task_vars["hostvars"]
         # templated once: host variables are lazy, and every look costs
-        hostvars = {host: _inventory.planned_by(everything[host]) for host in hosts}
+        hostvars = {host: inventory.planned_by(everything[host]) for host in hosts}
         if stage == "inventory":
             self._inventory_stage(groups, hosts, hostvars, everything, int(task_vars.get("ansible_forks") or 5))
             result.update(changed=False, msg=f"the inventory of {len(hosts)} hosts is sound")
@@ -97,10 +96,10 @@ class ActionModule(ActionBase):
         if not any(head.get(name) for name in ("vllm_serve_recipe", "vllm_serve_model", "vllm_serve_degraded_after")):
             return {}
         play = self._task.get_play()
-        there = _SERVING_ROLES.intersection(_roles.in_play(play))
-        if there and not there.intersection(_roles.role_tasks(play, task_vars)):
+        there = _SERVING_ROLES.intersection(play_roles.in_play(play))
+        if there and not there.intersection(play_roles.role_tasks(play, task_vars)):
             return {}
-        from ansible_collections.sparkthor.cluster.plugins.plugin_utils import _serving_plan
+        from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import serving as _serving_plan
 
         try:
             return _serving_plan.plan_whole(head, cluster, nodes)
@@ -115,18 +114,18 @@ class ActionModule(ActionBase):
             raise AnsibleActionFail(f"Nothing was changed: {count} to mend first.\n{lines}")
 
     def _inventory_stage(self, groups, hosts, hostvars, everything, forks) -> None:
-        problems = _inventory.inventory_problems(groups, hostvars)
-        problems += _inventory.forks_problems(hosts, hostvars, forks)
-        if not _inventory.group_problems(groups):
+        problems = inventory.inventory_problems(groups, hostvars)
+        problems += inventory.forks_problems(hosts, hostvars, forks)
+        if not inventory.group_problems(groups):
             first = hostvars[hosts[0]]
-            if first.get("fabric_topology") in _inventory.TOPOLOGIES:
+            if first.get("fabric_topology") in inventory.TOPOLOGIES:
                 problems += fabric_problems(
                     first["fabric_topology"],
                     hosts,
                     cidr=first.get("fabric_cidr"),
                     cage=first.get("fabric_cage", 1),
                     mtu=first.get("fabric_mtu"),
-                    overrides=_inventory.overrides(hostvars),
+                    overrides=inventory.overrides(hostvars),
                     groups=groups,
                     management={host: str(hostvars[host].get("ansible_host", host)) for host in hosts},
                 )
@@ -150,7 +149,7 @@ class ActionModule(ActionBase):
             outcome = everything[host].get(nodes, {})
             if outcome.get("unreachable") or "sparkthor_node" not in (outcome.get("ansible_facts") or {}):
                 problems.append(
-                    _inventory.explain_contact(
+                    inventory.explain_contact(
                         host,
                         str(hostvars[host].get("ansible_host", host)),
                         str(hostvars[host].get("ansible_user", "")),

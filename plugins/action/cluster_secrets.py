@@ -15,7 +15,7 @@ from typing import Any
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from ansible.template import trust_as_template
-from ansible_collections.sparkthor.cluster.plugins.module_utils._inventory import (
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory.inventory import (
     MINIMUM_SECRET_LENGTH,
     SECRETS,
     SECRETS_DIR,

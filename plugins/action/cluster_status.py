@@ -8,8 +8,8 @@ from __future__ import annotations
 import json
 
 from ansible.plugins.action import ActionBase
-from ansible_collections.sparkthor.cluster.plugins.module_utils import _status
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils import _looks
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._report import looks
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._report import status as _status
 
 
 class ActionModule(ActionBase):
@@ -27,14 +27,14 @@ class ActionModule(ActionBase):
                 "path": {"type": "path"},
             }
         )
-        status = _looks.see(task_vars or {}, arguments["looks"]).status
+        status = looks.see(task_vars or {}, arguments["looks"]).status
         text = _status.screen(status)
         if arguments["output"] == "json":
             self._display.display(json.dumps(status, indent=1))
         elif arguments["output"] == "text":
             self._display.display(text)
         if arguments["path"]:
-            _looks.save(arguments["path"], status, "output_file")
+            looks.save(arguments["path"], status, "output_file")
         # the screen has been shown; a callback would print the whole document once more
         result.update(changed=False, status=status, text=text, _ansible_verbose_override=True)
         return result

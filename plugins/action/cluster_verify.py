@@ -11,8 +11,8 @@ import secrets
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
-from ansible_collections.sparkthor.cluster.plugins.module_utils import _verify
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils import _looks
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._report import looks as _looks
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._report import verify
 
 _PARTS = ("links", "collective", "ray", "serving")
 
@@ -43,8 +43,8 @@ class ActionModule(ActionBase):
         task_vars = task_vars or {}
         seen = _looks.see(task_vars, given["looks"])
         try:
-            _verify.thresholds(["spark"], given["thresholds"])
-        except _verify.VerifyError as error:
+            verify.thresholds(["spark"], given["thresholds"])
+        except verify.VerifyError as error:
             raise AnsibleActionFail(str(error)) from error
         if seen.plan_error:
             raise AnsibleActionFail(f"verify needs a plan: {seen.plan_error}")
@@ -53,13 +53,13 @@ class ActionModule(ActionBase):
             return result
         document = self._verdict(given, task_vars, seen.status, seen.cluster, seen.fabric, seen.looks)
         folder = os.path.join(_looks.results_folder(task_vars, given["folder"]), "verify")
-        earlier = _verify.read_history(_looks.read_all(folder, 50))
-        _verify.with_history(document["lines"], earlier)
+        earlier = verify.read_history(_looks.read_all(folder, 50))
+        verify.with_history(document["lines"], earlier)
         path = os.path.join(folder, document["taken"].replace("-", "").replace(":", "") + ".json")
         _looks.save(path, document, "verify_folder")
-        self._display.display(_verify.text(document))
+        self._display.display(verify.text(document))
         self._display.display(f"kept in {path}")
-        failed = [entry for entry in document["lines"] if entry["verdict"] == _verify.FAIL]
+        failed = [entry for entry in document["lines"] if entry["verdict"] == verify.FAIL]
         result.update(changed=False, verify=document, path=path, _ansible_verbose_override=True)
         if failed:
             told = "; ".join(f"{entry['check']}, {entry['where']}" for entry in failed[:6])
@@ -73,13 +73,13 @@ class ActionModule(ActionBase):
         hosts = [host for host in cluster["hosts"] if host in looks]
         rdma = {host: {link["netdev"]: link for link in look["rdma"]["links"]} for host, look in looks.items()}
         return {
-            **_verify.collective_plan(cluster["hosts"], looks),
+            **verify.collective_plan(cluster["hosts"], looks),
             "reached": hosts,
             "all_reached": len(hosts) == len(cluster["hosts"]),
             "nonce": secrets.token_hex(16),
             # an agent of an earlier run may still be there for a minute; ten ports are one run's
             "port": 29600 + 10 * secrets.randbelow(100),
-            "tests": _verify.link_tests(fabric, hosts, rdma),
+            "tests": verify.link_tests(fabric, hosts, rdma),
             "addresses": {
                 host: [link["address"].partition("/")[0] for link in fabric[host]["links"]] for host in hosts
             },
@@ -103,8 +103,8 @@ class ActionModule(ActionBase):
                 return {"error": str(outcome.get("msg"))[:300]}
             return outcome.get("found")
 
-        limits = _verify.thresholds(list(cluster["kinds"].values()), own)
-        lines = _verify.host_lines(status)
+        limits = verify.thresholds(list(cluster["kinds"].values()), own)
+        lines = verify.host_lines(status)
         tests = [test for host in plan["reached"] for test in plan["tests"][host]]
         suspects = []
         if "links" in parts:
@@ -119,31 +119,31 @@ class ActionModule(ActionBase):
                 for host in plan["reached"]
             }
             lan = cluster["topology"] == "lan"
-            lines += _verify.link_lines(tests, results, cluster["kinds"], own, speeds, lan)
-            suspects = _verify.shared_ports(lines, tests)
+            lines += verify.link_lines(tests, results, cluster["kinds"], own, speeds, lan)
+            suspects = verify.shared_ports(lines, tests)
         if "collective" in parts:
-            not_run = _verify.collective_not_run(hosts, plan)
+            not_run = verify.collective_not_run(hosts, plan)
             if not_run:
                 lines.append(not_run)
             else:
                 results = {host: found(host, given["collective"]) or {"error": "no result"} for host in hosts}
-                lines += _verify.collective_lines(
+                lines += verify.collective_lines(
                     results, hosts, cluster["topology"], cluster["profile"], fabric, limits
                 )
         if "ray" in parts:
-            lines += _verify.ray_lines(status, fabric)
+            lines += verify.ray_lines(status, fabric)
         if "serving" in parts:
             bound, why = _looks.decode_bound(everything, cluster, {h: look["node"] for h, look in looks.items()})
             answer = found(cluster["head"], given["serving"]) if cluster["head"] in plan["reached"] else None
             if answer is None and cluster["head"] in plan["reached"]:
                 answer = {"error": "nothing is set up to be served (run site.yml)"}
-            lines += _verify.serving_lines(answer, bound, why, limits, own)
+            lines += verify.serving_lines(answer, bound, why, limits, own)
         return {
-            "version": _verify.VERSION,
+            "version": verify.VERSION,
             "taken": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
             "cluster": status["cluster"],
             "parts": parts,
-            "ok": all(entry["verdict"] != _verify.FAIL for entry in lines),
+            "ok": all(entry["verdict"] != verify.FAIL for entry in lines),
             "lines": lines,
             "suspects": suspects,
             "sweep": (found(cluster["head"], given["collective"]) or {}).get("rows", []),

@@ -13,8 +13,13 @@ from typing import Any
 import yaml
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
-from ansible_collections.sparkthor.cluster.plugins.module_utils import _doctor, _doctor_checks, _fabric, _inventory
-from ansible_collections.sparkthor.cluster.plugins.module_utils._cluster import (
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.mask import mask
+from ansible_collections.sparkthor.cluster.plugins.module_utils._network.netplan import links_of
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor import checks, diagnosis
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor.logs import load_rules, read_logs
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory import inventory
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import fabric as _fabric
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.cluster import (
     ClusterError,
     management_problems,
     plan_cluster,
@@ -23,12 +28,10 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._cluster import 
     told_cidrs,
     with_cidr,
 )
-from ansible_collections.sparkthor.cluster.plugins.module_utils._netplan import links_of
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils import _looks
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor_logs import load_rules, read_logs
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._report import looks
 
 _NAMES = (
-    *_inventory.CLUSTER_WIDE,
+    *inventory.CLUSTER_WIDE,
     *("ansible_host", "ansible_user", "fabric_lan_nic", "fabric_overrides", "ray_node_num_gpus"),
 )
 
@@ -63,15 +66,15 @@ class ActionModule(ActionBase):
             }
         )
         groups = {name: list(hosts) for name, hosts in (task_vars.get("groups") or {}).items()}
-        hosts = _inventory.cluster_hosts(groups)
+        hosts = inventory.cluster_hosts(groups)
         hostvars = {host: self._known(task_vars["hostvars"][host]) for host in hosts}
         if given["stage"] == "plan":
             result.update(changed=False, links=self._links(groups, hosts, hostvars))
             return result
         begun = time.monotonic()
         try:
-            rules = load_rules(_doctor_checks.CHECKS)
-        except (_doctor.RuleError, OSError) as error:
+            rules = load_rules(checks.CHECKS)
+        except (diagnosis.RuleError, OSError) as error:
             raise AnsibleActionFail(f"the doctor's rules cannot be used: {error}") from error
         if given["logs"]:
             case, logs, states, notes = self._from_logs(given["logs"], hosts, hostvars)
@@ -83,18 +86,18 @@ class ActionModule(ActionBase):
             }
             case, logs, states, notes = self._live(groups, hosts, hostvars, looked)
         for log in logs:
-            case.serves += _doctor_checks.log_arguments(log) if not given["logs"] or log.text else []
+            case.serves += checks.log_arguments(log) if not given["logs"] or log.text else []
         profile = self._profile(case, hosts, hostvars)
-        findings, more = _doctor.diagnose(rules, _doctor_checks.CHECKS, case, logs, profile, case.fabric is not None)
+        findings, more = diagnosis.diagnose(rules, checks.CHECKS, case, logs, profile, case.fabric is not None)
         public = [finding.public() for finding in findings]
         doctor = {
-            "schema": _doctor.SCHEMA,
+            "schema": diagnosis.SCHEMA,
             "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
             "mode": "logs" if given["logs"] else "live",
             "hosts": states,
             "summary": {
-                "errors": sum(item["severity"] == _doctor.ERROR for item in public),
-                "warnings": sum(item["severity"] == _doctor.WARNING for item in public),
+                "errors": sum(item["severity"] == diagnosis.ERROR for item in public),
+                "warnings": sum(item["severity"] == diagnosis.WARNING for item in public),
                 "rules": len(rules),
                 "hosts": len(case.evidence),
                 "lines": sum(log.text.count("\n") for log in logs),
@@ -103,10 +106,10 @@ class ActionModule(ActionBase):
             "findings": public,
             "notes": [*notes, *more],
         }
-        for line in _doctor.render(public, doctor["notes"], doctor["summary"]):
+        for line in diagnosis.render(public, doctor["notes"], doctor["summary"]):
             self._display.display(f"  {line}")
         if given["json"]:
-            _looks.save(given["json"], doctor, "doctor_json")
+            looks.save(given["json"], doctor, "doctor_json")
         result.update(changed=False, doctor=doctor, msg=self._sentence(doctor))
         bad = doctor["summary"]["errors"] + (doctor["summary"]["warnings"] if given["fail_on"] == "warning" else 0)
         if given["fail_on"] != "never" and bad:
@@ -124,7 +127,7 @@ class ActionModule(ActionBase):
         return f"{summary['errors']} errors, {summary['warnings']} warnings" + (f": {names}" if names else "")
 
     @staticmethod
-    def _profile(case: _doctor_checks.Case, hosts: Sequence[str], hostvars: Mapping[str, Mapping[str, Any]]) -> str:
+    def _profile(case: checks.Case, hosts: Sequence[str], hostvars: Mapping[str, Mapping[str, Any]]) -> str:
         if case.cluster:
             return str(case.cluster["profile"])
         topology = str(hostvars[hosts[0]].get("fabric_topology", "")) if hosts else ""
@@ -132,7 +135,7 @@ class ActionModule(ActionBase):
 
     @staticmethod
     def _kinds(groups: Mapping[str, Sequence[str]], hosts: Sequence[str]) -> dict[str, str]:
-        asserted = _inventory.asserted_kinds(groups)
+        asserted = inventory.asserted_kinds(groups)
         return {host: asserted.get(host, "spark") for host in hosts}
 
     def _links(self, groups, hosts, hostvars) -> dict[str, list[dict[str, Any]]]:
@@ -150,11 +153,11 @@ class ActionModule(ActionBase):
     @staticmethod
     def _from_logs(path, hosts, hostvars):
         logs, notes = read_logs(os.path.expanduser(path), hosts)
-        return _doctor_checks.Case(hosts=[], logs_only=True), logs, {}, notes
+        return checks.Case(hosts=[], logs_only=True), logs, {}, notes
 
     def _live(self, groups, hosts, hostvars, looked):
-        case = _doctor_checks.Case(hosts=list(hosts))
-        logs: list[_doctor.Log] = []
+        case = checks.Case(hosts=list(hosts))
+        logs: list[diagnosis.Log] = []
         notes: list[str] = []
         states: dict[str, dict[str, Any]] = {}
         for host in hosts:
@@ -183,8 +186,8 @@ class ActionModule(ActionBase):
                 float(evidence["ended"]) - float(outcome["after"]),
                 float(evidence["started"]) - float(outcome["before"]),
             )
-            case.serves += _doctor_checks.serve_arguments(host, evidence, _read_yaml)
-            logs += [_doctor.Log(host, item["name"], item["text"]) for item in evidence.get("logs") or ()]
+            case.serves += checks.serve_arguments(host, evidence, _read_yaml)
+            logs += [diagnosis.Log(host, item["name"], item["text"]) for item in evidence.get("logs") or ()]
         self._plan(case, groups, hosts, hostvars)
         return case, logs, states, notes
 
@@ -192,7 +195,7 @@ class ActionModule(ActionBase):
     def _reason(outcome: Mapping[str, Any]) -> str:
         for key in ("msg", "module_stderr", "module_stdout", "exception"):
             if outcome.get(key):
-                return _doctor.mask(str(outcome[key]))
+                return mask(str(outcome[key]))
         return "no answer"
 
     def _plan(self, case, groups, hosts, hostvars) -> None:

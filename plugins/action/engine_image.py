@@ -10,16 +10,16 @@ from typing import Any
 
 from ansible.errors import AnsibleActionFail
 from ansible.module_utils.parsing.convert_bool import boolean
-from ansible_collections.sparkthor.cluster.plugins.module_utils._engine import EngineError
-from ansible_collections.sparkthor.cluster.plugins.module_utils._store import Entry
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils import _images, _push
+from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.pins import EngineError
+from ansible_collections.sparkthor.cluster.plugins.module_utils._store.store import Entry
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import images, push
 
 WORK_DIR = "/opt/sparkthor"
 #: archive, then wheels, then done; more rounds mean that something does not arrive
 ROUNDS = 6
 
 
-class ActionModule(_push.StoreAction):
+class ActionModule(push.StoreAction):
     MODULE = "sparkthor.cluster.engine_image"
 
     def run(self, tmp=None, task_vars=None):
@@ -29,10 +29,10 @@ class ActionModule(_push.StoreAction):
         deliver = str(args.pop("deliver", "direct"))
         sent = 0
         try:
-            wanted = _images.read_wanted(args, str(node.get("arch") or ""))
+            wanted = images.read_wanted(args, str(node.get("arch") or ""))
             if args.get("stage") == "preflight":
                 if node and not (node.get("binaries") or {}).get("docker"):
-                    raise EngineError(_images.NO_DOCKER)
+                    raise EngineError(images.NO_DOCKER)
                 result.update(changed=False, image=wanted.image, digest=wanted.archive.image if wanted.archive else "")
                 return result
             args["target"] = {**wanted.target(), "kind": str(node.get("kind") or "")}
@@ -41,7 +41,7 @@ class ActionModule(_push.StoreAction):
                 if outcome.get("failed"):
                     break
                 if outcome.get("wanted"):
-                    wheels = _images.wheels_for(outcome, args, boolean(args.get("download", True)))
+                    wheels = images.wheels_for(outcome, args, boolean(args.get("download", True)))
                     args["target"]["wheels"] = [list(entry) for entry in wheels.manifest]
                     self._wheels = wheels
                 elif outcome.get("need"):
@@ -67,17 +67,17 @@ class ActionModule(_push.StoreAction):
         return result
 
     @staticmethod
-    def _hand_over(args: dict[str, Any], outcome: dict[str, Any], wanted: _images.Wanted) -> dict[str, Any]:
+    def _hand_over(args: dict[str, Any], outcome: dict[str, Any], wanted: images.Wanted) -> dict[str, Any]:
         """Let the role model_store bring the archive to all hosts."""
         root = os.path.join(str(args.get("work_dir") or WORK_DIR), "images")
         folder, file = os.path.dirname(wanted.archive_path), Entry(*wanted.entry).path
-        return {**_push.hand_over(root, "archive", folder, [file]), "need": outcome["need"]}
+        return {**push.hand_over(root, "archive", folder, [file]), "need": outcome["need"]}
 
-    def _send(self, args: dict[str, Any], outcome: dict[str, Any], wanted: _images.Wanted) -> int:
+    def _send(self, args: dict[str, Any], outcome: dict[str, Any], wanted: images.Wanted) -> int:
         if outcome["what"] == "archive":
             folder = os.path.dirname(wanted.archive_path)
             manifest = [Entry(*wanted.entry)]
         else:
             folder, manifest = self._wheels.folder, self._wheels.manifest
         what = "image" if outcome["what"] == "archive" else "Ray's wheels"
-        return self._bring(what, _push.contents(folder, manifest, outcome["need"]), {**args, "target": {}})
+        return self._bring(what, push.contents(folder, manifest, outcome["need"]), {**args, "target": {}})

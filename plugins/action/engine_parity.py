@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
-from ansible_collections.sparkthor.cluster.plugins.module_utils._engine import parity_table, versions_across
+from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.pins import parity_table, versions_across
 
 
 class ActionModule(ActionBase):

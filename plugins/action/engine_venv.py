@@ -10,12 +10,13 @@ from typing import Any
 
 from ansible.errors import AnsibleActionFail
 from ansible.module_utils.parsing.convert_bool import boolean
-from ansible_collections.sparkthor.cluster.plugins.module_utils._engine import EngineError
-from ansible_collections.sparkthor.cluster.plugins.module_utils._engine_venv import interesting
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils import _push, _wheels
+from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.pins import EngineError
+from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.venv import interesting
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import push
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import wheels as _wheels
 
 
-class ActionModule(_push.StoreAction):
+class ActionModule(push.StoreAction):
     MODULE = "sparkthor.cluster.engine_venv"
 
     def run(self, tmp=None, task_vars=None):
@@ -87,7 +88,7 @@ class ActionModule(_push.StoreAction):
         if outcome.get("failed") or not outcome.get("need"):
             return outcome
         root = os.path.join(os.path.dirname(str(args.get("path", "/opt/sparkthor/venv"))), "wheels")
-        outcome.update(_push.hand_over(root, wheels.digest, wheels.folder, (entry.path for entry in wheels.manifest)))
+        outcome.update(push.hand_over(root, wheels.digest, wheels.folder, (entry.path for entry in wheels.manifest)))
         outcome.pop("diff", None)
         return outcome
 
@@ -95,6 +96,6 @@ class ActionModule(_push.StoreAction):
         outcome = self._look_with_size(args, wheels)
         if outcome.get("failed") or not outcome.get("need"):
             return outcome
-        wanted = _push.contents(wheels.folder, wheels.manifest, outcome["need"])
+        wanted = push.contents(wheels.folder, wheels.manifest, outcome["need"])
         sent = self._bring("wheels", wanted, {**args, "target": {}})
         return self._arrived("wheels", outcome, self._module(args), sent)

@@ -8,8 +8,8 @@ from __future__ import annotations
 from ansible.errors import AnsibleActionFail
 from ansible.module_utils.parsing.convert_bool import boolean
 from ansible.plugins.action import ActionBase
-from ansible_collections.sparkthor.cluster.plugins.module_utils._engine import EngineError
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils import _wheels
+from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.pins import EngineError
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import wheels
 
 
 class ActionModule(ActionBase):
@@ -24,18 +24,18 @@ class ActionModule(ActionBase):
         host = task_vars["inventory_hostname"]
         node = (task_vars.get("ansible_facts") or {}).get("sparkthor_node") or {}
         try:
-            engine = _wheels.read_engine_of(args)
-            target = _wheels.target_of(node)
+            engine = wheels.read_engine_of(args)
+            target = wheels.target_of(node)
             if target is None:
                 raise AnsibleActionFail(
                     f"host {host}: the fact sparkthor_node with its Python, machine and C library is needed: "
                     "run sparkthor.cluster.node_info first"
                 )
-            folder = _wheels.wheel_folder(str(args.get("wheel_dir") or ""), target)
-            missing = _wheels.missing_wheels(engine, folder, target)
+            folder = wheels.wheel_folder(str(args.get("wheel_dir") or ""), target)
+            missing = wheels.missing_wheels(engine, folder, target)
             fetch = boolean(args.get("download", True)) and not self._task.check_mode
             if missing and (fetch or not self._task.check_mode):
-                _wheels.prepare_wheels(engine, folder, target, fetch)
+                wheels.prepare_wheels(engine, folder, target, fetch)
         except EngineError as error:
             raise AnsibleActionFail(f"host {host}: {error}") from error
         # a download on the controller is no change of the host

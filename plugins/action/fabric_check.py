@@ -12,9 +12,11 @@ from typing import Any
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
-from ansible_collections.sparkthor.cluster.plugins.module_utils import _compare, _fabric, _fabric_check, _inventory
-from ansible_collections.sparkthor.cluster.plugins.module_utils._cluster import ClusterError, plan_cluster
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils import _kept_nodes
+from ansible_collections.sparkthor.cluster.plugins.module_utils._drift import compare
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory import inventory
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import fabric as _fabric
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.cluster import ClusterError, plan_cluster
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._preflight import fabric_check, kept_nodes
 
 #: the answer where the hosts have to be asked in two steps
 MOVED = {"changed": False, "confirmed": False, "msg": "a host is not what it was"}
@@ -43,7 +45,7 @@ class ActionModule(ActionBase):
                     "type": "list",
                     "elements": "str",
                     "default": [],
-                    "choices": list(_fabric_check.ACCEPTABLE),
+                    "choices": list(fabric_check.ACCEPTABLE),
                 },
                 "replace_foreign": {"type": "bool", "default": False},
             }
@@ -54,7 +56,7 @@ class ActionModule(ActionBase):
             cluster = hostvars[next(iter(fabric))].get("sparkthor_cluster") or {}
             kept, found = (self._nodes(fabric, hostvars, arguments[name]) for name in ("kept", "probes"))
             answered = len(found) == len(fabric)
-            confirmed = answered and _kept_nodes.confirmed(kept, found, bool(cluster.get("serving")))
+            confirmed = answered and kept_nodes.confirmed(kept, found, bool(cluster.get("serving")))
             if not confirmed and not (
                 answered and _text(self._planned(task_vars, found)) == _text(arguments["fabric"])
             ):
@@ -63,8 +65,8 @@ class ActionModule(ActionBase):
                 self._display.display(f"sparkthor: {cluster.get('summary', '')}")
         nodes = {host: hostvars[host]["ansible_facts"]["sparkthor_node"] for host in fabric}
         probes = {host: self._probe(hostvars[host], arguments["probes"]) for host in fabric}
-        errors, others = _fabric_check.split(
-            _fabric_check.check_facts(fabric, nodes, probes, arguments["accept"], arguments["replace_foreign"])
+        errors, others = fabric_check.split(
+            fabric_check.check_facts(fabric, nodes, probes, arguments["accept"], arguments["replace_foreign"])
         )
         if errors:
             count = "one problem" if len(errors) == 1 else f"{len(errors)} problems"
@@ -74,15 +76,15 @@ class ActionModule(ActionBase):
             return {**result, **MOVED}
         if others:
             result["warnings"] = others
-        _fabric.adopt_devices(fabric, _fabric_check.devices(probes))
+        _fabric.adopt_devices(fabric, fabric_check.devices(probes))
         renamed = fabric != arguments["fabric"]
         outcomes = {host: hostvars[host].get(arguments["probes"]) or {} for host in fabric}
         wanted = next(iter(outcomes.values()), {}).get("compared") or []
         # hosts that were compared with a plan that has other names in it were not compared
-        settled = [] if renamed else _compare.settled_everywhere(wanted, outcomes)
+        settled = [] if renamed else compare.settled_everywhere(wanted, outcomes)
         if not self._task.check_mode:
             # for the next run
-            _kept_nodes.write(_kept_nodes.of_run(task_vars)[0], nodes)
+            kept_nodes.write(kept_nodes.of_run(task_vars)[0], nodes)
         result.update(
             changed=False,
             confirmed=True,
@@ -106,8 +108,8 @@ class ActionModule(ActionBase):
         """The fabric as these facts want it: where it is the one that the ports were looked at for, what they showed
         can be judged, and nobody has to look again to be told what is wrong."""
         groups = {name: list(members) for name, members in task_vars["groups"].items()}
-        hosts = _inventory.cluster_hosts(groups)
-        variables = {host: _inventory.planned_by(task_vars["hostvars"][host]) for host in hosts}
+        hosts = inventory.cluster_hosts(groups)
+        variables = {host: inventory.planned_by(task_vars["hostvars"][host]) for host in hosts}
         try:
             return plan_cluster(groups, hosts, variables, nodes)[1]
         except ClusterError:

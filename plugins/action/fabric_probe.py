@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from ansible.plugins.action import ActionBase
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils import _ports
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._preflight import ports
 
 
 class ActionModule(ActionBase):
@@ -20,7 +20,7 @@ class ActionModule(ActionBase):
         """Entry point of the plugin."""
         super().run(tmp, task_vars)
         task_vars = task_vars or {}
-        links = _ports.with_peers(self._task.args.get("links") or [], task_vars.get("hostvars") or {})
+        links = ports.with_peers(self._task.args.get("links") or [], task_vars.get("hostvars") or {})
         return self._execute_module(
             module_name="sparkthor.cluster.fabric_probe",
             module_args={**self._task.args, "links": links},

@@ -16,8 +16,8 @@ from typing import Any
 
 from ansible.errors import AnsibleConnectionFailure
 from ansible.plugins.action import ActionBase
-from ansible_collections.sparkthor.cluster.plugins.module_utils._fabric import trusted_sources
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils import _reconnect
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action import reconnect
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric import trusted_sources
 
 #: seconds on top of the rollback's own time until a host that took its change back must answer
 GRACE = 30.0
@@ -62,7 +62,7 @@ class ActionModule(ActionBase):
         end = time.monotonic() + timeout + GRACE
         last = ""
         while time.monotonic() < end:
-            _reconnect.anew(self._connection, self._parent, host, "firewall")
+            reconnect.anew(self._connection, self._parent, host, "firewall")
             try:
                 answer = self._module(arguments, task_vars)
             except AnsibleConnectionFailure as error:

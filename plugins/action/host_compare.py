@@ -17,7 +17,8 @@ from ansible.plugins.filter import core, mathstuff
 from ansible.template import trust_as_template
 from ansible_collections.sparkthor.cluster.plugins.filter import netplan_links
 from ansible_collections.sparkthor.cluster.plugins.lookup import rendered, secret
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils import _clock, _compare, _ports, _roles
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory import play_roles
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._preflight import clock, compare, ports
 
 #: What the roles' variables use.  A collection has no compiled modules, so each worker would compile these anew; the
 #: process that all workers are forked from loads this file once.
@@ -25,10 +26,14 @@ LOADED_ONCE: tuple[Any, ...] = (core, mathstuff, netplan_links, rendered, secret
 if "all" in (context.CLIARGS.get("tags") or ("all",)):
     # of roles that a run with tags may well leave out; where it does not, its workers load them
     from ansible_collections.sparkthor.cluster.plugins.filter import front_keys, front_settings, ray_plan, vllm_config
-    from ansible_collections.sparkthor.cluster.plugins.module_utils import _engine_venv
-    from ansible_collections.sparkthor.cluster.plugins.plugin_utils import _models, _options, _wheels
+    from ansible_collections.sparkthor.cluster.plugins.module_utils._engine import venv
+    from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import (
+        models,
+        option_tables,
+        wheels,
+    )
 
-    LOADED_ONCE += (front_keys, front_settings, ray_plan, vllm_config, _engine_venv, _models, _options, _wheels)
+    LOADED_ONCE += (front_keys, front_settings, ray_plan, vllm_config, venv, models, option_tables, wheels)
 
 
 class ActionModule(ActionBase):
@@ -41,7 +46,7 @@ class ActionModule(ActionBase):
         looks, compared, unknown, facts = self._looks(list(args.get("roles") or []), task_vars)
         probe = dict(args.get("probe") or {})
         if probe:
-            probe["links"] = _ports.with_peers(probe.get("links") or [], task_vars.get("hostvars") or {})
+            probe["links"] = ports.with_peers(probe.get("links") or [], task_vars.get("hostvars") or {})
         node = int(args.get("node") or 0)
         outcome: dict[str, Any] = {"changed": False, "settled": [look["role"] for look in looks], "differs": ""}
         if probe or node or any(look.get("module") for look in looks):
@@ -51,7 +56,7 @@ class ActionModule(ActionBase):
                 module_args={"probe": probe, "looks": looks, **({"node": node} if node else {})},
                 task_vars=task_vars,
             )
-            _clock.add_offset(outcome, before)
+            clock.add_offset(outcome, before)
         outcome["compared"] = compared
         if "differs" in outcome and not outcome["differs"]:
             outcome["differs"] = unknown
@@ -64,17 +69,17 @@ class ActionModule(ActionBase):
         self, wanted: list[str], task_vars: dict[str, Any]
     ) -> tuple[list[dict[str, Any]], list[str], str, dict[str, Any]]:
         """Looks up to the first role of which it is not known what it wants, and why that is not known."""
-        tasks = _roles.role_tasks(self._task.get_play(), task_vars) if wanted else {}
+        tasks = play_roles.role_tasks(self._task.get_play(), task_vars) if wanted else {}
         compared = [role for role in wanted if role in tasks]
         looks: list[dict[str, Any]] = []
         variables, facts = dict(task_vars), {}
         for role in compared:
-            variables = _compare.context(variables, tasks[role], self._loader.get_basedir())
+            variables = compare.context(variables, tasks[role], self._loader.get_basedir())
             try:
                 for name in variables.get(f"__{role}_once") or ():
                     variables[name] = self._evaluate(name, variables)
                 declared = self._evaluate(f"__{role}_looks", variables)
-                looks += _compare.prepare(role, declared, str(task_vars["inventory_hostname"]), variables)
+                looks += compare.prepare(role, declared, str(task_vars["inventory_hostname"]), variables)
             except Exception as error:
                 # the role will meet it again, and says what it is
                 return looks, compared, f"{role}: {error}", facts

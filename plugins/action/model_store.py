@@ -10,15 +10,16 @@ from typing import Any
 
 from ansible.errors import AnsibleActionFail
 from ansible.utils.display import Display
-from ansible_collections.sparkthor.cluster.plugins.module_utils import _fanout_job, _fanout_plan
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils import _fanout_run, _models, _push
+from ansible_collections.sparkthor.cluster.plugins.module_utils._store import fanout_job
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import fanout, models, push
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import fanout_routes
 
 #: what the host's side has no use for; the fabric plan of a big cluster above all
 CONTROLLER_ONLY = ("results", "run", "fabric", "head", "shape", "streams", "port")
 display = Display()
 
 
-class ActionModule(_push.StoreAction):
+class ActionModule(push.StoreAction):
     MODULE = "sparkthor.cluster.model_store"
 
     def run(self, tmp=None, task_vars=None):
@@ -38,7 +39,7 @@ class ActionModule(_push.StoreAction):
             raise AnsibleActionFail(f"stage: {stage!r} is not one of {', '.join(steps)}")
         try:
             result.update(steps[stage]())
-        except (_fanout_plan.RouteError, _fanout_run.RunError) as error:
+        except (fanout_routes.RouteError, fanout.RunError) as error:
             raise AnsibleActionFail(f"host {self._host}: {error}") from error
         return result
 
@@ -53,7 +54,7 @@ class ActionModule(_push.StoreAction):
 
     def _declare(self) -> tuple[dict[str, Any], list[str]]:
         """Complete the models by what their sources hold; those that check mode must not fetch are named."""
-        declared = _models.declare(self._args.get("models") or [], fetch=not self._task.check_mode)
+        declared = models.declare(self._args.get("models") or [], fetch=not self._task.check_mode)
         self._args["models"] = declared.models
         return declared.folders, declared.pending
 
@@ -77,14 +78,14 @@ class ActionModule(_push.StoreAction):
         wanted = []
         for item in outcome["need"]:
             folder, entry = entries_of[item["sha256"]]
-            wanted += _push.contents(folder, [entry], [item])
+            wanted += push.contents(folder, [entry], [item])
         sent = self._bring("models", wanted, {**self._args, "models": []})
         last = self._module({**self._args, "stage": "apply", "verify": "fast"})
         return self._arrived("files", outcome, last, sent)
 
     def _list(self) -> dict[str, Any]:
         """What lies on this host. What is declared is known by name alone, without a look at its source."""
-        names = [_models.folder_of(model) for model in self._args.get("models") or []]
+        names = [models.folder_of(model) for model in self._args.get("models") or []]
         keep = [*names, *(self._args.get("keep") or [])]
         return self._module({**self._args, "models": [], "declared": names, "keep": keep})
 
@@ -99,9 +100,9 @@ class ActionModule(_push.StoreAction):
             outcome["changed"] = False
         return self._with_pending(outcome, pending)
 
-    def _plan(self) -> _fanout_run.Plan:
+    def _plan(self) -> fanout.Plan:
         hosts = [str(host) for host in self._vars["ansible_play_hosts"]]
-        plan = _fanout_run.plan(
+        plan = fanout.plan(
             self._vars["hostvars"],
             hosts,
             str(self._task.args.get("results", "__model_store_check")),
@@ -110,14 +111,14 @@ class ActionModule(_push.StoreAction):
         if len(plan.order) < len(hosts):
             try:
                 self._routes(plan)
-            except _fanout_plan.RouteError:
+            except fanout_routes.RouteError:
                 # a host without a part in it lies in between: whoever asked brings the rest by other means
                 return plan._replace(order=[plan.seed])
         return plan
 
-    def _routes(self, plan: _fanout_run.Plan) -> dict[str, _fanout_plan.Route]:
+    def _routes(self, plan: fanout.Plan) -> dict[str, fanout_routes.Route]:
         fabric = self._task.args.get("fabric") or {}
-        return _fanout_plan.routes(fabric, plan.order, str(self._task.args.get("shape", "chain")))
+        return fanout_routes.routes(fabric, plan.order, str(self._task.args.get("shape", "chain")))
 
     def _seed(self) -> dict[str, Any]:
         """The host that lacks least gets what no other can give it, and the run gets its name and its key."""
@@ -128,7 +129,7 @@ class ActionModule(_push.StoreAction):
         folders, _pending = self._declare()
         if plan.need[self._host]:
             outcome = {**self._send(folders, {"need": plan.need[self._host]}), "seed": plan.seed}
-        outcome["run"] = _fanout_run.new_run()
+        outcome["run"] = fanout.new_run()
         return outcome
 
     def _run_name(self, seed: str) -> str:
@@ -142,7 +143,7 @@ class ActionModule(_push.StoreAction):
             return {"changed": False}
         route = self._routes(plan)[self._host]
         folders, _pending = self._declare()
-        size = _fanout_plan.part_size(sum(item["size"] for item in plan.wanted))
+        size = fanout_routes.part_size(sum(item["size"] for item in plan.wanted))
         run = self._run_name(plan.seed)
         job = {
             "run": run,
@@ -151,13 +152,13 @@ class ActionModule(_push.StoreAction):
             "streams": int(self._task.args.get("streams", 2)),
             "patience": int(self._task.args.get("patience", 60)),
             "part_size": size,
-            "contents": _fanout_run.contents(folders.values(), plan.wanted, size),
-            "listen": _fanout_plan.addresses(fabric[self._host]["links"]),
-            "peers": [address for host in plan.order for address in _fanout_plan.addresses(fabric[host]["links"])],
+            "contents": fanout.contents(folders.values(), plan.wanted, size),
+            "listen": fanout_routes.addresses(fabric[self._host]["links"]),
+            "peers": [address for host in plan.order for address in fanout_routes.addresses(fabric[host]["links"])],
             "upstreams": route.upstreams,
             "behind": route.behind,
         }
-        return self._module({**self._args, "verify": "fast", "job": json.dumps(job), "key": _fanout_run.key(run)})
+        return self._module({**self._args, "verify": "fast", "job": json.dumps(job), "key": fanout.key(run)})
 
     def _watch(self) -> dict[str, Any]:
         plan = self._plan()
@@ -165,14 +166,14 @@ class ActionModule(_push.StoreAction):
         if not hosts:
             return {"changed": False}
         run = self._run_name(plan.seed)
-        board = _fanout_run.Board(hosts, _fanout_run.terminal(), self._say)
+        board = fanout.Board(hosts, fanout.terminal(), self._say)
         # as the seed knows it: every host tells the one before it
-        nodes = _fanout_run.follow(board, lambda: self._status(run))
-        _fanout_run.forget(run)
+        nodes = fanout.follow(board, lambda: self._status(run))
+        fanout.forget(run)
         seed = nodes.get(plan.seed) or {}
         if seed.get("state") == "failed":
             # no step after this one tidies up there
-            self._low_level_execute_command(f"systemctl reset-failed {_fanout_job.UNIT}")
+            self._low_level_execute_command(f"systemctl reset-failed {fanout_job.UNIT}")
             # the others would say no more than that it does not answer, and only when their patience is at its end
             raise AnsibleActionFail(
                 f"host {plan.seed}: {seed.get('error')}. Nothing was passed on: mend it and run again"
@@ -185,11 +186,9 @@ class ActionModule(_push.StoreAction):
 
     def _status(self, run: str) -> tuple[dict[str, Any], bool]:
         """The hosts' reports, and whether the seed's program still runs."""
-        shown = self._low_level_execute_command(
-            f"cat {_fanout_job.STATUS}; echo; systemctl is-active {_fanout_job.UNIT}"
-        )
+        shown = self._low_level_execute_command(f"cat {fanout_job.STATUS}; echo; systemctl is-active {fanout_job.UNIT}")
         text, _newline, state = shown["stdout"].strip().rpartition("\n")
-        return _fanout_run.read_status(text, run), state.strip() == "active"
+        return fanout.read_status(text, run), state.strip() == "active"
 
     def _finish(self) -> dict[str, Any]:
         plan = self._plan()

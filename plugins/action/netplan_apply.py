@@ -21,7 +21,7 @@ from typing import Any
 
 from ansible.errors import AnsibleConnectionFailure
 from ansible.plugins.action import ActionBase
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils import _reconnect
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action import reconnect
 
 #: seconds on top of the rollback's own time until a host that took its change back must answer
 GRACE = 60.0
@@ -171,7 +171,7 @@ class ActionModule(ActionBase):
         answer: dict[str, Any] | None = None
         time.sleep(settle)
         while answer is None and time.monotonic() < end:
-            _reconnect.anew(self._connection, self._parent, host, "network")
+            reconnect.anew(self._connection, self._parent, host, "network")
             try:
                 answer = self._module(arguments, task_vars)
                 if answer.get("unreachable"):

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from ansible.plugins.action import ActionBase
-from ansible_collections.sparkthor.cluster.plugins.module_utils._assumed import asserted_kind, assumed_node
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.assumed import asserted_kind, assumed_node
 
 
 class ActionModule(ActionBase):

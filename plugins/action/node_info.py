@@ -10,7 +10,7 @@ from typing import Any
 
 from ansible.module_utils.parsing.convert_bool import boolean
 from ansible.plugins.action import ActionBase
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils import _clock, _kept_nodes
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._preflight import clock, kept_nodes
 
 
 class ActionModule(ActionBase):
@@ -23,7 +23,7 @@ class ActionModule(ActionBase):
         """Entry point of the plugin."""
         super().run(tmp, task_vars)
         if boolean(self._task.args.get("kept", False), strict=False):
-            kept = (_kept_nodes.of_run(task_vars or {})[1] or {}).get((task_vars or {})["inventory_hostname"])
+            kept = (kept_nodes.of_run(task_vars or {})[1] or {}).get((task_vars or {})["inventory_hostname"])
             facts = {"ansible_facts": {"sparkthor_node": kept}} if kept else {}
             return {"changed": False, "kept": bool(kept), **facts}
         before = time.time()
@@ -33,5 +33,5 @@ class ActionModule(ActionBase):
             module_args={"node": int(self._task.args.get("timeout", 10))},
             task_vars=task_vars or {},
         )
-        _clock.add_offset(result, before)
+        clock.add_offset(result, before)
         return result

@@ -13,9 +13,10 @@ from typing import Any
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
-from ansible_collections.sparkthor.cluster.plugins.module_utils import _vllm_args, _vllm_dump
-from ansible_collections.sparkthor.cluster.plugins.module_utils._model_shape import SizingError
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils import _options
+from ansible_collections.sparkthor.cluster.plugins.module_utils._engine import option_table
+from ansible_collections.sparkthor.cluster.plugins.module_utils._model.shape import SizingError
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import option_tables
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import vllm_args
 
 OWN = ("engine", "arguments", "acknowledged", "environment")
 
@@ -26,8 +27,8 @@ class ActionModule(ActionBase):
     def run(self, tmp: Any = None, task_vars: Any = None) -> dict[str, Any]:
         result = super().run(tmp, task_vars)
         args = dict(self._task.args)
-        kept = _options.kept(str(args.get("engine") or ""))
-        table = _options.read(kept)
+        kept = option_tables.kept(str(args.get("engine") or ""))
+        table = option_tables.read(kept)
         result.update(changed=False, cached=table is not None, path=kept)
         if table is None:
             asked = {key: value for key, value in args.items() if key not in OWN}
@@ -47,7 +48,7 @@ class ActionModule(ActionBase):
             result.update(cached=bool(outcome.get("cached")), path=outcome.get("path") or kept)
             if kept and outcome.get("from_host", True):
                 os.makedirs(os.path.dirname(kept), exist_ok=True)
-                _vllm_dump.write(table, kept)
+                option_table.write(table, kept)
         result["table"] = table
         if args.get("arguments") is not None:
             self._check(args, table, result)
@@ -57,16 +58,16 @@ class ActionModule(ActionBase):
     def _shipped(version: str) -> dict[str, Any] | None:
         """The table of an image whose version is not known yet, or of a newer vLLM, is none that we have."""
         try:
-            return _vllm_args.find_table(version)[0] if version else None
+            return vllm_args.find_table(version)[0] if version else None
         except SizingError:
             return None
 
     @staticmethod
     def _check(args: dict[str, Any], table: dict[str, Any], result: dict[str, Any]) -> None:
-        problems = _options.problems(args, table)
-        found = _vllm_args.fatal(problems)
+        problems = option_tables.problems(args, table)
+        found = vllm_args.fatal(problems)
         if found:
-            raise AnsibleActionFail(f"No service was touched: {_vllm_args.VllmArgsError(found, table['vllm'])}")
-        warnings = [str(problem) for problem in problems if problem.severity == _vllm_args.WARNING]
+            raise AnsibleActionFail(f"No service was touched: {vllm_args.VllmArgsError(found, table['vllm'])}")
+        warnings = [str(problem) for problem in problems if problem.severity == vllm_args.WARNING]
         if warnings:
             result["warnings"] = warnings

@@ -14,7 +14,7 @@ from typing import Any
 
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
-from ansible_collections.sparkthor.cluster.plugins.module_utils._waiting import Waiting
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action.waiting import Waiting
 
 POLL = 4.0
 

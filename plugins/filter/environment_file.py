@@ -37,7 +37,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.sparkthor.cluster.plugins.module_utils._netplan import render_environment
+from ansible_collections.sparkthor.cluster.plugins.module_utils._network.netplan import render_environment
 
 
 def environment_file(variables: Any) -> str:

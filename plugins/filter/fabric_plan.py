@@ -94,8 +94,8 @@ _value:
 import typing as t
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.sparkthor.cluster.plugins.module_utils._fabric import FabricError, HostPlan
-from ansible_collections.sparkthor.cluster.plugins.module_utils._fabric import fabric_plan as _fabric_plan
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric import FabricError, HostPlan
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric import fabric_plan as _fabric_plan
 
 
 def fabric_plan(

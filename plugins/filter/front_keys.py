@@ -37,13 +37,13 @@ _value:
 """
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.sparkthor.cluster.plugins.module_utils import _front
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import front
 
 
 def front_keys(keys):
     try:
-        return _front.key_map(keys)
-    except _front.FrontError as error:
+        return front.key_map(keys)
+    except front.FrontError as error:
         raise AnsibleFilterError(str(error)) from error
 
 

@@ -50,19 +50,19 @@ _value:
 """
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.sparkthor.cluster.plugins.module_utils import _front
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import front
 
 
 def front_settings(addresses, port, durations=None, sizes=None, names=None):
     try:
-        values = {name: _front.checked_duration(value, name) for name, value in (durations or {}).items()}
-        values.update({name: _front.checked_size(value, name) for name, value in (sizes or {}).items()})
+        values = {name: front.checked_duration(value, name) for name, value in (durations or {}).items()}
+        values.update({name: front.checked_size(value, name) for name, value in (sizes or {}).items()})
         return {
-            "listen": _front.listen_addresses(addresses, port),
+            "listen": front.listen_addresses(addresses, port),
             "values": values,
-            "subject_names": _front.subject_names(names or []),
+            "subject_names": front.subject_names(names or []),
         }
-    except _front.FrontError as error:
+    except front.FrontError as error:
         raise AnsibleFilterError(str(error)) from error
 
 

@@ -108,13 +108,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.sparkthor.cluster.plugins.module_utils import _sizing
-from ansible_collections.sparkthor.cluster.plugins.module_utils._model_shape import SizingError
+from ansible_collections.sparkthor.cluster.plugins.module_utils._model import memory
+from ansible_collections.sparkthor.cluster.plugins.module_utils._model.shape import SizingError
 
 
 def memory_plan(config: Mapping[str, Any], **options: Any) -> dict[str, Any]:
     try:
-        return _sizing.plan(config, **options)
+        return memory.plan(config, **options)
     except SizingError as error:
         raise AnsibleFilterError(f"memory_plan: {error}") from error
     except TypeError as error:

@@ -42,7 +42,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.sparkthor.cluster.plugins.module_utils._netplan import render
+from ansible_collections.sparkthor.cluster.plugins.module_utils._network.netplan import render
 
 
 def netplan_yaml(links: Any, renderer: str = "") -> str:

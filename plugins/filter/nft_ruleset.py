@@ -45,8 +45,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.sparkthor.cluster.plugins.module_utils._fabric import trusted_sources
-from ansible_collections.sparkthor.cluster.plugins.module_utils._firewall import FirewallError, Policy, ruleset
+from ansible_collections.sparkthor.cluster.plugins.module_utils._network.firewall import FirewallError, Policy, ruleset
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric import trusted_sources
 
 
 def nft_ruleset(fabric: Any, host: str, policy: Mapping[str, Any] | None = None) -> str:

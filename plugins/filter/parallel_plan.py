@@ -89,13 +89,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.sparkthor.cluster.plugins.module_utils import _parallel
-from ansible_collections.sparkthor.cluster.plugins.module_utils._model_shape import SizingError
+from ansible_collections.sparkthor.cluster.plugins.module_utils._model.shape import SizingError
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import parallel
 
 
 def parallel_plan(config: Mapping[str, Any] | None, **options: Any) -> dict[str, Any]:
     try:
-        return _parallel.plan_parallel(config=config or None, **options)
+        return parallel.plan_parallel(config=config or None, **options)
     except SizingError as error:
         raise AnsibleFilterError(f"parallel_plan: {error}") from error
 

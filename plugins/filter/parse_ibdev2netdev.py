@@ -42,15 +42,15 @@ _value:
 import typing as t
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.sparkthor.cluster.plugins.module_utils import _rdma
+from ansible_collections.sparkthor.cluster.plugins.module_utils._network import rdma
 
 
 def parse_ibdev2netdev(text: t.Any) -> list[dict[str, t.Any]]:
     if not isinstance(text, str):
         raise AnsibleFilterError(f"parse_ibdev2netdev wants the tool's output as text, not {type(text).__name__}")
     try:
-        return _rdma.parse_ibdev2netdev(text)
-    except _rdma.RdmaError as error:
+        return rdma.parse_ibdev2netdev(text)
+    except rdma.RdmaError as error:
         raise AnsibleFilterError(str(error)) from error
 
 

@@ -153,8 +153,8 @@ _value:
 from typing import Any
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.sparkthor.cluster.plugins.module_utils._model_shape import SizingError
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils import _recipe
+from ansible_collections.sparkthor.cluster.plugins.module_utils._model.shape import SizingError
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import recipe as _recipe
 
 
 def recipe(name: str, hosts: list[str], **options: Any) -> dict[str, Any]:

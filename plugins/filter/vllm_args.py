@@ -77,8 +77,8 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.sparkthor.cluster.plugins.module_utils import _vllm_args
-from ansible_collections.sparkthor.cluster.plugins.module_utils._model_shape import SizingError
+from ansible_collections.sparkthor.cluster.plugins.module_utils._model.shape import SizingError
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import vllm_args as _vllm_args
 
 
 def vllm_args(

@@ -78,7 +78,7 @@ _value:
 """
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.sparkthor.cluster.plugins.module_utils import _serve_config
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import vllm_config as _serve_config
 
 
 def vllm_config(args, **options):

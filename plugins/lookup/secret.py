@@ -44,7 +44,7 @@ import os
 from ansible.errors import AnsibleLookupError
 from ansible.plugins.lookup import LookupBase
 from ansible.template import trust_as_template
-from ansible_collections.sparkthor.cluster.plugins.module_utils._inventory import SECRETS, SECRETS_DIR
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory.inventory import SECRETS, SECRETS_DIR
 
 PLACEHOLDER = "generated-at-the-first-real-run"
 

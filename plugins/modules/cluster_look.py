@@ -76,8 +76,8 @@ seconds:
 import time
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.sparkthor.cluster.plugins.module_utils._command import run_limited
-from ansible_collections.sparkthor.cluster.plugins.module_utils._look import HostReader
+from ansible_collections.sparkthor.cluster.plugins.module_utils._facts.host_status import HostReader
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.command import run_limited
 
 
 def main() -> None:

@@ -85,11 +85,11 @@ import time
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.sparkthor.cluster.plugins.module_utils import _netplan as netplan
-from ansible_collections.sparkthor.cluster.plugins.module_utils import _netplan_job as job
-from ansible_collections.sparkthor.cluster.plugins.module_utils import _ray
-from ansible_collections.sparkthor.cluster.plugins.module_utils._command import run_limited
-from ansible_collections.sparkthor.cluster.plugins.module_utils._doctor_evidence import Collector
+from ansible_collections.sparkthor.cluster.plugins.module_utils._facts.evidence import Collector
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.command import run_limited
+from ansible_collections.sparkthor.cluster.plugins.module_utils._network import netplan
+from ansible_collections.sparkthor.cluster.plugins.module_utils._network import netplan_job as job
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import ray
 
 #: seconds for all commands of a host together: one that hangs in many places still answers in time
 BUDGET = 30.0
@@ -129,12 +129,12 @@ def ping(links: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def ray_health(timeout: float) -> dict[str, Any]:
     """Ray's nodes as the head sees them; empty on every other host, and where no Ray was ever set up."""
     try:
-        config = _ray.load_config()
-    except _ray.RayConfigError:
+        config = ray.load_config()
+    except ray.RayConfigError:
         return {}
     if not config.on_head:
         return {}
-    return _ray.cluster_health(config, timeout)
+    return ray.cluster_health(config, timeout)
 
 
 def main() -> None:

@@ -171,16 +171,17 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.sparkthor.cluster.plugins.module_utils import _container, _image
-from ansible_collections.sparkthor.cluster.plugins.module_utils._command import run_limited
-from ansible_collections.sparkthor.cluster.plugins.module_utils._engine import (
+from ansible_collections.sparkthor.cluster.plugins.module_utils._engine import image as _image
+from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.pins import (
     EngineError,
     Pin,
     extract_uv,
     from_controller,
 )
-from ansible_collections.sparkthor.cluster.plugins.module_utils._engine_venv import interesting
-from ansible_collections.sparkthor.cluster.plugins.module_utils._store import (
+from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.venv import interesting
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.command import run_limited
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import container
+from ansible_collections.sparkthor.cluster.plugins.module_utils._store.store import (
     Store,
     StoreError,
     parse_manifest,
@@ -234,7 +235,7 @@ class Host:
 
     def containerd_store(self) -> bool:
         """Whether images lie in containerd's store, which knows them by their manifests alone."""
-        return "io.containerd.snapshotter" in str(_container.docker_info().get("DriverStatus") or "")
+        return "io.containerd.snapshotter" in str(container.docker_info().get("DriverStatus") or "")
 
     def image(self, *names: str) -> _image.Image | None:
         """The image that has one of these names."""
@@ -481,7 +482,7 @@ def apply(module: AnsibleModule) -> dict[str, Any]:
             if request:
                 return {"changed": True, **request}
     if not module.check_mode or host.answers():
-        _container.host_gpu_arguments(params["gpu"], _container.docker_info())
+        container.host_gpu_arguments(params["gpu"], container.docker_info())
     packages = probe.get("packages") or {}
     config = {"image": used, "gpu": params["gpu"], "commands": _image.commands(probe) if used else {}}
     # for whoever looks without asking Docker
@@ -515,7 +516,7 @@ def apply(module: AnsibleModule) -> dict[str, Any]:
                 # an archive's image has one name for all hosts, whatever each host's Docker calls it
                 "image_id": (target.get("archive") or {}).get("image") or (base.image if base else ""),
                 "digest": _image.settings_digest(config),
-                "command": [_container.PROGRAM, "python"],
+                "command": [container.PROGRAM, "python"],
                 "python": ".".join(str(probe.get("version", "")).split(".")[:2]),
                 "machine": str(probe.get("machine") or platform.machine()),
                 "versions": interesting(packages),
@@ -531,7 +532,7 @@ def main() -> None:
             Host(module.params["work_dir"], module.params["timeout"]).store().receive(module.params["parts"])
             module.exit_json(changed=True)
         module.exit_json(**apply(module))
-    except (EngineError, StoreError, _container.ContainerError) as error:
+    except (EngineError, StoreError, container.ContainerError) as error:
         module.fail_json(msg=str(error))
     except OSError as error:
         module.fail_json(msg=f"{module.params['work_dir']}: {error}")

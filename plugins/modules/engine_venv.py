@@ -121,10 +121,10 @@ import shutil
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.sparkthor.cluster.plugins.module_utils import _engine_venv as engine
-from ansible_collections.sparkthor.cluster.plugins.module_utils._command import run_limited
-from ansible_collections.sparkthor.cluster.plugins.module_utils._engine import EngineError, from_controller
-from ansible_collections.sparkthor.cluster.plugins.module_utils._store import (
+from ansible_collections.sparkthor.cluster.plugins.module_utils._engine import venv as engine
+from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.pins import EngineError, from_controller
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.command import run_limited
+from ansible_collections.sparkthor.cluster.plugins.module_utils._store.store import (
     Store,
     StoreError,
     parse_manifest,

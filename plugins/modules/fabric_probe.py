@@ -136,14 +136,14 @@ probe:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.sparkthor.cluster.plugins.module_utils import _probe_look
+from ansible_collections.sparkthor.cluster.plugins.module_utils._network import ports
 
 
 def main() -> None:
-    module = AnsibleModule(argument_spec=_probe_look.ARGUMENTS, supports_check_mode=True)
+    module = AnsibleModule(argument_spec=ports.ARGUMENTS, supports_check_mode=True)
     try:
-        probe = _probe_look.look(module.params, module.check_mode)
-    except _probe_look.ProbeError as error:
+        probe = ports.look(module.params, module.check_mode)
+    except ports.ProbeError as error:
         module.fail_json(msg=str(error))
     module.exit_json(changed=False, probe=probe)
 

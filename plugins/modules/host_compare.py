@@ -94,7 +94,7 @@ ansible_facts:
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.sparkthor.cluster.plugins.module_utils import _compare
+from ansible_collections.sparkthor.cluster.plugins.module_utils._drift import compare
 
 
 class QuietModule(AnsibleModule):
@@ -106,14 +106,14 @@ class QuietModule(AnsibleModule):
 
 def look_at_ports(module: AnsibleModule, invocation: dict[str, Any]) -> dict[str, Any]:
     from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
-    from ansible_collections.sparkthor.cluster.plugins.module_utils import _probe_look
+    from ansible_collections.sparkthor.cluster.plugins.module_utils._network import ports
 
-    checked = ArgumentSpecValidator(_probe_look.ARGUMENTS).validate(module.params["probe"])
+    checked = ArgumentSpecValidator(ports.ARGUMENTS).validate(module.params["probe"])
     if checked.error_messages:
         module.fail_json(msg="probe: " + "; ".join(checked.error_messages), invocation=invocation)
     try:
-        return _probe_look.look(checked.validated_parameters, module.check_mode)
-    except _probe_look.ProbeError as error:
+        return ports.look(checked.validated_parameters, module.check_mode)
+    except ports.ProbeError as error:
         module.fail_json(msg=str(error), invocation=invocation)
 
 
@@ -133,12 +133,12 @@ def main() -> None:
     if module.params["probe"]:
         # first: the other hosts wait for this one's frames
         result["probe"] = look_at_ports(module, invocation)
-    result["settled"], result["differs"] = _compare.compare(module.params["looks"])
+    result["settled"], result["differs"] = compare.compare(module.params["looks"])
     if module.params["node"]:
-        from ansible_collections.sparkthor.cluster.plugins.module_utils import _node
+        from ansible_collections.sparkthor.cluster.plugins.module_utils._facts import node
 
         # last: its clock is compared with the controller's when the answer is there
-        result["ansible_facts"] = {"sparkthor_node": _node.read_now(module.params["node"])}
+        result["ansible_facts"] = {"sparkthor_node": node.read_now(module.params["node"])}
     module.exit_json(invocation=invocation, **result)
 
 

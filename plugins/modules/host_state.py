@@ -323,14 +323,14 @@ units:
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.sparkthor.cluster.plugins.module_utils._command import run_limited
-from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state import (
+from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.arguments import argument_spec
+from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.state import (
     Host,
     HostState,
     HostStateError,
     Wanted,
 )
-from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state_spec import argument_spec
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.command import run_limited
 
 
 class QuietModule(AnsibleModule):

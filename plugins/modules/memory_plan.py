@@ -73,8 +73,8 @@ plan:
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.sparkthor.cluster.plugins.module_utils import _sizing
-from ansible_collections.sparkthor.cluster.plugins.module_utils._model_shape import SizingError
+from ansible_collections.sparkthor.cluster.plugins.module_utils._model import memory
+from ansible_collections.sparkthor.cluster.plugins.module_utils._model.shape import SizingError
 
 
 def mem_total_bytes(path: str = "/proc/meminfo") -> int:
@@ -88,12 +88,12 @@ def mem_total_bytes(path: str = "/proc/meminfo") -> int:
 
 def make_plan(params: dict[str, Any]) -> dict[str, Any]:
     options = dict(params)
-    config, tensors = _sizing.read_model_folder(options.pop("model_path"))
+    config, tensors = memory.read_model_folder(options.pop("model_path"))
     if not options["memory_bytes"]:
         options["memory_bytes"] = mem_total_bytes()
     if not options["memory_available_bytes"]:
         options["memory_available_bytes"] = None
-    return _sizing.plan(config, tensors=tensors, **options)
+    return memory.plan(config, tensors=tensors, **options)
 
 
 def main() -> None:

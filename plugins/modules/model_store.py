@@ -223,8 +223,8 @@ import pwd
 from typing import Any, NamedTuple
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.sparkthor.cluster.plugins.module_utils import _fanout_job
-from ansible_collections.sparkthor.cluster.plugins.module_utils._store import (
+from ansible_collections.sparkthor.cluster.plugins.module_utils._store import fanout_job
+from ansible_collections.sparkthor.cluster.plugins.module_utils._store.store import (
     Entry,
     Link,
     Owner,
@@ -389,15 +389,15 @@ def start(module: AnsibleModule, store: Store) -> dict[str, Any]:
         spare=spare,
         names={sha256: name for sha256, name in names.items() if sha256 in wanted},
     )
-    _fanout_job.start(job)
+    fanout_job.start(job)
     return {"changed": False}
 
 
 def finish(module: AnsibleModule, store: Store) -> dict[str, Any]:
     # the first host may be gone while this one still tries to get something: what it says in the end is wanted
-    report = _fanout_job.outcome(str(json.loads(module.params["job"] or "{}")["run"]), module.params["patience"] + 30)
-    last_word = report.get("error") or _fanout_job.ended()
-    _fanout_job.tidy()
+    report = fanout_job.outcome(str(json.loads(module.params["job"] or "{}")["run"]), module.params["patience"] + 30)
+    last_word = report.get("error") or fanout_job.ended()
+    fanout_job.tidy()
     if report.get("state") == "failed":
         raise StoreError(last_word)
     result = apply(module, store)

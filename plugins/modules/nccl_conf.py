@@ -139,15 +139,15 @@ import tempfile
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.sparkthor.cluster.plugins.module_utils._command import run_limited
-from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state import (
+from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.state import (
     BACKUP_SUFFIX,
     MARKER,
     has_marker,
     keep_original,
     write_atomic,
 )
-from ansible_collections.sparkthor.cluster.plugins.module_utils._nccl import NcclError, Source, edit
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.command import run_limited
+from ansible_collections.sparkthor.cluster.plugins.module_utils._network.nccl import NcclError, Source, edit
 
 ENVIRONMENT_FILES = ("/etc/environment", "/etc/sparkthor/fabric.env")
 

@@ -273,9 +273,9 @@ rollback:
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.sparkthor.cluster.plugins.module_utils import _netplan as netplan
-from ansible_collections.sparkthor.cluster.plugins.module_utils import _netplan_change as change
-from ansible_collections.sparkthor.cluster.plugins.module_utils import _netplan_job as job
+from ansible_collections.sparkthor.cluster.plugins.module_utils._network import netplan
+from ansible_collections.sparkthor.cluster.plugins.module_utils._network import netplan_change as change
+from ansible_collections.sparkthor.cluster.plugins.module_utils._network import netplan_job as job
 
 
 def link_failures(report: list[dict[str, Any]]) -> str:

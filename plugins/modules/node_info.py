@@ -74,7 +74,7 @@ ansible_facts:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.sparkthor.cluster.plugins.module_utils import _node
+from ansible_collections.sparkthor.cluster.plugins.module_utils._facts import node
 
 
 def main() -> None:
@@ -86,7 +86,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    module.exit_json(changed=False, ansible_facts={"sparkthor_node": _node.read_now(module.params["timeout"])})
+    module.exit_json(changed=False, ansible_facts={"sparkthor_node": node.read_now(module.params["timeout"])})
 
 
 if __name__ == "__main__":

@@ -184,7 +184,7 @@ probes:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.sparkthor.cluster.plugins.module_utils import _ray
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import ray
 
 UNIT = "sparkthor-ray.service"
 
@@ -216,7 +216,7 @@ def unconfigured(cause: str) -> dict:
 def main() -> None:
     module = AnsibleModule(
         argument_spec={
-            "config": {"type": "path", "default": _ray.CONFIG_PATH},
+            "config": {"type": "path", "default": ray.CONFIG_PATH},
             "timeout": {"type": "float", "default": 5.0},
             "wait": {"type": "float", "default": 0.0},
             "source": {"type": "str", "choices": ["auto", "dashboard", "engine"], "default": "auto"},
@@ -226,15 +226,15 @@ def main() -> None:
     )
     given = module.params
     try:
-        config = _ray.load_config(given["config"])
-    except _ray.RayConfigError as error:
+        config = ray.load_config(given["config"])
+    except ray.RayConfigError as error:
         module.exit_json(changed=False, final=True, **unconfigured(str(error)))
-    result = _ray.wait_healthy(config, given["wait"], given["timeout"], given["source"])
+    result = ray.wait_healthy(config, given["wait"], given["timeout"], given["source"])
     if given["journal_lines"] > 0 and not result["healthy"]:
         argv = ["timeout", "10", "journalctl", "--no-pager", "--quiet", "--output=cat", f"--unit={UNIT}"]
         lines = module.run_command([*argv, f"--lines={given['journal_lines']}"])[1].splitlines()
         result["journal"] = "\n".join(line[:300] for line in lines)
-    module.exit_json(changed=False, final=_ray.is_final(result), **result)
+    module.exit_json(changed=False, final=ray.is_final(result), **result)
 
 
 if __name__ == "__main__":

@@ -123,8 +123,8 @@ source:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.sparkthor.cluster.plugins.module_utils import _rdma
-from ansible_collections.sparkthor.cluster.plugins.module_utils._command import run_limited
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.command import run_limited
+from ansible_collections.sparkthor.cluster.plugins.module_utils._network import rdma
 
 
 def main() -> None:
@@ -133,8 +133,8 @@ def main() -> None:
             "sources": {
                 "type": "list",
                 "elements": "str",
-                "choices": list(_rdma.SOURCES),
-                "default": list(_rdma.SOURCES),
+                "choices": list(rdma.SOURCES),
+                "default": list(rdma.SOURCES),
             },
             "timeout": {"type": "int", "default": 10},
         },
@@ -143,7 +143,7 @@ def main() -> None:
     timeout = module.params["timeout"]
     if timeout < 1:
         module.fail_json(msg=f"timeout is {timeout}: a tool needs at least 1 second")
-    found = _rdma.read_links(lambda argv: run_limited(argv, timeout), sources=module.params["sources"])
+    found = rdma.read_links(lambda argv: run_limited(argv, timeout), sources=module.params["sources"])
     for warning in found["warnings"]:
         module.warn(warning)
     module.exit_json(changed=False, links=found["links"], source=found["source"])

@@ -120,19 +120,21 @@ found:
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.sparkthor.cluster.plugins.module_utils import (
-    _netplan,
-    _serving,
-    _verify_collective,
-    _verify_link,
-    _verify_serving,
+from ansible_collections.sparkthor.cluster.plugins.module_utils._measure import (
+    collective,
+    completion,
 )
+from ansible_collections.sparkthor.cluster.plugins.module_utils._measure import (
+    link as _verify_link,
+)
+from ansible_collections.sparkthor.cluster.plugins.module_utils._network import netplan
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import serving as _serving
 
 
 def echo(netdev: str, address: str, size: int) -> bool:
     """Whether an IP packet of this size comes back unfragmented."""
     link = {"netdev": netdev, "mtu": size, "peers": [{"host": "", "address": address, "mtu": size}]}
-    return bool(_netplan.ping_links([link], {netdev: {"mtu": size}}, 1.0)[0]["reachable"])
+    return bool(netplan.ping_links([link], {netdev: {"mtu": size}}, 1.0)[0]["reachable"])
 
 
 def serving(given: dict[str, Any]) -> dict[str, Any]:
@@ -144,10 +146,10 @@ def serving(given: dict[str, Any]) -> dict[str, Any]:
             key = handle.read().strip()
     except OSError as error:
         return {"error": f"the API key cannot be read: {error.strerror}"}
-    client = _verify_serving.Client(
+    client = completion.Client(
         given["address"], given["port"], given["tls"], key, str(config["model"]), given["seconds"]
     )
-    return _verify_serving.measure(client, given["tokens"], [1, 8])
+    return completion.measure(client, given["tokens"], [1, 8])
 
 
 def main() -> None:
@@ -184,7 +186,7 @@ def main() -> None:
         )
         found = {"tests": results}
     elif part == "collective":
-        found = _verify_collective.run_rank(
+        found = collective.run_rank(
             given["rank"],
             given["world"],
             given["master"],

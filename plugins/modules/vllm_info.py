@@ -76,23 +76,23 @@ log:
 import time
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.sparkthor.cluster.plugins.module_utils import _serving, _vllm_progress, _watchdog
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import progress, serving, watchdog
 
 UNITS = ("sparkthor-vllm.service", "sparkthor-front.service", "sparkthor-watchdog.service")
 
 
 def main():
     module = AnsibleModule(argument_spec={"log_lines": {"type": "int", "default": 0}}, supports_check_mode=True)
-    config = _serving.read_json(_serving.CONFIG)
-    state = _serving.read_json(_serving.STATE)
+    config = serving.read_json(serving.CONFIG)
+    state = serving.read_json(serving.STATE)
     state.pop("memory", None)
-    units = {name: _serving.show(name) for name in UNITS}
+    units = {name: serving.show(name) for name in UNITS}
     updated = state.get("updated")
     fresh = isinstance(updated, (int, float)) and abs(time.time() - updated) < 30
     socket = config.get("socket", "")
-    text = _serving.metrics(socket) if socket and _serving.listening(socket) else ""
+    text = serving.metrics(socket) if socket and serving.listening(socket) else ""
     lines = module.params["log_lines"]
-    log = _serving.journal(UNITS[0], units[UNITS[0]].get("InvocationID", ""), lines) if lines > 0 else []
+    log = serving.journal(UNITS[0], units[UNITS[0]].get("InvocationID", ""), lines) if lines > 0 else []
     module.exit_json(
         changed=False,
         state=str(state.get("state", "unknown")) if fresh else "unknown",
@@ -100,10 +100,10 @@ def main():
         watchdog=state,
         fresh=fresh,
         units=units,
-        in_flight=_watchdog.requests_in_flight(text),
+        in_flight=watchdog.requests_in_flight(text),
         model=str(config.get("model", "")),
-        maintenance=_serving.maintenance(),
-        log=[_vllm_progress.plain(line) for line in log],
+        maintenance=serving.maintenance(),
+        log=[progress.plain(line) for line in log],
     )
 
 

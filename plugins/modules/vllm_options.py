@@ -108,7 +108,7 @@ import re
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.sparkthor.cluster.plugins.module_utils import _vllm_dump
+from ansible_collections.sparkthor.cluster.plugins.module_utils._engine import option_table
 
 _ASK_VERSION = "from importlib.metadata import version; print(version('vllm'))"
 
@@ -127,7 +127,7 @@ def read_cache(path: str) -> dict[str, Any] | None:
             table = json.load(stream)
     except (OSError, ValueError):
         return None
-    return table if isinstance(table, dict) and table.get("schema") == _vllm_dump.SCHEMA else None
+    return table if isinstance(table, dict) and table.get("schema") == option_table.SCHEMA else None
 
 
 def run_python(module: AnsibleModule, command: list[str], script: str, timeout: int) -> str:
@@ -176,13 +176,13 @@ def main() -> None:
     table = read_cache(path) if path else None
     if table is not None:
         module.exit_json(changed=False, table=table, cached=True, path=path)
-    output = run_python(module, command, inspect.getsource(_vllm_dump), timeout)
+    output = run_python(module, command, inspect.getsource(option_table), timeout)
     table = find_table(output)
     if table is None:
         module.fail_json(msg=f"command={' '.join(command)!r}: the engine's Python printed no option table")
     if path and not module.check_mode and os.path.isdir(os.path.dirname(path)):
         try:
-            _vllm_dump.write(table, path)
+            option_table.write(table, path)
         except OSError as error:
             module.warn(f"cannot keep the option table: {error}")
     module.exit_json(changed=False, table=table, cached=False, path=path)

@@ -105,7 +105,7 @@ stale:
 import dataclasses
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.sparkthor.cluster.plugins.module_utils import _ready
+from ansible_collections.sparkthor.cluster.plugins.module_utils._serving import ready
 
 
 def main():
@@ -122,7 +122,7 @@ def main():
         supports_check_mode=True,
     )
     try:
-        found = _ready.look(
+        found = ready.look(
             config_path=module.params["config"],
             start=module.params["start"],
             check=module.check_mode,
@@ -130,10 +130,10 @@ def main():
             patience=module.params["patience"],
             settle=module.params["settle"],
         )
-    except _ready.ReadyError as error:
+    except ready.ReadyError as error:
         module.fail_json(msg=str(error))
     result = dataclasses.asdict(found)
-    result["deadline_problem"] = _ready.deadline_problem(result) if found.ready else ""
+    result["deadline_problem"] = ready.deadline_problem(result) if found.ready else ""
     module.exit_json(**result)
 
 

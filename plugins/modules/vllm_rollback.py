@@ -47,7 +47,7 @@ files:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.sparkthor.cluster.plugins.module_utils import _rollback
+from ansible_collections.sparkthor.cluster.plugins.module_utils._serving import rollback
 
 
 def main():
@@ -59,10 +59,10 @@ def main():
         supports_check_mode=True,
     )
     try:
-        found = _rollback.differences(module.params["executor"], module.params["required"])
+        found = rollback.differences(module.params["executor"], module.params["required"])
         if not module.check_mode:
-            _rollback.apply(found)
-    except (_rollback.RollbackError, OSError) as error:
+            rollback.apply(found)
+    except (rollback.RollbackError, OSError) as error:
         module.fail_json(msg=str(error))
     module.exit_json(
         changed=bool(found),

@@ -63,7 +63,7 @@ in_flight:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.sparkthor.cluster.plugins.module_utils import _serving_control
+from ansible_collections.sparkthor.cluster.plugins.module_utils._serving import control as _serving_control
 
 
 def main():

@@ -15,7 +15,8 @@ from statistics import median
 from typing import Any
 
 import yaml
-from ansible_collections.sparkthor.cluster.plugins.module_utils import _fabric, _inventory
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory import inventory as _inventory
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import fabric
 
 SIZES = (4, 64, 256)
 
@@ -35,10 +36,10 @@ def seconds(count: int) -> float:
     for _unused in range(5):
         begun = time.perf_counter()
         problems = _inventory.inventory_problems(groups, hostvars)
-        problems += _fabric.fabric_problems(
+        problems += fabric.fabric_problems(
             "switch", hosts, cidr=wide["fabric_cidr"], groups=groups, management=addresses
         )
-        plan = _fabric.fabric_plan(hosts, "switch", wide["fabric_cidr"], management=addresses)
+        plan = fabric.fabric_plan(hosts, "switch", wide["fabric_cidr"], management=addresses)
         found.append(time.perf_counter() - begun)
         if problems or len(plan) != count:
             raise RuntimeError(f"the plan of {count} hosts: {problems}")

@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from ansible_collections.sparkthor.cluster.plugins.module_utils._doctor_checks import CHECKS
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor_logs import load_rules
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor.checks import CHECKS
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor.logs import load_rules
 
 TOP = next(parent for parent in Path(__file__).resolve().parents if (parent / "galaxy.yml").exists())
 TEXT = (TOP / "docs" / "doctor.md").read_text()

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from ansible_collections.sparkthor.cluster.plugins.module_utils import _fanout_plan
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import fanout_routes
 from sparklab import Lab, LabError
 
 TOP = next(parent for parent in Path(__file__).resolve().parents if (parent / "galaxy.yml").exists())
@@ -197,7 +197,7 @@ class Rig:
         program = f"""
 import hashlib, json, os, struct
 folder, size, files = {folder!r}, {size}, {files}
-part = {_fanout_plan.part_size(size)}
+part = {fanout_routes.part_size(size)}
 blobs = os.path.join(folder, "blobs"); commit = "0" * 40
 snapshot = os.path.join(folder, "snapshots", commit)
 os.makedirs(blobs, exist_ok=True); os.makedirs(snapshot, exist_ok=True)
@@ -252,17 +252,17 @@ with open({path!r}, "rb") as file:
         spare: dict[str, list[str]] | None = None,
     ) -> str:
         """One job a host, as the module writes it; returns the run's name."""
-        plan = _fanout_plan.routes(self.fabric, order, shape)
+        plan = fanout_routes.routes(self.fabric, order, shape)
         run, key = secrets.token_hex(8), secrets.token_hex(32)
-        peers = [address for host in order for address in _fanout_plan.addresses(self.fabric[host]["links"])]
-        size = _fanout_plan.part_size(sum(entry[1] for entry in contents))
-        engine = (TOP / "plugins/module_utils/_fanout.py").read_text()
+        peers = [address for host in order for address in fanout_routes.addresses(self.fabric[host]["links"])]
+        size = fanout_routes.part_size(sum(entry[1] for entry in contents))
+        engine = (TOP / "plugins/module_utils/_store/fanout.py").read_text()
 
         def deliver(host: str) -> None:
             whole = {entry[0]: f"{blobs}/{entry[0]}" for entry in contents} if host == order[0] else {}
             job = {
                 "run": run, "node": host, "key": (keys or {}).get(host, key), "port": PORT, "part_size": size,
-                "listen": _fanout_plan.addresses(self.fabric[host]["links"]), "peers": peers, "names": {},
+                "listen": fanout_routes.addresses(self.fabric[host]["links"]), "peers": peers, "names": {},
                 "upstreams": plan[host].upstreams, "behind": plan[host].behind, "streams": streams,
                 "patience": patience, "contents": contents, "local": whole, "spare": (spare or {}).get(host, []),
                 "incoming": f"{store}/.incoming", "status": "/run/fanout/status.json",

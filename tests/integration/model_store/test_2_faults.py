@@ -10,13 +10,13 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from ansible_collections.sparkthor.cluster.plugins.module_utils import _fanout_plan
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import fanout_routes
 
 from .conftest import MIB, NETS, STORE, Model, Site
 from .rig import Rig
 
 SIZE = 160 * MIB
-PART = _fanout_plan.part_size(SIZE)
+PART = fanout_routes.part_size(SIZE)
 KILL = "systemctl kill --signal=KILL sparkthor-fanout"
 
 

@@ -10,8 +10,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from ansible_collections.sparkthor.cluster.plugins.module_utils import _vllm_args
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils import _options
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import option_tables
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import vllm_args
 
 from tests.integration.conftest import TOP, Cluster
 
@@ -64,9 +64,9 @@ def test_the_table_of_the_host_is_that_of_its_parser(cluster: Cluster) -> None:
     text = cluster.run(cluster.head, "cat /var/lib/sparkthor/cache/vllm-options-*.json", check=False)
     if not text:  # another host with the very same engine was asked before, and the controller keeps the answer
         engine = json.loads(cluster.run(cluster.head, "cat /opt/sparkthor/venv/.sparkthor-engine.json"))
-        text = Path(_options.kept(engine["digest"])).read_text(encoding="utf-8")
-    table = _vllm_args.valid_table(json.loads(text), "host")
-    shipped, _exact = _vllm_args.find_table("0.32.0")
+        text = Path(option_tables.kept(engine["digest"])).read_text(encoding="utf-8")
+    table = vllm_args.valid_table(json.loads(text), "host")
+    shipped, _exact = vllm_args.find_table("0.32.0")
     assert table["vllm"].startswith("0.32.0")
     # values may depend on the platform (devices of a CPU build), names and kinds do not
     assert {name: entry["kind"] for name, entry in table["options"].items()} == {

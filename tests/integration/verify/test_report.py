@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from ansible_collections.sparkthor.cluster.plugins.module_utils import _report
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._report import page as _report
 
 from tests.integration.conftest import TOP, Cluster
 from tools import browser

@@ -12,8 +12,8 @@ from typing import Any
 import yaml
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar, trust_as_template
-from ansible_collections.sparkthor.cluster.plugins.module_utils import _sizing
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._serving_plan import plan_serving
+from ansible_collections.sparkthor.cluster.plugins.module_utils._model import memory
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.serving import plan_serving
 
 ROLE = next(parent for parent in Path(__file__).resolve().parents if (parent / "galaxy.yml").exists()) / (
     "roles/vllm_serve"
@@ -73,7 +73,7 @@ def test_a_model_outside_of_the_store_is_planned_by_all_that_decides_sizes() -> 
         **{"max_num_batched_tokens": 16_000, "enforce_eager": True, "language_model_only": False},
         **{"mamba_ssm_cache_dtype": "auto", "hf_overrides": {"max_position_embeddings": 65536}},
     }
-    assert set(sizing) - {"model_path"} <= set(inspect.signature(_sizing.plan).parameters)
+    assert set(sizing) - {"model_path"} <= set(inspect.signature(memory.plan).parameters)
 
 
 def test_the_check_uses_it() -> None:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from ansible_collections.sparkthor.cluster.plugins.module_utils import _serving
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import serving
 
 SCRIPT = Path(__file__).resolve().parents[3] / "tools" / "faults" / "unit.py"
 #: a main process with a child, both of which have to go
@@ -36,9 +36,9 @@ def until(holds: Callable[[], bool]) -> None:
         time.sleep(0.1)
 
 
-def runner(folder: Path) -> _serving.Runner:
+def runner(folder: Path) -> serving.Runner:
     def run(argv: list[str], seconds: float) -> tuple[int, str, str]:
-        return _serving.run([str(folder / "bin" / argv[0]), *argv[1:]], 60)
+        return serving.run([str(folder / "bin" / argv[0]), *argv[1:]], 60)
 
     return run
 
@@ -46,17 +46,17 @@ def runner(folder: Path) -> _serving.Runner:
 def test_the_watchdogs_reader_sees_a_unit_that_is_restarted_as_a_whole(folder: Path) -> None:
     run = runner(folder)
 
-    def state() -> _serving._watchdog.Unit:
-        unit = _serving.unit_state(_serving.show("group.service", run))
+    def state() -> serving._watchdog.Unit:
+        unit = serving.unit_state(serving.show("group.service", run))
         assert unit is not None
         return unit
 
     first = state()
     assert first.running
-    until(lambda: _serving.journal("group.service", first.invocation, 5, run) == ["a line"])
+    until(lambda: serving.journal("group.service", first.invocation, 5, run) == ["a line"])
     children = Path(f"/proc/{first.main_pid}/task/{first.main_pid}/children").read_text().split()
     assert children
-    assert _serving.restart("group.service", True, run) == ""
+    assert serving.restart("group.service", True, run) == ""
     # one answer for both questions: between two the unit may have gone on
     until(lambda: (seen := state()).running and seen.invocation != first.invocation)
     assert not any(os.path.exists(f"/proc/{pid}") for pid in (first.main_pid, *children))

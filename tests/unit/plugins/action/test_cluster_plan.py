@@ -10,19 +10,20 @@ from types import SimpleNamespace
 import pytest
 from ansible.errors import AnsibleActionFail
 from ansible_collections.sparkthor.cluster.plugins.action.cluster_plan import ActionModule
-from ansible_collections.sparkthor.cluster.plugins.module_utils import _fabric_check, _sizing
-from ansible_collections.sparkthor.cluster.plugins.module_utils._cluster import (
+from ansible_collections.sparkthor.cluster.plugins.module_utils._model import memory as _sizing
+from ansible_collections.sparkthor.cluster.plugins.module_utils._model.shape import SizingError
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import recipe as _recipe
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.cluster import (
     ClusterError,
     head_generation,
     plan_cluster,
 )
-from ansible_collections.sparkthor.cluster.plugins.module_utils._model_shape import SizingError
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils import _recipe
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._serving_plan import (
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.serving import (
     PLANNED_BY,
     plan_degraded,
     plan_serving,
 )
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._preflight import fabric_check
 
 GIB = 2**30
 
@@ -413,7 +414,7 @@ def test_the_lans_nic_brings_its_own_address():
     assert own["env"]["NCCL_SOCKET_IFNAME"] == "=enp1s0f0np0"
     # what a change of the network has to leave alone is the way in all the same
     assert (own["management_netdev"], own["management_address"]) == ("enP7s7", "192.168.1.12")
-    assert _fabric_check.check_facts(fabric, nodes) == []
+    assert fabric_check.check_facts(fabric, nodes) == []
 
 
 def test_a_ring_speaks_over_the_lans_nic_too():

@@ -13,7 +13,14 @@ from typing import Any
 import pytest
 from ansible.errors import AnsibleActionFail
 from ansible_collections.sparkthor.cluster.plugins.action import engine_parity, engine_venv, engine_wheels, model_store
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils import _fanout_run, _hub, _push, _url
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import (
+    fanout,
+    hub,
+    push,
+)
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import (
+    url as _url,
+)
 
 NODE = {"python": {"version": "3.12.3"}, "arch": "aarch64", "glibc": "2.39"}
 
@@ -77,7 +84,7 @@ def test_a_right_host_costs_one_call(engine: dict[str, Any], monkeypatch: pytest
 
 
 def test_what_a_host_needs_is_sent_before_it_builds(engine: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_push, "Courier", Courier)
+    monkeypatch.setattr(push, "Courier", Courier)
     _result, first = act(engine_venv, monkeypatch, engine, [{"changed": False}])
     need = [{"sha256": row[2], "size": row[1], "have": 0} for row in first[0]["target"]["manifest"][:1]]
     answers = [{"changed": True, "need": need, "diff": "d"}] * 2 + [{"changed": True}, {"changed": True}]
@@ -89,7 +96,7 @@ def test_what_a_host_needs_is_sent_before_it_builds(engine: dict[str, Any], monk
 
 
 def test_wheels_that_do_not_arrive_whole(engine: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_push, "Courier", Courier)
+    monkeypatch.setattr(push, "Courier", Courier)
     _result, first = act(engine_venv, monkeypatch, engine, [{"changed": False}])
     need = {"changed": True, "need": [{"sha256": first[0]["target"]["manifest"][0][2], "size": 1, "have": 0}]}
     with pytest.raises(AnsibleActionFail, match="spark-01: 1 wheels did not arrive whole"):
@@ -157,7 +164,7 @@ def model(tmp_path: Path) -> Path:
 
 
 def test_models_are_declared_by_their_contents(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_push, "Courier", Courier)
+    monkeypatch.setattr(push, "Courier", Courier)
     args = {"models": [{"name": "tiny", "source": str(model)}]}
     result, calls = act(model_store, monkeypatch, args, [{"changed": False, "models": {}}])
     assert result["changed"] is False
@@ -172,7 +179,7 @@ def test_models_are_declared_by_their_contents(model: Path, monkeypatch: pytest.
 
 def test_a_hub_model_goes_by_its_commit(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        _hub, "snapshot", lambda repo, revision, name, fetch: (str(model), "c" * 40) if fetch else (None, "")
+        hub, "snapshot", lambda repo, revision, name, fetch: (str(model), "c" * 40) if fetch else (None, "")
     )
     args = {"models": [{"name": "tiny", "source": "owner/tiny", "revision": "main"}]}
     _result, calls = act(model_store, monkeypatch, args, [{"changed": False}])
@@ -223,7 +230,7 @@ def fan_out(model: Path, stage: str, need: dict[str, list[dict[str, Any]]], **mo
 
 @pytest.fixture
 def lacking(model: Path) -> dict[str, Any]:
-    entry = _push.manifest(str(model), ["config.json"])[0]
+    entry = push.manifest(str(model), ["config.json"])[0]
     return {"sha256": entry.sha256, "size": 2, "have": 0}
 
 
@@ -240,12 +247,12 @@ def test_a_look_reports_what_is_lacking_and_no_change(
 def test_the_seed_alone_gets_something_from_the_controller(
     model: Path, lacking: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_push, "Courier", Courier)
+    monkeypatch.setattr(push, "Courier", Courier)
     everyone = {f"spark-0{number}": [lacking] for number in (1, 2, 3)}
     args, variables = fan_out(model, "seed", everyone)
     result, calls = act(model_store, monkeypatch, args, [{"changed": True}, {"changed": True}], **variables)
     assert (result["seed"], result["sent_bytes"], calls.stages()) == ("spark-01", 42, ["receive", "apply"])
-    assert len(_fanout_run.key(result["run"])) == 64
+    assert len(fanout.key(result["run"])) == 64
     # one that has it all is the seed, and then nobody gets anything from here
     args, variables = fan_out(model, "seed", {**everyone, "spark-02": []})
     result, calls = act(model_store, monkeypatch, args, [], **variables)
@@ -253,7 +260,7 @@ def test_the_seed_alone_gets_something_from_the_controller(
 
 
 def test_a_job_holds_route_parts_and_key(model: Path, lacking: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    run = _fanout_run.new_run()
+    run = fanout.new_run()
     args, variables = fan_out(
         model, "start", {"spark-01": [lacking], "spark-02": [], "spark-03": [lacking]},
         spark_02={"__model_store_run": {"seed": "spark-02", "run": run}},
@@ -261,7 +268,7 @@ def test_a_job_holds_route_parts_and_key(model: Path, lacking: dict[str, Any], m
     result, calls = act(model_store, monkeypatch, args, [{"changed": False}], **variables)
     assert result["changed"] is False
     job = json.loads(calls[0]["job"])
-    assert (job["run"], calls[0]["key"], job["node"]) == (run, _fanout_run.key(run), "spark-01")
+    assert (job["run"], calls[0]["key"], job["node"]) == (run, fanout.key(run), "spark-01")
     assert "key" not in job
     assert [entry["node"] for entry in job["upstreams"]] == ["spark-02"]
     assert (job["behind"], job["listen"]) == (["spark-03"], ["10.100.0.1", "10.100.128.1"])
@@ -373,7 +380,7 @@ def watch(model: Path, lacking: dict[str, Any], monkeypatch: pytest.MonkeyPatch,
         model, "watch", {"spark-01": [], "spark-02": [lacking]},
         spark_01={"__model_store_run": {"seed": "spark-01", "run": "ab" * 8}},
     )  # fmt: skip
-    monkeypatch.setattr(_fanout_run, "follow", lambda board, look: nodes)
+    monkeypatch.setattr(fanout, "follow", lambda board, look: nodes)
     return act(model_store, monkeypatch, args, [], **variables)[0]
 
 

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from ansible.errors import AnsibleActionFail
 from ansible_collections.sparkthor.cluster.plugins.action import engine_image, engine_parity
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils import _push
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import push
 
 NODE = {"arch": "aarch64", "binaries": {"docker": "/usr/bin/docker"}}
 CONFIG = b'{"architecture": "arm64"}'
@@ -101,7 +101,7 @@ def test_an_archives_image_may_be_pinned_in_its_name(args: dict[str, Any], monke
 
 
 def test_archive_then_wheels_then_done(args: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_push, "Courier", Courier)
+    monkeypatch.setattr(push, "Courier", Courier)
     Courier.carried.clear()
     data = Path(args["archive"]).read_bytes()
     archive = {"sha256": hashlib.sha256(data).hexdigest(), "size": len(data), "have": 0}
@@ -143,7 +143,7 @@ def test_an_archive_is_handed_over_to_the_fabric(args: dict[str, Any], monkeypat
 
 
 def test_what_never_arrives_whole_ends(args: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_push, "Courier", Courier)
+    monkeypatch.setattr(push, "Courier", Courier)
     data = Path(args["archive"]).read_bytes()
     need = {"need": [{"sha256": hashlib.sha256(data).hexdigest(), "size": len(data), "have": 0}], "what": "archive"}
     with pytest.raises(AnsibleActionFail, match="did not arrive whole"):

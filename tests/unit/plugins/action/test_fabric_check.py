@@ -14,7 +14,7 @@ import pytest
 from ansible.errors import AnsibleActionFail
 from ansible_collections.sparkthor.cluster.plugins.action import fabric_check
 from ansible_collections.sparkthor.cluster.plugins.action.fabric_check import ActionModule
-from ansible_collections.sparkthor.cluster.plugins.module_utils._fabric import fabric_plan
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric import fabric_plan
 
 GROUPS = {"cluster": ["a", "b"], "ray_head": ["a"], "ray_workers": ["b"]}
 B0, B1 = "enp1s0f1np1", "enP2p1s0f1np1"

@@ -101,7 +101,7 @@ def test_the_engine_is_a_fact_where_it_is_as_wanted(monkeypatch: pytest.MonkeyPa
         variables["ansible_facts"] = {"sparkthor_engine": {"digest": "d"}}
         return [{"role": role, "module": "engine_venv", "arguments": {}}]
 
-    monkeypatch.setattr(host_compare._compare, "prepare", prepare)
+    monkeypatch.setattr(host_compare.compare, "prepare", prepare)
     for settled, expected in ((["engine"], {"sparkthor_engine": {"digest": "d"}}), ([], None)):
         answer = {"settled": settled, "differs": ""}
         result, _calls = compare(monkeypatch, {"roles": ["engine"]}, answer, __engine_looks="{{ [] }}")

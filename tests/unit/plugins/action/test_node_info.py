@@ -10,7 +10,12 @@ from typing import Any
 
 import pytest
 from ansible_collections.sparkthor.cluster.plugins.action import node_info
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils import _clock, _kept_nodes
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._preflight import (
+    clock as _clock,
+)
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._preflight import (
+    kept_nodes,
+)
 
 
 @pytest.mark.parametrize(
@@ -45,8 +50,8 @@ def test_kept_facts_are_returned_without_asking_the_host(monkeypatch: pytest.Mon
     action = object.__new__(node_info.ActionModule)
     action._task = SimpleNamespace(args={"kept": True})
     assert action.run(task_vars=task_vars) == {"changed": False, "kept": False}
-    path, _nothing = _kept_nodes.of_run(task_vars)
-    _kept_nodes.write(path, {"a": {"kind": "spark"}, "b": {"kind": "thor"}})
+    path, _nothing = kept_nodes.of_run(task_vars)
+    kept_nodes.write(path, {"a": {"kind": "spark"}, "b": {"kind": "thor"}})
     found = action.run(task_vars=task_vars)
     assert (found["kept"], found["ansible_facts"]) == (True, {"sparkthor_node": {"kind": "thor"}})
     hostvars["a"]["ansible_host"] = "192.0.2.9"

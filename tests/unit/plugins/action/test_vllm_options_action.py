@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from ansible.errors import AnsibleActionFail
 from ansible_collections.sparkthor.cluster.plugins.action.vllm_options import ActionModule
-from ansible_collections.sparkthor.cluster.plugins.module_utils import _vllm_args
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import vllm_args
 
-TABLE, _EXACT = _vllm_args.find_table("0.32.0")
+TABLE, _EXACT = vllm_args.find_table("0.32.0")
 
 
 class Action(ActionModule):
@@ -62,7 +62,7 @@ def test_a_spoilt_copy_is_asked_for_again(own_cache: Path) -> None:
     action = Action({"engine": "abc"}, HOST)
     assert action.run()["table"] == TABLE
     assert len(action.asked) == 1
-    assert _vllm_args.read_table(str(path))["vllm"] == TABLE["vllm"]
+    assert vllm_args.read_table(str(path))["vllm"] == TABLE["vllm"]
 
 
 def test_bad_arguments_are_one_message() -> None:

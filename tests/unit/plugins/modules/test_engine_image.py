@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 from ansible.module_utils.testing import patch_module_args
-from ansible_collections.sparkthor.cluster.plugins.module_utils import _container, _image
+from ansible_collections.sparkthor.cluster.plugins.module_utils._engine import image as _image
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import container
 from ansible_collections.sparkthor.cluster.plugins.modules import engine_image
 
 BASE = "sha256:" + "a" * 64
@@ -160,8 +161,8 @@ class Host:
 def docker(monkeypatch: pytest.MonkeyPatch) -> Docker:
     found = Docker()
     monkeypatch.setattr(engine_image, "run_limited", found)
-    monkeypatch.setattr(_container, "docker_info", lambda: {"ServerVersion": "28", "CDISpecDirs": []})
-    monkeypatch.setattr(_container, "host_gpu_arguments", lambda mode, info: [])
+    monkeypatch.setattr(container, "docker_info", lambda: {"ServerVersion": "28", "CDISpecDirs": []})
+    monkeypatch.setattr(container, "host_gpu_arguments", lambda mode, info: [])
     return found
 
 
@@ -279,7 +280,7 @@ CONTAINERD = {"ServerVersion": "29", "DriverStatus": [["driver-type", "io.contai
 def test_containerds_store_knows_an_archives_image_by_its_manifest(
     host: Host, docker: Docker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_container, "docker_info", lambda: CONTAINERD)
+    monkeypatch.setattr(container, "docker_info", lambda: CONTAINERD)
     docker.load_gives, docker.packages["ray"] = PULLED, "2.60.0"
     host.archive["others"] = [PULLED]
     assert host()["what"] == "archive"
@@ -296,7 +297,7 @@ def test_containerds_store_knows_an_archives_image_by_its_manifest(
 def test_an_archive_that_containerds_store_could_not_name_is_not_sent(
     host: Host, docker: Docker, monkeypatch: pytest.MonkeyPatch, check: bool
 ) -> None:
-    monkeypatch.setattr(_container, "docker_info", lambda: CONTAINERD)
+    monkeypatch.setattr(container, "docker_info", lambda: CONTAINERD)
     result = host(check=check)
     assert result["failed"]
     assert "Write it with docker save of Docker 25 or newer" in result["msg"]
@@ -312,7 +313,7 @@ def test_no_docker_is_one_sentence(host: Host, docker: Docker) -> None:
 
 def test_check_mode_where_docker_does_not_run_yet(host: Host, docker: Docker, monkeypatch: pytest.MonkeyPatch) -> None:
     docker.down = "Cannot connect to the Docker daemon"
-    monkeypatch.setattr(_container, "docker_info", lambda: pytest.fail("Docker was asked"))
+    monkeypatch.setattr(container, "docker_info", lambda: pytest.fail("Docker was asked"))
     result = host(check=True)
     assert result["actions"][0] == "have own/vllm:1, once Docker runs"
     assert result["ansible_facts"]["sparkthor_engine"]["image_id"] == BASE

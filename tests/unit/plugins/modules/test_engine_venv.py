@@ -17,8 +17,8 @@ from typing import Any
 
 import pytest
 from ansible.module_utils.testing import patch_module_args
-from ansible_collections.sparkthor.cluster.plugins.module_utils import _engine_venv
-from ansible_collections.sparkthor.cluster.plugins.module_utils._engine import EngineError, set_digest
+from ansible_collections.sparkthor.cluster.plugins.module_utils._engine import venv
+from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.pins import EngineError, set_digest
 from ansible_collections.sparkthor.cluster.plugins.modules import engine_venv
 
 MINOR = ".".join(platform.python_version_tuple()[:2])
@@ -272,7 +272,7 @@ def test_the_probe(host: Host) -> None:
 
 def test_an_interpreter_that_fails_is_reported() -> None:
     with pytest.raises(EngineError, match="does not run on this host: broken"):
-        _engine_venv.probe_python("python3", lambda argv, environment, timeout: (1, "", "x\nbroken\n"))
+        venv.probe_python("python3", lambda argv, environment, timeout: (1, "", "x\nbroken\n"))
 
 
 LDD = """\tlinux-vdso.so.1 (0x00007fe766002000)
@@ -284,7 +284,7 @@ LDD = """\tlinux-vdso.so.1 (0x00007fe766002000)
 
 
 def test_missing_libraries_of_the_system_are_named(host: Host) -> None:
-    assert _engine_venv.parse_ldd(LDD) == ["libnuma.so.1"]
+    assert venv.parse_ldd(LDD) == ["libnuma.so.1"]
     host.converge()
     real = os.path.realpath(host.path)
     site = Path(real, "lib", f"python{MINOR}", "site-packages")
@@ -293,10 +293,10 @@ def test_missing_libraries_of_the_system_are_named(host: Host) -> None:
     def run(argv, environment, timeout):
         return 0, LDD, ""
 
-    assert _engine_venv.missing_libraries(real, MINOR, run) == {"libnuma.so.1": "vllm/_C.abi3.so"}
+    assert venv.missing_libraries(real, MINOR, run) == {"libnuma.so.1": "vllm/_C.abi3.so"}
     # brought by another package of the environment: found at run time by its own path
     (site / "ray" / "libnuma.so.1").touch()
-    assert _engine_venv.missing_libraries(real, MINOR, run) == {}
+    assert venv.missing_libraries(real, MINOR, run) == {}
 
 
 def running_from(proc: Path, *folders: Path) -> str:
@@ -317,10 +317,10 @@ def test_an_environment_that_something_runs_from_is_kept(tmp_path: Path) -> None
         folder.mkdir(parents=True)
     proc = running_from(tmp_path / "proc", made["a.01"])
     keep = [str(made["c.0"]), str(made["b.0"])]
-    assert _engine_venv.prune(str(path), keep, spare_running=True, proc=proc) == [str(made["a.0"])]
+    assert venv.prune(str(path), keep, spare_running=True, proc=proc) == [str(made["a.0"])]
     assert sorted(os.listdir(tmp_path / "venvs")) == ["a.01", "b.0", "c.0"]
     # who wants the room more than the running engine gets it
-    assert _engine_venv.prune(str(path), keep, proc=proc) == [str(made["a.01"])]
+    assert venv.prune(str(path), keep, proc=proc) == [str(made["a.01"])]
 
 
 @pytest.mark.parametrize("keep", [True, False])
@@ -330,8 +330,8 @@ def test_what_runs_outlives_two_builds_without_a_restart(
     host.converge()
     runs = host.path.resolve()
     proc = running_from(tmp_path / "proc", runs)
-    found = _engine_venv.in_use
-    monkeypatch.setattr(_engine_venv, "in_use", lambda folders, _proc: found(folders, proc))
+    found = venv.in_use
+    monkeypatch.setattr(venv, "in_use", lambda folders, _proc: found(folders, proc))
     for version in ("0.33.0", "0.34.0"):
         host.pins["vllm"] = version
         host.make_wheels()

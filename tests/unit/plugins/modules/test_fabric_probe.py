@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from ansible.module_utils.testing import patch_module_args
-from ansible_collections.sparkthor.cluster.plugins.module_utils import _probe_look
+from ansible_collections.sparkthor.cluster.plugins.module_utils._network import ports
 from ansible_collections.sparkthor.cluster.plugins.modules import fabric_probe
 
 LINK = {"netdev": "enp1s0f1np1", "address": "10.100.0.1/25", "peer": "b", "peer_netdev": "enp1s0f1np1", "mtu": 9000}
@@ -29,9 +29,9 @@ def host(monkeypatch: pytest.MonkeyPatch) -> dict[str, t.Any]:
         port["up"] = argv[-1] == "up"
         return 0, "", ""
 
-    monkeypatch.setattr(_probe_look, "run_limited", run)
-    monkeypatch.setattr(_probe_look.job, "live_links", lambda: {"enp1s0f1np1": dict(port)})
-    monkeypatch.setattr(_probe_look.netplan, "connected_routes", set)
+    monkeypatch.setattr(ports, "run_limited", run)
+    monkeypatch.setattr(ports.job, "live_links", lambda: {"enp1s0f1np1": dict(port)})
+    monkeypatch.setattr(ports.netplan, "connected_routes", set)
     seen = {
         "findings": [{"kind": "invalid_yaml"}],
         "foreign": False,
@@ -39,7 +39,7 @@ def host(monkeypatch: pytest.MonkeyPatch) -> dict[str, t.Any]:
         "own": None,
         "previous": set(),
     }
-    monkeypatch.setattr(_probe_look.netplan, "inspect", lambda path, links, renderer: seen)
+    monkeypatch.setattr(ports.netplan, "inspect", lambda path, links, renderer: seen)
     return state
 
 
@@ -71,10 +71,10 @@ def test_netplan_is_not_asked_while_the_plan_is_live(
     host: dict[str, t.Any], capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "40-cx7.yaml"
-    path.write_text(_probe_look.netplan.render([LINK]))
+    path.write_text(ports.netplan.render([LINK]))
     host["port"].update(up=True, mtu=9000, addresses={"10.100.0.1/25": {"scope": "global"}})
-    monkeypatch.setattr(_probe_look.netplan, "connected_routes", lambda: {("10.100.0.0/25", "enp1s0f1np1")})
-    monkeypatch.setattr(_probe_look.netplan, "inspect", lambda *arguments: pytest.fail("netplan was asked"))
+    monkeypatch.setattr(ports.netplan, "connected_routes", lambda: {("10.100.0.0/25", "enp1s0f1np1")})
+    monkeypatch.setattr(ports.netplan, "inspect", lambda *arguments: pytest.fail("netplan was asked"))
     result = call({"path": str(path)}, capsys)
     assert result["probe"]["netplan"] == {"findings": [], "adoptable": False, "own": ["enp1s0f1np1"]}
 
@@ -85,7 +85,7 @@ def test_a_host_that_cannot_be_looked_at_is_one_message(
     def broken() -> t.Any:
         raise RuntimeError("ip address show failed: 255")
 
-    monkeypatch.setattr(_probe_look.job, "live_links", broken)
+    monkeypatch.setattr(ports.job, "live_links", broken)
     result = call({}, capsys)
     assert result["failed"] is True
     assert result["msg"] == "the fabric ports of a could not be looked at: ip address show failed: 255"

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from ansible.module_utils.testing import patch_module_args
-from ansible_collections.sparkthor.cluster.plugins.module_utils import _firewall_host
+from ansible_collections.sparkthor.cluster.plugins.module_utils._network import firewall_host
 from ansible_collections.sparkthor.cluster.plugins.modules import firewall_apply
 
 HEAD = "table inet sparkthor\ndelete table inet sparkthor\n"
@@ -94,14 +94,14 @@ class Machine:
 @pytest.fixture
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
     made = Machine(tmp_path / "run")
-    monkeypatch.setattr(_firewall_host, "run_limited", made.run)
-    monkeypatch.setattr(_firewall_host, "HostState", made.host_state)
-    monkeypatch.setattr(_firewall_host, "RUN", str(made.folder))
-    monkeypatch.setattr(_firewall_host, "server_port", lambda: 22)
-    monkeypatch.setattr(_firewall_host.shutil, "which", lambda name, path: f"/usr/sbin/{name}")
-    monkeypatch.setattr(_firewall_host.time, "sleep", lambda seconds: None)
+    monkeypatch.setattr(firewall_host, "run_limited", made.run)
+    monkeypatch.setattr(firewall_host, "HostState", made.host_state)
+    monkeypatch.setattr(firewall_host, "RUN", str(made.folder))
+    monkeypatch.setattr(firewall_host, "server_port", lambda: 22)
+    monkeypatch.setattr(firewall_host.shutil, "which", lambda name, path: f"/usr/sbin/{name}")
+    monkeypatch.setattr(firewall_host.time, "sleep", lambda seconds: None)
     monkeypatch.setattr(
-        _firewall_host,
+        firewall_host,
         "write_atomic",
         lambda path, content, uid, gid, mode: (Path(path).write_bytes(content), Path(path).chmod(mode)),
     )
@@ -122,7 +122,7 @@ def wanted_table(machine: Machine, **arguments: Any) -> str:
     """The table that these arguments come to."""
     params = {"ssh_ports": [22], "api_port": 0, "mdns": False, "trusted": {}}
     names = ("ssh_sources", "api_sources", "sources", "interfaces", "tcp_ports", "udp_ports")
-    text = _firewall_host.Firewall({**{key: [] for key in names}, **params, **arguments}, True).text()
+    text = firewall_host.Firewall({**{key: [] for key in names}, **params, **arguments}, True).text()
     return text.partition("delete table inet sparkthor\n")[2]
 
 
@@ -256,7 +256,7 @@ def test_a_change_needs_somebody_who_confirms_it(machine: Machine, capsys: pytes
 def test_the_port_in_use_stays_open(
     machine: Machine, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_firewall_host, "server_port", lambda: 2222)
+    monkeypatch.setattr(firewall_host, "server_port", lambda: 2222)
     assert start(capsys, ssh_ports=[22])["ssh_ports"] == [22, 2222]
     assert "tcp dport { 22, 2222 } accept" in machine.table
 
@@ -265,7 +265,7 @@ def test_bad_values_and_a_missing_nft_are_one_message(
     machine: Machine, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert start(capsys, api_port=70000)["msg"].startswith("firewall_api_port: 70000 is not a port")
-    monkeypatch.setattr(_firewall_host.shutil, "which", lambda name, path: None)
+    monkeypatch.setattr(firewall_host.shutil, "which", lambda name, path: None)
     assert "install the package nftables" in start(capsys)["msg"]
 
 
@@ -282,7 +282,7 @@ def test_a_ruleset_that_loads_after_the_way_back_is_taken_back(
 ) -> None:
     """The timer has fired by then, and nothing else would take back what it could not know of."""
     times = iter((100.0, 129.5))
-    monkeypatch.setattr(_firewall_host.time, "monotonic", lambda: next(times))
+    monkeypatch.setattr(firewall_host.time, "monotonic", lambda: next(times))
     machine.table = before = "table inet sparkthor {\n}\n"
     assert "raise firewall_rollback_timeout" in start(capsys, rollback_timeout=30)["msg"]
     assert machine.log[-2:] == ["load restore.nft", "disarm"]
@@ -292,7 +292,7 @@ def test_a_ruleset_that_loads_after_the_way_back_is_taken_back(
 def test_absent_needs_no_nft(
     machine: Machine, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_firewall_host.shutil, "which", lambda name, path: None)
+    monkeypatch.setattr(firewall_host.shutil, "which", lambda name, path: None)
     machine.files_differ = False
     assert call(capsys, state="absent")["changed"] is False
     assert machine.log == ["files"]
@@ -307,6 +307,6 @@ def test_absent_takes_the_table_and_the_files_away(machine: Machine, capsys: pyt
     assert (result["changed"], result["table_changed"]) == (True, True)
     assert result["diff"] == predicted["diff"]
     assert machine.log == ["files", "delete"]
-    assert machine.declared[-1]["wanted"].restore == [_firewall_host.RULES, _firewall_host.UNIT_PATH]
+    assert machine.declared[-1]["wanted"].restore == [firewall_host.RULES, firewall_host.UNIT_PATH]
     machine.files_differ = False
     assert call(capsys, state="absent")["changed"] is False

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from ansible.module_utils.testing import patch_module_args
-from ansible_collections.sparkthor.cluster.plugins.module_utils import _probe_look
+from ansible_collections.sparkthor.cluster.plugins.module_utils._network import ports
 from ansible_collections.sparkthor.cluster.plugins.modules import host_compare
 
 SECRET = "a-token-of-some-length"
@@ -23,9 +23,9 @@ def test_no_secret_is_in_the_result_however_it_ends(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, outcome: str
 ) -> None:
     def look(*_given: Any) -> dict[str, Any]:
-        raise _probe_look.ProbeError("no such port")
+        raise ports.ProbeError("no such port")
 
-    monkeypatch.setattr(_probe_look, "look", look)
+    monkeypatch.setattr(ports, "look", look)
     probes = {"bad options": {"host": "a", "bogus": 1}, "ports cannot be looked at": {"host": "a"}}
     given = {"probe": probes.get(outcome, {}), "looks": LOOKS}
     # the arguments in the result: the default of former releases, still set for debugging

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 from ansible.module_utils.testing import patch_module_args
-from ansible_collections.sparkthor.cluster.plugins.module_utils._model_shape import SizingError
+from ansible_collections.sparkthor.cluster.plugins.module_utils._model.shape import SizingError
 from ansible_collections.sparkthor.cluster.plugins.modules import memory_plan
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._recipe import resolve
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.recipe import resolve
 
 CONFIG = Path(__file__).parents[3] / "fixtures" / "models" / "tiny-qwen3.json"
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from ansible.module_utils.testing import patch_module_args
-from ansible_collections.sparkthor.cluster.plugins.module_utils import _store
+from ansible_collections.sparkthor.cluster.plugins.module_utils._store import store
 from ansible_collections.sparkthor.cluster.plugins.modules import model_store
 
 USER = pwd.getpwuid(os.getuid()).pw_name
@@ -144,7 +144,7 @@ def test_the_key_alone_is_hidden_from_what_a_start_says(host: Host, monkeypatch:
         jobs.append(job)
         raise model_store.StoreError(f"timeout after 62 s on spark-02 with {job['key']}")
 
-    monkeypatch.setattr(model_store._fanout_job, "start", start)
+    monkeypatch.setattr(model_store.fanout_job, "start", start)
     job = {"run": "ab" * 8, "node": "spark-02", "patience": 62, "contents": []}
     result = host.call({}, stage="start", job=json.dumps(job), key="11" * 32)
     assert result["msg"] == "timeout after 62 s on spark-02 with ********"
@@ -158,9 +158,9 @@ def test_nothing_is_hidden_where_there_is_no_key(host: Host) -> None:
 
 def test_how_a_program_ended_that_said_nothing(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
-    monkeypatch.setattr(model_store._fanout_job, "outcome", lambda run, seconds: asked.append(run) or {})
-    monkeypatch.setattr(model_store._fanout_job, "ended", lambda: asked.append("ended") or "it was killed")
-    monkeypatch.setattr(model_store._fanout_job, "tidy", lambda: asked.append("tidy"))
+    monkeypatch.setattr(model_store.fanout_job, "outcome", lambda run, seconds: asked.append(run) or {})
+    monkeypatch.setattr(model_store.fanout_job, "ended", lambda: asked.append("ended") or "it was killed")
+    monkeypatch.setattr(model_store.fanout_job, "tidy", lambda: asked.append("tidy"))
     result = host.call({"tiny": FILES}, stage="finish", job=json.dumps({"run": "ab" * 8}))
     assert "2 contents (1002 B) did not arrive: it was killed. What arrived is kept" in result["msg"]
     assert asked == ["ab" * 8, "ended", "tidy"]
@@ -173,11 +173,11 @@ def test_no_step_of_a_fan_out_reads_what_another_has_read(host: Host, monkeypatc
     host.call({"tiny": FILES})
     os.utime(host.root / "tiny" / "model.safetensors", ns=(1, 1))
     reads: list[str] = []
-    hash_file = _store.hash_file
-    monkeypatch.setattr(_store, "hash_file", lambda path: reads.append(path) or hash_file(path))
-    monkeypatch.setattr(model_store._fanout_job, "start", lambda job: None)
-    monkeypatch.setattr(model_store._fanout_job, "outcome", lambda run, seconds: {"state": "done"})
-    monkeypatch.setattr(model_store._fanout_job, "run", lambda argv: (0, ""))
+    hash_file = store.hash_file
+    monkeypatch.setattr(store, "hash_file", lambda path: reads.append(path) or hash_file(path))
+    monkeypatch.setattr(model_store.fanout_job, "start", lambda job: None)
+    monkeypatch.setattr(model_store.fanout_job, "outcome", lambda run, seconds: {"state": "done"})
+    monkeypatch.setattr(model_store.fanout_job, "run", lambda argv: (0, ""))
     wanted = {"tiny": {**FILES, "model.safetensors": b"v" * 1000}}
     assert len(host.call(wanted, stage="check")["need"]) == 1
     contents = [[hashlib.sha256(b"v" * 1000).hexdigest(), 1000, ["0" * 64]]]

@@ -29,7 +29,7 @@ def host(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     }
     module = netplan_apply
     monkeypatch.setattr(module.job, "live_links", dict)
-    monkeypatch.setattr(module.change._ssh, "connection", list)
+    monkeypatch.setattr(module.change.ssh, "connection", list)
     monkeypatch.setattr(module.job, "live_routes", lambda: ["-4 default via 10.0.0.254 dev mgmt0"])
     monkeypatch.setattr(module.job, "write_state", lambda path, state: made["written"].append(path))
     monkeypatch.setattr(module.netplan, "verify", lambda links, wait=0: made["report"])
@@ -121,7 +121,7 @@ def test_a_host_without_a_default_route_gives_its_fabric_back(
     live = {"mgmt0": {"addresses": {"10.0.0.1/24": {}}}}
     monkeypatch.setattr(netplan_apply.job, "live_links", lambda: live)
     monkeypatch.setattr(netplan_apply.job, "live_routes", list)
-    monkeypatch.setattr(netplan_apply.change._ssh, "connection", lambda: ["10.0.0.9", "50000", "10.0.0.1", "22"])
+    monkeypatch.setattr(netplan_apply.change.ssh, "connection", lambda: ["10.0.0.9", "50000", "10.0.0.1", "22"])
     host["decision"] = netplan_apply.change.Decision(changed=True, needs_apply=True)
     assert run(capsys, token="t", state="absent", links=[])["started"] is True
     assert host["started"] == ["mgmt0"]

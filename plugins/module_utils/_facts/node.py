@@ -1,0 +1,363 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a host is and has, read once per run.
+
+Parsers are pure (text in, plain data out); :class:`NodeReader` ties them to a root folder and a command runner, so
+that tests feed it a captured machine.  Only read-only commands are run, each with a time limit.  Nothing here may
+return a secret: of netplan files only NIC names and addresses are kept (Wi-Fi entries carry passwords), of our own
+secret files only a fingerprint.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+import re
+import shutil
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+#: (rc, stdout, stderr); rc 127 stands for "not installed", 124 for "ran past its time limit"
+CommandResult = tuple[int, str, str]
+Runner = Callable[[list[str]], CommandResult]
+
+#: what serving consists of, from the bottom up
+SERVING_UNITS = (
+    "sparkthor-ray.service",
+    "sparkthor-vllm.service",
+    "sparkthor-front.service",
+    "sparkthor-watchdog.service",
+)
+#: programs the roles ask for; their paths are facts so that no role needs a task to look
+BINARIES = (
+    "apt-get",
+    "docker",
+    "earlyoom",
+    "ethtool",
+    "ibdev2netdev",
+    "jetson_clocks",
+    "netplan",
+    "networkctl",
+    "nft",
+    "nginx",
+    "nmcli",
+    "nvidia-ctk",
+    "nvidia-smi",
+    "nvpmodel",
+    "openssl",
+    "ptxas",
+    "rdma",
+    "rsync",
+    "systemctl",
+    "uv",
+    "zstd",
+)
+
+_VIRTUAL_PREFIXES = (
+    *("lo", "docker", "br-", "veth", "virbr", "tailscale", "tun", "tap"),
+    *("l4tbr", "usb", "cni", "flannel"),
+)
+
+
+def parse_meminfo(text: str) -> dict[str, int]:
+    """``/proc/meminfo`` as bytes by key (``MemTotal``, ``MemAvailable``, ``SwapTotal`` …).
+
+    Source: proc_meminfo(5); every size line ends in ``kB`` and means KiB.
+    """
+    values: dict[str, int] = {}
+    for line in text.splitlines():
+        match = re.match(r"^(\S+):\s+(\d+)(?:\s+(kB))?\s*$", line)
+        if match:
+            values[match.group(1)] = int(match.group(2)) * (1024 if match.group(3) else 1)
+    return values
+
+
+def parse_os_release(text: str) -> dict[str, str]:
+    """``/etc/os-release`` (os-release(5)) as a dict, quotes removed."""
+    values: dict[str, str] = {}
+    for line in text.splitlines():
+        key, sep, value = line.strip().partition("=")
+        if sep and key and not key.startswith("#"):
+            values[key] = value.strip().strip('"').strip("'")
+    return values
+
+
+def parse_nvidia_smi_list(text: str) -> list[str]:
+    """GPU names out of ``nvidia-smi -L``: one line ``GPU 0: NVIDIA GB10 (UUID: GPU-…)`` per GPU."""
+    return [
+        match.group(1).strip() for match in re.finditer(r"^GPU \d+: (.+?)(?: \(UUID: .*\))?\s*$", text, re.MULTILINE)
+    ]
+
+
+def parse_ip_address(text: str) -> list[dict[str, Any]]:
+    """``ip -j -d address show`` as a list of interfaces.
+
+    Each: ``name, mac, mtu, up (administrative), carrier, operstate, kind, master, addresses`` with addresses
+    ``{address 'a.b.c.d/len', family, scope, dynamic}``.  ``address`` keeps the host bits, as the kernel shows them.
+    """
+    interfaces = []
+    for link in json.loads(text or "[]"):
+        if "ifname" not in link:
+            continue
+        flags = link.get("flags") or []
+        interfaces.append(
+            {
+                "name": link["ifname"],
+                "mac": link.get("address", ""),
+                "mtu": int(link.get("mtu", 0)),
+                "max_mtu": int(link.get("max_mtu") or 0),
+                "up": "UP" in flags,
+                "carrier": "LOWER_UP" in flags,
+                "operstate": str(link.get("operstate", "UNKNOWN")).lower(),
+                "kind": (link.get("linkinfo") or {}).get("info_kind", ""),
+                "master": link.get("master", ""),
+                "addresses": [
+                    {
+                        "address": f"{item['local']}/{item['prefixlen']}",
+                        "family": item.get("family", "inet"),
+                        "scope": item.get("scope", ""),
+                        "dynamic": bool(item.get("dynamic", False)),
+                    }
+                    for item in link.get("addr_info") or []
+                    if "local" in item
+                ],
+            }
+        )
+    return interfaces
+
+
+def parse_ip_route(text: str) -> list[dict[str, str]]:
+    """``ip -j -4 route show`` as ``{dst, dev, gateway, prefsrc, protocol}`` (empty strings where absent)."""
+    return [
+        {
+            "dst": str(route.get("dst", "")),
+            "dev": str(route.get("dev", "")),
+            "gateway": str(route.get("gateway", "")),
+            "prefsrc": str(route.get("prefsrc", "")),
+            "protocol": str(route.get("protocol", "")),
+        }
+        for route in json.loads(text or "[]")
+    ]
+
+
+def detect_kind(product: str, gpus: list[str], has_tegra_release: bool, device_tree_model: str) -> str:
+    """``spark``, ``thor`` or ``generic``.
+
+    A Thor says so in ``/etc/nv_tegra_release`` or its device-tree model.  A Spark is any GB10 machine (NVIDIA's own
+    and the OEM variants differ in the DMI product name, so the GPU's name decides first).
+    """
+    if has_tegra_release or "thor" in device_tree_model.lower():
+        return "thor"
+    if any("GB10" in name for name in gpus) or re.search(r"DGX[ _]Spark", product, re.IGNORECASE):
+        return "spark"
+    return "generic"
+
+
+def management_of(
+    server_address: str, interfaces: list[dict[str, Any]], routes: list[dict[str, str]]
+) -> dict[str, str]:
+    """The interface the controller came in by: ``{netdev, address, cidr}``, empty strings when none is found.
+
+    ``server_address`` is the local end of the ssh connection; without one (local connection) the interface of the
+    default route counts, since that is where a person would reach the host.
+    """
+    default_dev = next((route["dev"] for route in routes if route["dst"] == "default"), "")
+    fallback: dict[str, str] = {}
+    for link in interfaces:
+        for item in link["addresses"]:
+            host, _unused, length = item["address"].partition("/")
+            entry = {"netdev": link["name"], "address": host, "cidr": f"{host}/{length}"}
+            if server_address and host == server_address:
+                return entry
+            if not fallback and item["family"] == "inet" and link["name"] == default_dev:
+                fallback = entry
+    return fallback or {"netdev": "", "address": "", "cidr": ""}
+
+
+def hostname_on_loopback(hosts_text: str, hostname: str) -> bool:
+    """Whether ``/etc/hosts`` maps the host's own name to 127/8: Gloo then binds there and peers are refused."""
+    for line in hosts_text.splitlines():
+        fields = line.split("#", 1)[0].split()
+        if len(fields) > 1 and fields[0].startswith("127.") and hostname in fields[1:]:
+            return True
+    return False
+
+
+class NodeReader:
+    """Reads one host.  ``root`` and ``run`` are injectable; the module gives ``/`` and the real command runner."""
+
+    def __init__(self, run: Runner, root: str = "/") -> None:
+        self._run = run
+        self._root = root
+
+    def _path(self, path: str) -> str:
+        return os.path.join(self._root, path.lstrip("/"))
+
+    def _read(self, path: str, default: str = "") -> str:
+        try:
+            with open(self._path(path), encoding="utf-8", errors="replace") as handle:
+                return handle.read().replace("\0", "")
+        except OSError:
+            return default
+
+    def _exists(self, path: str) -> bool:
+        return os.path.exists(self._path(path))
+
+    def _json(self, argv: list[str], parse: Callable[[str], Any]) -> Any:
+        rc, out, _err = self._run(argv)
+        if rc != 0:
+            return parse("[]")
+        try:
+            return parse(out)
+        except ValueError:
+            return parse("[]")
+
+    def ssh_server_address(self) -> str:
+        """Local address of the ssh connection that runs us, from an ancestor's environment.
+
+        sudo drops ``SSH_CONNECTION``, so the process tree is walked upwards; root may read every environment.
+        """
+        pid = os.getpid()
+        for _step in range(32):
+            environment = self._read_environ(pid)
+            connection = environment.get("SSH_CONNECTION", "").split()
+            if len(connection) == 4:
+                return connection[2]
+            status = re.search(r"^PPid:\s+(\d+)", self._read(f"/proc/{pid}/status"), re.MULTILINE)
+            pid = int(status.group(1)) if status else 0
+            if pid <= 1:
+                break
+        return ""
+
+    def _read_environ(self, pid: int) -> dict[str, str]:
+        try:
+            with open(self._path(f"/proc/{pid}/environ"), "rb") as handle:
+                raw = handle.read()
+        except OSError:
+            return {}
+        pairs = (item.partition("=") for item in raw.decode("utf-8", "replace").split("\0"))
+        return {key: value for key, sep, value in pairs if sep}
+
+    def gpus(self) -> dict[str, Any]:
+        """``{names, driver, count}``; a Thor without a working nvidia-smi still counts its one GPU."""
+        rc, out, _err = self._run(["nvidia-smi", "-L"])
+        names = parse_nvidia_smi_list(out) if rc == 0 else []
+        driver = self._read("/sys/module/nvidia/version").strip()
+        if names and not driver:
+            rc, out, _err = self._run(["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"])
+            driver = out.splitlines()[0].strip() if rc == 0 and out.strip() else ""
+        return {"names": names, "driver": driver, "count": len(names)}
+
+    def interfaces(self) -> list[dict[str, Any]]:
+        links = self._json(["ip", "-j", "-d", "address", "show"], parse_ip_address)
+        for link in links:
+            base = f"/sys/class/net/{link['name']}"
+            for key in ("phys_port_name", "phys_switch_id", "speed"):
+                link[key] = self._read(f"{base}/{key}").strip()
+            link["virtual"] = link["name"].startswith(_VIRTUAL_PREFIXES) or bool(link["kind"] not in ("", "veth"))
+        return links
+
+    def secrets(self) -> dict[str, str]:
+        """Fingerprint (SHA-256) of each of our secret files: enough to see a difference, useless to guess from."""
+        found = {}
+        for name in ("api_key", "ray_token"):
+            text = self._read(f"/etc/sparkthor/secrets/{name}").strip()
+            if text:
+                found[name] = hashlib.sha256(text.encode()).hexdigest()
+        return found
+
+    def serving(self) -> bool:
+        """Whether an engine of ours holds this host's memory: its control group exists while its unit runs."""
+        units = ("sparkthor-vllm.service", "sparkthor-ray.service")
+        return any(self._exists(f"/sys/fs/cgroup/system.slice/{unit}") for unit in units)
+
+    def declared(self) -> dict[str, Any]:
+        """Whom the newest play declared head, and which declaration that was; empty before the first."""
+        try:
+            data = json.loads(self._read("/etc/sparkthor/cluster.json") or "{}")
+            return {
+                "head": str(data["head"]),
+                "generation": int(data.get("generation") or 0),
+            }
+        except (ValueError, KeyError, TypeError, AttributeError):
+            return {}
+
+    def binaries(self) -> dict[str, str]:
+        path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/cuda/bin"
+        if self._root != "/":
+            path = ":".join(self._path(item) for item in path.split(":"))
+        return {name: shutil.which(name, path=path) or "" for name in BINARIES}
+
+    def time_sync(self) -> dict[str, Any]:
+        """``systemd-timesyncd`` and chrony leave marks; asking timedated over D-Bus would cost 100 ms a run."""
+        return {"synchronized": self._exists("/run/systemd/timesync/synchronized") or self._exists("/run/chrony")}
+
+    def read(self) -> dict[str, Any]:
+        """The whole ``sparkthor_node`` fact."""
+        os_release = parse_os_release(self._read("/etc/os-release"))
+        memory = parse_meminfo(self._read("/proc/meminfo"))
+        gpus = self.gpus()
+        interfaces = self.interfaces()
+        routes = self._json(["ip", "-j", "-4", "route", "show"], parse_ip_route)
+        product = self._read("/sys/class/dmi/id/product_name").strip()
+        hostname = platform.node()
+        kind = detect_kind(
+            product,
+            gpus["names"],
+            self._exists("/etc/nv_tegra_release"),
+            self._read("/proc/device-tree/model"),
+        )
+        if kind == "thor" and gpus["count"] == 0:
+            gpus["count"] = 1
+        disk = os.statvfs(self._path("/var/lib"))
+        return {
+            "kind": kind,
+            "hostname": hostname,
+            "hostname_on_loopback": hostname_on_loopback(self._read("/etc/hosts"), hostname),
+            "product": product,
+            "boot_id": self._read("/proc/sys/kernel/random/boot_id").strip(),
+            "os": {
+                "id": os_release.get("ID", ""),
+                "version": os_release.get("VERSION_ID", ""),
+                "codename": os_release.get("VERSION_CODENAME", ""),
+                "pretty": os_release.get("PRETTY_NAME", ""),
+                "dgx": self._read("/etc/dgx-release").strip()[:2000],
+            },
+            "arch": platform.machine(),
+            "kernel": platform.release(),
+            "python": {
+                "version": platform.python_version(),
+                "tag": f"cp{sys.version_info[0]}{sys.version_info[1]}",
+                "platform": f"linux_{platform.machine()}",
+            },
+            "glibc": platform.libc_ver()[1],
+            "cpus": os.cpu_count() or 1,
+            "mem_total_bytes": memory.get("MemTotal", 0),
+            "mem_available_bytes": memory.get("MemAvailable", 0),
+            "serving": self.serving(),
+            "swap_total_bytes": memory.get("SwapTotal", 0),
+            "disk_free_bytes": disk.f_bavail * disk.f_frsize,
+            "gpus": gpus["count"],
+            "gpu_names": gpus["names"],
+            "driver": gpus["driver"],
+            "interfaces": interfaces,
+            "routes": routes,
+            "management": management_of(self.ssh_server_address(), interfaces, routes),
+            "binaries": self.binaries(),
+            "secrets": self.secrets(),
+            "declared": self.declared(),
+            "time": self.time_sync(),
+        }
+
+
+def read_now(timeout: int) -> dict[str, Any]:
+    """This host, with its clock as the last thing that is read."""
+    from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.command import run_limited
+
+    node = NodeReader(lambda argv: run_limited(argv, timeout)).read()
+    return {**node, "clock": time.time()}

@@ -1,0 +1,245 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# starts the engine's Python as another user, with its own limits:
+# pylint: disable=ansible-bad-function
+"""One rank of an all-reduce sweep inside the installed engine, and what its log says about the transport.
+
+NCCL where torch sees a GPU, Gloo elsewhere; the same environment files as the units have.  Standard library only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pwd
+import re
+import signal
+import subprocess
+from typing import Any
+
+from ansible_collections.sparkthor.cluster.plugins.module_utils._facts import host_status
+
+MARK = "SPARKTHOR-VERIFY "
+
+#: read by the engine's Python from standard input
+PROGRAM = r"""
+import json, os, sys, time
+from datetime import timedelta
+import torch
+import torch.distributed as dist
+
+largest, budget, limit = int(sys.argv[1]), float(sys.argv[2]), float(sys.argv[3])
+gpu = torch.cuda.is_available()
+backend = "nccl" if gpu else "gloo"
+device = torch.device("cuda", 0) if gpu else torch.device("cpu")
+if gpu:
+    torch.cuda.set_device(device)
+dist.init_process_group(backend, timeout=timedelta(seconds=limit))
+world = dist.get_world_size()
+
+def wait():
+    if gpu:
+        torch.cuda.synchronize()
+
+def timed(tensor, count):
+    dist.barrier()
+    wait()
+    begun = time.perf_counter()
+    for _ in range(count):
+        dist.all_reduce(tensor)
+    wait()
+    # the slowest rank is what a token waits for
+    spent = torch.tensor([time.perf_counter() - begun], dtype=torch.float64, device=device)
+    dist.all_reduce(spent, op=dist.ReduceOp.MAX)
+    return float(spent[0]) / count
+
+rows, begun, size = [], time.perf_counter(), 8
+check = torch.full((4,), float(dist.get_rank() + 1), device=device)
+dist.all_reduce(check)
+right = float(check[0]) == world * (world + 1) / 2
+while size <= largest:
+    tensor = torch.zeros(max(1, size // 4), dtype=torch.float32, device=device)
+    first = timed(tensor, 2)
+    # every rank has the same numbers, so all take the same number of rounds
+    count = max(3, min(200 if size < 65536 else 20, int(0.3 / max(first, 1e-6))))
+    seconds = timed(tensor, count)
+    moved = tensor.numel() * 4
+    rows.append({"bytes": moved, "seconds": seconds, "gbytes": moved / seconds / 1e9,
+                 "busbw_gbytes": moved / seconds / 1e9 * 2 * (world - 1) / world})
+    over = torch.tensor([1.0 if time.perf_counter() - begun > budget else 0.0], device=device)
+    dist.all_reduce(over, op=dist.ReduceOp.MAX)
+    if float(over[0]) > 0:
+        break
+    size *= 8
+version = ""
+if gpu:
+    version = ".".join(str(part) for part in torch.cuda.nccl.version())
+print("SPARKTHOR-VERIFY " + json.dumps({"backend": backend, "world": world, "right": right, "rows": rows,
+      "torch": torch.__version__, "nccl": version}), flush=True)
+dist.barrier()
+dist.destroy_process_group()
+"""
+
+_IB = re.compile(r"NET/IB : Using (?P<ports>\[0\].*?)(?:; OOB|\s*$)")
+_PORT = re.compile(r"\[\d+\]([A-Za-z0-9_.]+):(\d+)/(RoCE|IB)")
+_SOCKET = re.compile(r"NET/Socket : Using (?P<ports>\[0\].*)$")
+_NETDEV = re.compile(r"\[\d+\]([^\s:\[\]]+):([0-9a-fA-F.:]+)<\d+>")
+_NETWORK = re.compile(r"Using network (\S+)")
+_CHANNEL = re.compile(r"\bvia (NET/[A-Za-z0-9_]+)")
+_BOOTSTRAP = re.compile(r"Bootstrap\s*: Using (?:\[0\])?([^\s:]+):")
+_DISABLED = re.compile(r"NCCL_IB_DISABLE set by environment to 1")
+
+
+def parse_nccl_log(text: str) -> dict[str, Any]:
+    """What NCCL itself says it used: ``network`` IB or Socket, its ``ports``, ``bootstrap`` and whether IB was off.
+
+    ``Using network X`` decides; logs of versions before 2.5 lack it, there the channels (``via NET/IB/0``) and at last
+    the announcement of a transport do.  An IB announcement alone is no proof while a later line chooses sockets.
+    """
+    networks: list[str] = []
+    channels: set[str] = set()
+    ports: list[str] = []
+    sockets: list[str] = []
+    bootstrap = ""
+    disabled = False
+    for line in text.splitlines():
+        if "NCCL INFO" not in line:
+            continue
+        found = _NETWORK.search(line)
+        if found:
+            networks.append(found[1])
+        found = _IB.search(line)
+        if found:
+            ports += [item for item in (f"{m[1]}:{m[2]}" for m in _PORT.finditer(found["ports"])) if item not in ports]
+        found = _SOCKET.search(line)
+        if found:
+            sockets += [m[1] for m in _NETDEV.finditer(found["ports"]) if m[1] not in sockets]
+        channels.update(m[1].removeprefix("NET/") for m in _CHANNEL.finditer(line))
+        found = _BOOTSTRAP.search(line)
+        if found and not bootstrap:
+            bootstrap = found[1]
+        disabled = disabled or bool(_DISABLED.search(line))
+    network = ""
+    if networks:
+        distinct = set(networks)
+        network = networks[-1] if len(distinct) == 1 else "mixed: " + ", ".join(sorted(distinct))
+    elif channels:
+        network = next(iter(channels)) if len(channels) == 1 else "mixed: " + ", ".join(sorted(channels))
+    elif ports:
+        network = "IB"
+    elif sockets:
+        network = "Socket"
+    return {
+        "network": network,
+        "ports": ports if network.startswith("IB") else [],
+        "netdevs": sockets if network == "Socket" else [],
+        "bootstrap": bootstrap,
+        "ib_disabled": disabled,
+    }
+
+
+def read_environment(paths: tuple[str, ...], parse: Any) -> dict[str, str]:
+    values: dict[str, str] = {}
+    for path in paths:
+        with contextlib.suppress(OSError), open(path, encoding="utf-8") as handle:
+            values.update(parse(handle.read()))
+    return values
+
+
+def counters(root: str = "/sys/class") -> dict[str, int]:
+    """Bytes sent, by netdev and by RDMA port (whose traffic no netdev counts)."""
+    found: dict[str, int] = {}
+
+    def read(path: str) -> int | None:
+        try:
+            with open(path, encoding="ascii") as handle:
+                return int(handle.read())
+        except (OSError, ValueError):
+            return None
+
+    for name in _names(f"{root}/net"):
+        value = read(f"{root}/net/{name}/statistics/tx_bytes")
+        if value is not None and name != "lo":
+            found[name] = value
+    for name in _names(f"{root}/infiniband"):
+        value = read(f"{root}/infiniband/{name}/ports/1/counters/port_xmit_data")
+        if value is not None:
+            found[name] = value * 4  # counted in words of four bytes
+    return found
+
+
+def _names(folder: str) -> list[str]:
+    try:
+        return sorted(os.listdir(folder))
+    except OSError:
+        return []
+
+
+def run_rank(
+    rank: int, world: int, master: str, port: int, engine: str, user: str, largest: int, budget: float, limit: float
+) -> dict[str, Any]:
+    """Run this host's rank to its end, or to ``limit`` seconds; never raises over what the rank does."""
+    environment = {
+        **os.environ,
+        **read_environment(("/etc/sparkthor/engine.env", "/etc/sparkthor/fabric.env"), host_status.parse_environment),
+        "RANK": str(rank),
+        "WORLD_SIZE": str(world),
+        "MASTER_ADDR": master,
+        "MASTER_PORT": str(port),
+        "NCCL_DEBUG": "INFO",
+        "NCCL_DEBUG_SUBSYS": "INIT,NET",
+        "PYTHONUNBUFFERED": "1",
+    }
+    options: dict[str, Any] = {}
+    with contextlib.suppress(KeyError):
+        account = pwd.getpwnam(user)
+        if os.geteuid() == 0:
+            groups = os.getgrouplist(account.pw_name, account.pw_gid)
+            options = {"user": account.pw_uid, "group": account.pw_gid, "extra_groups": groups}
+    before = counters()
+    try:
+        process = subprocess.Popen(
+            [engine, "-", str(largest), str(budget), str(limit)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            env=environment,
+            cwd="/",
+            start_new_session=True,
+            **options,
+        )
+    except OSError as error:
+        return {"error": f"the engine's Python cannot be run: {engine}: {error.strerror}"}
+    try:
+        out, _none = process.communicate(PROGRAM, timeout=limit + 30)
+    except subprocess.TimeoutExpired:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+        return {"error": f"no end after {limit + 30:.0f} s: a rank is not there, or the ranks cannot reach each other"}
+    after = counters()
+    result = read_output(process.returncode, out)
+    result["sent"] = {name: after[name] - before.get(name, 0) for name in after if after[name] > before.get(name, 0)}
+    return result
+
+
+def read_output(status: int, out: str) -> dict[str, Any]:
+    for line in out.splitlines():
+        if line.startswith(MARK):
+            with contextlib.suppress(ValueError):
+                return {**json.loads(line[len(MARK) :]), "log": parse_nccl_log(out)}
+    return {"error": f"the rank ended with {status}: {reason(out)}", "log": parse_nccl_log(out)}
+
+
+def reason(out: str) -> str:
+    """The line that says why: NCCL's own warning, else the last exception."""
+    lines = [line.strip() for line in out.splitlines() if line.strip()]
+    for line in lines:
+        if "NCCL WARN" in line:
+            return line.split("NCCL WARN", 1)[1].strip()[:300]
+    errors = [line for line in lines if re.match(r"^[A-Za-z_.]*(Error|Exception)\b", line)]
+    return (errors[-1] if errors else (lines[-1] if lines else "it said nothing"))[:300]

@@ -1,0 +1,363 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# runs on the host without Ansible, in the serving units:
+# pylint: disable=ansible-bad-function
+
+"""How the serving group on the head is seen and moved: systemd, the journal, the engine's UNIX socket.
+
+One place for what the watchdog, the C(vllm_ready), C(vllm_info) and C(vllm_service) modules and the unit's own
+preparation need. The standard library alone: it is installed on the head as well.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import http.client
+import json
+import os
+import shutil
+import socket
+import stat
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+try:  # on the head the files lie side by side, without any Ansible
+    import _vllm_progress
+    import _watchdog
+except ImportError:
+    from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import (
+        progress as _vllm_progress,
+    )
+    from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import (
+        watchdog as _watchdog,
+    )
+
+CONFIG = "/etc/sparkthor/serving.json"
+STATE = "/run/sparkthor/state.json"
+STARTED_WITH = "/run/sparkthor/vllm-started-with.json"
+STARTS = "/run/sparkthor/vllm-starts.json"
+DRAINING = "/run/sparkthor/draining"
+#: written by the watchdog: the hosts that the group is started without, and with the smaller recipe
+DEGRADED = "/run/sparkthor/degraded.json"
+#: the first survives a reboot (playbooks/stop.yml), the second is for an hour's work by hand
+MAINTENANCE = ("/var/lib/sparkthor/maintenance", "/run/sparkthor/maintenance")
+#: the configuration that served last; kept by the watchdog on the head and, with executor mp, by each rank
+GOOD = ("/var/lib/sparkthor-last-good", "/var/lib/sparkthor/group/last-good")
+GOOD_INDEX = "index.json"
+_COPY_LIMIT = 4_000_000
+
+#: (argv, seconds) -> (exit status, stdout, stderr)
+Runner = Callable[[list[str], float], tuple[int, str, str]]
+
+
+def run(argv: list[str], seconds: float) -> tuple[int, str, str]:
+    """A command that can neither hang nor raise."""
+    try:
+        done = subprocess.run(
+            argv,
+            capture_output=True,
+            timeout=seconds,
+            check=False,
+            stdin=subprocess.DEVNULL,
+            env={**os.environ, "LC_ALL": "C", "SYSTEMD_COLORS": "0", "SYSTEMD_PAGER": ""},
+        )
+    except subprocess.TimeoutExpired:
+        return 124, "", f"{argv[0]} gave no answer within {seconds:.0f} s"
+    except OSError as error:
+        return 127, "", f"{argv[0]}: {error.strerror}"
+    return done.returncode, done.stdout.decode("utf-8", "replace"), done.stderr.decode("utf-8", "replace")
+
+
+def notify(text: str) -> None:
+    """systemd's readiness and liveness protocol, where systemd asked for it."""
+    path = os.environ.get("NOTIFY_SOCKET", "")
+    if not path:
+        return
+    address = "\0" + path[1:] if path.startswith("@") else path
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as door, contextlib.suppress(OSError):
+        door.sendto(text.encode(), address)
+
+
+# -- files ----------------------------------------------------------------------------------------------------------
+
+
+def read_json(path: str) -> dict[str, Any]:
+    """A file that may be absent or half of another program's: then there is nothing in it."""
+    try:
+        with open(path, encoding="utf-8") as stream:
+            data = json.load(stream)
+    except (OSError, ValueError):
+        return {}
+    return data if isinstance(data, dict) else {}
+
+
+def write_file(path: str, content: str, mode: int = 0o644) -> None:
+    """All or nothing, also on a full disk."""
+    directory = os.path.dirname(path)
+    os.makedirs(directory, mode=0o755, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(prefix=f".{os.path.basename(path)}.", dir=directory)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as stream:
+            os.fchmod(stream.fileno(), mode)
+            stream.write(content)
+        os.replace(temporary, path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        raise
+
+
+def left_out(path: str = DEGRADED) -> dict[str, str]:
+    """The hosts that the group does without: name by address."""
+    without = read_json(path).get("without")
+    return {str(one): str(without[one]) for one in sorted(without)} if isinstance(without, dict) else {}
+
+
+def maintenance(paths: Iterable[str] = MAINTENANCE) -> str | None:
+    """The reason that stands in the maintenance marker; None without one."""
+    for path in paths:
+        try:
+            with open(path, encoding="utf-8", errors="replace") as stream:
+                first = stream.readline().strip()
+        except FileNotFoundError:
+            continue
+        except OSError:
+            return path
+        return first or path
+    return None
+
+
+def fingerprint(paths: Iterable[str]) -> dict[str, str]:
+    """What the engine is started with: a digest by file. Secrets among them are known by digest alone."""
+    found: dict[str, str] = {}
+    for path in paths:
+        try:
+            with open(path, "rb") as stream:
+                found[path] = hashlib.sha256(stream.read()).hexdigest()
+        except OSError:
+            found[path] = ""
+    return found
+
+
+def differing(wanted: Mapping[str, str], started: Mapping[str, Any]) -> list[str]:
+    """Files that are not what the running engine was started with."""
+    return sorted(path for path in {*wanted, *started} if wanted.get(path, "") != started.get(path, ""))
+
+
+def keep_good(paths: Iterable[str], folder: str) -> bool:
+    """Copies of the files that the engine served with, absent ones noted; whether they were others before."""
+    wanted = fingerprint(paths)
+    if read_json(os.path.join(folder, GOOD_INDEX)).get("files") == wanted:
+        return False
+    scratch = f"{folder}.new"
+    shutil.rmtree(scratch, ignore_errors=True)
+    os.makedirs(scratch, mode=0o755)
+    for path, digest in wanted.items():
+        if digest:
+            with open(path, encoding="utf-8") as stream:
+                write_file(os.path.join(scratch, os.path.basename(path)), stream.read())
+    write_file(os.path.join(scratch, GOOD_INDEX), json.dumps({"files": wanted}, indent=1) + "\n")
+    shutil.rmtree(folder, ignore_errors=True)
+    os.rename(scratch, folder)
+    return True
+
+
+def kept_good(folder: str) -> dict[str, str | None]:
+    """Content by path of what served last (None: no such file then); empty where nothing was kept whole."""
+    try:
+        # no link or pipe either: the folder may be another user's
+        index = json.loads(_read_plain(os.path.join(folder, GOOD_INDEX)) or b"{}")
+    except ValueError:
+        return {}
+    files = index.get("files") if isinstance(index, dict) else None
+    if not isinstance(files, dict):
+        return {}
+    found: dict[str, str | None] = {}
+    for path, digest in files.items():
+        if not digest:
+            found[path] = None
+            continue
+        copy = _read_plain(os.path.join(folder, os.path.basename(path)))
+        if copy is None or hashlib.sha256(copy).hexdigest() != digest:
+            return {}
+        try:
+            found[path] = copy.decode("utf-8")
+        except UnicodeDecodeError:
+            return {}
+    return found
+
+
+def _read_plain(path: str) -> bytes | None:
+    """A file read once, and no link or pipe: the folder may be another user's than who reads."""
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return None
+    with os.fdopen(handle, "rb") as stream:
+        return stream.read(_COPY_LIMIT) if stat.S_ISREG(os.fstat(handle).st_mode) else None
+
+
+def start_delay(failed_starts: int) -> float:
+    """Seconds to wait before the next start after so many that never served: 0, 0, 0, 10, 20, 40 … 300."""
+    return 0.0 if failed_starts < 3 else float(min(300, 10 * 2 ** (failed_starts - 3)))
+
+
+def note_start(path: str = STARTS) -> float:
+    """Count this start; the watchdog forgets the count as soon as one of them served. How long to wait before it."""
+    count = read_json(path).get("starts")
+    count = count if isinstance(count, int) and 0 <= count < 1000 else 0
+    with contextlib.suppress(OSError):
+        write_file(path, json.dumps({"starts": count + 1}) + "\n")
+    return start_delay(count)
+
+
+# -- systemd and its journal ----------------------------------------------------------------------------------------
+
+_PROPERTIES = "ActiveState,SubState,InvocationID,MainPID,Result,NRestarts,LoadState,ExecMainStatus,ExecMainCode"
+
+
+def show(unit: str, runner: Runner = run) -> dict[str, str]:
+    status, out, _err = runner(["systemctl", "show", "--no-pager", f"--property={_PROPERTIES}", unit], 15)
+    if status != 0:
+        return {}
+    return dict(line.split("=", 1) for line in out.splitlines() if "=" in line)
+
+
+def unit_state(properties: Mapping[str, str]) -> _watchdog.Unit | None:
+    """None when systemd could not be asked: that must not look like a unit that was stopped."""
+    if not properties:
+        return None
+
+    def number(key: str) -> int:
+        value = properties.get(key, "")
+        return int(value) if value.isdigit() else 0
+
+    return _watchdog.Unit(
+        active=properties.get("ActiveState", "inactive"),
+        sub=properties.get("SubState", "dead"),
+        invocation=properties.get("InvocationID", ""),
+        main_pid=number("MainPID"),
+        result=properties.get("Result", "success"),
+        restarts=number("NRestarts"),
+    )
+
+
+def journal(unit: str, invocation: str = "", lines: int = 120, runner: Runner = run) -> list[str]:
+    """The newest messages of the unit's own processes (not systemd's about it)."""
+    chosen = [f"_SYSTEMD_INVOCATION_ID={invocation}"] if invocation else [f"_SYSTEMD_UNIT={unit}"]
+    argv = ["journalctl", "--no-pager", "--quiet", "--boot", "--all", "--output=json", "--output-fields=MESSAGE"]
+    status, out, _err = runner([*argv, f"--lines={lines}", *chosen], 20)
+    return _vllm_progress.messages(out) if status == 0 else []
+
+
+# -- the engine's socket --------------------------------------------------------------------------------------------
+
+
+class _UnixConnection(http.client.HTTPConnection):
+    def __init__(self, path: str, timeout: float) -> None:
+        super().__init__("localhost", timeout=timeout)
+        self._path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(self._path)
+
+
+def listening(path: str, seconds: float = 2.0) -> bool:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.settimeout(seconds)
+        try:
+            probe.connect(path)
+        except OSError:
+            return False
+    return True
+
+
+def connections(path: str, table: str = "/proc/net/unix") -> int | None:
+    """Open connections to the engine's socket, one for each request: nobody who asks keeps his alive.
+
+    vLLM's own gauges follow a step's output: they show nothing of a request that uploads, is tokenized, or is in its
+    first step.  Column 6 is the state: 02 waits to be accepted, 03 is connected, 01 listens.  None if unknown.
+    """
+    try:
+        with open(table, encoding="utf-8", errors="replace") as stream:
+            rows = [line.split(None, 7) for line in stream]
+    except OSError:
+        return None
+    return sum(1 for row in rows if len(row) == 8 and row[5] in ("02", "03") and row[7].rstrip("\n") == path)
+
+
+def request(
+    path: str, method: str, target: str, seconds: float, body: Mapping[str, Any] | None = None
+) -> tuple[int, str]:
+    """Status and body. Raises OSError (TimeoutError among them) or http.client.HTTPException."""
+    connection = _UnixConnection(path, seconds)
+    try:
+        payload = None if body is None else json.dumps(body)
+        connection.request(method, target, payload, {"Content-Type": "application/json"} if payload else {})
+        answer = connection.getresponse()
+        return answer.status, answer.read(4_000_000).decode("utf-8", "replace")
+    finally:
+        connection.close()
+
+
+def complete(path: str, model: str, seconds: float, clock: Callable[[], float] = time.monotonic) -> _watchdog.Probe:
+    """One real one-token completion, the only answer that proves all ranks."""
+    started = clock()
+    body = {"model": model, "prompt": "1", "max_tokens": 1, "temperature": 0}
+    try:
+        status, text = request(path, "POST", "/v1/completions", seconds, body)
+    except TimeoutError:
+        return _watchdog.Probe(started, clock(), "timeout", f"completion timed out after {seconds:.0f} s")
+    except (OSError, http.client.HTTPException) as error:
+        return _watchdog.Probe(started, clock(), "refused", f"the engine's socket: {error or type(error).__name__}")
+    finished = clock()
+    if status == 200:
+        try:
+            choices = json.loads(text)["choices"]
+        except (ValueError, KeyError, TypeError):
+            choices = None
+        if choices:
+            return _watchdog.Probe(started, finished, "ok")
+        return _watchdog.Probe(started, finished, "http", "the completion came without a choice")
+    message = f"completion answered {status}: {_message(text)}"
+    kind = "rejected" if 400 <= status < 500 and status != 429 else "http"
+    return _watchdog.Probe(started, finished, kind, message)
+
+
+def _message(text: str) -> str:
+    try:
+        data = json.loads(text)
+        error = data.get("error", data)
+        found = error.get("message") if isinstance(error, dict) else error
+        return str(found)[:200]
+    except (ValueError, AttributeError):
+        return text.strip()[:200]
+
+
+def metrics(path: str, seconds: float = 2.0) -> str:
+    """vLLM's own metrics text; empty when it does not answer."""
+    try:
+        status, text = request(path, "GET", "/metrics", seconds)
+    except (OSError, http.client.HTTPException):
+        return ""
+    return text if status == 200 else ""
+
+
+# -- moving the group -----------------------------------------------------------------------------------------------
+
+
+def restart(unit: str, kill: bool, runner: Runner = run) -> str:
+    """Start the unit anew without waiting; an empty answer means that systemd took the order."""
+    if kill:
+        # one that hangs would use up its whole stop timeout
+        runner(["systemctl", "kill", "--signal=SIGKILL", unit], 15)
+    runner(["systemctl", "reset-failed", unit], 15)
+    status, _out, err = runner(["systemctl", "--no-block", "restart", unit], 30)
+    return "" if status == 0 else (err.strip() or f"systemctl ended with {status}")

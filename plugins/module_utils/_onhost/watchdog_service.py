@@ -1,0 +1,410 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# runs on the host without Ansible, as a service:
+# pylint: disable=ansible-bad-function
+
+"""The program around the watchdog's state machine: looks, asks it, does what it says, and tells the world.
+
+Runs on the head as root under systemd, without Ansible, with the system's Python. Everything here survives a full
+disk, a hanging engine and a dead Ray; what it knows lies in C(/run/sparkthor/state.json), so that its own death and
+rebirth interrupt nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import grp
+import http.server
+import importlib
+import json
+import os
+import socketserver
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Optional
+
+try:  # on the head the files lie side by side, without any Ansible
+    import _group
+    import _serving
+    import _successor
+    import _vllm_progress
+    import _watchdog
+except ImportError:
+    from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import (
+        progress as _vllm_progress,
+    )
+    from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import (
+        rank_group as _group,
+    )
+    from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import (
+        serving as _serving,
+    )
+    from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import (
+        takeover as _successor,
+    )
+    from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import (
+        watchdog as _watchdog,
+    )
+
+LOOK_EVERY = 2.0
+READ_LOG_EVERY = 4.0
+SAY_AGAIN_AFTER = 30.0
+#: how often a head that waits for its hosts looks whether another one was declared
+SUCCESSOR_EVERY = 30.0
+HEALTH_SOCKET = "/run/sparkthor/watchdog/health.sock"
+METRICS_FILE = "/run/sparkthor/watchdog/metrics.prom"
+
+#: config -> {address: id of the raylet alive there}, None = could not be asked
+# evaluated when the module is loaded, and sanity loads module_utils on every Python that modules may meet
+RankReader = Callable[[Mapping[str, Any]], Optional[Mapping[str, str]]]  # noqa: UP045
+
+
+def ray_ranks(library: Any, path: str = "", timeout: float = 3.0) -> RankReader:
+    """A reader over the Ray roles' own library: one question to the dashboard on this host, 15 ms."""
+
+    def read(_config: Mapping[str, Any]) -> Mapping[str, str] | None:
+        cluster = library.load_config(path or library.CONFIG_PATH)
+        url = f"http://127.0.0.1:{cluster.dashboard_port}/api/v0/nodes?detail=true&limit=10000"
+        answer = library.probe_http("dashboard", url, timeout, library.read_token(cluster))
+        if not answer.ok:
+            return None
+        living = sorted(
+            (row for row in library.read_dashboard_nodes(answer.data) if row.alive), key=lambda r: r.started_ms
+        )
+        return {row.address: row.node_id for row in living}
+
+    return read
+
+
+def group_ranks(config: Mapping[str, Any]) -> Mapping[str, str] | None:
+    """The ranks of executor mp, as the head's program publishes them."""
+    return _group.ranks(str(config["group_state"]))
+
+
+class Service:
+    """One look after the other; every door to the outside can be replaced by a test."""
+
+    def __init__(
+        self,
+        config: Mapping[str, Any],
+        ranks: RankReader | None = None,
+        runner: _serving.Runner = _serving.run,
+        clock: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
+        say: Callable[[str], None] | None = None,
+        state_path: str = _serving.STATE,
+        metrics_path: str = METRICS_FILE,
+        draining_path: str = _serving.DRAINING,
+        maintenance_paths: tuple[str, ...] = _serving.MAINTENANCE,
+        starts_path: str = _serving.STARTS,
+        degraded_path: str = _serving.DEGRADED,
+        successor: Callable[[bool], str] | None = None,
+    ) -> None:
+        self.config = config
+        self.unit = str(config.get("unit", "sparkthor-vllm.service"))
+        self.socket = str(config.get("socket", "/run/sparkthor/vllm/vllm.sock"))
+        self.model = str(config.get("model", ""))
+        self.machine = _watchdog.Watchdog(_watchdog.Settings.from_dict(config.get("settings") or {}))
+        self.ranks = ranks if self.machine.settings.expected else None
+        self.runner = runner
+        self.clock = clock
+        self.wall = wall
+        self.say = say or (lambda line: print(line, flush=True))
+        self.state_path = state_path
+        self.metrics_path = metrics_path
+        self.draining_path = draining_path
+        self.maintenance_paths = maintenance_paths
+        self.starts_path = starts_path
+        self.degraded_path = degraded_path
+        self.successor = successor
+        self.successor_asked_at = float("-inf")
+        self.state: dict[str, Any] | None = None
+        self.progress = _vllm_progress.Progress()
+        self.progress_of = ""
+        self.log_read_at = float("-inf")
+        self.since = wall()
+        self.said = ""
+        self.said_state = ""
+        self.said_at = float("-inf")
+        self.trouble = ""
+        self._take_up_left_out()
+        self._lock = threading.Lock()
+        self._probe: _watchdog.Probe | None = None
+        self._probe_thread: threading.Thread | None = None
+
+    # -- the past -----------------------------------------------------------------------------------------------
+
+    def take_up(self) -> None:
+        """Go on where an earlier process of the same boot stopped."""
+        old = _serving.read_json(self.state_path)
+        memory = old.get("memory")
+        if old.get("version") == _watchdog.VERSION and isinstance(memory, dict):
+            self.machine.restore(memory, self.clock())
+            if old.get("state") == self.said_state or isinstance(old.get("since"), (int, float)):
+                self.since = float(old.get("since", self.since))
+                self.said_state = str(old.get("state", ""))
+
+    def _take_up_left_out(self) -> None:
+        """Who was left out stays so, unless the play has declared another cluster since.
+
+        A host that was taken out of the inventory never comes back, its address may be another's now, and without
+        degraded mode nobody is left out at all.
+        """
+        settings = self.machine.settings
+        former = _serving.left_out(self.degraded_path)
+        still = (address for address, name in former.items() if settings.expected.get(address) == name)
+        self.machine.without = tuple(still) if settings.degraded_after > 0 else ()
+        if len(self.machine.without) != len(former):
+            self._leave_out(self.machine.without)
+
+    # -- the present ----------------------------------------------------------------------------------------------
+
+    def observe(self) -> _watchdog.Observation | None:
+        unit = _serving.unit_state(_serving.show(self.unit, self.runner))
+        if unit is None:
+            return None
+        is_listening = unit.running and _serving.listening(self.socket)
+        text = _serving.metrics(self.socket) if is_listening else ""
+        now = self.clock()
+        self._read_log(unit, now)
+        with self._lock:
+            probe, self._probe = self._probe, None
+        probing = self._probe_thread is not None and self._probe_thread.is_alive()
+        return _watchdog.Observation(
+            now=now,
+            unit=unit,
+            ranks=self._read_ranks(),
+            listening=is_listening,
+            probing=probing,
+            probe=probe,
+            counters=_watchdog.engine_counters(text) if text else None,
+            progress=self.progress.text,
+            fraction=self.progress.fraction,
+            mark=self.progress.mark,
+            maintenance=_serving.maintenance(self.maintenance_paths),
+            draining=os.path.exists(self.draining_path),
+            superseded=self._read_successor(now),
+        )
+
+    def _read_successor(self, now: float) -> str:
+        """Why this host is no longer the head. The others are asked only while nothing is served here."""
+        if self.successor is None:
+            return ""
+        ask = not self.machine.served and now - self.successor_asked_at >= SUCCESSOR_EVERY
+        if ask:
+            self.successor_asked_at = now
+        try:
+            return self.successor(ask)
+        except Exception as error:  # like Ray's side above
+            self._complain(f"another head cannot be looked for: {error}")
+            return ""
+
+    def _read_ranks(self) -> Mapping[str, str] | None:
+        if self.ranks is None:
+            return None
+        try:
+            return self.ranks(self.config)
+        except Exception as error:  # whatever Ray's side throws must not end the supervision
+            self._complain(f"Ray cannot be asked: {error}")
+            return None
+
+    def _read_log(self, unit: _watchdog.Unit, now: float) -> None:
+        """The log matters while the engine loads; later it would cost for nothing."""
+        if unit.invocation != self.progress_of:
+            self.progress = _vllm_progress.Progress()
+            self.progress_of = unit.invocation
+            self.log_read_at = float("-inf")
+        loaded = self.machine.served and self.machine.invocation == unit.invocation
+        if not unit.running or loaded or now - self.log_read_at < READ_LOG_EVERY:
+            return
+        self.log_read_at = now
+        lines = _serving.journal(self.unit, unit.invocation, 160, self.runner)
+        if lines:
+            self.progress = _vllm_progress.progress(lines, self.progress)
+
+    @property
+    def served_model(self) -> str:
+        smaller = self.config.get("degraded") or {}
+        return str(smaller.get("model") or self.model) if self.machine.without else self.model
+
+    def start_probe(self, deadline: float) -> None:
+        def ask() -> None:
+            result = _serving.complete(self.socket, self.served_model, deadline, self.clock)
+            with self._lock:
+                self._probe = result
+
+        self._probe_thread = threading.Thread(target=ask, name="probe", daemon=True)
+        self._probe_thread.start()
+
+    def _keep_good(self) -> None:
+        """What this engine was started with is what playbooks/rollback.yml brings back."""
+        started = _serving.read_json(_serving.STARTED_WITH).get("files")
+        if not isinstance(started, dict) or _serving.differing(_serving.fingerprint(started), started):
+            return  # declared anew since; nobody knows whether that would serve
+        try:
+            _serving.keep_good(self.config.get("kept") or [], _serving.GOOD[0])
+        except (OSError, UnicodeDecodeError) as error:
+            self._complain(f"{_serving.GOOD[0]} cannot be written: {error}")
+
+    # -- one round ------------------------------------------------------------------------------------------------
+
+    def round(self) -> _watchdog.Decision | None:
+        seen = self.observe()
+        if seen is None:
+            self._complain("systemd gives no answer; nothing is decided without it")
+            return None
+        had_served = self.machine.served
+        decision = self.machine.look(seen)
+        if self.machine.served and not had_served:
+            # starts that never served are made ever more slowly; this one did
+            with contextlib.suppress(OSError):
+                os.unlink(self.starts_path)
+            self._keep_good()
+        wall = self.wall()
+        if decision.state != self.said_state:
+            self.since = wall
+        self._tell(decision, seen.now)
+        state = _watchdog.status(self.machine, decision, seen, self.since, wall)
+        # a former head that returns asks for it
+        state["generation"] = self.config.get("generation")
+        # The state is on record before the act: whoever reads sees why the group goes down.
+        self._publish(state, wall)
+        if decision.restart in ("degraded", "restored"):
+            self._leave_out(self.machine.without)
+        if decision.restart:
+            error = _serving.restart(self.unit, decision.kill, self.runner)
+            if error:
+                self._complain(f"the serving group cannot be restarted: {error}")
+        if decision.probe_deadline is not None:
+            self.start_probe(decision.probe_deadline)
+        return decision
+
+    def _leave_out(self, addresses: tuple[str, ...]) -> None:
+        """For the unit's own preparation: which configuration, and whom the gate need not wait for."""
+        try:
+            if addresses:
+                names = {one: self.machine.settings.expected.get(one, one) for one in addresses}
+                _serving.write_file(self.degraded_path, json.dumps({"without": names}) + "\n")
+            else:
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(self.degraded_path)
+        except OSError as error:
+            self._complain(f"{self.degraded_path} cannot be written: {error.strerror}")
+
+    def _tell(self, decision: _watchdog.Decision, now: float) -> None:
+        """One line of the journal for each decision; a load's progress now and then."""
+        news = decision.restart is not None or decision.state != self.said_state
+        if not news and (decision.line == self.said or now - self.said_at < SAY_AGAIN_AFTER):
+            return
+        self.said, self.said_state, self.said_at = decision.line, decision.state, now
+        self.say(decision.line + (f" (restart, cause: {decision.restart})" if decision.restart else ""))
+
+    def _complain(self, text: str) -> None:
+        if text != self.trouble:
+            self.trouble = text
+            self.say(text)
+
+    def _publish(self, state: dict[str, Any], wall: float) -> None:
+        self.state = state
+        try:
+            _serving.write_file(self.state_path, json.dumps(state, indent=1) + "\n")
+            _serving.write_file(self.metrics_path, _watchdog.metrics_text(state, wall))
+        except OSError as error:
+            self._complain(f"{self.state_path} cannot be written: {error.strerror}")
+
+
+# -- /health -----------------------------------------------------------------------------------------------------------
+
+
+class _Handler(http.server.BaseHTTPRequestHandler):
+    server: HealthServer
+    timeout = 10
+
+    def do_GET(self) -> None:
+        if self.path.split("?", 1)[0] == "/metrics":
+            state = self.server.service.state
+            text = _watchdog.metrics_text(state, self.server.service.wall()) if state else ""
+            self._answer(200 if state else 503, text.encode(), "text/plain; version=0.0.4")
+            return
+        status, body = _watchdog.health_body(self.server.service.state)
+        self._answer(status, json.dumps(body).encode() + b"\n", "application/json")
+
+    def do_HEAD(self) -> None:
+        """Load balancers and uptime checkers ask with it."""
+        self.do_GET()
+
+    def _answer(self, status: int, body: bytes, kind: str) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body)))
+        if status == 503:
+            self.send_header("Retry-After", "10")
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    def address_string(self) -> str:
+        return "unix"
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """The front has an access log; a line for each health check would bury the decisions."""
+
+
+class HealthServer(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
+    daemon_threads = True
+    request_queue_size = 64
+
+    def __init__(self, path: str, service: Service, group: str = "") -> None:
+        os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
+        self.service = service
+        super().__init__(path, _Handler)
+        os.chmod(path, 0o660)
+        with contextlib.suppress(KeyError, PermissionError):
+            os.chown(path, -1, grp.getgrnam(group).gr_gid)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that went away is no event."""
+
+
+# -- the process -------------------------------------------------------------------------------------------------------
+
+
+def main(argv: list[str] | None = None) -> int:
+    arguments = sys.argv[1:] if argv is None else argv
+    path = arguments[0] if arguments else _serving.CONFIG
+    config = _serving.read_json(path)
+    if not config.get("model"):
+        print(f"{path} is missing or names no model; run the playbook again", file=sys.stderr, flush=True)
+        return 78
+    ranks: RankReader | None = None
+    if config.get("ray"):
+        try:
+            ranks = ray_ranks(importlib.import_module("_ray"))
+        except ImportError:
+            print(
+                "the Ray library is not installed beside this program; run the Ray roles", file=sys.stderr, flush=True
+            )
+    elif config.get("group_state"):
+        # without Ray the head's own program knows who is there
+        ranks = group_ranks
+    service = Service(
+        config,
+        ranks,
+        state_path=str(config.get("state") or _serving.STATE),
+        metrics_path=str(config.get("metrics") or METRICS_FILE),
+        successor=_successor.former_head(lambda argv: _serving.run(argv, 30)),
+    )
+    service.take_up()
+    server = HealthServer(str(config.get("health_socket", HEALTH_SOCKET)), service, str(config.get("group", "")))
+    threading.Thread(target=server.serve_forever, name="health", daemon=True).start()
+    _serving.notify("READY=1")
+    while True:
+        started = time.monotonic()
+        service.round()
+        _serving.notify("WATCHDOG=1")
+        time.sleep(max(0.2, LOOK_EVERY - (time.monotonic() - started)))

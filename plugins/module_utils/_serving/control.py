@@ -1,0 +1,175 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Stop, start, restart and drain the serving group on the head, without fighting the watchdog."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import time
+from collections.abc import Callable
+
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import serving, watchdog
+
+_QUIET_LOOKS = 2
+
+STATES = ("started", "stopped", "restarted", "drained")
+
+
+class ControlError(Exception):
+    """What could not be done, and why."""
+
+
+@dataclasses.dataclass
+class Outcome:
+    changed: bool = False
+    steps: list[str] = dataclasses.field(default_factory=list)
+    in_flight: int | None = None
+
+
+@dataclasses.dataclass
+class Control:
+    """The doors to the head; a test replaces them."""
+
+    check: bool = False
+    config_path: str = serving.CONFIG
+    draining: str = serving.DRAINING
+    marker: str = serving.MAINTENANCE[0]
+    markers: tuple[str, ...] = serving.MAINTENANCE
+    runner: serving.Runner = serving.run
+    connections: Callable[[str], int | None] = serving.connections
+    clock: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+
+    def __post_init__(self) -> None:
+        self.outcome = Outcome()
+        self.config = serving.read_json(self.config_path)
+        self.unit = str(self.config.get("unit", "sparkthor-vllm.service"))
+
+    # -- small steps, each only where it is needed --------------------------------------------------------------
+
+    def _do(self, text: str) -> bool:
+        """Whether to really do it."""
+        self.outcome.changed = True
+        self.outcome.steps.append(text)
+        return not self.check
+
+    def _write(self, path: str, content: str, text: str) -> None:
+        if os.path.exists(path):
+            return
+        if self._do(text):
+            try:
+                serving.write_file(path, content)
+            except OSError as error:
+                raise ControlError(f"{path} cannot be written: {error.strerror}") from error
+
+    def _remove(self, path: str, text: str) -> None:
+        if os.path.exists(path) and self._do(text):
+            try:
+                os.unlink(path)
+            except FileNotFoundError:
+                return
+            except OSError as error:
+                raise ControlError(f"{path} cannot be removed: {error.strerror}") from error
+
+    def _systemctl(self, *words: str) -> None:
+        status, _out, err = self.runner(["systemctl", *words, self.unit], 120)
+        if status != 0:
+            raise ControlError(f"systemctl {' '.join(words)} {self.unit}: {err.strip() or f'status {status}'}")
+
+    def _enabled(self) -> bool:
+        status, out, _err = self.runner(["systemctl", "is-enabled", self.unit], 15)
+        return status == 0 and out.strip() in ("enabled", "enabled-runtime")
+
+    def _state(self) -> watchdog.Unit:
+        properties = serving.show(self.unit, self.runner)
+        unit = serving.unit_state(properties)
+        if unit is None:
+            raise ControlError("systemd gives no answer on this host (systemctl show failed)")
+        if properties.get("LoadState") == "not-found":
+            raise ControlError(f"{self.unit} is not set up on this host; run the vllm_serve role first")
+        return unit
+
+    # -- what a person asks for -----------------------------------------------------------------------------------
+
+    def apply(self, state: str, reason: str, drain_timeout: float) -> Outcome:
+        unit = self._state()
+        if state == "started":
+            self._start(unit)
+        elif state == "stopped":
+            if drain_timeout > 0 and unit.running:
+                self._drain(drain_timeout)
+            self._stop(unit, reason)
+        elif state == "restarted":
+            if drain_timeout > 0 and unit.running:
+                self._drain(drain_timeout)
+            self._restart()
+        else:
+            self._drain(drain_timeout)
+        return self.outcome
+
+    def _enable(self) -> None:
+        """What is served now has to be served after a reboot too; a stop has taken that away."""
+        if not self._enabled() and self._do(f"enable {self.unit}"):
+            self._systemctl("--quiet", "enable")
+
+    def _start(self, unit: watchdog.Unit) -> None:
+        self._quiet_no_more()
+        self._enable()
+        if unit.active not in ("active", "activating", "reloading") and self._do(f"start {self.unit}"):
+            self._systemctl("--no-block", "start")
+
+    def _stop(self, unit: watchdog.Unit, reason: str) -> None:
+        # the marker first, so that the watchdog does not take the stop for a failure
+        self._write(self.marker, f"{reason}\n", f"maintenance: {reason}")
+        if self._enabled() and self._do(f"disable {self.unit}"):
+            self._systemctl("--quiet", "disable")
+        if unit.active not in ("inactive", "failed") and self._do(f"stop {self.unit}"):
+            self._systemctl("stop")
+
+    def _restart(self) -> None:
+        self._enable()
+        if self._do(f"restart {self.unit}"):
+            self._systemctl("--no-block", "restart")
+        self._quiet_no_more()
+
+    def _quiet_no_more(self) -> None:
+        for path in self.markers:
+            self._remove(path, f"end of maintenance: {path}")
+        self._remove(self.draining, "take new requests again")
+
+    def _drain(self, seconds: float) -> None:
+        """The front refuses what is new from now on; what runs may end within the time given.
+
+        It has ended when two looks in a row see neither a request in the engine nor a connection to it: the front may
+        still be taking in a body, and the watchdog asks now and then.
+        """
+        self._write(self.draining, "", "take no new requests")
+        if self.check:
+            return
+        socket = str(self.config.get("socket", ""))
+        end = self.clock() + seconds
+        quiet = 0
+        while True:
+            if not self._state().running:
+                self.outcome.in_flight = 0
+                return
+            # before the question for the metrics, which is a connection too
+            open_ones = self.connections(socket)
+            gauges = watchdog.requests_in_flight(serving.metrics(socket))
+            known = [number for number in (gauges, open_ones) if number is not None]
+            count = max(known) if known else None
+            if count is not None:
+                self.outcome.in_flight = count
+            quiet = quiet + 1 if count == 0 else 0
+            if quiet == _QUIET_LOOKS:
+                return
+            if count != 0 and self.clock() >= end:
+                left = "an unknown number of" if count is None else str(count)
+                raise ControlError(
+                    f"{left} requests are still running after {seconds:.0f} s. No new ones are taken until "
+                    "playbooks/start.yml runs; give a longer drain_timeout, or stop without waiting"
+                )
+            self.sleep(1.0)

@@ -1,0 +1,186 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Is the serving group ready, and if not, is it worth waiting? The host's half of C(vllm_ready)."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import (
+    progress,
+    rank_group,
+    serving,
+    watchdog,
+)
+
+
+class ReadyError(Exception):
+    """The host is not set up for serving; the message says what to run."""
+
+
+@dataclasses.dataclass
+class Look:
+    """One look at the serving group."""
+
+    ready: bool = False
+    changed: bool = False
+    line: str = ""
+    state: str = ""
+    invocation: str = ""
+    latency: float | None = None
+    median_latency: float | None = None
+    deadline: float | None = None
+    interval: float | None = None
+    stale: list[str] = dataclasses.field(default_factory=list)
+    failure: dict[str, Any] | None = None
+
+
+def _explain(unit: str, invocation: str, runner: serving.Runner) -> dict[str, Any]:
+    found = progress.explain(serving.journal(unit, invocation, 600, runner))
+    return {**dataclasses.asdict(found), "invocation": invocation}
+
+
+def stale_files(unit: watchdog.Unit, record: Mapping[str, Any], wanted: Mapping[str, str]) -> list[str]:
+    """Files that the engine should be started anew for."""
+    if unit.active not in ("active", "activating", "reloading"):
+        return []
+    if record.get("invocation") != unit.invocation:
+        # a start that has not come to noting its files yet will read the ones that lie there now
+        return [] if unit.active == "activating" else sorted(wanted)
+    return serving.differing(wanted, record.get("files") or {})
+
+
+def stale_elsewhere(state_path: str, wall: Callable[[], float] = time.time) -> list[str]:
+    """The same for the ranks of other hosts, as they report it to the head (executor mp)."""
+    stale = rank_group.published(state_path, wall).get("stale") if state_path else None
+    if not isinstance(stale, dict):
+        return []
+    return [f"{path} on {host}" for host, paths in sorted(stale.items()) for path in paths]
+
+
+def look(
+    config_path: str = serving.CONFIG,
+    start: bool = False,
+    check: bool = False,
+    known_invocation: str = "",
+    patience: float = 20.0,
+    runner: serving.Runner = serving.run,
+    state_path: str = serving.STATE,
+    record_path: str = serving.STARTED_WITH,
+    maintenance_paths: tuple[str, ...] = serving.MAINTENANCE,
+    wall: Callable[[], float] = time.time,
+    settle: float = 0.0,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Look:
+    """Start or restart the group if it must be, then say where it stands."""
+    config = serving.read_json(config_path)
+    if not config.get("model"):
+        if check:
+            return Look(changed=start, line="not set up yet")
+        raise ReadyError(f"{config_path} is missing or names no model on this host; run the vllm_serve role first")
+    unit_name = str(config.get("unit", "sparkthor-vllm.service"))
+    properties = serving.show(unit_name, runner)
+    unit = serving.unit_state(properties)
+    if unit is None:
+        raise ReadyError("systemd gives no answer on this host (systemctl show failed)")
+    if properties.get("LoadState") in ("not-found", "masked", "bad-setting"):
+        if check:
+            return Look(changed=start, line="not set up yet")
+        raise ReadyError(f"{unit_name} is {properties['LoadState']} on this host; run the vllm_serve role")
+    found = Look(invocation=unit.invocation)
+    if start:
+        found.stale = stale_files(unit, serving.read_json(record_path), serving.fingerprint(config.get("inputs") or []))
+        if not found.stale and unit.active in ("active", "activating"):
+            sleep(settle)
+            found.stale = stale_elsewhere(str(config.get("group_state") or ""), wall)
+        if found.stale or unit.active in ("inactive", "failed"):
+            found.changed = True
+            if not check:
+                error = serving.restart(unit_name, False, runner)
+                if error:
+                    raise ReadyError(f"{unit_name} cannot be started: {error}")
+            found.state = watchdog.STARTING
+            found.line = "starting: " + (
+                "anew, because of " + ", ".join(found.stale) if found.stale else "the unit was not running"
+            )
+            return found
+    _judge(found, config, unit, state_path, patience, runner, wall)
+    failed = unit.active == "failed" or unit.sub == "auto-restart"
+    # one that systemd started again; a restart by the watchdog or by a person is no failure of the engine's
+    another = bool(known_invocation) and unit.restarts > 0 and unit.invocation not in ("", known_invocation)
+    if not found.ready and (failed or another):
+        found.failure = _explain(unit_name, unit.invocation if failed else known_invocation, runner)
+    reason = serving.maintenance(maintenance_paths)
+    if not found.ready and reason is not None:
+        found.line += f"; maintenance ({reason}): the watchdog keeps quiet"
+    return found
+
+
+def _judge(
+    found: Look,
+    config: Mapping[str, Any],
+    unit: watchdog.Unit,
+    state_path: str,
+    patience: float,
+    runner: serving.Runner,
+    wall: Callable[[], float],
+) -> None:
+    state = serving.read_json(state_path)
+    memory = state.get("memory") or {}
+    updated = state.get("updated")
+    fresh = isinstance(updated, (int, float)) and abs(wall() - updated) < 30
+    current = fresh and memory.get("invocation") == unit.invocation
+    if current:
+        found.state, found.line = str(state.get("state", "")), str(state.get("line", ""))
+    elif not unit.running:
+        found.state = watchdog.STOPPED if unit.active == "inactive" else watchdog.STARTING
+        found.line = f"{found.state}: the unit is {unit.active} ({unit.sub})"
+    else:
+        found.state = watchdog.LOADING
+        newest = progress.progress(serving.journal(str(config["unit"]), unit.invocation, 160, runner))
+        found.line = f"{found.state}: {newest.text or 'no line in the log yet'}"
+        if not fresh:
+            found.line += "; the watchdog does not answer (journalctl -u sparkthor-watchdog)"
+    if not unit.running or (current and not memory.get("served")):
+        return
+    socket = str(config.get("socket", ""))
+    if not serving.listening(socket):
+        return
+    # the proof is our own: the watchdog's newest one may be older than the rank that was lost since
+    probe = serving.complete(socket, str(config["model"]), patience)
+    if not probe.ok:
+        found.line = f"{found.state}: {probe.text}"
+        return
+    completion = state.get("completion") or {}
+    settings = config.get("settings") or {}
+    found.ready = True
+    found.state, found.line = watchdog.SERVING, watchdog.SERVING
+    found.latency = round(probe.seconds, 4)
+    found.median_latency = completion.get("median_latency") if current else None
+    found.deadline = settings.get("deadline")
+    found.interval = settings.get("interval")
+
+
+def deadline_problem(found: Mapping[str, Any]) -> str:
+    """A deadline that ordinary completions of this cluster nearly miss would restart a healthy group.
+
+    And an interval shorter than one of them would keep the engine answering its watchdog.
+    """
+    latencies = [found[key] for key in ("latency", "median_latency") if found.get(key)]
+    if not latencies:
+        return ""
+    usual = min(latencies)
+    for name, least in (("deadline", 2 * usual), ("interval", usual)):
+        value = found.get(name)
+        if value and value < least:
+            return (
+                f"vllm_serve_watchdog_{name}: {value:g} s is too short: a one-token completion takes {usual:.2f} s on "
+                f"this cluster; set at least {max(1, math.ceil(4 * usual))}"
+            )
+    return ""

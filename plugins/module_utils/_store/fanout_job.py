@@ -1,0 +1,99 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A host's part in a fan-out as a unit of systemd: started by a module, watched from the controller."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from ansible_collections.sparkthor.cluster.plugins.module_utils._store import fanout
+from ansible_collections.sparkthor.cluster.plugins.module_utils._store.store import StoreError
+
+UNIT = "sparkthor-fanout.service"
+FOLDER = "/run/sparkthor-fanout"
+STATUS = f"{FOLDER}/status.json"
+LIMIT = 60.0
+
+
+def run(argv: list[str]) -> tuple[int, str]:
+    # no module is at hand here, and a command that hangs must not hang the play
+    done = subprocess.run(  # pylint: disable=ansible-bad-function
+        argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=LIMIT,
+        check=False, env={**os.environ, "LC_ALL": "C"},
+    )  # fmt: skip
+    return done.returncode, done.stdout.strip()
+
+
+def program() -> str:
+    """The text of the program, also where this collection is a zip archive on a host."""
+    loader: Any = fanout.__loader__
+    return str(loader.get_source(fanout.__name__))
+
+
+def _write(path: str, text: str) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+    with open(descriptor, "w", encoding="utf-8") as file:
+        file.write(text)
+
+
+def start(job: Mapping[str, Any]) -> None:
+    """One copy at a time: a newer run takes the place of an older one, whose parts it uses."""
+    run(["systemctl", "stop", UNIT])
+    tidy()
+    os.makedirs(FOLDER, mode=0o700, exist_ok=True)
+    os.chmod(FOLDER, 0o700)
+    for name in ("status.json", "job.json"):
+        if os.path.lexists(f"{FOLDER}/{name}"):
+            os.unlink(f"{FOLDER}/{name}")
+    _write(f"{FOLDER}/fanout.py", program())
+    # root's alone, and removed by the program once it is read: it holds the key of the run
+    _write(f"{FOLDER}/job.json", json.dumps({**job, "status": STATUS}))
+    rc, output = run(
+        # without --collect: of a program that was killed systemd must still know how it ended
+        ["systemd-run", "--quiet", f"--unit={UNIT}", "--property=LimitNOFILE=65536",
+         "--description=Models and wheels over the fabric", sys.executable, f"{FOLDER}/fanout.py",
+         f"{FOLDER}/job.json"]
+    )  # fmt: skip
+    if rc:
+        raise StoreError(f"systemd-run {UNIT} failed: {output or rc}")
+
+
+def report(name: str) -> dict[str, Any]:
+    """What this host's part in that run came to; empty if it never said anything."""
+    try:
+        with open(STATUS, encoding="utf-8") as file:
+            document = json.load(file)
+    except (OSError, ValueError):
+        return {}
+    return document["nodes"].get(document["node"], {}) if document.get("run") == name else {}
+
+
+def outcome(name: str, seconds: float) -> dict[str, Any]:
+    """The report once this host's part has come to an end, one way or another."""
+    end = time.monotonic() + seconds
+    while True:
+        found = report(name)
+        if found.get("state") in ("done", "failed") or time.monotonic() > end:
+            return found
+        if run(["systemctl", "is-active", "--quiet", UNIT])[0]:
+            # between the two looks it may have said its last word
+            return report(name)
+        time.sleep(0.5)
+
+
+def ended() -> str:
+    """Why there is no report: the unit's own last word."""
+    _rc, output = run(["systemctl", "show", "-p", "ActiveState,Result", UNIT])
+    return f"{UNIT} ended without a word ({', '.join(output.split())})"
+
+
+def tidy() -> None:
+    """A unit that failed is known to systemd until it is told that this was read; its name is not free until then."""
+    run(["systemctl", "reset-failed", UNIT])

@@ -1,0 +1,92 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The engine's image on the controller: what the variables name, its archive, the wheels of Ray for it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from ansible_collections.sparkthor.cluster.plugins.module_utils._engine import (
+    image as _image,
+)
+from ansible_collections.sparkthor.cluster.plugins.module_utils._engine import (
+    pins as _engine,
+)
+from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.pins import EngineError, Pin
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import push, wheels
+
+NO_DOCKER = (
+    "engine_runtime: container needs Docker, and there is none on this host. Install it (docker.io or docker-ce, 25 or "
+    "newer for CDI), or set engine_runtime: venv."
+)
+
+
+class Wanted(NamedTuple):
+    """What a host is to have, as far as the controller can tell."""
+
+    image: str
+    archive: _image.Archive | None
+    archive_path: str  # links followed
+    entry: tuple[str, int, str]  # of the archive's file: name, size, SHA-256
+    pins: list[Pin]
+
+    def target(self) -> dict[str, Any]:
+        return {
+            "image": self.image,
+            "archive": self._archive(self.archive) if self.archive else {},
+            "lock": _image.lock_digest(self.pins),
+            "pins": [list(pin) for pin in self.pins],
+        }
+
+    def _archive(self, archive: _image.Archive) -> dict[str, Any]:
+        return {"image": archive.image, "others": archive.others, "entry": list(self.entry)}
+
+
+def read_wanted(args: Mapping[str, Any], machine: str = "") -> Wanted:
+    """Check all that can be checked before a host is touched."""
+    source = str(args.get("requirements") or "")
+    try:
+        with open(source, encoding="utf-8") as file:
+            pins = _engine.parse_lock(file.read(), source)
+    except OSError as error:
+        raise EngineError(f"engine_image_requirements: {source}: {error.strerror}") from error
+    _image.check_ray_lock(pins, source, str(args.get("ray_version") or ""))
+    image, digest = str(args.get("image") or ""), str(args.get("digest") or "")
+    path = os.path.expanduser(str(args.get("archive") or ""))
+    if not path:
+        if not image:
+            raise EngineError(
+                "engine_image is empty: name the image (name:tag), or a recipe that does, or give engine_image_archive"
+            )
+        _image.parse_reference(image, digest)
+        return Wanted(image, None, "", ("", 0, ""), pins)
+    real = os.path.realpath(path)
+    archive = _image.read_archive(real)
+    _image.check_architecture(archive.architecture, machine, f"engine_image_archive: {path}")
+    image, _at, inside = image.partition("@")
+    for variable, value in (("engine_image_digest", digest), ("engine_image", inside)):
+        # which of its digests a host knows it by depends on that host's Docker
+        if value and value not in (archive.image, *archive.others):
+            raise EngineError(f"{variable} is {value}, but {path} holds {archive.image}: change one of the two.")
+    image = image or next(iter(archive.tags), "")
+    if not image:
+        raise EngineError(f"engine_image is empty, and {path} names no tag: name the image in it (name:tag)")
+    _image.parse_reference(image, archive.image)
+    name = os.path.basename(real)
+    size, sha256 = push.digests(os.path.dirname(real), [name])[name]
+    return Wanted(image, archive, real, (name, size, sha256), pins)
+
+
+def wheels_for(outcome: Mapping[str, Any], args: Mapping[str, Any], download: bool) -> wheels.WheelSet:
+    """Wheels for the image's Python, machine and C library, which need not be the host's."""
+    target = wheels.target_of({}, outcome["probe"])
+    if target is None:
+        raise EngineError("the image says nothing about its Python")
+    pins = [Pin(name, version) for name, version in outcome["wanted"]]
+    engine = wheels.Engine(str(args["requirements"]), pins, {})
+    return wheels.prepare_wheels(
+        engine, wheels.wheel_folder(str(args.get("wheel_dir") or ""), target), target, download
+    )

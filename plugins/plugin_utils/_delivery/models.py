@@ -1,0 +1,112 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Declared models, completed by what their sources hold: a folder of the controller, a hub's or a URL's copy there."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from ansible.errors import AnsibleActionFail
+from ansible_collections.sparkthor.cluster.plugins.module_utils._store.store import StoreError, check_name
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import hub, push, url
+
+
+class Declared(NamedTuple):
+    models: list[dict[str, Any]]  # with manifest, links and commit
+    folders: dict[str, Any]  # name -> (folder, entries)
+    pending: list[str]  # not here, and not to be fetched now
+
+
+def name_of(model: Any) -> str:
+    try:
+        return check_name(str(model["name"]))
+    except (KeyError, TypeError) as error:
+        raise AnsibleActionFail(f"model_store_models: {model!r} needs a name and a source") from error
+    except StoreError as error:
+        raise AnsibleActionFail(f"model_store_models: {error}") from error
+
+
+def _is_folder(source: str) -> bool:
+    return source.startswith(("/", ".", "~"))
+
+
+def folder_of(model: Mapping[str, Any]) -> str:
+    """The name of a model's folder in the store, without a look at its source, which may be away just now."""
+    name = name_of(model)
+    if model.get("layout", "flat") != "hub":
+        return name
+    source = str(model.get("source") or "")
+    if not _is_folder(source):
+        return f"models--{source.replace('/', '--')}"
+    # of the hub's own cache: …/models--owner--name/snapshots/COMMIT, which is what _push.hub_folder makes of it
+    snapshots, _slash, _commit = os.path.realpath(os.path.expanduser(source)).rpartition("/")
+    if os.path.basename(snapshots) != "snapshots":
+        raise AnsibleActionFail(
+            f"model_store_models: {name}: layout hub needs a model of the hub's cache "
+            f"(…/models--owner--name/snapshots/COMMIT), but {source} is none"
+        )
+    return os.path.basename(os.path.dirname(snapshots))
+
+
+def fixed(model: Mapping[str, Any]) -> bool:
+    """Whether the source means the same at any time, without a question to anybody."""
+    source = str(model.get("source") or "")
+    revision = str(model.get("revision") or "")
+    return "://" in source or _is_folder(source) or re.fullmatch(r"[0-9a-f]{40}", revision) is not None
+
+
+def declare(given: Sequence[Any], fetch: bool) -> Declared:
+    """Complete the models by what their sources hold; without ``fetch`` those that are not here are pending."""
+    found = Declared([], {}, [])
+    by_folder: dict[str, str] = {}
+    for item in given:
+        name, folder_name = name_of(item), folder_of(item)
+        if folder_name in by_folder:
+            raise AnsibleActionFail(
+                f"model_store_models: {by_folder[folder_name]} and {name} are both to be {folder_name} in the store: "
+                "remove one, or give each a name of its own (with layout hub, one revision of a model)"
+            )
+        by_folder[folder_name] = name
+    for item in given:
+        model = dict(item) if isinstance(item, dict) else item
+        name = name_of(model)
+        folder, commit = _folder(model, name, fetch)
+        if folder is None:
+            found.pending.append(name)
+            continue
+        what = f"model_store_models: {name}"
+        names, links = model.pop("files", None), []
+        if model.pop("layout", "flat") == "hub":
+            # the hub's client looks for a folder of this name, so it is not for the user to choose
+            folder, name, names, links = push.hub_folder(folder, what)
+        entries = push.manifest(folder, names or push.folder_files(folder, what))
+        found.folders[name] = (folder, entries)
+        rows = [list(entry) for entry in entries]
+        found.models.append({**model, "name": name, "manifest": rows, "links": links, "commit": commit})
+    return found
+
+
+def _folder(model: Mapping[str, Any], name: str, fetch: bool) -> tuple[str | None, str]:
+    """A local folder, or the controller's copy of a hub id with its commit; None if it must not be fetched."""
+    source = str(model.get("source") or "")
+    if "://" in source:
+        if model.get("revision"):
+            raise AnsibleActionFail(f"model_store_models: {name}: a URL has no revision; remove it")
+        try:
+            with push.locked(push.user_cache("locks", "url.lock")):
+                return url.fetch(source, push.user_cache("url"), fetch=fetch), ""
+        except url.UrlError as error:
+            raise AnsibleActionFail(f"model_store_models: {name}: {error}") from error
+    if _is_folder(source):
+        if model.get("revision"):
+            raise AnsibleActionFail(f"model_store_models: {name}: a folder has no revision; remove it")
+        return os.path.realpath(os.path.expanduser(source)), ""
+    try:
+        with push.locked(push.user_cache("locks", "hub.lock")):
+            return hub.snapshot(source, str(model.get("revision") or ""), name, fetch=fetch)
+    except hub.HubError as error:
+        raise AnsibleActionFail(f"model_store_models: {name}: {error}") from error

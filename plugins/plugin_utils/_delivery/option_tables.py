@@ -1,0 +1,43 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The table of an engine's options, kept on the controller, and what is wrong with arguments by it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from ansible_collections.sparkthor.cluster.plugins.module_utils._model.shape import SizingError
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import vllm_args
+
+
+def cache_folder(environment: Mapping[str, str] | None = None) -> str:
+    environment = os.environ if environment is None else environment
+    home = environment.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    return os.path.join(home, "sparkthor", "vllm_options")
+
+
+def kept(engine: str) -> str:
+    """Where the table of this engine is kept; nowhere if the engine has no name."""
+    if not engine:
+        return ""
+    return os.path.join(cache_folder(), re.sub(r"[^0-9A-Za-z.+_-]", "_", engine) + ".json")
+
+
+def read(path: str) -> dict[str, Any] | None:
+    if not path:
+        return None
+    try:
+        return vllm_args.read_table(path)
+    except (OSError, ValueError, json.JSONDecodeError, SizingError):
+        return None  # absent, cut short or of another schema: asked for again
+
+
+def problems(args: Mapping[str, Any], table: Mapping[str, Any]) -> list[vllm_args.Problem]:
+    """All that is to be said about the options ``arguments``, ``acknowledged`` and ``environment``."""
+    found = vllm_args.check(args["arguments"], table, args.get("acknowledged") or [])
+    return [*found, *vllm_args.check_environment(args.get("environment") or {})]

@@ -1,0 +1,163 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Wheels on the controller: which a target needs, fetching those that are missing, once for all hosts alike."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import zipfile
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from ansible_collections.sparkthor.cluster.plugins.module_utils._engine import pins as _engine
+from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.pins import EngineError, Pin, Target
+from ansible_collections.sparkthor.cluster.plugins.module_utils._store.store import Entry
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import push
+
+#: seconds; a CUDA engine is several gigabytes
+DOWNLOAD_LIMIT = 7200
+
+
+#: the interpreter that facts know; another one is asked on the host
+DEFAULT_PYTHON = "/usr/bin/python3"
+#: C library of the systems the collection supports, for hosts whose facts do not name it
+GLIBC = {
+    ("debian", "12"): "2.36",
+    ("debian", "13"): "2.41",
+    ("ubuntu", "22.04"): "2.35",
+    ("ubuntu", "24.04"): "2.39",
+}
+
+
+class Engine(NamedTuple):
+    """A lock, checked."""
+
+    source: str
+    pins: list[Pin]
+    versions: dict[str, str]  # of ray and vllm
+
+
+class WheelSet(NamedTuple):
+    folder: str
+    manifest: list[Entry]
+    digest: str
+
+    def unpacked(self) -> int:
+        """Bytes the wheels take when they are installed."""
+        total = 0
+        for entry in self.manifest:
+            with zipfile.ZipFile(os.path.join(self.folder, entry.path)) as archive:
+                total += sum(member.file_size for member in archive.infolist())
+        return total
+
+
+def read_engine(path: str, ray_version: str = "", vllm_version: str = "") -> Engine:
+    try:
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
+    except OSError as error:
+        raise EngineError(f"engine_requirements: {path}: {error.strerror}") from error
+    pins = _engine.parse_lock(text, path)
+    return Engine(path, pins, _engine.check_lock(pins, path, ray_version, vllm_version))
+
+
+def read_engine_of(arguments: Mapping[str, Any]) -> Engine:
+    """The lock that the arguments of ``engine_venv`` or ``engine_wheels`` name."""
+    names = ("requirements", "ray_version", "vllm_version")
+    return read_engine(*(str(arguments.get(name) or "") for name in names))
+
+
+def target_argument(engine: Engine, target: Target, wheels: WheelSet, node: Mapping[str, Any]) -> dict[str, Any]:
+    """What the host's side of ``engine_venv`` is told in its option ``target``."""
+    return {
+        "python": target.python,
+        "machine": target.machine,
+        "kind": node.get("kind", ""),
+        "digest": wheels.digest,
+        "pins": {pin.name: pin.version for pin in engine.pins},
+        "manifest": [list(entry) for entry in wheels.manifest],
+    }
+
+
+def target_of(node: Mapping[str, Any], probed: Mapping[str, str] | None = None) -> Target | None:
+    """The target of a host, from what was probed there or from its facts; None if neither says enough."""
+    if probed:
+        return _engine.make_target(".".join(probed["version"].split(".")[:2]), probed["machine"], probed["glibc"])
+    python = (node.get("python") or {}).get("version", "")
+    system = node.get("os") or {}
+    glibc = node.get("glibc") or GLIBC.get((system.get("id", ""), system.get("version", "")))
+    if python and node.get("arch") and glibc:
+        return _engine.make_target(".".join(python.split(".")[:2]), str(node["arch"]), str(glibc))
+    return None
+
+
+def wheel_folder(wheel_dir: str, target: Target) -> str:
+    return os.path.expanduser(wheel_dir) if wheel_dir else push.user_cache("wheels", target.label)
+
+
+def _names(folder: str) -> list[str]:
+    return os.listdir(folder) if os.path.isdir(folder) else []
+
+
+def prepare_wheels(engine: Engine, folder: str, target: Target, download: bool) -> WheelSet:
+    """The wheels of a lock for a target; fetches what the folder lacks. Says all that cannot be had in one message."""
+    chosen, missing = _engine.select_wheels(engine.pins, _names(folder), target)
+    if missing and download:
+        # forks of one run wait here for the first of them, then find everything in place
+        with push.locked(push.user_cache("locks", f"{target.label}.lock")):
+            missing = _engine.missing_pins(engine.pins, _names(folder), target)
+            if missing:
+                problem = _fetch(missing, folder, target)
+                chosen, missing = _engine.select_wheels(engine.pins, _names(folder), target)
+                if missing:
+                    raise EngineError(lacking(missing, folder, target, engine.source, problem))
+            chosen, missing = _engine.select_wheels(engine.pins, _names(folder), target)
+    if missing:
+        raise EngineError(lacking(missing, folder, target, engine.source))
+    sums = push.digests(folder, sorted(chosen.values()))
+    manifest = [Entry(name, size, sha256) for name, (size, sha256) in sorted(sums.items())]
+    return WheelSet(folder, manifest, _engine.set_digest({entry.path: entry.sha256 for entry in manifest}))
+
+
+def missing_wheels(engine: Engine, folder: str, target: Target) -> list[Pin]:
+    return _engine.missing_pins(engine.pins, _names(folder), target)
+
+
+def lacking(missing: list[Pin], folder: str, target: Target, source: str, problem: str = "") -> str:
+    names = ", ".join(str(pin) for pin in missing[:12]) + (
+        f" and {len(missing) - 12} more" if len(missing) > 12 else ""
+    )
+    return (
+        f"engine_wheel_dir: {folder} lacks wheels of {source} for Python {target.python} on {target.machine} "
+        f"(glibc {target.glibc}): {names}. Put them there (an index may have none for this target: build them, or pin "
+        f"a version that has one), or let the controller fetch them with engine_download: true."
+        + (f" The last attempt said: {problem}" if problem else "")
+    )
+
+
+def _fetch(missing: list[Pin], folder: str, target: Target) -> str:
+    """``pip download``; the reason if it did not get everything. One bad pin must not hide the others."""
+    os.makedirs(folder, exist_ok=True)
+    pip = [sys.executable, "-m", "pip"]
+    problem = _pip(_engine.pip_download_argv(pip, missing, folder, target))
+    if problem and len(missing) > 1:
+        # pip gives up at the first it cannot find; asking one by one names them all
+        for pin in missing:
+            problem = _pip(_engine.pip_download_argv(pip, [pin], folder, target)) or problem
+    return problem
+
+
+def _pip(argv: list[str]) -> str:
+    try:
+        done = subprocess.run(
+            argv, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=DOWNLOAD_LIMIT, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return f"pip download took longer than {DOWNLOAD_LIMIT} s"
+    if done.returncode == 0:
+        return ""
+    lines = [line for line in done.stderr.splitlines() if line.startswith("ERROR")] or done.stderr.splitlines()
+    return (lines or [f"pip download ended with {done.returncode}"])[-1].removeprefix("ERROR: ")

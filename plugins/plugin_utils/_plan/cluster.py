@@ -1,0 +1,220 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""From groups, variables and facts of all hosts to the one plan that every role reads.
+
+Pure: no connection, no files.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory import inventory
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.assumed import one_lan
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric import FabricError, fabric_plan
+
+
+class ClusterError(ValueError):
+    """The facts contradict the inventory; the message lists every problem and its mend."""
+
+
+def _fail(problems: Sequence[str]) -> None:
+    if problems:
+        lines = "\n".join(f"  - {problem}" for problem in problems)
+        count = "one problem" if len(problems) == 1 else f"{len(problems)} problems"
+        raise ClusterError(f"Nothing was changed: {count} to mend first.\n{lines}")
+
+
+def stand_in(kind: str, netdev: str, address: str, cidr: str) -> dict[str, Any]:
+    """What the plan reads of a host's facts, for a host that did not give any."""
+    return {
+        "kind": kind,
+        "product": "",
+        "gpu_names": [],
+        "gpus": 1,
+        "management": {"netdev": netdev, "address": address, "cidr": cidr},
+    }
+
+
+def _interfaces(cidrs: Iterable[str]) -> list[ipaddress.IPv4Interface]:
+    """Those of IPv4."""
+    found = []
+    for cidr in cidrs:
+        with contextlib.suppress(ValueError):
+            found.append(ipaddress.IPv4Interface(cidr))
+    return found
+
+
+def stand_in_cidrs(
+    hosts: Sequence[str], hostvars: Mapping[str, Mapping[str, Any]], known: Mapping[str, str]
+) -> dict[str, str]:
+    """A management network for every host: the one it told, else what ``ansible_host`` says, else one made up.
+
+    ``ansible_host`` may be a name, which is not looked up here: since nothing is written, any free address beside those
+    of the others will do, so that the plan of the hosts that answered can be made. With ``fabric_lan_nic`` it may be an
+    address of another NIC, which says nothing about the network that peers use.
+    """
+    found = {host: cidr for host, cidr in known.items() if "/" in cidr}
+    prefix = next(iter(found.values()), "/24").rpartition("/")[2]
+    shared = [interface.network for interface in _interfaces(found.values())]
+    for host in hosts:
+        with contextlib.suppress(ValueError):
+            address = ipaddress.IPv4Address(str(hostvars[host].get("ansible_host", host)))
+            if hostvars[host].get("fabric_lan_nic") and shared and not any(address in network for network in shared):
+                continue
+            found.setdefault(host, f"{address}/{prefix}")
+    interfaces = _interfaces(found.values())
+    networks = [interface.network for interface in interfaces]
+    taken = {interface.ip for interface in interfaces}
+    # networks kept for documents and measurements where the others' has no room, as one of a single address
+    spare = (
+        f"{address}/{network.prefixlen}"
+        for network in [*networks[:1], ipaddress.IPv4Network("192.0.2.0/24"), ipaddress.IPv4Network("198.18.0.0/15")]
+        for address in (network[-2 - number] for number in range(network.num_addresses - 2))
+        if address not in taken
+    )
+    return {host: found.get(host) or next(spare) for host in hosts}
+
+
+def kind_problems(asserted: Mapping[str, str], nodes: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Hosts whose detected kind is not the one their group asserts."""
+    return [
+        f"host {host}: group {kind}s says it is a {kind}, but it is a {nodes[host]['kind']} "
+        f"(product {nodes[host]['product'] or 'unknown'}, GPUs {nodes[host]['gpu_names'] or 'none'}); "
+        "correct the group or the host's address"
+        for host, kind in asserted.items()
+        if host in nodes and nodes[host]["kind"] != kind
+    ]
+
+
+def shared_nic(host: str, topology: str, variables: Mapping[str, Any], node: Mapping[str, Any]) -> tuple[str, str]:
+    """NIC and address (with its length) by which peers reach a host over the LAN: those of ssh, unless told."""
+    management, wanted = node["management"], str(variables.get("fabric_lan_nic") or "")
+    if topology not in ("lan", "ring") or not wanted:
+        return management["netdev"], management["cidr"]
+    interfaces = node.get("interfaces") or []
+    if not interfaces or (wanted == management["netdev"] and ":" not in management["cidr"]):
+        # nobody could read the addresses of a host that is only assumed or did not answer
+        return wanted, management["cidr"]
+    addresses = [
+        str(item["address"])
+        for interface in interfaces
+        if interface["name"] == wanted
+        for item in interface["addresses"]
+        if item.get("family") == "inet" and item.get("scope") == "global"
+    ]
+    if not addresses:
+        raise ClusterError(
+            f"Nothing was changed: fabric_lan_nic of host {host} is {wanted}, which has no IPv4 address there; "
+            "name the NIC that has the host's address in the LAN"
+        )
+    return wanted, addresses[0]
+
+
+def told_cidrs(
+    hostvars: Mapping[str, Mapping[str, Any]], nodes: Mapping[str, Mapping[str, Any]]
+) -> tuple[dict[str, str], dict[str, str]]:
+    """By which address peers reach the hosts that answered, and why it cannot be told of the others among them."""
+    known, lost = {}, {}
+    for host, node in nodes.items():
+        variables = hostvars[host]
+        try:
+            known[host] = shared_nic(host, str(variables.get("fabric_topology", "")), variables, node)[1]
+        except ClusterError as error:
+            lost[host] = str(error).removeprefix("Nothing was changed: ")
+    return known, lost
+
+
+def with_cidr(node: Mapping[str, Any], cidr: str) -> dict[str, Any]:
+    """Facts of a host that answered but lacks the address that peers use: with a made-up one, so that others plan."""
+    return {**node, "interfaces": [], "management": {**node["management"], "cidr": cidr}}
+
+
+def management_problems(nodes: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    return [
+        f"host {host}: the interface the controller came in by could not be found among its addresses; "
+        "set ansible_host to an address that the host itself carries"
+        for host, node in nodes.items()
+        if not node["management"]["netdev"]
+    ]
+
+
+def gpu_count(host: str, variables: Mapping[str, Any], node: Mapping[str, Any]) -> int:
+    """GPUs that Ray may book on a host: ``ray_node_num_gpus`` where set, else what was detected."""
+    given = variables.get("ray_node_num_gpus")
+    return int(given) if given not in (None, "", "auto") else int(node["gpus"])
+
+
+def head_generation(head: str, nodes: Mapping[str, Mapping[str, Any]]) -> int:
+    """A number that grows whenever another host is declared head; the same head keeps it.
+
+    Hosts are told apart by name: addresses are counted in the inventory's order, and the new head may get the former
+    one's. A former head that was away meanwhile comes back with a lower one, and stays down.
+    """
+    known = [node["declared"] for node in nodes.values() if node.get("declared")]
+    newest = max((int(one["generation"]) for one in known), default=0)
+    another = any(one["head"] != head for one in known)
+    return newest + 1 if another else max(newest, 1)
+
+
+def plan_cluster(
+    groups: Mapping[str, Sequence[str]],
+    hosts: Sequence[str],
+    hostvars: Mapping[str, Mapping[str, Any]],
+    nodes: Mapping[str, Mapping[str, Any]],
+) -> tuple[dict[str, Any], dict[str, Any], list[str]]:
+    """``(sparkthor_cluster, sparkthor_fabric, warnings)`` for hosts in plan order (the head first).
+
+    Raises :class:`ClusterError` with every problem that the facts show.
+    """
+    head = hosts[0]
+    first = hostvars[head]
+    topology = first["fabric_topology"]
+    if topology == "lan":
+        nodes = one_lan({host: nodes[host] for host in hosts})
+    _fail(kind_problems(inventory.asserted_kinds(groups), nodes) + management_problems(nodes))
+    kinds = {host: nodes[host]["kind"] for host in hosts}
+    shared = {host: shared_nic(host, topology, hostvars[host], nodes[host]) for host in hosts}
+    try:
+        fabric = fabric_plan(
+            list(hosts),
+            topology=topology,
+            cidr=first.get("fabric_cidr"),
+            cage=first.get("fabric_cage", 1),
+            mtu=first.get("fabric_mtu"),
+            management={host: shared[host][1] for host in hosts},
+            kinds=kinds,
+            nics={host: shared[host][0] for host in hosts},
+            overrides=inventory.overrides(hostvars),
+            ray_head=head,
+            ray_ports=first.get("ray_node_ports"),
+        )
+    except FabricError as error:
+        raise ClusterError(f"Nothing was changed: {error}") from error
+    for host in hosts:
+        fabric[host]["management_address"] = nodes[host]["management"]["address"]
+        fabric[host]["management_netdev"] = nodes[host]["management"]["netdev"]
+    gpus = {host: gpu_count(host, hostvars[host], nodes[host]) for host in hosts}
+    profile = "tcp" if topology == "lan" else "roce"
+    cluster = {
+        "topology": topology,
+        "profile": profile,
+        "hosts": list(hosts),
+        "head": head,
+        "workers": list(hosts[1:]),
+        "head_address": fabric[head]["control_address"],
+        "generation": head_generation(head, nodes),
+        "kinds": kinds,
+        "gpus": gpus,
+        "world": sum(gpus.values()),
+    }
+    cluster["summary"] = (
+        f"{topology}, {len(hosts)} hosts ({', '.join(f'{host} {kinds[host]}' for host in hosts)}), head {head} on "
+        f"{cluster['head_address']}, {cluster['world']} GPUs, "
+        + ("RoCE" if profile == "roce" else "TCP on every rank: one transport for all, because not every host has RDMA")
+    )
+    return cluster, fabric, []

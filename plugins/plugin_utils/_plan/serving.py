@@ -1,0 +1,284 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What is to be served, planned from the inventory's variables and the hosts' facts.
+
+A module of its own, because it brings half of the collection along, and a run of the network alone has no use for it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ansible.module_utils.parsing.convert_bool import boolean
+from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.pins import EngineError
+from ansible_collections.sparkthor.cluster.plugins.module_utils._model import memory
+from ansible_collections.sparkthor.cluster.plugins.module_utils._model.shape import SizingError
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import wheels
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import recipe as _recipe
+
+
+class ServingError(ValueError):
+    """It cannot be served here; the message names the variable."""
+
+
+#: what a user may say beside a recipe, and the name the recipe has for it
+_RECIPE_OVERRIDES = {
+    "vllm_serve_model": "model",
+    "vllm_serve_served_model_name": "served_model_name",
+    "vllm_serve_max_model_len": "max_model_len",
+    "vllm_serve_tensor_parallel_size": "tensor_parallel",
+    "vllm_serve_pipeline_parallel_size": "pipeline_parallel",
+    "vllm_serve_args": "args",
+    "vllm_serve_env": "environment",
+    "vllm_serve_acknowledged": "acknowledged",
+    "vllm_serve_replicas": "replicas",
+    "engine_runtime": "runtime",
+}
+_DEGRADED = ("vllm_serve_degraded_after", "vllm_serve_degraded_recipe", "vllm_serve_executor")
+
+#: arguments that have a variable of their own
+_ARGUMENTS = {
+    "vllm_serve_reasoning_parser": "reasoning-parser",
+    "vllm_serve_tool_call_parser": "tool-call-parser",
+    "vllm_serve_prefix_caching": "enable-prefix-caching",
+    "vllm_serve_kv_cache_dtype": "kv-cache-dtype",
+}
+
+#: everything of the head's variables that plan_serving reads
+PLANNED_BY = (
+    *("vllm_serve_recipe", "vllm_serve_from_hub", "engine_vllm_version", "engine_requirements", "model_store_models"),
+    *_RECIPE_OVERRIDES,
+    *_ARGUMENTS,
+)
+
+
+def plan_serving(
+    first: Mapping[str, Any], cluster: Mapping[str, Any], nodes: Mapping[str, Mapping[str, Any]], base: str
+) -> dict[str, Any]:
+    """What is to be served on these hosts, by recipe or by variables alone; empty where neither names a model.
+
+    Raises RecipeError or SizingError when it cannot be served here.
+    """
+    if not first.get("vllm_serve_recipe") and not first.get("vllm_serve_model"):
+        return {}
+    hosts = cluster["hosts"]
+    recipe = first.get("vllm_serve_recipe") or ad_hoc(first)
+    config, weights = on_controller(recipe, first, base)
+    plan = _recipe.resolve(
+        recipe,
+        hosts,
+        topology=cluster["topology"],
+        gpus_per_host=cluster["gpus"],
+        kinds=cluster["kinds"],
+        memory_bytes={host: nodes[host]["mem_total_bytes"] for host in hosts},
+        memory_available_bytes=available_bytes(hosts, nodes),
+        version=first.get("engine_vllm_version") or locked_version(first),
+        config=config,
+        weights_bytes=weights,
+        overrides=own_choice(first),
+        base=base,
+    )
+    plan["warnings"] += [f"recipe {plan['name']}: not translated: {part}" for part in plan["untranslated"]]
+    if from_hub(first):
+        # vLLM fetches the model itself, by its whole name; the revision is its to know too
+        name, models = plan["model"], []
+        if plan["revision"]:
+            plan["args"] = dict(sorted({"revision": plan["revision"], **plan["args"]}.items()))
+    else:
+        name, models = stored(plan)
+    return {
+        "recipe": first.get("vllm_serve_recipe") or plan["name"],
+        "model": name,
+        "models": first.get("model_store_models") or models,
+        **{key: plan[key] for key in ("served_model_name", "max_model_len", "args", "environment", "why", "memory")},
+        **{key: plan[key] for key in ("tensor_parallel", "pipeline_parallel", "warnings", "command")},
+        "acknowledged": plan["acknowledged"],
+        "sizing": plan["sizing"],
+        **{key: plan[key] for key in ("image", "image_digest")},
+    }
+
+
+def from_hub(first: Mapping[str, Any]) -> bool:
+    return boolean(first.get("vllm_serve_from_hub") or False, strict=False)
+
+
+def stored(plan: Mapping[str, Any]) -> tuple[str, list[dict[str, Any]]]:
+    """A hub id is fetched by the model store and served from there, under the last part of its name."""
+    model = plan["model"]
+    if "/" not in model or model.startswith("/"):
+        return model, []
+    name = model.rpartition("/")[2]
+    return name, [{"name": name, "source": model, "revision": plan["revision"]}]
+
+
+def own_choice(first: Mapping[str, Any]) -> dict[str, Any]:
+    """The user's variables under the names that recipes have; an argument given in vllm_serve_args wins."""
+    chosen = {theirs: first[ours] for ours, theirs in _RECIPE_OVERRIDES.items() if first.get(ours)}
+    args = {flag: first[name] for name, flag in _ARGUMENTS.items() if first.get(name) not in (None, "")}
+    if "tool-call-parser" in args:
+        args["enable-auto-tool-choice"] = True
+    if args:
+        chosen["args"] = {**args, **(chosen.get("args") or {})}
+    return chosen
+
+
+def ad_hoc(first: Mapping[str, Any]) -> dict[str, Any]:
+    """A model without a recipe is a recipe in which the user's variables say everything."""
+    return {
+        "name": str(first["vllm_serve_model"]).rstrip("/").rpartition("/")[2],
+        "summary": "by variables alone",
+        "model": str(first["vllm_serve_model"]),
+        "runtime": "venv",
+        "hosts": "any",
+        "args": {},
+    }
+
+
+def on_controller(recipe: Any, first: Mapping[str, Any], base: str) -> tuple[dict[str, Any] | None, int | None]:
+    """Config and weights of the model where the model store takes it from a folder of the controller: that is what
+    will be served, so it wins over what a recipe knows.  Half a set of files stops the run here."""
+    if from_hub(first):
+        return None, None
+    name = (
+        first.get("vllm_serve_model")
+        or (_recipe.load(recipe, base=base) if isinstance(recipe, str) else recipe)["model"]
+    )
+    last = str(name).rstrip("/").rpartition("/")[2]
+    for entry in first.get("model_store_models") or []:
+        source = os.path.expanduser(str(entry.get("source", "")))
+        if entry.get("name") != last or not source.startswith(("/", ".")):
+            continue
+        path = source if os.path.isabs(source) else os.path.join(base, source)
+        try:
+            config, tensors = memory.read_model_folder(path)
+        except OSError as error:
+            reason = f"{error.filename or path}: {error.strerror}"
+            raise _recipe.RecipeError(
+                f"model_store_models: {entry['name']} cannot be read on the controller: {reason}. "
+                "Let the user who runs Ansible read it."
+            ) from error
+        return config, sum(tensors.values())
+    return None, None
+
+
+def available_bytes(hosts: Sequence[str], nodes: Mapping[str, Mapping[str, Any]]) -> dict[str, int] | None:
+    """What is free for the engine; unknown where an engine of ours holds it now and gives it back by its restart."""
+    if any(nodes[host].get("serving") or not nodes[host].get("mem_available_bytes") for host in hosts):
+        return None
+    return {host: int(nodes[host]["mem_available_bytes"]) for host in hosts}
+
+
+def locked_version(first: Mapping[str, Any]) -> str | None:
+    """The vLLM that the user's own lock pins."""
+    if not first.get("engine_requirements") or first.get("engine_runtime", "venv") != "venv":
+        return None
+    try:
+        version = wheels.read_engine(str(first["engine_requirements"]), "", "").versions.get("vllm", "")
+    except EngineError:
+        return None  # the engine role says what is wrong with it, and before anything is changed
+    return version.partition("+")[0] or None
+
+
+def plan_degraded(
+    first: Mapping[str, Any],
+    cluster: Mapping[str, Any],
+    nodes: Mapping[str, Mapping[str, Any]],
+    base: str,
+    whole: Mapping[str, Any],
+) -> dict[str, Any]:
+    """What ``vllm_serve_degraded_recipe`` comes to on all hosts but one, whichever worker is away; empty if off.
+
+    Raises RecipeError or SizingError when it cannot be served without one of them.
+    """
+    after = int(first.get("vllm_serve_degraded_after") or 0)
+    if after <= 0:
+        return {}
+    name = first.get("vllm_serve_degraded_recipe")
+    for holds, words in (
+        (after >= 30, f"vllm_serve_degraded_after={after}: a reboot takes longer. Give at least 30, or 0."),
+        (name, "vllm_serve_degraded_after needs vllm_serve_degraded_recipe, a recipe for all hosts but one. Name it."),
+        (whole, "vllm_serve_degraded_after needs vllm_serve_recipe. Name the recipe for all hosts."),
+        (
+            first.get("vllm_serve_executor", "ray") == "ray",
+            "vllm_serve_degraded_after needs vllm_serve_executor=ray: ranks of mp are planned for fixed hosts.",
+        ),
+        (len(cluster["workers"]) > 0, "vllm_serve_degraded_after needs a worker that may be away."),
+        (
+            not from_hub(first),
+            "vllm_serve_degraded_after needs both models on the hosts, and vllm_serve_from_hub would fetch the smaller "
+            "one only while a host is away. Leave vllm_serve_from_hub out.",
+        ),
+    ):
+        if not holds:
+            raise _recipe.RecipeError(words)
+    config, weights = on_controller(name, {**first, "vllm_serve_model": ""}, base)
+    plan: dict[str, Any] = {}
+    for away in cluster["workers"]:
+        hosts = [host for host in cluster["hosts"] if host != away]
+        # two hosts of a ring are one cable apart, as any two of them are; one host needs no fabric
+        left = {1: "lan", 2: "direct" if cluster["topology"] == "ring" else cluster["topology"]}
+        try:
+            plan = _recipe.resolve(
+                name,
+                hosts,
+                topology=left.get(len(hosts), cluster["topology"]),
+                gpus_per_host={host: cluster["gpus"][host] for host in hosts},
+                kinds={host: cluster["kinds"][host] for host in hosts},
+                memory_bytes={host: nodes[host]["mem_total_bytes"] for host in hosts},
+                version=first.get("engine_vllm_version") or locked_version(first),
+                config=config,
+                weights_bytes=weights,
+                overrides={"runtime": first["engine_runtime"]} if first.get("engine_runtime") else {},
+                base=base,
+            )
+        except (_recipe.RecipeError, SizingError) as error:
+            raise _recipe.RecipeError(f"vllm_serve_degraded_recipe, without {away}: {error}") from error
+    extra = sorted(set(plan["environment"].items()) - set(whole["environment"].items()))
+    if extra:
+        raise _recipe.RecipeError(
+            f"vllm_serve_degraded_recipe sets {', '.join(key for key, _value in extra)}, and the environment does not "
+            "change with the recipe. Set it in vllm_serve_env for both."
+        )
+    keys = ("served_model_name", "max_model_len", "args", "tensor_parallel", "pipeline_parallel", "why")
+    model, models = stored(plan)
+    return {
+        "recipe": name,
+        "hosts": len(cluster["hosts"]) - 1,
+        "model": model,
+        "models": models,
+        **{key: plan[key] for key in keys},
+    }
+
+
+def plan_whole(
+    variables: Mapping[str, Any], cluster: Mapping[str, Any], nodes: Mapping[str, Mapping[str, Any]]
+) -> dict[str, Any]:
+    """What is served and, where that is wanted, what is served without one of the hosts; empty where nothing is.
+
+    ``variables`` are the head's.  Raises ServingError, which names the variable.
+    """
+    first = {name: variables[name] for name in (*PLANNED_BY, *_DEGRADED) if name in variables}
+    base = str(variables.get("inventory_dir") or ".")
+    try:
+        serving = plan_serving(first, cluster, nodes, base)
+    except (_recipe.RecipeError, SizingError) as error:
+        raise ServingError(
+            f"{'vllm_serve_recipe' if variables.get('vllm_serve_recipe') else 'vllm_serve_model'}: {error}"
+        ) from error
+    try:
+        degraded = plan_degraded(first, cluster, nodes, base, serving)
+    except (_recipe.RecipeError, SizingError) as error:
+        words = str(error)
+        named = words if "vllm_serve_degraded" in words else f"vllm_serve_degraded_recipe: {words}"
+        raise ServingError(named) from error
+    if degraded:
+        serving["degraded"] = degraded
+        known = {model["name"] for model in serving["models"]}
+        serving["models"] = [
+            *serving["models"],
+            *(model for model in degraded["models"] if model["name"] not in known),
+        ]
+    return serving

@@ -1,0 +1,574 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Check `vllm serve` arguments against the option table of one vLLM version, before anything is stopped.
+
+A table (see `_vllm_dump`) says which options there are and which values they take. What vLLM itself lets through or
+only finds out after its imports is checked here: prefixes of names, values that a registry refuses later, options
+that have no effect without a companion, and values that have frozen machines with unified memory.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import difflib
+import json
+import os
+import re
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ansible_collections.sparkthor.cluster.plugins.module_utils._model.shape import SizingError
+
+#: The tables that come with the collection, for versions that have not been dumped on a host yet.
+SHIPPED = os.path.join(os.path.dirname(os.path.abspath(__file__)), "vllm_options")
+
+#: Unified memory: above this share vLLM has taken the whole machine with it.
+UTILIZATION_EDGE = 0.90
+
+#: Options of older versions -> what took their place.
+REMOVED = {
+    "swap-space": "leave it out: preempted requests are recomputed (for offloading the cache see kv-offloading-size)",
+    "cpu-offload-params": "use cpu-offload-gb",
+    "enable-reasoning": "use reasoning-parser alone",
+    "guided-decoding-backend": "use structured-outputs-config with {backend: ...}",
+    "task": "use runner and convert",
+    "device": "leave it out: the platform is detected",
+    "worker-use-ray": "use distributed-executor-backend: ray",
+    "engine-use-ray": "use distributed-executor-backend: ray",
+    "use-v2-block-manager": "leave it out: there is only one block manager",
+    "num-scheduler-steps": "leave it out: scheduling is asynchronous by itself (async-scheduling)",
+    "multi-step-stream-outputs": "leave it out: scheduling is asynchronous by itself (async-scheduling)",
+    "num-lookahead-slots": "use speculative-config",
+    "speculative-model": "use speculative-config with {model: ...}",
+    "num-speculative-tokens": "use speculative-config with {num_speculative_tokens: ...}",
+    "rope-scaling": "use hf-overrides with {rope_parameters: ...}",
+    "rope-theta": "use hf-overrides with {rope_parameters: {rope_theta: ...}}",
+    "max-seq-len-to-capture": "use compilation-config with {max_cudagraph_capture_size: ...}",
+    "cuda-graph-sizes": "use compilation-config with {cudagraph_capture_sizes: [...]}",
+    "disable-frontend-multiprocessing": "leave it out: the frontend is always a process of its own",
+    "use-gpu-for-pooling-score": "leave it out: it is decided by the model",
+    "calculate-kv-scales": "leave it out: use a checkpoint with KV scales, or kv-cache-dtype: fp8_per_token_head",
+    "max-num-partial-prefills": "leave it out: the scheduler decides",
+    "max-long-partial-prefills": "leave it out: the scheduler decides",
+    "override-attention-dtype": "use dtype",
+    "disable-log-requests": "leave it out: requests are logged only with enable-log-requests",
+    "preemption-mode": "leave it out: preempted requests are recomputed",
+    "tokenizer-pool-size": "leave it out",
+}
+
+#: Short forms, which a configuration file does not take.
+SHORT = {
+    "tp": "tensor-parallel-size",
+    "pp": "pipeline-parallel-size",
+    "dp": "data-parallel-size",
+    "ep": "enable-expert-parallel",
+    "q": "quantization",
+    "n": "nnodes",
+    "r": "node-rank",
+    "o": "optimization-level",
+}
+
+#: (option, value) that people write -> why it is wrong and what is meant
+_WRONG_VALUES = {
+    ("quantization", "nvfp4"): (
+        "nvfp4 is a KV-cache dtype, not a quantization method",
+        "Leave quantization out: a checkpoint that is packed as NVFP4 says so itself (the method is modelopt_fp4)",
+    ),
+    ("reasoning-parser", "super_v3"): (
+        "super_v3 is a plugin file of the model's authors",
+        "Use nemotron_v3, which is built in",
+    ),
+}
+
+#: option -> (what it needs, how that is written)
+_COMPANIONS = {
+    "tool-call-parser": ("enable-auto-tool-choice", "enable-auto-tool-choice: true"),
+    "enable-auto-tool-choice": ("tool-call-parser", "tool-call-parser: <name>"),
+    "enable-log-outputs": ("enable-log-requests", "enable-log-requests: true"),
+    "reasoning-parser-plugin": ("reasoning-parser", "reasoning-parser: <name in the plugin>"),
+    "tool-parser-plugin": ("tool-call-parser", "tool-call-parser: <name in the plugin>"),
+    "node-rank": ("nnodes", "nnodes: <hosts>"),
+    "data-parallel-rank": ("data-parallel-size", "data-parallel-size: <ranks>"),
+}
+
+#: Environment variables that people still set and vLLM does not read, or that must not be there.
+_ENVIRONMENT = {
+    "VLLM_ATTENTION_BACKEND": "is not read any more; use the argument attention-backend",
+    "VLLM_API_KEY": "is a secret in the environment, which Ray copies to workers; use vllm_serve_api_key",
+    "VLLM_USE_V1": "is not read any more; leave it out",
+    "HF_TOKEN": "is a secret in the environment, which Ray copies to workers; the controller fetches models, "
+    "and with vllm_serve_from_hub there is vllm_serve_hf_token",
+}
+
+_HUMAN = re.compile(r"\d+(?:\.\d+)?[kKmMgGtT]")
+
+FATAL, WARNING = "error", "warning"
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One finding: the option, its value, what is wrong, and the mend."""
+
+    option: str
+    value: Any
+    kind: str  # unknown, removed, value, type, companion, dangerous, twice, deprecated, slow, default
+    problem: str
+    mend: str
+
+    @property
+    def severity(self) -> str:
+        return WARNING if self.kind in ("deprecated", "slow", "default") else FATAL
+
+    def __str__(self) -> str:
+        return f"{self.option}: {self.value!r}: {self.problem}. {self.mend}."
+
+
+class VllmArgsError(ValueError):
+    """All fatal problems of one set of arguments, in one message."""
+
+    def __init__(self, problems: Collection[Problem], version: str) -> None:
+        self.problems = list(problems)
+        text = " ".join(str(problem) for problem in self.problems)
+        super().__init__(f"vllm_serve_args (vLLM {version}): {text}")
+
+
+# --------------------------------------------------------------------------------------------------------------
+# Tables
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    """0.20.1+abc.nv26.05 -> (0, 20, 1)"""
+    match = re.match(r"v?(\d+)\.(\d+)(?:\.(\d+))?", str(version).strip())
+    if not match:
+        raise SizingError("vllm_version", version, "is not a version", "Give it as 0.33.0.")
+    return tuple(int(part or 0) for part in match.groups())
+
+
+def shipped_versions(folder: str = SHIPPED) -> list[str]:
+    names = [name[:-5] for name in os.listdir(folder) if name.endswith(".json")]
+    return sorted(names, key=_numbers)
+
+
+def read_table(path: str) -> dict[str, Any]:
+    with open(path, encoding="utf-8") as stream:
+        return valid_table(json.load(stream), path)
+
+
+def valid_table(table: Any, source: str) -> dict[str, Any]:
+    """The table itself, or an error if it is none: a cached file may have been cut short or be of another schema."""
+    if (
+        not isinstance(table, dict)
+        or table.get("schema") != 1
+        or not isinstance(table.get("options"), dict)
+        or not isinstance(table.get("value_lists"), dict)
+    ):
+        raise SizingError("vllm_options", source, "is not an option table", "Delete it; it is dumped again.")
+    return table
+
+
+def find_table(version: str, folder: str = SHIPPED) -> tuple[dict[str, Any], bool]:
+    """(table, whether it is of exactly this version). Another patch release of the same minor one will do."""
+    wanted = _numbers(version)
+    versions = shipped_versions(folder)
+    same = [name for name in versions if _numbers(name)[:2] == wanted[:2]]
+    if not same:
+        raise SizingError(
+            "vllm_version",
+            version,
+            "has no option table in this collection",
+            f"Let the host dump it (module vllm_options), or use one of {', '.join(versions)}.",
+        )
+    name = min(same, key=lambda item: abs(_numbers(item)[2] - wanted[2]))
+    return read_table(os.path.join(folder, f"{name}.json")), _numbers(name) == wanted
+
+
+# --------------------------------------------------------------------------------------------------------------
+# Names
+
+
+def option_name(key: Any) -> str:
+    """`--enable_x`, `enable_x` and `enable-x` are one option; only the part before the first dot is a name."""
+    text = str(key).strip().lstrip("-")
+    head, dot, rest = text.partition(".")
+    return head.replace("_", "-") + dot + rest
+
+
+def _lookup(table: Mapping[str, Any]) -> dict[str, tuple[str, bool]]:
+    """Every accepted spelling -> (the option's name, whether it negates it)."""
+    names: dict[str, tuple[str, bool]] = {}
+    for name, entry in table["options"].items():
+        names[name] = (name, False)
+        for alias in entry.get("aliases", ()):
+            names[alias] = (name, False)
+        if entry["kind"] == "bool":
+            for spelling in (name, *entry.get("aliases", ())):
+                names[f"no-{spelling}"] = (name, True)
+            for opposite in entry.get("inverse", ()):
+                names[opposite] = (name, True)
+                names[f"no-{opposite}"] = (name, False)
+    return names
+
+
+def _closest(name: str, names: Iterable[str]) -> str | None:
+    found = difflib.get_close_matches(name, list(names), n=1, cutoff=0.6)
+    return found[0] if found else None
+
+
+def without_idle_flags(args: Mapping[str, Any], table: Mapping[str, Any]) -> dict[str, Any]:
+    """A flag that is off is left out: unlike a switch it has no negation that vLLM would take."""
+
+    def idle(name: str, value: Any) -> bool:
+        return value is False and table["options"].get(name, {}).get("kind") == "flag"
+
+    return {name: value for name, value in args.items() if not idle(name, value)}
+
+
+def fields(args: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """The dictionary that is given as one, as JSON, by dotted fields, or by several of these."""
+    found: dict[str, Any] = {}
+    for key, value in args.items():
+        head, dot, rest = option_name(key).partition(".")
+        if head == name and dot:
+            _nest(found, rest.split("."), value)
+        elif head == name:
+            value = _parsed(value)
+            found = _merged(value, found) if isinstance(value, Mapping) else found
+    return found
+
+
+def _merged(whole: Mapping[str, Any], fields_of_it: Mapping[str, Any]) -> dict[str, Any]:
+    merged = copy.deepcopy(dict(whole))
+    for name, value in fields_of_it.items():
+        former = merged.get(name)
+        both = isinstance(former, Mapping) and isinstance(value, Mapping)
+        merged[name] = _merged(former, value) if both else value
+    return merged
+
+
+def _parsed(value: Any) -> Any:
+    """A dictionary that was written as JSON; anything else as it is."""
+    if isinstance(value, str) and value.lstrip().startswith("{"):
+        with contextlib.suppress(ValueError):
+            return json.loads(value)
+    return value
+
+
+def _nest(target: dict[str, Any], path: list[str], value: Any) -> None:
+    for part in path[:-1]:
+        inner = target.setdefault(part, {})
+        if not isinstance(inner, dict):
+            inner = target[part] = {}
+        target = inner
+    target[path[-1]] = value
+
+
+def _resolve(args: Mapping[str, Any], table: Mapping[str, Any]) -> tuple[dict[str, Any], list[Problem]]:
+    """Arguments under their full names with negations undone, and what could not be resolved."""
+    names = _lookup(table)
+    resolved: dict[str, Any] = {}
+    given: dict[str, str] = {}
+    problems: list[Problem] = []
+    version = table["vllm"]
+    for key, value in args.items():
+        spelled = option_name(key)
+        if value is None:
+            continue
+        head, dot, rest = spelled.partition(".")
+        if head not in names:
+            problems.append(_unknown(head, value, names, version))
+            continue
+        name, negated = names[head]
+        kind = table["options"][name]["kind"]
+        if dot:
+            if kind != "json":
+                problems.append(
+                    Problem(spelled, value, "unknown", f"{name} takes no fields", f"Give {name} a plain value")
+                )
+                continue
+            inner = _parsed(resolved.get(name, {}))
+            if isinstance(inner, Mapping):
+                # a copy: the dictionary may be the user's own variable
+                resolved[name] = copy.deepcopy(dict(inner))
+                _nest(resolved[name], rest.split("."), value)
+            else:
+                problems.append(_no_dictionary(spelled, value, f"is a field of {name}, which is no dictionary"))
+            continue
+        if name in given:
+            problems.append(
+                Problem(spelled, value, "twice", f"is the same option as {given[name]!r}", "Keep one of the two")
+            )
+            continue
+        given[name] = str(key)
+        if negated:
+            if not isinstance(value, bool):
+                problems.append(Problem(spelled, value, "type", "is a switch", "Give true or leave it out"))
+                continue
+            value = not value
+        earlier = resolved.get(name)  # fields of it that stood before
+        if earlier is None:
+            resolved[name] = value
+            continue
+        whole = _parsed(value)
+        if isinstance(whole, Mapping):
+            resolved[name] = _merged(whole, earlier)
+        else:
+            problems.append(_no_dictionary(spelled, value, "is no dictionary, and fields of it are given"))
+    return resolved, problems
+
+
+def _no_dictionary(option: str, value: Any, problem: str) -> Problem:
+    return Problem(option, value, "twice", problem, "Keep one of the two, or give a dictionary")
+
+
+def _unknown(name: str, value: Any, names: Collection[str], version: str) -> Problem:
+    if name in REMOVED:
+        return Problem(name, value, "removed", f"vLLM {version} has no such option any more", _sentence(REMOVED[name]))
+    if name in SHORT:
+        return Problem(
+            name, value, "unknown", "is a short form, which a configuration file does not take", f"Use {SHORT[name]}"
+        )
+    close = _closest(name, names)
+    mend = f"Did you mean {close}?" if close else "See `vllm serve --help=all` of that version"
+    return Problem(name, value, "unknown", f"vLLM {version} has no such option", mend.rstrip("?"))
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+# --------------------------------------------------------------------------------------------------------------
+# Values
+
+
+def _type_problem(name: str, value: Any, entry: Mapping[str, Any]) -> Problem | None:
+    kind = entry["kind"]
+
+    def wrong(expected: str) -> Problem:
+        return Problem(name, value, "type", f"is {type(value).__name__}", f"Give {expected}")
+
+    if kind in ("bool", "flag"):
+        return None if isinstance(value, bool) else wrong("true or false")
+    if isinstance(value, bool):
+        return wrong("a value: this option is no switch")
+    if kind == "int":
+        text = str(value)
+        whole = isinstance(value, int) or text.lstrip("-").isdigit() or _HUMAN.fullmatch(text)
+        return None if whole or text in entry.get("words", ()) else wrong("a whole number")
+    if kind == "float":
+        try:
+            float(value)
+        except (TypeError, ValueError):
+            return wrong("a number")
+        return None
+    if kind == "json":
+        if isinstance(value, (Mapping, list)):
+            return None
+        try:
+            json.loads(str(value))
+        except ValueError:
+            # some take a file's name or a single word
+            return None if re.fullmatch(r"[\w./:-]+", str(value)) else wrong("a dictionary or JSON")
+        return None
+    if kind == "str" and isinstance(value, Mapping):
+        return wrong("a plain value")
+    return None
+
+
+_PLUGINS = {"tool-call-parser": "tool-parser-plugin", "reasoning-parser": "reasoning-parser-plugin"}
+
+
+def _value_problem(name: str, value: Any, table: Mapping[str, Any], given: Collection[str]) -> Problem | None:
+    entry = table["options"][name]
+    choices = table["value_lists"].get(name) or entry.get("choices")
+    if choices is None or isinstance(value, (bool, Mapping)):
+        return None
+    if _PLUGINS.get(name) in given:
+        return None  # the plugin brings names that no table can know
+    for item in value if isinstance(value, list) else [value]:
+        text = str(item)
+        if (name, text) in _WRONG_VALUES:
+            problem, mend = _WRONG_VALUES[(name, text)]
+            return Problem(name, text, "value", problem, mend)
+        known = text in choices
+        if name == "attention-backend":
+            # looked up in capitals; what vLLM takes for "choose yourself" came after 0.17
+            known = text.upper() in choices or (text.lower() == "auto" and _numbers(table["vllm"])[:2] >= (0, 20))
+        if not known:
+            close = _closest(text, choices)
+            hint = f"Did you mean {close}? " if close else ""
+            return Problem(
+                name, text, "value", f"vLLM {table['vllm']} does not know it", f"{hint}Valid: {', '.join(choices)}"
+            )
+    return None
+
+
+def _dangers(resolved: Mapping[str, Any], acknowledged: Collection[str]) -> list[Problem]:
+    problems = []
+    known = {option_name(name) for name in acknowledged}
+    share = resolved.get("gpu-memory-utilization")
+    if share is not None and "gpu-memory-utilization" not in known:
+        try:
+            number = float(share)
+        except (TypeError, ValueError):
+            number = 0.0
+        if number > UTILIZATION_EDGE:
+            problems.append(
+                Problem(
+                    "gpu-memory-utilization",
+                    share,
+                    "dangerous",
+                    f"memory is unified: above {UTILIZATION_EDGE:.2f} the whole machine has frozen",
+                    "Use 0.85, or acknowledge gpu-memory-utilization by name",
+                )
+            )
+    if resolved.get("trust-remote-code") and "trust-remote-code" not in known:
+        problems.append(
+            Problem(
+                "trust-remote-code",
+                True,
+                "dangerous",
+                "runs code from the model's repository as the serving user",
+                "Leave it out (models built into vLLM need none), or acknowledge trust-remote-code by name",
+            )
+        )
+    return problems + _blinding(resolved, known)
+
+
+def _blinding(resolved: Mapping[str, Any], known: Collection[str]) -> list[Problem]:
+    """The watchdog holds a busy engine for alive by its token counters, and a drain counts requests by them."""
+    if not resolved.get("disable-log-stats") or "disable-log-stats" in known:
+        return []
+    return [
+        Problem(
+            "disable-log-stats",
+            True,
+            "dangerous",
+            "without these numbers the watchdog takes a busy engine for one that hangs and restarts it, and a drain "
+            "cannot see when the last request has ended",
+            "Leave it out, or acknowledge disable-log-stats by name",
+        )
+    ]
+
+
+def _companions(resolved: Mapping[str, Any], table: Mapping[str, Any]) -> list[Problem]:
+    problems = []
+    for name, (needs, how) in _COMPANIONS.items():
+        if not resolved.get(name) or needs not in table["options"]:
+            continue
+        if not resolved.get(needs):
+            problems.append(Problem(name, resolved[name], "companion", f"has no effect without {needs}", f"Add {how}"))
+    batched, length = resolved.get("max-num-batched-tokens"), resolved.get("max-model-len")
+    if (
+        resolved.get("enable-chunked-prefill") is False
+        and isinstance(batched, int)
+        and isinstance(length, int)
+        and batched < length
+    ):
+        problems.append(
+            Problem(
+                "max-num-batched-tokens",
+                batched,
+                "companion",
+                f"is less than max-model-len {length} while chunked prefill is off",
+                "Raise it, or leave chunked prefill on",
+            )
+        )
+    return problems
+
+
+# --------------------------------------------------------------------------------------------------------------
+# The check
+
+
+def check(args: Mapping[str, Any], table: Mapping[str, Any], acknowledged: Collection[str] = ()) -> list[Problem]:
+    """All findings, fatal and not; an empty list means that vLLM will take the arguments as they are meant."""
+    if not isinstance(args, Mapping):
+        return [Problem("vllm_serve_args", args, "type", "is not a dictionary", "Give option: value")]
+    resolved, problems = _resolve(args, table)
+    for name, value in resolved.items():
+        entry = table["options"][name]
+        problem = _type_problem(name, value, entry) or _value_problem(name, value, table, resolved)
+        if problem:
+            problems.append(problem)
+        if entry.get("deprecated"):
+            problems.append(
+                Problem(name, value, "deprecated", f"is deprecated in vLLM {table['vllm']}", "Leave it out")
+            )
+    problems += _share_out_of_range(resolved)
+    problems += _companions(resolved, table)
+    problems += _dangers(resolved, acknowledged)
+    if "gpu-memory-utilization" not in resolved and "kv-cache-memory-bytes" not in resolved:
+        default = 0.9 if _numbers(table["vllm"])[:2] < (0, 20) else 0.92
+        problems.append(
+            Problem(
+                "gpu-memory-utilization",
+                None,
+                "default",
+                f"is not given, and vLLM's own {default} is too much for unified memory",
+                "Give 0.85",
+            )
+        )
+    if resolved.get("enforce-eager") and "enforce-eager" not in {option_name(name) for name in acknowledged}:
+        problems.append(
+            Problem("enforce-eager", True, "slow", "costs about half of decode speed", "Keep it as a fallback only")
+        )
+    return problems
+
+
+def _share_out_of_range(resolved: Mapping[str, Any]) -> list[Problem]:
+    share = resolved.get("gpu-memory-utilization")
+    try:
+        number = float(share) if share is not None else 0.5
+    except (TypeError, ValueError):
+        return []
+    if 0 < number <= 1:
+        return []
+    return [Problem("gpu-memory-utilization", share, "value", "is not a share of memory", "Give 0.85, not 85")]
+
+
+def fatal(problems: Iterable[Problem]) -> list[Problem]:
+    return [problem for problem in problems if problem.severity == FATAL]
+
+
+def normalise(args: Mapping[str, Any], table: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments under their full names, sorted, dotted fields as dictionaries; only for arguments that passed."""
+    resolved, _problems = _resolve(args, table)
+    return dict(sorted(without_idle_flags(resolved, table).items()))
+
+
+def checked(args: Mapping[str, Any], table: Mapping[str, Any], acknowledged: Collection[str] = ()) -> dict[str, Any]:
+    """normalise() of arguments without a fatal problem, else VllmArgsError with all of them."""
+    found = fatal(check(args, table, acknowledged))
+    if found:
+        raise VllmArgsError(found, table["vllm"])
+    return normalise(args, table)
+
+
+def check_environment(environment: Mapping[str, Any]) -> list[Problem]:
+    """Environment variables of older guides that do nothing, or that would leak a secret."""
+    secret = ("VLLM_API_KEY", "HF_TOKEN")
+    return [
+        Problem(name, "(hidden)" if name in secret else environment[name], "removed", text, "Remove it")
+        for name, text in _ENVIRONMENT.items()
+        if name in environment
+    ]
+
+
+def command(model: str, args: Mapping[str, Any]) -> list[str]:
+    """The `vllm serve` command line that says the same, for people to read and compare with guides."""
+    words = ["vllm", "serve", model]
+    for name, value in args.items():
+        if value is True:
+            words.append(f"--{name}")
+        elif value is False:
+            words.append(f"--no-{name}")
+        elif isinstance(value, Mapping):
+            words += [f"--{name}", json.dumps(value, sort_keys=True)]
+        elif isinstance(value, list):
+            words += [f"--{name}", *(str(item) for item in value)]
+        else:
+            words += [f"--{name}", str(value)]
+    return words

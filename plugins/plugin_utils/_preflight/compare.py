@@ -1,0 +1,124 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Controller's part of comparing first: which roles a run has, and their modules' arguments as a host needs them.
+
+What a module's own action plugin adds before it speaks to a host is added here by the same functions.  Where that
+takes more than reading - a download, a question to the host or to a hub - the comparison is not made.
+
+What knows engines and models is imported where it is needed: a run of the network alone has no use for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric import trusted_sources
+
+Arguments = dict[str, Any]
+
+
+class Unknown(Exception):
+    """Whether there is something to do cannot be known by reading alone; the message says why."""
+
+
+# --- arguments as a host needs them -----------------------------------------------------------------------------------
+
+
+def _firewall(arguments: Arguments, host: str, _variables: Mapping[str, Any]) -> Arguments:
+    plan = arguments.pop("plan")
+    return {**arguments, "trusted": trusted_sources(plan, host)}
+
+
+def _engine_venv(arguments: Arguments, _host: str, variables: Mapping[str, Any]) -> Arguments:
+    from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import wheels as _wheels
+
+    node = variables["ansible_facts"]["sparkthor_node"]
+    if arguments.get("verify") == "full":
+        raise Unknown("every file of the engine is to be read")
+    if arguments.get("python", _wheels.DEFAULT_PYTHON) != _wheels.DEFAULT_PYTHON:
+        raise Unknown("engine_python has to be asked on the host")
+    target = _wheels.target_of(node)
+    if target is None:
+        raise Unknown("the facts do not say what wheels this host needs")
+    engine = _wheels.read_engine_of(arguments)
+    folder = _wheels.wheel_folder(str(arguments.get("wheel_dir") or ""), target)
+    if _wheels.missing_wheels(engine, folder, target):
+        raise Unknown(f"wheels are missing in {folder}")
+    wheels = _wheels.prepare_wheels(engine, folder, target, False)
+    described = _wheels.target_argument(engine, target, wheels, node)
+    described.pop("manifest")
+    return {"path": arguments["path"], "python": arguments["python"], "target": described}
+
+
+def _model_store(arguments: Arguments, _host: str, _variables: Mapping[str, Any]) -> Arguments:
+    from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import models
+
+    if arguments.get("verify") == "full":
+        raise Unknown("every file of the models is to be read")
+    given = arguments["models"]
+    moving = [model for model in given if not models.fixed(model)]
+    if moving:
+        raise Unknown("a hub's branch may have moved")
+    declared = models.declare(given, fetch=False)
+    if declared.pending:
+        raise Unknown("to be fetched: " + ", ".join(declared.pending))
+    return {**{key: arguments[key] for key in ("root", "owner", "group")}, "models": declared.models}
+
+
+def _vllm_options(arguments: Arguments, _host: str, _variables: Mapping[str, Any]) -> None:
+    from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import option_tables
+
+    table = option_tables.read(option_tables.kept(str(arguments.get("engine") or "")))
+    if table is None:
+        raise Unknown("the engine's options are not known on the controller")
+    if option_tables.problems(arguments, table):
+        raise Unknown("there is something to say about the engine's arguments")
+
+
+#: by module; a module that is not here takes its arguments as they are, one that answers None needs no host
+PREPARE: dict[str, Callable[[Arguments, str, Mapping[str, Any]], Arguments | None]] = {
+    "firewall_apply": _firewall,
+    "engine_venv": _engine_venv,
+    "model_store": _model_store,
+    "vllm_options": _vllm_options,
+}
+
+
+def prepare(role: str, looks: Any, host: str, variables: dict[str, Any]) -> list[dict[str, Any]]:
+    """What the host is to compare for one role; facts that the role would set are set in ``variables``."""
+    prepared: list[dict[str, Any]] = []
+    for look in looks:
+        if not look.get("holds", True):
+            raise Unknown(str(look.get("otherwise", "a condition does not hold")))
+        module = look.get("module")
+        if not module:
+            continue
+        arguments: Arguments | None = dict(look.get("arguments") or {})
+        if module in PREPARE:
+            arguments = PREPARE[module](arguments, host, variables)
+        if arguments is None:
+            continue
+        if module == "engine_venv":
+            from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.venv import (
+                facts as engine_facts,
+            )
+
+            facts = {"sparkthor_engine": engine_facts(arguments)}
+            variables["ansible_facts"] = {**variables["ansible_facts"], **facts}
+        prepared.append({"role": role, "module": module, "arguments": arguments})
+    # a role that wants nothing of this host is settled all the same
+    return prepared or [{"role": role}]
+
+
+def context(variables: Mapping[str, Any], task: Any, basedir: str) -> dict[str, Any]:
+    """The variables as a task of the role has them: where it looks for files and templates."""
+    paths = task.get_search_path()
+    return {
+        **variables,
+        "role_path": task._role._role_path,
+        "role_name": task._role.get_name(),
+        "ansible_search_path": [*paths, *([] if basedir in paths else [basedir])],
+        "ansible_role_name": task._role.get_name(),
+    }

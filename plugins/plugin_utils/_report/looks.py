@@ -1,0 +1,123 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the controller side of status, verify and report have in common: registered results and files beside the
+inventory."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from ansible.errors import AnsibleActionFail
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import serving
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory import inventory
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._report import status as _status
+
+#: of each host's variables, what the plan reads; templating all of them would cost a second
+NAMES = (
+    *inventory.CLUSTER_WIDE,
+    *("ansible_host", "ansible_port", "ansible_user", "fabric_lan_nic", "fabric_overrides", "ray_node_num_gpus"),
+    *("vllm_serve_api_port", "vllm_serve_tls", "fabric_topology", "fabric_cidr", "fabric_cage", "fabric_mtu"),
+)
+
+
+def gather(
+    task_vars: Mapping[str, Any], name: str, extra: tuple[str, ...] = ()
+) -> tuple[dict[str, list[str]], dict[str, dict[str, Any]], dict[str, Mapping[str, Any]]]:
+    """Groups, the variables that the plan reads, and what the task that registered ``name`` returned, by host."""
+    groups = {group: list(hosts) for group, hosts in task_vars["groups"].items()}
+    everything = task_vars["hostvars"]
+    hosts = inventory.cluster_hosts(groups)
+    hostvars = {
+        host: {key: everything[host][key] for key in (*NAMES, *extra) if key in everything[host]} for host in hosts
+    }
+    outcomes = {host: everything[host].get(name) or {} for host in hosts}
+    return groups, hostvars, outcomes
+
+
+class Seen(NamedTuple):
+    """The cluster as its inventory means it and as its hosts were seen."""
+
+    status: dict[str, Any]
+    looks: dict[str, Mapping[str, Any]]  # of the hosts that answered
+    cluster: dict[str, Any]
+    fabric: dict[str, Any]
+    plan_error: str
+
+
+def see(task_vars: Mapping[str, Any], name: str) -> Seen:
+    """Put the looks that a task registered as ``name`` beside the plan. Only groups that make no sense are an error."""
+    groups, hostvars, outcomes = gather(task_vars, name)
+    problems = inventory.group_problems(groups)
+    if problems:
+        raise AnsibleActionFail("; ".join(problems))
+    status = _status.document(groups, hostvars, outcomes, time.time())
+    looks = {host: outcome["look"] for host, outcome in outcomes.items() if outcome.get("look")}
+    cluster, fabric, _nodes, plan_error = _status.plan(groups, status["cluster"]["hosts"], hostvars, looks)
+    return Seen(status, looks, cluster, fabric, plan_error)
+
+
+def save(path: str, content: str | Mapping[str, Any], variable: str) -> str:
+    """Write text, or a document as JSON; where that fails, the error names the variable to change."""
+    path = os.path.expanduser(path)
+    try:
+        text = content if isinstance(content, str) else json.dumps(content, indent=1) + "\n"
+        serving.write_file(os.path.abspath(path), text)
+    except OSError as error:
+        raise AnsibleActionFail(f"{variable}: {path} cannot be written: {error.strerror}") from error
+    return path
+
+
+def results_folder(task_vars: Mapping[str, Any], given: str | None = None) -> str:
+    """Where verify, doctor and report keep what they found: beside the inventory, like the secrets."""
+    if given:
+        return os.path.expanduser(given)
+    base = task_vars.get("inventory_dir") or os.getcwd()
+    return os.path.join(str(base), ".results")
+
+
+def read_all(folder: str, newest: int) -> list[str]:
+    """The texts of the newest JSON files of a folder, oldest first; none where there is no folder."""
+    try:
+        names = sorted(name for name in os.listdir(folder) if name.endswith(".json"))[-newest:]
+    except OSError:
+        return []
+    texts = []
+    for name in names:
+        try:
+            with open(os.path.join(folder, name), encoding="utf-8") as handle:
+                texts.append(handle.read(4_000_000))
+        except (OSError, UnicodeDecodeError):
+            continue
+    return texts
+
+
+def serving_plan(
+    everything: Mapping[str, Any], cluster: Mapping[str, Any], nodes: Mapping[str, Mapping[str, Any]]
+) -> tuple[dict[str, Any], str]:
+    """What the recipe comes to on these hosts, with its memory plan; empty, with the reason, where it cannot."""
+    from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import serving
+
+    head = cluster["hosts"][0]
+    if any(host not in nodes for host in cluster["hosts"]):
+        return {}, "a host did not answer"
+    variables = everything[head]
+    first = {name: variables[name] for name in serving.PLANNED_BY if name in variables}
+    try:
+        found = serving.plan_serving(first, cluster, nodes, str(variables.get("inventory_dir") or "."))
+    except ValueError as error:
+        return {}, " ".join(str(error).split())
+    return found, "" if found else "no vllm_serve_recipe"
+
+
+def decode_bound(
+    everything: Mapping[str, Any], cluster: Mapping[str, Any], nodes: Mapping[str, Mapping[str, Any]]
+) -> tuple[float | None, str]:
+    """Tokens a second that memory bandwidth allows one stream, and why there is none."""
+    found, why = serving_plan(everything, cluster, nodes)
+    bound = (found.get("memory") or {}).get("decode_tokens_per_second_bound")
+    return (float(bound), "") if bound else (None, why or "the model's plan has none")

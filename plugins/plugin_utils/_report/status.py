@@ -1,0 +1,476 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The looks of all hosts beside the plan: one document, and one screen made of it.  Runs on the controller; pure.
+
+A host that did not answer is planned with what the inventory says of it, so that the links of the others still have
+their peers.  Nothing here raises over what hosts said.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory import inventory
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.cluster import (
+    ClusterError,
+    plan_cluster,
+    stand_in,
+    stand_in_cidrs,
+    told_cidrs,
+    with_cidr,
+)
+
+VERSION = 1
+GIB = 1024**3
+#: a watchdog's report that is older says nothing about now
+FRESH_SECONDS = 30.0
+#: memory that a host needs to stay alive under load, as a fraction
+LOW_MEMORY = 0.04
+LOW_DISK = 0.05
+
+
+# -- the plan -------------------------------------------------------------------------------------------------------
+
+
+def _stand_in(variables: Mapping[str, Any], kind: str, cidr: str) -> dict[str, Any]:
+    """Facts of a host that did not answer, as far as the inventory tells."""
+    netdev = str(variables.get("fabric_lan_nic") or ("enP2p1s0" if kind == "thor" else "enP7s7"))
+    return stand_in(kind, netdev, cidr.partition("/")[0], cidr)
+
+
+def _told(looks: Mapping[str, Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
+    """Facts of the hosts that said by which NIC they were asked."""
+    nodes = {host: look["node"] for host, look in looks.items() if look.get("node")}
+    return {host: node for host, node in nodes.items() if node["management"]["netdev"]}
+
+
+def plan(
+    groups: Mapping[str, Sequence[str]],
+    hosts: Sequence[str],
+    hostvars: Mapping[str, Mapping[str, Any]],
+    looks: Mapping[str, Mapping[str, Any]],
+) -> tuple[dict[str, Any], dict[str, Any], list[dict[str, Any]], str]:
+    """``(cluster, fabric, nodes, error)``; an empty fabric with the reason where no plan can be made."""
+    kinds = inventory.asserted_kinds(groups)
+    told = _told(looks)
+    known, lost = told_cidrs(hostvars, told)
+    cidrs = stand_in_cidrs(hosts, hostvars, known)
+    nodes: dict[str, Any] = {}
+    for host in hosts:
+        if host not in told:
+            nodes[host] = _stand_in(hostvars[host], kinds.get(host, "spark"), cidrs[host])
+        else:
+            nodes[host] = with_cidr(told[host], cidrs[host]) if host in lost else told[host]
+    bare = {"topology": str(hostvars[hosts[0]].get("fabric_topology", "")), "head": hosts[0], "hosts": list(hosts)}
+    try:
+        cluster, fabric, _warnings = plan_cluster(groups, hosts, hostvars, nodes)
+    except (ClusterError, KeyError, TypeError, ValueError) as error:
+        return bare, {}, nodes, " ".join(str(error).removeprefix("Nothing was changed: ").split())
+    return cluster, fabric, nodes, ""
+
+
+# -- the document ---------------------------------------------------------------------------------------------------
+
+
+def _problem(host: str, text: str, mend: str) -> dict[str, str]:
+    return {"host": host, "text": text, "mend": mend}
+
+
+def rate_of(interface: Mapping[str, Any], rdma: Mapping[str, Any]) -> float | None:
+    """Gb/s of a port: the RDMA port's own word, else what Ethernet negotiated."""
+    if rdma.get("rate"):
+        return float(rdma["rate"])
+    speed = str(interface.get("speed", ""))
+    return int(speed) / 1000 if speed.isdigit() and int(speed) > 0 else None
+
+
+def link_status(planned: Mapping[str, Any], look: Mapping[str, Any]) -> dict[str, Any]:
+    """One planned port as it is: state, rate, MTU, address, and what is wrong with it."""
+    interfaces = {item["name"]: item for item in look["node"]["interfaces"]}
+    rdma = {item["netdev"]: item for item in (look.get("rdma") or {}).get("links", [])}
+    netdev = planned["netdev"]
+    interface = interfaces.get(netdev)
+    port = rdma.get(netdev, {})
+    found: dict[str, Any] = {
+        "netdev": netdev,
+        "device": port.get("device") or planned.get("device", ""),
+        "half": planned.get("half", 0),
+        "cage": port.get("cage"),
+        "peer": planned.get("peer", ""),
+        "peer_netdev": planned.get("peer_netdev", ""),
+        "address": planned.get("address", ""),
+        "subnet": planned.get("subnet", ""),
+        "planned_mtu": planned.get("mtu"),
+        "state": "absent",
+        "mtu": None,
+        "rate_gbits": None,
+        "port_state": port.get("port_state", ""),
+        "gid_index": port.get("gid_index"),
+        "counters": port.get("counters", {}),
+        "problems": [],
+    }
+    wrong: list[list[str]] = found["problems"]
+    if interface is None:
+        wrong.append([f"{netdev} does not exist", "plug the cable in (an uncabled ConnectX port may be absent)"])
+        return found
+    found["mtu"] = interface["mtu"]
+    found["rate_gbits"] = rate_of(interface, port)
+    found["state"] = "up" if interface["carrier"] else ("no carrier" if interface["up"] else "down")
+    if found["state"] == "down":
+        wrong.append([f"{netdev} is administratively down", f"ip link set {netdev} up, or run site.yml --tags network"])
+    elif found["state"] == "no carrier":
+        other = f"; its other end is {planned['peer']} {planned['peer_netdev']}" if planned.get("peer") else ""
+        wrong.append([f"{netdev} has no carrier{other}", "check the cable at both ends"])
+    addresses = [item["address"] for item in interface["addresses"]]
+    if planned.get("address") and planned["address"] not in addresses:
+        has = ", ".join(addresses) or "none"
+        wrong.append(
+            [f"{netdev} lacks its address {planned['address']} (has {has})", "run site.yml --tags roce_network"]
+        )
+    wanted = planned.get("mtu")
+    if wanted and interface["mtu"] != int(wanted):
+        wrong.append([f"{netdev} has MTU {interface['mtu']}, not {wanted}", "run site.yml --tags roce_network"])
+    if port and found["state"] == "up" and port.get("port_state") not in ("", "ACTIVE"):
+        wrong.append(
+            [f"{port['device']} is {port['port_state']} although {netdev} is up", "reload mlx5_core or reboot"]
+        )
+    return found
+
+
+def _control_address(planned: Mapping[str, Any], answered: bool) -> str:
+    """By which address peers reach a host; nothing where it is only the stand-in's."""
+    address = str(planned.get("control_address", ""))
+    return address if answered or address != planned.get("management_address") else ""
+
+
+def host_status(
+    host: str,
+    variables: Mapping[str, Any],
+    outcome: Mapping[str, Any],
+    look: Mapping[str, Any] | None,
+    planned: Mapping[str, Any],
+    head: bool,
+) -> tuple[dict[str, Any], list[dict[str, str]]]:
+    found: dict[str, Any] = {
+        "reachable": look is not None,
+        "role": "head" if head else "worker",
+        "kind": planned.get("kind", ""),
+        # of a host that did not answer the plan may hold an address that was made up
+        "management": (look and planned.get("management_address")) or str(variables.get("ansible_host", host)),
+        "control_address": _control_address(planned, look is not None),
+        "links": [],
+    }
+    problems: list[dict[str, str]] = []
+    if look is None:
+        message = str(outcome.get("msg") or outcome.get("module_stderr") or "no answer")
+        text = inventory.explain_contact(host, found["management"], str(variables.get("ansible_user", "")), message)
+        found["error"] = text.removeprefix(f"host {host}: ")
+        problems.append(_problem(host, "did not answer", found["error"]))
+        return found, problems
+    node, memory, disk = look["node"], look["memory"], look["disk"]
+    found.update(
+        kind=node["kind"],
+        product=node["product"],
+        os=node["os"]["pretty"],
+        kernel=node["kernel"],
+        driver=node["driver"],
+        python=node["python"]["version"],
+        gpus=node["gpu_names"] or ([f"{node['gpus']} GPU"] if node["gpus"] else []),
+        uptime_seconds=look["uptime_seconds"],
+        load=look["load"],
+        memory=memory,
+        disk=disk,
+        units=look["units"],
+        versions=look["versions"],
+        models=look["models"],
+        ray=look["ray"],
+        links=[link_status(link, look) for link in planned.get("links", [])],
+    )
+    for link in found["links"]:
+        problems += [_problem(host, text, mend) for text, mend in link["problems"]]
+    for name, unit in look["units"].items():
+        if unit["active"] == "failed":
+            problems.append(_problem(host, f"{name} failed ({unit['result']})", f"journalctl -u {name} -n 50"))
+    if memory["total"] and memory["available"] < LOW_MEMORY * memory["total"]:
+        free = memory["available"] / GIB
+        problems.append(
+            _problem(host, f"only {free:.1f} GiB of memory are left", "lower vllm_serve_args gpu-memory-utilization")
+        )
+    if disk["total"] and disk["free"] < LOW_DISK * disk["total"]:
+        problems.append(_problem(host, f"disk nearly full: {disk['free'] / GIB:.1f} GiB left", "remove old models"))
+    if memory["swap_used"] > GIB:
+        used = memory["swap_used"] / GIB
+        problems.append(_problem(host, f"{used:.1f} GiB are swapped out", "something beside the model takes memory"))
+    return found, problems
+
+
+def serving_status(
+    host: str, look: Mapping[str, Any] | None, port: Any, taken: float, tls: bool = False
+) -> dict[str, Any]:
+    """What the head's watchdog says, or why nobody says anything."""
+    found: dict[str, Any] = {"state": "unknown", "line": f"the head {host} did not answer", "model": ""}
+    if look is None:
+        return found
+    serving = look["serving"]
+    unit = look["units"].get("sparkthor-vllm", {})
+    state = serving["state"]
+    updated = state.get("updated")
+    options = serving["options"]
+    found.update(
+        model=serving["model"],
+        executor=serving["executor"],
+        maintenance=serving["maintenance"],
+        tensor_parallel=int(options.get("tensor-parallel-size", 1) or 1),
+        pipeline_parallel=int(options.get("pipeline-parallel-size", 1) or 1),
+        max_model_len=options.get("max-model-len", ""),
+        options=options,
+        endpoint=f"{'https' if tls else 'http'}://{look['node']['management']['address']}:{port}/v1",
+        unit=unit.get("active", "absent"),
+        unit_seconds=unit.get("seconds"),
+        restarts=state.get("restarts") or {},
+    )
+    if not serving["model"]:
+        found.update(state="absent", line="nothing is set up to be served (run site.yml)")
+    elif isinstance(updated, (int, float)) and abs(look["time"] - updated) < FRESH_SECONDS:
+        found.update(
+            state=str(state.get("state", "unknown")),
+            line=str(state.get("line", "")),
+            healthy=bool(state.get("healthy")),
+            since_seconds=round(max(0.0, look["time"] - float(state.get("since") or look["time"]))),
+            completion=state.get("completion") or {},
+        )
+    else:
+        found.update(state="unknown", line=f"no watchdog reports; sparkthor-vllm is {found['unit']}")
+    return found
+
+
+def ray_status(look: Mapping[str, Any] | None) -> dict[str, Any]:
+    if look is None:
+        return {"state": "unknown", "line": "the head did not answer"}
+    ray = look["ray"]
+    cluster = ray.get("cluster")
+    if not ray.get("configured"):
+        return {"state": "absent", "line": "not set up"}
+    if not cluster:
+        return {"state": "down", "line": ray.get("error") or "its gate is not installed on the head"}
+    return {
+        "state": "healthy" if cluster.get("healthy") else "sick",
+        "line": cluster.get("reason", ""),
+        "alive": {item["name"]: item["address"] for item in cluster.get("alive", [])},
+        "missing": cluster.get("missing", []),
+        "present_nodes": cluster.get("present_nodes", 0),
+        "expected_nodes": cluster.get("expected_nodes", 0),
+        "present_gpus": cluster.get("present_gpus", 0),
+        "expected_gpus": cluster.get("expected_gpus", 0),
+        "strangers": cluster.get("strangers", []),
+        "problems": cluster.get("problems", []),
+        "version": cluster.get("ray_version", ""),
+    }
+
+
+def differing(hosts: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, str]]:
+    """Versions on which the hosts that answered differ."""
+    seen: dict[str, dict[str, str]] = {}
+    for host, found in hosts.items():
+        if not found["reachable"]:
+            continue
+        for name, version in {**found["versions"], "kernel": found["kernel"], "driver": found["driver"]}.items():
+            seen.setdefault(name, {})[host] = version
+    reached = [host for host, found in hosts.items() if found["reachable"]]
+    kinds = {hosts[host]["kind"] for host in reached}
+    return {
+        name: {host: by_host.get(host, "-") for host in reached}
+        for name, by_host in seen.items()
+        if len({by_host.get(host, "-") for host in reached}) > 1
+        # a Thor's kernel and driver are another vendor branch by nature
+        and not (name in ("kernel", "driver") and len(kinds) > 1)
+    }
+
+
+def document(
+    groups: Mapping[str, Sequence[str]],
+    hostvars: Mapping[str, Mapping[str, Any]],
+    outcomes: Mapping[str, Mapping[str, Any]],
+    taken: float,
+) -> dict[str, Any]:
+    """Everything, as data.  ``outcomes`` is what the task that looked returned, by host."""
+    hosts = inventory.cluster_hosts(groups)
+    looks = {host: outcome["look"] for host, outcome in outcomes.items() if outcome.get("look")}
+    cluster, fabric, _nodes, plan_error = plan(groups, hosts, hostvars, looks)
+    _known, lost = told_cidrs(hostvars, _told(looks))
+    head = hosts[0]
+    by_host: dict[str, Any] = {}
+    problems: list[dict[str, str]] = []
+    if plan_error:
+        problems.append(_problem("inventory", plan_error, "correct the inventory"))
+    for host in hosts:
+        by_host[host], own = host_status(
+            host, hostvars[host], outcomes.get(host, {}), looks.get(host), fabric.get(host, {}), host == head
+        )
+        if host in lost:
+            by_host[host]["control_address"] = ""
+            text, _semicolon, mend = lost[host].partition("; ")
+            own.append(_problem(host, text, mend))
+        problems += own
+    ray = ray_status(looks.get(head))
+    # an unquoted off is a boolean of YAML
+    tls = str(hostvars[head].get("vllm_serve_tls", "off")).lower() not in ("off", "false")
+    serving = serving_status(head, looks.get(head), hostvars[head].get("vllm_serve_api_port", 8000), taken, tls)
+    problems += [
+        _problem(item.get("node") or head, f"Ray: {item['cause']}", item["mend"]) for item in ray.get("problems", [])
+    ]
+    if ray["state"] == "down":
+        problems.append(_problem(head, f"Ray: {ray['line']}", "journalctl -u sparkthor-ray -n 50 on the head"))
+    if head in looks and serving["state"] not in ("serving", "absent"):
+        mend = "ansible-playbook playbooks/start.yml" if serving["state"] in ("stopped", "maintenance") else ""
+        mend = mend or "playbooks/doctor.yml says why"
+        problems.append(_problem(head, f"not serving: {serving['line']}", mend))
+    differences = differing(by_host)
+    for name, versions in differences.items():
+        told = ", ".join(f"{host} {version or '-'}" for host, version in versions.items())
+        problems.append(_problem("cluster", f"{name} differs: {told}", "run site.yml on all hosts"))
+    shown = {key: cluster.get(key) for key in ("topology", "profile", "head", "hosts", "head_address", "world")}
+    if head not in looks or head in lost:
+        shown["head_address"] = by_host[head]["control_address"]
+    return {
+        "version": VERSION,
+        "taken": datetime.datetime.fromtimestamp(taken, datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "ok": not problems and serving["state"] == "serving",
+        "cluster": shown,
+        "hosts": by_host,
+        "ray": ray,
+        "serving": serving,
+        "differences": differences,
+        "problems": problems,
+    }
+
+
+# -- the screen -----------------------------------------------------------------------------------------------------
+
+
+def duration(seconds: float | None) -> str:
+    if seconds is None:
+        return "-"
+    whole = int(seconds)
+    for size, name, smaller_size, smaller in ((86400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s")):
+        if whole >= size:
+            rest = whole % size // smaller_size
+            return f"{whole // size} {name}" + (f" {rest} {smaller}" if rest else "")
+    return f"{whole} s"
+
+
+def table(rows: Sequence[Sequence[str]]) -> list[str]:
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+
+
+def _rate(value: float | None) -> str:
+    return "?" if value is None else f"{value:g}G"
+
+
+def _units(found: Mapping[str, Any], ray: Mapping[str, Any], host: str) -> str:
+    shown = []
+    for name, unit in found["units"].items():
+        if unit["active"] in ("active", "reloading"):
+            continue
+        if unit["active"] == "inactive" and unit["enabled"] not in ("enabled",):
+            continue
+        shown.append(f"{name.removeprefix('sparkthor-')} {unit['active']}")
+    if not found["units"]:
+        return "none"
+    running = [name.removeprefix("sparkthor-") for name, unit in found["units"].items() if unit["active"] == "active"]
+    return ", ".join(shown) or " ".join(running) or "none"
+
+
+def screen(status: Mapping[str, Any], limit: int = 12) -> str:
+    """At most a screen: hosts, links, serving, versions, and what is wrong first."""
+    cluster, serving, ray = status["cluster"], status["serving"], status["ray"]
+    lines = []
+    split = f"TP={serving['tensor_parallel']} PP={serving['pipeline_parallel']}" if serving.get("model") else ""
+    since = f" for {duration(serving['since_seconds'])}" if serving.get("since_seconds") else ""
+    completion = serving.get("completion") or {}
+    newest = ""
+    if completion.get("seconds_ago") is not None:
+        newest = f"last completion {duration(completion['seconds_ago'])} ago"
+        if completion.get("latency") is not None:
+            newest += f" in {completion['latency']:.2f} s"
+    lines.append(
+        f"{cluster['topology'] or 'no plan'}, {len(cluster['hosts'])} hosts, head {cluster['head']}: "
+        f"{serving['state'].upper()}{since}"
+    )
+    if serving.get("model"):
+        parts = [f"model {serving['model']}", split, serving.get("endpoint", ""), newest]
+        lines.append("  " + ", ".join(part for part in parts if part))
+    if serving["state"] not in ("serving", "absent"):
+        lines.append(f"  {serving['line'][:150]}")
+    lines.append(f"  Ray {ray['state']}: {ray['line'][:150]}")
+    lines.append("")
+    rows = [["HOST", "KIND", "UP", "MEMORY FREE", "DISK FREE", "LOAD", "RAY", "UNITS"]]
+    for host, found in status["hosts"].items():
+        name = host + ("*" if found["role"] == "head" else "")
+        if not found["reachable"]:
+            rows.append([name, found["kind"] or "-", "no answer", "-", "-", "-", "-", "-"])
+            continue
+        memory, disk = found["memory"], found["disk"]
+        member = "alive" if host in ray.get("alive", {}) else ("-" if ray["state"] == "absent" else "absent")
+        rows.append(
+            [
+                name,
+                found["kind"],
+                duration(found["uptime_seconds"]),
+                f"{memory['available'] / GIB:.1f} of {memory['total'] / GIB:.1f} GiB",
+                f"{disk['free'] / GIB:.0f} GiB",
+                f"{found['load'][0]:.1f}" if found["load"] else "-",
+                member,
+                _units(found, ray, host),
+            ]
+        )
+    lines += table(rows)
+    rows = [["LINK", "HALF", "STATE", "SPEED", "MTU", "ADDRESS", "TO"]]
+    for host, found in status["hosts"].items():
+        for link in found["links"]:
+            peer = f"{link['peer']} {link['peer_netdev']}".strip() or cluster["topology"]
+            rows.append(
+                [
+                    f"{host} {link['netdev']}",
+                    str(link["half"]),
+                    link["state"].upper() if link["state"] != "up" else "up",
+                    _rate(link["rate_gbits"]),
+                    str(link["mtu"] or "-") + ("!" if link["planned_mtu"] not in (None, link["mtu"]) else ""),
+                    link["address"],
+                    peer,
+                ]
+            )
+    if len(rows) > 1:
+        lines += ["", *table(rows)]
+    versions = common_versions(status)
+    if versions:
+        lines += ["", "versions: " + ", ".join(f"{name} {version}" for name, version in versions.items())]
+    problems = status["problems"]
+    if problems:
+        lines += ["", f"{len(problems)} to mend:"]
+        for item in problems[:limit]:
+            lines.append(f"  {item['host']}: {item['text']}"[:160])
+            lines.append(f"      -> {item['mend']}"[:220])
+        if len(problems) > limit:
+            lines.append(f"  and {len(problems) - limit} more (-e output=json shows all)")
+    else:
+        lines += ["", "nothing to mend"]
+    return "\n".join(lines)
+
+
+def common_versions(status: Mapping[str, Any]) -> dict[str, str]:
+    """What all hosts have in common, in the order a person asks for it."""
+    reached = [found for found in status["hosts"].values() if found["reachable"]]
+    if not reached:
+        return {}
+    first = {**reached[0]["versions"], "python": reached[0]["python"], "kernel": reached[0]["kernel"]}
+    first["driver"] = reached[0]["driver"]
+    return {
+        name: version
+        for name, version in first.items()
+        if version and name not in status["differences"] and name != "digest"
+    }

@@ -1,0 +1,242 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import os
+import zipfile
+from pathlib import Path
+
+import pytest
+from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.pins import (
+    EngineError,
+    Pin,
+    Target,
+    canonical,
+    check_lock,
+    compare_parity,
+    extract_uv,
+    from_controller,
+    make_target,
+    missing_pins,
+    parity_table,
+    parse_lock,
+    parse_wheel,
+    pip_download_argv,
+    same_version,
+    select_wheels,
+    set_digest,
+    uv_install_argv,
+    version_tuple,
+    wheel_rank,
+)
+
+SPARK = Target("3.12", "aarch64", "2.39")
+LAB = Target("3.11", "x86_64", "2.36")
+
+
+def test_a_lock_with_all_that_resolvers_write() -> None:
+    text = (
+        "# made by a resolver\n"
+        "ray[default]==2.60.0 \\\n    --hash=sha256:aa \\\n    --hash=sha256:bb\n"
+        "    # via -r engine.in\n"
+        "Typing_Extensions==4.16.0  # via vllm\n\n"
+        "torch==2.13.0+cpu\nray==2.60.0\n"
+    )
+    assert parse_lock(text, "lock") == [
+        Pin("ray", "2.60.0"),
+        Pin("typing-extensions", "4.16.0"),
+        Pin("torch", "2.13.0+cpu"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("line", "quoted"),
+    [
+        ("ray>=2.54", "ray>=2.54"),
+        ("ray==2.*", r"ray==2\.\*"),
+        ("ray", "'ray'"),
+        ("six==1.0; python_version > '3'", "six"),
+        ("--extra-index-url=https://example.org/simple", "--extra-index-url"),
+        ("-r other.txt", "-r other.txt"),
+        ("ray @ file:///tmp/ray.whl", "ray @ file"),
+    ],
+)
+def test_a_line_that_is_no_exact_pin_is_named(line: str, quoted: str) -> None:
+    with pytest.raises(EngineError, match=rf"my\.txt, line 2: .*{quoted}.*is not an exact pin"):
+        parse_lock(f"uv==0.13.8\n{line}\n", "my.txt")
+
+
+def test_contradicting_and_empty_locks() -> None:
+    with pytest.raises(EngineError, match=r"line 2: ray==2\.61\.0 contradicts ray==2\.60\.0"):
+        parse_lock("ray==2.60.0\nray==2.61.0\n", "lock")
+    with pytest.raises(EngineError, match="no pins"):
+        parse_lock("# nothing\n", "lock")
+
+
+PINS = [Pin("ray", "2.60.0"), Pin("vllm", "0.32.0+cpu"), Pin("uv", "0.13.8")]
+
+
+def test_a_lock_must_hold_the_engine() -> None:
+    assert check_lock(PINS, "lock", "2.60.0", "0.32.0") == {"ray": "2.60.0", "vllm": "0.32.0+cpu"}
+    for index, name in enumerate(("ray", "vllm", "uv")):
+        with pytest.raises(EngineError, match=f"{name} is not pinned"):
+            check_lock([pin for position, pin in enumerate(PINS) if position != index], "lock")
+
+
+def test_an_old_ray_is_refused_with_the_reason() -> None:
+    with pytest.raises(EngineError, match=r"ray 2\.53\.0 is too old.*CVE-2023-48022"):
+        check_lock([Pin("ray", "2.53.0"), *PINS[1:]], "lock")
+
+
+@pytest.mark.parametrize(
+    ("ray", "vllm", "variable"), [("2.61.0", "", "engine_ray_version"), ("", "0.33.0", "engine_vllm_version")]
+)
+def test_a_declared_version_must_agree_with_the_lock(ray: str, vllm: str, variable: str) -> None:
+    with pytest.raises(EngineError, match=variable):
+        check_lock(PINS, "lock", ray, vllm)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "found", "same"),
+    [
+        ("1.0", "1.0", True),
+        ("1.0", "1.0+cu130", True),
+        ("1.0+cpu", "1.0", False),
+        ("1.0+cpu", "1.0+cu130", False),
+        ("1.0", "1.0.1", False),
+        ("1.0", "", False),
+    ],
+)
+def test_local_versions(wanted: str, found: str, same: bool) -> None:
+    assert same_version(wanted, found) is same
+
+
+def test_version_numbers() -> None:
+    assert version_tuple("2.9.0rc1") < version_tuple("2.54") < version_tuple("2.60.0")
+    with pytest.raises(EngineError, match="main"):
+        version_tuple("main")
+
+
+def test_targets_are_checked() -> None:
+    assert make_target("3.12", "aarch64", "2.39") == SPARK
+    assert SPARK.label == "cp312-aarch64"
+    for bad in (("3", "aarch64", "2.39"), ("3.12", "riscv64", "2.39"), ("3.12", "x86_64", "")):
+        with pytest.raises(EngineError):
+            make_target(*bad)
+
+
+def test_platforms_go_down_to_the_oldest() -> None:
+    tags = LAB.platforms()
+    assert tags[0] == "manylinux_2_36_x86_64"
+    assert tags.index("manylinux_2_17_x86_64") < tags.index("manylinux2014_x86_64") < tags.index("manylinux1_x86_64")
+    assert tags[-1] == "linux_x86_64"
+    assert "manylinux_2_37_x86_64" not in tags
+
+
+@pytest.mark.parametrize(
+    ("filename", "target", "runs"),
+    [
+        ("ray-2.60.0-cp312-cp312-manylinux2014_aarch64.whl", SPARK, True),
+        ("ray-2.60.0-cp312-cp312-manylinux2014_aarch64.whl", LAB, False),
+        ("ray-2.60.0-cp311-cp311-manylinux2014_x86_64.whl", LAB, True),
+        ("vllm-0.26.0-cp38-abi3-manylinux_2_28_x86_64.whl", LAB, True),
+        ("vllm-0.26.0-cp313-abi3-manylinux_2_28_x86_64.whl", LAB, False),
+        ("torch-2.13.0-cp311-cp311-manylinux_2_40_x86_64.whl", LAB, False),
+        ("torch-2.13.0+cpu-cp311-cp311-manylinux_2_28_x86_64.whl", LAB, True),
+        ("pybase64-1.5.1-cp311-cp311-manylinux1_x86_64.manylinux2014_x86_64.whl", LAB, True),
+        ("six-1.17.0-py2.py3-none-any.whl", SPARK, True),
+        ("interegular-0.3.3-py37-none-any.whl", LAB, True),
+        ("future-1.0-py313-none-any.whl", LAB, False),
+        ("uv-0.13.8-py3-none-manylinux_2_28_aarch64.whl", SPARK, True),
+        ("uv-0.13.8-py3-none-musllinux_1_1_aarch64.whl", SPARK, False),
+        ("x-1-cp311-cp311t-manylinux_2_28_x86_64.whl", LAB, False),
+        ("x-1-cp310-cp310-manylinux_2_28_x86_64.whl", LAB, False),
+        ("x-1-py2-none-any.whl", LAB, False),
+    ],
+)
+def test_which_wheel_runs_where(filename: str, target: Target, runs: bool) -> None:
+    wheel = parse_wheel(filename)
+    assert wheel is not None
+    assert (wheel_rank(wheel, target) is not None) is runs
+
+
+@pytest.mark.parametrize("name", ["notes.txt", "ray.whl", "ray-2.60.0.tar.gz", "a-b-c-d-e-f-g.whl"])
+def test_what_is_no_wheel(name: str) -> None:
+    assert parse_wheel(name) is None
+
+
+def test_the_best_wheel_is_chosen_and_the_missing_are_named() -> None:
+    names = [
+        "msgspec-0.22.0-py3-none-any.whl",
+        "msgspec-0.22.0-cp311-cp311-manylinux_2_17_x86_64.whl",
+        "msgspec-0.22.0-cp311-cp311-manylinux_2_28_x86_64.whl",
+        "msgspec-0.21.0-cp311-cp311-manylinux_2_28_x86_64.whl",
+        "ray-2.60.0-cp312-cp312-manylinux2014_x86_64.whl",
+        "README",
+    ]
+    pins = [Pin("msgspec", "0.22.0"), Pin("ray", "2.60.0")]
+    chosen, missing = select_wheels(pins, names, LAB)
+    assert chosen == {pins[0]: "msgspec-0.22.0-cp311-cp311-manylinux_2_28_x86_64.whl"}
+    assert missing == missing_pins(pins, names, LAB) == [pins[1]]
+
+
+def test_pip_is_asked_for_the_target_and_for_no_index() -> None:
+    argv = pip_download_argv(["pip"], PINS, "/wheels", SPARK)
+    assert {"--no-deps", "--only-binary=:all:", "--python-version=3.12", "--abi=cp312"} <= set(argv)
+    assert "--platform=manylinux_2_39_aarch64" in argv
+    assert not any("index" in word for word in argv)
+    assert argv[-3:] == ["ray==2.60.0", "vllm==0.32.0+cpu", "uv==0.13.8"]
+
+
+def test_a_set_is_known_by_its_contents() -> None:
+    one = set_digest({"a.whl": "1" * 64, "b.whl": "2" * 64})
+    assert one == set_digest({"b.whl": "2" * 64, "a.whl": "1" * 64})
+    assert one != set_digest({"a.whl": "1" * 64, "b.whl": "3" * 64})
+
+
+def test_uv_comes_out_of_its_wheel(tmp_path: Path) -> None:
+    wheel = tmp_path / "uv-0.13.8-py3-none-any.whl"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        archive.writestr("uv-0.13.8.data/scripts/uvx", "no")
+        archive.writestr("uv-0.13.8.data/scripts/uv", "#!/bin/sh\n")
+    path = extract_uv(str(wheel), str(tmp_path / "bin"))
+    assert Path(path).read_text() == "#!/bin/sh\n"
+    assert os.access(path, os.X_OK)
+    with zipfile.ZipFile(wheel, "w") as archive:
+        archive.writestr("readme", "")
+    with pytest.raises(EngineError, match="no executable of uv"):
+        extract_uv(str(wheel), str(tmp_path / "bin"))
+
+
+def test_names_have_one_spelling() -> None:
+    assert canonical("Foo._-Bar") == "foo-bar"
+
+
+def test_parity_names_who_differs() -> None:
+    hosts = {
+        "spark-01": {"python": "3.12", "ray": "2.60.0", "vllm": "0.32.0"},
+        "spark-02": {"python": "3.12", "ray": "2.59.0"},
+    }
+    names = compare_parity(hosts)
+    assert names == ["ray", "vllm"]
+    assert parity_table(hosts, names).splitlines() == [
+        "host      ray     vllm",
+        "spark-01  2.60.0  0.32.0",
+        "spark-02  2.59.0  -",
+    ]
+    assert compare_parity({"a": hosts["spark-01"], "b": dict(hosts["spark-01"])}) == []
+
+
+def test_an_installation_asks_nobody_and_resolves_nothing() -> None:
+    argv = uv_install_argv("/t/uv", "/v", "/w/ray.whl", "/w/vllm.whl")
+    assert argv[:4] == ["/t/uv", "pip", "install", "--quiet"]
+    assert {"--python=/v/bin/python", "--offline", "--no-index", "--no-deps"} == set(argv[4:8])
+    assert argv[8:] == ["/w/ray.whl", "/w/vllm.whl"]
+
+
+def test_the_hosts_side_needs_what_the_controllers_side_found_out() -> None:
+    assert from_controller({"target": {"digest": "x"}}) == {"digest": "x"}
+    with pytest.raises(EngineError, match="call it by its full name"):
+        from_controller({"target": {}})

@@ -1,0 +1,185 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+from ansible_collections.sparkthor.cluster.plugins.module_utils._facts import evidence
+
+SECRET = "S3CRET-S3CRET-S3CRET"
+
+
+def machine(root: Path) -> None:
+    """A host's tree: what the collector reads, with secrets where they lie on a real one."""
+    texts = {
+        "etc/nccl.conf": "NCCL_IB_DISABLE=1\n NCCL_DEBUG=INFO\n",
+        "etc/hosts": "127.0.1.1 box\n",
+        "etc/sparkthor/vllm.yaml": f"model: /var/lib/sparkthor/models/m\napi-key: [{SECRET}]\n",
+        "etc/sparkthor/secrets/api_key": SECRET + "\n",
+        "etc/sparkthor/secrets/ray_token": "\n",
+        "proc/meminfo": "MemTotal: 125526016 kB\nSwapTotal: 4 kB\nCmaTotal: 0 kB\n",
+        "proc/sys/net/ipv4/ip_forward": "1\n",
+        "proc/41/cmdline": f"/usr/bin/python3\0/opt/x/vllm\0serve\0m\0--api-key\0{SECRET}\0--port\0005000\0",
+        "proc/41/environ": f"NCCL_IB_DISABLE=1\0VLLM_API_KEY={SECRET}\0HF_TOKEN={SECRET}\0PATH=/bin\0",
+        "proc/41/limits": "Limit  Soft  Hard\nMax locked memory         65536    65536    bytes\n",
+        "proc/41/root/etc/nccl.conf": "NCCL_IB_DISABLE=0\n",
+        "proc/42/cmdline": "/bin/bash\0",
+        "var/lib/sparkthor/models/m/config.json": json.dumps({"num_attention_heads": 32}),
+        "var/lib/sparkthor/models/.records/m.json": json.dumps({"config.json": [5, 1, "aa"]}),
+        "var/lib/sparkthor/ray/t/session_latest/logs/raylet.out": "x\n" * 10,
+        "var/lib/sparkthor/ray/t/session_latest/logs/dashboard.log": "y\n",
+    }
+    for name, text in texts.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    hub = root / "root/.cache/huggingface/hub/models--a--b"
+    (hub / "snapshots/0a").mkdir(parents=True)
+    (hub / "refs").mkdir()
+    (hub / "refs/main").write_text("abc\n")
+    os.symlink("../../blobs/gone", hub / "snapshots/0a/model.safetensors")
+
+
+UNITS = """\
+Id=sparkthor-vllm.service
+Names=sparkthor-vllm.service
+LoadState=loaded
+ActiveState=failed
+SubState=failed
+
+Id=sparkthor-ray.service
+Names=sparkthor-ray.service
+LoadState=loaded
+ActiveState=active
+SubState=running
+InvocationID=77aa
+
+Id=gdm.service
+Names=gdm.service display-manager.service
+LoadState=loaded
+ActiveState=active
+"""
+
+
+class Runs:
+    def __init__(self) -> None:
+        self.calls: list[list[str]] = []
+
+    def __call__(self, argv: list[str]) -> tuple[int, str, str]:
+        self.calls.append(argv)
+        match argv:
+            case ["systemctl", "show", *_rest]:
+                return 0, UNITS, ""
+            case ["systemctl", "get-default"]:
+                return 0, "graphical.target\n", ""
+            case ["ss", *_rest]:
+                return (
+                    0,
+                    'LISTEN 0 5 0.0.0.0:8265 0.0.0.0:* users:(("python3",pid=9,fd=3))\nLISTEN 0 5 [::1]:22 [::]:*\n',
+                    "",
+                )
+            case ["iptables", *_rest]:
+                return 0, "-P FORWARD DROP\n-A FORWARD -j DOCKER-USER\n", ""
+            case ["journalctl", *_rest]:
+                return 0, f"starting with --api-key {SECRET}\n", ""
+        return 127, "", "not installed"
+
+
+def collect(root: Path) -> tuple[dict, Runs]:
+    runs = Runs()
+    collector = evidence.Collector(runs, str(root), clock=lambda: 2_000_000_000.0)
+    return collector.collect(), runs
+
+
+def test_a_machine_is_read_and_no_secret_leaves_it(tmp_path: Path) -> None:
+    machine(tmp_path)
+    seen, _runs = collect(tmp_path)
+    assert seen["errors"] == []
+    assert SECRET not in json.dumps(seen)
+    assert seen["nccl"]["/etc/nccl.conf"]["settings"] == {"NCCL_IB_DISABLE": "1", " NCCL_DEBUG": "INFO"}
+    assert [line["line"] for line in seen["nccl"]["/etc/nccl.conf"]["ineffective"]] == [2]
+    assert seen["secrets"]["api_key"]["characters"] == len(SECRET)
+    assert seen["secrets"]["ray_token"] == {"characters": 0, "sha256": ""}
+    assert seen["memory"] == {"MemTotal": 125526016 << 10, "SwapTotal": 4096, "CmaTotal": 0}
+    assert seen["forward"] == {"policy": "drop", "docker": True, "accepts": [], "ip_forward": True}
+    assert [(item["address"], item["port"]) for item in seen["listeners"]] == [("0.0.0.0", 8265), ("::1", 22)]
+    assert seen["units"]["display-manager.service"]["Id"] == "gdm.service"
+    assert seen["served_model"]["config"] == {"num_attention_heads": 32}
+
+
+def test_an_engine_process_is_told_without_its_secrets(tmp_path: Path) -> None:
+    machine(tmp_path)
+    seen, _runs = collect(tmp_path)
+    (process,) = seen["processes"]
+    assert (process["pid"], process["program"], process["memlock"]) == (41, "vllm", 65536)
+    assert process["argv"][-3:] == ["********", "--port", "5000"]
+    assert process["env"] == {"NCCL_IB_DISABLE": "1"}
+    assert process["api_key"] == "set"
+    assert process["nccl_conf"] == {"NCCL_IB_DISABLE": "0"}
+
+
+def test_models_have_their_revision_and_links_that_lead_nowhere(tmp_path: Path) -> None:
+    machine(tmp_path)
+    seen, _runs = collect(tmp_path)
+    by_name = {model["name"]: model for model in seen["models"]}
+    assert by_name["models--a--b"]["broken"] == ["snapshots/0a/model.safetensors"]
+    assert by_name["models--a--b"]["revision"] == "abc"
+    assert by_name["m"]["revision"].startswith("sha256:")
+    assert by_name["m"]["path"] == "/var/lib/sparkthor/models/m"
+
+
+def test_a_unit_that_runs_is_asked_for_its_present_life_only(tmp_path: Path) -> None:
+    machine(tmp_path)
+    seen, runs = collect(tmp_path)
+    journals = [call for call in runs.calls if call[0] == "journalctl"]
+    assert any("_SYSTEMD_INVOCATION_ID=77aa" in call for call in journals)
+    assert any("--unit=sparkthor-vllm.service" in call and "--since=-2h" in call for call in journals)
+    assert "journal of sparkthor-ray.service" in {log["name"] for log in seen["logs"]}
+
+
+def test_nothing_that_is_run_changes_anything(tmp_path: Path) -> None:
+    machine(tmp_path)
+    before = sorted((str(path), path.lstat().st_mtime_ns) for path in tmp_path.rglob("*"))
+    _seen, runs = collect(tmp_path)
+    assert before == sorted((str(path), path.lstat().st_mtime_ns) for path in tmp_path.rglob("*"))
+    readers = {"systemctl show", "systemctl get-default", "ss -Hltnp", "iptables -S", "journalctl --no-pager"}
+    readers |= {"nvidia-smi -L", "nvidia-smi --query-gpu=driver_version", "ip -j", "ibdev2netdev", "rdma -j"}
+    assert {" ".join(call[:2]) for call in runs.calls} <= readers
+
+
+def test_the_served_model_is_found_in_one_line_of_json_too(tmp_path: Path) -> None:
+    machine(tmp_path)
+    text = json.dumps({"uds": "/run/x", "model": "/var/lib/sparkthor/models/m", "served-model-name": ["a"]})
+    (tmp_path / "etc/sparkthor/vllm.yaml").write_text(text)
+    seen, _runs = collect(tmp_path)
+    assert seen["served_model"]["path"] == "/var/lib/sparkthor/models/m"
+    assert seen["served_model"]["present"] is True
+
+
+def test_an_empty_machine_is_an_answer(tmp_path: Path) -> None:
+    seen, _runs = collect(tmp_path)
+    assert seen["processes"] == []
+    assert seen["models"] == []
+    assert [error.split(":")[0] for error in seen["errors"]] == ["node"]
+
+
+def test_the_end_of_a_long_text_begins_with_a_line() -> None:
+    text = "".join(f"line {number}\n" for number in range(1000))
+    cut = evidence.newest(text, 100)
+    assert len(cut) <= 100
+    assert cut.startswith("line ")
+    assert cut.endswith("line 999\n")
+
+
+def test_a_command_that_hangs_is_not_taken_for_one_with_nothing_to_say(tmp_path: Path) -> None:
+    machine(tmp_path)
+    collector = evidence.Collector(lambda argv: (124, "", f"{argv[0]}: timeout after 10 s"), str(tmp_path))
+    seen = collector.collect()
+    assert seen["units"] == {}
+    for command in ("systemctl show", "ss -Hltnp", "journalctl"):
+        assert any(error.startswith(command) and "timeout after 10 s" in error for error in seen["errors"]), command
+    assert len(seen["errors"]) == len(set(seen["errors"]))

@@ -1,0 +1,175 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""One look at a host that is a folder, and parsers of what its programs print."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from ansible_collections.sparkthor.cluster.plugins.module_utils._facts import host_status
+
+SHOW = """Result=success
+NRestarts=2
+Id=sparkthor-ray.service
+LoadState=loaded
+ActiveState=active
+SubState=running
+UnitFileState=enabled
+NeedDaemonReload=yes
+ActiveEnterTimestampMonotonic=40000000
+InvocationID=abc
+
+Id=sparkthor-vllm.service
+LoadState=not-found
+ActiveState=inactive
+"""
+
+
+def test_units_are_read_and_absent_ones_left_out():
+    units = host_status.parse_units(SHOW, uptime=100.0)
+    assert list(units) == ["sparkthor-ray"]
+    ray = units["sparkthor-ray"]
+    assert (ray["active"], ray["seconds"], ray["restarts"], ray["need_daemon_reload"]) == ("active", 60.0, 2, True)
+
+
+def test_a_unit_that_is_not_active_has_no_age():
+    failed = SHOW.replace("ActiveState=active", "ActiveState=failed")
+    assert host_status.parse_units(failed, uptime=100.0)["sparkthor-ray"]["seconds"] is None
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("# c\nA=1\nB=\"two words\"\n C='x'\n", {"A": "1", "B": "two words", "C": "x"}),
+        ("NCCL_IB_HCA==rocep1s0f1\n", {"NCCL_IB_HCA": "=rocep1s0f1"}),
+        ("not a variable\n=x\n", {}),
+    ],
+)
+def test_environment_files(text, expected):
+    assert host_status.parse_environment(text) == expected
+
+
+def test_only_known_plain_options_are_taken():
+    text = (
+        "model: '/var/lib/x'\napi-key: secret\ntensor-parallel-size: 2\nhf-overrides:\n  a: 1\nserved-model-name: [x]\n"
+    )
+    assert host_status.parse_options(text) == {"model": "/var/lib/x", "tensor-parallel-size": "2"}
+
+
+def host(root, commands):
+    """A host that is a folder; ``commands`` answers by the first word."""
+    (root / "var/lib").mkdir(parents=True, exist_ok=True)
+
+    def run(argv):
+        return commands.get(argv[0], (127, "", f"{argv[0]}: not installed"))
+
+    return host_status.HostReader(run, str(root))
+
+
+def test_a_bare_host_is_all_absence_and_no_error(tmp_path):
+    look = host(tmp_path, {}).read()
+    assert look["units"] == {}
+    assert look["models"] == []
+    assert look["versions"] == {}
+    assert look["ray"] == {"configured": False}
+    assert look["serving"]["model"] == ""
+    assert look["memory"]["total"] == 0
+    assert look["rdma"]["links"] == []
+    json.dumps(look)
+
+
+def fill(root, path, content):
+    target = root / path
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_text(content)
+
+
+def test_what_a_serving_head_says(tmp_path):
+    fill(tmp_path, "proc/uptime", "100.5 3\n")
+    fill(tmp_path, "proc/loadavg", "0.5 1 2 3/4 5\n")
+    fill(tmp_path, "proc/meminfo", "MemTotal: 1000 kB\nMemAvailable: 400 kB\nSwapTotal: 10 kB\nSwapFree: 4 kB\n")
+    fill(tmp_path, "etc/sparkthor/serving.json", '{"model": "m", "socket": "/s", "ray": true}')
+    fill(tmp_path, "run/sparkthor/state.json", '{"state": "serving", "memory": {"x": 1}}')
+    fill(tmp_path, "etc/sparkthor/ray.json", '{"head_address": "10.0.0.1", "node_address": "10.0.0.1"}')
+    fill(tmp_path, host_status.GATE[1:], "")
+    fill(tmp_path, "var/lib/sparkthor/maintenance", "new cable\n")
+    fill(tmp_path, "opt/sparkthor/venv/lib/python3.12/site-packages/vllm-0.32.0.dist-info/METADATA", "")
+    fill(tmp_path, "opt/sparkthor/venv/lib/python3.12/site-packages/numpy-2.0.dist-info/METADATA", "")
+    gate = {host_status.GATE: (1, '{"healthy": false, "reason": "2 of 3"}', ""), "systemctl": (0, SHOW, "")}
+    look = host(tmp_path, gate).read()
+    assert look["memory"] == {
+        "total": 1024000,
+        "available": 409600,
+        "cached": 0,
+        "swap_total": 10240,
+        "swap_used": 6144,
+    }
+    assert look["uptime_seconds"] == 100
+    assert look["load"] == [0.5, 1.0, 2.0]
+    assert look["versions"] == {"vllm": "0.32.0"}
+    assert look["serving"]["state"] == {"state": "serving"}
+    assert look["serving"]["maintenance"] == "new cable"
+    assert look["ray"]["cluster"]["reason"] == "2 of 3"
+    assert look["units"]["sparkthor-ray"]["seconds"] == 60.5
+
+
+def test_a_gate_that_hangs_is_a_word_not_an_error(tmp_path):
+    fill(tmp_path, "etc/sparkthor/ray.json", '{"head_address": "10.0.0.1", "node_address": "10.0.0.1"}')
+    fill(tmp_path, host_status.GATE[1:], "")
+    look = host(tmp_path, {host_status.GATE: (124, "", "no answer within 5 s")}).read()
+    assert look["ray"]["error"] == "no answer within 5 s"
+
+
+def test_files_of_others_are_not_believed(tmp_path):
+    fill(tmp_path, "run/sparkthor/state.json", "[1, 2")
+    fill(tmp_path, "etc/sparkthor/serving.json", '["list"]')
+    look = host(tmp_path, {}).read()
+    assert look["serving"]["state"] == {}
+    assert look["serving"]["model"] == ""
+
+
+CONTAINER = "/usr/local/lib/sparkthor/sparkthor-container"
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        ({}, ("venv", "/opt/sparkthor/venv")),
+        ({"ray.json": '{"engine": ["/srv/e/bin/python"]}'}, ("venv", "/srv/e")),
+        ({"group.json": '{"command": ["/srv/e/bin/vllm", "serve"]}'}, ("venv", "/srv/e")),
+        ({"ray.json": json.dumps({"engine": [CONTAINER, "python"]})}, ("container", "")),
+        ({"group.json": json.dumps({"command": [CONTAINER, "run", "vllm", "serve"]})}, ("container", "")),
+        # what an earlier executor left
+        (
+            {"ray.json": json.dumps({"engine": [CONTAINER]}), "group.json": '{"command": ["/srv/e/bin/vllm"]}'},
+            ("venv", "/srv/e"),
+        ),
+        ({"ray.json": '{"engine": "python"}', "group.json": "[1"}, ("venv", "/opt/sparkthor/venv")),
+    ],
+)
+def test_the_engine_is_what_the_running_programs_were_given(tmp_path, files, expected):
+    for name, text in files.items():
+        fill(tmp_path, f"etc/sparkthor/{name}", text)
+    found = host(tmp_path, {}).engine()
+    assert (found["runtime"], found["path"]) == expected
+
+
+def test_the_versions_of_an_engine_at_a_place_of_its_own(tmp_path):
+    fill(tmp_path, "etc/sparkthor/ray.json", '{"engine": ["/srv/e/bin/python"]}')
+    fill(tmp_path, "srv/e/.sparkthor-engine.json", '{"digest": "0123456789abcdef"}')
+    fill(tmp_path, "srv/e/lib/python3.12/site-packages/torch-2.13.0.dist-info/METADATA", "")
+    look = host(tmp_path, {}).read()
+    assert look["engine"] == {"runtime": "venv", "path": "/srv/e"}
+    assert look["versions"] == {"digest": "0123456789ab", "torch": "2.13.0"}
+
+
+def test_the_versions_of_an_engine_in_a_container(tmp_path):
+    place = tmp_path / "etc/sparkthor"
+    place.mkdir(parents=True)
+    (place / "ray.json").write_text('{"engine": ["/usr/local/lib/sparkthor/sparkthor-container", "python"]}')
+    (place / "container.json").write_text(
+        json.dumps({"image": "sha256:" + "a" * 64, "versions": {"vllm": "0.31.0", "ray": "2.60.0", "other": "1"}})
+    )
+    assert host(tmp_path, {}).read()["versions"] == {"vllm": "0.31.0", "ray": "2.60.0", "digest": "a" * 12}

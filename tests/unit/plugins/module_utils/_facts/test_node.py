@@ -1,0 +1,170 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+import hashlib
+import json
+
+import pytest
+from ansible_collections.sparkthor.cluster.plugins.module_utils._facts import node as _node
+
+IP_ADDRESS = json.dumps(
+    [
+        {
+            "ifname": "lo",
+            "flags": ["LOOPBACK", "UP", "LOWER_UP"],
+            "mtu": 65536,
+            "operstate": "UNKNOWN",
+            "address": "00:00:00:00:00:00",
+            "addr_info": [{"family": "inet", "local": "127.0.0.1", "prefixlen": 8, "scope": "host"}],
+        },
+        {
+            "ifname": "enP7s7",
+            "flags": ["BROADCAST", "MULTICAST", "UP", "LOWER_UP"],
+            "mtu": 1500,
+            "max_mtu": 9194,
+            "operstate": "UP",
+            "address": "4c:bb:47:00:00:01",
+            "addr_info": [
+                {"family": "inet", "local": "192.168.1.11", "prefixlen": 24, "scope": "global", "dynamic": True},
+                {"family": "inet6", "local": "fe80::1", "prefixlen": 64, "scope": "link"},
+            ],
+        },
+        {
+            "ifname": "enp1s0f1np1",
+            "flags": ["NO-CARRIER", "BROADCAST", "MULTICAST", "UP"],
+            "mtu": 9000,
+            "operstate": "DOWN",
+            "address": "4c:bb:47:00:00:02",
+            "addr_info": [],
+        },
+        {},
+    ]
+)
+IP_ROUTE = json.dumps(
+    [
+        {"dst": "default", "gateway": "192.168.1.1", "dev": "enP7s7", "protocol": "dhcp", "metric": 100},
+        {"dst": "192.168.1.0/24", "dev": "enP7s7", "protocol": "kernel", "prefsrc": "192.168.1.11"},
+    ]
+)
+
+
+def test_meminfo_is_bytes():
+    values = _node.parse_meminfo("MemTotal:       125526016 kB\nHugePages_Total:       0\nodd line\n")
+    assert values == {"MemTotal": 125526016 * 1024, "HugePages_Total": 0}
+
+
+def test_os_release_without_quotes():
+    assert _node.parse_os_release('# c\nID=ubuntu\nVERSION_ID="24.04"\n\n') == {"ID": "ubuntu", "VERSION_ID": "24.04"}
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("GPU 0: NVIDIA GB10 (UUID: GPU-0f1e)\n", ["NVIDIA GB10"]),
+        ("GPU 0: NVIDIA H200 (UUID: GPU-1)\nGPU 1: NVIDIA H200 (UUID: GPU-2)\n", ["NVIDIA H200", "NVIDIA H200"]),
+        ("No devices found.\n", []),
+        ("", []),
+    ],
+)
+def test_gpu_names(text, names):
+    assert _node.parse_nvidia_smi_list(text) == names
+
+
+def test_interfaces():
+    loopback, management, fabric = _node.parse_ip_address(IP_ADDRESS)
+    assert loopback["name"] == "lo"
+    assert management["addresses"][0] == {
+        "address": "192.168.1.11/24",
+        "family": "inet",
+        "scope": "global",
+        "dynamic": True,
+    }
+    assert (management["carrier"], management["max_mtu"]) == (True, 9194)
+    assert (fabric["up"], fabric["carrier"], fabric["mtu"], fabric["addresses"]) == (True, False, 9000, [])
+
+
+@pytest.mark.parametrize(
+    ("product", "gpus", "tegra", "model", "kind"),
+    [
+        ("NVIDIA_DGX_Spark", ["NVIDIA GB10"], False, "", "spark"),
+        ("Ascent GX10", ["NVIDIA GB10"], False, "", "spark"),
+        ("NVIDIA_DGX_Spark", [], False, "", "spark"),
+        ("", ["NVIDIA Thor"], True, "", "thor"),
+        ("", [], False, "NVIDIA Jetson AGX Thor Developer Kit", "thor"),
+        ("PowerEdge", ["NVIDIA H200"], False, "", "generic"),
+    ],
+)
+def test_kind(product, gpus, tegra, model, kind):
+    assert _node.detect_kind(product, gpus, tegra, model) == kind
+
+
+def test_management_is_where_the_controller_came_in_else_the_default_route():
+    interfaces, routes = _node.parse_ip_address(IP_ADDRESS), _node.parse_ip_route(IP_ROUTE)
+    expected = {"netdev": "enP7s7", "address": "192.168.1.11", "cidr": "192.168.1.11/24"}
+    assert _node.management_of("192.168.1.11", interfaces, routes) == expected
+    assert _node.management_of("", interfaces, routes) == expected
+    assert _node.management_of("", interfaces, [])["netdev"] == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("127.0.0.1 localhost\n127.0.1.1 spark-01 # set by the installer\n", True),
+        ("127.0.0.1 localhost\n192.168.1.11 spark-01\n", False),
+        ("# 127.0.1.1 spark-01\n", False),
+    ],
+)
+def test_hostname_on_loopback(text, expected):
+    assert _node.hostname_on_loopback(text, "spark-01") is expected
+
+
+def test_a_captured_machine(tmp_path):
+    files = {
+        "etc/os-release": 'ID=ubuntu\nVERSION_ID="24.04"\n',
+        "proc/meminfo": "MemTotal: 125526016 kB\nMemAvailable: 120000000 kB\nSwapTotal: 0 kB\n",
+        "sys/class/dmi/id/product_name": "NVIDIA_DGX_Spark\n",
+        "sys/class/net/enp1s0f1np1/phys_port_name": "p1\n",
+        "etc/sparkthor/cluster.json": '{"head": "spark-01", "generation": 2}',
+        "etc/sparkthor/secrets/api_key": "a-key-of-thirty-two-characters-00\n",
+        "etc/hosts": "127.0.0.1 localhost\n",
+        "usr/bin/nvidia-smi": "",
+    }
+    for name, text in files.items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    (tmp_path / "usr/bin/nvidia-smi").chmod(0o755)
+    (tmp_path / "var/lib").mkdir(parents=True)
+
+    def run(argv):
+        if argv[0] == "ip":
+            return 0, IP_ADDRESS if "address" in argv else IP_ROUTE, ""
+        if argv == ["nvidia-smi", "-L"]:
+            return 0, "GPU 0: NVIDIA GB10 (UUID: GPU-0)\n", ""
+        if argv[0] == "nvidia-smi":
+            return 0, "580.95.05\n", ""
+        return 127, "", "not installed"
+
+    node = _node.NodeReader(run, str(tmp_path)).read()
+    assert node["kind"] == "spark"
+    assert node["gpus"] == 1
+    assert node["driver"] == "580.95.05"
+    assert node["mem_total_bytes"] == 125526016 * 1024
+    assert node["management"]["netdev"] == "enP7s7"
+    assert node["binaries"]["nvidia-smi"] == str(tmp_path / "usr/bin/nvidia-smi")
+    assert node["binaries"]["docker"] == ""
+    assert next(link for link in node["interfaces"] if link["name"] == "enp1s0f1np1")["phys_port_name"] == "p1"
+    # a fingerprint shows a difference, never the secret
+    assert node["declared"] == {"head": "spark-01", "generation": 2}
+    assert node["secrets"] == {"api_key": hashlib.sha256(b"a-key-of-thirty-two-characters-00").hexdigest()}
+    assert "a-key-of" not in json.dumps(node)
+
+
+def test_broken_tools_are_no_traceback(tmp_path):
+    (tmp_path / "var/lib").mkdir(parents=True)
+    node = _node.NodeReader(lambda argv: (0, "not json", ""), str(tmp_path)).read()
+    assert node["interfaces"] == []
+    assert node["gpus"] == 0
+    assert node["kind"] == "generic"

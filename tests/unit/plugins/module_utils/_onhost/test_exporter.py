@@ -1,0 +1,138 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The exporter's page of a host that is a folder, and its two doors."""
+
+from __future__ import annotations
+
+import http.client
+import http.server
+import re
+import socketserver
+import threading
+
+import pytest
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import exporter
+
+
+def fill(root, path, content):
+    target = root / path
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_text(content)
+
+
+@pytest.fixture
+def host(tmp_path):
+    fill(tmp_path, "proc/meminfo", "MemTotal:  1000 kB\nMemAvailable:  400 kB\nHugePages_Total: 0\n")
+    fill(tmp_path, "proc/loadavg", "0.25 0 0 1/2 3\n")
+    fill(tmp_path, "proc/uptime", "12.5 1\n")
+    fill(tmp_path, "var/lib/sparkthor/x", "")
+    for name, carrier in (("enp1s0f1np1", "1"), ("enP7s7", "1"), ("lo", "1"), ("docker0", "0")):
+        fill(tmp_path, f"sys/class/net/{name}/carrier", carrier + "\n")
+        fill(tmp_path, f"sys/class/net/{name}/mtu", "9000\n")
+        fill(tmp_path, f"sys/class/net/{name}/statistics/tx_bytes", "77\n")
+    port = "sys/class/infiniband/rocep1s0f1/ports/1"
+    fill(tmp_path, f"{port}/state", "4: ACTIVE\n")
+    fill(tmp_path, f"{port}/rate", "100 Gb/sec (4X EDR)\n")
+    fill(tmp_path, f"{port}/gid_attrs/ndevs/0", "enp1s0f1np1\n")
+    fill(tmp_path, f"{port}/counters/port_xmit_data", "25\n")
+    fill(tmp_path, f"{port}/counters/symbol_error", "N/A\n")
+    fill(tmp_path, "run/sparkthor/watchdog/metrics.prom", "sparkthor_serving_healthy 1\n")
+    return exporter.Host(str(tmp_path))
+
+
+def test_what_a_host_says(host):
+    page = host.page(["enp1s0f1np1", "enP2p1s0f1np1"])
+    for line in (
+        "sparkthor_node_memory_available_bytes 409600",
+        "sparkthor_node_load1 0.25",
+        'sparkthor_link_up{netdev="enp1s0f1np1",planned="yes"} 1',
+        'sparkthor_link_up{netdev="enP7s7",planned="no"} 1',
+        'sparkthor_link_up{netdev="enP2p1s0f1np1",planned="yes"} 0',
+        'sparkthor_link_tx_bytes_total{netdev="enp1s0f1np1",planned="yes"} 77',
+        'sparkthor_rdma_port_active{device="rocep1s0f1",port="1",netdev="enp1s0f1np1"} 1',
+        'sparkthor_rdma_port_transmit_bytes_total{device="rocep1s0f1",port="1",netdev="enp1s0f1np1"} 100',
+        "sparkthor_serving_healthy 1",
+    ):
+        assert line in page.splitlines()
+    assert "docker0" not in page
+    assert 'netdev="lo"' not in page
+    assert "symbol_errors" not in page
+
+
+def test_the_format_is_prometheus_own(host):
+    seen = set()
+    current = ""
+    for line in host.page(["enp1s0f1np1"]).splitlines():
+        if line.startswith("# TYPE "):
+            current = line.split()[2]
+            assert current not in seen
+            seen.add(current)
+            assert (line.split()[3] == "counter") == current.endswith("_total")
+        elif not line.startswith("#") and not line.startswith("sparkthor_serving"):
+            match = re.fullmatch(r'([a-z0-9_]+)(\{([a-z]+="[^"]*",?)+\})? [-0-9.e+]+', line)
+            assert match, line
+            assert match[1] == current
+
+
+def test_a_host_without_anything(tmp_path):
+    assert exporter.Host(str(tmp_path)).page([]) == ""
+
+
+def test_labels_are_escaped():
+    page = exporter.Page()
+    page.add("m", "h", 1, label='a"b\\c\nd')
+    assert page.text().splitlines()[-1] == 'm{label="a\\"b\\\\c\\nd"} 1'
+
+
+class Engine(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b"vllm:num_requests_running 1\n" if self.path == "/metrics" else b"wrong")
+
+    def address_string(self):
+        return ""
+
+    def log_message(self, *_arguments):
+        pass
+
+
+@pytest.fixture
+def ask(host, tmp_path):
+    path = str(tmp_path / "s")
+    servers = [
+        socketserver.ThreadingUnixStreamServer(path, Engine),
+        exporter.Server(("127.0.0.1", 0), exporter.handler(host, [], path)),
+    ]
+    for server in servers:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+
+    def question(target, method="GET"):
+        connection = http.client.HTTPConnection(*servers[1].server_address[:2], timeout=10)
+        connection.request(method, target)
+        answer = connection.getresponse()
+        return answer.status, answer.read().decode()
+
+    yield question
+    for server in servers:
+        server.shutdown()
+        server.server_close()
+
+
+def test_two_doors_and_no_other(ask):
+    assert ask("/metrics")[1].startswith("# HELP sparkthor_node_memory_total_bytes")
+    assert ask("/metrics/engine") == (200, "vllm:num_requests_running 1\n")
+    assert ask("/")[0] == ask("/metrics/../../etc/passwd")[0] == 404
+    assert ask("/metrics", "POST")[0] == 501
+
+
+def test_an_engine_that_is_away_is_503(tmp_path):
+    status, body = exporter.engine(str(tmp_path / "nothing"))
+    assert status == 503
+    assert b"does not answer" in body
+
+
+def test_an_address_that_is_not_there_ends_with_a_status_to_try_again(capsys):
+    assert exporter.main(["--listen", "192.0.2.1:9835"]) == 75
+    assert "192.0.2.1:9835" in capsys.readouterr().err

@@ -1,0 +1,564 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import json
+from typing import Any
+
+import pytest
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import watchdog as w
+
+EXPECTED = {"10.0.0.1": "spark-01", "10.0.0.2": "spark-02", "10.0.0.3": "spark-03"}
+ALIVE = {"10.0.0.1": "n1", "10.0.0.2": "n2", "10.0.0.3": "n3"}
+
+
+class World:
+    """A clock, a unit and an engine around one machine."""
+
+    def __init__(self, **settings: Any) -> None:
+        self.machine = w.Watchdog(w.Settings(expected=EXPECTED, **settings))
+        self.now = 1000.0
+        self.unit = w.Unit("active", "running", "inv-1", 4711)
+        self.ranks: dict[str, str] | None = dict(ALIVE)
+        self.listening = True
+        self.counters: tuple[float, ...] | None = (0.0,)
+        self.maintenance: str | None = None
+        self.draining = False
+        self.mark = ""
+        self.answer = "ok"
+        self.latency = 0.1
+        self.asked: tuple[float, float] | None = None  # when the probe in flight began, its deadline
+        self.decisions: list[w.Decision] = []
+        self.on_restart = True
+
+    def step(self, seconds: float = 2.0) -> w.Decision:
+        self.now += seconds
+        probe = None
+        if self.asked:
+            began, deadline = self.asked
+            if self.answer == "hang":
+                if self.now - began >= deadline:
+                    text = f"completion timed out after {deadline:.0f} s"
+                    probe = w.Probe(began, began + deadline, "timeout", text)
+            elif self.now - began >= self.latency:
+                probe = w.Probe(began, began + self.latency, self.answer, "" if self.answer == "ok" else "said no")
+            if probe:
+                self.asked = None
+        seen = w.Observation(
+            now=self.now,
+            unit=self.unit,
+            ranks=self.ranks,
+            listening=self.listening,
+            probing=self.asked is not None,
+            probe=probe,
+            counters=self.counters,
+            mark=self.mark,
+            progress=self.mark,
+            maintenance=self.maintenance,
+            draining=self.draining,
+        )
+        decision = self.machine.look(seen)
+        self.seen = seen
+        if decision.probe_deadline is not None:
+            assert self.asked is None
+            self.asked = (self.now, decision.probe_deadline)
+        if decision.restart and self.on_restart:
+            self.started_anew()
+        self.decisions.append(decision)
+        return decision
+
+    def run(self, seconds: float, step: float = 2.0) -> list[w.Decision]:
+        before = len(self.decisions)
+        end = self.now + seconds
+        while self.now < end:
+            self.step(step)
+        return self.decisions[before:]
+
+    def started_anew(self, restarts: int = 0) -> None:
+        number = int(self.unit.invocation.split("-")[1]) + 1
+        self.unit = w.Unit("active", "running", f"inv-{number}", 4711 + number, restarts=restarts)
+        self.asked = None
+
+    def serve(self) -> World:
+        decisions = self.run(10)
+        assert decisions[-1].line == "serving"
+        assert decisions[-1].healthy
+        return self
+
+
+def restarts(decisions: list[w.Decision]) -> list[str]:
+    return [decision.restart for decision in decisions if decision.restart]
+
+
+def test_load_then_serving() -> None:
+    world = World()
+    world.listening = False
+    first = world.step()
+    assert (first.state, first.healthy, first.probe_deadline) == (w.LOADING, False, None)
+    world.mark = "Loading weights"
+    assert world.step().line == "loading: Loading weights"
+    world.listening = True
+    assert world.step().probe_deadline == 300  # the first completion may compile
+    served = world.step()
+    assert (served.line, served.healthy) == ("serving", True)
+    assert world.machine.deadline == 20
+
+
+def test_first_load_with_progress_is_never_restarted() -> None:
+    world = World(load_stall=100)
+    world.listening = False
+    for number in range(60):
+        world.mark = f"shard {number}"
+        assert not restarts(world.run(90))
+    assert world.machine.restarts == {}
+
+
+def test_load_that_stands_still_is_restarted() -> None:
+    world = World(load_stall=100)
+    world.listening = False
+    world.mark = "Loading weights"
+    decisions = world.run(110)
+    assert restarts(decisions) == ["load_stalled"]
+    assert decisions[[bool(d.restart) for d in decisions].index(True)].kill
+
+
+def test_a_refused_first_probe_is_no_failure() -> None:
+    world = World()
+    world.answer = "refused"
+    decisions = world.run(60)
+    assert not restarts(decisions)
+    assert {decision.state for decision in decisions} == {w.LOADING}
+
+
+def test_wedged_engine_is_noticed_within_45_s_and_restarted() -> None:
+    world = World().serve()
+    world.answer = "hang"
+    broken = world.now
+    while world.step().state == w.SERVING:
+        assert world.now - broken <= 45
+    assert world.decisions[-1].state == w.DEGRADED
+    assert not world.decisions[-1].healthy
+    assert world.decisions[-1].detail == "completion timed out after 20 s (1 of 2)"
+    while not world.decisions[-1].restart:
+        world.step()
+        assert world.now - broken <= 45
+    assert world.decisions[-1].line == "restarting: completion timed out after 6 s"
+    assert world.decisions[-1].kill
+    assert world.machine.restarts == {"completion": 1}
+
+
+def test_engine_core_that_answers_with_errors_is_restarted_soon() -> None:
+    world = World().serve()
+    world.answer = "http"
+    decisions = world.run(20)
+    assert restarts(decisions) == ["completion"]
+
+
+def test_one_failure_is_forgiven() -> None:
+    world = World().serve()
+    world.answer = "http"
+    while world.step().state == w.SERVING:
+        pass
+    world.answer = "ok"
+    decisions = world.run(10)
+    assert not restarts(decisions)
+    assert decisions[-1].line == "serving"
+
+
+def test_busy_server_with_prefills_longer_than_the_deadline_for_half_an_hour() -> None:
+    world = World().serve()
+    world.answer = "hang"
+    count = 0.0
+    for _unused in range(900):
+        count += 1
+        # one chunk of a long prefill ends every 14 s
+        world.counters = (count // 7,)
+        decision = world.step()
+        assert decision.state == w.SERVING, decision
+        assert decision.healthy
+    assert world.machine.restarts == {}
+    assert "busy" in world.decisions[-1].detail
+
+
+def test_a_host_that_stood_still_is_no_wedged_engine() -> None:
+    world = World().serve()
+    world.answer = "hang"
+    world.run(12)
+    assert world.asked is not None
+    # the watchdog is not run either; when it is, its probe is long over
+    world.step(50)
+    assert (world.decisions[-1].state, world.decisions[-1].healthy) == (w.SERVING, True)
+    assert "the host stood still" in world.decisions[-1].detail
+    # an engine that hangs all the same is found by the probes after it
+    assert restarts(world.run(60)) == ["completion"]
+
+
+def test_counters_that_stand_still_do_not_excuse() -> None:
+    world = World().serve()
+    world.answer = "hang"
+    world.counters = (5.0,)
+    world.step()
+    assert restarts(world.run(60)) == ["completion"]
+
+
+def test_unreadable_counters_do_not_excuse() -> None:
+    world = World().serve()
+    world.answer = "hang"
+    world.counters = None
+    assert restarts(world.run(70)) == ["completion"]
+
+
+def test_a_rejected_question_never_restarts() -> None:
+    world = World().serve()
+    world.answer = "rejected"
+    decisions = world.run(300)
+    assert not restarts(decisions)
+    assert decisions[-1].line == "degraded: said no"
+    world.answer = "ok"
+    assert world.run(20)[-1].line == "serving"
+
+
+def test_lost_rank_restarts_and_waits_for_it() -> None:
+    world = World().serve()
+    world.on_restart = False
+    del world.ranks["10.0.0.3"]
+    first = world.step()
+    assert (first.line, first.restart) == ("degraded: waiting for spark-03", None)
+    second = world.step()
+    assert (second.restart, second.kill) == ("lost_rank", True)
+    assert world.machine.missing == ("spark-03",)
+    world.unit = w.Unit("deactivating", "stop-sigterm", "inv-1", 4711)
+    assert world.step().line == "restarting: lost rank on spark-03"
+    world.unit = w.Unit("activating", "start-pre", "inv-2", 0)
+    decisions = world.run(3000)
+    assert {decision.line for decision in decisions} == {"degraded: waiting for spark-03"}
+    world.ranks["10.0.0.3"] = "n9"
+    assert world.step().state == w.RESTARTING
+    world.unit = w.Unit("active", "running", "inv-2", 5000)
+    decisions = world.run(20)
+    assert decisions[-1].line == "serving"
+    assert not restarts(decisions)
+    assert world.machine.baseline["10.0.0.3"] == "n9"
+
+
+def test_a_raylet_that_was_replaced_between_two_looks_is_a_lost_rank() -> None:
+    world = World().serve()
+    world.ranks["10.0.0.2"] = "n22"
+    decisions = world.run(4)
+    assert decisions[0].line == "degraded: Ray was restarted on spark-02"
+    assert restarts(decisions) == ["lost_rank"]
+
+
+def test_rank_lost_during_a_load_restarts() -> None:
+    world = World()
+    world.listening = False
+    world.step()
+    del world.ranks["10.0.0.2"]
+    assert restarts(world.run(6)) == ["lost_rank"]
+
+
+def test_a_blink_of_the_list_is_no_loss() -> None:
+    world = World().serve()
+    saved = world.ranks
+    for _unused in range(10):
+        world.ranks = {"10.0.0.1": "n1", "10.0.0.2": "n2"}
+        assert world.step().state == w.DEGRADED
+        world.ranks = saved
+        assert world.step().state == w.SERVING
+    assert not restarts(world.decisions)
+
+
+def test_unknown_ranks_are_not_lost_ranks() -> None:
+    world = World().serve()
+    world.ranks = None
+    decisions = world.run(120)
+    assert {decision.state for decision in decisions} == {w.SERVING}
+
+
+def test_maintenance_keeps_quiet_and_goes_on_measuring() -> None:
+    world = World().serve()
+    world.maintenance = "new cables"
+    assert world.run(20)[-1].healthy
+    world.answer = "hang"
+    world.ranks = {}
+    decisions = world.run(600)
+    assert not restarts(decisions)
+    assert decisions[-1].line == "maintenance: new cables"
+    assert not decisions[-1].healthy
+    world.maintenance = None
+    world.ranks = dict(ALIVE)
+    world.answer = "ok"
+    assert not restarts(world.run(40))
+
+
+def test_a_unit_that_was_stopped_stays_stopped() -> None:
+    world = World().serve()
+    world.unit = w.Unit("inactive", "dead", "inv-1", 0)
+    world.ranks = {}
+    decisions = world.run(600)
+    assert {decision.line for decision in decisions} == {"stopped: the serving unit was stopped"}
+
+
+def test_failed_unit_is_restarted() -> None:
+    world = World()
+    world.on_restart = False
+    world.unit = w.Unit("failed", "failed", "inv-1", 0, "exit-code")
+    assert world.step().restart == "unit_failed"
+    assert world.step().restart is None
+
+
+def test_auto_restart_is_counted_once() -> None:
+    world = World().serve()
+    world.unit = dataclasses.replace(world.unit, active="activating", sub="auto-restart", main_pid=0, result="signal")
+    assert world.step().line == "restarting: the engine exited (signal)"
+    world.started_anew(restarts=1)
+    assert not restarts(world.run(20))
+    assert world.machine.restarts == {"engine_exited": 1}
+
+
+def test_restarts_that_do_not_help_come_ever_more_slowly() -> None:
+    world = World(load_stall=10, backoff_first=15, backoff_max=120)
+    world.listening = False
+    moments = []
+    for _unused in range(600):
+        if world.step().restart:
+            moments.append(world.now)
+    gaps = [later - earlier for earlier, later in itertools.pairwise(moments)]
+    assert gaps[:4] == pytest.approx([16, 30, 60, 120], abs=4)
+    assert all(gap == pytest.approx(120, abs=4) for gap in gaps[4:])
+    assert any("next restart in" in decision.detail for decision in world.decisions)
+
+
+def test_back_off_is_forgotten_after_a_while_of_serving() -> None:
+    world = World(stable_after=60).serve()
+    for _unused in range(3):
+        world.answer = "http"
+        while not world.step().restart:
+            assert "next restart" not in world.decisions[-1].detail
+        assert world.machine.attempts == 1
+        world.answer = "ok"
+        world.run(100)
+        assert world.machine.attempts == 0
+
+
+def test_a_rank_lost_again_and_again_is_never_waited_for_with_a_dead_engine() -> None:
+    world = World().serve()
+    for number in range(5):
+        world.ranks["10.0.0.2"] = f"again-{number}"
+        assert restarts(world.run(6)) == ["lost_rank"]
+        world.run(6)
+    assert world.machine.restarts == {"lost_rank": 5}
+    assert world.machine.attempts == 0
+
+
+def test_restart_that_systemd_forgot_is_asked_for_again() -> None:
+    world = World(restart_patience=60, backoff_first=10).serve()
+    world.on_restart = False
+    world.answer = "http"
+    while not world.step().restart:
+        pass
+    asked = world.now
+    while not world.step().restart:
+        assert world.decisions[-1].state == w.RESTARTING
+    assert world.now - asked == pytest.approx(60, abs=2)
+
+
+def test_draining_is_not_healthy_and_not_restarted() -> None:
+    world = World().serve()
+    world.draining = True
+    decision = world.step()
+    assert (decision.state, decision.healthy, decision.restart) == (w.DRAINING, False, None)
+
+
+def test_deadline_grows_with_what_completions_take() -> None:
+    world = World().serve()
+    world.latency = 9.0
+    world.run(400)
+    assert world.machine.deadline == pytest.approx(36)
+
+
+def test_death_of_the_watchdog_interrupts_nothing() -> None:
+    world = World().serve()
+    kept = json.loads(json.dumps(world.machine.dump()))
+    world.machine = w.Watchdog(world.machine.settings)
+    world.machine.restore(kept, world.now)
+    decision = world.step()
+    assert decision.line == "serving"
+    assert decision.healthy
+    world.ranks["10.0.0.2"] = "other"
+    assert restarts(world.run(6)) == ["lost_rank"]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [{"success_at": 9e9, "served": True}, {"served": "yes", "baseline": [1], "attempts": "x"}, {}],
+    ids=["another boot", "rubbish", "nothing"],
+)
+def test_memory_that_cannot_be_ours_is_left_out(data: dict[str, Any]) -> None:
+    machine = w.Watchdog(w.Settings())
+    machine.restore(data, 100.0)
+    assert machine.dump() == w.Watchdog(w.Settings()).dump()
+
+
+METRICS = """# HELP vllm:prompt_tokens_total x
+vllm:prompt_tokens_total{engine="0",model_name="tiny"} 12.0
+vllm:prompt_tokens_total{engine="1",model_name="tiny"} 3.0
+vllm:generation_tokens_total{engine="0",model_name="tiny"} 40.0
+vllm:kv_cache_usage_perc{engine="0",model_name="tiny"} 0.25
+vllm:num_requests_running{engine="0",model_name="tiny"} 2.0
+vllm:num_requests_waiting{engine="0",model_name="tiny"} 1.0
+vllm:request_success_total{engine="0",finished_reason="abort"} 5.0
+http_requests_total{handler="/metrics"} 99.0
+"""
+
+
+def test_engine_counters_hold_nothing_that_the_server_moves_alone() -> None:
+    assert w.engine_counters(METRICS) == (15.0, 40.0, 0.0, 0.0, 0.25)
+    moved = METRICS.replace('"abort"} 5.0', '"abort"} 6.0').replace("} 99.0", "} 100.0")
+    assert w.engine_counters(moved) == w.engine_counters(METRICS)
+    assert w.engine_counters("python_info 1\n") is None
+    assert w.requests_in_flight(METRICS) == 3
+    assert w.requests_in_flight("") is None
+
+
+def test_status_metrics_and_health() -> None:
+    world = World().serve()
+    decision = world.step()
+    state = w.status(world.machine, decision, world.seen, since=500.0, wall=560.0)
+    assert json.loads(json.dumps(state)) == state
+    text = w.metrics_text(state, 560.0)
+    assert 'sparkthor_serving_state{state="serving"} 1\n' in text
+    assert 'sparkthor_serving_state{state="loading"} 0\n' in text
+    assert "sparkthor_serving_state_seconds 60.0\n" in text
+    assert 'sparkthor_serving_restarts_total{cause="lost_rank"} 0\n' in text
+    assert 'sparkthor_serving_rank_alive{host="spark-03"} 1\n' in text
+    assert w.health_body(state)[0] == 200
+    status, body = w.health_body({**state, "healthy": False, "state": w.LOADING, "detail": "41 %"})
+    assert (status, body["status"], body["detail"]) == (503, "loading", "41 %")
+    assert w.health_body(None)[0] == 503
+
+
+# -- degraded mode -----------------------------------------------------------------------------------------------------
+
+SMALLER = {"degraded_after": 60.0, "degraded_hosts": 2}
+
+
+def waiting(world: World) -> None:
+    """The unit is at its gate, as after a restart that waits for the nodes."""
+    number = int(world.unit.invocation.split("-")[1]) + 1
+    world.unit = w.Unit("activating", "start-pre", f"inv-{number}", 0)
+    world.listening = False
+    world.asked = None
+
+
+def test_degraded_mode_is_off_by_default() -> None:
+    world = World().serve()
+    world.on_restart = False
+    del world.ranks["10.0.0.3"]
+    world.run(6)
+    waiting(world)
+    assert not restarts(world.run(3600))
+    assert world.decisions[-1].line == "degraded: waiting for spark-03"
+
+
+def test_a_host_that_stays_away_is_done_without_until_it_is_back() -> None:
+    world = World(**SMALLER).serve()
+    world.on_restart = False
+    del world.ranks["10.0.0.3"]
+    assert restarts(world.run(6)) == ["lost_rank"]
+    waiting(world)
+    assert not restarts(world.run(50))
+    assert restarts(world.run(12)) == ["degraded"]
+    assert world.machine.without == ("10.0.0.3",)
+    assert any("spark-03 stayed away for 60 s" in decision.line for decision in world.decisions[-8:])
+    waiting(world)
+    assert world.step().state != w.DEGRADED or "waiting for" not in world.decisions[-1].line
+    world.started_anew()
+    world.listening = True
+    world.run(10)
+    served = world.decisions[-1]
+    assert (served.state, served.healthy) == (w.DEGRADED, True)
+    assert served.detail == "serving the smaller recipe without spark-03"
+    assert not restarts(world.run(300))
+    # it blinks: not yet back
+    world.ranks["10.0.0.3"] = "n9"
+    assert not restarts(world.run(8))
+    del world.ranks["10.0.0.3"]
+    assert not restarts(world.run(30))
+    world.ranks["10.0.0.3"] = "n9"
+    assert restarts(world.run(20)) == ["restored"]
+    assert world.machine.without == ()
+    assert not world.decisions[-1].kill
+    world.started_anew()
+    assert world.serve().decisions[-1].line == "serving"
+    assert world.machine.restarts == {"lost_rank": 1, "degraded": 1, "restored": 1}
+    state = w.status(world.machine, world.decisions[-1], world.seen, 0.0, 1.0)
+    assert state["ranks"]["without"] == []
+
+
+def test_a_host_that_is_back_in_time_is_waited_for() -> None:
+    world = World(**SMALLER).serve()
+    world.on_restart = False
+    del world.ranks["10.0.0.3"]
+    world.run(6)
+    waiting(world)
+    world.run(40)
+    world.ranks["10.0.0.3"] = "n9"
+    assert not restarts(world.run(300))
+
+
+def test_two_hosts_away_are_too_many_for_a_recipe_that_needs_two_of_three() -> None:
+    world = World(**SMALLER).serve()
+    world.on_restart = False
+    del world.ranks["10.0.0.3"], world.ranks["10.0.0.2"]
+    world.run(6)
+    waiting(world)
+    assert not restarts(world.run(600))
+    world.ranks["10.0.0.2"] = "n8"
+    assert restarts(world.run(10)) == ["degraded"]
+    assert world.machine.without == ("10.0.0.3",)
+
+
+def test_the_other_host_lost_in_degraded_mode_changes_places() -> None:
+    world = World(**SMALLER).serve()
+    world.on_restart = False
+    del world.ranks["10.0.0.3"]
+    world.run(6)
+    waiting(world)
+    world.run(60)
+    assert world.machine.without == ("10.0.0.3",)
+    world.started_anew()
+    world.listening = True
+    world.run(10)
+    world.ranks = {"10.0.0.1": "n1", "10.0.0.3": "n9"}
+    # the one that is back goes first, and the whole group waits for the other
+    assert set(restarts(world.run(20))) == {"lost_rank", "restored"}
+    waiting(world)
+    assert restarts(world.run(70)) == ["degraded"]
+    assert world.machine.without == ("10.0.0.2",)
+
+
+def test_nobody_to_ask_is_no_host_away() -> None:
+    world = World(**SMALLER).serve()
+    world.on_restart = False
+    waiting(world)
+    world.ranks = None
+    assert not restarts(world.run(600))
+
+
+def test_a_former_head_does_nothing_and_says_why() -> None:
+    world = World()
+    waiting(world)
+    seen = dataclasses.replace(world_look(world), superseded="spark-02 was declared head of this cluster later")
+    decision = world.machine.look(seen)
+    assert decision.line == "stopped: spark-02 was declared head of this cluster later"
+    assert not decision.healthy
+    assert decision.restart is None
+
+
+def world_look(world: World) -> w.Observation:
+    world.step()
+    return world.seen

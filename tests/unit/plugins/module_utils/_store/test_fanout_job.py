@@ -1,0 +1,52 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from ansible_collections.sparkthor.cluster.plugins.module_utils._store import fanout_job as job
+
+
+class Systemd(list):
+    """Keeps a unit that failed until it is reset, unless it was told to collect it."""
+
+    failed = False
+    collect = False
+
+    def __call__(self, argv: list[str]) -> tuple[int, str]:
+        self.append(argv[:2])
+        if argv[:2] == ["systemctl", "reset-failed"]:
+            self.failed = False
+        elif argv[0] == "systemd-run":
+            if self.failed:
+                return 1, f"Failed to start transient service unit: Unit {job.UNIT} was already loaded"
+            self.collect = "--collect" in argv
+        elif argv[:2] == ["systemctl", "show"]:
+            kept = self.failed and not self.collect
+            return 0, "ActiveState=failed\nResult=signal" if kept else "ActiveState=inactive\nResult=success"
+        return 0, ""
+
+
+@pytest.fixture
+def systemd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Systemd:
+    found = Systemd()
+    monkeypatch.setattr(job, "run", found)
+    monkeypatch.setattr(job, "FOLDER", str(tmp_path / "run"))
+    monkeypatch.setattr(job, "STATUS", str(tmp_path / "run/status.json"))
+    return found
+
+
+def test_how_a_killed_program_ended_is_known_until_it_was_read(systemd: Systemd, tmp_path: Path) -> None:
+    job.start({"run": "ab" * 8})
+    assert json.loads((tmp_path / "run/job.json").read_text())["run"] == "ab" * 8
+    systemd.failed = True
+    assert job.ended() == f"{job.UNIT} ended without a word (ActiveState=failed, Result=signal)"
+    # a run that comes before anybody looked is not in the way of the next one
+    job.start({"run": "cd" * 8})
+    systemd.failed = True
+    job.tidy()
+    assert systemd.failed is False

@@ -1,0 +1,116 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import hub
+
+COMMIT = "c" * 40
+
+
+class Client:
+    """The hub's client: what is here already, and what the hub says when it is asked."""
+
+    def __init__(self, here: bool = False, error: Exception | None = None) -> None:
+        self.here = here
+        self.error = error
+        self.asked: list[bool] = []
+
+    def snapshot_download(self, repo: str, revision: Any, cache_dir: str, local_files_only: bool = False) -> str:
+        self.asked.append(local_files_only)
+        if local_files_only and not self.here:
+            raise FileNotFoundError(repo)
+        folder = Path(cache_dir, "models--x/snapshots", COMMIT)
+        folder.mkdir(parents=True, exist_ok=True)
+        # a download that breaks off leaves its first file
+        (folder / "config.json").touch()
+        if not local_files_only and self.error:
+            raise self.error
+        if not local_files_only:
+            (folder / "model.safetensors").touch()
+            self.here = True
+        return str(folder)
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+
+
+def test_a_model_is_fetched_and_its_commit_is_known() -> None:
+    folder, commit = hub.snapshot("owner/model", "main", "m", True, Client())
+    assert commit == COMMIT
+    assert str(folder).endswith(COMMIT)
+
+
+def test_a_commit_that_is_here_is_not_asked_for_again() -> None:
+    client = Client()
+    for _time in range(3):
+        assert hub.snapshot("owner/model", COMMIT, "m", True, client)[1] == COMMIT
+    assert client.asked == [True, False, True, True]
+
+
+def test_half_a_download_is_not_taken_for_the_model() -> None:
+    """Clients differ: some give out any folder that is there when they must not ask."""
+    broken = Client(here=True, error=ConnectionError("reset"))
+    with pytest.raises(hub.HubError, match=r"could not be fetched: .*give that folder as the source"):
+        hub.snapshot("owner/model", COMMIT, "m", True, broken)
+    assert hub.snapshot("owner/model", COMMIT, "m", False, broken) == (None, "")
+    client = Client(here=True)
+    folder, _commit = hub.snapshot("owner/model", COMMIT, "m", True, client)
+    assert client.asked == [True, False]
+    assert sorted(path.name for path in Path(str(folder)).iterdir() if not path.name.startswith(".")) == [
+        "config.json",
+        "model.safetensors",
+    ]
+    # a file of it was removed since: the client fetches it again
+    Path(str(folder), "model.safetensors").unlink()
+    hub.snapshot("owner/model", COMMIT, "m", True, client)
+    assert client.asked == [True, False, True, False]
+
+
+def test_a_branch_is_looked_up_again_because_it_may_have_moved() -> None:
+    client = Client(here=True)
+    hub.snapshot("owner/model", "main", "m", True, client)
+    assert client.asked == [True, False]
+
+
+def test_check_mode_fetches_nothing() -> None:
+    client = Client()
+    assert hub.snapshot("owner/model", "main", "m", False, client) == (None, "")
+    assert client.asked == [True]
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [
+        ("GatedRepoError", r"gated: .*HF_TOKEN"),
+        ("RevisionNotFoundError", "no revision 'main'"),
+        ("RepositoryNotFoundError", "the hub has no owner/model"),
+        ("OSError", "could not be fetched: OSError"),
+    ],
+)
+def test_what_the_hub_refuses_is_explained(kind: str, message: str) -> None:
+    error = type(kind, (Exception,), {})("no")
+    with pytest.raises(hub.HubError, match=message):
+        hub.snapshot("owner/model", "main", "m", True, Client(error=error))
+
+
+@pytest.mark.parametrize("source", ["model", "a/b/c", "../x", "owner/", "https://example.org/x"])
+def test_what_is_neither_folder_nor_id(source: str) -> None:
+    with pytest.raises(hub.HubError, match="neither a folder"):
+        hub.snapshot(source, "", "m", True, Client())
+
+
+def test_a_controller_without_the_client(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str) -> None:
+        raise ImportError(name)
+
+    monkeypatch.setattr(hub.importlib, "import_module", missing)
+    with pytest.raises(hub.HubError, match="huggingface_hub on the controller"):
+        hub.snapshot("owner/model", "main", "m", True)

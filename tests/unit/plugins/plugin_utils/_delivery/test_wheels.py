@@ -1,0 +1,107 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.pins import EngineError, Target
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import wheels
+
+LOCK = "ray==2.60.0\nvllm==0.32.0\nuv==0.13.8\n"
+SPARK = Target("3.12", "aarch64", "2.39")
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> wheels.Engine:
+    (tmp_path / "lock.txt").write_text(LOCK)
+    return wheels.read_engine(str(tmp_path / "lock.txt"))
+
+
+class Index:
+    """Stands in for pip: has some pins, writes their wheels where it is told to."""
+
+    def __init__(self, *pins: str) -> None:
+        self.pins = pins
+        self.calls: list[list[str]] = []
+
+    def run(self, argv: list[str], **kwargs: object) -> SimpleNamespace:
+        asked = [word for word in argv if "==" in word and not word.startswith("-")]
+        self.calls.append(asked)
+        folder = next(word for word in argv if word.startswith("--dest=")).removeprefix("--dest=")
+        for pin in asked:
+            if pin not in self.pins:
+                return SimpleNamespace(
+                    returncode=1, stderr=f"WARNING: x\nERROR: No matching distribution found for {pin}\n"
+                )
+            name, version = pin.split("==")
+            with zipfile.ZipFile(Path(folder, f"{name}-{version}-py3-none-any.whl"), "w") as archive:
+                archive.writestr("x", "1234")
+        return SimpleNamespace(returncode=0, stderr="")
+
+
+def use(monkeypatch: pytest.MonkeyPatch, index: Index) -> Index:
+    monkeypatch.setattr(wheels.subprocess, "run", index.run)
+    return index
+
+
+def test_missing_wheels_are_fetched_once(
+    tmp_path: Path, engine: wheels.Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index = use(monkeypatch, Index(*LOCK.split()))
+    folder = wheels.wheel_folder("", SPARK)
+    assert folder == str(tmp_path / "cache" / "sparkthor" / "wheels" / "cp312-aarch64")
+    first = wheels.prepare_wheels(engine, folder, SPARK, download=True)
+    assert wheels.prepare_wheels(engine, folder, SPARK, download=True) == first
+    assert index.calls == [LOCK.split()]
+    assert first.unpacked() == 12
+
+
+def test_all_that_cannot_be_had_is_named_at_once(
+    tmp_path: Path, engine: wheels.Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use(monkeypatch, Index("uv==0.13.8"))
+    with pytest.raises(EngineError) as caught:
+        wheels.prepare_wheels(engine, str(tmp_path / "wheels"), SPARK, download=True)
+    message = str(caught.value)
+    assert "for Python 3.12 on aarch64 (glibc 2.39): ray==2.60.0, vllm==0.32.0." in message
+    assert "No matching distribution found for vllm==0.32.0" in message
+    assert "uv==" not in message
+
+
+def test_without_downloads_nothing_is_asked(
+    tmp_path: Path, engine: wheels.Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index = use(monkeypatch, Index(*LOCK.split()))
+    with pytest.raises(EngineError, match=r"engine_wheel_dir: .* lacks wheels .*ray==2\.60\.0"):
+        wheels.prepare_wheels(engine, str(tmp_path / "wheels"), SPARK, download=False)
+    assert index.calls == []
+
+
+def test_a_lock_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(EngineError, match=r"engine_requirements: .*none\.txt: No such file"):
+        wheels.read_engine(str(tmp_path / "none.txt"))
+
+
+NODE = {"python": {"version": "3.12.3"}, "arch": "aarch64", "os": {"id": "ubuntu", "version": "24.04"}}
+
+
+def test_a_target_from_facts() -> None:
+    assert wheels.target_of(NODE) == SPARK
+    assert wheels.target_of({**NODE, "glibc": "2.31"}) == Target("3.12", "aarch64", "2.31")
+    assert wheels.target_of({**NODE, "os": {"id": "arch", "version": ""}}) is None
+    assert wheels.target_of({}) is None
+
+
+def test_what_was_probed_wins() -> None:
+    probed = {"version": "3.11.2", "machine": "x86_64", "glibc": "2.36"}
+    assert wheels.target_of(NODE, probed) == Target("3.11", "x86_64", "2.36")

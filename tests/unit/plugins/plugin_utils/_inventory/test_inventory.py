@@ -1,0 +1,166 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+import pytest
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory import inventory
+
+GROUPS = {"cluster": ["a", "b", "c"], "ray_head": ["a"], "ray_workers": ["b", "c"]}
+
+
+def variables(**changes):
+    base = {"fabric_topology": "switch", "fabric_cidr": "10.100.0.0/16"}
+    return {host: {**base, "ansible_host": f"192.0.2.{index}", **changes} for index, host in enumerate("abc", 1)}
+
+
+def only(problems):
+    assert len(problems) == 1, problems
+    return problems[0]
+
+
+def test_a_sound_inventory_has_no_problem():
+    assert inventory.inventory_problems(GROUPS, variables()) == []
+
+
+def test_hosts_are_planned_head_first_and_workers_in_inventory_order():
+    groups = {"cluster": ["b", "c", "a"], "ray_head": ["a"], "ray_workers": ["b", "c"]}
+    assert inventory.cluster_hosts(groups) == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize(
+    ("groups", "words"),
+    [
+        ({}, ["group cluster"]),
+        ({"cluster": ["b"], "ray_head": [], "ray_workers": ["b"]}, ["ray_head", "no host"]),
+        ({**GROUPS, "ray_head": ["a", "b"], "ray_workers": ["c"]}, ["ray_head", "2 hosts", "a, b"]),
+        ({**GROUPS, "ray_workers": ["a", "b", "c"]}, ["host a", "both ray_head and ray_workers"]),
+        ({**GROUPS, "ray_workers": ["b"]}, ["host c", "neither"]),
+        ({**GROUPS, "ray_workers": ["b", "c", "d"]}, ["host d", "not in group cluster"]),
+        ({**GROUPS, "sparks": ["a"], "thors": ["a"]}, ["host a", "sparks and thors"]),
+    ],
+)
+def test_groups(groups, words):
+    problem = only(inventory.group_problems(groups))
+    for word in words:
+        assert word in problem
+
+
+def test_unknown_topology_names_value_choices_and_the_likely_one():
+    problem = only(inventory.inventory_problems(GROUPS, variables(fabric_topology="swich")))
+    assert problem.startswith("fabric_topology: 'swich'")
+    assert "direct, ring, switch, lan" in problem
+    assert "did you mean 'switch'" in problem
+
+
+def test_missing_topology():
+    hostvars = variables()
+    for values in hostvars.values():
+        del values["fabric_topology"]
+    assert "fabric_topology: it is not set on host a" in only(inventory.inventory_problems(GROUPS, hostvars))
+
+
+def test_a_cluster_wide_variable_that_differs_names_the_hosts():
+    hostvars = variables()
+    hostvars["c"]["fabric_cidr"] = "10.101.0.0/16"
+    problem = only(inventory.inventory_problems(GROUPS, hostvars))
+    assert problem.startswith("fabric_cidr")
+    assert "'10.101.0.0/16' on c" in problem
+
+
+@pytest.mark.parametrize(("value", "what"), [("", "is empty"), (None, "is empty"), ("short", "has 5 characters")])
+@pytest.mark.parametrize("name", ["vllm_serve_api_key", "ray_node_token"])
+def test_a_given_secret_must_be_long_enough_and_is_never_shown(name, value, what):
+    problem = only(inventory.inventory_problems(GROUPS, variables(**{name: value})))
+    assert problem.startswith(name)
+    assert what in problem
+    assert not value or value not in problem.replace("shorter", "")
+
+
+def test_a_split_that_the_hosts_cannot_carry():
+    groups = {"cluster": ["a"], "ray_head": ["a"], "ray_workers": []}
+    hostvars = {"a": {**variables()["a"], "vllm_serve_pipeline_parallel_size": 3}}
+    problem = only(inventory.inventory_problems(groups, hostvars))
+    assert "vllm_serve_pipeline_parallel_size" in problem
+    assert "needs 3 GPUs" in problem
+    assert "have 1" in problem
+
+
+@pytest.mark.parametrize(
+    ("gpus", "refused"),
+    [
+        ({}, True),
+        ({"a": 1}, True),
+        ({"b": 2}, False),  # a worker's count as much as the head's
+        ({"a": 2, "b": 2, "c": 1}, False),
+        ({"a": 2, "b": 1, "c": 0}, True),
+        ({"a": "2"}, False),
+        ({"a": "auto", "b": "auto", "c": "auto"}, False),  # the default: only the hosts know
+        ({"c": "auto"}, False),
+        ({"c": "two"}, False),  # the role's own check says what is wrong with it
+        ({"c": ""}, True),
+    ],
+)
+def test_a_split_is_held_against_every_hosts_gpus(gpus, refused):
+    hostvars = variables(vllm_serve_pipeline_parallel_size=4)
+    for host, count in gpus.items():
+        hostvars[host]["ray_node_num_gpus"] = count
+    found = inventory.inventory_problems(GROUPS, hostvars)
+    assert [problem for problem in found if "needs 4 GPUs" in problem] == found
+    assert bool(found) is refused
+
+
+@pytest.mark.parametrize("value", ["three", 0, -1])
+def test_a_split_that_is_no_number(value):
+    problem = only(inventory.inventory_problems(GROUPS, variables(vllm_serve_tensor_parallel_size=value)))
+    assert repr(value) in problem
+
+
+def test_one_address_for_two_hosts():
+    hostvars = variables()
+    hostvars["b"]["ansible_host"] = "192.0.2.1"
+    assert "hosts a and b have the same address 192.0.2.1" in only(inventory.inventory_problems(GROUPS, hostvars))
+
+
+@pytest.mark.parametrize(
+    ("message", "mend"),
+    [
+        (
+            "Failed to connect to the host via ssh: Host key verification failed.",
+            "connect once with `ssh nvidia@192.0.2.7`",
+        ),
+        (
+            "@@ WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED! @@ Host key verification failed.",
+            "ssh-keygen -R 192.0.2.7",
+        ),
+        (
+            "Failed to connect to the host via ssh: nvidia@192.0.2.7: Permission denied (publickey,password).",
+            "ssh-copy-id nvidia@192.0.2.7",
+        ),
+        ("Missing sudo password", "--ask-become-pass"),
+        ("Incorrect sudo password", "ansible_become_password per host"),
+        ("sudo: a password is required", "--ask-become-pass"),
+        ("ssh: connect to host 192.0.2.7 port 22: Connection refused", "install openssh-server"),
+        ("ssh: Could not resolve hostname x: Name or service not known", "set ansible_host"),
+        (
+            "ssh: connect to host 192.0.2.7 port 22: Connection timed out",
+            "check power, cable, ansible_host and ansible_port",
+        ),
+    ],
+)
+def test_first_contact_names_the_mend(message, mend):
+    text = inventory.explain_contact("x", "192.0.2.7", "nvidia", message)
+    assert text.startswith("host x: ")
+    assert mend in text
+
+
+@pytest.mark.parametrize(
+    ("topology", "forks", "refused"),
+    [("ring", 1, True), ("ring", 2, True), ("ring", 3, False), ("direct", 3, False), ("switch", 1, False)],
+)
+def test_cabled_neighbours_need_to_run_at_the_same_time(topology, forks, refused):
+    hosts = ["a", "b", "c"]
+    found = inventory.forks_problems(hosts, {"a": {"fabric_topology": topology}}, forks)
+    assert bool(found) is refused
+    assert all("--forks=3 or more" in message for message in found)
+    assert inventory.forks_problems([], {}, 1) == []

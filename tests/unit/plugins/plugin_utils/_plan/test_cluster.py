@@ -1,0 +1,67 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Networks for hosts that told none."""
+
+from __future__ import annotations
+
+import ipaddress
+
+import pytest
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.cluster import stand_in_cidrs, told_cidrs
+
+HOSTS = ["a", "b", "c"]
+
+
+@pytest.mark.parametrize(
+    ("variables", "known", "expected"),
+    [
+        # what the inventory says
+        ({"a": "10.0.0.1", "b": "10.0.0.2", "c": "10.0.0.3"}, {}, ["10.0.0.1/24", "10.0.0.2/24", "10.0.0.3/24"]),
+        # with the length that another host told
+        ({"b": "10.0.0.2", "c": "n"}, {"a": "10.0.0.254/22"}, ["10.0.0.254/22", "10.0.0.2/22", "10.0.3.254/22"]),
+        # an address that somebody has is not made up
+        ({"b": "10.0.0.254", "c": "n"}, {"a": "10.0.0.253/24"}, ["10.0.0.253/24", "10.0.0.254/24", "10.0.0.252/24"]),
+        # nobody knows anything
+        ({}, {}, ["192.0.2.254/24", "192.0.2.253/24", "192.0.2.252/24"]),
+        # a network without room for a second host, and one that is no IPv4
+        ({}, {"a": "100.64.0.7/32"}, ["100.64.0.7/32", "192.0.2.254/24", "192.0.2.253/24"]),
+        ({}, {"a": "fd00::7/64"}, ["fd00::7/64", "192.0.2.254/24", "192.0.2.253/24"]),
+    ],
+)
+def test_a_network_for_every_host(variables: dict[str, str], known: dict[str, str], expected: list[str]) -> None:
+    hostvars = {host: {"ansible_host": variables.get(host, f"{host}.example.net")} for host in HOSTS}
+    found = stand_in_cidrs(HOSTS, hostvars, known)
+    assert [found[host] for host in HOSTS] == expected
+
+
+def test_a_host_without_a_variable_is_known_by_its_name() -> None:
+    assert stand_in_cidrs(["10.1.1.1"], {"10.1.1.1": {}}, {}) == {"10.1.1.1": "10.1.1.1/24"}
+
+
+def test_there_is_room_for_many() -> None:
+    hosts = [f"h{number}" for number in range(600)]
+    found = stand_in_cidrs(hosts, {host: {} for host in hosts}, {"h0": "10.0.0.1/24"})
+    assert len({ipaddress.IPv4Interface(cidr).ip for cidr in found.values()}) == 600
+
+
+def test_an_address_of_another_nic_says_nothing_about_the_lan() -> None:
+    hostvars = {
+        host: {"ansible_host": f"10.0.0.{number}", "fabric_lan_nic": "eth9"} for number, host in enumerate("abc")
+    }
+    found = stand_in_cidrs(HOSTS, hostvars, {"a": "10.9.0.1/24"})
+    assert found == {"a": "10.9.0.1/24", "b": "10.9.0.254/24", "c": "10.9.0.253/24"}
+    # the same NIC under its name
+    assert stand_in_cidrs(HOSTS, hostvars, {"a": "10.0.0.0/24"})["b"] == "10.0.0.1/24"
+
+
+def test_what_hosts_told_of_the_lan() -> None:
+    def node(address: str) -> dict[str, object]:
+        addresses = [{"address": address, "family": "inet", "scope": "global"}] if address else []
+        management = {"netdev": "eth0", "address": "10.0.0.1", "cidr": "10.0.0.1/24"}
+        return {"interfaces": [{"name": "eth9", "addresses": addresses}], "management": management}
+
+    hostvars = {host: {"fabric_topology": "lan", "fabric_lan_nic": "eth9"} for host in "ab"}
+    known, lost = told_cidrs(hostvars, {"a": node("10.9.0.1/24"), "b": node("")})
+    assert known == {"a": "10.9.0.1/24"}
+    assert lost["b"].startswith("fabric_lan_nic of host b is eth9, which has no IPv4 address there; ")

@@ -1,0 +1,532 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+import typing as t
+from ipaddress import IPv4Interface, IPv4Network
+
+import pytest
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import fabric
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric import (
+    FabricError,
+    fabric_plan,
+    fabric_problems,
+    trusted_sources,
+)
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+LINK_KEYS = {"netdev", "device", "half", "address", "subnet", "peer", "peer_netdev", "mtu"}
+RING_MANAGEMENT = {"a": "192.168.1.11/24", "b": "192.168.1.12/24", "c": "192.168.1.13/24"}
+LAN_NICS = {"a": "enP7s7", "b": "mgbe0_0", "c": "enP7s7"}
+
+
+def names(count: int) -> list[str]:
+    return [f"node{index:03d}" for index in range(count)]
+
+
+@st.composite
+def cases(draw: st.DrawFn, topologies: tuple[str, ...] = fabric.TOPOLOGIES, least: int = 2) -> dict[str, t.Any]:
+    """A valid call for every topology, at every size the topology allows (a switch: 2 to 64)."""
+    topology = draw(st.sampled_from(topologies))
+    size = {"direct": st.just(2), "ring": st.just(3), "switch": st.integers(least, 64), "lan": st.integers(2, 64)}
+    hosts = names(draw(size[topology]))
+    smallest = 27 if topology == "ring" else next(p for p in range(29, 1, -1) if (1 << (31 - p)) - 2 >= len(hosts))
+    prefix = draw(st.integers(12, smallest))
+    cidr = IPv4Network((draw(st.integers(0x0A000000, 0x0AFFFFFF)) >> (32 - prefix) << (32 - prefix), prefix))
+    kinds = {
+        host: draw(st.sampled_from(["spark", "thor", "generic"] if topology == "lan" else ["spark"])) for host in hosts
+    }
+    return {
+        "hosts": hosts,
+        "topology": topology,
+        "cidr": str(cidr),
+        "cage": draw(st.sampled_from([0, 1])),
+        "mtu": draw(st.one_of(st.none(), st.integers(1280, 9216))),
+        "management": {host: f"192.168.7.{index + 1}/24" for index, host in enumerate(hosts)},
+        "kinds": kinds,
+        "nics": dict.fromkeys(hosts, "eth0"),
+    }
+
+
+@given(cases())
+@settings(deadline=None, max_examples=150)
+def test_plan_properties(case: dict[str, t.Any]) -> None:
+    plan = fabric_plan(**case)
+    assert list(plan) == case["hosts"]
+    lan = case["topology"] == "lan"
+    addresses = [IPv4Interface(link["address"]) for host in plan.values() for link in host["links"]]
+    assert len({address.ip for address in addresses}) == len(addresses), "no address twice"
+    for host, entry in plan.items():
+        assert all(set(link) == LINK_KEYS for link in entry["links"])
+        assert len(entry["links"]) == {"direct": 2, "switch": 2, "ring": 4, "lan": 1}[case["topology"]]
+        networks = [IPv4Network(link["subnet"]) for link in entry["links"]]
+        assert not any(a.overlaps(b) for i, a in enumerate(networks) for b in networks[:i]), "one NIC per subnet"
+        assert len({link["netdev"] for link in entry["links"]}) == len(entry["links"])
+        for link in entry["links"]:
+            address = IPv4Interface(link["address"])
+            assert address.network == IPv4Network(link["subnet"])
+            assert address.ip not in (address.network.network_address, address.network.broadcast_address)
+            if lan:
+                continue
+            assert address.network.subnet_of(IPv4Network(case["cidr"]))
+            assert not any(address.network.overlaps(IPv4Interface(m).network) for m in case["management"].values())
+            if case["topology"] == "switch":
+                assert (link["peer"], link["peer_netdev"]) == ("", "")
+                continue
+            (back,) = [other for other in plan[link["peer"]]["links"] if other["netdev"] == link["peer_netdev"]]
+            assert (back["peer"], back["peer_netdev"]) == (host, link["netdev"]), "a cable has two ends"
+            assert (back["subnet"], back["half"]) == (link["subnet"], link["half"])
+            ports = {link["netdev"][-2:], back["netdev"][-2:]}
+            assert ports == ({"p0", "p1"} if case["topology"] == "ring" else {f"p{case['cage']}"})
+    json.dumps(plan)
+
+
+@given(cases(("switch",), least=3))
+@settings(deadline=None, max_examples=60)
+def test_a_host_added_at_the_end_changes_no_address(case: dict[str, t.Any]) -> None:
+    whole = fabric_plan(**case)
+    part = fabric_plan(**(case | {"hosts": case["hosts"][:-1]}))
+    assert {host: entry["links"] for host, entry in part.items()} == {
+        host: entry["links"] for host, entry in list(whole.items())[:-1]
+    }
+
+
+@given(cases(("direct", "ring", "switch")), st.data())
+@settings(deadline=None, max_examples=60)
+def test_any_allotted_address_can_be_overridden(case: dict[str, t.Any], data: st.DataObject) -> None:
+    plan = fabric_plan(**case)
+    host = data.draw(st.sampled_from(case["hosts"]))
+    link = data.draw(st.sampled_from(plan[host]["links"]))
+    taken = {IPv4Interface(other["address"]).ip for entry in plan.values() for other in entry["links"]}
+    # the highest host address is the last one to be allotted
+    free = IPv4Network(link["subnet"]).broadcast_address - 1
+    assume(free not in taken)
+    changed = fabric_plan(**case, overrides={host: {link["netdev"]: str(free)}})
+    for name, entry in changed.items():
+        for before, after in zip(plan[name]["links"], entry["links"], strict=True):
+            moved = name == host and before["netdev"] == link["netdev"]
+            assert after["address"] == (
+                f"{free}/{IPv4Network(link['subnet']).prefixlen}" if moved else before["address"]
+            )
+
+
+def test_direct_plan_in_full() -> None:
+    plan = fabric_plan(["a", "b"], topology="direct", cidr="10.100.0.0/24", management={"a": "192.168.1.11/24"})
+    assert plan["a"]["links"] == [
+        {
+            "netdev": "enp1s0f1np1",
+            "device": "rocep1s0f1",
+            "half": 0,
+            "address": "10.100.0.1/25",
+            "subnet": "10.100.0.0/25",
+            "peer": "b",
+            "peer_netdev": "enp1s0f1np1",
+            "mtu": 9000,
+        },
+        {
+            "netdev": "enP2p1s0f1np1",
+            "device": "roceP2p1s0f1",
+            "half": 1,
+            "address": "10.100.0.129/25",
+            "subnet": "10.100.0.128/25",
+            "peer": "b",
+            "peer_netdev": "enP2p1s0f1np1",
+            "mtu": 9000,
+        },
+    ]
+    assert plan["b"]["control_address"] == "10.100.0.2"
+    assert plan["b"]["env"] == {
+        "NCCL_SOCKET_IFNAME": "=enp1s0f1np1",
+        "NCCL_SOCKET_FAMILY": "AF_INET",
+        "NCCL_IGNORE_CPU_AFFINITY": "1",
+        "NCCL_NET": "IB",
+        "NCCL_IB_DISABLE": "0",
+        "NCCL_IB_HCA": "=rocep1s0f1,roceP2p1s0f1",
+        "GLOO_SOCKET_IFNAME": "enp1s0f1np1",
+        "TP_SOCKET_IFNAME": "enp1s0f1np1",
+        "UCX_NET_DEVICES": "enp1s0f1np1",
+        "OMPI_MCA_btl_tcp_if_include": "enp1s0f1np1",
+        "VLLM_HOST_IP": "10.100.0.2",
+        "RAY_NODE_IP_ADDRESS": "10.100.0.2",
+        "RAY_ADDRESS": "10.100.0.1:6379",
+    }
+    assert plan["b"]["trusted_netdevs"] == ["enp1s0f1np1", "enP2p1s0f1np1"]
+    assert plan["a"]["management_address"] == "192.168.1.11/24"
+
+
+def test_ring_follows_the_documented_cabling() -> None:
+    plan = fabric_plan(["a", "b", "c"], "ring", "10.100.0.0/16", management=RING_MANAGEMENT)
+    ends = {
+        (host, link["netdev"], link["peer"], link["peer_netdev"], link["address"])
+        for host, entry in plan.items()
+        for link in entry["links"]
+        if link["half"] == 0 and link["netdev"].endswith("p0")
+    }
+    assert ends == {
+        ("a", "enp1s0f0np0", "b", "enp1s0f1np1", "10.100.0.1/24"),
+        ("b", "enp1s0f0np0", "c", "enp1s0f1np1", "10.100.2.1/24"),
+        ("c", "enp1s0f0np0", "a", "enp1s0f1np1", "10.100.4.1/24"),
+    }
+    env = plan["b"]["env"]
+    assert plan["b"]["control_address"] == env["VLLM_HOST_IP"] == "192.168.1.12"
+    assert env["NCCL_SOCKET_IFNAME"] == "=enP7s7"
+    assert env["NCCL_IB_HCA"] == "=rocep1s0f0,roceP2p1s0f0,rocep1s0f1,roceP2p1s0f1"
+    assert env["NCCL_IB_SUBNET_AWARE_ROUTING"] == "1"
+    assert env["NCCL_IB_MERGE_NICS"] == "0"
+    assert env["NCCL_NET_PLUGIN"] == "none"
+    assert "enP7s7" in plan["b"]["trusted_netdevs"]
+
+
+def test_a_pair_keeps_its_addresses_behind_a_switch() -> None:
+    direct = fabric_plan(["a", "b"], "direct", "10.1.0.0/24")
+    switch = fabric_plan(["a", "b", "c"], "switch", "10.1.0.0/24")
+    for host in "ab":
+        assert [x["address"] for x in direct[host]["links"]] == [x["address"] for x in switch[host]["links"]]
+
+
+def test_lan_adopts_addresses_and_picks_tcp_and_says_why() -> None:
+    kinds = {"a": "spark", "b": "thor", "c": "generic"}
+    plan = fabric_plan(["a", "b", "c"], "lan", management=RING_MANAGEMENT, kinds=kinds, nics=LAN_NICS, ray_head="b")
+    assert [entry["addressing"] for entry in plan.values()] == ["adopted"] * 3
+    assert plan["b"]["links"] == [
+        {
+            "netdev": "mgbe0_0",
+            "device": "",
+            "half": 0,
+            "address": "192.168.1.12/24",
+            "subnet": "192.168.1.0/24",
+            "peer": "",
+            "peer_netdev": "",
+            "mtu": None,
+        }
+    ]
+    env = plan["a"]["env"]
+    assert (env["NCCL_IB_DISABLE"], env["NCCL_NET"], "NCCL_IB_HCA" in env) == ("1", "Socket", False)
+    assert env["RAY_ADDRESS"] == "192.168.1.12:6379"
+    assert plan["a"]["profile"] == "tcp"
+    assert plan["a"]["profile_reason"].startswith("b has no RDMA NIC (Jetson Thor)")
+    assert plan["a"]["trusted_netdevs"] == ["enP7s7"]
+
+
+def test_mtu_is_capped_on_a_thor_only() -> None:
+    plan = fabric_plan(["a", "b"], "lan", mtu=9000, management=RING_MANAGEMENT, kinds={"b": "thor"}, nics=LAN_NICS)
+    assert (plan["a"]["links"][0]["mtu"], plan["b"]["links"][0]["mtu"]) == (9000, 8966)
+
+
+def test_values_as_text_are_read() -> None:
+    assert fabric_plan(["a", "b"], "direct", "10.1.0.0/24", cage="0", mtu="1500") == fabric_plan(
+        ["a", "b"], "direct", "10.1.0.0/24", cage=0, mtu=1500
+    )
+
+
+def test_whole_subnet_can_be_moved_by_overriding_both_ends() -> None:
+    overrides = {"a": {"enp1s0f1np1": "172.20.0.1/30"}, "b": {"enp1s0f1np1": "172.20.0.2/30"}}
+    plan = fabric_plan(["a", "b"], "direct", "10.1.0.0/24", overrides=overrides)
+    assert plan["a"]["control_address"] == "172.20.0.1"
+    assert plan["b"]["links"][0]["subnet"] == "172.20.0.0/30"
+
+
+AB = ["a", "b"]
+ABC = ["a", "b", "c"]
+BAD: list[tuple[str, dict[str, t.Any], str, str]] = [
+    ("no such topology", {"hosts": AB, "topology": "star"}, "fabric_topology", "star"),
+    ("topology undefined", {"hosts": AB, "topology": None}, "fabric_topology", "undefined"),
+    ("direct with 3", {"hosts": ABC, "topology": "direct"}, "fabric_topology", "direct with 3 hosts"),
+    ("direct with 1", {"hosts": ["a"], "topology": "direct"}, "fabric_topology", "direct with 1 host:"),
+    ("ring with 2", {"hosts": AB, "topology": "ring"}, "fabric_topology", "use direct"),
+    ("ring with 4", {"hosts": [*ABC, "d"], "topology": "ring"}, "fabric_topology", "use switch"),
+    ("switch with 1", {"hosts": ["a"], "topology": "switch"}, "fabric_topology", "at least 2"),
+    ("no hosts", {"hosts": [], "topology": "lan"}, "fabric_topology", "no hosts"),
+    ("hosts as text", {"hosts": "a,b", "topology": "direct"}, "hosts", "not a list"),
+    ("host twice", {"hosts": ["a", "a"], "topology": "direct"}, "hosts", "twice"),
+    ("cidr too small", {"hosts": AB, "topology": "direct", "cidr": "10.0.0.0/30"}, "fabric_cidr", "/29 or larger"),
+    ("too small", {"hosts": names(64), "topology": "switch", "cidr": "10.0.0.0/26"}, "fabric_cidr", "Use a /24 or"),
+    (
+        "ring too small",
+        {"hosts": ABC, "topology": "ring", "cidr": "10.0.0.0/28", "management": RING_MANAGEMENT},
+        "fabric_cidr",
+        "/27 or larger",
+    ),
+    ("no cidr", {"hosts": AB, "topology": "direct", "cidr": None}, "fabric_cidr", "undefined"),
+    ("empty cidr", {"hosts": AB, "topology": "direct", "cidr": ""}, "fabric_cidr", "10.100.0.0/24"),
+    ("IPv6", {"hosts": AB, "topology": "direct", "cidr": "fd00::/64"}, "fabric_cidr", "IPv6"),
+    ("host bits", {"hosts": AB, "topology": "direct", "cidr": "10.0.0.1/24"}, "fabric_cidr", "10.0.0.0/24"),
+    ("netmask form", {"hosts": AB, "topology": "direct", "cidr": "10.0.0.0/255.0.0.0"}, "fabric_cidr", "form"),
+    ("no prefix", {"hosts": AB, "topology": "direct", "cidr": "10.0.0.0"}, "fabric_cidr", "form"),
+    ("not a range", {"hosts": AB, "topology": "direct", "cidr": "10.0.0/24"}, "fabric_cidr", "form"),
+    ("loopback", {"hosts": AB, "topology": "direct", "cidr": "127.0.0.0/24"}, "fabric_cidr", "loopback"),
+    ("link-local", {"hosts": AB, "topology": "direct", "cidr": "169.254.0.0/24"}, "fabric_cidr", "link-local"),
+    ("cage 2", {"hosts": AB, "topology": "direct", "cage": 2}, "fabric_cage", "2"),
+    ("cage text", {"hosts": AB, "topology": "direct", "cage": "left"}, "fabric_cage", "left"),
+    ("cage bool", {"hosts": AB, "topology": "direct", "cage": True}, "fabric_cage", "True"),
+    ("mtu low", {"hosts": AB, "topology": "direct", "mtu": 1279}, "fabric_mtu", "1280 to 9216"),
+    ("mtu high", {"hosts": AB, "topology": "direct", "mtu": 9217}, "fabric_mtu", "9217"),
+    ("mtu text", {"hosts": AB, "topology": "direct", "mtu": "jumbo"}, "fabric_mtu", "jumbo"),
+    ("thor", {"hosts": AB, "topology": "direct", "kinds": {"b": "thor"}}, "kind", "fabric_topology: lan"),
+    ("kind", {"hosts": AB, "topology": "direct", "kinds": {"b": "orin"}}, "kind", "orin"),
+    (
+        "management inside the range",
+        {"hosts": AB, "topology": "direct", "management": {"b": "10.100.0.40/24"}},
+        "fabric_cidr",
+        "management network 10.100.0.0/24 of host b",
+    ),
+    (
+        "range inside the management network",
+        {"hosts": AB, "topology": "switch", "management": {"a": "10.1.2.3/8"}},
+        "fabric_cidr",
+        "10.0.0.0/8",
+    ),
+    ("management nonsense", {"hosts": AB, "topology": "direct", "management": {"b": "x"}}, "management address", "x"),
+    ("ring without management", {"hosts": ABC, "topology": "ring"}, "management address", "undefined"),
+    (
+        "ring with IPv6 management",
+        {"hosts": ABC, "topology": "ring", "management": RING_MANAGEMENT | {"b": "fd00::2/64"}},
+        "management address",
+        "IPv6",
+    ),
+    (
+        "management twice",
+        {"hosts": ABC, "topology": "ring", "management": RING_MANAGEMENT | {"c": "192.168.1.11/24"}},
+        "management address",
+        "host a has the same",
+    ),
+    ("lan without NIC", {"hosts": AB, "topology": "lan", "management": RING_MANAGEMENT}, "management NIC", "undefined"),
+    (
+        "lan over two subnets",
+        {"hosts": AB, "topology": "lan", "management": {"a": "10.1.0.1/24", "b": "10.2.0.1/24"}, "nics": LAN_NICS},
+        "management address",
+        "one subnet",
+    ),
+    (
+        "lan without prefix",
+        {"hosts": AB, "topology": "lan", "management": {"a": "10.1.0.1", "b": "10.1.0.2"}, "nics": LAN_NICS},
+        "management address",
+        "a.b.c.d/24",
+    ),
+    (
+        "lan with overrides",
+        {
+            "hosts": AB,
+            "topology": "lan",
+            "management": RING_MANAGEMENT,
+            "nics": LAN_NICS,
+            "overrides": {"a": {"eth0": "10.1.1.1"}},
+        },
+        "fabric_overrides",
+        "keep the addresses",
+    ),
+    ("foreign head", {"hosts": AB, "topology": "direct", "ray_head": "z"}, "ray_head", "Use one of a, b"),
+    (
+        "override of a stranger",
+        {"hosts": AB, "topology": "direct", "overrides": {"z": {"enp1s0f1np1": "10.100.0.9"}}},
+        "fabric_overrides",
+        "not in the cluster",
+    ),
+    (
+        "override of an unplanned NIC",
+        {"hosts": AB, "topology": "direct", "overrides": {"b": {"enp1s0f0np0": "10.100.0.9"}}},
+        "fabric_overrides",
+        "Override one of enp1s0f1np1, enP2p1s0f1np1",
+    ),
+    (
+        "override twice",
+        {"hosts": AB, "topology": "direct", "overrides": {"b": {"enp1s0f1np1": "10.100.0.1"}}},
+        "fabric_overrides",
+        "given twice, to enp1s0f1np1 of a and to enp1s0f1np1 of b",
+    ),
+    (
+        "override at one end",
+        {"hosts": AB, "topology": "direct", "overrides": {"b": {"enp1s0f1np1": "172.16.0.9/24"}}},
+        "fabric_overrides[enp1s0f1np1]",
+        "Both ends",
+    ),
+    (
+        "override into the other half",
+        {
+            "hosts": AB,
+            "topology": "direct",
+            "overrides": {"a": {"enp1s0f1np1": "10.100.0.140/25"}, "b": {"enp1s0f1np1": "10.100.0.141/25"}},
+        },
+        "fabric_overrides[enp1s0f1np1]",
+        "two NICs in one subnet",
+    ),
+    (
+        "override into the management network",
+        {
+            "hosts": AB,
+            "topology": "direct",
+            "management": RING_MANAGEMENT,
+            "overrides": {"a": {"enp1s0f1np1": "192.168.1.1/24"}, "b": {"enp1s0f1np1": "192.168.1.2/24"}},
+        },
+        "fabric_overrides[enp1s0f1np1]",
+        "management network 192.168.1.0/24",
+    ),
+    (
+        "override nonsense",
+        {"hosts": AB, "topology": "direct", "overrides": {"b": {"enp1s0f1np1": "10.0.0.300"}}},
+        "fabric_overrides[enp1s0f1np1]",
+        "not an IPv4 address",
+    ),
+    (
+        "a mask that is none",
+        {"hosts": ABC, "topology": "ring", "management": RING_MANAGEMENT | {"b": "192.168.1.12/255.0.255.0"}},
+        "management address",
+        "not an address",
+    ),
+    (
+        "a short form of an address",
+        {"hosts": ABC, "topology": "ring", "management": RING_MANAGEMENT | {"b": "10/8"}},
+        "management address",
+        "not an address",
+    ),
+    (
+        "a signed length",
+        {"hosts": AB, "topology": "direct", "overrides": {"b": {"enp1s0f1np1": "10.100.0.9/+25"}}},
+        "fabric_overrides[enp1s0f1np1]",
+        "not an IPv4 address",
+    ),
+    (
+        "override with the broadcast address",
+        {"hosts": AB, "topology": "direct", "overrides": {"b": {"enp1s0f1np1": "10.100.0.127"}}},
+        "fabric_overrides[enp1s0f1np1]",
+        "no host's",
+    ),
+    (
+        "overrides as text",
+        {"hosts": AB, "topology": "direct", "overrides": {"b": "10.100.0.9"}},
+        "fabric_overrides[b]",
+        "not a mapping",
+    ),
+]
+
+
+@pytest.mark.parametrize(("arguments", "variable", "words"), [case[1:] for case in BAD], ids=[case[0] for case in BAD])
+def test_bad_input_is_one_clear_message(arguments: dict[str, t.Any], variable: str, words: str) -> None:
+    with pytest.raises(FabricError) as caught:
+        fabric_plan(**({"cidr": "10.100.0.0/24"} | arguments))
+    assert caught.value.variable == variable
+    assert str(caught.value).startswith(variable)
+    assert words in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@given(
+    hosts=st.one_of(st.none(), st.text(), st.lists(st.one_of(st.text(), st.integers()), max_size=4)),
+    topology=st.one_of(st.sampled_from(fabric.TOPOLOGIES), st.text(), st.integers()),
+    cidr=st.one_of(st.none(), st.text(), st.sampled_from(["10.0.0.0/24", "10.0.0.0/99", "0.0.0.0/0"])),
+    cage=st.one_of(st.none(), st.integers(), st.text()),
+    mtu=st.one_of(st.none(), st.integers(), st.text()),
+    management=st.one_of(st.none(), st.text(), st.dictionaries(st.text(), st.text())),
+    overrides=st.one_of(st.none(), st.text(), st.dictionaries(st.text(), st.text())),
+)
+@settings(deadline=None, max_examples=200)
+def test_nonsense_ends_in_a_plan_or_the_documented_error(**arguments: t.Any) -> None:
+    try:
+        plan = fabric_plan(**arguments)
+    except FabricError:
+        pass  # any other exception fails the test
+    else:
+        assert set(plan) == set(arguments["hosts"])
+
+
+def test_256_hosts_are_planned_and_checked_in_linear_time() -> None:
+    def run(count: int) -> float:
+        hosts = names(count)
+        management = {host: f"172.16.{index // 200}.{index % 200 + 1}/16" for index, host in enumerate(hosts)}
+        best = 9.0  # of processor time, which other work on the machine takes nothing from
+        for _repeat in range(3):
+            started = time.process_time()
+            assert not fabric_problems("switch", hosts, "10.0.0.0/16", management=management)
+            assert len(fabric_plan(hosts, "switch", "10.0.0.0/16", management=management)) == count
+            best = min(best, time.process_time() - started)
+        return best
+
+    assert run(256) < 2
+    assert run(1024) < 16 * run(256), "four times the hosts must not cost the square of it"
+
+
+class TestInventoryStage:
+    GROUPS: t.ClassVar = {"ray_head": ["a"], "ray_workers": ["b"]}
+
+    def test_good_inventories_have_no_problem(self) -> None:
+        assert fabric_problems("direct", AB, "10.0.0.0/24", groups=self.GROUPS) == []
+        assert fabric_problems("ring", ABC, "10.0.0.0/24") == []
+        assert fabric_problems("lan", AB, groups=self.GROUPS | {"thors": ["b"]}) == []
+        assert fabric_problems("direct", AB, "10.0.0.0/24", management={"a": "192.168.1.1", "b": "spark-2.lan"}) == []
+        assert fabric_problems("direct", AB, "10.0.0.0/24", management={"a": "127.0.0.1", "b": "127.0.0.1"}) == []
+
+    def test_all_faults_are_named_at_once(self) -> None:
+        problems = fabric_problems("ring", AB, "10.0.0.1/24", cage=3, mtu=1)
+        assert [problem.split(" ")[0] for problem in problems] == [
+            "fabric_cage",
+            "fabric_mtu",
+            "fabric_topology",
+            "fabric_cidr",
+        ]
+
+    @pytest.mark.parametrize(
+        ("arguments", "words"),
+        [
+            ({"groups": {"ray_head": [], "ray_workers": AB}}, "exactly one head"),
+            ({"groups": {"ray_head": AB, "ray_workers": []}}, "group ray_head is a, b"),
+            ({"groups": {"ray_head": ["a"], "ray_workers": AB}}, "group ray_workers of host a"),
+            ({"groups": {"ray_head": ["a"], "ray_workers": []}}, "group cluster of host b"),
+            ({"groups": GROUPS | {"sparks": ["b"], "thors": ["b"]}}, "group thors of host b"),
+            ({"groups": GROUPS | {"thors": ["b"]}}, "kind of host b is thor"),
+            ({"management": {"a": "10.0.0.7"}}, "overlaps the management network 10.0.0.7/32 of host a"),
+            ({"management": {"a": "10.9.0.7", "b": "10.9.0.7"}}, "host a has the same address"),
+            ({"overrides": {"a": {"enp1s0f1np1": "10.0.0.2"}}}, "given twice"),
+            ({"overrides": ["a"]}, "not a mapping"),
+            ({"cidr": "10.0.0.0/30"}, "too small"),
+        ],
+    )
+    def test_faults(self, arguments: dict[str, t.Any], words: str) -> None:
+        (problem,) = fabric_problems("direct", AB, **({"cidr": "10.0.0.0/24"} | arguments))
+        assert words in problem
+
+    def test_without_netaddr_that_is_the_only_problem(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setitem(sys.modules, "netaddr", None)
+        (problem,) = fabric_problems("direct", AB, "10.0.0.1/24", cage=3)
+        assert problem.startswith("Python package netaddr is not installed: ")
+        assert problem.endswith(f"{sys.executable} -m pip install netaddr.")
+
+    def test_overrides_are_refused_on_a_lan(self) -> None:
+        (problem,) = fabric_problems("lan", AB, overrides={"a": {"eth0": "10.0.0.1"}})
+        assert "keep the addresses they have" in problem
+
+
+def test_firewall_sources_are_the_peers_on_each_trusted_nic() -> None:
+    plan = fabric_plan(ABC, "ring", "10.100.0.0/16", management=RING_MANAGEMENT)
+    assert trusted_sources(plan, "a") == {
+        "enp1s0f0np0": ["10.100.0.2"],
+        "enP2p1s0f0np0": ["10.100.1.2"],
+        "enp1s0f1np1": ["10.100.4.1"],
+        "enP2p1s0f1np1": ["10.100.5.1"],
+        "enP7s7": ["192.168.1.12", "192.168.1.13"],
+    }
+    plan = fabric_plan(ABC, "switch", "10.100.0.0/24")
+    assert trusted_sources(plan, "b") == {
+        "enp1s0f1np1": ["10.100.0.1", "10.100.0.3"],
+        "enP2p1s0f1np1": ["10.100.0.129", "10.100.0.131"],
+    }
+
+
+def test_real_device_names_replace_the_expected_ones() -> None:
+    plan = fabric_plan(AB, "direct", "10.100.0.0/24")
+    fabric.adopt_devices(plan, {"a": {"enp1s0f1np1": "mlx5_1"}})
+    assert plan["a"]["env"]["NCCL_IB_HCA"] == "=mlx5_1,roceP2p1s0f1"
+    assert [link["device"] for link in plan["a"]["links"]] == ["mlx5_1", "roceP2p1s0f1"]
+    assert plan["b"]["env"]["NCCL_IB_HCA"] == "=rocep1s0f1,roceP2p1s0f1"
+
+
+def test_an_address_with_a_mask_or_a_zone_is_understood() -> None:
+    plan = fabric_plan(ABC, "ring", "10.100.0.0/16", management=RING_MANAGEMENT | {"a": "192.168.1.11/255.255.255.0"})
+    assert plan["a"]["management_address"] == "192.168.1.11/24"
+    plan = fabric_plan(AB, "direct", "10.100.0.0/24", management={"a": "fe80::1%enP7s7/64", "b": "fe80::2%enP7s7"})
+    assert plan["a"]["management_address"] == "fe80::1%enP7s7/64"

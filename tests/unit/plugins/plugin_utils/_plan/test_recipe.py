@@ -1,0 +1,493 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""All recipes on their inventories against golden files, and what must stop a run.
+
+Golden files are rewritten with SPARKTHOR_UPDATE_GOLDEN=1; look at the difference before committing it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from ansible.errors import AnsibleFilterError
+from ansible_collections.sparkthor.cluster.plugins.filter.recipe import FilterModule
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import recipe as _recipe
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import vllm_args
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.recipe import RecipeError, load, resolve
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.vllm_config import OWNED, serve_config
+
+ROOT = Path(__file__).parents[5]
+FIXTURES = ROOT / "tests" / "fixtures"
+GOLDEN = FIXTURES / "recipes" / "golden"
+SPARK = int(121.69 * 2**30)
+THOR = 122 * 2**30
+
+
+class Inventory:
+    """Hosts in plan order, their kinds, and the cluster's variables."""
+
+    def __init__(self, name: str) -> None:
+        data = yaml.safe_load((ROOT / "inventories" / name / "hosts.yml").read_text())
+        children = data["cluster"]["children"]
+        self.hosts = [*children["ray_head"]["hosts"], *children["ray_workers"]["hosts"]]
+        thors = data.get("thors", {}).get("hosts", {})
+        self.kinds = {host: "thor" if host in thors else "spark" for host in self.hosts}
+        self.memory = {host: THOR if kind == "thor" else SPARK for host, kind in self.kinds.items()}
+        self.vars = yaml.safe_load((ROOT / "inventories" / name / "group_vars" / "cluster.yml").read_text())
+        self.topology = self.vars["fabric_topology"]
+
+
+# each deployment that people run, on the inventory that is cabled for it
+DEPLOYMENTS = [
+    ("qwen3.5-397b-a17b-nvfp4", "3spark", (1, 3)),
+    ("qwen3.5-397b-a17b-nvfp4", "3spark_ring", (1, 3)),
+    ("qwen3.5-397b-a17b-fp8", "4spark", (4, 1)),
+    ("nemotron-3-super-120b-a12b-nvfp4", "2spark_2thor", (1, 4)),
+    ("nemotron-3-super-120b-a12b-nvfp4-2spark", "2spark", (1, 2)),
+    ("qwen3.5-122b-a10b-fp8", "2spark_2thor", (1, 4)),
+    ("qwen3-30b-a3b-thinking-fp8", "2spark", (2, 1)),
+    ("llama-3.1-405b-int4", "3spark", (1, 3)),
+    ("tiny-qwen3", "lab", (3, 1)),
+]
+
+
+def deployed(recipe: str, inventory: Inventory, **options: Any) -> dict[str, Any]:
+    return resolve(
+        recipe,
+        inventory.hosts,
+        topology=inventory.topology,
+        kinds=inventory.kinds,
+        memory_bytes=inventory.memory,
+        **options,
+    )
+
+
+@pytest.mark.parametrize(("name", "where", "split"), DEPLOYMENTS, ids=[f"{row[0]}@{row[1]}" for row in DEPLOYMENTS])
+def test_golden(name: str, where: str, split: tuple[int, int]) -> None:
+    inventory = Inventory(where)
+    plan = deployed(name, inventory)
+    assert (plan["tensor_parallel"], plan["pipeline_parallel"]) == split
+    head = serve_config(
+        plan["args"],
+        model=plan["model"],
+        served_model_name=plan["served_model_name"],
+        max_model_len=plan["max_model_len"],
+        tensor_parallel_size=plan["tensor_parallel"],
+        pipeline_parallel_size=plan["pipeline_parallel"],
+        socket="/run/sparkthor/vllm/vllm.sock",
+        hosts=len(inventory.hosts),
+    )
+    memory = plan["memory"]
+    record = {
+        "why": plan["why"],
+        "vllm": plan["vllm_version"],
+        "runtime": plan["runtime"],
+        "image": plan["image"],
+        "command": plan["command"],
+        "vllm_yaml": head,
+        "memory": {
+            key: memory[key]
+            for key in (
+                *("verdict", "kv_bytes_per_token", "kv_bytes_per_token_per_rank", "weights_bytes_per_rank"),
+                *("max_tokens", "max_concurrent_sequences", "decode_tokens_per_second_bound"),
+            )
+        },
+    }
+    path = GOLDEN / f"{name}@{where}.json"
+    text = json.dumps(record, indent=1) + "\n"
+    print(" ".join(plan["command"]))
+    if os.environ.get("SPARKTHOR_UPDATE_GOLDEN"):
+        path.write_text(text)
+    assert path.read_text() == text
+
+
+def test_every_golden_file_is_of_a_deployment() -> None:
+    assert {path.stem for path in GOLDEN.glob("*.json")} == {f"{name}@{where}" for name, where, _split in DEPLOYMENTS}
+    assert {name for name, _where, _split in DEPLOYMENTS} == set(_recipe.names())
+
+
+@pytest.mark.parametrize("where", ["2spark", "3spark", "3spark_ring", "4spark", "2spark_2thor"])
+def test_each_inventory_picks_a_recipe_that_fits(where: str) -> None:
+    inventory = Inventory(where)
+    plan = deployed(inventory.vars["vllm_serve_recipe"], inventory)
+    assert plan["memory"]["verdict"] in ("fits", "tight")
+
+
+@pytest.mark.parametrize("name", _recipe.names())
+def test_each_recipe_is_valid_for_every_version_it_allows(name: str) -> None:
+    data = load(name)
+    assert data["name"] == name
+    assert not set(data["args"]) - set(data["reasons"]), "each argument has a reason"
+    assert not set(data["reasons"]) - set(data["args"])
+    hosts = [f"h{number}" for number in range(_recipe.host_counts(data)[-1])]
+    minimum = vllm_args._numbers(data["vllm"]["minimum"])
+    checked = []
+    for version in vllm_args.shipped_versions():
+        if vllm_args._numbers(version) < minimum:
+            with pytest.raises(RecipeError, match="needs vLLM"):
+                resolve(data, hosts, topology=data["topologies"][0], version=version)
+            continue
+        plan = resolve(data, hosts, topology=data["topologies"][0], version=version)
+        assert plan["options_checked"] == version
+        assert plan["warnings"] == []
+        checked.append(version)
+    assert "0.33.0" in checked
+
+
+@pytest.mark.parametrize("name", _recipe.names())
+def test_no_recipe_brings_what_older_guides_did(name: str) -> None:
+    data = load(name)
+    assert not {"swap-space", "trust-remote-code", "quantization", "enforce-eager"} & set(data["args"])
+    assert float(data["args"].get("gpu-memory-utilization", 0.85)) <= 0.85
+    assert data["acknowledged"] == []
+
+
+@pytest.mark.parametrize("name", _recipe.names())
+def test_the_recipes_shape_is_the_models(name: str) -> None:
+    """A recipe's fields are those of the published config, as far as sizes go."""
+    fixtures = {"qwen3-30b-a3b-thinking-fp8": "qwen3-30b-a3b-thinking-2507-fp8", "llama-3.1-405b-int4": ""}
+    fixture = fixtures.get(name, name.removesuffix("-2spark")) or "llama-3.1-405b-awq-int4"
+    config = json.loads((FIXTURES / "models" / f"{fixture}.json").read_text())
+    data = load(name)
+    hosts = [f"h{number}" for number in range(_recipe.host_counts(data)[0])]
+    own = resolve(data, hosts, topology=data["topologies"][0])["memory"]
+    disk = resolve(data, hosts, topology=data["topologies"][0], config=config)["memory"]
+    assert own == disk
+
+
+def test_the_reasoning_parser_follows_the_version() -> None:
+    hosts = ["a", "b"]
+    assert resolve("qwen3-30b-a3b-thinking-fp8", hosts, topology="direct")["args"]["reasoning-parser"] == "qwen3"
+    old = resolve("qwen3-30b-a3b-thinking-fp8", hosts, topology="direct", version="0.11.0")
+    assert old["args"]["reasoning-parser"] == "deepseek_r1"
+    assert "no option table" in old["warnings"][0]
+
+
+def test_the_users_choice_wins() -> None:
+    plan = resolve(
+        "qwen3-30b-a3b-thinking-fp8",
+        ["a", "b"],
+        topology="direct",
+        overrides={
+            "served_model_name": "mine",
+            "max_model_len": 4096,
+            "pipeline_parallel": 2,
+            "runtime": "venv",
+            "image": "",
+            "args": {"max_num_seqs": 2, "no-enable-prefix-caching": True, "max-num-batched-tokens": None},
+            "environment": {"A": "1"},
+        },
+    )
+    assert plan["served_model_name"] == "mine"
+    assert plan["max_model_len"] == 4096
+    assert (plan["tensor_parallel"], plan["pipeline_parallel"]) == (1, 2)
+    assert "as asked" in plan["why"]
+    assert plan["runtime"] == "venv"
+    assert plan["image"]  # an empty value is no choice
+    assert plan["args"]["max-num-seqs"] == 2
+    assert plan["args"]["enable-prefix-caching"] is False
+    assert "max-num-batched-tokens" not in plan["args"]
+    assert plan["environment"] == {"A": "1"}
+    assert "--no-enable-prefix-caching" in plan["command"]
+
+
+def test_expert_parallelism_becomes_an_argument() -> None:
+    data = {**load("qwen3-30b-a3b-thinking-fp8"), "hosts": 4, "split": {}, "topologies": []}
+    plan = resolve(data, ["a", "b", "c", "d"])
+    assert (plan["tensor_parallel"], plan["expert_parallel"]) == (4, True)
+    assert plan["args"]["enable-expert-parallel"] is True
+
+
+def test_memory_by_host() -> None:
+    inventory = Inventory("2spark_2thor")
+    inventory.memory["thor-02"] = 24 * 2**30
+    with pytest.raises(RecipeError, match=r"does not fit these hosts\. thor-02: "):
+        deployed("qwen3.5-122b-a10b-fp8", inventory)
+    assert deployed("qwen3.5-122b-a10b-fp8", inventory, require_fit=False)["memory"]["verdict"] == "does_not_fit"
+    with pytest.raises(RecipeError, match=r"spark-01: 50\.0 GiB of memory is available now"):
+        deployed(
+            "qwen3-30b-a3b-thinking-fp8",
+            Inventory("2spark"),
+            memory_available_bytes={"spark-01": 50 * 2**30, "spark-02": 110 * 2**30},
+        )
+
+
+def on_two_sparks(**overrides: Any) -> dict[str, Any]:
+    return resolve(
+        "qwen3-30b-a3b-thinking-fp8",
+        ["a", "b"],
+        topology="direct",
+        memory_bytes={"a": SPARK, "b": SPARK},
+        overrides=overrides,
+    )
+
+
+def test_a_pinned_cache_as_vllm_takes_it() -> None:
+    plan = on_two_sparks(args={"kv-cache-memory-bytes": "8G"})
+    assert plan["sizing"]["kv_cache_memory_bytes"] == 8 * 2**30
+    assert plan["memory"]["ranks"]["kv_cache_bytes"] == [8 * 2**30] * 2
+    assert plan["args"]["kv-cache-memory-bytes"] == "8G"
+
+
+def test_a_partition_of_the_layers_is_planned() -> None:
+    """The first stage caches 40 of 48 layers: 2 x 40 x 4 heads x 128 x 2 bytes."""
+    plan = on_two_sparks(pipeline_parallel=2, environment={"VLLM_PP_LAYER_PARTITION": "40,8"})
+    assert plan["memory"]["ranks"]["layers"] == [40, 8]
+    size = 2 * 4 * 128 * 2
+    assert plan["memory"]["ranks"]["kv_bytes_per_token_per_rank"] == [40 * size, 8 * size]
+    assert plan["sizing"]["layer_partition"] == "40,8"
+    with pytest.raises(RecipeError, match="does not name 2 stages with 48 layers"):
+        on_two_sparks(pipeline_parallel=2, environment={"VLLM_PP_LAYER_PARTITION": "40,9"})
+    # vLLM does not look at it without stages
+    assert "layer_partition" not in on_two_sparks(environment={"VLLM_PP_LAYER_PARTITION": "40,9"})["sizing"]
+
+
+YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 262144}
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        {"hf-overrides": {"rope_parameters": YARN}},
+        {"hf-overrides": json.dumps({"rope_parameters": YARN})},
+        {"hf_overrides": {"rope_scaling": YARN}},
+        {f"hf-overrides.rope_parameters.{name}": value for name, value in YARN.items()},
+        {"hf-overrides": {"max_position_embeddings": 524_288}},
+    ],
+)
+def test_a_context_that_was_extended(args: dict[str, Any]) -> None:
+    with pytest.raises(RecipeError, match="or extend the positions by hf-overrides"):
+        on_two_sparks(max_model_len=524_288)
+    plan = on_two_sparks(max_model_len=524_288, args=args)
+    assert plan["memory"]["max_model_len"] == 524_288
+    assert plan["sizing"]["hf_overrides"]
+    with pytest.raises(RecipeError, match="longer than the model's own"):
+        on_two_sparks(max_model_len=2_000_000, args=args)
+
+
+def test_a_nested_config_is_extended_where_vllm_reads_it() -> None:
+    def plan(overrides: dict[str, Any]) -> dict[str, Any]:
+        config = json.loads((FIXTURES / "models" / "qwen3.5-397b-a17b-nvfp4.json").read_text())
+        return resolve(
+            *("qwen3.5-397b-a17b-nvfp4", ["a", "b", "c"]),
+            config=config,
+            overrides={"max_model_len": 500_000, "args": {"hf-overrides": overrides}},
+        )
+
+    assert plan({"text_config": {"rope_parameters": YARN}})["memory"]["max_model_len"] == 500_000
+    # vLLM sets this beside text_config, where the model does not look
+    with pytest.raises(RecipeError, match="under text_config"):
+        plan({"rope_parameters": YARN})
+
+
+def test_a_flag_that_is_off_is_left_out_for_a_vllm_without_a_table() -> None:
+    args = {"disable-log-stats": False, "enable-prefix-caching": False, "gpu-memory-utilization": 0.8}
+    for version in (None, "0.99.0"):
+        plan = resolve({**MINIMAL, "args": args}, ["a"], version=version)
+        assert plan["args"] == {"enable-prefix-caching": False, "gpu-memory-utilization": 0.8}
+
+
+# --- what must stop a run ----------------------------------------------------------------------------------------
+
+
+def test_a_recipe_for_four_hosts_on_three() -> None:
+    with pytest.raises(RecipeError) as caught:
+        resolve("qwen3.5-397b-a17b-fp8", ["a", "b", "c"])
+    assert "is for 4 hosts and the group cluster has 3 (a, b, c)" in str(caught.value)
+    assert "Recipes for 3: llama-3.1-405b-int4, qwen3.5-397b-a17b-nvfp4, tiny-qwen3." in str(caught.value)
+
+
+def test_an_unknown_recipe_names_the_closest() -> None:
+    with pytest.raises(RecipeError, match=r"Did you mean qwen3\.5-397b-a17b-fp8 or qwen3\.5-397b-a17b-nvfp4"):
+        load("qwen3.5-397b")
+    with pytest.raises(RecipeError, match="There are: llama"):
+        load("zzzzzz")
+    with pytest.raises(RecipeError, match="is not a name"):
+        load("  ")
+
+
+STOPPED: list[tuple[str, list[str], dict[str, Any], str]] = [
+    ("qwen3.5-397b-a17b-nvfp4", ["a", "b", "c"], {"overrides": {"tensor_parallel": 3}}, "32 attention heads"),
+    ("qwen3.5-397b-a17b-nvfp4", ["a", "b", "c"], {"overrides": {"max_model_len": 300_000}}, "262144"),
+    ("qwen3.5-397b-a17b-nvfp4", ["a", "b", "c"], {"overrides": {"args": {"swap-space": 0}}}, "no such option any more"),
+    ("qwen3.5-397b-a17b-nvfp4", ["a", "b", "c"], {"overrides": {"args": {"trust-remote-code": True}}}, "acknowledge"),
+    ("qwen3.5-397b-a17b-nvfp4", ["a", "b", "c"], {"overrides": {"args": {"disable-log-stats": True}}}, "acknowledge"),
+    ("qwen3.5-397b-a17b-nvfp4", ["a", "b", "c"], {"overrides": {"environment": {"HF_TOKEN": "x"}}}, "HF_TOKEN"),
+    ("qwen3.5-397b-a17b-nvfp4", ["a", "b", "c"], {"topology": "lan"}, "fabric_topology switch or ring, not lan"),
+    ("qwen3.5-397b-a17b-nvfp4", ["a", "b", "c"], {"kinds": {"c": "thor"}}, "c is thor"),
+    ("qwen3.5-397b-a17b-nvfp4", ["a", "b", "c"], {"version": "0.19.0"}, "needs vLLM 0.20 or later"),
+    (
+        "qwen3-30b-a3b-thinking-fp8",
+        ["a", "b"],
+        {"topology": "direct", "overrides": {"tensor_parallel": 2, "pipeline_parallel": 2}},
+        "must be 2",
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "hosts", "options", "text"), STOPPED)
+def test_stopped(name: str, hosts: list[str], options: dict[str, Any], text: str) -> None:
+    with pytest.raises(RecipeError) as caught:
+        resolve(name, hosts, **options)
+    assert text in str(caught.value)
+    assert name in str(caught.value)
+
+
+@pytest.mark.parametrize("name", sorted(OWNED))
+def test_an_option_that_the_role_owns_stops_before_any_change(name: str) -> None:
+    """Each of them, in any spelling, as the role would refuse it when all else is done."""
+    for key in (name, f"--{name.replace('-', '_')}"):
+        with pytest.raises(RecipeError, match="is decided by the role") as caught:
+            on_two_sparks(args={key: "s3cret"})
+        assert "s3cret" not in str(caught.value)
+        with pytest.raises(RecipeError, match="is no argument of a recipe"):
+            resolve({**MINIMAL, "args": {key: 1}}, ["a"])
+    # taking away what is not there is no harm
+    assert name not in on_two_sparks(args={name: None})["args"]
+
+
+def test_short_forms_of_what_the_role_owns() -> None:
+    with pytest.raises(RecipeError, match="set vllm_serve_tensor_parallel_size instead"):
+        on_two_sparks(args={"tp": 1})
+    later = {**MINIMAL, "args_below": [{"version": "0.20", "args": {"port": 1}}]}
+    with pytest.raises(RecipeError, match=r"port is no argument of a recipe\. The role decides it"):
+        resolve(later, ["a"])
+
+
+def test_the_acknowledged_is_let_through() -> None:
+    plan = resolve(
+        "qwen3.5-397b-a17b-nvfp4",
+        ["a", "b", "c"],
+        overrides={"args": {"trust-remote-code": True}, "acknowledged": ["trust-remote-code"]},
+    )
+    assert plan["args"]["trust-remote-code"] is True
+
+
+MINIMAL: dict[str, Any] = {"name": "n", "summary": "s", "model": "m", "runtime": "venv", "hosts": 1, "args": {}}
+MALFORMED: list[tuple[dict[str, Any], str]] = [
+    ({"model": ...}, "lacks model"),
+    ({"splitt": {}}, "unknown fields splitt. Did you mean split"),
+    ({"args": ["a"]}, "args is not a dictionary"),
+    ({"acknowledged": "trust-remote-code"}, "acknowledged is not a list"),
+    ({"args": {"tensor_parallel_size": 2}}, "tensor-parallel-size is no argument of a recipe"),
+    ({"runtime": "podman"}, "not venv or container"),
+    ({"hosts": 0}, "not a number of hosts"),
+    ({"hosts": "two"}, "not a number of hosts"),
+]
+
+
+@pytest.mark.parametrize(("change", "text"), MALFORMED)
+def test_malformed_recipes(tmp_path: Path, change: dict[str, Any], text: str) -> None:
+    data = {key: value for key, value in {**MINIMAL, **change}.items() if value is not ...}
+    (tmp_path / "r.yml").write_text(yaml.safe_dump(data))
+    with pytest.raises(RecipeError, match=r"r\.yml") as caught:
+        load("r.yml", base=str(tmp_path))
+    assert text in str(caught.value)
+
+
+def test_files_that_are_none(tmp_path: Path) -> None:
+    with pytest.raises(RecipeError, match="cannot be read: No such file"):
+        load(str(tmp_path / "x.yml"))
+    (tmp_path / "x.yml").write_text("{a: [")
+    with pytest.raises(RecipeError, match="is not YAML"):
+        load(str(tmp_path / "x.yml"))
+    (tmp_path / "x.yml").write_text("- a")
+    with pytest.raises(RecipeError, match="does not hold a dictionary"):
+        load(str(tmp_path / "x.yml"))
+
+
+def test_without_a_shape_there_is_no_memory_plan() -> None:
+    plan = resolve(MINIMAL, ["a"], memory_bytes=SPARK)
+    assert plan["memory"] is None
+    assert plan["warnings"] == ["No vLLM version is named: arguments are not checked."]
+    assert plan["served_model_name"] == "m"
+    # vLLM's own default is above what unified memory survives
+    assert plan["args"] == {"gpu-memory-utilization": 0.85}
+
+
+# --- sparkrun ----------------------------------------------------------------------------------------------------
+
+
+def test_a_community_recipe_is_translated() -> None:
+    path = str(FIXTURES / "recipes" / "sparkrun-v2.yaml")
+    data = load(path)
+    assert data["model"] == "Qwen/Qwen3-30B-A3B-Thinking-2507-FP8"
+    assert (data["revision"], data["image"], data["hosts"]) == ("abc123", "example/vllm:1.2.3", [2])
+    assert data["split"] == {"tensor_parallel": 2}
+    assert data["served_model_name"] == ["qwen", "thinking"]
+    assert data["max_model_len"] == 65536
+    assert data["args"] == {
+        "gpu-memory-utilization": 0.8,
+        "enable-auto-tool-choice": True,
+        "tool-call-parser": "hermes",
+        "override-generation-config": {"temperature": 0.7},
+        "enable-prefix-caching": True,
+    }
+    assert data["environment"] == {"VLLM_USE_DEEP_GEMM": "0"}
+    assert data["untranslated"] == [
+        "executor_config (no counterpart)",
+        "mods (no counterpart)",
+        "pre_exec (no counterpart)",
+        "defaults.unused_thing (not used by the command)",
+        "--distributed-executor-backend (decided by the roles)",
+        "--host (decided by the roles)",
+        "--port (decided by the roles)",
+        "env.NCCL_IB_DISABLE (decided by the fabric plan or a secret)",
+        "env.HF_TOKEN (decided by the fabric plan or a secret)",
+    ]
+    plan = resolve(path, ["a", "b"], topology="direct", version="0.33.0")
+    assert (plan["tensor_parallel"], plan["options_checked"]) == (2, "0.33.0")
+    assert plan["untranslated"] == data["untranslated"]
+    with pytest.raises(RecipeError, match="for 2 hosts"):
+        resolve(path, ["a", "b", "c"], version="0.33.0")
+
+
+def test_a_community_recipe_without_a_command() -> None:
+    data = load(str(FIXTURES / "recipes" / "sparkrun-defaults.yaml"))
+    assert data["args"] == {"gpu-memory-utilization": 0.85}
+    assert data["max_model_len"] == 8192
+    assert data["hosts"] == [1]
+    assert data["untranslated"] == ["--port (decided by the roles)"]
+
+
+FOREIGN: list[tuple[dict[str, Any], str]] = [
+    ({"model": ""}, "names no model"),
+    ({"runtime": "sglang"}, "is for sglang"),
+    ({"defaults": [1]}, "defaults is not a dictionary"),
+    ({"command": "vllm serve {model} --port {port}"}, "uses {port}, which defaults lacks"),
+    ({"command": "llama-server"}, "holds no `vllm serve`"),
+    ({"command": "vllm serve 'x"}, "cannot be read"),
+]
+
+
+@pytest.mark.parametrize(("change", "text"), FOREIGN)
+def test_foreign_recipes_that_cannot_be_served(change: dict[str, Any], text: str) -> None:
+    with pytest.raises(RecipeError) as caught:
+        _recipe.translate_sparkrun({"recipe_version": "2", "model": "m", **change}, "f")
+    assert text in str(caught.value)
+
+
+def test_what_surrounds_the_command_is_named() -> None:
+    data = _recipe.translate_sparkrun(
+        {"recipe_version": "1", "model": "m", "command": "export A=1 && vllm serve m --seed -1 --x '[1' && echo done"},
+        "f",
+    )
+    assert data["args"] == {"seed": -1, "x": "[1"}
+    assert data["untranslated"] == [
+        "command before vllm serve (export A=1 '&&')",
+        "command after vllm serve ('&&' echo done)",
+    ]
+    assert data["hosts"] == "any"
+
+
+def test_the_filter() -> None:
+    door = FilterModule().filters()["recipe"]
+    assert door("tiny-qwen3", hosts=["a"], topology="lan")["tensor_parallel"] == 1
+    with pytest.raises(AnsibleFilterError, match="recipe: vllm_serve_recipe='nope' is unknown"):
+        door("nope", hosts=["a"])

@@ -1,0 +1,127 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The controller's part of comparing first: what is asked of a host, and when nothing is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import option_tables
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric import fabric_plan
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._preflight import compare
+
+from tests.unit.plays import task
+
+NODE = {"python": {"version": "3.12.3"}, "arch": "aarch64", "glibc": "2.39", "kind": "spark"}
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+def prepare(looks: list[dict[str, Any]], **variables: Any) -> list[dict[str, Any]]:
+    return compare.prepare("role", looks, "a", {"ansible_facts": {"sparkthor_node": NODE}, **variables})
+
+
+def test_arguments_go_as_they_are() -> None:
+    looks = [{"holds": True}, {"module": "host_state", "arguments": {"files": []}}, {"module": "vllm_ready"}]
+    assert prepare(looks) == [
+        {"role": "role", "module": "host_state", "arguments": {"files": []}},
+        {"role": "role", "module": "vllm_ready", "arguments": {}},
+    ]
+
+
+def test_a_role_that_wants_nothing_is_settled() -> None:
+    assert prepare([]) == [{"role": "role"}]
+
+
+def test_a_condition_that_does_not_hold() -> None:
+    with pytest.raises(compare.Unknown, match="no nginx"):
+        prepare([{"holds": "", "otherwise": "no nginx"}])
+
+
+def test_a_host_learns_of_its_own_peers_alone() -> None:
+    plan = fabric_plan(["a", "b"], "direct", "10.100.0.0/24")
+    (look,) = prepare([{"module": "firewall_apply", "arguments": {"plan": plan, "ssh_ports": [22]}}])
+    assert set(look["arguments"]) == {"ssh_ports", "trusted"}
+
+
+@pytest.fixture
+def engine(locked_wheels: dict[str, str]) -> dict[str, Any]:
+    """Arguments of the role's task."""
+    given = {"path": "/opt/venv", **locked_wheels}
+    return {**given, "python": "/usr/bin/python3", "verify": "fast", "download": True}
+
+
+def test_the_engine_that_is_wanted_is_a_fact_for_the_roles_after_it(engine: dict[str, Any]) -> None:
+    variables: dict[str, Any] = {"ansible_facts": {"sparkthor_node": NODE}}
+    (look,) = compare.prepare("engine", [{"module": "engine_venv", "arguments": engine}], "a", variables)
+    target = look["arguments"]["target"]
+    assert (target["python"], target["kind"], "manifest" in target) == ("3.12", "spark", False)
+    fact = variables["ansible_facts"]["sparkthor_engine"]
+    assert (fact["path"], fact["digest"]) == ("/opt/venv", target["digest"])
+    assert fact["versions"]["vllm"] == "0.32.0"
+    assert variables["ansible_facts"]["sparkthor_node"] is NODE
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"verify": "full"}, "every file"),
+        ({"python": "/opt/python3.13/bin/python3"}, "asked on the host"),
+        ({"wheel_dir": "/nonexistent"}, "wheels are missing"),
+    ],
+)
+def test_an_engine_that_takes_more_than_reading(engine: dict[str, Any], change: dict[str, str], words: str) -> None:
+    with pytest.raises(compare.Unknown, match=words):
+        prepare([{"module": "engine_venv", "arguments": {**engine, **change}}])
+
+
+def store(source: str, **more: str) -> list[dict[str, Any]]:
+    arguments = {"root": "/models", "owner": "o", "group": "g", "stage": "check", "verify": "fast"}
+    return [{"module": "model_store", "arguments": {**arguments, "models": [{"name": "m", "source": source, **more}]}}]
+
+
+def test_models_are_declared_by_their_contents(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text("{}")
+    (look,) = prepare(store(str(tmp_path)))
+    assert set(look["arguments"]) == {"root", "owner", "group", "models"}
+    (model,) = look["arguments"]["models"]
+    assert [row[:2] for row in model["manifest"]] == [["config.json", 2]]
+
+
+@pytest.mark.parametrize(
+    ("looks", "words"),
+    [
+        (store("owner/model"), "branch may have moved"),
+        (store("owner/model", revision="main"), "branch may have moved"),
+        (store("s3://bucket/model"), "to be fetched: m"),
+    ],
+)
+def test_models_that_take_more_than_reading(looks: list[dict[str, Any]], words: str) -> None:
+    with pytest.raises(compare.Unknown, match=words):
+        prepare(looks)
+
+
+def test_arguments_of_the_engine_are_checked_on_the_controller(monkeypatch: pytest.MonkeyPatch) -> None:
+    look = {"module": "vllm_options", "arguments": {"engine": "abc", "arguments": {"model": "m"}}}
+    with pytest.raises(compare.Unknown, match="not known"):
+        prepare([look])
+    monkeypatch.setattr(option_tables, "read", lambda path: {"vllm": "0.32.0"})
+    found: list[str] = []
+    monkeypatch.setattr(option_tables, "problems", lambda arguments, table: found)
+    assert prepare([look]) == [{"role": "role"}]
+    found.append("a warning that the role gives")
+    with pytest.raises(compare.Unknown, match="something to say"):
+        prepare([look])
+
+
+def test_a_role_finds_its_own_files() -> None:
+    seen = compare.context({"x": 1, "role_path": "/roles/preflight"}, task("a"), "/playbooks")
+    assert seen["role_path"] == "/roles/a"
+    assert seen["ansible_search_path"] == ["/roles/a/tasks", "/playbooks"]
+    assert seen["x"] == 1

@@ -1,0 +1,205 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The page of three captured clusters: well-formed, nothing from elsewhere, all escaped, ink that can be read."""
+
+from __future__ import annotations
+
+import copy
+import html.parser
+import json
+import re
+from pathlib import Path
+
+import pytest
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._report import page as _report
+
+TOP = next(parent for parent in Path(__file__).resolve().parents if (parent / "galaxy.yml").exists())
+SHAPES = ("3spark_ring", "4spark", "2spark_2thor")
+
+
+def captured(shape):
+    return json.loads((TOP / f"tests/fixtures/report/{shape}.json").read_text())
+
+
+def made(data):
+    return _report.page(data["status"], data["runs"], data["doctor"], data["memory"], data["why"])
+
+
+class Checker(html.parser.HTMLParser):
+    VOID = ("meta", "link", "br")
+
+    def __init__(self):
+        super().__init__()
+        self.open = []
+        self.addresses = []
+        self.tags = set()
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.add(tag)
+        self.addresses += [value for name, value in attrs if name in ("src", "href", "xlink:href")]
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+
+def checked(page):
+    checker = Checker()
+    checker.feed(page)
+    assert checker.open == []
+    return checker
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_the_page_needs_nothing_but_itself(shape):
+    page = made(captured(shape))
+    checker = checked(page)
+    assert checker.addresses == ["data:,"]
+    assert not checker.tags & {"script", "img", "iframe", "object", "embed"}
+    assert "url(" not in page
+    assert "@import" not in page
+
+
+@pytest.mark.parametrize(("shape", "lines"), [("3spark_ring", 6), ("4spark", 8), ("2spark_2thor", 4)])
+def test_a_line_for_every_half_of_every_cable(shape, lines):
+    svg = _report.topology_svg(captured(shape)["status"])
+    assert svg.count("<line ") == lines
+    assert svg.count("<rect ") == len(captured(shape)["status"]["hosts"]) + (shape != "3spark_ring")
+
+
+def test_a_wrong_link_is_red_and_says_so_in_words():
+    data = captured("4spark")
+    # captured with this half cut
+    link = data["status"]["hosts"]["spark-02"]["links"][1]
+    svg = _report.topology_svg(data["status"])
+    assert svg.count('class="broken"') == 1
+    assert "half 1: no carrier" in svg
+    link.update(state="up", mtu=1500)
+    assert "MTU 1500, not 9000" in _report.topology_svg(data["status"])
+    link.update(mtu=9000, problems=[])
+    assert 'class="broken"' not in _report.topology_svg(data["status"])
+
+
+def test_the_far_end_of_a_ring_cable_counts():
+    data = captured("3spark_ring")
+    link = data["status"]["hosts"]["spark-03"]["links"][0]
+    link.update(state="down", problems=[["down", "up"]])
+    assert _report.topology_svg(data["status"]).count('class="broken"') == 1
+
+
+def test_a_host_without_an_answer():
+    data = captured("3spark_ring")
+    data["status"]["hosts"]["spark-02"] = {
+        **{"reachable": False, "role": "worker", "kind": "spark", "management": "10.0.0.2", "control_address": ""},
+        **{"links": [], "error": "power it on"},
+    }
+    page = made(data)
+    checked(page)
+    assert "boxbad" in page
+    assert "no answer" in page
+    assert "power it on" in page
+
+
+def test_no_answer_at_all():
+    data = captured("4spark")
+    for host, found in data["status"]["hosts"].items():
+        data["status"]["hosts"][host] = {
+            **{"reachable": False, "role": found["role"], "kind": "", "management": "x", "links": [], "error": "e"}
+        }
+    data["status"]["cluster"]["topology"] = ""
+    data.update(memory=None, runs=[], doctor=None)
+    page = made(data)
+    checked(page)
+    assert "No host answered" in page
+    assert "verify has not run yet" in page
+
+
+def test_budgets_add_up_to_the_host():
+    data = captured("4spark")
+    for row in _report.budgets(data["status"], data["memory"]):
+        parts = row["weights"] + row["cache"] + row["overhead"] + row["reserve"]
+        assert parts == pytest.approx(row["total"], rel=0.001)
+
+
+def test_everything_from_a_host_is_escaped():
+    data = captured("3spark_ring")
+    evil = "<script>alert(1)</script>\"'&"
+
+    def poison(item):
+        if isinstance(item, dict):
+            return {
+                key: poison(value) if key not in ("state", "verdict", "topology") else value
+                for key, value in item.items()
+            }
+        if isinstance(item, list):
+            return [poison(value) for value in item]
+        return item + evil if isinstance(item, str) and item not in ("", *data["status"]["cluster"]["hosts"]) else item
+
+    poisoned = copy.deepcopy(data)
+    for host, found in poisoned["status"]["hosts"].items():
+        links = found["links"]
+        poisoned["status"]["hosts"][host] = {**poison({k: v for k, v in found.items() if k != "links"}), "links": links}
+    poisoned["runs"] = poison(poisoned["runs"])
+    poisoned["doctor"] = poison(poisoned["doctor"])
+    page = made(poisoned)
+    assert "<script" not in page
+    assert "&lt;script&gt;" in page
+    checked(page)
+
+
+def test_findings_and_history_are_shown():
+    data = captured("4spark")
+    assert data["doctor"]["findings"]
+    page = made(data)
+    for item in data["doctor"]["findings"]:
+        assert _report.esc(item["title"]) in page
+    assert page.count('class="spark"') > 3
+
+
+def test_a_curve_of_equal_values_is_flat():
+    assert _report.spark_line([]) == ""
+    assert _report.spark_line([1.0]) == ""
+    heights = re.findall(r",([\d.]+)", re.search(r'points="([^"]+)"', _report.spark_line([2.0, 2.0, 2.0]))[1])
+    assert set(heights) == {"13.0"}
+
+
+def colours(block):
+    return dict(re.findall(r"--([a-z]+):(#[0-9a-f]{3,6})", block))
+
+
+def luminance(colour):
+    digits = colour.lstrip("#")
+    digits = "".join(letter * 2 for letter in digits) if len(digits) == 3 else digits
+    parts = [int(digits[index : index + 2], 16) / 255 for index in (0, 2, 4)]
+    red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def contrast(first, second):
+    high, low = sorted((luminance(first), luminance(second)), reverse=True)
+    return (high + 0.05) / (low + 0.05)
+
+
+ROOTS = re.findall(r":root\{(.*?)\}", _report.STYLE, re.DOTALL)
+
+
+@pytest.mark.parametrize("scheme", [0, 1, 2])
+@pytest.mark.parametrize(
+    ("ink", "paper"),
+    [
+        *(("ink", "paper"), ("ink", "card"), ("soft", "paper"), ("soft", "card"), ("ink", "badbg"), ("soft", "badbg")),
+        *(("good", "goodbg"), ("bad", "badbg"), ("warn", "warnbg"), ("bad", "paper"), ("bad", "card")),
+    ],
+)
+def test_text_is_readable_by_wcag_aa(scheme, ink, paper):
+    found = colours(ROOTS[scheme])
+    assert contrast(found[ink], found[paper]) >= 4.5
+
+
+@pytest.mark.parametrize("scheme", [0, 1, 2])
+@pytest.mark.parametrize("part", ["weights", "kv", "over", "cable", "bad"])
+def test_shapes_stand_out_by_wcag_aa(scheme, part):
+    found = colours(ROOTS[scheme])
+    assert contrast(found[part], found["paper"]) >= 3

@@ -1,0 +1,300 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The document and the screen of looks that were taken on simulated hosts, with one thing changed at a time."""
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+
+import pytest
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._report import status
+
+TOP = next(parent for parent in Path(__file__).resolve().parents if (parent / "galaxy.yml").exists())
+LOOK = json.loads((TOP / "tests/fixtures/status/look-spark.json").read_text())
+HOSTS = ["spark-01", "spark-02", "spark-03"]
+GROUPS = {"cluster": HOSTS, "ray_head": HOSTS[:1], "ray_workers": HOSTS[1:], "sparks": HOSTS, "all": HOSTS}
+NOW = 1_800_000_000.0
+PORTS = ("enp1s0f0np0", "enP2p1s0f0np0", "enp1s0f1np1", "enP2p1s0f1np1")
+
+
+def variables(topology="switch"):
+    return {
+        host: {"ansible_host": f"10.110.1.{10 + index}", "fabric_topology": topology, "fabric_cidr": "10.100.0.0/16"}
+        for index, host in enumerate(HOSTS, 1)
+    }
+
+
+def look_of(host):
+    """The captured look, moved to another host: addresses and what serves there."""
+    index = HOSTS.index(host) + 1
+    look = copy.deepcopy(LOOK)
+    look["time"] = NOW
+    management = look["node"]["management"]
+    management.update(address=f"10.110.1.{10 + index}", cidr=f"10.110.1.{10 + index}/24")
+    addresses = {"enp1s0f1np1": f"10.100.0.{index}/17", "enP2p1s0f1np1": f"10.100.128.{index}/17"}
+    for interface in look["node"]["interfaces"]:
+        if interface["name"] in PORTS:
+            own = addresses.get(interface["name"])
+            kept = [{"address": own, "family": "inet", "scope": "global", "dynamic": False}] if own else []
+            interface.update(addresses=kept, mtu=9000, carrier=True, up=True)
+    unit = {"active": "active", "sub": "running", "enabled": "enabled", "load": "loaded", "result": "success"}
+    unit |= {"restarts": 0, "invocation": "x", "need_daemon_reload": False, "seconds": 60.0}
+    look["units"] = {"sparkthor-ray": dict(unit)}
+    look["versions"] = {"vllm": "0.32.0", "ray": "2.60.0"}
+    if host == HOSTS[0]:
+        look["units"] |= {f"sparkthor-{name}": dict(unit) for name in ("vllm", "front", "watchdog")}
+        look["serving"] |= {
+            "model": "tiny",
+            "options": {"pipeline-parallel-size": "3"},
+            "state": {
+                "state": "serving",
+                "line": "serving",
+                "healthy": True,
+                "since": NOW - 3700,
+                "updated": NOW - 1,
+                "completion": {"seconds_ago": 4.0, "latency": 0.12},
+            },
+        }
+        look["ray"] = {
+            "configured": True,
+            "cluster": {
+                "healthy": True,
+                "reason": "3 of 3 nodes",
+                "alive": [{"name": name, "address": f"10.100.0.{i}"} for i, name in enumerate(HOSTS, 1)],
+            },
+        }
+    return look
+
+
+@pytest.fixture
+def outcomes():
+    return {host: {"look": look_of(host)} for host in HOSTS}
+
+
+def made(outcomes, topology="switch", hostvars=None):
+    document = status.document(GROUPS, hostvars or variables(topology), outcomes, NOW)
+    json.dumps(document)
+    return document
+
+
+def texts(document):
+    return [f"{item['host']}: {item['text']}" for item in document["problems"]]
+
+
+def test_a_healthy_cluster_has_nothing_to_mend(outcomes):
+    document = made(outcomes)
+    assert texts(document) == []
+    assert document["ok"] is True
+    assert document["serving"]["endpoint"] == "http://10.110.1.11:8000/v1"
+    screen = status.screen(document)
+    assert "SERVING for 1 h 1 min" in screen
+    assert "TP=1 PP=3" in screen
+    assert "nothing to mend" in screen
+    assert "last completion 4 s ago in 0.12 s" in screen
+
+
+def test_the_screen_is_one_screen(outcomes):
+    lines = status.screen(made(outcomes)).splitlines()
+    assert len(lines) <= 24
+    assert max(map(len, lines)) <= 120
+
+
+def test_speed_half_mtu_and_address_of_every_link(outcomes):
+    links = made(outcomes)["hosts"]["spark-02"]["links"]
+    assert [(link["netdev"], link["half"], link["mtu"], link["rate_gbits"], link["address"]) for link in links] == [
+        ("enp1s0f1np1", 0, 9000, 200.0, "10.100.0.2/17"),
+        ("enP2p1s0f1np1", 1, 9000, 200.0, "10.100.128.2/17"),
+    ]
+
+
+def change(outcomes, host, netdev, **values):
+    [port] = [item for item in outcomes[host]["look"]["node"]["interfaces"] if item["name"] == netdev]
+    port.update(values)
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ({"carrier": False}, "enP2p1s0f1np1 has no carrier"),
+        ({"carrier": False, "up": False}, "enP2p1s0f1np1 is administratively down"),
+        ({"mtu": 1500}, "enP2p1s0f1np1 has MTU 1500, not 9000"),
+        ({"addresses": []}, "enP2p1s0f1np1 lacks its address 10.100.128.3/17 (has none)"),
+        ({"name": "eth9"}, "enP2p1s0f1np1 does not exist"),
+    ],
+)
+def test_a_wrong_link_is_one_line_with_host_and_mend(outcomes, values, expected):
+    change(outcomes, "spark-03", "enP2p1s0f1np1", **values)
+    document = made(outcomes)
+    assert texts(document) == [f"spark-03: {expected}"]
+    assert document["problems"][0]["mend"]
+    assert not document["ok"]
+
+
+def test_a_port_that_lost_its_rdma_state(outcomes):
+    for link in outcomes["spark-01"]["look"]["rdma"]["links"]:
+        if link["netdev"] == "enp1s0f1np1":
+            link["port_state"] = "DOWN"
+    assert texts(made(outcomes)) == ["spark-01: rocep1s0f1 is DOWN although enp1s0f1np1 is up"]
+
+
+def test_half_a_cluster_still_has_a_plan_for_all_links(outcomes):
+    outcomes["spark-03"] = {"unreachable": True, "msg": "ssh: connect to host 10.110.1.13 port 22: timed out"}
+    document = made(outcomes)
+    assert texts(document) == ["spark-03: did not answer"]
+    assert "10.110.1.13" in document["problems"][0]["mend"]
+    assert len(document["hosts"]["spark-01"]["links"]) == 2
+    assert "no answer" in status.screen(document)
+
+
+@pytest.mark.parametrize("topology", ["switch", "ring", "lan"])
+def test_no_cluster_at_all_is_an_answer(topology):
+    outcomes = {host: {"unreachable": True, "msg": "no route to host"} for host in HOSTS}
+    document = made(outcomes, topology)
+    assert texts(document) == [f"{host}: did not answer" for host in HOSTS]
+    assert document["serving"]["state"] == document["ray"]["state"] == "unknown"
+    assert "3 to mend" in status.screen(document)
+
+
+def test_a_look_that_failed_is_a_host_without_an_answer(outcomes):
+    outcomes["spark-02"] = {"failed": True, "module_stderr": "Traceback: disk full", "msg": "MODULE FAILURE"}
+    assert texts(made(outcomes)) == ["spark-02: did not answer"]
+
+
+def test_an_inventory_without_a_plan_is_one_line(outcomes):
+    hostvars = variables()
+    for values in hostvars.values():
+        values["fabric_cidr"] = "10.100.0.0/31"
+    document = made(outcomes, hostvars=hostvars)
+    [line] = texts(document)
+    assert line.startswith("inventory: ")
+    assert "fabric_cidr" in line
+    assert "HOST" in status.screen(document)
+
+
+def test_versions_that_differ_are_named_with_their_hosts(outcomes):
+    outcomes["spark-02"]["look"]["versions"]["ray"] = "2.54.0"
+    document = made(outcomes)
+    assert texts(document) == ["cluster: ray differs: spark-01 2.60.0, spark-02 2.54.0, spark-03 2.60.0"]
+    assert "ray 2.60" not in status.screen(document).split("versions:")[1].splitlines()[0]
+
+
+@pytest.mark.parametrize(
+    ("state", "expected"),
+    [
+        ({"updated": NOW - 500}, "not serving: no watchdog reports; sparkthor-vllm is active"),
+        ({"state": "loading", "line": "loading: shards 3/9"}, "not serving: loading: shards 3/9"),
+    ],
+)
+def test_a_group_that_does_not_serve(outcomes, state, expected):
+    outcomes["spark-01"]["look"]["serving"]["state"].update(state)
+    assert texts(made(outcomes)) == [f"spark-01: {expected}"]
+
+
+def test_ray_says_itself_what_is_wrong(outcomes):
+    cluster = outcomes["spark-01"]["look"]["ray"]["cluster"]
+    cluster.update(
+        healthy=False,
+        reason="2 of 3 nodes: spark-03 is not a member",
+        problems=[{"code": "absent", "node": "spark-03", "cause": "spark-03 is not a member", "mend": "power"}],
+        alive=cluster["alive"][:2],
+    )
+    document = made(outcomes)
+    assert texts(document) == ["spark-03: Ray: spark-03 is not a member"]
+    row = next(line for line in status.screen(document).splitlines() if line.startswith("spark-03"))
+    assert "absent" in row
+
+
+def test_ray_that_is_down(outcomes):
+    outcomes["spark-01"]["look"]["ray"] = {"configured": True, "error": "no answer within 5 s"}
+    assert texts(made(outcomes)) == ["spark-01: Ray: no answer within 5 s"]
+
+
+def test_failed_units_memory_disk_and_swap(outcomes):
+    look = outcomes["spark-02"]["look"]
+    look["units"]["sparkthor-ray"].update(active="failed", result="exit-code")
+    look["memory"].update(available=status.GIB, total=100 * status.GIB, swap_used=3 * status.GIB)
+    look["disk"] = {"total": 1000 * status.GIB, "free": status.GIB}
+    assert texts(made(outcomes)) == [
+        "spark-02: sparkthor-ray failed (exit-code)",
+        "spark-02: only 1.0 GiB of memory are left",
+        "spark-02: disk nearly full: 1.0 GiB left",
+        "spark-02: 3.0 GiB are swapped out",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(None, "-"), (0, "0 s"), (59, "59 s"), (60, "1 min"), (3700, "1 h 1 min"), (90000, "1 d 1 h"), (86400, "1 d")],
+)
+def test_durations(seconds, text):
+    assert status.duration(seconds) == text
+
+
+@pytest.mark.parametrize("topology", ["switch", "ring", "lan"])
+def test_a_host_known_by_name_that_is_down_leaves_the_others_their_plan(outcomes, topology):
+    hostvars = variables(topology)
+    for host in HOSTS:
+        hostvars[host]["ansible_host"] = f"{host}.example.net"
+    outcomes["spark-03"] = {"unreachable": True, "msg": "ssh: connect to host spark-03.example.net: No route to host"}
+    document = made(outcomes, topology, hostvars)
+    assert not [text for text in texts(document) if text.startswith("inventory")]
+    assert document["hosts"]["spark-03"]["management"] == "spark-03.example.net"
+    looks = {host: outcome["look"] for host, outcome in outcomes.items() if outcome.get("look")}
+    _cluster, fabric, nodes, error = status.plan(GROUPS, HOSTS, hostvars, looks)
+    assert (error, list(fabric)) == ("", HOSTS)
+    assert nodes["spark-03"]["management"]["cidr"] == "10.110.1.254/24"
+
+
+def test_the_endpoint_is_the_one_that_answers(outcomes):
+    hostvars = variables()
+    for tls, scheme in (("off", "http"), (False, "http"), ("self_signed", "https"), ("given", "https")):
+        hostvars["spark-01"]["vllm_serve_tls"] = tls
+        assert made(outcomes, hostvars=hostvars)["serving"]["endpoint"] == f"{scheme}://10.110.1.11:8000/v1"
+
+
+def on_another_nic(outcomes, topology):
+    """Peers meet on eth9, ssh comes in elsewhere."""
+    for host, outcome in outcomes.items():
+        address = {"address": f"10.9.0.{HOSTS.index(host) + 1}/24", "family": "inet", "scope": "global"}
+        port = {"name": "eth9", "addresses": [address], "up": True, "carrier": True, "mtu": 1500}
+        outcome["look"]["node"]["interfaces"].append(port)
+    return {host: {**values, "fabric_lan_nic": "eth9"} for host, values in variables(topology).items()}
+
+
+@pytest.mark.parametrize("topology", ["lan", "ring"])
+def test_one_host_without_the_nic_of_the_lan_leaves_the_others_their_plan(outcomes, topology):
+    hostvars = on_another_nic(outcomes, topology)
+    for host in (None, "spark-03"):
+        if host:
+            outcomes[host] = {"unreachable": True, "msg": "ssh: connect to host 10.110.1.13: No route to host"}
+        document = made(outcomes, topology, hostvars)
+        assert not [text for text in texts(document) if text.startswith("inventory")]
+        assert document["hosts"]["spark-02"]["control_address"] == "10.9.0.2"
+    change(outcomes, "spark-02", "eth9", addresses=[])
+    document = made(outcomes, topology, hostvars)
+    assert not [text for text in texts(document) if text.startswith("inventory")]
+    lost = "spark-02: fabric_lan_nic of host spark-02 is eth9, which has no IPv4 address there"
+    assert lost in texts(document)
+    assert document["cluster"]["head_address"] == "10.9.0.1"
+    assert document["hosts"]["spark-02"]["management"] == "10.110.1.12"
+
+
+@pytest.mark.parametrize(("topology", "shown"), [("lan", ""), ("switch", "10.100.0.1")])
+def test_an_address_that_was_made_up_is_not_shown(outcomes, topology, shown):
+    hostvars = variables(topology)
+    hostvars["spark-01"]["ansible_host"] = "spark-01.example.net"
+    assert made(outcomes, topology, hostvars)["cluster"]["head_address"]
+    outcomes["spark-01"] = {"unreachable": True, "msg": "ssh: No route to host"}
+    document = made(outcomes, topology, hostvars)
+    assert document["hosts"]["spark-01"]["control_address"] == shown
+    assert document["cluster"]["head_address"] == shown
+
+
+def test_an_address_that_a_host_lost_is_not_replaced_by_one_that_was_made_up(outcomes):
+    hostvars = on_another_nic(outcomes, "lan")
+    change(outcomes, "spark-01", "eth9", addresses=[])
+    document = made(outcomes, "lan", hostvars)
+    assert (document["hosts"]["spark-01"]["control_address"], document["cluster"]["head_address"]) == ("", "")

@@ -1,0 +1,299 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Who measures towards whom, what is enough, and which line fails for which trouble."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric import fabric_plan
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._report import verify
+
+HOSTS = ("a", "b", "c")
+MANAGEMENT = {host: f"192.168.1.{index}/24" for index, host in enumerate("abcd", 11)}
+
+
+def plan(topology, hosts=HOSTS, **more):
+    nics = dict.fromkeys(hosts, "enP7s7")
+    management = {host: MANAGEMENT[host] for host in hosts}
+    return fabric_plan(list(hosts), topology, "10.100.0.0/16", 1, None, management, more.get("kinds"), nics)
+
+
+@pytest.mark.parametrize(
+    ("topology", "hosts", "count"),
+    [
+        ("direct", ["a", "b"], 6),
+        ("switch", HOSTS, 9),
+        ("switch", list("abcd"), 12),
+        ("ring", HOSTS, 18),
+        ("lan", HOSTS, 3),
+    ],
+)
+def test_every_half_and_both_in_every_direction(topology, hosts, count):
+    tests = verify.link_tests(plan(topology, hosts), hosts, {})
+    everything = [test for host in hosts for test in tests[host]]
+    assert len(everything) == count
+    assert len({test["id"] for test in everything}) == count
+    sending = {(test["host"], path["netdev"]) for test in everything for path in test["paths"]}
+    taking = {(test["peer"], path["peer_netdev"]) for test in everything for path in test["paths"]}
+    assert sending == taking
+    assert {test["how"] for test in everything} == ({"tcp"} if topology == "lan" else {"rdma"})
+    json.dumps(tests)
+
+
+def test_a_ring_measures_along_its_cables():
+    tests = verify.link_tests(plan("ring"), HOSTS, {})
+    [first] = [test for test in tests["a"] if test["id"] == "a>b:0"]
+    assert (first["paths"][0]["netdev"], first["paths"][0]["peer_netdev"]) == ("enp1s0f0np0", "enp1s0f1np1")
+    assert first["paths"][0]["wanted_mtu"] == 9000
+
+
+def test_hosts_that_are_away_are_left_out():
+    tests = verify.link_tests(plan("switch"), ["a", "c"], {})
+    assert {test["peer"] for test in tests["a"]} == {"c"}
+    assert verify.link_tests(plan("switch"), ["a"], {}) == {"a": []}
+
+
+def test_the_weaker_kind_decides_and_the_user_above_it():
+    assert verify.thresholds(["spark"])["tcp_half_gbits"] == 15
+    assert verify.thresholds(["spark", "thor"])["tcp_half_gbits"] == 5
+    assert verify.thresholds(["spark", "thor"], {"tcp_half_gbits": "7"})["tcp_half_gbits"] == 7
+
+
+@pytest.mark.parametrize(
+    ("own", "words"),
+    [
+        ({"bandwith": 1}, "bandwith is not known"),
+        ({"ttft_seconds": "fast"}, "'fast' is not a number"),
+        ({"ttft_seconds": -1}, "negative"),
+        (["x"], "not a dictionary"),
+    ],
+)
+def test_thresholds_that_mean_nothing_are_refused(own, words):
+    with pytest.raises(verify.VerifyError, match=words):
+        verify.thresholds(["spark"], own)
+
+
+def judged(fabric, hosts, results, own=None, speeds=None, lan=False):
+    tests = [test for host in hosts for test in verify.link_tests(fabric, hosts, {})[host]]
+    complete = {test["id"]: {"id": test["id"], "how": "tcp", "gbits": 30.0, "mtu": 9000} for test in tests}
+    complete.update(results)
+    kinds = dict.fromkeys(hosts, "spark")
+    lines = verify.link_lines(tests, complete, kinds, own or {}, speeds or {}, lan)
+    return lines, verify.shared_ports(lines, tests)
+
+
+def failing(lines):
+    return [(line["check"], line["where"]) for line in lines if line["verdict"] == "fail"]
+
+
+def test_healthy_links_hold():
+    lines, suspects = judged(plan("switch"), HOSTS, {})
+    assert failing(lines) == []
+    assert suspects == []
+
+
+def test_a_slow_port_is_the_one_that_both_slow_lines_share():
+    slow = {"how": "tcp", "gbits": 1.0, "mtu": 9000}
+    lines, suspects = judged(plan("switch"), HOSTS, {"a>b:1": slow, "c>a:1": slow})
+    assert failing(lines) == [
+        ("bandwidth", "a to b, half 1 (enP2p1s0f1np1 to enP2p1s0f1np1)"),
+        ("bandwidth", "c to a, half 1 (enP2p1s0f1np1 to enP2p1s0f1np1)"),
+    ]
+    assert suspects == ["a enP2p1s0f1np1"]
+
+
+def test_a_small_mtu_fails_its_own_line_only():
+    lines, _suspects = judged(plan("switch"), HOSTS, {"a>b:0": {"how": "tcp", "gbits": 30.0, "mtu": 1500}})
+    assert failing(lines) == [("path MTU", "a to b, half 0 (enp1s0f1np1 to enp1s0f1np1)")]
+
+
+def test_what_was_not_measured_fails_with_its_reason():
+    lines, _suspects = judged(plan("switch"), HOSTS, {"a>b:0": {"how": "tcp", "error": "Connection refused"}})
+    assert [line["note"] for line in lines if line["verdict"] == "fail"] == ["Connection refused"]
+
+
+@pytest.mark.parametrize(("gbits", "word"), [(13.1, "13 Gb/s"), (1.6, "1.6 Gb/s"), (50.0, "other half")])
+def test_throttled_nics_are_told_from_others(gbits, word):
+    lines, _suspects = judged(plan("direct", ["a", "b"]), ["a", "b"], {"a>b:0": {"how": "rdma", "gbits": gbits}})
+    [line] = [line for line in lines if line["verdict"] == "fail"]
+    assert word in line["mend"]
+    assert line["threshold"] == 85
+
+
+def test_a_lan_is_measured_against_what_it_negotiated():
+    fabric = plan("lan")
+    speeds = {host: {"enP7s7": 10.0} for host in HOSTS}
+    results = {"a>b:0": {"how": "tcp", "gbits": 5.9, "mtu": 1500}}
+    for entry in verify.link_tests(fabric, HOSTS, {}).values():
+        results.setdefault(entry[0]["id"], {"how": "tcp", "gbits": 9.4, "mtu": 1500})
+    lines, _suspects = judged(fabric, HOSTS, results, speeds=speeds, lan=True)
+    assert failing(lines) == [("bandwidth", "a to b, half 0 (enP7s7 to enP7s7)")]
+
+
+def rank(backend="nccl", network="IB", ports=("rocep1s0f1:1", "roceP2p1s0f1:1"), busbw=22.0, **more):
+    rows = [
+        {"bytes": 8, "seconds": 40e-6, "gbytes": 0.0, "busbw_gbytes": 0.0},
+        {"bytes": 1 << 27, "seconds": 0.01, "gbytes": 13.0, "busbw_gbytes": busbw},
+    ]
+    log = {"network": network, "ports": list(ports), "netdevs": [], "bootstrap": "", "ib_disabled": network == "Socket"}
+    return {"backend": backend, "right": True, "rows": rows, "log": log, "sent": {}, **more}
+
+
+def collective(results, topology="switch", profile="roce", fabric=None):
+    limits = verify.thresholds(["spark"])
+    return verify.collective_lines(results, HOSTS, topology, profile, fabric or plan(topology), limits)
+
+
+def test_rdma_on_both_halves_holds():
+    assert failing(collective({host: rank() for host in HOSTS})) == []
+
+
+def test_sockets_instead_of_rdma_fail_the_host_and_name_the_variable():
+    results = {host: rank() for host in HOSTS} | {"b": rank(network="Socket", ports=())}
+    lines = collective(results)
+    assert failing(lines) == [("transport", "b")]
+    assert "NCCL_IB_DISABLE" in next(line["mend"] for line in lines if line["verdict"] == "fail")
+
+
+def test_one_half_only_fails():
+    results = {host: rank() for host in HOSTS} | {"c": rank(ports=("rocep1s0f1:1",), busbw=11.0)}
+    lines = collective(results)
+    assert failing(lines) == [("transport", "c")]
+    assert "without roceP2p1s0f1" in next(line["note"] for line in lines if line["verdict"] == "fail")
+
+
+def test_a_slow_bus_fails_by_topology():
+    slow = {host: rank(busbw=11.0) for host in HOSTS}
+    assert ("all-reduce", "3 ranks, 128 MiB") in failing(collective(slow))
+    everything = tuple(f"{name}:1" for name in ("rocep1s0f0", "roceP2p1s0f0", "rocep1s0f1", "roceP2p1s0f1"))
+    ring = {host: rank(busbw=11.0, ports=everything) for host in HOSTS}
+    assert failing(collective(ring, "ring")) == []
+
+
+def test_gloo_must_leave_by_the_control_interface():
+    good = rank("gloo", busbw=1.0, sent={"enp1s0f1np1": 1000, "enP7s7": 10})
+    bad = rank("gloo", busbw=1.0, sent={"enp1s0f1np1": 10, "enP7s7": 1000})
+    assert failing(collective(dict.fromkeys(HOSTS, good))) == []
+    assert failing(collective({"a": good, "b": bad, "c": good})) == [("transport", "b")]
+    assert failing(collective({"a": good, "b": rank("gloo", busbw=1.0), "c": good})) == [("transport", "b")]
+
+
+def test_a_rank_without_a_result_is_named():
+    lines = collective({"a": rank(), "b": {"error": "no end after 120 s"}})
+    [line] = lines
+    assert line["verdict"] == "fail"
+    assert "b: no end after 120 s" in line["note"]
+    assert "c: no result" in line["note"]
+
+
+def ray(**more):
+    alive = {host: plan("switch")[host]["control_address"] for host in HOSTS}
+    found = {"state": "healthy", "line": "3 of 3", "alive": alive, "strangers": [], "problems": []}
+    return {"ray": {**found, **more}, "serving": {"executor": "ray"}}
+
+
+def test_ray_on_the_right_network():
+    fabric = plan("switch")
+    assert failing(verify.ray_lines(ray(), fabric)) == []
+    moved = ray(alive={**ray()["ray"]["alive"], "b": "192.168.1.12"})
+    assert failing(verify.ray_lines(moved, fabric)) == [("ray", "b")]
+    gone = ray(alive={"a": fabric["a"]["control_address"]})
+    assert failing(verify.ray_lines(gone, fabric)) == [("ray", "b"), ("ray", "c")]
+
+
+@pytest.mark.parametrize("state", ["absent", "down", "unknown"])
+def test_no_ray_is_one_line(state):
+    assert failing(verify.ray_lines(ray(state=state), plan("switch"))) == [("ray", "cluster")]
+
+
+def test_an_executor_without_ray_needs_none():
+    status = ray(state="absent")
+    status["serving"]["executor"] = "mp"
+    assert failing(verify.ray_lines(status, plan("switch"))) == []
+
+
+def run(speed=20.0, ttft=0.5, eight=80.0):
+    one = {
+        "tokens_per_second": speed,
+        "decode_tokens_per_second": speed,
+        "ttft_seconds": ttft,
+        "ttft_max_seconds": ttft,
+    }
+    more = {**one, "tokens_per_second": eight}
+    return {"completion": {"tokens": 5, "seconds": 0.4}, "streams": {"1": one, "8": more}}
+
+
+@pytest.mark.parametrize(
+    ("found", "bound", "expected"),
+    [
+        (run(), 40.0, []),
+        (run(speed=5.0), 40.0, [("decode", "1 stream")]),
+        (run(speed=5.0, eight=50.0), None, []),
+        (run(ttft=9.0), 40.0, [("TTFT", "1 stream")]),
+        (run(eight=20.0), 40.0, [("throughput", "8 streams")]),
+        (None, 40.0, [("completion", "API")]),
+        ({"error": "the front answered 503"}, 40.0, [("completion", "API")]),
+        ({"completion": {"tokens": 5, "seconds": 1}, "streams": {}, "error": "broke"}, 40.0, [("throughput", "API")]),
+    ],
+)
+def test_the_api(found, bound, expected):
+    limits = verify.thresholds(["spark"])
+    assert failing(verify.serving_lines(found, bound, "no recipe", limits, {})) == expected
+
+
+def test_history_shows_the_newest_earlier_value_and_skips_torn_files():
+    line = verify.line("TTFT", "1 stream", "pass", 1.0)
+    texts = [
+        json.dumps({"version": 1, "taken": "2026-02-01", "lines": [{**line, "value": 3.0}]}),
+        json.dumps({"version": 1, "taken": "2026-01-01", "lines": [{**line, "value": 2.0}]}),
+        "{torn",
+        '{"version": 99, "lines": []}',
+        "[]",
+    ]
+    earlier = verify.read_history(texts)
+    assert len(earlier) == 2
+    lines = [dict(line), verify.line("new", "x", "pass", 1)]
+    verify.with_history(lines, earlier)
+    assert [entry["before"] for entry in lines] == [3.0, None]
+
+
+def test_the_table_ends_with_what_to_do():
+    lines = [
+        verify.line("link", "3 hosts", "pass", 6, "ports"),
+        verify.line("path MTU", "a to b", "fail", 1500, "bytes", 9000, "lost", "raise the MTU"),
+    ]
+    text = verify.text({"lines": lines, "suspects": ["a eth0"]})
+    assert "1 of 2 lines are below what is needed" in text
+    assert "path MTU, a to b: raise the MTU" in text
+    assert text.endswith("a eth0")
+    assert verify.text({"lines": lines[:1]}).endswith("all 1 lines hold")
+
+
+def engine_look(runtime="venv", path="/srv/e", torch="2.13.0"):
+    return {"engine": {"runtime": runtime, "path": path}, "versions": {"torch": torch} if torch else {}}
+
+
+@pytest.mark.parametrize(
+    ("looks", "verdict", "words"),
+    [
+        ({"a": engine_look(), "b": engine_look(path="/opt/sparkthor/venv")}, None, ""),
+        ({"a": engine_look()}, verify.FAIL, "b did not answer"),
+        ({"a": engine_look(), "b": engine_look(torch="")}, verify.FAIL, "no engine with torch on b"),
+        # torch is in the image, where no rank can be run beside the engine
+        ({"a": engine_look("container"), "b": engine_look("container")}, verify.INFO, "in a container on a, b"),
+        ({"a": engine_look("container"), "b": engine_look(torch="")}, verify.FAIL, "no engine with torch on b"),
+    ],
+)
+def test_where_an_all_reduce_can_be_run(looks, verdict, words):
+    found = verify.collective_plan(["a", "b"], looks)
+    told = verify.collective_not_run(["a", "b"], {**found, "reached": list(looks)})
+    if verdict is None:
+        assert told is None
+        assert found["python"] == {"a": "/srv/e/bin/python", "b": "/opt/sparkthor/venv/bin/python"}
+    else:
+        assert (told["verdict"], words in told["note"]) == (verdict, True), told
+        # what the play's condition is made of
+        assert len(found["with_engine"]) < 2

@@ -1,0 +1,167 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The collection's house: which package imports which, and whether every arrow points the right way.
+
+``make house`` prints the graph and fails where a rule of docs/design.md is broken; the unit tests ask the same.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+TOP = Path(__file__).resolve().parents[1]
+PLUGINS = "ansible_collections.sparkthor.cluster.plugins"
+#: lines above which a file has to be split
+FILE_LIMIT = 600
+#: lines above which a function needs a reason in LONG_FUNCTIONS
+FUNCTION_LIMIT = 60
+#: what a kind of plugin may import; kinds that are not named are doors and import nothing of one another
+ALLOWED = {
+    "modules": {"module_utils"},
+    "action": {"module_utils", "plugin_utils"},
+    "filter": {"module_utils", "plugin_utils"},
+    "lookup": {"module_utils", "plugin_utils"},
+    "plugin_utils": {"module_utils", "plugin_utils"},
+    "module_utils": {"module_utils"},
+}
+
+
+@dataclass
+class House:
+    """Files of ``plugins/`` by their dotted name below it, and what each imports of the others."""
+
+    files: dict[str, Path] = field(default_factory=dict)
+    imports: dict[str, set[str]] = field(default_factory=dict)
+
+    def package(self, name: str) -> str:
+        """``module_utils._network`` for ``module_utils._network.netplan``; ``modules`` for a module."""
+        kind, _, rest = name.partition(".")
+        return f"{kind}.{rest.partition('.')[0]}" if kind.endswith("_utils") else kind
+
+    def arrows(self) -> dict[str, set[str]]:
+        """Package -> the other packages that it imports."""
+        found: dict[str, set[str]] = {}
+        for name, imported in self.imports.items():
+            here = found.setdefault(self.package(name), set())
+            here |= {self.package(other) for other in imported} - {self.package(name)}
+        return found
+
+    def reachable(self, roots: Iterator[str]) -> set[str]:
+        seen: set[str] = set()
+        todo = list(roots)
+        while todo:
+            name = todo.pop()
+            if name not in seen:
+                seen.add(name)
+                todo += self.imports[name]
+        return seen
+
+
+def read(top: Path = TOP) -> House:
+    """The house as it stands below ``top``."""
+    house = House()
+    base = top / "plugins"
+    for path in sorted(base.rglob("*.py")):
+        parts = path.relative_to(base).with_suffix("").parts
+        house.files[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    for name, path in house.files.items():
+        house.imports[name] = {found for found in _imported(name, path) for found in [_file(house, found)] if found}
+    return house
+
+
+def _file(house: House, dotted: str) -> str:
+    """The file that ``a.b.c`` names: itself, or what holds the name ``c``."""
+    if dotted in house.files:
+        return dotted
+    outer = dotted.rpartition(".")[0]
+    return outer if outer in house.files else ""
+
+
+def _imported(name: str, path: Path) -> Iterator[str]:
+    package = name.split(".") if path.name == "__init__.py" else name.split(".")[:-1]
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if not isinstance(node, ast.ImportFrom):
+            continue
+        if node.level:
+            base = [*package[: len(package) - node.level + 1], *(node.module.split(".") if node.module else [])]
+        elif node.module and node.module.startswith(PLUGINS + "."):
+            base = node.module[len(PLUGINS) + 1 :].split(".")
+        else:
+            continue
+        for alias in node.names:
+            yield ".".join([*base, alias.name])
+
+
+def problems(house: House) -> list[str]:
+    """Every rule that is broken, a line each."""
+    found: list[str] = []
+    for name, imported in sorted(house.imports.items()):
+        kind = name.partition(".")[0]
+        for other in sorted(imported):
+            if other.partition(".")[0] not in ALLOWED.get(kind, set()):
+                found.append(f"{name} imports {other}: {kind} must not read {other.partition('.')[0]}")
+    try:
+        TopologicalSorter(house.arrows()).prepare()
+    except CycleError as error:
+        found.append("packages import each other in a circle: " + " -> ".join(reversed(error.args[1])))
+    used = house.reachable(name for name in house.files if name.startswith("modules."))
+    used |= house.reachable(name for name in house.files if name.startswith("module_utils._onhost."))
+    for name in sorted(house.files):
+        if name.startswith("module_utils.") and name not in used:
+            found.append(f"{name} is reached from no module and not installed on hosts: it belongs to plugin_utils")
+        lines = len(house.files[name].read_text(encoding="utf-8").splitlines())
+        if lines > FILE_LIMIT:
+            found.append(f"{name} has {lines} lines, more than {FILE_LIMIT}")
+    return found
+
+
+def functions(house: House) -> list[tuple[int, str]]:
+    """Length and name of every function, longest first."""
+    found = [
+        (node.end_lineno - node.lineno + 1, f"{name}.{node.name}")
+        for name, path in house.files.items()
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.FunctionDef) and node.end_lineno
+    ]
+    return sorted(found, reverse=True)
+
+
+def show(house: House) -> list[str]:
+    """The graph and the figures, as lines."""
+    arrows = house.arrows()
+    lines = ["package                       lines  imports"]
+    for package in TopologicalSorter(arrows).static_order() if _acyclic(arrows) else sorted(arrows):
+        total = sum(
+            len(path.read_text(encoding="utf-8").splitlines())
+            for name, path in house.files.items()
+            if house.package(name) == package
+        )
+        lines.append(f"{package:<28} {total:>6}  {', '.join(sorted(arrows.get(package, ()))) or '-'}")
+    lines += ["", "longest functions"]
+    lines += [f"{length:>6}  {name}" for length, name in functions(house)[:10]]
+    return lines
+
+
+def _acyclic(arrows: dict[str, set[str]]) -> bool:
+    try:
+        TopologicalSorter(arrows).prepare()
+    except CycleError:
+        return False
+    return True
+
+
+def main() -> int:
+    house = read()
+    broken = problems(house)
+    print("\n".join([*show(house), "", *(f"broken: {line}" for line in broken)]))
+    return 1 if broken else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
