@@ -109,7 +109,7 @@ from typing import Any
 
 from ansible.errors import AnsibleFilterError
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model import memory
-from ansible_collections.sparkthor.cluster.plugins.module_utils._model.shape import SizingError
+from ansible_collections.sparkthor.cluster.plugins.module_utils._model.values import SizingError
 
 
 def memory_plan(config: Mapping[str, Any], **options: Any) -> dict[str, Any]:

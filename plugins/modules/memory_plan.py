@@ -74,7 +74,8 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model import memory
-from ansible_collections.sparkthor.cluster.plugins.module_utils._model.shape import SizingError
+from ansible_collections.sparkthor.cluster.plugins.module_utils._model.checkpoint import read_model_folder
+from ansible_collections.sparkthor.cluster.plugins.module_utils._model.values import SizingError
 
 
 def mem_total_bytes(path: str = "/proc/meminfo") -> int:
@@ -88,7 +89,7 @@ def mem_total_bytes(path: str = "/proc/meminfo") -> int:
 
 def make_plan(params: dict[str, Any]) -> dict[str, Any]:
     options = dict(params)
-    config, tensors = memory.read_model_folder(options.pop("model_path"))
+    config, tensors = read_model_folder(options.pop("model_path"))
     if not options["memory_bytes"]:
         options["memory_bytes"] = mem_total_bytes()
     if not options["memory_available_bytes"]:

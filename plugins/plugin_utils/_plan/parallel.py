@@ -14,17 +14,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible_collections.sparkthor.cluster.plugins.module_utils._model.memory import split_layers
-from ansible_collections.sparkthor.cluster.plugins.module_utils._model.shape import (
-    STATE,
-    Shape,
-    SizingError,
-    as_int,
-    block_size,
-    parse_length,
-    read_shape,
-    text_config,
-)
+from ansible_collections.sparkthor.cluster.plugins.module_utils._model.config import block_size, text_config
+from ansible_collections.sparkthor.cluster.plugins.module_utils._model.layers import STATE
+from ansible_collections.sparkthor.cluster.plugins.module_utils._model.shape import Shape, read_shape
+from ansible_collections.sparkthor.cluster.plugins.module_utils._model.split import split_layers
+from ansible_collections.sparkthor.cluster.plugins.module_utils._model.values import SizingError, as_int, parse_length
 
 #: Topologies whose links carry RDMA; on `lan` everything is TCP.
 RDMA_TOPOLOGIES = ("direct", "ring", "switch")

@@ -20,8 +20,13 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import yaml
-from ansible_collections.sparkthor.cluster.plugins.module_utils._model import memory as _sizing
-from ansible_collections.sparkthor.cluster.plugins.module_utils._model.shape import SizingError, with_overrides
+from ansible_collections.sparkthor.cluster.plugins.module_utils._model import memory
+from ansible_collections.sparkthor.cluster.plugins.module_utils._model.config import with_overrides
+from ansible_collections.sparkthor.cluster.plugins.module_utils._model.values import (
+    SizingError,
+    as_fraction,
+    parse_length,
+)
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import (
     parallel as _parallel,
 )
@@ -241,11 +246,11 @@ def resolve(
         if parallel["expert_parallel"]:
             args.setdefault("enable-expert-parallel", True)
         sizing = _sizing_options(args, environment, parallel["pipeline_parallel"])
-        memory = _memory(data, shape, parallel, sizing, length, hosts, memory_bytes, memory_available_bytes)
+        sizes = _memory(data, shape, parallel, sizing, length, hosts, memory_bytes, memory_available_bytes)
     except SizingError as error:
         raise RecipeError(f"recipe {data['name']}: {error}") from error
-    if require_fit and memory is not None and memory["verdict"] == "does_not_fit":
-        numbers = " ".join([*memory["reasons"], *memory["suggestions"]])
+    if require_fit and sizes is not None and sizes["verdict"] == "does_not_fit":
+        numbers = " ".join([*sizes["reasons"], *sizes["suggestions"]])
         raise RecipeError(f"recipe {data['name']} does not fit these hosts. {numbers}")
     checked, warnings, checked_by = _check_arguments(data, args, environment, acknowledged, wanted, table)
     why = str(data["split"].get("why", "")).strip()
@@ -258,7 +263,7 @@ def resolve(
         "model": model,
         "revision": str(own.get("revision", data["revision"])),
         "served_model_name": served,
-        "max_model_len": None if length is None else _sizing.parse_length("max_model_len", length),
+        "max_model_len": None if length is None else parse_length("max_model_len", length),
         "runtime": own.get("runtime", data["runtime"]),
         "image": own.get("image", data["image"]),
         "image_digest": "" if "image" in own else data["image_digest"],
@@ -272,7 +277,7 @@ def resolve(
         "args": checked,
         "environment": environment,
         "acknowledged": acknowledged,
-        "memory": memory,
+        "memory": sizes,
         "sizing": {**sizing, **({"hf_overrides": overrides} if overrides else {})},
         "warnings": warnings,
         "options_checked": checked_by,
@@ -393,19 +398,17 @@ def _sizing_options(args: Mapping[str, Any], environment: Mapping[str, Any], sta
     """What of the arguments and the environment decides sizes, as the memory plan wants it."""
     found: dict[str, Any] = {
         "kv_cache_dtype": str(args.get("kv-cache-dtype", "auto")),
-        "gpu_memory_utilization": _sizing.as_fraction(
+        "gpu_memory_utilization": as_fraction(
             "gpu-memory-utilization", args.get("gpu-memory-utilization", DEFAULT_UTILIZATION)
         ),
-        "max_num_seqs": _sizing.parse_length("max-num-seqs", args.get("max-num-seqs", 1)),
-        "max_num_batched_tokens": _sizing.parse_length(
-            "max-num-batched-tokens", args.get("max-num-batched-tokens", 8192)
-        ),
+        "max_num_seqs": parse_length("max-num-seqs", args.get("max-num-seqs", 1)),
+        "max_num_batched_tokens": parse_length("max-num-batched-tokens", args.get("max-num-batched-tokens", 8192)),
         "enforce_eager": bool(args.get("enforce-eager", False)),
         "language_model_only": bool(args.get("language-model-only", False)),
         "mamba_ssm_cache_dtype": str(args.get("mamba-ssm-cache-dtype", "auto")),
     }
     if args.get("kv-cache-memory-bytes"):
-        found["kv_cache_memory_bytes"] = _sizing.parse_length("kv-cache-memory-bytes", args["kv-cache-memory-bytes"])
+        found["kv_cache_memory_bytes"] = parse_length("kv-cache-memory-bytes", args["kv-cache-memory-bytes"])
     if stages > 1 and environment.get("VLLM_PP_LAYER_PARTITION"):
         found["layer_partition"] = str(environment["VLLM_PP_LAYER_PARTITION"])
     return found
@@ -418,8 +421,8 @@ def _memory(
     sizing: Mapping[str, Any],
     length: Any,
     hosts: Sequence[str],
-    memory: Any,
-    available: Any,
+    memory_bytes: Any,
+    available_bytes: Any,
 ) -> dict[str, Any] | None:
     """The memory plan, or None where neither the recipe nor the disk gives the model's shape."""
     if shape is None:
@@ -436,13 +439,13 @@ def _memory(
             return [number // each for number in value for _index in range(each)]
         return value
 
-    return _sizing.plan(
+    return memory.plan(
         shape,
         tensor_parallel=parallel["tensor_parallel"],
         pipeline_parallel=parallel["pipeline_parallel"],
         max_model_len=length,
-        memory_bytes=by_rank(memory),
-        memory_available_bytes=by_rank(available),
+        memory_bytes=by_rank(memory_bytes),
+        memory_available_bytes=by_rank(available_bytes),
         weights_bytes=data["weights_bytes"],
         active_bytes=data["active_bytes"],
         hosts=list(hosts) if world % len(hosts) == 0 else None,

@@ -14,8 +14,8 @@ from typing import Any
 
 from ansible.module_utils.parsing.convert_bool import boolean
 from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.pins import EngineError
-from ansible_collections.sparkthor.cluster.plugins.module_utils._model import memory
-from ansible_collections.sparkthor.cluster.plugins.module_utils._model.shape import SizingError
+from ansible_collections.sparkthor.cluster.plugins.module_utils._model.checkpoint import read_model_folder
+from ansible_collections.sparkthor.cluster.plugins.module_utils._model.values import SizingError
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import wheels
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import recipe as _recipe
 
@@ -153,7 +153,7 @@ def on_controller(recipe: Any, first: Mapping[str, Any], base: str) -> tuple[dic
             continue
         path = source if os.path.isabs(source) else os.path.join(base, source)
         try:
-            config, tensors = memory.read_model_folder(path)
+            config, tensors = read_model_folder(path)
         except OSError as error:
             reason = f"{error.filename or path}: {error.strerror}"
             raise _recipe.RecipeError(

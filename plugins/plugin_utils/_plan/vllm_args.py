@@ -20,7 +20,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ansible_collections.sparkthor.cluster.plugins.module_utils._model.shape import SizingError
+from ansible_collections.sparkthor.cluster.plugins.module_utils._model.values import SizingError
 
 #: The tables that come with the collection, for versions that have not been dumped on a host yet.
 SHIPPED = os.path.join(os.path.dirname(os.path.abspath(__file__)), "vllm_options")

@@ -10,9 +10,9 @@ from types import SimpleNamespace
 import pytest
 from ansible.errors import AnsibleActionFail
 from ansible_collections.sparkthor.cluster.plugins.action.cluster_plan import ActionModule
-from ansible_collections.sparkthor.cluster.plugins.module_utils._model import memory as _sizing
-from ansible_collections.sparkthor.cluster.plugins.module_utils._model.shape import SizingError
+from ansible_collections.sparkthor.cluster.plugins.module_utils._model.values import SizingError
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import recipe as _recipe
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import serving as _serving
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.cluster import (
     ClusterError,
     head_generation,
@@ -263,7 +263,7 @@ def test_a_folder_on_the_controller_that_cannot_be_read_is_named(tmp_path, monke
     def refuse(path):
         raise PermissionError(13, "Permission denied", path)
 
-    monkeypatch.setattr(_sizing, "read_model_folder", refuse)
+    monkeypatch.setattr(_serving, "read_model_folder", refuse)
     with pytest.raises(
         _recipe.RecipeError, match=r"mine cannot be read on the controller: /.*/mine: Permission denied"
     ):

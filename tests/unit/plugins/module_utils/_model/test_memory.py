@@ -1,35 +1,27 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""memory_plan against values worked out by hand from the models' published shapes.
-
-The fixtures in tests/fixtures/models hold the fields of each published config.json that decide sizes, as they are
-written there: what a file leaves to its class's defaults is left out here too.
-"""
+"""memory_plan against values worked out by hand from the models' published shapes."""
 
 from __future__ import annotations
 
-import json
-import struct
-from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.sparkthor.cluster.plugins.module_utils._model import memory as _sizing
-from ansible_collections.sparkthor.cluster.plugins.module_utils._model import shape
-from ansible_collections.sparkthor.cluster.plugins.module_utils._model.memory import plan, split_layers
-from ansible_collections.sparkthor.cluster.plugins.module_utils._model.shape import SizingError
+from ansible_collections.sparkthor.cluster.plugins.module_utils._model.memory import plan
+from ansible_collections.sparkthor.cluster.plugins.module_utils._model.shape import read_shape
+from ansible_collections.sparkthor.cluster.plugins.module_utils._model.values import (
+    SizingError,
+    dtype_bytes,
+    parse_length,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 
-FIXTURES = Path(__file__).parents[4] / "fixtures" / "models"
+from tests.unit.published_models import model
+
 SPARK = int(121.69 * 2**30)
 GIB = 2**30
-
-
-def model(name: str) -> dict[str, Any]:
-    return json.loads((FIXTURES / f"{name}.json").read_text())
-
 
 # (model, KV bytes per token in BF16, the hand calculation)
 KV_BY_HAND = [
@@ -109,7 +101,7 @@ PARAMETERS = [
 def test_weights_follow_from_the_shape(name: str, billions: float, active: float | None) -> None:
     config = model(name)
     config.pop("quantization_config", None)  # so that every parameter has the same size
-    width = shape.dtype_bytes("dtype", shape.read_shape(config).dtype)
+    width = dtype_bytes("dtype", read_shape(config).dtype)
     result = plan(config)
     assert result["weights_bytes"] / width / 1e9 == pytest.approx(billions, rel=0.01)
     if active:
@@ -240,45 +232,6 @@ def test_falcon_h1_layers_hold_both() -> None:
     result = plan(config)
     assert result["kv_bytes_per_token"] == 131_072
     assert result["state_bytes_per_sequence"] == 32 * ((2048 + 2 * 128) * 3 + 32 * 64 * 128) * 2
-
-
-# --- stages ---------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("layers", "stages", "expected"),
-    [
-        (126, 3, [42, 42, 42]),
-        (60, 3, [20, 20, 20]),
-        (88, 4, [22, 22, 22, 22]),
-        (61, 4, [15, 15, 16, 15]),  # the middle ones first, from the back
-        (62, 4, [15, 16, 16, 15]),
-        (63, 4, [16, 16, 16, 15]),  # never the last one
-        (5, 2, [3, 2]),
-    ],
-)
-def test_uneven_stages(layers: int, stages: int, expected: list[int]) -> None:
-    assert split_layers(layers, stages) == expected
-
-
-def test_a_partition_can_be_given() -> None:
-    assert split_layers(60, 3, "18,20,22") == [18, 20, 22]
-    with pytest.raises(SizingError, match="layer_partition"):
-        split_layers(60, 3, [20, 20, 19])
-
-
-@given(st.integers(1, 200), st.integers(1, 16))
-def test_stages_add_up_and_differ_by_at_most_one(layers: int, stages: int) -> None:
-    if stages > layers:
-        with pytest.raises(SizingError):
-            split_layers(layers, stages)
-        return
-    counts = split_layers(layers, stages)
-    assert sum(counts) == layers
-    assert max(counts) - min(counts) <= 1
-
-
-# --- verdicts -------------------------------------------------------------------------------------------------
 
 
 def test_405b_int4_on_three_sparks_fits() -> None:
@@ -429,12 +382,10 @@ def test_replaced_blocks_are_one_matrix() -> None:
     config["block_configs"][0]["attention"] = {"n_heads_in_group": None, "replace_with_linear": True}
     config["block_configs"][0]["ffn"] = {"ffn_mult": None, "replace_with_linear": True}
     config["block_configs"][1]["ffn"] = {"ffn_mult": None, "no_op": True}
-    first, second, *_others = shape.read_shape(config).layers
+    first, second, *_others = read_shape(config).layers
     assert (first.cache, first.attention_params, first.kv_params, first.dense_params) == ("none", 8192**2, 0, 8192**2)
     assert (second.cache, second.dense_params) == ("full", 0)
 
-
-# --- errors ---------------------------------------------------------------------------------------------------
 
 BAD = [
     ({"tensor_parallel": 3}, "tensor_parallel", "32 attention heads"),
@@ -500,33 +451,9 @@ def test_kv_heads_must_divide_or_be_divided() -> None:
         plan(config, tensor_parallel=2)
 
 
-LENGTHS = [
-    ("deepseek-v3", 163_840),  # yarn: 40 x 4096
-    ("gpt-oss-120b", 131_072),  # yarn: 32 x 4096
-    ("llama-3.1-8b", 131_072),  # llama3 scaling is already in it
-    ("gemma-3-27b-it", 131_072),  # so is Gemma's, and the file leaves it to the class
-    ("gemma-3-4b-it", 131_072),
-    ("falcon-40b", 2_048),
-    ("qwen3.5-397b-a17b-fp8", 262_144),
-    ("kimi-linear-48b-a3b", 1_048_576),
-]
-
-
-@pytest.mark.parametrize(("name", "expected"), LENGTHS)
-def test_the_longest_context(name: str, expected: int) -> None:
-    assert shape.max_context(model(name)) == expected
-
-
-def test_lengths_as_vllm_writes_them() -> None:
-    assert shape.parse_length("max_model_len", "32k") == 32_000
-    assert shape.parse_length("max_model_len", "32K") == 32_768
-    assert shape.parse_length("max_model_len", "25.6k") == 25_600
-    assert shape.parse_length("max_model_len", "4096") == 4_096
-
-
 def test_numbers_as_vllm_writes_them() -> None:
-    assert shape.parse_length("kv-cache-memory-bytes", "8G") == 8 * 2**30
-    assert shape.parse_length("kv-cache-memory-bytes", "0.5t") == 5 * 10**11
+    assert parse_length("kv-cache-memory-bytes", "8G") == 8 * 2**30
+    assert parse_length("kv-cache-memory-bytes", "0.5t") == 5 * 10**11
     pinned = plan(model("llama-3.1-8b"), memory_bytes=SPARK, kv_cache_memory_bytes="8G")
     assert pinned["ranks"]["kv_cache_bytes"] == [8 * GIB]
 
@@ -552,170 +479,6 @@ def test_a_stage_without_attention_that_does_not_fit_leaves_no_tokens() -> None:
     )
     assert result["ranks"]["max_tokens"][-1] is None
     assert (result["verdict"], result["max_tokens"]) == ("does_not_fit", 0)
-
-
-def test_overrides_reach_parts_of_a_nested_config() -> None:
-    config = {"text_config": {"a": 1, "rope_scaling": {"factor": 2}}, "quantization_config": {"bits": 4}}
-    changed = shape.with_overrides(
-        config, {"text_config": {"rope_parameters": {"factor": 4}}, "quantization_config": {"x": 1}}
-    )
-    assert changed == {
-        "text_config": {"a": 1, "rope_parameters": {"factor": 4}},
-        "quantization_config": {"x": 1},
-    }
-    assert config["text_config"] == {"a": 1, "rope_scaling": {"factor": 2}}
-    assert shape.with_overrides(config, None) == config
-
-
-# --- folders --------------------------------------------------------------------------------------------------
-
-
-def write_safetensors(path: Path, tensors: dict[str, int]) -> None:
-    header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
-    offset = 0
-    for name, size in tensors.items():
-        header[name] = {"dtype": "U8", "shape": [size], "data_offsets": [offset, offset + size]}
-        offset += size
-    raw = json.dumps(header).encode()
-    path.write_bytes(struct.pack("<Q", len(raw)) + raw + b"\0" * offset)
-
-
-def tiny_folder(tmp_path: Path) -> Path:
-    folder = tmp_path / "model"
-    folder.mkdir()
-    (folder / "config.json").write_text((FIXTURES / "tiny-qwen3.json").read_text())
-    first: dict[str, int] = {"model.embed_tokens.weight": 1_000}
-    second: dict[str, int] = {"lm_head.weight": 1_000, "model.norm.weight": 10}
-    for layer in range(6):
-        part = first if layer < 3 else second
-        part[f"model.layers.{layer}.self_attn.q_proj.weight"] = 600
-        part[f"model.layers.{layer}.self_attn.k_proj.weight"] = 120
-        part[f"model.layers.{layer}.input_layernorm.weight"] = 6
-    second["mtp.layers.0.mlp.weight"] = 5_000
-    names = ["model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"]
-    write_safetensors(folder / names[0], first)
-    write_safetensors(folder / names[1], second)
-    index = dict.fromkeys(first, names[0]) | dict.fromkeys(second, names[1])
-    (folder / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": index}))
-    return folder
-
-
-def test_a_folder_gives_exact_weights(tmp_path: Path) -> None:
-    config, tensors = _sizing.read_model_folder(str(tiny_folder(tmp_path)))
-    split = plan(config, tensors=tensors, pipeline_parallel=2)
-    # three layers each; the draft layers are not loaded
-    assert split["ranks"]["weights_bytes_per_rank"] == [1_000 + 3 * 726, 1_010 + 3 * 726]
-    assert split["weights_bytes"] == 2_010 + 6 * 726
-    both = plan(config, tensors=tensors, tensor_parallel=2)
-    assert both["weights_bytes_per_rank"] == (2_000 + 6 * 720) // 2 + 10 + 6 * 6
-    many = plan(config, tensors=tensors, tensor_parallel=12)
-    # six KV heads on twelve ranks: k_proj is held twice
-    assert many["weights_bytes_per_rank"] == (2_000 + 6 * 600) // 12 + 6 * 120 // 6 + 10 + 6 * 6
-
-
-def test_half_a_set_names_what_lacks(tmp_path: Path) -> None:
-    folder = tiny_folder(tmp_path)
-    (folder / "model-00002-of-00002.safetensors").unlink()
-    with pytest.raises(SizingError, match=r"lacks 1 of 2 safetensors files \(model-00002-of-00002"):
-        _sizing.read_model_folder(str(folder))
-    (folder / "model.safetensors.index.json").unlink()
-    with pytest.raises(SizingError, match="lacks 1 of 2"):
-        _sizing.read_model_folder(str(folder))
-
-
-def test_a_file_cut_short_is_noticed(tmp_path: Path) -> None:
-    folder = tiny_folder(tmp_path)
-    path = folder / "model-00001-of-00002.safetensors"
-    path.write_bytes(path.read_bytes()[:-1])
-    with pytest.raises(SizingError, match="not copied whole"):
-        _sizing.read_model_folder(str(folder))
-    path.write_bytes(b"\xff" * 12)
-    with pytest.raises(SizingError, match="cut short inside its header"):
-        _sizing.read_model_folder(str(folder))
-    path.write_bytes(b"ab")
-    with pytest.raises(SizingError, match="not a whole safetensors file"):
-        _sizing.read_model_folder(str(folder))
-
-
-def header_of(text: str) -> bytes:
-    return struct.pack("<Q", len(text)) + text.encode()
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "words"),
-    [
-        ("hf_quant_config.json", b'{"producer": ', "is not JSON"),
-        ("hf_quant_config.json", b"[]", "does not hold a mapping"),
-        ("hf_quant_config.json", b"\xff\xfe", "is not JSON"),
-        ("model.safetensors.index.json", b"[]", "is not a safetensors index"),
-        ("model.safetensors.index.json", b'{"weight_map": []}', "is not a safetensors index"),
-        ("model.safetensors.index.json", b'{"weight_map": {"a": 1}}', "is not a safetensors index"),
-        ("model-00001-of-00002.safetensors", header_of('{"a": {"dtype": "BF16"}}'), "has an unreadable header"),
-        (
-            "model-00001-of-00002.safetensors",
-            header_of('{"a": {"data_offsets": ["0", 1]}}'),
-            "has an unreadable header",
-        ),
-        ("model-00001-of-00002.safetensors", header_of("[]"), "has an unreadable header"),
-    ],
-)
-def test_a_torn_file_is_to_be_fetched_again(tmp_path: Path, name: str, content: bytes, words: str) -> None:
-    folder = tiny_folder(tmp_path)
-    (folder / name).write_bytes(content)
-    with pytest.raises(SizingError, match=words) as caught:
-        _sizing.read_model_folder(str(folder))
-    assert name in str(caught.value)
-    assert caught.value.mend == "Fetch the model again."
-
-
-def test_folders_that_are_none(tmp_path: Path) -> None:
-    with pytest.raises(SizingError, match="not a folder on this host"):
-        _sizing.read_model_folder(str(tmp_path / "nowhere"))
-    with pytest.raises(SizingError, match=r"no config\.json"):
-        _sizing.read_model_folder(str(tmp_path))
-    (tmp_path / "config.json").write_text("[]")
-    with pytest.raises(SizingError, match="does not hold a mapping"):
-        _sizing.read_model_folder(str(tmp_path))
-    (tmp_path / "config.json").write_text("{")
-    with pytest.raises(SizingError, match="is not JSON"):
-        _sizing.read_model_folder(str(tmp_path))
-    (tmp_path / "config.json").write_text("{}")
-    with pytest.raises(SizingError, match="no safetensors files"):
-        _sizing.read_model_folder(str(tmp_path))
-
-
-def test_quantization_beside_the_config_is_read(tmp_path: Path) -> None:
-    folder = tiny_folder(tmp_path)
-    side = {"quantization": {"quant_algo": "NVFP4", "kv_cache_quant_algo": "FP8"}}
-    (folder / "hf_quant_config.json").write_text(json.dumps(side))
-    config, tensors = _sizing.read_model_folder(str(folder))
-    assert shape.quantization_name(config) == "nvfp4"
-    assert plan(config, tensors=tensors)["kv_cache_dtype"] == "fp8"
-
-
-QUANTS = [
-    ({"quant_method": "fp8"}, "fp8"),
-    ({"quant_method": "awq", "bits": 4}, "int4"),
-    ({"quant_method": "gptq", "bits": 8}, "int8"),
-    ({"quant_method": "mxfp4"}, "mxfp4"),
-    ({"quant_method": "modelopt", "quant_algo": "NVFP4"}, "nvfp4"),
-    ({"quant_method": "modelopt", "quant_algo": "FP8"}, "fp8"),
-    ({"quant_method": "bitsandbytes", "load_in_4bit": True}, "int4"),
-    (
-        {"quant_method": "compressed-tensors", "config_groups": {"g": {"weights": {"num_bits": 4, "type": "int"}}}},
-        "int4",
-    ),
-    (
-        {"quant_method": "compressed-tensors", "config_groups": {"g": {"weights": {"num_bits": 4, "type": "float"}}}},
-        "nvfp4",
-    ),
-    ({}, "none"),
-]
-
-
-@pytest.mark.parametrize(("quant", "expected"), QUANTS)
-def test_quantization_names(quant: dict[str, Any], expected: str) -> None:
-    assert shape.quantization_name({"quantization_config": quant}) == expected
 
 
 @given(st.integers(1, 3), st.integers(1, 3), st.integers(1, 6))

@@ -4,24 +4,17 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 from ansible.errors import AnsibleFilterError
 from ansible_collections.sparkthor.cluster.plugins.filter.parallel_plan import FilterModule
-from ansible_collections.sparkthor.cluster.plugins.module_utils._model.shape import SizingError
+from ansible_collections.sparkthor.cluster.plugins.module_utils._model.values import SizingError
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.parallel import plan_parallel, tensor_problems
 from hypothesis import given
 from hypothesis import strategies as st
 
-FIXTURES = Path(__file__).parents[4] / "fixtures" / "models"
-
-
-def model(name: str) -> dict[str, Any]:
-    return json.loads((FIXTURES / f"{name}.json").read_text())
-
+from tests.unit.published_models import model
 
 AUTOMATIC = [
     # model, hosts, topology, TP, PP, EP, a piece of why

@@ -1,0 +1,121 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A model folder on disk: its config.json and the sizes of its tensors, read from headers alone."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import struct
+from typing import Any
+
+from ansible_collections.sparkthor.cluster.plugins.module_utils._model.values import SizingError
+
+_SAFETENSORS_HEADER_LIMIT = 100 * 1024 * 1024
+
+
+def read_safetensors_header(path: str) -> dict[str, int]:
+    """Tensor name -> bytes of one safetensors file, from its header alone; refuses a file cut short."""
+    size = os.path.getsize(path)
+    with open(path, "rb") as stream:
+        raw = stream.read(8)
+        if len(raw) < 8:
+            raise SizingError("model_path", path, "is not a whole safetensors file", "Fetch the model again.")
+        length = struct.unpack("<Q", raw)[0]
+        if length > min(size - 8, _SAFETENSORS_HEADER_LIMIT):
+            raise SizingError("model_path", path, "is cut short inside its header", "Fetch the model again.")
+        try:
+            header = json.loads(stream.read(length))
+        except ValueError:
+            raise SizingError("model_path", path, "has an unreadable header", "Fetch the model again.") from None
+    tensors: dict[str, int] = {}
+    end = 0
+    try:
+        for name, entry in header.items():
+            if name == "__metadata__":
+                continue
+            first, past = entry["data_offsets"]
+            tensors[name] = past - first
+            end = max(end, past)
+    except (AttributeError, KeyError, TypeError, ValueError):
+        raise SizingError("model_path", path, "has an unreadable header", "Fetch the model again.") from None
+    if 8 + length + end > size:
+        raise SizingError(
+            "model_path",
+            path,
+            f"has {size} bytes and should have {8 + length + end}",
+            "The file was not copied whole: fetch the model again.",
+        )
+    return tensors
+
+
+def _read_mapping(path: str) -> dict[str, Any]:
+    """What a JSON file of the model holds; a file that was cut short is an error that says to fetch it again."""
+    try:
+        with open(path, encoding="utf-8") as stream:
+            data = json.load(stream)
+    except ValueError as error:
+        raise SizingError("model_path", path, f"is not JSON ({error})", "Fetch the model again.") from None
+    if not isinstance(data, dict):
+        raise SizingError("model_path", path, "does not hold a mapping", "Fetch the model again.")
+    return data
+
+
+def read_model_folder(path: str) -> tuple[dict[str, Any], dict[str, int]]:
+    """(config, tensors) of a local model folder; half a set of safetensors is an error that names what lacks."""
+    config_path = os.path.join(path, "config.json")
+    if not os.path.isdir(path):
+        raise SizingError("model_path", path, "is not a folder on this host", "Let model_store place the model first.")
+    try:
+        config = _read_mapping(config_path)
+    except FileNotFoundError:
+        raise SizingError("model_path", path, "has no config.json", "Fetch the model again.") from None
+    if not config.get("quantization_config"):
+        # ModelOpt writes its quantization beside the config in older exports
+        side = os.path.join(path, "hf_quant_config.json")
+        if os.path.isfile(side):
+            config["quantization_config"] = {"quant_method": "modelopt", **_read_mapping(side)}
+    tensors: dict[str, int] = {}
+    for name in _weight_files(path):
+        tensors.update(read_safetensors_header(os.path.join(path, name)))
+    return config, tensors
+
+
+def _weight_files(path: str) -> list[str]:
+    index_path = os.path.join(path, "model.safetensors.index.json")
+    present = {name for name in os.listdir(path) if name.endswith(".safetensors")}
+    if os.path.isfile(index_path):
+        try:
+            wanted = set(_read_mapping(index_path)["weight_map"].values())
+            if not all(isinstance(name, str) for name in wanted):
+                raise TypeError
+        except (SizingError, KeyError, AttributeError, TypeError):
+            raise SizingError(
+                "model_path", index_path, "is not a safetensors index", "Fetch the model again."
+            ) from None
+    else:
+        wanted = present
+        numbered = sorted(present)
+        for name in numbered:
+            match = re.fullmatch(r"(.*)-(\d{5})-of-(\d{5})\.safetensors", name)
+            if match:
+                prefix, total = match.group(1), int(match.group(3))
+                wanted = wanted | {
+                    f"{prefix}-{number:05d}-of-{total:05d}.safetensors" for number in range(1, total + 1)
+                }
+    missing = sorted(name for name in wanted if not os.path.exists(os.path.join(path, name)))
+    if missing:
+        shown = ", ".join(missing[:5]) + (f" and {len(missing) - 5} more" if len(missing) > 5 else "")
+        raise SizingError(
+            "model_path",
+            path,
+            f"lacks {len(missing)} of {len(wanted)} safetensors files ({shown})",
+            "The model is not complete on this host: let model_store fetch it again.",
+        )
+    if not wanted:
+        raise SizingError(
+            "model_path", path, "has no safetensors files", "Only safetensors checkpoints can be planned."
+        )
+    return sorted(wanted)

@@ -1,0 +1,149 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which kind each decoder layer is, from a list, a letter pattern or a rule in config.json.
+
+A kind is one of attention, sliding, chunked, linear, mamba, both (attention beside Mamba), conv, moe and mlp.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ansible_collections.sparkthor.cluster.plugins.module_utils._model.config import (
+    first_of,
+    has_linear_attention,
+    optional_int,
+    required_int,
+)
+from ansible_collections.sparkthor.cluster.plugins.module_utils._model.values import SizingError, as_int
+
+_PATTERN_LETTERS = {"M": "mamba", "E": "moe", "*": "attention", "-": "mlp"}
+_KIND_OF_NAME = {
+    "full_attention": "attention",
+    "attention": "attention",
+    "self_attention": "attention",
+    "global_attention": "attention",
+    "sliding_attention": "sliding",
+    "sliding_window_attention": "sliding",
+    "local_attention": "sliding",
+    "chunked_attention": "chunked",
+    "linear_attention": "linear",
+    "gated_deltanet": "linear",
+    "mamba": "mamba",
+    "mamba2": "mamba",
+    "recurrent": "mamba",
+    "hybrid": "both",
+    "conv": "conv",
+    "moe": "moe",
+    "mlp": "mlp",
+}
+
+
+def layer_kinds(config: Mapping[str, Any]) -> list[str]:
+    """The kind of each decoder layer, from whichever of the many spellings the config uses."""
+    pattern = config.get("hybrid_override_pattern")
+    names = first_of(config, ("layer_types", "layers_block_type"))
+    count_value = first_of(config, ("num_hidden_layers", "n_layer", "n_layers", "num_layers"))
+    if isinstance(pattern, str) and pattern:
+        unknown = sorted(set(pattern) - set(_PATTERN_LETTERS))
+        if unknown:
+            raise SizingError(
+                "config.hybrid_override_pattern",
+                pattern,
+                f"has unknown letters {unknown}",
+                f"Known are {', '.join(f'{k} ({v})' for k, v in _PATTERN_LETTERS.items())}.",
+            )
+        kinds = [_PATTERN_LETTERS[letter] for letter in pattern]
+    elif isinstance(names, (list, tuple)) and names:
+        kinds = []
+        for name in names:
+            if name not in _KIND_OF_NAME:
+                raise SizingError(
+                    "config.layer_types",
+                    name,
+                    "is not a known layer type",
+                    f"Known: {', '.join(sorted(_KIND_OF_NAME))}.",
+                )
+            kinds.append(_KIND_OF_NAME[name])
+    else:
+        if count_value is None:
+            required_int(config, ("num_hidden_layers",))
+        kinds = _kinds_by_rule(config, as_int("config.num_hidden_layers", count_value))
+    count = len(kinds) if count_value is None else as_int("config.num_hidden_layers", count_value)
+    if len(kinds) == count + optional_int(config, ("num_nextn_predict_layers",), 0):
+        kinds = kinds[:count]  # Step 3.5 names the layers that predict more than one token as well
+    if count != len(kinds):
+        raise SizingError(
+            "config.num_hidden_layers",
+            count_value,
+            f"disagrees with the {len(kinds)} layers that the layer pattern names",
+            "One of the two is wrong: use the config.json of one model, unchanged.",
+        )
+    return kinds
+
+
+def _kinds_by_rule(config: Mapping[str, Any], count: int) -> list[str]:
+    """Layer kinds of configs that give a rule (an interval, an offset, a list of indices) and no list."""
+    interval = first_of(config, ("full_attention_interval",))
+    if interval is not None and has_linear_attention(config):
+        every = as_int("config.full_attention_interval", interval)
+        return ["attention" if (index + 1) % every == 0 else "linear" for index in range(count)]
+
+    linear = config.get("linear_attn_config")
+    if isinstance(linear, Mapping) and isinstance(linear.get("full_attn_layers"), (list, tuple)):
+        full = {int(number) - 1 for number in linear["full_attn_layers"]}  # counted from one
+        return ["attention" if index in full else "linear" for index in range(count)]
+
+    types = config.get("attn_type_list")
+    if isinstance(types, (list, tuple)) and len(types) == count:
+        return ["attention" if int(number) == 1 else "linear" for number in types]
+
+    indices = config.get("attn_layer_indices")
+    if isinstance(indices, (list, tuple)):
+        wanted = {int(number) for number in indices}
+        return ["attention" if index in wanted else "mamba" for index in range(count)]
+
+    period = config.get("attn_layer_period")
+    if period is not None:
+        every = as_int("config.attn_layer_period", period)
+        offset = optional_int(config, ("attn_layer_offset",), 0)
+        return ["attention" if index % every == offset else "mamba" for index in range(count)]
+
+    if config.get("model_type") in ("falcon_h1",):
+        return ["both"] * count
+    if config.get("model_type") in ("mamba", "mamba2", "falcon_mamba"):
+        return ["mamba"] * count
+    return _sliding_kinds(config, count)
+
+
+def _sliding_kinds(config: Mapping[str, Any], count: int) -> list[str]:
+    window = config.get("sliding_window")
+    chunk = config.get("attention_chunk_size")
+    model_type = str(config.get("model_type", ""))
+    if chunk and (config.get("no_rope_layers") or model_type.startswith("llama4")):
+        # Llama 4: layers without rotary embedding see everything, the others a chunk.  Published with an empty list,
+        # which stands for every fourth layer.
+        every = optional_int(config, ("no_rope_layer_interval",), 4) or 4
+        flags = config.get("no_rope_layers") or [(index + 1) % every for index in range(count)]
+        return ["chunked" if int(flag) else "attention" for flag in flags][:count]
+    numbers = config.get("hybrid_layer_pattern")
+    if isinstance(numbers, (list, tuple)):
+        # MiMo V2: 1 slides, 0 sees everything
+        return ["sliding" if int(flag) else "attention" for flag in numbers]
+    if not window or config.get("use_sliding_window") is False:
+        return ["attention"] * count
+    pattern = first_of(config, ("sliding_window_pattern", "_sliding_window_pattern"))
+    if pattern is None and model_type.startswith(("gemma3", "gemma3n")):
+        pattern = 6
+    if pattern is None and model_type.startswith("gemma2"):
+        pattern = 2
+    if pattern is None and model_type.startswith("gpt_oss"):
+        pattern = 2
+    if isinstance(pattern, int) and pattern > 1:
+        return ["attention" if (index + 1) % pattern == 0 else "sliding" for index in range(count)]
+    if model_type.startswith("qwen") and config.get("max_window_layers") is not None:
+        first = optional_int(config, ("max_window_layers",), count)
+        return ["sliding" if index >= first else "attention" for index in range(count)]
+    return ["sliding"] * count

@@ -1,0 +1,80 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Values that decide sizes, as YAML, Jinja and JSON give them: integers, shares, lengths and element types."""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+from typing import Any
+
+
+class SizingError(ValueError):
+    """An input that cannot be planned: which variable, which value, and what to do about it."""
+
+    def __init__(self, variable: str, value: Any, problem: str, mend: str) -> None:
+        self.variable = variable
+        self.value = value
+        self.problem = problem
+        self.mend = mend
+        super().__init__(f"{variable}={value!r}: {problem}. {mend}")
+
+
+def as_int(variable: str, value: Any, *, minimum: int = 1) -> int:
+    """An integer of at least `minimum`; strings of digits count, because templates make them."""
+    number = value
+    if isinstance(value, str) and value.strip().lstrip("+").isdigit():
+        number = int(value.strip())
+    elif isinstance(value, float) and value.is_integer():
+        number = int(value)
+    if isinstance(number, bool) or not isinstance(number, int):
+        raise SizingError(variable, value, "is not an integer", f"Give a whole number of at least {minimum}.")
+    if number < minimum:
+        raise SizingError(variable, value, f"is below {minimum}", f"Give a whole number of at least {minimum}.")
+    return number
+
+
+def as_fraction(variable: str, value: Any) -> float:
+    """A share of memory, above 0 and at most 1."""
+    try:
+        if isinstance(value, bool):
+            raise TypeError
+        number = float(value)
+    except (TypeError, ValueError):
+        raise SizingError(variable, value, "is not a number", "Give a share between 0 and 1, such as 0.85.") from None
+    if not 0.0 < number <= 1.0:
+        raise SizingError(variable, value, "is not between 0 and 1", "Give a share of memory such as 0.85.")
+    return number
+
+
+def parse_length(variable: str, value: Any) -> int:
+    """A number as vLLM reads it: 32768, 32k (thousands) or 32K (1024s)."""
+    if isinstance(value, str):
+        match = re.fullmatch(r"(\d+(?:\.\d+)?)([kKmMgGtT])", value.strip())
+        if match:
+            power = "kmgt".index(match.group(2).lower()) + 1
+            return int(Fraction(match.group(1)) * (1000 if match.group(2).islower() else 1024) ** power)
+    return as_int(variable, value)
+
+
+_DTYPE_BYTES = {
+    "float64": 8,
+    "float32": 4,
+    "float": 4,
+    "float16": 2,
+    "half": 2,
+    "bfloat16": 2,
+    "float8_e4m3fn": 1,
+    "float8_e5m2": 1,
+    "int8": 1,
+    "uint8": 1,
+}
+
+
+def dtype_bytes(variable: str, name: Any) -> int:
+    """Bytes of one element of a torch dtype name, with or without the `torch.` prefix."""
+    key = str(name).removeprefix("torch.")
+    if key not in _DTYPE_BYTES:
+        raise SizingError(variable, name, "is not a known dtype", f"Known: {', '.join(sorted(_DTYPE_BYTES))}.")
+    return _DTYPE_BYTES[key]

@@ -1,0 +1,199 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Bytes of weights on each rank, from the shape of the model or from the tensors of its checkpoint."""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from ansible_collections.sparkthor.cluster.plugins.module_utils._model.layers import STATE
+from ansible_collections.sparkthor.cluster.plugins.module_utils._model.shape import Shape
+from ansible_collections.sparkthor.cluster.plugins.module_utils._model.values import dtype_bytes
+
+#: Bytes per parameter of a quantized linear layer, its scales included.
+_QUANT_BYTES = {
+    "fp8": Fraction(1),
+    "int8": Fraction(1),
+    # 4 bits and one FP8 scale for each 16
+    "nvfp4": Fraction(9, 16),
+    # 4 bits and one 8-bit scale for each 32
+    "mxfp4": Fraction(17, 32),
+    # 4 bits, and an FP16 scale and a 4-bit zero point for each 128
+    "int4": Fraction(1, 2) + Fraction(20, 8 * 128),
+}
+
+
+def _ignored(shape: Shape) -> Callable[[str], bool]:
+    """Whether the checkpoint's quantization leaves modules of a given kind alone."""
+    quant = shape.quant_config
+    patterns: list[str] = []
+    for key in ("ignore", "exclude_modules", "modules_to_not_convert", "ignored_layers"):
+        value = quant.get(key)
+        if isinstance(value, (list, tuple)):
+            patterns.extend(str(item) for item in value)
+
+    def matches(word: str) -> bool:
+        for pattern in patterns:
+            if pattern.startswith("re:"):
+                if word in pattern:
+                    return True
+            elif word in pattern or fnmatch.fnmatch(word, pattern):
+                return True
+        return False
+
+    return matches
+
+
+@dataclass(frozen=True)
+class _LayerBytes:
+    split: Fraction  # divides by TP
+    kv: Fraction  # divides by min(TP, KV heads)
+    whole: Fraction  # the same on each rank of the stage
+    active: Fraction  # read for each token of one stream
+
+
+def _layer_bytes(shape: Shape) -> list[_LayerBytes]:
+    full = Fraction(dtype_bytes("dtype", shape.dtype))
+    packed = _QUANT_BYTES.get(shape.quantization, full)
+    ignored = _ignored(shape)
+    attention_full = packed if not (ignored("self_attn") or ignored("mixer")) else full
+    attention_state = packed if not (ignored("linear_attn") or ignored("mamba") or ignored("mixer.in_proj")) else full
+    if shape.quantization in ("mxfp4",):
+        attention_full = attention_state = full  # only experts are packed
+    dense = packed if not ignored("shared_expert") else full
+    result = []
+    for layer in shape.layers:
+        attention = attention_state if layer.cache == STATE else attention_full
+        ffn = dense if layer.expert_params else packed
+        split = layer.attention_params * attention + layer.dense_params * ffn + layer.expert_params * packed
+        keys = layer.kv_params * attention
+        whole = layer.replicated_params * full + 2 * shape.hidden * full
+        active = (
+            layer.attention_params * attention
+            + keys
+            + layer.dense_params * ffn
+            + layer.active_expert_params * packed
+            + whole
+        )
+        result.append(_LayerBytes(split=split, kv=keys, whole=whole, active=active))
+    return result
+
+
+@dataclass(frozen=True)
+class Weights:
+    """Bytes of weights by rank, of the whole model, and what one token of one stream reads."""
+
+    by_rank: list[int]
+    total: int
+    active: int
+    source: str
+
+
+def estimate_weights(
+    shape: Shape,
+    stages: Sequence[int],
+    tensor_parallel: int,
+    weights_bytes: int | None = None,
+    language_model_only: bool = False,
+) -> Weights:
+    """Weights by rank from the config's shape, scaled to `weights_bytes` when the checkpoint's size is known."""
+    full = Fraction(dtype_bytes("dtype", shape.dtype))
+    layers = _layer_bytes(shape)
+    embedding = shape.vocab * shape.hidden * full
+    vision = Fraction(0) if language_model_only else shape.vision_params * full
+    head = Fraction(0) if shape.tied else embedding
+    total = sum((item.split + item.kv + item.whole for item in layers), Fraction(0)) + embedding + head
+    total += shape.vision_params * full
+    # a head that shares the embedding's table is read all the same
+    active = sum((item.active for item in layers), Fraction(0)) + embedding
+    scale = Fraction(1)
+    source = "estimated from the shape in config.json"
+    if weights_bytes is not None and total:
+        scale = Fraction(weights_bytes) / total
+        source = "the checkpoint's size, divided by the shape in config.json"
+    kv_heads = max(shape.kv_heads, 1)
+    by_rank: list[int] = []
+    start = 0
+    for stage, count in enumerate(stages):
+        part = layers[start : start + count]
+        start += count
+        amount = Fraction(0)
+        for item in part:
+            amount += item.split / tensor_parallel + item.kv / min(tensor_parallel, kv_heads) + item.whole
+        last = stage == len(stages) - 1
+        if stage == 0 or (last and shape.tied):
+            amount += embedding / tensor_parallel
+        if last:
+            amount += head / tensor_parallel
+        if stage == 0:
+            amount += vision
+        by_rank.extend([int(amount * scale)] * tensor_parallel)
+    return Weights(by_rank=by_rank, total=int(total * scale), active=int(active * scale), source=source)
+
+
+_LAYER_NUMBER = re.compile(r"(?:^|\.)(?:layers|h|blocks|layer)\.(\d+)\.")
+_REPLICATED = re.compile(
+    r"(norm|router|\.gate\.|shared_expert_gate|kv_a_proj|q_a_proj|input_scale|weight_scale_2|k_scale|v_scale|"
+    r"e_score_correction_bias|A_log|dt_bias)"
+)
+_DRAFT = re.compile(r"(^|\.)(mtp|nextn|draft_model)\.")
+_VISION = re.compile(r"(^|\.)(visual|vision_tower|vision_model|multi_modal_projector|audio_tower)\.")
+
+
+def weights_from_tensors(
+    shape: Shape,
+    tensors: Mapping[str, int],
+    stages: Sequence[int],
+    tensor_parallel: int,
+    language_model_only: bool = False,
+) -> Weights:
+    """Weights by rank from the tensors of the checkpoint itself: name -> bytes."""
+    stage_of: list[int] = []
+    for stage, count in enumerate(stages):
+        stage_of.extend([stage] * count)
+    ranks = [Fraction(0)] * len(stages)
+    last = len(stages) - 1
+    total = 0
+    kv_heads = max(shape.kv_heads, 1)
+    active = Fraction(0)
+    for name, size in tensors.items():
+        if _DRAFT.search(name):
+            continue  # loaded only by speculative decoding
+        number = _LAYER_NUMBER.search(name)
+        vision = _VISION.search(name) is not None
+        if number and not vision and int(number.group(1)) >= len(stage_of):
+            continue  # a multi-token-prediction layer, numbered after the decoder's own
+        total += size
+        if vision:
+            if not language_model_only:
+                ranks[0] += size
+            continue
+        if _REPLICATED.search(name):
+            share = Fraction(size)
+        elif re.search(r"\.(k_proj|v_proj)\.", name):
+            share = Fraction(size, min(tensor_parallel, kv_heads))
+        else:
+            share = Fraction(size, tensor_parallel)
+        if number:
+            ranks[stage_of[int(number.group(1))]] += share
+        elif re.search(r"(lm_head|output_layer|embed_out)", name):
+            ranks[last] += share
+        elif re.search(r"(embed|wte|word_embeddings)", name):
+            ranks[0] += share
+            if shape.tied and last:
+                ranks[last] += share
+            if not shape.tied:
+                continue  # a lookup reads one row
+        else:
+            ranks[last] += share
+        if re.search(r"\.experts\.", name) and shape.experts:
+            active += Fraction(size * (shape.experts_per_token or shape.experts), shape.experts)
+        else:
+            active += size
+    by_rank = [int(amount) for amount in ranks for _index in range(tensor_parallel)]
+    return Weights(by_rank=by_rank, total=total, active=int(active), source="the checkpoint's safetensors headers")

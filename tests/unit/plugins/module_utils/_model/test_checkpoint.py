@@ -1,0 +1,142 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Model folders: whole, cut short, and none at all."""
+
+from __future__ import annotations
+
+import json
+import struct
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.sparkthor.cluster.plugins.module_utils._model.checkpoint import read_model_folder
+from ansible_collections.sparkthor.cluster.plugins.module_utils._model.config import quantization_name
+from ansible_collections.sparkthor.cluster.plugins.module_utils._model.memory import plan
+from ansible_collections.sparkthor.cluster.plugins.module_utils._model.values import SizingError
+
+from tests.unit.published_models import MODELS
+
+
+def write_safetensors(path: Path, tensors: dict[str, int]) -> None:
+    header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
+    offset = 0
+    for name, size in tensors.items():
+        header[name] = {"dtype": "U8", "shape": [size], "data_offsets": [offset, offset + size]}
+        offset += size
+    raw = json.dumps(header).encode()
+    path.write_bytes(struct.pack("<Q", len(raw)) + raw + b"\0" * offset)
+
+
+def tiny_folder(tmp_path: Path) -> Path:
+    folder = tmp_path / "model"
+    folder.mkdir()
+    (folder / "config.json").write_text((MODELS / "tiny-qwen3.json").read_text())
+    first: dict[str, int] = {"model.embed_tokens.weight": 1_000}
+    second: dict[str, int] = {"lm_head.weight": 1_000, "model.norm.weight": 10}
+    for layer in range(6):
+        part = first if layer < 3 else second
+        part[f"model.layers.{layer}.self_attn.q_proj.weight"] = 600
+        part[f"model.layers.{layer}.self_attn.k_proj.weight"] = 120
+        part[f"model.layers.{layer}.input_layernorm.weight"] = 6
+    second["mtp.layers.0.mlp.weight"] = 5_000
+    names = ["model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"]
+    write_safetensors(folder / names[0], first)
+    write_safetensors(folder / names[1], second)
+    index = dict.fromkeys(first, names[0]) | dict.fromkeys(second, names[1])
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": index}))
+    return folder
+
+
+def test_a_folder_gives_exact_weights(tmp_path: Path) -> None:
+    config, tensors = read_model_folder(str(tiny_folder(tmp_path)))
+    split = plan(config, tensors=tensors, pipeline_parallel=2)
+    # three layers each; the draft layers are not loaded
+    assert split["ranks"]["weights_bytes_per_rank"] == [1_000 + 3 * 726, 1_010 + 3 * 726]
+    assert split["weights_bytes"] == 2_010 + 6 * 726
+    both = plan(config, tensors=tensors, tensor_parallel=2)
+    assert both["weights_bytes_per_rank"] == (2_000 + 6 * 720) // 2 + 10 + 6 * 6
+    many = plan(config, tensors=tensors, tensor_parallel=12)
+    # six KV heads on twelve ranks: k_proj is held twice
+    assert many["weights_bytes_per_rank"] == (2_000 + 6 * 600) // 12 + 6 * 120 // 6 + 10 + 6 * 6
+
+
+def test_half_a_set_names_what_lacks(tmp_path: Path) -> None:
+    folder = tiny_folder(tmp_path)
+    (folder / "model-00002-of-00002.safetensors").unlink()
+    with pytest.raises(SizingError, match=r"lacks 1 of 2 safetensors files \(model-00002-of-00002"):
+        read_model_folder(str(folder))
+    (folder / "model.safetensors.index.json").unlink()
+    with pytest.raises(SizingError, match="lacks 1 of 2"):
+        read_model_folder(str(folder))
+
+
+def test_a_file_cut_short_is_noticed(tmp_path: Path) -> None:
+    folder = tiny_folder(tmp_path)
+    path = folder / "model-00001-of-00002.safetensors"
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(SizingError, match="not copied whole"):
+        read_model_folder(str(folder))
+    path.write_bytes(b"\xff" * 12)
+    with pytest.raises(SizingError, match="cut short inside its header"):
+        read_model_folder(str(folder))
+    path.write_bytes(b"ab")
+    with pytest.raises(SizingError, match="not a whole safetensors file"):
+        read_model_folder(str(folder))
+
+
+def header_of(text: str) -> bytes:
+    return struct.pack("<Q", len(text)) + text.encode()
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("hf_quant_config.json", b'{"producer": ', "is not JSON"),
+        ("hf_quant_config.json", b"[]", "does not hold a mapping"),
+        ("hf_quant_config.json", b"\xff\xfe", "is not JSON"),
+        ("model.safetensors.index.json", b"[]", "is not a safetensors index"),
+        ("model.safetensors.index.json", b'{"weight_map": []}', "is not a safetensors index"),
+        ("model.safetensors.index.json", b'{"weight_map": {"a": 1}}', "is not a safetensors index"),
+        ("model-00001-of-00002.safetensors", header_of('{"a": {"dtype": "BF16"}}'), "has an unreadable header"),
+        (
+            "model-00001-of-00002.safetensors",
+            header_of('{"a": {"data_offsets": ["0", 1]}}'),
+            "has an unreadable header",
+        ),
+        ("model-00001-of-00002.safetensors", header_of("[]"), "has an unreadable header"),
+    ],
+)
+def test_a_torn_file_is_to_be_fetched_again(tmp_path: Path, name: str, content: bytes, words: str) -> None:
+    folder = tiny_folder(tmp_path)
+    (folder / name).write_bytes(content)
+    with pytest.raises(SizingError, match=words) as caught:
+        read_model_folder(str(folder))
+    assert name in str(caught.value)
+    assert caught.value.mend == "Fetch the model again."
+
+
+def test_folders_that_are_none(tmp_path: Path) -> None:
+    with pytest.raises(SizingError, match="not a folder on this host"):
+        read_model_folder(str(tmp_path / "nowhere"))
+    with pytest.raises(SizingError, match=r"no config\.json"):
+        read_model_folder(str(tmp_path))
+    (tmp_path / "config.json").write_text("[]")
+    with pytest.raises(SizingError, match="does not hold a mapping"):
+        read_model_folder(str(tmp_path))
+    (tmp_path / "config.json").write_text("{")
+    with pytest.raises(SizingError, match="is not JSON"):
+        read_model_folder(str(tmp_path))
+    (tmp_path / "config.json").write_text("{}")
+    with pytest.raises(SizingError, match="no safetensors files"):
+        read_model_folder(str(tmp_path))
+
+
+def test_quantization_beside_the_config_is_read(tmp_path: Path) -> None:
+    folder = tiny_folder(tmp_path)
+    side = {"quantization": {"quant_algo": "NVFP4", "kv_cache_quant_algo": "FP8"}}
+    (folder / "hf_quant_config.json").write_text(json.dumps(side))
+    config, tensors = read_model_folder(str(folder))
+    assert quantization_name(config) == "nvfp4"
+    assert plan(config, tensors=tensors)["kv_cache_dtype"] == "fp8"
