@@ -14,7 +14,9 @@ description:
 positional: _input
 options:
   _input:
-    description: Versions by host, as M(sparkthor.cluster.ray_check) returns them. Hosts without any are left out.
+    description:
+      - Versions by host, as M(sparkthor.cluster.ray_info) returns them with C(before_start=true). Hosts without any are
+        left out.
     type: dict
     required: true
 """

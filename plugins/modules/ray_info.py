@@ -16,6 +16,9 @@ description:
     ALIVE row on its expected control address, with all its GPUs.
   - The same code is the gate that vLLM's start waits for (C(/usr/local/lib/sparkthor/sparkthor-ray-gate)).
   - A cluster that is not there is data (RV(healthy=false)), not an error. Every question has a time limit.
+  - With O(before_start=true) it asks this host alone, before its unit is touched. Is the control address there and can
+    the head's be reached from it? Are the ports free, or held by Ray itself? Does the object store fit into the free
+    memory? Can the engine be run, and is its Ray new enough?
 extends_documentation_fragment:
   - sparkthor.cluster.attributes
   - sparkthor.cluster.attributes.read_only
@@ -43,6 +46,13 @@ options:
     description: Lines of the journal of C(sparkthor-ray.service) on this host to return while it is not healthy.
     type: int
     default: 0
+  before_start:
+    description:
+      - Whether to return what prevents a start of Ray on this host (RV(obstacles)) and the versions that all nodes must
+        share (RV(versions)) instead of the health of the cluster. P(sparkthor.cluster.ray_versions#filter) makes the
+        table of who has what.
+    type: bool
+    default: false
 """
 
 EXAMPLES = r"""
@@ -85,6 +95,17 @@ EXAMPLES = r"""
   failed_when: not ray.healthy
   become: true
 
+- name: Find what prevents a start of Ray on this host
+  sparkthor.cluster.ray_info:
+    before_start: true
+  register: checked
+  become: true
+
+- name: Stop where Ray cannot be started
+  ansible.builtin.assert:
+    that: not checked.obstacles
+    fail_msg: "{{ checked.obstacles | join('; ') }}"
+
 - name: What is wrong and how to mend it
   ansible.builtin.debug:
     msg: "{{ ray | community.general.json_query('problems[].[cause, mend]') }}"
@@ -93,80 +114,80 @@ EXAMPLES = r"""
 RETURN = r"""
 healthy:
   description: Whether every expected node is there with all its GPUs, and nobody else.
-  returned: always
+  returned: unless O(before_start=true)
   type: bool
 reason:
   description: One line that says what keeps the cluster from being healthy, or that it is.
-  returned: always
+  returned: unless O(before_start=true)
   type: str
 problems:
   description: What is wrong, each with C(code), C(cause), C(mend) and C(node).
-  returned: always
+  returned: unless O(before_start=true)
   type: list
   elements: dict
 alive:
   description:
     - Expected nodes that are members, with address, node id, role, resources and start time.
     - C(resources_available) is null until Ray's report knows the node, up to five seconds after it joined.
-  returned: always
+  returned: unless O(before_start=true)
   type: list
   elements: dict
 dead:
   description: Rows of nodes that are gone, with the reason and whether the address has rejoined.
-  returned: always
+  returned: unless O(before_start=true)
   type: list
   elements: dict
 expected_gpus:
   description: GPUs that the plan expects.
-  returned: always
+  returned: unless O(before_start=true)
   type: int
 present_gpus:
   description: GPUs of the expected nodes that are members.
-  returned: always
+  returned: unless O(before_start=true)
   type: int
 missing:
   description: Names of expected nodes that are not members.
-  returned: always
+  returned: unless O(before_start=true)
   type: list
   elements: str
 strangers:
   description: Members that are not expected, or not on that address.
-  returned: always
+  returned: unless O(before_start=true)
   type: list
   elements: dict
 expected_nodes:
   description: Number of nodes that the plan expects.
-  returned: always
+  returned: unless O(before_start=true)
   type: int
 present_nodes:
   description: Number of expected nodes that are members.
-  returned: always
+  returned: unless O(before_start=true)
   type: int
 head_address:
   description: Control address of the head that this host expects; empty where no cluster is configured.
-  returned: always
+  returned: unless O(before_start=true)
   type: str
   sample: 10.100.0.1
 ray_version:
   description: Version of Ray, where the engine was asked.
-  returned: always
+  returned: unless O(before_start=true)
   type: str
   sample: 2.60.0
 source:
   description: Who listed the nodes, V(dashboard) or V(engine); empty if nobody could.
-  returned: always
+  returned: unless O(before_start=true)
   type: str
 final:
   description: Whether what is wrong is of a kind that waiting does not mend.
-  returned: always
+  returned: unless O(before_start=true)
   type: bool
 seconds:
   description: How long the last question took.
-  returned: always
+  returned: unless O(before_start=true)
   type: float
 waited_seconds:
   description: How long it was asked until this answer, which O(wait) limits.
-  returned: always
+  returned: unless O(before_start=true)
   type: float
 journal:
   description: The last lines of the unit's journal.
@@ -174,17 +195,27 @@ journal:
   type: str
 pending:
   description: Resource demands that wait for a node.
-  returned: always
+  returned: unless O(before_start=true)
   type: list
   elements: dict
+obstacles:
+  description: What prevents a start, one message each with its fix; empty if nothing does.
+  returned: with O(before_start=true)
+  type: list
+  elements: str
+versions:
+  description: Versions of Python, Ray, vLLM and torch in the engine; empty if it cannot be run.
+  returned: with O(before_start=true)
+  type: dict
+  sample: {python: 3.12.3, ray: 2.60.0, torch: 2.13.0, vllm: 0.32.0}
 probes:
   description: How GCS, dashboard and raylets answered, with latency in milliseconds.
-  returned: always
+  returned: unless O(before_start=true)
   type: dict
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import ray
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import ray, ray_host
 
 UNIT = "sparkthor-ray.service"
 
@@ -213,6 +244,16 @@ def unconfigured(cause: str) -> dict:
     }
 
 
+def check_before_start(path: str) -> dict:
+    """What prevents a start on this host, and its versions; a description that cannot be read is an obstacle too."""
+    try:
+        config, settings = ray.load_config(path), ray_host.NodeSettings.load(path)
+    except (ray.RayConfigError, OSError, ValueError) as error:
+        return {"obstacles": [str(error)], "versions": {}}
+    found = ray_host.check(config, settings)
+    return {"obstacles": found["problems"], "versions": found["versions"]}
+
+
 def main() -> None:
     module = AnsibleModule(
         argument_spec={
@@ -221,10 +262,13 @@ def main() -> None:
             "wait": {"type": "float", "default": 0.0},
             "source": {"type": "str", "choices": ["auto", "dashboard", "engine"], "default": "auto"},
             "journal_lines": {"type": "int", "default": 0},
+            "before_start": {"type": "bool", "default": False},
         },
         supports_check_mode=True,
     )
     given = module.params
+    if given["before_start"]:
+        module.exit_json(changed=False, **check_before_start(given["config"]))
     try:
         config = ray.load_config(given["config"])
     except ray.RayConfigError as error:

@@ -7,25 +7,33 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: vllm_service
-short_description: Stop, start, restart or drain the serving group
+short_description: Start, stop, restart, drain, await or roll back the serving group
 version_added: 0.1.0
 author:
   - sparkthor.cluster contributors (@sparkthor)
 description:
-  - Runs on the head, and leaves word for the watchdog, so that it does not undo what a person wants.
+  - Runs on the head, V(rolled_back) on every host. Tells the watchdog what is wanted, so that it does not undo it.
   - While drained or stopped, the front stays up and answers 503 with C(Retry-After).
 extends_documentation_fragment:
   - sparkthor.cluster.attributes
-  - sparkthor.cluster.attributes.no_diff
 options:
   state:
     description:
       - V(stopped) stops the group until V(started) or V(restarted), over reboots as well, and keeps the watchdog quiet.
-      - V(started) ends both and starts the group without waiting for it, see P(sparkthor.cluster.vllm_ready#module).
+      - V(started) ends both and starts the group without waiting for it.
       - V(restarted) does the same, and starts it anew where it runs.
       - V(drained) takes no new requests and waits until the running ones have ended.
+      - V(serving) waits for the first real completion. Serving means that a real one-token completion came back
+        through all ranks; a C(/health) that says yes is no proof. While it waits, the newest meaningful line of the
+        engine's log and the elapsed time are shown on the controller. A start that fails ends the task early, with the
+        reason from the journal.
+      - V(rolled_back) puts back, where they differ, the files of the configuration that served last. Each time that a
+        start of the engine comes to its first real completion, the files that it was started with are kept on the host.
+        The head's copies are root's. Those of a rank (executor V(mp)) are not, so of these only arguments and the
+        variables of the engine and its libraries are taken, nothing that a process of root's obeys. Restarts nothing;
+        V(serving) with O(start=true) does that on the head.
     type: str
-    choices: [started, stopped, restarted, drained]
+    choices: [started, stopped, restarted, drained, serving, rolled_back]
     required: true
   drain_timeout:
     description:
@@ -33,12 +41,54 @@ options:
     type: int
     default: 0
   reason:
-    description: What the watchdog and C(/health) say meanwhile.
+    description: What the watchdog and C(/health) say while the group is stopped.
     type: str
     default: stopped by playbook
+  start:
+    description: With O(state=serving), whether to start the group, or restart it once if its files changed.
+    type: bool
+    default: false
+  settle:
+    description:
+      - Seconds that the ranks of other hosts get to report that their files changed, before O(start) decides; used
+        where a rank has a unit of its own (executor V(mp)).
+    type: float
+    default: 0
+  timeout:
+    description: With O(state=serving), seconds to wait for the first completion.
+    type: int
+    default: 2700
+  attempts:
+    description: Failed starts after which waiting ends; a start that must fail again the same way ends it at once.
+    type: int
+    default: 3
+  patience:
+    description: Seconds that one completion may take.
+    type: int
+    default: 20
+  config:
+    description: With O(state=serving), the description of the serving group on the head.
+    type: path
+    default: /etc/sparkthor/serving.json
+  known_invocation:
+    description: Used by the controller's side of this module.
+    type: str
+    default: ""
+  executor:
+    description: With O(state=rolled_back), the executor of the installed units, which a rollback does not change.
+    type: str
+    choices: [ray, mp]
+    default: ray
+  required:
+    description: With O(state=rolled_back), whether it is an error that nothing was kept, as it is for the head.
+    type: bool
+    default: true
 attributes:
+  check_mode:
+    details: With O(state=serving) it says whether the group would be started or restarted, and does not wait.
   diff_mode:
-    details: The steps are in the result.
+    support: partial
+    details: With O(state=rolled_back) the files; otherwise the steps are in the result.
 """
 
 EXAMPLES = r"""
@@ -48,44 +98,147 @@ EXAMPLES = r"""
     drain_timeout: 300
     reason: new cables
   become: true
+
+- name: Wait for the model
+  sparkthor.cluster.vllm_service:
+    state: serving
+    start: true
+    timeout: 3600
+  become: true
+
+- name: Put back the configuration that served last
+  sparkthor.cluster.vllm_service:
+    state: rolled_back
+  become: true
 """
 
 RETURN = r"""
 steps:
   description: What was (in check mode, would be) done.
-  returned: always
+  returned: with O(state=started), O(state=stopped), O(state=restarted) and O(state=drained)
   type: list
   elements: str
 in_flight:
   description: Requests that were still running at the end of a drain.
   returned: when requests were counted
   type: int
+ready:
+  description: Whether a completion came back.
+  returned: with O(state=serving)
+  type: bool
+state:
+  description: State of the serving group, such as V(serving) or V(loading).
+  returned: with O(state=serving)
+  type: str
+line:
+  description: State with its detail.
+  returned: with O(state=serving)
+  type: str
+  sample: "loading: 41 % · loading weights 42 %"
+deadline_problem:
+  description:
+    - Why the watchdog's deadline or interval is refused, with the latency that was measured; empty if they are fit.
+    - The task fails with it; the watchdog itself never uses a deadline shorter than four ordinary completions.
+  returned: with O(state=serving)
+  type: str
+latency:
+  description: Seconds that the completion took.
+  returned: with O(state=serving), when a completion came back
+  type: float
+waited:
+  description: Seconds until the first completion.
+  returned: with O(state=serving), when a completion came back
+  type: float
+stale:
+  description: Files whose change made a restart necessary.
+  returned: with O(state=serving)
+  type: list
+  elements: str
+files:
+  description: Files that were (in check mode, would be) put back or removed.
+  returned: with O(state=rolled_back)
+  type: list
+  elements: str
 """
 
+import dataclasses
+from typing import Any
+
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.sparkthor.cluster.plugins.module_utils._serving import control as _serving_control
+from ansible_collections.sparkthor.cluster.plugins.module_utils._serving import control, ready, rollback
 
 
-def main():
-    module = AnsibleModule(
-        argument_spec={
-            "state": {"type": "str", "choices": list(_serving_control.STATES), "required": True},
-            "drain_timeout": {"type": "int", "default": 0},
-            "reason": {"type": "str", "default": "stopped by playbook"},
-        },
-        supports_check_mode=True,
-    )
-    control = _serving_control.Control(check=module.check_mode)
+def argument_spec() -> dict[str, Any]:
+    return {
+        "state": {"type": "str", "choices": [*control.STATES, "serving", "rolled_back"], "required": True},
+        "drain_timeout": {"type": "int", "default": 0},
+        "reason": {"type": "str", "default": "stopped by playbook"},
+        "start": {"type": "bool", "default": False},
+        "settle": {"type": "float", "default": 0},
+        "timeout": {"type": "int", "default": 2700},
+        "attempts": {"type": "int", "default": 3},
+        "patience": {"type": "int", "default": 20},
+        "config": {"type": "path", "default": "/etc/sparkthor/serving.json"},
+        "known_invocation": {"type": "str", "default": ""},
+        "executor": {"type": "str", "choices": ["ray", "mp"], "default": "ray"},
+        "required": {"type": "bool", "default": True},
+    }
+
+
+def change_state(module: AnsibleModule) -> None:
+    host = control.Control(check=module.check_mode)
+    params = module.params
     try:
-        outcome = control.apply(module.params["state"], module.params["reason"], module.params["drain_timeout"])
-    except _serving_control.ControlError as error:
-        module.fail_json(
-            msg=str(error),
-            changed=control.outcome.changed,
-            steps=control.outcome.steps,
-            in_flight=control.outcome.in_flight,
+        outcome = host.apply(params["state"], params["reason"], params["drain_timeout"])
+    except control.ControlError as error:
+        module.fail_json(msg=str(error), **dataclasses.asdict(host.outcome))
+    module.exit_json(**dataclasses.asdict(outcome))
+
+
+def look_once(module: AnsibleModule) -> None:
+    """One of many answers; the controller's side of this module asks until it is ready."""
+    params = module.params
+    try:
+        found = ready.look(
+            config_path=params["config"],
+            start=params["start"],
+            check=module.check_mode,
+            known_invocation=params["known_invocation"],
+            patience=params["patience"],
+            settle=params["settle"],
         )
-    module.exit_json(changed=outcome.changed, steps=outcome.steps, in_flight=outcome.in_flight)
+    except ready.ReadyError as error:
+        module.fail_json(msg=str(error))
+    result = dataclasses.asdict(found)
+    result["deadline_problem"] = ready.deadline_problem(result) if found.ready else ""
+    module.exit_json(**result)
+
+
+def roll_back(module: AnsibleModule) -> None:
+    try:
+        changes = rollback.differences(module.params["executor"], module.params["required"])
+        if not module.check_mode:
+            rollback.apply(changes)
+    except (rollback.RollbackError, OSError) as error:
+        module.fail_json(msg=str(error))
+    module.exit_json(
+        changed=bool(changes),
+        files=[change.path for change in changes],
+        diff=[
+            {
+                "before_header": change.path,
+                "after_header": change.path,
+                "before": change.before or "",
+                "after": change.after or "",
+            }
+            for change in changes
+        ],
+    )
+
+
+def main() -> None:
+    module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True)
+    {"serving": look_once, "rolled_back": roll_back}.get(module.params["state"], change_state)(module)
 
 
 if __name__ == "__main__":

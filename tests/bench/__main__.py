@@ -188,7 +188,7 @@ class Bench:
             **_recorded(record),
         )
         found = json.loads(record.read_text(encoding="utf-8"))
-        ready = next(task for task in found["tasks"] if task["action"].endswith(".vllm_ready"))
+        ready = next(task for task in found["tasks"] if task["action"].endswith(".vllm_service"))
         return Sample(**{**whole.__dict__, "wall": round(found["begun"] + ready["start"] - begun, 3)})
 
     # --- counted once -------------------------------------------------------------------------------------------------
@@ -308,7 +308,7 @@ def own_share(record: dict[str, Any]) -> float:
     """Seconds of a first deploy without the engine's installation, the models' way and vLLM's own start."""
     tasks = record["tasks"]
     ends = [task["start"] for task in tasks[1:]] + [record["seconds"]]
-    theirs = ("engine_venv", "engine_image", "engine_wheels", "model_store", "vllm_ready", "package")
+    theirs = ("engine_venv", "engine_image", "engine_wheels", "model_store", "vllm_service", "package")
     others = sum(
         end - task["start"]
         for task, end in zip(tasks, ends, strict=True)

@@ -115,7 +115,7 @@ def _ray_info(_arguments: Mapping[str, Any]) -> None:
         raise Differs(str(found["reason"]))
 
 
-def _vllm_ready(_arguments: Mapping[str, Any]) -> None:
+def _vllm_service(_arguments: Mapping[str, Any]) -> None:
     import dataclasses
 
     from ansible_collections.sparkthor.cluster.plugins.module_utils._serving import ready
@@ -135,7 +135,7 @@ COMPARISONS: dict[str, Callable[[Mapping[str, Any]], None]] = {
     "engine_venv": _engine_venv,
     "model_store": _model_store,
     "ray_info": _ray_info,
-    "vllm_ready": _vllm_ready,
+    "vllm_service": _vllm_service,
 }
 
 

@@ -4,7 +4,7 @@
 
 """What vLLM's log says to a person who waits: how far a load is, and why one failed.
 
-Pure text in, small answers out. Used by the watchdog on the head and by the C(vllm_ready) module, hence the standard
+Pure text in, small answers out. Used by the watchdog on the head and by the C(vllm_service) module, hence the standard
 library alone.
 """
 

@@ -683,7 +683,7 @@ class Worker:
             self.say(text)
 
 
-# -- what the watchdog and vllm_ready read ----------------------------------------------------------------------------
+# -- what the watchdog and vllm_service read --------------------------------------------------------------------------
 
 
 def published(path: str = STATE, wall: Callable[[], float] = time.time) -> dict[str, Any]:

@@ -6,8 +6,8 @@
 
 """How the serving group on the head is seen and moved: systemd, the journal, the engine's UNIX socket.
 
-One place for what the watchdog, the C(vllm_ready), C(vllm_info) and C(vllm_service) modules and the unit's own
-preparation need. The standard library alone: it is installed on the head as well.
+One place for what the watchdog, the C(vllm_service) module and the unit's own preparation need. The standard library
+alone: it is installed on the head as well.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""When to speak and when to give up while a model loads. The controller's half of C(vllm_ready)."""
+"""When to speak and when to give up while a model loads, for ``state: serving`` of C(vllm_service)."""
 
 from __future__ import annotations
 

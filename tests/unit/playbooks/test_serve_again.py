@@ -20,8 +20,14 @@ def tasks(playbook: str) -> list[tuple[str, dict[str, Any]]]:
     return [(play["hosts"], task) for play in plays for task in play["tasks"]]
 
 
-def place(playbook: str, module: str) -> int:
-    found = [number for number, (_hosts, task) in enumerate(tasks(playbook)) if f"sparkthor.cluster.{module}" in task]
+def place(playbook: str, module: str, *states: str) -> int:
+    """Where a module's only task stands, or the only one of these states."""
+    found = [
+        number
+        for number, (_hosts, task) in enumerate(tasks(playbook))
+        if f"sparkthor.cluster.{module}" in task
+        and (not states or task[f"sparkthor.cluster.{module}"].get("state") in states)
+    ]
     assert len(found) == 1, f"{playbook}: {module}"
     return found[0]
 
@@ -30,7 +36,9 @@ def place(playbook: str, module: str) -> int:
     ("playbook", "state"), [("start", "started"), ("restart", "restarted"), ("rollback", "started")]
 )
 def test_ray_then_the_group_then_the_completion(playbook: str, state: str) -> None:
-    ray, service, ready = (place(playbook, module) for module in ("host_state", "vllm_service", "vllm_ready"))
+    ray = place(playbook, "host_state")
+    service = place(playbook, "vllm_service", "started", "stopped", "restarted", "drained")
+    ready = place(playbook, "vllm_service", "serving")
     assert ray < service < ready
     hosts, task = tasks(playbook)[ray]
     assert hosts == "cluster"
@@ -40,4 +48,4 @@ def test_ray_then_the_group_then_the_completion(playbook: str, state: str) -> No
 
 
 def test_nothing_is_started_before_there_is_something_to_go_back_to() -> None:
-    assert place("rollback", "vllm_rollback") < place("rollback", "host_state")
+    assert place("rollback", "vllm_service", "rolled_back") < place("rollback", "host_state")

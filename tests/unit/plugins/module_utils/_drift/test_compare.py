@@ -212,5 +212,5 @@ def test_serving(monkeypatch: pytest.MonkeyPatch, found: dict[str, Any], settled
         return dataclasses.replace(_ready.Look(), **found)
 
     monkeypatch.setattr(_ready, "look", ready)
-    assert compare.compare([look("a", "vllm_ready")])[0] == settled
+    assert compare.compare([look("a", "vllm_service")])[0] == settled
     assert (asked[0]["start"], asked[0]["check"]) == (True, True)

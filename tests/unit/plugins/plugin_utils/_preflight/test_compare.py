@@ -28,10 +28,10 @@ def prepare(looks: list[dict[str, Any]], **variables: Any) -> list[dict[str, Any
 
 
 def test_arguments_go_as_they_are() -> None:
-    looks = [{"holds": True}, {"module": "host_state", "arguments": {"files": []}}, {"module": "vllm_ready"}]
+    looks = [{"holds": True}, {"module": "host_state", "arguments": {"files": []}}, {"module": "vllm_service"}]
     assert prepare(looks) == [
         {"role": "role", "module": "host_state", "arguments": {"files": []}},
-        {"role": "role", "module": "vllm_ready", "arguments": {}},
+        {"role": "role", "module": "vllm_service", "arguments": {}},
     ]
 
 

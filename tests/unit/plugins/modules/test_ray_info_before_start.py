@@ -11,12 +11,12 @@ import pytest
 from ansible.module_utils.testing import patch_module_args
 from ansible_collections.sparkthor.cluster.plugins.filter.ray_versions import ray_versions
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import ray
-from ansible_collections.sparkthor.cluster.plugins.modules import ray_check
+from ansible_collections.sparkthor.cluster.plugins.modules import ray_info
 
 
-def run(capsys, path):
-    with patch_module_args({"config": str(path)}), pytest.raises(SystemExit) as ended:
-        ray_check.main()
+def check(capsys, path):
+    with patch_module_args({"config": str(path), "before_start": True}), pytest.raises(SystemExit) as ended:
+        ray_info.main()
     result = json.loads(capsys.readouterr().out)
     assert ended.value.code == 0
     assert result["changed"] is False
@@ -33,10 +33,10 @@ def test_what_stands_against_a_start_is_data(capsys, tmp_path):
     ports = {port.key: 1 + index for index, port in enumerate(ray.PORTS)}
     described = {"nodes": nodes, "node_address": "203.0.113.1", "engine": [str(engine)], "ports": ports}
     path.write_text(json.dumps({**described, "worker_ports": [2, 2]}))
-    result = run(capsys, path)
+    result = check(capsys, path)
     assert result["versions"] == {"python": "3.12.3", "ray": "2.50.0"}
-    assert result["problems"][0].startswith("the control address 203.0.113.1 is on no interface of this host")
-    assert result["problems"][-1].startswith("Ray 2.50.0 is older than 2.54")
+    assert result["obstacles"][0].startswith("the control address 203.0.113.1 is on no interface of this host")
+    assert result["obstacles"][-1].startswith("Ray 2.50.0 is older than 2.54")
 
 
 @pytest.mark.parametrize(
@@ -46,9 +46,9 @@ def test_a_host_without_a_usable_description(capsys, tmp_path, content):
     path = tmp_path / "ray.json"
     if content is not None:
         path.write_text(content)
-    result = run(capsys, path)
-    assert len(result["problems"]) == 1
-    assert str(path) in result["problems"][0]
+    result = check(capsys, path)
+    assert len(result["obstacles"]) == 1
+    assert str(path) in result["obstacles"][0]
     assert result["versions"] == {}
 
 

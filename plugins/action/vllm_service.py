@@ -1,7 +1,7 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Controller side of the module ``vllm_ready``: many short looks with something to read in between.
+"""Controller side of ``vllm_service``: with ``state: serving`` many short looks with something to read in between.
 
 One module call that waits for half an hour would show nothing and would not survive a lost connection.
 """
@@ -28,9 +28,15 @@ class ActionModule(ActionBase):
     def run(self, tmp: Any = None, task_vars: Any = None) -> dict[str, Any]:
         result = super().run(tmp, task_vars)
         task_vars = task_vars or {}
-        host = task_vars.get("inventory_hostname", "the head")
         args = dict(self._task.args)
-        first = self._look(args, task_vars)
+        if args.get("state") != "serving":
+            result.update(self._ask_host(args, task_vars))
+            return result
+        return self._wait(result, args, task_vars)
+
+    def _wait(self, result: dict[str, Any], args: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
+        host = task_vars.get("inventory_hostname", "the head")
+        first = self._ask_host(args, task_vars)
         if first.get("failed") or self._task.check_mode or (first.get("ready") and not first.get("changed")):
             return self._finish(result, first, 0.0, bool(first.get("changed")))
         waiting = Waiting(host, float(args.get("timeout", 2700)), int(args.get("attempts", 3)), self._clock())
@@ -47,7 +53,7 @@ class ActionModule(ActionBase):
                 result.update(found, failed=True, changed=changed, msg=verdict)
                 return result
             self._sleep(POLL)
-            found = self._look({**later, "known_invocation": invocation}, task_vars)
+            found = self._ask_host({**later, "known_invocation": invocation}, task_vars)
             if found.get("failed"):
                 trouble = waiting.unanswered(str(found.get("msg", "")), self._clock())
                 if trouble:
@@ -60,8 +66,8 @@ class ActionModule(ActionBase):
             if found.get("ready"):
                 return self._finish(result, found, self._clock() - waiting.started, changed)
 
-    def _look(self, args: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
-        return self._execute_module(module_name="sparkthor.cluster.vllm_ready", module_args=args, task_vars=task_vars)
+    def _ask_host(self, args: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
+        return self._execute_module(module_name="sparkthor.cluster.vllm_service", module_args=args, task_vars=task_vars)
 
     @staticmethod
     def _finish(result: dict[str, Any], found: dict[str, Any], waited: float, changed: bool) -> dict[str, Any]:
