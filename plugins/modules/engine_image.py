@@ -181,12 +181,8 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.pins imp
 from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.venv import interesting
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.command import run_limited
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import container
-from ansible_collections.sparkthor.cluster.plugins.module_utils._store.store import (
-    Store,
-    StoreError,
-    parse_manifest,
-    private_store,
-)
+from ansible_collections.sparkthor.cluster.plugins.module_utils._store.manifest import StoreError, parse_manifest
+from ansible_collections.sparkthor.cluster.plugins.module_utils._store.store import Store, private_store
 
 RECORD = "engine-images.json"
 BUILDER = "sparkthor-engine-build"

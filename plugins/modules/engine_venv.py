@@ -124,12 +124,8 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.sparkthor.cluster.plugins.module_utils._engine import venv as engine
 from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.pins import EngineError, from_controller
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.command import run_limited
-from ansible_collections.sparkthor.cluster.plugins.module_utils._store.store import (
-    Store,
-    StoreError,
-    parse_manifest,
-    private_store,
-)
+from ansible_collections.sparkthor.cluster.plugins.module_utils._store.manifest import StoreError, parse_manifest
+from ansible_collections.sparkthor.cluster.plugins.module_utils._store.store import Store, private_store
 
 WHEELS = "wheels"
 

@@ -224,18 +224,16 @@ from typing import Any, NamedTuple
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store import fanout_job
-from ansible_collections.sparkthor.cluster.plugins.module_utils._store.store import (
+from ansible_collections.sparkthor.cluster.plugins.module_utils._store.content import human
+from ansible_collections.sparkthor.cluster.plugins.module_utils._store.manifest import (
     Entry,
     Link,
-    Owner,
-    Store,
     StoreError,
     check_name,
-    human,
     parse_links,
     parse_manifest,
-    to_come,
 )
+from ansible_collections.sparkthor.cluster.plugins.module_utils._store.store import Owner, Store, to_come
 
 
 def argument_spec() -> dict[str, Any]:

@@ -92,12 +92,8 @@ def _model_store(arguments: Mapping[str, Any]) -> None:
     import grp
     import pwd
 
-    from ansible_collections.sparkthor.cluster.plugins.module_utils._store.store import (
-        Owner,
-        Store,
-        parse_links,
-        parse_manifest,
-    )
+    from ansible_collections.sparkthor.cluster.plugins.module_utils._store.manifest import parse_links, parse_manifest
+    from ansible_collections.sparkthor.cluster.plugins.module_utils._store.store import Owner, Store
 
     owner = Owner(pwd.getpwnam(arguments["owner"]).pw_uid, grp.getgrnam(arguments["group"]).gr_gid)
     store = Store(arguments["root"], owner)

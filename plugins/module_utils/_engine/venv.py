@@ -43,7 +43,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.pins imp
     site_packages,
     uv_install_argv,
 )
-from ansible_collections.sparkthor.cluster.plugins.module_utils._store.store import free_bytes
+from ansible_collections.sparkthor.cluster.plugins.module_utils._store.content import free_bytes
 
 Runner = Callable[[Sequence[str], Mapping[str, str], float], tuple[int, str, str]]
 

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store import fanout
-from ansible_collections.sparkthor.cluster.plugins.module_utils._store.store import StoreError
+from ansible_collections.sparkthor.cluster.plugins.module_utils._store.manifest import StoreError
 
 UNIT = "sparkthor-fanout.service"
 FOLDER = "/run/sparkthor-fanout"

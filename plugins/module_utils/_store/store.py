@@ -21,53 +21,36 @@ Standard library only: this runs on the hosts.
 from __future__ import annotations
 
 import contextlib
-import fcntl
-import hashlib
 import json
 import os
 import pwd
-import re
 import shutil
 import stat
-import tarfile
-import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-_NAME = re.compile(r"\A[A-Za-z0-9][A-Za-z0-9._-]{0,127}\Z")
-_SHA = re.compile(r"\A[0-9a-f]{64}\Z")
-_BLOCK = 1 << 20
+from ansible_collections.sparkthor.cluster.plugins.module_utils._store import content
+from ansible_collections.sparkthor.cluster.plugins.module_utils._store.content import (
+    free_bytes,
+    human,
+    measure,
+    read_link,
+    walk,
+)
+from ansible_collections.sparkthor.cluster.plugins.module_utils._store.incoming import PROVED, Incoming
+from ansible_collections.sparkthor.cluster.plugins.module_utils._store.manifest import (
+    Busy,
+    Entry,
+    Link,
+    StoreError,
+    check_name,
+    valid_name,
+)
+
 #: of the bytes still to come, kept free on top of them
 RESERVE = 0.05
-#: mode of a file in .incoming whose content was verified and lies on the disk (_fanout.py gives the same)
-PROVED = 0o400
-#: seconds that a run waits for another one in the same store
-LOCK_LIMIT = 300.0
 #: how the record of a symbolic link begins
 _LINK = "-> "
-
-
-class StoreError(Exception):
-    """A sentence for the user."""
-
-
-class Busy(StoreError):
-    """Another run works in the store."""
-
-
-class Entry(NamedTuple):
-    """One file of a manifest."""
-
-    path: str
-    size: int
-    sha256: str
-
-
-class Link(NamedTuple):
-    """A symbolic link of a manifest; it leads to something in the same folder."""
-
-    path: str
-    target: str
 
 
 class Owner(NamedTuple):
@@ -80,82 +63,6 @@ class Source(NamedTuple):
 
     path: str
     identity: tuple[int, int, int]
-
-
-def check_name(name: str) -> str:
-    if not _NAME.match(name):
-        raise StoreError(
-            f"name {name!r}: a folder of the store is named with letters, digits, '.', '_' and '-', beginning with a "
-            "letter or a digit"
-        )
-    return name
-
-
-def parse_manifest(rows: Iterable[Iterable[Any]]) -> list[Entry]:
-    """Rows of (path, size, sha256), checked: a path may not leave its folder."""
-    entries: dict[str, Entry] = {}
-    for row in rows:
-        path, size, sha256 = row
-        parts = str(path).split("/")
-        if not path or str(path).startswith("/") or "\0" in str(path) or {"", ".", ".."} & set(parts):
-            raise StoreError(f"manifest: the path {path!r} does not stay inside its folder")
-        if not _SHA.match(str(sha256)) or int(size) < 0:
-            raise StoreError(f"manifest: {path!r} has no proper size and SHA-256")
-        if path in entries:
-            raise StoreError(f"manifest: {path!r} occurs twice")
-        entries[str(path)] = Entry(str(path), int(size), str(sha256))
-    if not entries:
-        raise StoreError("manifest: no file in it")
-    _check_parents(entries, entries)
-    return list(entries.values())
-
-
-def _check_parents(paths: Iterable[str], files: Iterable[str]) -> None:
-    """A file or link is nobody's parent."""
-    files = set(files)
-    for path in paths:
-        parent = os.path.dirname(path)
-        while parent:
-            if parent in files:
-                raise StoreError(f"manifest: {parent!r} is both a file and a folder")
-            parent = os.path.dirname(parent)
-
-
-def parse_links(rows: Iterable[Iterable[Any]], entries: Iterable[Entry]) -> list[Link]:
-    """Rows of (path, target), checked: a link may lead to a file of the same manifest alone."""
-    files = {entry.path for entry in entries}
-    links: dict[str, Link] = {}
-    for row in rows:
-        path, target = (str(word) for word in row)
-        parts = path.split("/")
-        if not path or path.startswith("/") or "\0" in path + target or {"", ".", ".."} & set(parts):
-            raise StoreError(f"manifest: the path {path!r} does not stay inside its folder")
-        if target.startswith("/") or os.path.normpath(os.path.join(os.path.dirname(path), target)) not in files:
-            raise StoreError(f"manifest: the link {path!r} leads to {target!r}, which is no file of the same folder")
-        if path in files or path in links:
-            raise StoreError(f"manifest: {path!r} occurs twice")
-        links[path] = Link(path, target)
-    _check_parents([*files, *links], [*files, *links])
-    return list(links.values())
-
-
-def hash_file(path: str) -> str:
-    digest = hashlib.sha256()
-    with open(path, "rb", buffering=0) as file:
-        while block := file.read(_BLOCK):
-            digest.update(block)
-    return digest.hexdigest()
-
-
-def hash_parts(path: str, size: int) -> list[str]:
-    """SHA-256 of each part of a file."""
-    found = []
-    with open(path, "rb", buffering=0) as file:
-        while block := file.read(size):
-            while len(block) < size and (more := file.read(size - len(block))):
-                block += more
-            found.append(hashlib.sha256(block).hexdigest())
-    return found
 
 
 class Plan(NamedTuple):
@@ -174,15 +81,6 @@ class Plan(NamedTuple):
         return not (self.wrong or self.modes or self.links)
 
 
-def free_bytes(path: str) -> int:
-    """Room on the file system that a path, which need not be there yet, lies or will lie on."""
-    path = os.path.abspath(path)
-    while not os.path.isdir(path):
-        path = os.path.dirname(path)
-    usage = os.statvfs(path)
-    return usage.f_bavail * usage.f_frsize
-
-
 class Store:
     def __init__(self, root: str, owner: Owner) -> None:
         if not os.path.isabs(root):
@@ -192,6 +90,7 @@ class Store:
         self.owner = owner
         self._incoming = os.path.join(root, ".incoming")
         self._records = os.path.join(root, ".records")
+        self._arrivals = Incoming(root, self._incoming, self._records)
 
     # -- what is there ---------------------------------------------------------------------------------------------
 
@@ -218,26 +117,12 @@ class Store:
         """Folders of the store that were committed once."""
         with contextlib.suppress(OSError):
             return sorted(
-                name[:-5] for name in os.listdir(self._records) if name.endswith(".json") and _NAME.match(name[:-5])
+                name[:-5] for name in os.listdir(self._records) if name.endswith(".json") and valid_name(name[:-5])
             )
         return []
 
-    @staticmethod
-    def _state(path: str) -> os.stat_result | None:
-        try:
-            return os.lstat(path)
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-
-    def _identity(self, path: str) -> tuple[int, int, int] | None:
-        """Which file it is and since when: None for all that is no file."""
-        state = self._state(path)
-        if state is None or not stat.S_ISREG(state.st_mode):
-            return None
-        return state.st_ino, state.st_size, state.st_mtime_ns
-
     def _recorded(self, folder: str, entry: Entry, record: Mapping[str, list[Any]]) -> bool:
-        state = self._identity(os.path.join(folder, entry.path))
+        state = content.identity(os.path.join(folder, entry.path))
         return (
             state is not None
             and record.get(entry.path, [])[:3] == [*state[1:], entry.sha256]
@@ -248,24 +133,17 @@ class Store:
         self, folder: str, entry: Entry, record: Mapping[str, list[Any]], full: bool, read: dict[str, list[Any]]
     ) -> bool:
         path = os.path.join(folder, entry.path)
-        state = self._identity(path)
+        state = content.identity(path)
         if state is None or state[1] != entry.size:
             return False
         row = record.get(entry.path)
         if not full and row and row[:2] == [*state[1:]]:
             # untouched since it was read: this content, or another one
             return row[2] == entry.sha256
-        found = hash_file(path)
-        if self._identity(path) == state:
+        found = content.hash_file(path)
+        if content.identity(path) == state:
             read[entry.path] = [*state[1:], found]
         return found == entry.sha256
-
-    def _proved(self, state: os.stat_result, sha256: str) -> bool:
-        """Whether a file of full size in .incoming is right.
-
-        A run that was killed, or lost power, between the last byte and the verification leaves one that nobody read.
-        """
-        return stat.S_IMODE(state.st_mode) == PROVED or hash_file(os.path.join(self._incoming, sha256)) == sha256
 
     def plan(self, name: str, entries: Iterable[Entry], full: bool = False, links: Iterable[Link] = ()) -> Plan:
         """Compare a folder with its manifest. Unchanged size and time mean unchanged content unless ``full``."""
@@ -278,13 +156,13 @@ class Store:
         for entry in wrong:
             if entry.sha256 in known or entry.sha256 in need:
                 continue
-            state = self._state(os.path.join(self._incoming, entry.sha256))
-            if state and state.st_size == entry.size and not self._proved(state, entry.sha256):
+            state = content.state_of(os.path.join(self._incoming, entry.sha256))
+            if state and state.st_size == entry.size and not self._arrivals.proved(state, entry.sha256):
                 state = None
             have = state.st_size if state and state.st_size <= entry.size else 0
             if have < entry.size or state is None:
                 need[entry.sha256] = {"sha256": entry.sha256, "size": entry.size, "have": have}
-                part = self._state(os.path.join(self._incoming, f"{entry.sha256}.part"))
+                part = content.state_of(os.path.join(self._incoming, f"{entry.sha256}.part"))
                 if part is not None:
                     # what a fan-out took of the disk already
                     need[entry.sha256]["held"] = min(entry.size, part.st_blocks * 512)
@@ -292,9 +170,9 @@ class Store:
         modes = [path for path in self._paths(entries) if path not in bad and self._mode_wrong(folder, path)]
         links = list(links)
         listed = {entry.path for entry in entries} | {link.path for link in links}
-        extra = sorted(path for path in _walk(folder) if path not in listed)
+        extra = sorted(path for path in walk(folder) if path not in listed)
         bytes_needed = sum(to_come(item) for item in need.values())
-        bad_links = sorted(link.path for link in links if _read_link(os.path.join(folder, link.path)) != link.target)
+        bad_links = sorted(link.path for link in links if read_link(os.path.join(folder, link.path)) != link.target)
         return Plan(sorted(bad), list(need.values()), modes, extra, bytes_needed, bad_links, read)
 
     def as_recorded(self, name: str, entries: Iterable[Entry], links: Iterable[Link] = ()) -> bool:
@@ -305,7 +183,7 @@ class Store:
             return False
         if any(self._mode_wrong(folder, path) for path in self._paths(entries)):
             return False
-        return all(_read_link(os.path.join(folder, link.path)) == link.target for link in links)
+        return all(read_link(os.path.join(folder, link.path)) == link.target for link in links)
 
     def remember(self, name: str, read: Mapping[str, list[Any]]) -> None:
         """Keep what files were found to be by reading them, wanted or not, so that none is read twice.
@@ -321,7 +199,7 @@ class Store:
         if any(record.get(path) != row for path, row in read.items()):
             # a full disk is told by whoever needs it: this only saves time
             with contextlib.suppress(OSError):
-                self._make_incoming()
+                self._arrivals.make()
                 note = self._stage_record(name, {**record, **read}, committed)
                 os.replace(note, self._record_path(name, committed))
 
@@ -339,9 +217,13 @@ class Store:
         )
         return found
 
+    def receive(self, parts: Iterable[Mapping[str, Any]]) -> None:
+        """Take in uploaded files: a bundle (tar, members named by their SHA-256) or a piece of one content."""
+        self._arrivals.receive(parts)
+
     @property
     def incoming(self) -> str:
-        self._make_incoming()
+        self._arrivals.make()
         return self._incoming
 
     def _paths(self, entries: Iterable[Entry]) -> list[str]:
@@ -355,7 +237,7 @@ class Store:
         return sorted(found)
 
     def _mode_wrong(self, folder: str, path: str) -> bool:
-        state = self._state(os.path.join(folder, path) if path else folder)
+        state = content.state_of(os.path.join(folder, path) if path else folder)
         if state is None:
             return False
         wanted = 0o755 if stat.S_ISDIR(state.st_mode) else 0o644
@@ -373,7 +255,7 @@ class Store:
                 if (name, path) in bad:
                     continue
                 full_path = os.path.join(self.root, name, path)
-                state = self._state(full_path)
+                state = content.state_of(full_path)
                 if state and stat.S_ISREG(state.st_mode) and (state.st_size, state.st_mtime_ns) == (size, mtime):
                     found[sha256] = full_path
         return found
@@ -388,132 +270,6 @@ class Store:
                 f"are free there: free {human(wanted - free)} or choose another place. Nothing was copied."
             )
 
-    # -- what comes in ---------------------------------------------------------------------------------------------
-
-    def _make_root(self) -> None:
-        """With whatever lies above it; the engine reads there, whatever the umask of whoever runs this."""
-        absent, path = [], self.root
-        while not os.path.isdir(path):
-            absent.append(path)
-            path = os.path.dirname(path)
-        for path in reversed(absent):
-            with contextlib.suppress(FileExistsError):
-                os.mkdir(path)
-                os.chmod(path, 0o755)
-
-    def _make_incoming(self) -> None:
-        self._make_root()
-        for path, mode in ((self._incoming, 0o700), (self._records, 0o755)):
-            os.makedirs(path, exist_ok=True)
-            state = os.lstat(path)
-            if not stat.S_ISDIR(state.st_mode) or state.st_uid != os.geteuid():
-                raise StoreError(f"{path} must be a folder of the user who fills the store: remove it")
-            os.chmod(path, mode)
-
-    @contextlib.contextmanager
-    def _alone(self, seconds: float | None = None) -> Iterator[None]:
-        """Two runs at once must not build one folder together, nor append to one file.
-
-        The lock is the kernel's, so it ends with the process that holds it, however that ends.
-        """
-        self._make_incoming()
-        limit = LOCK_LIMIT if seconds is None else seconds
-        path = os.path.join(self._records, ".lock")
-        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        try:
-            end = time.monotonic() + limit
-            while True:
-                try:
-                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    break
-                except BlockingIOError as error:
-                    if time.monotonic() >= end:
-                        holder = os.pread(handle, 32, 0).decode("ascii", "replace") or "unknown"
-                        raise Busy(
-                            f"another run works in {self.root} (process {holder} of this host, waited for {limit:.0f} "
-                            f"s): run again when it has ended; if it hangs, end it there (kill {holder}) and run again"
-                        ) from error
-                    time.sleep(0.2)
-            with contextlib.suppress(OSError):
-                # for the others' message alone: a full disk must not keep anybody from removing something
-                os.ftruncate(handle, 0)
-                os.pwrite(handle, str(os.getpid()).encode(), 0)
-            # whoever had it may have tidied up
-            self._make_incoming()
-            yield
-        finally:
-            os.close(handle)
-
-    def receive(self, parts: Iterable[Mapping[str, Any]]) -> None:
-        """Take in uploaded files: a bundle (tar, members named by their SHA-256) or a piece of one content."""
-        with self._alone():
-            for part in parts:
-                path = str(part["file"])
-                if part.get("bundle"):
-                    self._receive_bundle(path)
-                else:
-                    self._receive_piece(path, str(part["sha256"]), int(part["offset"]), int(part["size"]))
-                with contextlib.suppress(OSError):
-                    os.unlink(path)
-
-    def _drop_parts(self, sha256: str) -> None:
-        """What a broken fan-out holds of a content that comes another way now: there is room for it once."""
-        for end in ("part", "have"):
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(os.path.join(self._incoming, f"{sha256}.{end}"))
-
-    def _receive_bundle(self, path: str) -> None:
-        with tarfile.open(path) as archive:
-            for member in archive:
-                source = archive.extractfile(member) if member.isfile() else None
-                if source is None or not _SHA.match(member.name):
-                    raise StoreError(f"bundle: unexpected member {member.name!r}")
-                target = os.path.join(self._incoming, member.name)
-                self._drop_parts(member.name)
-                with contextlib.suppress(FileNotFoundError):
-                    os.unlink(target)
-                with open(target, "wb") as file:
-                    shutil.copyfileobj(source, file, _BLOCK)
-                    file.flush()
-                    os.fsync(file.fileno())
-                self._verify(target, member.name)
-
-    def _receive_piece(self, path: str, sha256: str, offset: int, size: int) -> None:
-        if not _SHA.match(sha256):
-            raise StoreError(f"piece: {sha256!r} is no SHA-256")
-        self._drop_parts(sha256)
-        target = os.path.join(self._incoming, sha256)
-        state = self._state(target)
-        here = state.st_size if state else 0
-        if state and here == size and stat.S_IMODE(state.st_mode) == PROVED:
-            return  # another run brought it meanwhile
-        if here < offset or here >= size:
-            # a gap, or more than there can be: begin this content anew rather than guess
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(target)
-            if offset:
-                raise StoreError(f"piece of {sha256[:12]} at {offset} does not continue what is here; run again")
-            here = 0
-        with open(path, "rb") as source, open(target, "ab") as file:
-            # what was sent twice, or by two runs at once, counts once
-            source.seek(here - offset)
-            shutil.copyfileobj(source, file, _BLOCK)
-            file.flush()
-            os.fsync(file.fileno())
-        if os.path.getsize(target) >= size:
-            self._verify(target, sha256)
-
-    @staticmethod
-    def _verify(path: str, sha256: str) -> None:
-        found = hash_file(path)
-        if found != sha256:
-            os.unlink(path)
-            raise StoreError(
-                f"a file arrived with SHA-256 {found[:12]}…, expected {sha256[:12]}…: it was discarded. Its source "
-                "changed during the copy, or the transfer or a disk is bad. Run again."
-            )
-        os.chmod(path, PROVED)
-
     # -- what becomes visible --------------------------------------------------------------------------------------
 
     def commit(
@@ -525,11 +281,11 @@ class Store:
         is done, so that a run which is broken off here costs nothing but another look.
         """
         entries, bad, links = list(entries), set(wrong_paths), list(links)
-        fresh = self._state(self.folder(name)) is None
+        fresh = content.state_of(self.folder(name)) is None
         wrong = [entry for entry in entries if fresh or entry.path in bad]
         # before anything is moved, and before the lock: reading takes as long as the contents are big
         sources = self._sources(name, wrong)
-        with self._alone():
+        with self._arrivals.alone():
             self._build(name, entries, wrong, links, sources)
 
     def _sources(self, name: str, wrong: Iterable[Entry]) -> dict[str, Source]:
@@ -541,27 +297,27 @@ class Store:
             if entry.sha256 in found:
                 continue
             path = os.path.join(self._incoming, entry.sha256)
-            state = self._state(path)
+            state = content.state_of(path)
             if state is not None and state.st_size == entry.size:
                 if stat.S_IMODE(state.st_mode) != PROVED:
-                    self._verify(path, entry.sha256)
+                    self._arrivals.verify(path, entry.sha256)
             elif entry.sha256 in known:
                 path = known[entry.sha256]
                 self._check_source(path, entry.sha256)
             else:
                 continue
-            identity = self._identity(path)
+            identity = content.identity(path)
             if identity is not None:
                 found[entry.sha256] = Source(path, identity)
         return found
 
     def _check_source(self, path: str, sha256: str) -> None:
         """What another folder has must be what its record says; else the record is put right, and nobody takes it."""
-        before = self._identity(path)
-        found = hash_file(path)
+        before = content.identity(path)
+        found = content.hash_file(path)
         if found == sha256:
             return
-        if before is not None and self._identity(path) == before:
+        if before is not None and content.identity(path) == before:
             name, _slash, relative = os.path.relpath(path, self.root).partition("/")
             self.remember(name, {relative: [*before[1:], found]})
         raise StoreError(f"{path} is damaged although its size and time are right; it is used no more: run again")
@@ -570,13 +326,13 @@ class Store:
         self, name: str, entries: list[Entry], wrong: list[Entry], links: list[Link], sources: Mapping[str, Source]
     ) -> None:
         folder = self.folder(name)
-        fresh = self._state(folder) is None
+        fresh = content.state_of(folder) is None
         target = os.path.join(self._incoming, f"folder-{name}") if fresh else folder
         record = {} if fresh else self.read_record(name)
         moves: list[tuple[str, Entry]] = []
         for entry in entries if fresh else wrong:
             source = sources.get(entry.sha256)
-            if source is not None and self._identity(source.path) == source.identity:
+            if source is not None and content.identity(source.path) == source.identity:
                 moves.append((source.path, entry))
             elif not self._recorded(folder, entry, record):
                 # recorded: another run was here first
@@ -621,14 +377,14 @@ class Store:
                 os.replace(source, scratch)
             else:
                 with open(source, "rb") as there, open(scratch, "wb") as here:
-                    shutil.copyfileobj(there, here, _BLOCK)
+                    shutil.copyfileobj(there, here, content.BLOCK)
                     here.flush()
                     os.fsync(here.fileno())
         return scratch
 
     def _make_link(self, target: str, link: Link) -> None:
         final = os.path.join(target, link.path)
-        if _read_link(final) == link.target:
+        if read_link(final) == link.target:
             return
         self._make_folder(target, os.path.dirname(link.path))
         scratch = os.path.join(self._incoming, "link-new")
@@ -643,7 +399,7 @@ class Store:
         path = target
         for part in ["", *relative.split("/")] if relative else [""]:
             path = os.path.join(path, part) if part else path
-            state = self._state(path)
+            state = content.state_of(path)
             if state is None:
                 os.makedirs(path)
                 self._own(path, 0o755)
@@ -690,7 +446,7 @@ class Store:
         folder = self.folder(name)
         if os.path.exists(self._record_path(name)) and self._document(folder, entries, links) == self.read_record(name):
             return False
-        self._make_incoming()
+        self._arrivals.make()
         self._keep_record(name, self._stage_record(name, self._document(folder, entries, links)))
         return True
 
@@ -704,7 +460,7 @@ class Store:
             there = set()
         for name in sorted(known | there):
             folder, record = os.path.join(self.root, name), self.read_record(name)
-            size, count = _measure(folder)
+            size, count = measure(folder)
             if name not in known:
                 verdict = "not of this store"
             elif name not in there:
@@ -721,8 +477,8 @@ class Store:
         if len(row) != 3:
             return False
         if str(row[2]).startswith(_LINK):
-            return _read_link(path) == str(row[2]).removeprefix(_LINK)
-        state = self._identity(path)
+            return read_link(path) == str(row[2]).removeprefix(_LINK)
+        state = content.identity(path)
         return state is not None and [*state[1:]] == row[:2]
 
     def remove(self, name: str) -> None:
@@ -730,8 +486,8 @@ class Store:
         folder = self.folder(name)
         if os.path.islink(folder):
             raise StoreError(f"{folder} is a link: remove it by hand if it is not wanted, what it leads to is not ours")
-        with self._alone():
-            if self._state(folder) is not None:
+        with self._arrivals.alone():
+            if content.state_of(folder) is not None:
                 # out of sight in one step: half a model under its name would be worse than none
                 away = os.path.join(self._incoming, f"removed-{name}")
                 shutil.rmtree(away, ignore_errors=True)
@@ -746,14 +502,14 @@ class Store:
 
         What another run delivered waits between its calls, without the lock: only who knows of none takes everything.
         """
-        if self._state(self._incoming) is None:
+        if content.state_of(self._incoming) is None:
             return
-        with contextlib.suppress(Busy), self._alone(0.0):
+        with contextlib.suppress(Busy), self._arrivals.alone(0.0):
             if entries is None:
                 shutil.rmtree(self._incoming, ignore_errors=True)
                 return
             for sha256 in {entry.sha256 for entry in entries}:
-                self._drop_parts(sha256)
+                self._arrivals.drop_parts(sha256)
                 for name in (sha256, f"link-{sha256}"):
                     with contextlib.suppress(FileNotFoundError):
                         os.unlink(os.path.join(self._incoming, name))
@@ -764,44 +520,6 @@ class Store:
 def to_come(item: Mapping[str, Any]) -> int:
     """Bytes that the disk must still take for a content that is needed."""
     return item["size"] - max(item["have"], item.get("held", 0))
-
-
-def _read_link(path: str) -> str | None:
-    try:
-        return os.readlink(path)
-    except OSError:
-        return None
-
-
-def _walk(folder: str) -> Iterator[str]:
-    for parent, _folders, names in os.walk(folder):
-        for name in names:
-            yield os.path.relpath(os.path.join(parent, name), folder)
-
-
-def _measure(folder: str) -> tuple[int, int]:
-    """Bytes and number of the files below, each content once however many names it has."""
-    seen: set[tuple[int, int]] = set()
-    size = count = 0
-    for parent, _folders, names in os.walk(folder):
-        for name in names:
-            state = os.lstat(os.path.join(parent, name))
-            if not stat.S_ISREG(state.st_mode):
-                continue
-            count += 1
-            if (state.st_dev, state.st_ino) not in seen:
-                seen.add((state.st_dev, state.st_ino))
-                size += state.st_size
-    return size, count
-
-
-def human(size: float) -> str:
-    """12 B, 3.4 MiB, 379.0 GiB."""
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if size < 1024 or unit == "GiB":
-            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
-        size /= 1024
-    raise AssertionError
 
 
 def private_store(root: str) -> Store:

@@ -14,7 +14,8 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ansible_collections.sparkthor.cluster.plugins.module_utils._store.store import Entry, human
+from ansible_collections.sparkthor.cluster.plugins.module_utils._store.content import human
+from ansible_collections.sparkthor.cluster.plugins.module_utils._store.manifest import Entry
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import push
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import fanout_routes
 

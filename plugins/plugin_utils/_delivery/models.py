@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ansible.errors import AnsibleActionFail
-from ansible_collections.sparkthor.cluster.plugins.module_utils._store.store import StoreError, check_name
+from ansible_collections.sparkthor.cluster.plugins.module_utils._store.manifest import StoreError, check_name
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import hub, push, url
 
 

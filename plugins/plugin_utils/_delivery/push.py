@@ -25,12 +25,8 @@ from typing import Any, NamedTuple
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
-from ansible_collections.sparkthor.cluster.plugins.module_utils._store.store import (
-    Entry,
-    hash_file,
-    hash_parts,
-    human,
-)
+from ansible_collections.sparkthor.cluster.plugins.module_utils._store.content import hash_file, hash_parts, human
+from ansible_collections.sparkthor.cluster.plugins.module_utils._store.manifest import Entry
 
 #: a piece, and what one delivery holds at most: also the space it takes on the host's temporary folder
 PIECE = 512 << 20

@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.sparkthor.cluster.plugins.module_utils._store.store import hash_file
+from ansible_collections.sparkthor.cluster.plugins.module_utils._store.content import hash_file
 
 SUMS = "SHA256SUMS"
 BLOCK = 8 << 20

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._engine import pins as _engine
 from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.pins import EngineError, Pin, Target
-from ansible_collections.sparkthor.cluster.plugins.module_utils._store.store import Entry
+from ansible_collections.sparkthor.cluster.plugins.module_utils._store.manifest import Entry
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import push
 
 #: seconds; a CUDA engine is several gigabytes

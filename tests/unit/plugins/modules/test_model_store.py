@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from ansible.module_utils.testing import patch_module_args
-from ansible_collections.sparkthor.cluster.plugins.module_utils._store import store
+from ansible_collections.sparkthor.cluster.plugins.module_utils._store import content
 from ansible_collections.sparkthor.cluster.plugins.modules import model_store
 
 USER = pwd.getpwuid(os.getuid()).pw_name
@@ -173,8 +173,8 @@ def test_no_step_of_a_fan_out_reads_what_another_has_read(host: Host, monkeypatc
     host.call({"tiny": FILES})
     os.utime(host.root / "tiny" / "model.safetensors", ns=(1, 1))
     reads: list[str] = []
-    hash_file = store.hash_file
-    monkeypatch.setattr(store, "hash_file", lambda path: reads.append(path) or hash_file(path))
+    hash_file = content.hash_file
+    monkeypatch.setattr(content, "hash_file", lambda path: reads.append(path) or hash_file(path))
     monkeypatch.setattr(model_store.fanout_job, "start", lambda job: None)
     monkeypatch.setattr(model_store.fanout_job, "outcome", lambda run, seconds: {"state": "done"})
     monkeypatch.setattr(model_store.fanout_job, "run", lambda argv: (0, ""))

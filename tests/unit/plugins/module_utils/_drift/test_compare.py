@@ -22,7 +22,8 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._network import 
 )
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import ray as _ray
 from ansible_collections.sparkthor.cluster.plugins.module_utils._serving import ready as _ready
-from ansible_collections.sparkthor.cluster.plugins.module_utils._store.store import Entry, Link, Owner, Store
+from ansible_collections.sparkthor.cluster.plugins.module_utils._store.manifest import Entry, Link
+from ansible_collections.sparkthor.cluster.plugins.module_utils._store.store import Owner, Store
 
 
 def look(role: str, module: str = "", **arguments: Any) -> dict[str, Any]:

@@ -17,18 +17,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.sparkthor.cluster.plugins.module_utils._store import store as _store
-from ansible_collections.sparkthor.cluster.plugins.module_utils._store.store import (
+from ansible_collections.sparkthor.cluster.plugins.module_utils._store import content, incoming
+from ansible_collections.sparkthor.cluster.plugins.module_utils._store.content import free_bytes, human
+from ansible_collections.sparkthor.cluster.plugins.module_utils._store.manifest import (
     Entry,
-    Owner,
-    Store,
     StoreError,
-    free_bytes,
-    human,
     parse_links,
     parse_manifest,
-    private_store,
 )
+from ansible_collections.sparkthor.cluster.plugins.module_utils._store.store import Owner, Store, private_store
 
 FILES = {"config.json": b"{}", "sub/weights-1": b"a" * 5000, "sub/weights-2": b"b" * 5000, "twin": b"a" * 5000}
 
@@ -85,7 +82,7 @@ def test_an_unchanged_folder_is_not_read_again(store: Store, tmp_path: Path, mon
     def refuse(path: str) -> str:
         raise AssertionError(f"read {path}")
 
-    monkeypatch.setattr("ansible_collections.sparkthor.cluster.plugins.module_utils._store.store.hash_file", refuse)
+    monkeypatch.setattr("ansible_collections.sparkthor.cluster.plugins.module_utils._store.content.hash_file", refuse)
     assert store.plan("tiny", entries()).right
 
 
@@ -381,13 +378,13 @@ class Reads(list):
     """Files that were read whole."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        hash_file = _store.hash_file
+        hash_file = content.hash_file
 
         def noted(path: str) -> str:
             self.append(os.path.basename(path))
             return hash_file(path)
 
-        monkeypatch.setattr(_store, "hash_file", noted)
+        monkeypatch.setattr(content, "hash_file", noted)
 
 
 def test_a_file_that_is_another_content_is_not_read_to_find_out_again(
@@ -543,7 +540,7 @@ def test_a_run_waits_for_another_one_and_not_for_ever(
 ) -> None:
     fill(store, tmp_path, FILES)
     handle = hold(store)
-    monkeypatch.setattr(_store, "LOCK_LIMIT", 0.3)
+    monkeypatch.setattr(incoming, "LOCK_LIMIT", 0.3)
     for act in (
         lambda: store.receive([]),
         lambda: store.commit("tiny", entries(), []),
@@ -553,7 +550,7 @@ def test_a_run_waits_for_another_one_and_not_for_ever(
             act()
     store.clean_incoming()
     assert os.path.isdir(os.path.join(store.root, ".incoming"))  # the other one may need it
-    monkeypatch.setattr(_store, "LOCK_LIMIT", 20.0)
+    monkeypatch.setattr(incoming, "LOCK_LIMIT", 20.0)
     threading.Timer(0.3, os.close, [handle]).start()
     store.remove("tiny")
     store.clean_incoming()
@@ -561,11 +558,11 @@ def test_a_run_waits_for_another_one_and_not_for_ever(
 
 
 def test_a_lock_ends_with_the_process_that_holds_it(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_store, "LOCK_LIMIT", 10.0)
+    monkeypatch.setattr(incoming, "LOCK_LIMIT", 10.0)
     program = (
         "import sys, time\n"
         "from ansible_collections.sparkthor.cluster.plugins.module_utils._store.store import Store\n"
-        "with Store(sys.argv[1], None)._alone():\n"
+        "with Store(sys.argv[1], None)._arrivals.alone():\n"
         "    print('held', flush=True)\n"
         "    time.sleep(60)\n"
     )
@@ -573,7 +570,7 @@ def test_a_lock_ends_with_the_process_that_holds_it(store: Store, monkeypatch: p
         assert holder.stdout is not None
         assert holder.stdout.readline() == "held\n"
         with monkeypatch.context() as impatient:
-            impatient.setattr(_store, "LOCK_LIMIT", 0.1)
+            impatient.setattr(incoming, "LOCK_LIMIT", 0.1)
             with pytest.raises(StoreError, match=f"process {holder.pid}"):
                 store.receive([])
         holder.kill()

@@ -15,7 +15,8 @@ from typing import Any
 
 import pytest
 from ansible.errors import AnsibleActionFail
-from ansible_collections.sparkthor.cluster.plugins.module_utils._store.store import Entry, Owner, Store
+from ansible_collections.sparkthor.cluster.plugins.module_utils._store.manifest import Entry
+from ansible_collections.sparkthor.cluster.plugins.module_utils._store.store import Owner, Store
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import push
 
 SIZES = {"a": 10, "b": 20, "big-1": 2500, "big-2": 900, "huge": 5000}
