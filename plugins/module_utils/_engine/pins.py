@@ -163,6 +163,25 @@ def check_lock(pins: Sequence[Pin], source: str, ray_version: str = "", vllm_ver
     return {"ray": versions["ray"], "vllm": str(vllm)}
 
 
+class Engine(NamedTuple):
+    """A lock, checked."""
+
+    source: str
+    pins: list[Pin]
+    versions: dict[str, str]  # of ray and vllm
+
+
+def read_engine(path: str, ray_version: str = "", vllm_version: str = "") -> Engine:
+    """Read and check a lock on the controller; raises EngineError that names the file and the line."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
+    except OSError as error:
+        raise EngineError(f"engine_requirements: {path}: {error.strerror}") from error
+    pins = parse_lock(text, path)
+    return Engine(path, pins, check_lock(pins, path, ray_version, vllm_version))
+
+
 class Wheel(NamedTuple):
     filename: str
     name: str

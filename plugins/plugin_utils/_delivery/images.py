@@ -86,7 +86,7 @@ def wheels_for(outcome: Mapping[str, Any], args: Mapping[str, Any], download: bo
     if target is None:
         raise EngineError("the image says nothing about its Python")
     pins = [Pin(name, version) for name, version in outcome["wanted"]]
-    engine = wheels.Engine(str(args["requirements"]), pins, {})
+    engine = _engine.Engine(str(args["requirements"]), pins, {})
     return wheels.prepare_wheels(
         engine, wheels.wheel_folder(str(args.get("wheel_dir") or ""), target), target, download
     )

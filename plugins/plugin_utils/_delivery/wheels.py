@@ -13,7 +13,13 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._engine import pins as _engine
-from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.pins import EngineError, Pin, Target
+from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.pins import (
+    Engine,
+    EngineError,
+    Pin,
+    Target,
+    read_engine,
+)
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store.manifest import Entry
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import push
 
@@ -32,14 +38,6 @@ GLIBC = {
 }
 
 
-class Engine(NamedTuple):
-    """A lock, checked."""
-
-    source: str
-    pins: list[Pin]
-    versions: dict[str, str]  # of ray and vllm
-
-
 class WheelSet(NamedTuple):
     folder: str
     manifest: list[Entry]
@@ -52,16 +50,6 @@ class WheelSet(NamedTuple):
             with zipfile.ZipFile(os.path.join(self.folder, entry.path)) as archive:
                 total += sum(member.file_size for member in archive.infolist())
         return total
-
-
-def read_engine(path: str, ray_version: str = "", vllm_version: str = "") -> Engine:
-    try:
-        with open(path, encoding="utf-8") as file:
-            text = file.read()
-    except OSError as error:
-        raise EngineError(f"engine_requirements: {path}: {error.strerror}") from error
-    pins = _engine.parse_lock(text, path)
-    return Engine(path, pins, _engine.check_lock(pins, path, ray_version, vllm_version))
 
 
 def read_engine_of(arguments: Mapping[str, Any]) -> Engine:

@@ -13,10 +13,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ansible.module_utils.parsing.convert_bool import boolean
-from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.pins import EngineError
+from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.pins import EngineError, read_engine
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.checkpoint import read_model_folder
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.values import SizingError
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import wheels
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import recipe as _recipe
 
 
@@ -176,7 +175,7 @@ def locked_version(first: Mapping[str, Any]) -> str | None:
     if not first.get("engine_requirements") or first.get("engine_runtime", "venv") != "venv":
         return None
     try:
-        version = wheels.read_engine(str(first["engine_requirements"]), "", "").versions.get("vllm", "")
+        version = read_engine(str(first["engine_requirements"]), "", "").versions.get("vllm", "")
     except EngineError:
         return None  # the engine role says what is wrong with it, and before anything is changed
     return version.partition("+")[0] or None

@@ -9,7 +9,12 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.pins import EngineError, Target
+from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.pins import (
+    Engine,
+    EngineError,
+    Target,
+    read_engine,
+)
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import wheels
 
 LOCK = "ray==2.60.0\nvllm==0.32.0\nuv==0.13.8\n"
@@ -22,9 +27,9 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def engine(tmp_path: Path) -> wheels.Engine:
+def engine(tmp_path: Path) -> Engine:
     (tmp_path / "lock.txt").write_text(LOCK)
-    return wheels.read_engine(str(tmp_path / "lock.txt"))
+    return read_engine(str(tmp_path / "lock.txt"))
 
 
 class Index:
@@ -54,9 +59,7 @@ def use(monkeypatch: pytest.MonkeyPatch, index: Index) -> Index:
     return index
 
 
-def test_missing_wheels_are_fetched_once(
-    tmp_path: Path, engine: wheels.Engine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_missing_wheels_are_fetched_once(tmp_path: Path, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     index = use(monkeypatch, Index(*LOCK.split()))
     folder = wheels.wheel_folder("", SPARK)
     assert folder == str(tmp_path / "cache" / "sparkthor" / "wheels" / "cp312-aarch64")
@@ -67,7 +70,7 @@ def test_missing_wheels_are_fetched_once(
 
 
 def test_all_that_cannot_be_had_is_named_at_once(
-    tmp_path: Path, engine: wheels.Engine, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     use(monkeypatch, Index("uv==0.13.8"))
     with pytest.raises(EngineError) as caught:
@@ -78,9 +81,7 @@ def test_all_that_cannot_be_had_is_named_at_once(
     assert "uv==" not in message
 
 
-def test_without_downloads_nothing_is_asked(
-    tmp_path: Path, engine: wheels.Engine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_downloads_nothing_is_asked(tmp_path: Path, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     index = use(monkeypatch, Index(*LOCK.split()))
     with pytest.raises(EngineError, match=r"engine_wheel_dir: .* lacks wheels .*ray==2\.60\.0"):
         wheels.prepare_wheels(engine, str(tmp_path / "wheels"), SPARK, download=False)
@@ -89,7 +90,7 @@ def test_without_downloads_nothing_is_asked(
 
 def test_a_lock_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(EngineError, match=r"engine_requirements: .*none\.txt: No such file"):
-        wheels.read_engine(str(tmp_path / "none.txt"))
+        read_engine(str(tmp_path / "none.txt"))
 
 
 NODE = {"python": {"version": "3.12.3"}, "arch": "aarch64", "os": {"id": "ubuntu", "version": "24.04"}}
