@@ -5,17 +5,13 @@
 
 A recipe names a model, an engine, a split and arguments with the reason for each. resolve() turns it, with the hosts
 of an inventory and the user's own variables, into what the roles set, checked by the parallelism planner, the memory
-plan and the option table of the vLLM that will serve. Recipes of the community's `sparkrun` tool are translated.
+plan and the option table of the vLLM that will serve.
 """
 
 from __future__ import annotations
 
 import difflib
-import itertools
-import json
 import os
-import re
-import shlex
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
@@ -27,43 +23,22 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._model.values im
     as_fraction,
     parse_length,
 )
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import (
-    parallel as _parallel,
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import parallel as _parallel
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import vllm_args, vllm_config
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.recipe_fields import (
+    RecipeError,
+    host_counts,
+    validated,
 )
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import (
-    vllm_args,
-    vllm_config,
-)
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.sparkrun import is_sparkrun, translate_sparkrun
 
 SHIPPED = os.path.join(
     os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))),
     "recipes",
 )
-
-_REQUIRED = ("name", "summary", "model", "runtime", "hosts", "args")
-_KNOWN = frozenset(
-    (
-        *_REQUIRED,
-        *("revision", "served_model_name", "image", "image_digest", "vllm", "kinds", "topologies", "split"),
-        *("max_model_len", "args_below", "reasons", "acknowledged", "environment", "fallbacks", "differences"),
-        *("weights_bytes", "active_bytes", "config", "source", "untranslated"),
-    )
-)
-
 #: What is asked for when neither the recipe nor the user says: vLLM's own default (0.92 since 0.20) is above what
 #: unified memory survives.
 DEFAULT_UTILIZATION = 0.85
-
-#: Arguments that the role renders from its own variables; a recipe states them as fields.
-_FIELDS = ("max-model-len", "tensor-parallel-size", "pipeline-parallel-size", "served-model-name", "model")
-
-
-class RecipeError(ValueError):
-    """One sentence: the recipe, what is wrong, the mend."""
-
-
-# --------------------------------------------------------------------------------------------------------------
-# Loading
 
 
 def names(folder: str = SHIPPED) -> list[str]:
@@ -104,85 +79,6 @@ def _from_file(path: str, called: str) -> dict[str, Any]:
     return validated(data, called)
 
 
-def validated(data: Mapping[str, Any], called: str) -> dict[str, Any]:
-    """A recipe whose fields are known and of the right kind, with defaults filled in."""
-    missing = [key for key in _REQUIRED if key not in data]
-    if missing:
-        raise RecipeError(f"vllm_serve_recipe={called!r} lacks {', '.join(missing)}. Add what is missing.")
-    unknown = sorted(set(data) - _KNOWN)
-    if unknown:
-        close = difflib.get_close_matches(unknown[0], sorted(_KNOWN), n=1)
-        hint = f" Did you mean {close[0]}?" if close else ""
-        raise RecipeError(f"vllm_serve_recipe={called!r} has unknown fields {', '.join(unknown)}.{hint}")
-    for key, kind in (
-        ("args", dict),
-        ("reasons", dict),
-        ("environment", dict),
-        ("split", dict),
-        ("vllm", dict),
-        ("acknowledged", list),
-        ("args_below", list),
-        ("kinds", list),
-        ("topologies", list),
-        ("config", dict),
-    ):
-        if data.get(key) is not None and not isinstance(data[key], kind):
-            word = "a dictionary" if kind is dict else "a list"
-            raise RecipeError(f"vllm_serve_recipe={called!r}: {key} is not {word}. Write it as one.")
-    for rule in data.get("args_below") or ():
-        if not isinstance(rule, dict) or "version" not in rule or not isinstance(rule.get("args"), dict):
-            raise RecipeError(f"vllm_serve_recipe={called!r}: args_below holds {rule!r}. Give each a version and args.")
-    later = [key for rule in data.get("args_below") or () for key in rule["args"]]
-    owned = sorted({vllm_args.option_name(key) for key in (*data["args"], *later)} & set(vllm_config.OWNED))
-    if owned:
-        ours = [f"{name}: {vllm_config.OWNED[name]}" for name in owned if name not in _FIELDS]
-        mend = f"The role decides it ({'; '.join(ours)})." if ours else ""
-        if len(ours) < len(owned):
-            mend = f"Use the fields model, served_model_name, max_model_len and split. {mend}".strip()
-        raise RecipeError(f"vllm_serve_recipe={called!r}: {', '.join(owned)} is no argument of a recipe. {mend}")
-    if data["runtime"] not in ("venv", "container"):
-        raise RecipeError(f"vllm_serve_recipe={called!r}: runtime {data['runtime']!r} is not venv or container.")
-    host_counts(data, called)
-    return {
-        "revision": "",
-        "served_model_name": "",
-        "image": "",
-        "image_digest": "",
-        "vllm": {},
-        "kinds": [],
-        "topologies": [],
-        "split": {},
-        "max_model_len": None,
-        "args_below": [],
-        "reasons": {},
-        "acknowledged": [],
-        "environment": {},
-        "fallbacks": {},
-        "differences": [],
-        "weights_bytes": None,
-        "active_bytes": None,
-        "config": None,
-        "source": "sparkthor",
-        "untranslated": [],
-        **data,
-    }
-
-
-def host_counts(recipe: Mapping[str, Any], called: str = "") -> list[int]:
-    """Numbers of hosts that the recipe is for; an empty list means any."""
-    value = recipe["hosts"]
-    if value in (None, "any"):
-        return []
-    numbers = value if isinstance(value, list) else [value]
-    if not all(isinstance(number, int) and not isinstance(number, bool) and number > 0 for number in numbers):
-        raise RecipeError(f"vllm_serve_recipe={called!r}: hosts {value!r} is not a number of hosts. Give 2 or [2, 4].")
-    return list(numbers)
-
-
-# --------------------------------------------------------------------------------------------------------------
-# Resolving
-
-
 def resolve(
     recipe: Mapping[str, Any] | str,
     hosts: Sequence[str],
@@ -214,37 +110,15 @@ def resolve(
     acknowledged = [*data["acknowledged"], *own.get("acknowledged", [])]
     length = own.get("max_model_len", data["max_model_len"])
     environment = {**data["environment"], **own.get("environment", {})}
-    overrides = vllm_args.fields(args, "hf-overrides")
+    hf_overrides = vllm_args.fields(args, "hf-overrides")
     shape = config or data["config"]
     if shape is not None:
         # what vLLM will read, such as a context that was extended
-        shape = with_overrides(shape, overrides)
+        shape = with_overrides(shape, hf_overrides)
     if weights_bytes:
         data = {**data, "weights_bytes": weights_bytes}
-    split = _split(data, own)
     try:
-        parallel = _parallel.plan_parallel(
-            list(hosts),
-            gpus_per_host,
-            topology,
-            shape,
-            max_model_len=length,
-            expert_parallel=own.get(
-                "expert_parallel", args.get("enable-expert-parallel", split.get("expert_parallel"))
-            ),
-            tensor_parallel=split.get("tensor_parallel"),
-            pipeline_parallel=split.get("pipeline_parallel"),
-            replicas=own.get("replicas", 1),
-        )
-        if str(args.get("data-parallel-size", 1)) != "1":
-            raise SizingError(
-                "data-parallel-size",
-                args["data-parallel-size"],
-                "makes several replicas of the model in one group, which neither the plan nor the watchdog covers",
-                "Leave it out; make one inventory for each replica, with its own head.",
-            )
-        if parallel["expert_parallel"]:
-            args.setdefault("enable-expert-parallel", True)
+        parallel = _plan_parallel(data, own, args, hosts, gpus_per_host, topology, shape, length)
         sizing = _sizing_options(args, environment, parallel["pipeline_parallel"])
         sizes = _memory(data, shape, parallel, sizing, length, hosts, memory_bytes, memory_available_bytes)
     except SizingError as error:
@@ -253,36 +127,82 @@ def resolve(
         numbers = " ".join([*sizes["reasons"], *sizes["suggestions"]])
         raise RecipeError(f"recipe {data['name']} does not fit these hosts. {numbers}")
     checked, warnings, checked_by = _check_arguments(data, args, environment, acknowledged, wanted, table)
-    why = str(data["split"].get("why", "")).strip()
-    if own.get("tensor_parallel") or own.get("pipeline_parallel") or not why or not data["split"]:
-        why = parallel["why"]
-    model = str(own.get("model", data["model"]))
-    served = own.get("served_model_name", data["served_model_name"]) or model.rstrip("/").rsplit("/", 1)[-1]
+    names_of_model = _model_names(data, own)
     return {
         "name": data["name"],
-        "model": model,
-        "revision": str(own.get("revision", data["revision"])),
-        "served_model_name": served,
+        **names_of_model,
         "max_model_len": None if length is None else parse_length("max_model_len", length),
-        "runtime": own.get("runtime", data["runtime"]),
-        "image": own.get("image", data["image"]),
-        "image_digest": "" if "image" in own else data["image_digest"],
         "vllm_version": wanted,
-        "tensor_parallel": parallel["tensor_parallel"],
-        "pipeline_parallel": parallel["pipeline_parallel"],
-        "expert_parallel": parallel["expert_parallel"],
-        "why": f"TP={parallel['tensor_parallel']} PP={parallel['pipeline_parallel']}: {why}"
-        if not why.startswith("TP=")
-        else why,
+        **{key: parallel[key] for key in ("tensor_parallel", "pipeline_parallel", "expert_parallel")},
+        "why": _reason(data, own, parallel),
         "args": checked,
         "environment": environment,
         "acknowledged": acknowledged,
         "memory": sizes,
-        "sizing": {**sizing, **({"hf_overrides": overrides} if overrides else {})},
+        "sizing": {**sizing, **({"hf_overrides": hf_overrides} if hf_overrides else {})},
         "warnings": warnings,
         "options_checked": checked_by,
         "untranslated": list(data["untranslated"]),
-        "command": vllm_args.command(model, _command_args(parallel, length, served, checked)),
+        "command": _command(names_of_model, parallel, length, checked),
+    }
+
+
+def _plan_parallel(
+    data: Mapping[str, Any],
+    own: Mapping[str, Any],
+    args: dict[str, Any],
+    hosts: Sequence[str],
+    gpus_per_host: int | Sequence[int] | Mapping[str, int],
+    topology: str,
+    shape: Mapping[str, Any] | None,
+    length: Any,
+) -> dict[str, Any]:
+    """The split, checked; puts `enable-expert-parallel` into `args` where the split needs it."""
+    split = _split(data, own)
+    parallel = _parallel.plan_parallel(
+        list(hosts),
+        gpus_per_host,
+        topology,
+        shape,
+        max_model_len=length,
+        expert_parallel=own.get("expert_parallel", args.get("enable-expert-parallel", split.get("expert_parallel"))),
+        tensor_parallel=split.get("tensor_parallel"),
+        pipeline_parallel=split.get("pipeline_parallel"),
+        replicas=own.get("replicas", 1),
+    )
+    if str(args.get("data-parallel-size", 1)) != "1":
+        raise SizingError(
+            "data-parallel-size",
+            args["data-parallel-size"],
+            "makes several replicas of the model in one group, which neither the plan nor the watchdog covers",
+            "Leave it out; make one inventory for each replica, with its own head.",
+        )
+    if parallel["expert_parallel"]:
+        args.setdefault("enable-expert-parallel", True)
+    return parallel
+
+
+def _reason(data: Mapping[str, Any], own: Mapping[str, Any], parallel: Mapping[str, Any]) -> str:
+    """Why the model is split this way: the recipe's own words, unless the user split it otherwise."""
+    why = str(data["split"].get("why", "")).strip()
+    if own.get("tensor_parallel") or own.get("pipeline_parallel") or not why:
+        why = str(parallel["why"])
+    if why.startswith("TP="):
+        return why
+    return f"TP={parallel['tensor_parallel']} PP={parallel['pipeline_parallel']}: {why}"
+
+
+def _model_names(data: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+    """What is served by what: the user's choice, else the recipe's."""
+    model = str(own.get("model", data["model"]))
+    served = own.get("served_model_name", data["served_model_name"]) or model.rstrip("/").rsplit("/", 1)[-1]
+    return {
+        "model": model,
+        "revision": str(own.get("revision", data["revision"])),
+        "served_model_name": served,
+        "runtime": own.get("runtime", data["runtime"]),
+        "image": own.get("image", data["image"]),
+        "image_digest": "" if "image" in own else data["image_digest"],
     }
 
 
@@ -293,15 +213,16 @@ def _split(data: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
     return dict(data["split"])
 
 
-def _command_args(parallel: Mapping[str, Any], length: Any, served: Any, args: Mapping[str, Any]) -> dict[str, Any]:
+def _command(model: Mapping[str, Any], parallel: Mapping[str, Any], length: Any, args: Mapping[str, Any]) -> list[str]:
+    """The `vllm serve` command that this stands for."""
     own: dict[str, Any] = {
-        "served-model-name": served,
+        "served-model-name": model["served_model_name"],
         "tensor-parallel-size": parallel["tensor_parallel"],
         "pipeline-parallel-size": parallel["pipeline_parallel"],
     }
     if length is not None:
         own["max-model-len"] = length
-    return {**own, **args}
+    return vllm_args.command(model["model"], {**own, **args})
 
 
 def _check_hosts(
@@ -451,153 +372,3 @@ def _memory(
         hosts=list(hosts) if world % len(hosts) == 0 else None,
         **sizing,
     )
-
-
-# --------------------------------------------------------------------------------------------------------------
-# Recipes of sparkrun
-
-
-_SPARKRUN_FIELDS = frozenset(
-    (
-        *("recipe_version", "name", "description", "model", "model_revision", "runtime", "container", "min_nodes"),
-        *("max_nodes", "solo_only", "cluster_only", "defaults", "env", "command", "metadata"),
-    )
-)
-
-#: sparkrun's names of defaults -> vLLM's; all others are the same with dashes.
-_SPARKRUN_DEFAULTS = {"tensor_parallel": "tensor-parallel-size", "pipeline_parallel": "pipeline-parallel-size"}
-
-#: What the roles decide; a translated recipe must not bring it.
-_DECIDED = (frozenset(vllm_config.OWNED) - frozenset(_FIELDS)) | {"download-dir"}
-
-_SHORT_FLAGS = {"-tp": "tensor-parallel-size", "-pp": "pipeline-parallel-size", "-q": "quantization"}
-
-
-def is_sparkrun(data: Mapping[str, Any]) -> bool:
-    return "recipe_version" in data or ("container" in data and ("command" in data or "defaults" in data))
-
-
-def translate_sparkrun(data: Mapping[str, Any], called: str) -> dict[str, Any]:
-    """A recipe of ours from one of sparkrun; what has no counterpart is listed in `untranslated`."""
-    model = data.get("model")
-    if not isinstance(model, str) or not model:
-        raise RecipeError(f"vllm_serve_recipe={called!r} names no model. Add it.")
-    runtime = str(data.get("runtime", "vllm"))
-    if not runtime.startswith("vllm"):
-        raise RecipeError(f"vllm_serve_recipe={called!r} is for {runtime}. Only vLLM recipes can be served here.")
-    left = sorted(set(data) - _SPARKRUN_FIELDS)
-    untranslated = [f"{key} (no counterpart)" for key in left if data[key] not in (None, [], {}, "")]
-    defaults = data.get("defaults") or {}
-    if not isinstance(defaults, Mapping):
-        raise RecipeError(f"vllm_serve_recipe={called!r}: defaults is not a dictionary. Write it as one.")
-    command = data.get("command")
-    if command:
-        flags, problems = _read_command(str(command), {**defaults, "model": model}, called)
-        untranslated += problems
-        unused = sorted(key for key in defaults if f"{{{key}}}" not in str(command))
-        untranslated += [f"defaults.{key} (not used by the command)" for key in unused]
-    else:
-        flags = {_SPARKRUN_DEFAULTS.get(key, key.replace("_", "-")): value for key, value in defaults.items()}
-    split = {}
-    for flag, name in (("tensor-parallel-size", "tensor_parallel"), ("pipeline-parallel-size", "pipeline_parallel")):
-        if flag in flags:
-            split[name] = flags.pop(flag)
-    untranslated += [f"--{flag} (decided by the roles)" for flag in sorted(set(flags) & _DECIDED)]
-    served = flags.pop("served-model-name", "")
-    length = flags.pop("max-model-len", None)
-    environment = {}
-    for name, value in (data.get("env") or {}).items():
-        if name.startswith(("NCCL_", "GLOO_", "UCX_")) or name in ("VLLM_HOST_IP", "HF_TOKEN", "VLLM_API_KEY"):
-            untranslated.append(f"env.{name} (decided by the fabric plan or a secret)")
-        else:
-            environment[str(name)] = str(value)
-    return validated(
-        {
-            "name": str(data.get("name") or called),
-            "summary": str(data.get("description") or (data.get("metadata") or {}).get("description") or model).strip(),
-            "model": model,
-            "revision": str(data.get("model_revision") or ""),
-            "served_model_name": served,
-            "runtime": "container",
-            "image": str(data.get("container") or ""),
-            "hosts": _sparkrun_hosts(data, split),
-            "split": split,
-            "max_model_len": length,
-            "args": {key: value for key, value in flags.items() if key not in _DECIDED},
-            "environment": environment,
-            "source": "sparkrun",
-            "untranslated": untranslated,
-        },
-        called,
-    )
-
-
-def _sparkrun_hosts(data: Mapping[str, Any], split: Mapping[str, Any]) -> Any:
-    low, high = data.get("min_nodes"), data.get("max_nodes")
-    if data.get("solo_only"):
-        return 1
-    if isinstance(low, int) or isinstance(high, int):
-        first = low if isinstance(low, int) else 1
-        last = high if isinstance(high, int) else max(first, 8)
-        return list(range(first, last + 1))
-    return "any"
-
-
-def _read_command(command: str, values: Mapping[str, Any], called: str) -> tuple[dict[str, Any], list[str]]:
-    """Flags of a `vllm serve` command template, and the parts of it that are no such command."""
-
-    def fill(match: re.Match[str]) -> str:
-        key = match.group(1)
-        if key not in values:
-            raise RecipeError(
-                f"vllm_serve_recipe={called!r}: the command uses {{{key}}}, which defaults lacks. Add it there."
-            )
-        return str(values[key])
-
-    # doubled braces are literal ones, as in Python's format()
-    text = command.replace("\\\n", " ").replace("{{", "\0").replace("}}", "\1")
-    text = re.sub(r"\{(\w+)\}", fill, text).replace("\0", "{").replace("\1", "}")
-    untranslated: list[str] = []
-    try:
-        words = shlex.split(text, comments=True)
-    except ValueError as error:
-        raise RecipeError(f"vllm_serve_recipe={called!r}: the command cannot be read: {error}.") from None
-    pairs = list(itertools.pairwise(words))
-    start = pairs.index(("vllm", "serve")) if ("vllm", "serve") in pairs else None
-    if start is None:
-        raise RecipeError(f"vllm_serve_recipe={called!r}: the command holds no `vllm serve`. Only that can be served.")
-    if start:
-        untranslated.append(f"command before vllm serve ({shlex.join(words[:start])})")
-    flags: dict[str, Any] = {}
-    name: str | None = None
-    for index, word in enumerate(words[start + 2 :]):
-        if word in ("&&", "||", ";", "|", "&"):
-            untranslated.append(f"command after vllm serve ({shlex.join(words[start + 2 + index :])})")
-            break
-        if word.startswith("--") or word in _SHORT_FLAGS:
-            flag, _equals, value = word.partition("=")
-            name = _SHORT_FLAGS.get(flag) or vllm_args.option_name(flag)
-            flags[name] = _scalar(value) if _equals else True
-        elif name is None:
-            continue  # the model
-        elif flags[name] is True:
-            flags[name] = _scalar(word)
-        else:
-            earlier = flags[name]
-            flags[name] = [*(earlier if isinstance(earlier, list) else [earlier]), _scalar(word)]
-    flags.pop("model", None)
-    return flags, untranslated
-
-
-def _scalar(word: str) -> Any:
-    """A word of a command line as the value it stands for."""
-    if re.fullmatch(r"-?\d+", word):
-        return int(word)
-    if re.fullmatch(r"-?\d*\.\d+", word):
-        return float(word)
-    if word.startswith(("{", "[")):
-        try:
-            return json.loads(word)
-        except ValueError:
-            return word
-    return word

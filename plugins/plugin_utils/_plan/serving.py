@@ -17,6 +17,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.pins imp
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.checkpoint import read_model_folder
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.values import SizingError
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import recipe as _recipe
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.recipe_fields import RecipeError
 
 
 class ServingError(ValueError):
@@ -155,7 +156,7 @@ def on_controller(recipe: Any, first: Mapping[str, Any], base: str) -> tuple[dic
             config, tensors = read_model_folder(path)
         except OSError as error:
             reason = f"{error.filename or path}: {error.strerror}"
-            raise _recipe.RecipeError(
+            raise RecipeError(
                 f"model_store_models: {entry['name']} cannot be read on the controller: {reason}. "
                 "Let the user who runs Ansible read it."
             ) from error
@@ -212,7 +213,7 @@ def plan_degraded(
         ),
     ):
         if not holds:
-            raise _recipe.RecipeError(words)
+            raise RecipeError(words)
     config, weights = on_controller(name, {**first, "vllm_serve_model": ""}, base)
     plan: dict[str, Any] = {}
     for away in cluster["workers"]:
@@ -233,11 +234,11 @@ def plan_degraded(
                 overrides={"runtime": first["engine_runtime"]} if first.get("engine_runtime") else {},
                 base=base,
             )
-        except (_recipe.RecipeError, SizingError) as error:
-            raise _recipe.RecipeError(f"vllm_serve_degraded_recipe, without {away}: {error}") from error
+        except (RecipeError, SizingError) as error:
+            raise RecipeError(f"vllm_serve_degraded_recipe, without {away}: {error}") from error
     extra = sorted(set(plan["environment"].items()) - set(whole["environment"].items()))
     if extra:
-        raise _recipe.RecipeError(
+        raise RecipeError(
             f"vllm_serve_degraded_recipe sets {', '.join(key for key, _value in extra)}, and the environment does not "
             "change with the recipe. Set it in vllm_serve_env for both."
         )
@@ -263,13 +264,13 @@ def plan_whole(
     base = str(variables.get("inventory_dir") or ".")
     try:
         serving = plan_serving(first, cluster, nodes, base)
-    except (_recipe.RecipeError, SizingError) as error:
+    except (RecipeError, SizingError) as error:
         raise ServingError(
             f"{'vllm_serve_recipe' if variables.get('vllm_serve_recipe') else 'vllm_serve_model'}: {error}"
         ) from error
     try:
         degraded = plan_degraded(first, cluster, nodes, base, serving)
-    except (_recipe.RecipeError, SizingError) as error:
+    except (RecipeError, SizingError) as error:
         words = str(error)
         named = words if "vllm_serve_degraded" in words else f"vllm_serve_degraded_recipe: {words}"
         raise ServingError(named) from error

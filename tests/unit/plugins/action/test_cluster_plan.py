@@ -11,13 +11,13 @@ import pytest
 from ansible.errors import AnsibleActionFail
 from ansible_collections.sparkthor.cluster.plugins.action.cluster_plan import ActionModule
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.values import SizingError
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import recipe as _recipe
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import serving as _serving
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.cluster import (
     ClusterError,
     head_generation,
     plan_cluster,
 )
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.recipe_fields import RecipeError
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.serving import (
     PLANNED_BY,
     plan_degraded,
@@ -168,7 +168,7 @@ def test_a_model_without_a_recipe_is_checked_all_the_same():
         ({"trust-remote-code": True}, "acknowledge trust-remote-code by name"),
         ({"tool-call-parser": "hermes"}, "Add enable-auto-tool-choice: true"),
     ]:
-        with pytest.raises(_recipe.RecipeError, match=words):
+        with pytest.raises(RecipeError, match=words):
             plan_serving({**first, "vllm_serve_args": args}, cluster, nodes, ".")
     meant = {**first, "vllm_serve_args": {"trust-remote-code": True}, "vllm_serve_acknowledged": ["trust-remote-code"]}
     assert plan_serving(meant, cluster, nodes, ".")["args"]["trust-remote-code"] is True
@@ -201,7 +201,7 @@ def test_arguments_with_variables_of_their_own():
 )
 def test_several_replicas_are_refused_with_what_to_do(more):
     first, cluster, _fabric, nodes = planned(["a", "b", "c", "d"], vllm_serve_recipe="tiny-qwen3", **more)
-    with pytest.raises(_recipe.RecipeError, match="one inventory for each replica"):
+    with pytest.raises(RecipeError, match="one inventory for each replica"):
         plan_serving(first, cluster, nodes, ".")
 
 
@@ -245,9 +245,9 @@ def test_the_models_own_files_on_the_controller_decide(tmp_path):
     serving = plan_serving(first, cluster, nodes, ".")
     assert (serving["tensor_parallel"], serving["pipeline_parallel"]) == (1, 3)
     assert "32 attention heads do not divide by 3" in serving["why"]
-    with pytest.raises(_recipe.RecipeError, match="32 attention heads do not divide by 3"):
+    with pytest.raises(RecipeError, match="32 attention heads do not divide by 3"):
         plan_serving({**first, "vllm_serve_tensor_parallel_size": 3}, cluster, nodes, ".")
-    with pytest.raises(_recipe.RecipeError, match="longer than the model's own 2048"):
+    with pytest.raises(RecipeError, match="longer than the model's own 2048"):
         plan_serving({**first, "vllm_serve_max_model_len": 4096}, cluster, nodes, ".")
     (tmp_path / "mine" / "model-00001-of-00001.safetensors").rename(
         tmp_path / "mine" / "model-00001-of-00002.safetensors"
@@ -264,9 +264,7 @@ def test_a_folder_on_the_controller_that_cannot_be_read_is_named(tmp_path, monke
         raise PermissionError(13, "Permission denied", path)
 
     monkeypatch.setattr(_serving, "read_model_folder", refuse)
-    with pytest.raises(
-        _recipe.RecipeError, match=r"mine cannot be read on the controller: /.*/mine: Permission denied"
-    ):
+    with pytest.raises(RecipeError, match=r"mine cannot be read on the controller: /.*/mine: Permission denied"):
         plan_serving(first, cluster, nodes, ".")
 
 
@@ -274,7 +272,7 @@ def test_memory_that_others_hold_counts_and_our_own_engines_does_not():
     first, cluster, _fabric, nodes = planned(["a", "b", "c"], vllm_serve_recipe="qwen3.5-397b-a17b-nvfp4")
     for host in nodes:
         nodes[host]["mem_available_bytes"] = 60 * GIB
-    with pytest.raises(_recipe.RecipeError, match=r"a: 60\.0 GiB of memory is available now"):
+    with pytest.raises(RecipeError, match=r"a: 60\.0 GiB of memory is available now"):
         plan_serving(first, cluster, nodes, ".")
     nodes["a"]["serving"] = True
     assert plan_serving(first, cluster, nodes, ".")["memory"]["verdict"] == "fits"
@@ -289,7 +287,7 @@ def test_memory_that_others_hold_counts_and_our_own_engines_does_not():
 )
 def test_a_recipe_that_cannot_be_served_here_is_refused(hosts, recipe, words):
     first, cluster, _fabric, nodes = planned(hosts, vllm_serve_recipe=recipe)
-    with pytest.raises((_recipe.RecipeError, SizingError), match=words):
+    with pytest.raises((RecipeError, SizingError), match=words):
         plan_serving(first, cluster, nodes, ".")
 
 
@@ -358,7 +356,7 @@ def test_degraded_mode_is_planned_for_all_hosts_but_one():
     ],
 )
 def test_degraded_mode_that_cannot_work_is_refused_before_any_change(hosts, variables, words):
-    with pytest.raises(_recipe.RecipeError, match=words):
+    with pytest.raises(RecipeError, match=words):
         degraded(hosts, **{**TINY, **variables})
 
 

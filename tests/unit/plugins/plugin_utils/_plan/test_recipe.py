@@ -19,7 +19,8 @@ from ansible.errors import AnsibleFilterError
 from ansible_collections.sparkthor.cluster.plugins.filter.recipe import FilterModule
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import recipe as _recipe
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import vllm_args
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.recipe import RecipeError, load, resolve
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.recipe import load, resolve
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.recipe_fields import RecipeError, host_counts
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.vllm_config import OWNED, serve_config
 
 ROOT = Path(__file__).parents[5]
@@ -125,7 +126,7 @@ def test_each_recipe_is_valid_for_every_version_it_allows(name: str) -> None:
     assert data["name"] == name
     assert not set(data["args"]) - set(data["reasons"]), "each argument has a reason"
     assert not set(data["reasons"]) - set(data["args"])
-    hosts = [f"h{number}" for number in range(_recipe.host_counts(data)[-1])]
+    hosts = [f"h{number}" for number in range(host_counts(data)[-1])]
     minimum = vllm_args._numbers(data["vllm"]["minimum"])
     checked = []
     for version in vllm_args.shipped_versions():
@@ -155,7 +156,7 @@ def test_the_recipes_shape_is_the_models(name: str) -> None:
     fixture = fixtures.get(name, name.removesuffix("-2spark")) or "llama-3.1-405b-awq-int4"
     config = json.loads((FIXTURES / "models" / f"{fixture}.json").read_text())
     data = load(name)
-    hosts = [f"h{number}" for number in range(_recipe.host_counts(data)[0])]
+    hosts = [f"h{number}" for number in range(host_counts(data)[0])]
     own = resolve(data, hosts, topology=data["topologies"][0])["memory"]
     disk = resolve(data, hosts, topology=data["topologies"][0], config=config)["memory"]
     assert own == disk
@@ -293,9 +294,6 @@ def test_a_flag_that_is_off_is_left_out_for_a_vllm_without_a_table() -> None:
         assert plan["args"] == {"enable-prefix-caching": False, "gpu-memory-utilization": 0.8}
 
 
-# --- what must stop a run ----------------------------------------------------------------------------------------
-
-
 def test_a_recipe_for_four_hosts_on_three() -> None:
     with pytest.raises(RecipeError) as caught:
         resolve("qwen3.5-397b-a17b-fp8", ["a", "b", "c"])
@@ -409,81 +407,6 @@ def test_without_a_shape_there_is_no_memory_plan() -> None:
     assert plan["served_model_name"] == "m"
     # vLLM's own default is above what unified memory survives
     assert plan["args"] == {"gpu-memory-utilization": 0.85}
-
-
-# --- sparkrun ----------------------------------------------------------------------------------------------------
-
-
-def test_a_community_recipe_is_translated() -> None:
-    path = str(FIXTURES / "recipes" / "sparkrun-v2.yaml")
-    data = load(path)
-    assert data["model"] == "Qwen/Qwen3-30B-A3B-Thinking-2507-FP8"
-    assert (data["revision"], data["image"], data["hosts"]) == ("abc123", "example/vllm:1.2.3", [2])
-    assert data["split"] == {"tensor_parallel": 2}
-    assert data["served_model_name"] == ["qwen", "thinking"]
-    assert data["max_model_len"] == 65536
-    assert data["args"] == {
-        "gpu-memory-utilization": 0.8,
-        "enable-auto-tool-choice": True,
-        "tool-call-parser": "hermes",
-        "override-generation-config": {"temperature": 0.7},
-        "enable-prefix-caching": True,
-    }
-    assert data["environment"] == {"VLLM_USE_DEEP_GEMM": "0"}
-    assert data["untranslated"] == [
-        "executor_config (no counterpart)",
-        "mods (no counterpart)",
-        "pre_exec (no counterpart)",
-        "defaults.unused_thing (not used by the command)",
-        "--distributed-executor-backend (decided by the roles)",
-        "--host (decided by the roles)",
-        "--port (decided by the roles)",
-        "env.NCCL_IB_DISABLE (decided by the fabric plan or a secret)",
-        "env.HF_TOKEN (decided by the fabric plan or a secret)",
-    ]
-    plan = resolve(path, ["a", "b"], topology="direct", version="0.33.0")
-    assert (plan["tensor_parallel"], plan["options_checked"]) == (2, "0.33.0")
-    assert plan["untranslated"] == data["untranslated"]
-    with pytest.raises(RecipeError, match="for 2 hosts"):
-        resolve(path, ["a", "b", "c"], version="0.33.0")
-
-
-def test_a_community_recipe_without_a_command() -> None:
-    data = load(str(FIXTURES / "recipes" / "sparkrun-defaults.yaml"))
-    assert data["args"] == {"gpu-memory-utilization": 0.85}
-    assert data["max_model_len"] == 8192
-    assert data["hosts"] == [1]
-    assert data["untranslated"] == ["--port (decided by the roles)"]
-
-
-FOREIGN: list[tuple[dict[str, Any], str]] = [
-    ({"model": ""}, "names no model"),
-    ({"runtime": "sglang"}, "is for sglang"),
-    ({"defaults": [1]}, "defaults is not a dictionary"),
-    ({"command": "vllm serve {model} --port {port}"}, "uses {port}, which defaults lacks"),
-    ({"command": "llama-server"}, "holds no `vllm serve`"),
-    ({"command": "vllm serve 'x"}, "cannot be read"),
-]
-
-
-@pytest.mark.parametrize(("change", "text"), FOREIGN)
-def test_foreign_recipes_that_cannot_be_served(change: dict[str, Any], text: str) -> None:
-    with pytest.raises(RecipeError) as caught:
-        _recipe.translate_sparkrun({"recipe_version": "2", "model": "m", **change}, "f")
-    assert text in str(caught.value)
-
-
-def test_what_surrounds_the_command_is_named() -> None:
-    data = _recipe.translate_sparkrun(
-        {"recipe_version": "1", "model": "m", "command": "export A=1 && vllm serve m --seed -1 --x '[1' && echo done"},
-        "f",
-    )
-    assert data["args"] == {"seed": -1, "x": "[1"}
-    assert data["untranslated"] == [
-        "command before vllm serve (export A=1 '&&')",
-        "command after vllm serve ('&&' echo done)",
-    ]
-    assert data["hosts"] == "any"
 
 
 def test_the_filter() -> None:
