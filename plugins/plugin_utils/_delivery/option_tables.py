@@ -6,26 +6,20 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Mapping
 from typing import Any
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.values import SizingError
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import push
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import vllm_args
-
-
-def cache_folder(environment: Mapping[str, str] | None = None) -> str:
-    environment = os.environ if environment is None else environment
-    home = environment.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    return os.path.join(home, "sparkthor", "vllm_options")
 
 
 def kept(engine: str) -> str:
     """Where the table of this engine is kept; nowhere if the engine has no name."""
     if not engine:
         return ""
-    return os.path.join(cache_folder(), re.sub(r"[^0-9A-Za-z.+_-]", "_", engine) + ".json")
+    return push.user_cache("vllm_options", re.sub(r"[^0-9A-Za-z.+_-]", "_", engine) + ".json")
 
 
 def read(path: str) -> dict[str, Any] | None:

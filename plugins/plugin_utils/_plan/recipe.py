@@ -257,7 +257,7 @@ def _peek(folder: str, name: str) -> dict[str, Any]:
 def _engine_version(data: Mapping[str, Any], version: str | None, table: Mapping[str, Any] | None) -> str:
     wanted = str((table or {}).get("vllm") or version or data["vllm"].get("pinned") or "")
     minimum = data["vllm"].get("minimum")
-    if wanted and minimum and vllm_args._numbers(wanted) < vllm_args._numbers(str(minimum)):
+    if wanted and minimum and vllm_args.vllm_release(wanted) < vllm_args.vllm_release(str(minimum)):
         raise RecipeError(f"recipe {data['name']} needs vLLM {minimum} or later, and {wanted} will serve. Upgrade it.")
     return wanted
 
@@ -266,7 +266,7 @@ def _arguments(data: Mapping[str, Any], version: str, own: Mapping[str, Any]) ->
     """The recipe's arguments, those of old versions, and the user's, which win; null takes an argument away."""
     args = {vllm_args.option_name(key): value for key, value in data["args"].items()}
     for rule in data["args_below"]:
-        if version and vllm_args._numbers(version) < vllm_args._numbers(str(rule["version"])):
+        if version and vllm_args.vllm_release(version) < vllm_args.vllm_release(str(rule["version"])):
             args.update({vllm_args.option_name(key): value for key, value in rule["args"].items()})
     try:
         vllm_config.render_args({key: value for key, value in own.get("args", {}).items() if value is not None})

@@ -20,6 +20,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.versions import release
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.values import SizingError
 
 #: The tables that come with the collection, for versions that have not been dumped on a host yet.
@@ -139,17 +140,17 @@ class VllmArgsError(ValueError):
 # Tables
 
 
-def _numbers(version: str) -> tuple[int, ...]:
-    """0.20.1+abc.nv26.05 -> (0, 20, 1)"""
-    match = re.match(r"v?(\d+)\.(\d+)(?:\.(\d+))?", str(version).strip())
-    if not match:
+def vllm_release(version: str) -> tuple[int, ...]:
+    """0.20.1+abc.nv26.05 -> (0, 20, 1); raises SizingError for what is no version."""
+    numbers = release(str(version))[:3]
+    if not numbers or "." not in str(version):
         raise SizingError("vllm_version", version, "is not a version", "Give it as 0.33.0.")
-    return tuple(int(part or 0) for part in match.groups())
+    return numbers
 
 
 def shipped_versions(folder: str = SHIPPED) -> list[str]:
     names = [name[:-5] for name in os.listdir(folder) if name.endswith(".json")]
-    return sorted(names, key=_numbers)
+    return sorted(names, key=vllm_release)
 
 
 def read_table(path: str) -> dict[str, Any]:
@@ -171,9 +172,9 @@ def valid_table(table: Any, source: str) -> dict[str, Any]:
 
 def find_table(version: str, folder: str = SHIPPED) -> tuple[dict[str, Any], bool]:
     """(table, whether it is of exactly this version). Another patch release of the same minor one will do."""
-    wanted = _numbers(version)
+    wanted = vllm_release(version)
     versions = shipped_versions(folder)
-    same = [name for name in versions if _numbers(name)[:2] == wanted[:2]]
+    same = [name for name in versions if vllm_release(name)[:2] == wanted[:2]]
     if not same:
         raise SizingError(
             "vllm_version",
@@ -181,8 +182,8 @@ def find_table(version: str, folder: str = SHIPPED) -> tuple[dict[str, Any], boo
             "has no option table in this collection",
             f"Let the host dump it (module vllm_options), or use one of {', '.join(versions)}.",
         )
-    name = min(same, key=lambda item: abs(_numbers(item)[2] - wanted[2]))
-    return read_table(os.path.join(folder, f"{name}.json")), _numbers(name) == wanted
+    name = min(same, key=lambda item: abs(vllm_release(item)[2] - wanted[2]))
+    return read_table(os.path.join(folder, f"{name}.json")), vllm_release(name) == wanted
 
 
 # --------------------------------------------------------------------------------------------------------------
@@ -395,7 +396,7 @@ def _value_problem(name: str, value: Any, table: Mapping[str, Any], given: Colle
         known = text in choices
         if name == "attention-backend":
             # looked up in capitals; what vLLM takes for "choose yourself" came after 0.17
-            known = text.upper() in choices or (text.lower() == "auto" and _numbers(table["vllm"])[:2] >= (0, 20))
+            known = text.upper() in choices or (text.lower() == "auto" and vllm_release(table["vllm"])[:2] >= (0, 20))
         if not known:
             close = _closest(text, choices)
             hint = f"Did you mean {close}? " if close else ""
@@ -501,7 +502,7 @@ def check(args: Mapping[str, Any], table: Mapping[str, Any], acknowledged: Colle
     problems += _companions(resolved, table)
     problems += _dangers(resolved, acknowledged)
     if "gpu-memory-utilization" not in resolved and "kv-cache-memory-bytes" not in resolved:
-        default = 0.9 if _numbers(table["vllm"])[:2] < (0, 20) else 0.92
+        default = 0.9 if vllm_release(table["vllm"])[:2] < (0, 20) else 0.92
         problems.append(
             Problem(
                 "gpu-memory-utilization",

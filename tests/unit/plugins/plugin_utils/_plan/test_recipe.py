@@ -127,10 +127,10 @@ def test_each_recipe_is_valid_for_every_version_it_allows(name: str) -> None:
     assert not set(data["args"]) - set(data["reasons"]), "each argument has a reason"
     assert not set(data["reasons"]) - set(data["args"])
     hosts = [f"h{number}" for number in range(host_counts(data)[-1])]
-    minimum = vllm_args._numbers(data["vllm"]["minimum"])
+    minimum = vllm_args.vllm_release(data["vllm"]["minimum"])
     checked = []
     for version in vllm_args.shipped_versions():
-        if vllm_args._numbers(version) < minimum:
+        if vllm_args.vllm_release(version) < minimum:
             with pytest.raises(RecipeError, match="needs vLLM"):
                 resolve(data, hosts, topology=data["topologies"][0], version=version)
             continue
