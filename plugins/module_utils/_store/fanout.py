@@ -6,10 +6,11 @@
 
 """Bring contents from one host to all others over the fabric, every host forwarding while it receives.
 
-The module ``model_store`` copies this file onto a host and has systemd run it, so it needs nothing but the standard
-library, and neither the ssh connection nor the controller must last as long as the copy does::
+The module ``model_store`` copies this file and the two it imports onto a host, as one Python archive, and has systemd
+run it. So they need nothing but the standard library, and neither the ssh connection nor the controller must last as
+long as the copy does::
 
-    python3 fanout.py JOB.json
+    python3 fanout.pyz JOB.json
 
 A host pulls parts from the host before it (its upstream) and serves those it has to the hosts behind it. Contents are
 named by their SHA-256 and cut into parts with digests of their own, all of which come with the job, over ssh. A part
@@ -17,7 +18,7 @@ is written and offered to others only when its digest is right; which parts are 
 a later run asks for the others alone. Both sides of a connection prove that they hold the key of the run before
 anything else is said; addresses of the fabric alone are listened on.
 
-A connection carries, after the handshake, requests one way and answers the other::
+A connection carries, after the handshake (fanout_wire.py), requests one way and answers the other::
 
     G index -> D index length bytes      the part, when it is here
                W busy                    not here yet; said every second, so that silence means a dead peer; busy is 1
@@ -30,23 +31,19 @@ from __future__ import annotations
 import contextlib
 import errno
 import hashlib
-import hmac
 import json
 import os
 import socket
-import stat
 import struct
-import sys
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-MAGIC = b"sparkthor-fanout-1\n"
-FRAME = struct.Struct("!cII")
-HELLO = struct.Struct("!32s32s32s")  # name of the run, name of the host, nonce
-NONCE = 32
+from .fanout_parts import FanoutError, Parts
+from .fanout_wire import FRAME, Refused, admit, greet, limit, receive, receive_bytes
+
 #: seconds until a connection is made, until silence means that a peer is gone, and between two signs of life
 CONNECT_LIMIT = 3.0
 SILENCE_LIMIT = 5
@@ -61,294 +58,10 @@ BAD_LIMIT = 3
 STEP_LIMIT = 600.0
 #: at most what a report of all hosts takes
 REPORT_LIMIT = 1 << 20
-HAVE_HEADER = 36  # a boot id
-#: mode of a file whose content was verified, for the module that takes it over (_store.py has the same)
-PROVED = 0o400
-
-
-class FanoutError(Exception):
-    """A sentence for the user."""
 
 
 class Stale(Exception):
     """The upstream was changed: begin a new connection."""
-
-
-def boot_id() -> str:
-    with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
-        return file.read().strip()
-
-
-class Content:
-    """A file by its digest, here whole, in parts or not at all."""
-
-    def __init__(self, sha256: str, size: int, first: int, count: int) -> None:
-        self.sha256 = sha256
-        self.size = size
-        self.first = first
-        self.count = count
-        self.missing = count
-        self.path = ""  # where it lies, if whole
-        self.fd = -1
-        self.have_fd = -1
-        self.lock = threading.Lock()
-
-
-class Parts:
-    """All parts of a run: which are here, who waits for which, and the files they lie in."""
-
-    def __init__(self, incoming: str, part_size: int, contents: Iterable[Iterable[Any]]) -> None:
-        self.incoming = incoming
-        self.part_size = part_size
-        self.contents: list[Content] = []
-        self.offsets: list[int] = []
-        self.lengths: list[int] = []
-        self.digests: list[bytes] = []
-        self.owners: list[Content] = []
-        for sha256, size, digests in contents:
-            content = Content(sha256, size, len(self.digests), len(digests))
-            if len(digests) != -(-size // part_size):
-                raise FanoutError(f"manifest: {sha256[:12]} has {len(digests)} parts, not those of {size} bytes")
-            self.contents.append(content)
-            for number, digest in enumerate(digests):
-                offset = number * part_size
-                self.offsets.append(offset)
-                self.lengths.append(min(part_size, size - offset))
-                self.digests.append(bytes.fromhex(digest))
-                self.owners.append(content)
-        self.total = len(self.digests)
-        self.have = bytearray(self.total)
-        self.lock = threading.Lock()
-        self.waiting: dict[int, list[threading.Event]] = {}
-        #: when the last step of adopting was done
-        self.looked = time.monotonic()
-
-    @property
-    def digest(self) -> bytes:
-        """What both ends of a connection must agree on."""
-        whole = hashlib.sha256(str(self.part_size).encode())
-        for content in self.contents:
-            whole.update(bytes.fromhex(content.sha256) + content.size.to_bytes(8, "big"))
-        for digest in self.digests:
-            whole.update(digest)
-        return whole.digest()
-
-    # -- what is here at the start ---------------------------------------------------------------------------------
-
-    def adopt(self, local: Mapping[str, str], spare: Iterable[str]) -> None:
-        """Take whole files from ``local`` (digest -> path), else parts of earlier runs and of ``spare`` files."""
-        missing = []
-        for content in self.contents:
-            whole = local.get(content.sha256)
-            arrived = os.path.join(self.incoming, content.sha256)
-            if whole is None and self._proved(arrived, content.size):
-                whole = arrived
-            if whole is not None:
-                content.path, content.missing = whole, 0
-                self.have[content.first : content.first + content.count] = b"\1" * content.count
-            else:
-                missing.append(content)
-        for content in missing:
-            self._open(content)
-            self.looked = time.monotonic()
-        if any(content.missing for content in missing):
-            self._salvage([*spare, *(os.path.join(self.incoming, content.sha256) for content in missing)])
-        for content in missing:
-            if not content.missing:
-                self._finish(content)
-                self.looked = time.monotonic()
-
-    @staticmethod
-    def _proved(path: str, size: int) -> bool:
-        """Whether a file arrived and was verified; another one may be of use in parts, each of which is read first."""
-        try:
-            state = os.lstat(path)
-        except FileNotFoundError:
-            return False
-        return state.st_size == size and stat.S_IMODE(state.st_mode) == PROVED
-
-    def _open(self, content: Content) -> None:
-        name = os.path.join(self.incoming, content.sha256)
-        content.fd = os.open(f"{name}.part", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        if content.size:
-            try:
-                # taken now, so that a full disk is known before a byte moves
-                os.posix_fallocate(content.fd, 0, content.size)
-            except OSError as error:
-                raise self.write_error(error) from error
-        content.have_fd = os.open(f"{name}.have", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        kept = os.pread(content.have_fd, HAVE_HEADER + content.count, 0)
-        boot = boot_id().encode()
-        flags = kept[HAVE_HEADER:]
-        if len(flags) == content.count:
-            # after a loss of power the note may be younger than the data: then the data is asked
-            sure = kept[:HAVE_HEADER] == boot
-            for number, flag in enumerate(flags):
-                index = content.first + number
-                if flag and (sure or self._matches(content.fd, index)):
-                    self.have[index] = 1
-                    content.missing -= 1
-        os.ftruncate(content.have_fd, 0)
-        os.pwrite(content.have_fd, boot + self.have[content.first : content.first + content.count], 0)
-
-    def _matches(self, fd: int, index: int) -> bool:
-        data = os.pread(fd, self.lengths[index], self.offsets[index])
-        self.looked = time.monotonic()
-        return hashlib.sha256(data).digest() == self.digests[index]
-
-    def _salvage(self, paths: Iterable[str]) -> None:
-        """Parts that lie in other files here at a part's offset, a damaged file above all, need not be sent."""
-        wanted: dict[bytes, list[int]] = {}
-        for index in range(self.total):
-            if not self.have[index]:
-                wanted.setdefault(self.digests[index], []).append(index)
-        for path in paths:
-            with contextlib.suppress(FileNotFoundError), open(path, "rb", buffering=0) as source:
-                while wanted and (data := source.read(self.part_size)):
-                    self.looked = time.monotonic()
-                    for index in wanted.pop(hashlib.sha256(data).digest(), ()):
-                        self.store(index, data, finish=False)
-
-    # -- what comes in ---------------------------------------------------------------------------------------------
-
-    def store(self, index: int, data: bytes | memoryview, finish: bool = True) -> None:
-        """Keep a part whose digest is right and wake those who wait for it."""
-        content = self.owners[index]
-        done = 0
-        try:
-            while done < len(data):
-                done += os.pwrite(content.fd, data[done:], self.offsets[index] + done)
-            os.pwrite(content.have_fd, b"\1", HAVE_HEADER + index - content.first)
-        except OSError as error:
-            raise self.write_error(error) from error
-        with self.lock:
-            self.have[index] = 1
-            content.missing -= 1
-            whole = content.missing == 0
-            for event in self.waiting.pop(index, ()):
-                event.set()
-        if whole and finish:
-            self._finish(content)
-
-    def _finish(self, content: Content) -> None:
-        """All parts are right: the file gets the name by which the module finds it."""
-        name = os.path.join(self.incoming, content.sha256)
-        try:
-            os.fdatasync(content.fd)
-            os.fchmod(content.fd, PROVED)
-            os.replace(f"{name}.part", name)
-        except OSError as error:
-            # another run may have taken it away
-            raise self.write_error(error) from error
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(f"{name}.have")
-        os.close(content.have_fd)
-        content.have_fd = -1
-
-    def write_error(self, error: OSError) -> FanoutError:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            usage = os.statvfs(self.incoming)
-            return FanoutError(
-                f"the disk of {self.incoming} became full ({usage.f_bavail * usage.f_frsize >> 20} MiB left). What "
-                "arrived is kept: make room and run again"
-            )
-        return FanoutError(f"{self.incoming}: {error.strerror}. What arrived is kept: mend it and run again")
-
-    # -- what goes out ---------------------------------------------------------------------------------------------
-
-    def wait(self, index: int, seconds: float) -> bool:
-        event = threading.Event()
-        with self.lock:
-            if self.have[index]:
-                return True
-            self.waiting.setdefault(index, []).append(event)
-        if event.wait(seconds):
-            return True
-        with self.lock:
-            entries = self.waiting.get(index, [])
-            if event in entries:
-                entries.remove(event)
-        return bool(self.have[index])
-
-    def descriptor(self, content: Content) -> int:
-        if content.fd < 0:
-            with content.lock:
-                if content.fd < 0:
-                    content.fd = os.open(content.path, os.O_RDONLY | os.O_CLOEXEC)
-        return content.fd
-
-    def bytes_here(self) -> int:
-        return sum(
-            content.size if not content.missing else (content.count - content.missing) * self.part_size
-            for content in self.contents
-        )
-
-
-# -- a connection --------------------------------------------------------------------------------------------------
-
-
-def receive(sock: socket.socket, view: memoryview) -> None:
-    """Fill a buffer; the kernel gathers, so that a part costs few calls."""
-    done = 0
-    while done < len(view):
-        got = sock.recv_into(view[done:], 0, socket.MSG_WAITALL)
-        if not got:
-            raise ConnectionError("closed")
-        done += got
-
-
-def receive_bytes(sock: socket.socket, size: int) -> bytes:
-    data = bytearray(size)
-    receive(sock, memoryview(data))
-    return bytes(data)
-
-
-def limit(sock: socket.socket, receive_seconds: int, send_seconds: int) -> None:
-    # the kernel's own limits: with Python's, every call would poll first
-    sock.settimeout(None)
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", receive_seconds, 0))
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", send_seconds, 0))
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-
-
-def proof(key: bytes, side: bytes, hello: bytes, nonce: bytes, manifest: bytes) -> bytes:
-    return hmac.new(key, MAGIC + side + hello + nonce + manifest, hashlib.sha256).digest()
-
-
-class Refused(FanoutError):
-    """The peer is not one of this run."""
-
-
-def greet(sock: socket.socket, key: bytes, run: str, node: str, manifest: bytes, peer: str) -> None:
-    """The client's half of the handshake; the server proves itself first."""
-    hello = HELLO.pack(run.encode(), node.encode()[:32], os.urandom(NONCE))
-    sock.sendall(MAGIC + hello)
-    answer = receive_bytes(sock, NONCE + 32 + 32)
-    nonce, theirs, shown = answer[:NONCE], answer[NONCE : NONCE + 32], answer[NONCE + 32 :]
-    if not hmac.compare_digest(shown, proof(key, b"server", hello, nonce, theirs)):
-        raise Refused(f"{peer} does not hold the key of this run")
-    if theirs != manifest:
-        raise Refused(f"{peer} has another manifest than this host: the source changed between two steps; run again")
-    sock.sendall(proof(key, b"client", hello, nonce, manifest))
-
-
-def admit(sock: socket.socket, key: bytes, run: str, manifest: bytes) -> str:
-    """The server's half; the client's name once it has proved that it holds the key."""
-    data = receive_bytes(sock, len(MAGIC) + HELLO.size)
-    if not data.startswith(MAGIC):
-        raise Refused("no peer of this kind")
-    hello = data[len(MAGIC) :]
-    theirs, node, _nonce = HELLO.unpack(hello)
-    nonce = os.urandom(NONCE)
-    sock.sendall(nonce + manifest + proof(key, b"server", hello, nonce, manifest))
-    if theirs.rstrip(b"\0") != run.encode():
-        raise Refused("a peer of another run")
-    if not hmac.compare_digest(receive_bytes(sock, 32), proof(key, b"client", hello, nonce, manifest)):
-        raise Refused("a peer without the key of this run")
-    return node.rstrip(b"\0").decode()
-
-
-# -- a host's part in a run ----------------------------------------------------------------------------------------
 
 
 class Node:
@@ -758,7 +471,3 @@ def main(argv: list[str]) -> int:
         with open(status, "w", encoding="utf-8") as file:
             json.dump({"run": job["run"], "node": job["node"], "nodes": {job["node"]: entry}}, file)
         return 1
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv))

@@ -5,21 +5,24 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import sys
 import time
+import zipfile
 from collections.abc import Mapping
 from typing import Any
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.command import run_limited
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.files import read_json
-from ansible_collections.sparkthor.cluster.plugins.module_utils._store import fanout
+from ansible_collections.sparkthor.cluster.plugins.module_utils._store import fanout, fanout_parts, fanout_wire
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store.manifest import StoreError
 
 UNIT = "sparkthor-fanout.service"
 FOLDER = "/run/sparkthor-fanout"
 STATUS = f"{FOLDER}/status.json"
+PROGRAM = f"{FOLDER}/fanout.pyz"
 LIMIT = 60.0
 
 
@@ -28,16 +31,23 @@ def run(argv: list[str]) -> tuple[int, str]:
     return rc, (out + err).strip()
 
 
-def program() -> str:
-    """The text of the program, also where this collection is a zip archive on a host."""
-    loader: Any = fanout.__loader__
-    return str(loader.get_source(fanout.__name__))
+def program() -> bytes:
+    """The program as one Python archive; its files are read from where this collection was loaded, a zip as well."""
+    package = "sparkthor_fanout"
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        archive.writestr("__main__.py", f"import sys\nfrom {package}.fanout import main\nsys.exit(main(sys.argv))\n")
+        archive.writestr(f"{package}/__init__.py", "")
+        for part in (fanout, fanout_parts, fanout_wire):
+            loader: Any = part.__loader__
+            archive.writestr(f"{package}/{part.__name__.rpartition('.')[2]}.py", loader.get_source(part.__name__))
+    return packed.getvalue()
 
 
-def _write(path: str, text: str) -> None:
+def _write(path: str, content: bytes) -> None:
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
-    with open(descriptor, "w", encoding="utf-8") as file:
-        file.write(text)
+    with open(descriptor, "wb") as file:
+        file.write(content)
 
 
 def start(job: Mapping[str, Any]) -> None:
@@ -49,13 +59,13 @@ def start(job: Mapping[str, Any]) -> None:
     for name in ("status.json", "job.json"):
         if os.path.lexists(f"{FOLDER}/{name}"):
             os.unlink(f"{FOLDER}/{name}")
-    _write(f"{FOLDER}/fanout.py", program())
+    _write(PROGRAM, program())
     # root's alone, and removed by the program once it is read: it holds the key of the run
-    _write(f"{FOLDER}/job.json", json.dumps({**job, "status": STATUS}))
+    _write(f"{FOLDER}/job.json", json.dumps({**job, "status": STATUS}).encode())
     rc, output = run(
         # without --collect: of a program that was killed systemd must still know how it ended
         ["systemd-run", "--quiet", f"--unit={UNIT}", "--property=LimitNOFILE=65536",
-         "--description=Models and wheels over the fabric", sys.executable, f"{FOLDER}/fanout.py",
+         "--description=Models and wheels over the fabric", sys.executable, PROGRAM,
          f"{FOLDER}/job.json"]
     )  # fmt: skip
     if rc:

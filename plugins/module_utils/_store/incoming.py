@@ -21,7 +21,7 @@ from typing import Any
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store import content
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store.manifest import Busy, StoreError, valid_sha256
 
-#: mode of a file in .incoming whose content was verified and lies on the disk (_fanout.py gives the same)
+#: mode of a file in .incoming whose content was verified and lies on the disk (fanout_parts.py gives the same)
 PROVED = 0o400
 #: seconds that a run waits for another one in the same store
 LOCK_LIMIT = 300.0

@@ -9,6 +9,7 @@ write-back would be measured instead of the network. Everything else of a copy i
 
 from __future__ import annotations
 
+import base64
 import concurrent.futures
 import hashlib
 import json
@@ -24,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from ansible_collections.sparkthor.cluster.plugins.module_utils._store import fanout_job
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import fanout_routes
 from sparklab import Lab, LabError
 
@@ -256,7 +258,7 @@ with open({path!r}, "rb") as file:
         run, key = secrets.token_hex(8), secrets.token_hex(32)
         peers = [address for host in order for address in fanout_routes.addresses(self.fabric[host]["links"])]
         size = fanout_routes.part_size(sum(entry[1] for entry in contents))
-        engine = (TOP / "plugins/module_utils/_store/fanout.py").read_text()
+        engine = base64.b64encode(fanout_job.program()).decode()
 
         def deliver(host: str) -> None:
             whole = {entry[0]: f"{blobs}/{entry[0]}" for entry in contents} if host == order[0] else {}
@@ -271,12 +273,13 @@ with open({path!r}, "rb") as file:
             self.on(
                 host,
                 f"systemctl stop fanout 2>/dev/null; mkdir -p -m 700 /run/fanout {store}/.incoming; cd /run/fanout;"
-                " rm -f status.json; umask 077; IFS= read -r -d '' job; printf %s \"$job\" > job.json; cat > fanout.py",
+                " rm -f status.json; umask 077; IFS= read -r -d '' job; printf %s \"$job\" > job.json;"
+                " base64 -d > fanout.pyz",
                 stdin=text,
             )
 
         def begin(host: str) -> None:
-            program = "/run/fanout/fanout.py /run/fanout/job.json"
+            program = "/run/fanout/fanout.pyz /run/fanout/job.json"
             self.on(host, f"systemd-run --quiet --collect --unit=fanout python3 {program}")
 
         # every job lies on its host before the first one begins: what is measured is the copy

@@ -39,7 +39,7 @@ def test_a_model_reaches_three_hosts_and_a_second_run_moves_nothing(site: Site, 
     # nothing of the copy stays behind: no process, no open port, no key
     for host in site.hosts:
         assert site.on(host, "ss -Hltn sport = :29870; ls /run/sparkthor-fanout; ls -A " + STORE).split() == [
-            "fanout.py", "status.json", ".records", model.name
+            "fanout.pyz", "status.json", ".records", model.name
         ]  # fmt: skip
     assert list((site.cache / "sparkthor/fanout").iterdir()) == []
 

@@ -247,6 +247,6 @@ def test_the_port_is_open_on_fabric_addresses_alone_and_only_while_a_copy_runs(s
     site.until(second, 0.2)
     listening = site.on(second, "ss -Hltn sport = :29870 | awk '{print $4}' | sort").split()
     assert listening == ["10.100.0.2:29870", "10.100.128.2:29870"]
-    assert site.on(second, "ls /run/sparkthor-fanout").split() == ["fanout.py", "status.json"]  # the key is gone
+    assert site.on(second, "ls /run/sparkthor-fanout").split() == ["fanout.pyz", "status.json"]  # the key is gone
     assert site.end(play).rc == 0
     assert site.on(second, "ss -Hltn sport = :29870") == ""

@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.sparkthor.cluster.plugins.module_utils._store import fanout
-from ansible_collections.sparkthor.cluster.plugins.module_utils._store.fanout import FanoutError, Node, Parts
+from ansible_collections.sparkthor.cluster.plugins.module_utils._store import fanout, fanout_parts, fanout_wire
+from ansible_collections.sparkthor.cluster.plugins.module_utils._store.fanout import Node
+from ansible_collections.sparkthor.cluster.plugins.module_utils._store.fanout_parts import FanoutError, Parts
 
 from tests.unit.ports import free_port
 
@@ -158,7 +159,7 @@ def test_a_later_run_goes_on_where_the_earlier_one_stopped(ring: Ring, monkeypat
     )
     # after a loss of power a note may speak of data that never reached the disk
     os.pwrite(parts.contents[-1].fd, b"?" * PART, parts.offsets[first])
-    monkeypatch.setattr(fanout, "boot_id", lambda: "b" * 36)
+    monkeypatch.setattr(fanout_parts, "boot_id", lambda: "b" * 36)
     again = Parts(str(ring.incoming(2)), PART, contents())
     again.adopt({}, [])
     assert [index - first for index in range(first, again.total) if again.have[index]] == [1, 2, 3, 4]
@@ -184,7 +185,7 @@ def test_a_client_without_the_key_is_refused_by_the_server(ring: Ring) -> None:
     ring.listening(1)
     with socket.create_connection((ring.address(1), ring.port), source_address=(ring.address(2), 0)) as sock:
         sock.settimeout(5)
-        sock.sendall(fanout.MAGIC + fanout.HELLO.pack(b"ab" * 8, b"n2", b"n" * 32))
+        sock.sendall(fanout_wire.MAGIC + fanout_wire.HELLO.pack(b"ab" * 8, b"n2", b"n" * 32))
         assert len(sock.recv(96, socket.MSG_WAITALL)) == 96
         sock.sendall(b"?" * 32)
         assert sock.recv(1) == b""

@@ -5,6 +5,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -36,6 +38,7 @@ def systemd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Systemd:
     found = Systemd()
     monkeypatch.setattr(job, "run", found)
     monkeypatch.setattr(job, "FOLDER", str(tmp_path / "run"))
+    monkeypatch.setattr(job, "PROGRAM", str(tmp_path / "run/fanout.pyz"))
     monkeypatch.setattr(job, "STATUS", str(tmp_path / "run/status.json"))
     return found
 
@@ -50,3 +53,19 @@ def test_how_a_killed_program_ended_is_known_until_it_was_read(systemd: Systemd,
     systemd.failed = True
     job.tidy()
     assert systemd.failed is False
+
+
+def test_the_program_runs_without_this_collection(tmp_path: Path) -> None:
+    """As on a host: one file, and a job that is already wrong when it is read."""
+    (tmp_path / "fanout.pyz").write_bytes(job.program())
+    status = tmp_path / "status.json"
+    wanted = [["ab" * 32, 10, []]]
+    described = {"run": "ab" * 8, "node": "a", "status": str(status), "incoming": str(tmp_path), "part_size": 4}
+    (tmp_path / "job.json").write_text(json.dumps({**described, "contents": wanted}))
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", str(tmp_path / "fanout.pyz"), str(tmp_path / "job.json")],
+        env={}, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (1, "")
+    said = json.loads(status.read_text())["nodes"]["a"]
+    assert said["error"] == f"manifest: {'ab' * 6} has 0 parts, not those of 10 bytes"
