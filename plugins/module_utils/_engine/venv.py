@@ -312,13 +312,7 @@ def build(wanted: Wanted, wheel_dir: str, run: Runner, timeout: float) -> str:
     for name, version in wanted.pins.items():
         if not same_version(version, versions.get(name, "")):
             raise EngineError(f"{name} {version} was installed, but {versions.get(name, 'nothing')} is there")
-    missing = missing_libraries(target, wanted.python_minor, run)
-    if missing:
-        lines = "; ".join(f"{library} (wanted by {user})" for library, user in sorted(missing.items()))
-        raise EngineError(
-            f"libraries of the operating system are missing on this host: {lines}. Install the packages that bring "
-            "them (Debian and Ubuntu: libnuma.so.1 comes with libnuma1, libstdc++.so.6 with libstdc++6)."
-        )
+    _check_libraries(target, wanted.python_minor, run)
     kernels = cuda_kernels.of_package(os.path.join(site_packages(target, wanted.python_minor), "vllm"))
     trouble = cuda_kernels.problem(wanted.kind, versions.get("vllm", ""), kernels)
     if trouble:
@@ -334,6 +328,16 @@ def build(wanted: Wanted, wheel_dir: str, run: Runner, timeout: float) -> str:
     }
     write_atomic(os.path.join(target, MARKER), json.dumps(marker))
     return target
+
+
+def _check_libraries(venv: str, minor: str, run: Runner) -> None:
+    missing = missing_libraries(venv, minor, run)
+    if missing:
+        lines = "; ".join(f"{library} (wanted by {user})" for library, user in sorted(missing.items()))
+        raise EngineError(
+            f"libraries of the operating system are missing on this host: {lines}. Install the packages that bring "
+            "them (Debian and Ubuntu: libnuma.so.1 comes with libnuma1, libstdc++.so.6 with libstdc++6)."
+        )
 
 
 def _must(outcome: tuple[int, str, str], what: str) -> None:

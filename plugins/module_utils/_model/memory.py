@@ -103,26 +103,18 @@ def plan(
     utilization = as_fraction("gpu_memory_utilization", gpu_memory_utilization)
     batched = as_int("max_num_batched_tokens", max_num_batched_tokens)
     sequences = as_int("max_num_seqs", max_num_seqs)
-    ssm_dtype = None if mamba_ssm_cache_dtype in (None, "auto") else str(mamba_ssm_cache_dtype)
-    cache = _Cache(shape, element, batched, _length(shape, max_model_len), ssm_dtype)
-    if tensors is not None:
-        weights = weights_from_tensors(shape, tensors, stages, tensor, language_model_only)
-    else:
-        size = None if weights_bytes is None else as_int("weights_bytes", weights_bytes)
-        weights = estimate_weights(shape, stages, tensor, size, language_model_only)
+    cache = _Cache(shape, element, batched, _length(shape, max_model_len), str(mamba_ssm_cache_dtype or "auto"))
+    weights = _weights(shape, stages, tensor, tensors, weights_bytes, language_model_only)
     memory = _of_ranks("memory_bytes", memory_bytes, tensor * pipeline, hosts)
     available = _of_ranks("memory_available_bytes", memory_available_bytes, tensor * pipeline, hosts)
     names = rank_names(hosts, tensor * pipeline)
     overhead = _overhead(shape, tensor, batched, sequences, bool(enforce_eager), overhead_bytes)
-    pinned = None
-    if kv_cache_memory_bytes not in (None, "", 0):
-        pinned = parse_length("kv_cache_memory_bytes", kv_cache_memory_bytes)
+    pinned = _pinned_cache(kv_cache_memory_bytes)
     ranks = _plan_ranks(cache, stages, tensor, weights, memory, available, utilization, overhead, pinned)
     verdict, reasons, suggestions = judge(
         shape, ranks, names, cache.length, sequences, utilization, tensor, pipeline, element[2], pinned
     )
     active = as_int("active_bytes", active_bytes) if active_bytes is not None else weights.active
-    bound = tensor * float(memory_bandwidth) / active if active else None
     return {
         "verdict": verdict,
         "reasons": reasons,
@@ -132,7 +124,7 @@ def plan(
         "active_bytes": active,
         "overhead_bytes_per_rank": overhead,
         "gpu_memory_utilization": utilization,
-        "decode_tokens_per_second_bound": None if bound is None else round(bound, 1),
+        "decode_tokens_per_second_bound": round(tensor * float(memory_bandwidth) / active, 1) if active else None,
         "tensor_parallel": tensor,
         "pipeline_parallel": pipeline,
         "ranks": _rank_table(names, ranks),
@@ -147,7 +139,7 @@ class _Cache:
     element: tuple[Fraction, int, str]
     batched: int
     length: int
-    ssm_dtype: str | None
+    ssm_dtype: str  # or auto, which is the model's own
 
     def grows(self, layer: Layer) -> bool:
         """Whether a layer caches the whole context; a window as long as the context is no window at all."""
@@ -167,7 +159,27 @@ class _Cache:
         )
 
     def per_state(self, layers: Iterable[Layer], tensor: int = 1) -> int:
-        return sum(layer_state_bytes(layer, self.shape, tensor, self.ssm_dtype) for layer in layers)
+        ssm_dtype = None if self.ssm_dtype == "auto" else self.ssm_dtype
+        return sum(layer_state_bytes(layer, self.shape, tensor, ssm_dtype) for layer in layers)
+
+
+def _weights(
+    shape: Shape,
+    stages: Sequence[int],
+    tensor: int,
+    tensors: Mapping[str, int] | None,
+    weights_bytes: int | None,
+    language_model_only: bool,
+) -> Weights:
+    """From the tensors of the checkpoint where they are known, else from the shape of the model."""
+    if tensors is not None:
+        return weights_from_tensors(shape, tensors, stages, tensor, language_model_only)
+    size = None if weights_bytes is None else as_int("weights_bytes", weights_bytes)
+    return estimate_weights(shape, stages, tensor, size, language_model_only)
+
+
+def _pinned_cache(value: int | str | None) -> int | None:
+    return None if value in (None, "", 0) else parse_length("kv_cache_memory_bytes", value)
 
 
 def _of_ranks(variable: str, value: Any, world: int, hosts: Sequence[str] | None) -> list[int | None]:

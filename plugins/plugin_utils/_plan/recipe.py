@@ -111,21 +111,17 @@ def resolve(
     length = own.get("max_model_len", data["max_model_len"])
     environment = {**data["environment"], **own.get("environment", {})}
     hf_overrides = vllm_args.fields(args, "hf-overrides")
+    # what vLLM will read, such as a context that was extended
     shape = config or data["config"]
-    if shape is not None:
-        # what vLLM will read, such as a context that was extended
-        shape = with_overrides(shape, hf_overrides)
-    if weights_bytes:
-        data = {**data, "weights_bytes": weights_bytes}
+    shape = None if shape is None else with_overrides(shape, hf_overrides)
+    data = {**data, "weights_bytes": weights_bytes or data["weights_bytes"]}
     try:
         parallel = _plan_parallel(data, own, args, hosts, gpus_per_host, topology, shape, length)
         sizing = _sizing_options(args, environment, parallel["pipeline_parallel"])
         sizes = _memory(data, shape, parallel, sizing, length, hosts, memory_bytes, memory_available_bytes)
+        _check_fit(data, sizes if require_fit else None)
     except SizingError as error:
         raise RecipeError(f"recipe {data['name']}: {error}") from error
-    if require_fit and sizes is not None and sizes["verdict"] == "does_not_fit":
-        numbers = " ".join([*sizes["reasons"], *sizes["suggestions"]])
-        raise RecipeError(f"recipe {data['name']} does not fit these hosts. {numbers}")
     checked, warnings, checked_by = _check_arguments(data, args, environment, acknowledged, wanted, table)
     names_of_model = _model_names(data, own)
     return {
@@ -180,6 +176,12 @@ def _plan_parallel(
     if parallel["expert_parallel"]:
         args.setdefault("enable-expert-parallel", True)
     return parallel
+
+
+def _check_fit(data: Mapping[str, Any], sizes: Mapping[str, Any] | None) -> None:
+    if sizes is not None and sizes["verdict"] == "does_not_fit":
+        numbers = " ".join([*sizes["reasons"], *sizes["suggestions"]])
+        raise RecipeError(f"recipe {data['name']} does not fit these hosts. {numbers}")
 
 
 def _reason(data: Mapping[str, Any], own: Mapping[str, Any], parallel: Mapping[str, Any]) -> str:

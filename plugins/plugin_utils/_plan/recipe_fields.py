@@ -67,6 +67,11 @@ def validated(data: Mapping[str, Any], called: str) -> dict[str, Any]:
     if data["runtime"] not in ("venv", "container"):
         raise RecipeError(f"vllm_serve_recipe={called!r}: runtime {data['runtime']!r} is not venv or container.")
     host_counts(data, called)
+    return {**_defaults(), **data}
+
+
+def _defaults() -> dict[str, Any]:
+    """What stands where a field is left out; made anew for each recipe, whose lists may be changed."""
     return {
         "revision": "",
         "served_model_name": "",
@@ -88,7 +93,6 @@ def validated(data: Mapping[str, Any], called: str) -> dict[str, Any]:
         "config": None,
         "source": "sparkthor",
         "untranslated": [],
-        **data,
     }
 
 

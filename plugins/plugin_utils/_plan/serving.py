@@ -182,21 +182,10 @@ def locked_version(first: Mapping[str, Any]) -> str | None:
     return version.partition("+")[0] or None
 
 
-def plan_degraded(
-    first: Mapping[str, Any],
-    cluster: Mapping[str, Any],
-    nodes: Mapping[str, Mapping[str, Any]],
-    base: str,
-    whole: Mapping[str, Any],
-) -> dict[str, Any]:
-    """What ``vllm_serve_degraded_recipe`` comes to on all hosts but one, whichever worker is away; empty if off.
-
-    Raises RecipeError or SizingError when it cannot be served without one of them.
-    """
-    after = int(first.get("vllm_serve_degraded_after") or 0)
-    if after <= 0:
-        return {}
-    name = first.get("vllm_serve_degraded_recipe")
+def _check_degraded(
+    first: Mapping[str, Any], cluster: Mapping[str, Any], after: int, name: Any, whole: Mapping[str, Any]
+) -> None:
+    """Refuse settings with which serving without one host cannot work."""
     for holds, words in (
         (after >= 30, f"vllm_serve_degraded_after={after}: a reboot takes longer. Give at least 30, or 0."),
         (name, "vllm_serve_degraded_after needs vllm_serve_degraded_recipe, a recipe for all hosts but one. Name it."),
@@ -214,6 +203,24 @@ def plan_degraded(
     ):
         if not holds:
             raise RecipeError(words)
+
+
+def plan_degraded(
+    first: Mapping[str, Any],
+    cluster: Mapping[str, Any],
+    nodes: Mapping[str, Mapping[str, Any]],
+    base: str,
+    whole: Mapping[str, Any],
+) -> dict[str, Any]:
+    """What ``vllm_serve_degraded_recipe`` comes to on all hosts but one, whichever worker is away; empty if off.
+
+    Raises RecipeError or SizingError when it cannot be served without one of them.
+    """
+    after = int(first.get("vllm_serve_degraded_after") or 0)
+    if after <= 0:
+        return {}
+    name = first.get("vllm_serve_degraded_recipe")
+    _check_degraded(first, cluster, after, name, whole)
     config, weights = on_controller(name, {**first, "vllm_serve_model": ""}, base)
     plan: dict[str, Any] = {}
     for away in cluster["workers"]:

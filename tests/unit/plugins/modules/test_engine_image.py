@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from ansible.module_utils.testing import patch_module_args
 from ansible_collections.sparkthor.cluster.plugins.module_utils._engine import image as _image
+from ansible_collections.sparkthor.cluster.plugins.module_utils._engine import image_host
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import container
 from ansible_collections.sparkthor.cluster.plugins.modules import engine_image
 
@@ -160,7 +161,7 @@ class Host:
 @pytest.fixture
 def docker(monkeypatch: pytest.MonkeyPatch) -> Docker:
     found = Docker()
-    monkeypatch.setattr(engine_image, "run_limited", found)
+    monkeypatch.setattr(image_host, "run_limited", found)
     monkeypatch.setattr(container, "docker_info", lambda: {"ServerVersion": "28", "CDISpecDirs": []})
     monkeypatch.setattr(container, "host_gpu_arguments", lambda mode, info: [])
     return found

@@ -1,0 +1,338 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""An image on a host: found, loaded, pulled or derived by Docker, and the file by which its containers are run."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import platform
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from ansible_collections.sparkthor.cluster.plugins.module_utils._engine import image as _image
+from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.pins import (
+    EngineError,
+    Pin,
+    extract_uv,
+    from_controller,
+)
+from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.venv import interesting
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.command import run_limited
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.files import read_json, write_atomic
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import container
+from ansible_collections.sparkthor.cluster.plugins.module_utils._store.manifest import parse_manifest
+from ansible_collections.sparkthor.cluster.plugins.module_utils._store.store import Store, private_store
+
+RECORD = "engine-images.json"
+BUILDER = "sparkthor-engine-build"
+
+
+class Host:
+    """Docker and the module's own files on this host."""
+
+    def __init__(self, work_dir: str, timeout: float) -> None:
+        self.work_dir = work_dir
+        self.timeout = timeout
+
+    def docker(self, *words: str, seconds: float = 60, stdin: str | None = None) -> str:
+        status, out, err = run_limited(["docker", *words], seconds, stdin)
+        if status != 0:
+            reason = (err.strip() or out.strip() or f"exit status {status}")[-600:]
+            raise EngineError(f"docker {' '.join(words[:2])}: {reason}")
+        return out
+
+    def answers(self) -> bool:
+        """Whether Docker runs; in check mode the role has not started it where it does not."""
+        return run_limited(["docker", "version", "--format", "{{.Server.Version}}"], 30)[0] == 0
+
+    def containerd_store(self) -> bool:
+        """Whether images lie in containerd's store, which knows them by their manifests alone."""
+        return "io.containerd.snapshotter" in str(container.docker_info().get("DriverStatus") or "")
+
+    def image(self, *names: str) -> _image.Image | None:
+        """The image that has one of these names."""
+        return next((found for name in names if (found := self._inspect(name)) is not None), None)
+
+    def _inspect(self, name: str) -> _image.Image | None:
+        status, out, err = run_limited(["docker", "image", "inspect", name], 30)
+        if status == 0:
+            return _image.read_inspect(out)
+        if "no such image" in err.lower():
+            return None
+        if status == 127:
+            raise EngineError(
+                "engine_runtime: container needs Docker, and there is none on this host. Install it (docker.io or "
+                "docker-ce, 25 or newer for CDI), or set engine_runtime: venv."
+            )
+        raise EngineError(f"docker image inspect: {err.strip()[-600:]}")
+
+    def store(self) -> Store:
+        return private_store(os.path.join(self.work_dir, "images"))
+
+    # -- what is in an image ---------------------------------------------------------------------------------------
+
+    def records(self) -> dict[str, Any]:
+        return read_json(self._record_path())
+
+    def _record_path(self) -> str:
+        return os.path.join(self.work_dir, RECORD)
+
+    def probe(self, image: str) -> dict[str, Any]:
+        """Ask an image once; a digest never means another content."""
+        records = self.records()
+        if image in records:
+            return dict(records[image])
+        options = ["--rm", "--interactive", "--network", "none", "--cap-drop", "ALL", "--log-driver", "none"]
+        try:
+            out = self.docker(
+                "run", *options, "--pull", "never", "--entrypoint", "python3", image, "-", seconds=300,
+                stdin=_image.probe_program(),
+            )  # fmt: skip
+            found = _image.read_probe(out)
+        except (EngineError, ValueError) as error:
+            raise EngineError(f"{image}: its Python cannot be run: {error}") from error
+        # only what is asked for again
+        known = {key: value for key, value in records.items() if self.image(key) is not None}
+        known[image] = found
+        os.makedirs(self.work_dir, exist_ok=True)
+        write_atomic(self._record_path(), json.dumps(known), mode=0o644)
+        return dict(found)
+
+    @contextlib.contextmanager
+    def alone(self) -> Iterator[None]:
+        """One at a time; the kernel lets go of the lock when its holder dies."""
+        os.makedirs(self.work_dir, exist_ok=True)
+        with open(os.path.join(self.work_dir, ".images.lock"), "w", encoding="utf-8") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield
+
+    # -- making ----------------------------------------------------------------------------------------------------
+
+    def load(self, path: str, names: Sequence[str]) -> None:
+        self.docker("load", "--quiet", "--input", path, seconds=self.timeout)
+        if self.image(*names) is None:
+            raise EngineError(f"engine_image_archive: after it was loaded there is no image {names[0]}: it is damaged")
+
+    def derive(self, base: _image.Image, probe: dict[str, Any], lock: str, wheels: str, names: list[str]) -> str:
+        """Add wheels to an image in a container without network, and keep the result under a name of its own."""
+        tag = _image.derived_tag(base.image, lock)
+        run_limited(["docker", "rm", "--force", "--volumes", BUILDER], 60)
+        place = tempfile.mkdtemp(prefix="build-", dir=os.path.dirname(wheels))
+        try:
+            extract_uv(os.path.join(wheels, next(name for name in names if name.startswith("uv-"))), place)
+            wanted = [name for name in names if not name.startswith("uv-")]
+            for name in wanted:
+                os.link(os.path.join(wheels, name), os.path.join(place, name))
+            self.docker(
+                *("create", "--name", BUILDER, "--network", "none", "--user", "0:0", "--pull", "never"),
+                *("--tmpfs", "/tmp:exec", "--env", "HOME=/tmp"),
+                *("--env", "UV_NO_CONFIG=1", "--env", "UV_PYTHON_DOWNLOADS=never"),
+                *("--mount", f"type=bind,source={place},target=/mnt,readonly"),
+                *("--entrypoint", "/mnt/uv", base.image),
+                *("pip", "install", "--quiet", "--python", str(probe["executable"]), "--break-system-packages"),
+                *("--offline", "--no-index", "--no-deps", "--no-cache"),
+                *(f"/mnt/{name}" for name in wanted),
+            )
+            self.docker("start", "--attach", BUILDER, seconds=self.timeout)
+            changes = [
+                word for change in _image.commit_changes(base.config, base.image, lock) for word in ("--change", change)
+            ]
+            # the environment of the build is not the image's
+            changes += ["--change", "ENV HOME=/root"]
+            return self.docker("commit", *changes, BUILDER, tag, seconds=self.timeout).strip()
+        finally:
+            run_limited(["docker", "rm", "--force", "--volumes", BUILDER], 60)
+            shutil.rmtree(place, ignore_errors=True)
+
+    def prune(self, keep: set[str]) -> None:
+        """Images made here that nobody needs any more. One in use stays: Docker refuses to remove it."""
+        out = run_limited(["docker", "images", "--quiet", "--no-trunc", "--filter", f"label={_image.LABEL_BASE}"], 30)
+        for image in set(out[1].split()) - keep:
+            run_limited(["docker", "rmi", image], 60)
+
+
+def read(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8") as file:
+            return file.read()
+    except OSError:
+        return ""
+
+
+def _check_archive_names(host: Host, names: Sequence[str]) -> None:
+    """An archive without an index names its image by its configuration alone, unknown to containerd's store."""
+    if not names[1:] and host.containerd_store():
+        raise EngineError(
+            "engine_image_archive: it has no index.json, and this host's Docker keeps images in containerd's "
+            "store, where the image in it could not be found again. Write it with docker save of Docker 25 or "
+            'newer, take the image from a registry, or set {"features": {"containerd-snapshotter": false}} in '
+            "/etc/docker/daemon.json."
+        )
+
+
+def bring(
+    host: Host, params: Mapping[str, Any], check: bool, actions: list[str]
+) -> tuple[_image.Image | None, dict[str, Any]]:
+    """The base image: there, loaded, pulled; or what has to be sent for it. None in check mode if it is lacking."""
+    target = params["target"]
+    archive = target.get("archive") or {}
+    reference = _image.parse_reference(target["image"], params["digest"] or archive.get("image", ""))
+    # given by itself, inside the image's name, or by the archive
+    digest = reference.digest
+    names = [archive["image"], *archive.get("others", [])] if archive else [reference.pull]
+    if check and not host.answers():
+        actions.append(f"have {reference.tagged}, once Docker runs")
+        return None, {}
+    found = host.image(*names)
+    if found is None and archive:
+        _check_archive_names(host, names)
+        actions.append(f"load {reference.tagged} from {params['archive']}")
+        manifest = parse_manifest([archive["entry"]])
+        store = host.store()
+        plan = store.plan("archive", manifest)
+        if plan.need:
+            store.check_space(plan.bytes_needed, "the image's archive")
+        if check:
+            return None, {}
+        if plan.need:
+            return None, {"need": plan.need, "what": "archive"}
+        with host.alone():
+            store.commit("archive", manifest, store.plan("archive", manifest).wrong)
+            host.load(os.path.join(store.folder("archive"), manifest[0].path), names)
+            store.remove("archive")
+        found = host.image(*names)
+    elif found is None:
+        if not params["pull"]:
+            raise EngineError(
+                f"engine_image: {target['image']} is not on this host, and engine_image_pull is off: load it there, "
+                "or give engine_image_archive"
+            )
+        actions.append(f"pull {reference.pull}")
+        if check:
+            return None, {}
+        host.docker("pull", "--quiet", reference.pull, seconds=params["timeout"])
+        found = host.image(*names)
+    if found is None:
+        raise EngineError(f"engine_image: {names[0]} is not there after it was fetched")
+    if digest and not _image.has_digest(found, *(names if archive else [digest])):
+        raise EngineError(
+            f"{digest} is wanted (engine_image_digest, or in engine_image), but {names[0]} on this host is "
+            f"{found.image} ({', '.join(found.digests) or 'no digest of a registry'})"
+        )
+    tagged = host.image(reference.tagged)
+    if tagged is None or tagged.image != found.image:
+        actions.append(f"name it {reference.tagged}")
+        if not check:
+            host.docker("tag", found.image, reference.tagged)
+    return found, {}
+
+
+def with_ray(
+    host: Host, params: Mapping[str, Any], check: bool, base: _image.Image, probe: dict[str, Any], actions: list[str]
+) -> tuple[str, dict[str, Any], dict[str, Any]]:
+    """The image to run, with its probe: the base if it has Ray, else the derived one; or what is needed to build it."""
+    target = params["target"]
+    packages = probe["packages"]
+    if "ray" in packages:
+        _image.check_ray(packages["ray"], target["image"], params["ray_version"] or "")
+        return base.image, probe, {}
+    lock = target["lock"]
+    found = host.image(_image.derived_tag(base.image, lock))
+    if not _image.is_derived(found, base.image, lock):
+        pins = [Pin(name, version) for name, version in target["pins"]]
+        missing = _image.lacking(pins, packages)
+        actions.append(f"add ray {dict(target['pins'])['ray']} and {len(missing) - 1} packages it needs")
+        if check:
+            predicted = {**packages, **{pin.name: pin.version for pin in missing}}
+            return "", {**probe, "packages": predicted}, {}
+        if not target.get("wheels"):
+            wanted = [list(pin) for pin in [*missing, *(pin for pin in pins if pin.name == "uv")]]
+            return "", probe, {"wanted": wanted, "probe": {key: probe[key] for key in ("version", "machine", "glibc")}}
+        manifest = parse_manifest(target["wheels"])
+        store = host.store()
+        plan = store.plan("wheels", manifest)
+        if plan.need:
+            store.check_space(plan.bytes_needed, "Ray's wheels")
+            return "", probe, {"need": plan.need, "what": "wheels"}
+        with host.alone():
+            store.commit("wheels", manifest, store.plan("wheels", manifest).wrong)
+            names = [entry.path for entry in manifest]
+            made = host.derive(base, probe, lock, store.folder("wheels"), names)
+            store.remove("wheels")
+        found = host.image(made)
+    if found is None:
+        raise EngineError(f"{target['image']}: Docker did not keep the image that Ray was added to")
+    inside = host.probe(found.image)
+    if inside["packages"].get("ray") != dict(target["pins"])["ray"] or inside["ray_problem"]:
+        raise EngineError(
+            f"{target['image']}: Ray was added to it, but does not run there: {inside['ray_problem'] or 'not found'}"
+        )
+    return found.image, inside, {}
+
+
+def apply(params: Mapping[str, Any], check: bool) -> dict[str, Any]:
+    target = from_controller(params)
+    host = Host(params["work_dir"], params["timeout"])
+    actions: list[str] = []
+    before = read(params["config_path"])
+    base, request = bring(host, params, check, actions)
+    if request:
+        return {"changed": True, **request}
+    probe: dict[str, Any] = {}
+    used = ""
+    if base is not None:
+        _image.check_architecture(base.architecture, platform.machine(), f"engine_image: {target['image']}")
+        if not (check and base.image not in host.records()):
+            probe = host.probe(base.image)
+            _image.check_probe(probe, target["image"], params["vllm_version"] or "", str(target.get("kind") or ""))
+            used, probe, request = with_ray(host, params, check, base, probe, actions)
+            if request:
+                return {"changed": True, **request}
+    if not check or host.answers():
+        container.host_gpu_arguments(params["gpu"], container.docker_info())
+    packages = probe.get("packages") or {}
+    config = {"image": used, "gpu": params["gpu"], "commands": _image.commands(probe) if used else {}}
+    # for whoever looks without asking Docker
+    config["versions"] = interesting(packages)
+    config.update(params["settings"])
+    text = json.dumps(config, indent=2, sort_keys=True) + "\n"
+    if text != before:
+        actions.append(f"write {params['config_path']}")
+        if not check:
+            write_atomic(params["config_path"], text, mode=0o644)
+    if actions and not check:
+        host.store().clean_incoming()
+        former = json.loads(before)["image"] if before.startswith("{") else ""
+        host.prune({used, former})
+    return {
+        "changed": bool(actions),
+        "actions": actions,
+        "digests": sorted({item.partition("@")[2] for item in base.digests} | {base.image}) if base else [],
+        "nccl": _image.nccl_findings(probe),
+        "diff": {
+            "before_header": params["config_path"],
+            "after_header": params["config_path"],
+            "before": before,
+            "after": text + "".join(f"# {action}\n" for action in actions if not action.startswith("write ")),
+        },
+        "ansible_facts": {
+            "sparkthor_engine": {
+                "runtime": "container",
+                "path": "",
+                "image": target["image"],
+                # an archive's image has one name for all hosts, whatever each host's Docker calls it
+                "image_id": (target.get("archive") or {}).get("image") or (base.image if base else ""),
+                "digest": _image.settings_digest(config),
+                "command": [container.PROGRAM, "python"],
+                "python": ".".join(str(probe.get("version", "")).split(".")[:2]),
+                "machine": str(probe.get("machine") or platform.machine()),
+                "versions": interesting(packages),
+            }
+        },
+    }
