@@ -140,8 +140,8 @@ def test_ray_has_three_nodes_on_control_addresses_and_none_elsewhere(cluster):
 
 
 def test_secrets_are_in_files_of_root_and_nowhere_else(cluster):
-    token = (cluster.inventories[0] / ".secrets" / "ray_token").read_text(encoding="utf-8").strip()
-    folder = cluster.inventories[0] / ".secrets"
+    token = cluster.secret("ray_token")
+    folder = cluster.secrets
     assert folder.stat().st_mode & 0o777 == 0o700
     for name in ("api_key", "ray_token"):
         assert (folder / name).stat().st_mode & 0o777 == 0o600
