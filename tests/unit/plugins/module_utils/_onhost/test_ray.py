@@ -473,7 +473,7 @@ class Server:
         self.socket = socket.create_server(("127.0.0.1", 0))
         self.port = self.socket.getsockname()[1]
         self.answer, self.drip, self.requests = answer, drip, []
-        self.thread = threading.Thread(target=self.serve, daemon=True)
+        self.thread = threading.Thread(target=self.serve)
         self.thread.start()
 
     def serve(self):
@@ -493,10 +493,13 @@ class Server:
                 except OSError:
                     pass
                 if not self.answer:
-                    time.sleep(1)
+                    peer.recv(1)  # mute until the asker gives up
 
     def close(self):
+        # closing alone does not wake whoever waits in accept()
+        self.socket.shutdown(socket.SHUT_RDWR)
         self.socket.close()
+        self.thread.join()
 
 
 @pytest.fixture
