@@ -322,8 +322,8 @@ def test_run_has_a_time_limit_and_never_raises(tmp_path: Path, monkeypatch: pyte
 
     monkeypatch.setattr(job.subprocess.Popen, "kill", unheard)
     began = time.monotonic()
-    assert job.run(["sleep", "5"], 0.1)[0] == 124
-    assert time.monotonic() - began < 3
+    assert job.run(["sleep", "60"], 0.1)[0] == 124
+    assert time.monotonic() - began < 30
     monkeypatch.undo()
     hung[0].kill()
     hung[0].wait()
