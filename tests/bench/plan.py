@@ -85,7 +85,7 @@ def render(top: Path, binaries: Path, folder: Path, count: int) -> dict[str, flo
 
 
 def doctor(top: Path, binaries: Path, folder: Path) -> float:
-    """``playbooks/doctor.yml`` on one long log of a healthy cluster: seconds of judging, without Ansible's own start."""
+    """``playbooks/doctor.yml`` on one long log of a healthy cluster: seconds of judging, without Ansible's start."""
     logs = folder / "logs"
     logs.mkdir(parents=True, exist_ok=True)
     log = (top / "tests" / "fixtures" / "doctor" / "healthy.log").read_text(encoding="utf-8")
