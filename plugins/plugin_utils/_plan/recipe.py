@@ -111,9 +111,7 @@ def resolve(
     length = own.get("max_model_len", data["max_model_len"])
     environment = {**data["environment"], **own.get("environment", {})}
     hf_overrides = vllm_args.fields(args, "hf-overrides")
-    # what vLLM will read, such as a context that was extended
-    shape = config or data["config"]
-    shape = None if shape is None else with_overrides(shape, hf_overrides)
+    shape = _as_served(config or data["config"], hf_overrides)
     data = {**data, "weights_bytes": weights_bytes or data["weights_bytes"]}
     try:
         parallel = _plan_parallel(data, own, args, hosts, gpus_per_host, topology, shape, length)
@@ -141,6 +139,11 @@ def resolve(
         "untranslated": list(data["untranslated"]),
         "command": _command(names_of_model, parallel, length, checked),
     }
+
+
+def _as_served(config: Mapping[str, Any] | None, hf_overrides: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The config.json that vLLM will read, such as one with an extended context."""
+    return None if config is None else with_overrides(config, hf_overrides)
 
 
 def _plan_parallel(
