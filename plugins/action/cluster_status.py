@@ -16,7 +16,7 @@ class ActionModule(ActionBase):
     BYPASS_HOST_LOOP = True
     TRANSFERS_FILES = False
     _requires_connection = False
-    _VALID_ARGS = frozenset(("looks", "output", "path"))
+    _VALID_ARGS = frozenset(("looks", "output", "path", "query"))
 
     def run(self, tmp=None, task_vars=None):
         result = super().run(tmp, task_vars)
@@ -25,11 +25,14 @@ class ActionModule(ActionBase):
                 "looks": {"type": "str", "default": "__look"},
                 "output": {"type": "str", "choices": ["text", "json", "none"], "default": "text"},
                 "path": {"type": "path"},
+                "query": {"type": "str"},
             }
         )
         status = looks.see(task_vars or {}, arguments["looks"]).status
         text = _status.screen(status)
-        if arguments["output"] == "json":
+        if arguments["query"]:
+            result["picked"] = looks.show_picked(status, arguments["query"], "status_query", self._display)
+        elif arguments["output"] == "json":
             self._display.display(json.dumps(status, indent=1))
         elif arguments["output"] == "text":
             self._display.display(text)

@@ -22,7 +22,7 @@ class ActionModule(ActionBase):
     TRANSFERS_FILES = False
     _requires_connection = False
     _VALID_ARGS = frozenset(
-        ("stage", "looks", "plan", "links", "collective", "serving", "parts", "thresholds", "folder")
+        ("stage", "looks", "plan", "links", "collective", "serving", "parts", "thresholds", "folder", "query")
     )
 
     def run(self, tmp=None, task_vars=None):
@@ -38,6 +38,7 @@ class ActionModule(ActionBase):
                 "parts": {"type": "list", "elements": "str", "choices": list(_PARTS), "default": list(_PARTS)},
                 "thresholds": {"type": "dict", "default": {}},
                 "folder": {"type": "path"},
+                "query": {"type": "str"},
             }
         )
         task_vars = task_vars or {}
@@ -57,7 +58,10 @@ class ActionModule(ActionBase):
         verify.with_history(document["lines"], earlier)
         path = os.path.join(folder, document["taken"].replace("-", "").replace(":", "") + ".json")
         _looks.save(path, document, "verify_folder")
-        self._display.display(verify.text(document))
+        if given["query"]:
+            result["picked"] = _looks.show_picked(document, given["query"], "verify_query", self._display)
+        else:
+            self._display.display(verify.text(document))
         self._display.display(f"kept in {path}")
         failed = [entry for entry in document["lines"] if entry["verdict"] == verify.FAIL]
         result.update(changed=False, verify=document, path=path, _ansible_verbose_override=True)

@@ -28,6 +28,12 @@ options:
   path:
     description: File on the controller that takes the JSON document as well.
     type: path
+  query:
+    description:
+      - A JMESPath expression; what it finds in the document is shown as JSON instead of the screen, and returned as
+        RV(picked).
+      - Needs the Python package C(jmespath) on the controller.
+    type: str
 """
 
 EXAMPLES = r"""
@@ -39,6 +45,10 @@ EXAMPLES = r"""
 
 - name: Show one screen
   sparkthor.cluster.cluster_status:
+
+- name: What is wrong, and how to fix it
+  sparkthor.cluster.cluster_status:
+    query: problems[].[host, text, mend]
 """
 
 RETURN = r"""
@@ -67,4 +77,8 @@ text:
   description: The screen.
   returned: always
   type: str
+picked:
+  description: What O(query) finds; none where it finds nothing.
+  returned: when O(query) is given
+  type: raw
 """
