@@ -10,8 +10,8 @@ import os
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._report import looks, verify
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._report import page as _report
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._report import results, verify
 
 
 class ActionModule(ActionBase):
@@ -33,20 +33,20 @@ class ActionModule(ActionBase):
             }
         )
         task_vars = task_vars or {}
-        seen = looks.see(task_vars, given["looks"])
+        seen = results.see(task_vars, given["looks"])
         planned, why = {}, seen.plan_error
         if not seen.plan_error:
             nodes = {host: look["node"] for host, look in seen.looks.items()}
-            planned, why = looks.serving_plan(task_vars["hostvars"], seen.cluster, nodes)
-        folder = looks.results_folder(task_vars, given["folder"])
-        runs = verify.read_history(looks.read_all(os.path.join(folder, "verify"), max(1, given["runs"])))
+            planned, why = results.serving_plan(task_vars["hostvars"], seen.cluster, nodes)
+        folder = results.results_folder(task_vars, given["folder"])
+        runs = verify.read_history(results.read_all(os.path.join(folder, "verify"), max(1, given["runs"])))
         doctor = self._doctor(given["doctor"] or os.path.join(folder, "doctor.json"), bool(given["doctor"]))
         memory = planned.get("memory")
         page = _report.page(seen.status, runs, doctor, memory, why)
-        path = looks.save(given["path"] or os.path.join(folder, "report.html"), page, "report_path")
+        path = results.save(given["path"] or os.path.join(folder, "report.html"), page, "report_path")
         if given["data"]:
             data = {"status": seen.status, "runs": runs, "doctor": doctor, "memory": memory, "why": why}
-            looks.save(given["data"], data, "report_data")
+            results.save(given["data"], data, "report_data")
         self._display.display(f"the report: {path}")
         result.update(changed=False, path=path)
         return result

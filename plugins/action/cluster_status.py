@@ -8,8 +8,7 @@ from __future__ import annotations
 import json
 
 from ansible.plugins.action import ActionBase
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._report import looks
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._report import status as _status
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._report import results, screen
 
 
 class ActionModule(ActionBase):
@@ -28,16 +27,16 @@ class ActionModule(ActionBase):
                 "query": {"type": "str"},
             }
         )
-        status = looks.see(task_vars or {}, arguments["looks"]).status
-        text = _status.screen(status)
+        status = results.see(task_vars or {}, arguments["looks"]).status
+        text = screen.render(status)
         if arguments["query"]:
-            result["picked"] = looks.show_picked(status, arguments["query"], "status_query", self._display)
+            result["picked"] = results.show_picked(status, arguments["query"], "status_query", self._display)
         elif arguments["output"] == "json":
             self._display.display(json.dumps(status, indent=1))
         elif arguments["output"] == "text":
             self._display.display(text)
         if arguments["path"]:
-            looks.save(arguments["path"], status, "output_file")
+            results.save(arguments["path"], status, "output_file")
         # the screen has been shown; a callback would print the whole document once more
         result.update(changed=False, status=status, text=text, _ansible_verbose_override=True)
         return result

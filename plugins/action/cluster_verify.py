@@ -11,8 +11,8 @@ import secrets
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._report import looks as _looks
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._report import verify
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._report import measurements, verify
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._report import results as _results
 
 _PARTS = ("links", "collective", "ray", "serving")
 
@@ -42,7 +42,7 @@ class ActionModule(ActionBase):
             }
         )
         task_vars = task_vars or {}
-        seen = _looks.see(task_vars, given["looks"])
+        seen = _results.see(task_vars, given["looks"])
         try:
             verify.thresholds(["spark"], given["thresholds"])
         except verify.VerifyError as error:
@@ -53,13 +53,13 @@ class ActionModule(ActionBase):
             result.update(changed=False, plan=self._plan(seen.cluster, seen.fabric, seen.looks))
             return result
         document = self._verdict(given, task_vars, seen.status, seen.cluster, seen.fabric, seen.looks)
-        folder = os.path.join(_looks.results_folder(task_vars, given["folder"]), "verify")
-        earlier = verify.read_history(_looks.read_all(folder, 50))
+        folder = os.path.join(_results.results_folder(task_vars, given["folder"]), "verify")
+        earlier = verify.read_history(_results.read_all(folder, 50))
         verify.with_history(document["lines"], earlier)
         path = os.path.join(folder, document["taken"].replace("-", "").replace(":", "") + ".json")
-        _looks.save(path, document, "verify_folder")
+        _results.save(path, document, "verify_folder")
         if given["query"]:
-            result["picked"] = _looks.show_picked(document, given["query"], "verify_query", self._display)
+            result["picked"] = _results.show_picked(document, given["query"], "verify_query", self._display)
         else:
             self._display.display(verify.text(document))
         self._display.display(f"kept in {path}")
@@ -77,13 +77,13 @@ class ActionModule(ActionBase):
         hosts = [host for host in cluster["hosts"] if host in looks]
         rdma = {host: {link["netdev"]: link for link in look["rdma"]["links"]} for host, look in looks.items()}
         return {
-            **verify.collective_plan(cluster["hosts"], looks),
+            **measurements.collective_plan(cluster["hosts"], looks),
             "reached": hosts,
             "all_reached": len(hosts) == len(cluster["hosts"]),
             "nonce": secrets.token_hex(16),
             # an agent of an earlier run may still be there for a minute; ten ports are one run's
             "port": 29600 + 10 * secrets.randbelow(100),
-            "tests": verify.link_tests(fabric, hosts, rdma),
+            "tests": measurements.link_tests(fabric, hosts, rdma),
             "addresses": {
                 host: [link["address"].partition("/")[0] for link in fabric[host]["links"]] for host in hosts
             },
@@ -137,7 +137,7 @@ class ActionModule(ActionBase):
         if "ray" in parts:
             lines += verify.ray_lines(status, fabric)
         if "serving" in parts:
-            bound, why = _looks.decode_bound(everything, cluster, {h: look["node"] for h, look in looks.items()})
+            bound, why = _results.decode_bound(everything, cluster, {h: look["node"] for h, look in looks.items()})
             answer = found(cluster["head"], given["serving"]) if cluster["head"] in plan["reached"] else None
             if answer is None and cluster["head"] in plan["reached"]:
                 answer = {"error": "nothing is set up to be served (run site.yml)"}

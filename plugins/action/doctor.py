@@ -30,7 +30,7 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.cluster im
     told_cidrs,
     with_cidr,
 )
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._report import looks
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._report import results
 
 _NAMES = (
     *inventory.CLUSTER_WIDE,
@@ -111,7 +111,7 @@ class ActionModule(ActionBase):
         for line in diagnosis.render(public, doctor["notes"], doctor["summary"]):
             self._display.display(f"  {line}")
         if given["json"]:
-            looks.save(given["json"], doctor, "doctor_json")
+            results.save(given["json"], doctor, "doctor_json")
         result.update(changed=False, doctor=doctor, msg=self._sentence(doctor))
         bad = doctor["summary"]["errors"] + (doctor["summary"]["warnings"] if given["fail_on"] == "warning" else 0)
         if given["fail_on"] != "never" and bad:

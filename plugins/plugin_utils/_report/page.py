@@ -16,8 +16,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jinja2
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._report import status as _status
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._report import topology
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._report import screen, topology
 
 GIB = 1024**3
 
@@ -220,7 +219,7 @@ def _host(name: str, found: Mapping[str, Any]) -> dict[str, Any]:
     cells = (
         name,
         f"{found['kind']}, {found['role']}",
-        _status.duration(found["uptime_seconds"]),
+        screen.duration(found["uptime_seconds"]),
         f"{found['memory']['available'] / GIB:.1f} GiB",
         f"{found['disk']['free'] / GIB:.0f} GiB",
         f"{found['load'][0]:.1f}" if found["load"] else "",
@@ -253,7 +252,7 @@ def page(
             memory=_memory(status, memory, why_no_memory),
             verify=_verify(runs),
             hosts=[_host(name, found) for name, found in status["hosts"].items()],
-            versions=_status.common_versions(status),
+            versions=screen.common_versions(status),
             differences=[
                 (name, ", ".join(f"{host} {version or '-'}" for host, version in versions.items()))
                 for name, versions in status["differences"].items()
