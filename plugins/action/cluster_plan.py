@@ -6,12 +6,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import Any
 
 import yaml
 from ansible.errors import AnsibleActionFail
 from ansible.module_utils.parsing.convert_bool import boolean
 from ansible.plugins.action import ActionBase
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import Finding, nothing_changed
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory import inventory, play_roles
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory.role_specs import RoleSpecs
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.cluster import ClusterError, plan_cluster
@@ -71,7 +73,7 @@ class ActionModule(ActionBase):
         try:
             cluster, fabric, warnings = plan_cluster(groups, hosts, hostvars, nodes)
         except ClusterError as error:
-            raise AnsibleActionFail(str(error)) from error
+            raise AnsibleActionFail(nothing_changed(error.findings)) from error
         serving = self._serving(everything[hosts[0]], cluster, nodes, task_vars)
         if serving:
             cluster.update(
@@ -107,11 +109,9 @@ class ActionModule(ActionBase):
             raise AnsibleActionFail(f"Nothing was changed: {error}") from error
 
     @staticmethod
-    def _fail(problems: list[str]) -> None:
+    def _fail(problems: Sequence[Finding | str]) -> None:
         if problems:
-            lines = "\n".join(f"  - {problem}" for problem in problems)
-            count = "one problem" if len(problems) == 1 else f"{len(problems)} problems"
-            raise AnsibleActionFail(f"Nothing was changed: {count} to mend first.\n{lines}")
+            raise AnsibleActionFail(nothing_changed(problems))
 
     def _inventory_stage(self, groups, hosts, hostvars, everything, forks) -> None:
         problems = inventory.inventory_problems(groups, hostvars)

@@ -215,11 +215,11 @@ class ActionModule(ActionBase):
             else:
                 nodes[host] = with_cidr(told[host], cidrs[host]) if host in lost else told[host]
         # these hosts' own trouble is no reason to look at the others without a plan
-        case.plan_error = "\n".join([*management_problems(answered), *lost.values()])
+        case.plan_error = "\n".join([*map(str, management_problems(answered)), *lost.values()])
         try:
             case.cluster, fabric, _warnings = plan_cluster(groups, hosts, hostvars, nodes)
         except ClusterError as error:
-            case.plan_error = "\n".join(str(error).splitlines()[1:]) or str(error).removeprefix("Nothing was changed: ")
+            case.plan_error = str(error)
             return
         except (KeyError, IndexError, TypeError) as error:
             case.plan_error = f"the inventory lacks {error}"

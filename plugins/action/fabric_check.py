@@ -13,6 +13,7 @@ from typing import Any
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from ansible_collections.sparkthor.cluster.plugins.module_utils._drift import compare
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import nothing_changed
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory import inventory
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import fabric as _fabric
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.cluster import ClusterError, plan_cluster
@@ -69,9 +70,7 @@ class ActionModule(ActionBase):
             fabric_check.check_facts(fabric, nodes, probes, arguments["accept"], arguments["replace_foreign"])
         )
         if errors:
-            count = "one problem" if len(errors) == 1 else f"{len(errors)} problems"
-            lines = "\n".join(f"  - {error}" for error in errors)
-            raise AnsibleActionFail(f"Nothing was changed: {count} to mend first.\n{lines}")
+            raise AnsibleActionFail(nothing_changed(errors))
         if not confirmed:
             return {**result, **MOVED}
         if others:

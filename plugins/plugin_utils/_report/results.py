@@ -55,7 +55,7 @@ def see(task_vars: Mapping[str, Any], name: str) -> Seen:
     groups, hostvars, outcomes = gather(task_vars, name)
     problems = inventory.group_problems(groups)
     if problems:
-        raise AnsibleActionFail("; ".join(problems))
+        raise AnsibleActionFail("; ".join(str(problem) for problem in problems))
     status = _status.document(groups, hostvars, outcomes, time.time())
     looks = {host: outcome["look"] for host, outcome in outcomes.items() if outcome.get("look")}
     cluster, fabric, _nodes, plan_error = _status.plan(groups, status["cluster"]["hosts"], hostvars, looks)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory import inventory
@@ -68,7 +69,7 @@ def plan(
     try:
         cluster, fabric, _warnings = plan_cluster(groups, hosts, hostvars, nodes)
     except (ClusterError, KeyError, TypeError, ValueError) as error:
-        return bare, {}, nodes, " ".join(str(error).removeprefix("Nothing was changed: ").split())
+        return bare, {}, nodes, " ".join(str(error).split())
     return cluster, fabric, nodes, ""
 
 
@@ -166,8 +167,8 @@ def host_status(
     problems: list[dict[str, str]] = []
     if look is None:
         message = str(outcome.get("msg") or outcome.get("module_stderr") or "no answer")
-        text = inventory.explain_contact(host, found["management"], str(variables.get("ansible_user", "")), message)
-        found["error"] = text.removeprefix(f"host {host}: ")
+        why = inventory.explain_contact(host, found["management"], str(variables.get("ansible_user", "")), message)
+        found["error"] = str(replace(why, host=""))
         problems.append(_problem(host, "did not answer", found["error"]))
         return found, problems
     node, memory, disk = look["node"], look["memory"], look["disk"]

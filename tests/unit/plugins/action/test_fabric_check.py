@@ -79,7 +79,7 @@ def test_every_problem_is_in_one_failure() -> None:
     with pytest.raises(AnsibleActionFail) as caught:
         run(fabric, hostvars)
     message = str(caught.value)
-    assert message.startswith("Nothing was changed: 2 problems to mend first.\n  - host a: NIC enP2p1s0f1np1 ")
+    assert message.startswith("Nothing was changed: 2 problems to fix first.\n  - host a: NIC enP2p1s0f1np1 ")
     assert "\n  - host b: NIC enP2p1s0f1np1 " in message
 
 
