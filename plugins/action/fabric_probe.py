@@ -7,22 +7,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from ansible.plugins.action import ActionBase
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action.base import Action
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._preflight import ports
 
 
-class ActionModule(ActionBase):
-    """Adds ``peer_up`` to the links and runs the module."""
-
-    TRANSFERS_FILES = False
-
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Entry point of the plugin."""
-        super().run(tmp, task_vars)
-        task_vars = task_vars or {}
-        links = ports.with_peers(self._task.args.get("links") or [], task_vars.get("hostvars") or {})
-        return self._execute_module(
-            module_name="sparkthor.cluster.fabric_probe",
-            module_args={**self._task.args, "links": links},
-            task_vars=task_vars,
-        )
+class ActionModule(Action):
+    def act(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        links = ports.with_peers(arguments.get("links") or [], self.vars.get("hostvars") or {})
+        return self.execute("fabric_probe", {**arguments, "links": links})
