@@ -33,7 +33,16 @@ options:
     elements: str
     default: []
   probe:
-    description: Options of M(sparkthor.cluster.fabric_probe); the ports are not looked at where it is empty.
+    description:
+      - Probe the fabric ports of this host; they are left alone where it is empty. Its
+        keys are C(host), this host's name in the inventory, and C(links), its part of what
+        P(sparkthor.cluster.fabric_plan#filter) returns; and if need be C(path), C(renderer), C(seconds), C(training)
+        and C(timeout).
+      - Reads carrier, MTU limits and RDMA links of the planned ports, and everything in netplan and NetworkManager that
+        stands in the way of the plan. Judges nothing; M(sparkthor.cluster.fabric_check) does.
+      - Finds out who is at the other end of each cable with own Ethernet frames (EtherType 0x88B5), since there may be
+        no addresses yet. All hosts have to do it at the same time, which one task of a play does.
+      - A port that is administratively down is set up for the time of the probe and down again afterwards.
     type: dict
     default: {}
   comparisons:
@@ -78,9 +87,32 @@ drift:
   type: str
   sample: "os_hardening: /etc/sysctl.d/60-sparkthor.conf"
 probe:
-  description: As M(sparkthor.cluster.fabric_probe) returns it.
+  description: What was found at the fabric ports.
   returned: with O(probe)
   type: dict
+  contains:
+    ports:
+      description: By NIC, C(present), C(up), C(carrier) (V(null) where unknown) and C(mtu).
+      type: dict
+    neighbours:
+      description: By NIC, the C(host) and C(netdev) of every frame seen there.
+      type: dict
+    raised:
+      description: Ports that were set up for the probe.
+      type: list
+      elements: str
+    errors:
+      description: By NIC, why it could not be probed.
+      type: dict
+    rdma:
+      description: C(links), C(source) and C(warnings) as M(sparkthor.cluster.rdma_info) finds them.
+      type: dict
+    netplan:
+      description: C(findings), C(adoptable) and the NICs that C(own) file configures now.
+      type: dict
+    seconds:
+      description: How long the look took.
+      type: float
 ansible_facts:
   description: The fact C(sparkthor_engine) as the role engine sets it.
   returned: when the role engine has nothing to do
