@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import Finding
@@ -41,9 +41,6 @@ CLUSTER_WIDE = (
 #: secrets a user may give; undefined means "generate one and keep it"
 SECRETS = {"vllm_serve_api_key": "api_key", "ray_node_token": "ray_token"}
 
-
-#: where generated secrets are kept on the controller unless ``sparkthor_secrets_dir`` says otherwise
-SECRETS_DIR = "{{ inventory_dir }}/.secrets"
 
 #: what a plan is made from, besides the groups and what the hosts say of themselves
 PLANNED_BY = (
@@ -341,3 +338,13 @@ def explain_contact(host: str, address: str, user: str, message: str) -> Finding
     what, fix = next((what, fix) for pattern, what, fix in _CONTACT if pattern in lowered)
     names = {"user": user or "<your user>", "address": address}
     return Finding("contact", what.format(**names), fix.format(**names), host, source=text[-300:])
+
+
+def secrets_dir(variables: Mapping[str, Any], template: Callable[[Any], Any]) -> str:
+    """Where secrets are kept on the controller: beside the inventory unless ``sparkthor_secrets_dir`` says otherwise.
+
+    ``template`` evaluates a host's variable.
+    """
+    if "sparkthor_secrets_dir" in variables:
+        return str(template(variables["sparkthor_secrets_dir"]) or "")
+    return f"{template(variables['inventory_dir'])}/.secrets"
