@@ -12,10 +12,12 @@ from typing import Any
 
 import yaml
 from ansible.errors import AnsibleActionFail
-from ansible.plugins.action import ActionBase
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.mask import mask
 from ansible_collections.sparkthor.cluster.plugins.module_utils._network.netplan import links_of
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor import checks, diagnosis
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action.base import ClusterAction
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor import case as _case
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor import diagnosis
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor.checks import CHECKS
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor.logs import load_rules, read_logs
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory import inventory
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import fabric as _fabric
@@ -28,7 +30,7 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.cluster im
     told_cidrs,
     with_cidr,
 )
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._report import looks
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._report import results
 
 _NAMES = (
     *inventory.CLUSTER_WIDE,
@@ -47,33 +49,29 @@ def _stand_in(cidr: str, kind: str) -> dict[str, Any]:
     return stand_in(kind, "unknown0", cidr.partition("/")[0], cidr)
 
 
-class ActionModule(ActionBase):
-    BYPASS_HOST_LOOP = True
-    TRANSFERS_FILES = False
-    _requires_connection = False
-    _VALID_ARGS = frozenset(("stage", "evidence", "logs", "json", "fail_on"))
+class ActionModule(ClusterAction):
+    ARGUMENTS = {
+        "stage": {"type": "str", "choices": ["plan", "judge"], "default": "judge"},
+        "evidence": {"type": "str", "default": ""},
+        "logs": {"type": "str", "default": ""},
+        "json": {"type": "str", "default": ""},
+        "fail_on": {"type": "str", "choices": ["never", "error", "warning"], "default": "never"},
+    }
 
-    def run(self, tmp=None, task_vars=None):
-        result = super().run(tmp, task_vars)
-        task_vars = task_vars or {}
-        _validated, given = self.validate_argument_spec(
-            argument_spec={
-                "stage": {"type": "str", "choices": ["plan", "judge"], "default": "judge"},
-                "evidence": {"type": "str", "default": "__doctor_looked"},
-                "logs": {"type": "str", "default": ""},
-                "json": {"type": "str", "default": ""},
-                "fail_on": {"type": "str", "choices": ["never", "error", "warning"], "default": "never"},
-            }
-        )
+    def act(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        given, task_vars = arguments, self.vars
         groups = {name: list(hosts) for name, hosts in (task_vars.get("groups") or {}).items()}
         hosts = inventory.cluster_hosts(groups)
         hostvars = {host: self._known(task_vars["hostvars"][host]) for host in hosts}
         if given["stage"] == "plan":
-            result.update(changed=False, links=self._links(groups, hosts, hostvars))
-            return result
+            return {"changed": False, "links": self._links(groups, hosts, hostvars)}
+        if not given["logs"] and not given["evidence"]:
+            raise AnsibleActionFail(
+                "evidence: name the variable in which each host's doctor_evidence was registered, or give logs"
+            )
         begun = time.monotonic()
         try:
-            rules = load_rules(checks.CHECKS)
+            rules = load_rules(CHECKS)
         except (diagnosis.RuleError, OSError) as error:
             raise AnsibleActionFail(f"the doctor's rules cannot be used: {error}") from error
         if given["logs"]:
@@ -86,9 +84,9 @@ class ActionModule(ActionBase):
             }
             case, logs, states, notes = self._live(groups, hosts, hostvars, looked)
         for log in logs:
-            case.serves += checks.log_arguments(log) if not given["logs"] or log.text else []
+            case.serves += _case.log_arguments(log) if not given["logs"] or log.text else []
         profile = self._profile(case, hosts, hostvars)
-        findings, more = diagnosis.diagnose(rules, checks.CHECKS, case, logs, profile, case.fabric is not None)
+        findings, more = diagnosis.diagnose(rules, CHECKS, case, logs, profile, case.fabric is not None)
         public = [finding.public() for finding in findings]
         doctor = {
             "schema": diagnosis.SCHEMA,
@@ -109,8 +107,8 @@ class ActionModule(ActionBase):
         for line in diagnosis.render(public, doctor["notes"], doctor["summary"]):
             self._display.display(f"  {line}")
         if given["json"]:
-            looks.save(given["json"], doctor, "doctor_json")
-        result.update(changed=False, doctor=doctor, msg=self._sentence(doctor))
+            results.save(given["json"], doctor, "doctor_json")
+        result = {"changed": False, "doctor": doctor, "msg": self._sentence(doctor)}
         bad = doctor["summary"]["errors"] + (doctor["summary"]["warnings"] if given["fail_on"] == "warning" else 0)
         if given["fail_on"] != "never" and bad:
             result["failed"] = True
@@ -127,7 +125,7 @@ class ActionModule(ActionBase):
         return f"{summary['errors']} errors, {summary['warnings']} warnings" + (f": {names}" if names else "")
 
     @staticmethod
-    def _profile(case: checks.Case, hosts: Sequence[str], hostvars: Mapping[str, Mapping[str, Any]]) -> str:
+    def _profile(case: _case.Case, hosts: Sequence[str], hostvars: Mapping[str, Mapping[str, Any]]) -> str:
         if case.cluster:
             return str(case.cluster["profile"])
         topology = str(hostvars[hosts[0]].get("fabric_topology", "")) if hosts else ""
@@ -153,10 +151,10 @@ class ActionModule(ActionBase):
     @staticmethod
     def _from_logs(path, hosts, hostvars):
         logs, notes = read_logs(os.path.expanduser(path), hosts)
-        return checks.Case(hosts=[], logs_only=True), logs, {}, notes
+        return _case.Case(hosts=[], logs_only=True), logs, {}, notes
 
     def _live(self, groups, hosts, hostvars, looked):
-        case = checks.Case(hosts=list(hosts))
+        case = _case.Case(hosts=list(hosts))
         logs: list[diagnosis.Log] = []
         notes: list[str] = []
         states: dict[str, dict[str, Any]] = {}
@@ -186,7 +184,7 @@ class ActionModule(ActionBase):
                 float(evidence["ended"]) - float(outcome["after"]),
                 float(evidence["started"]) - float(outcome["before"]),
             )
-            case.serves += checks.serve_arguments(host, evidence, _read_yaml)
+            case.serves += _case.serve_arguments(host, evidence, _read_yaml)
             logs += [diagnosis.Log(host, item["name"], item["text"]) for item in evidence.get("logs") or ()]
         self._plan(case, groups, hosts, hostvars)
         return case, logs, states, notes
@@ -213,11 +211,11 @@ class ActionModule(ActionBase):
             else:
                 nodes[host] = with_cidr(told[host], cidrs[host]) if host in lost else told[host]
         # these hosts' own trouble is no reason to look at the others without a plan
-        case.plan_error = "\n".join([*management_problems(answered), *lost.values()])
+        case.plan_error = "\n".join([*map(str, management_problems(answered)), *lost.values()])
         try:
             case.cluster, fabric, _warnings = plan_cluster(groups, hosts, hostvars, nodes)
         except ClusterError as error:
-            case.plan_error = "\n".join(str(error).splitlines()[1:]) or str(error).removeprefix("Nothing was changed: ")
+            case.plan_error = str(error)
             return
         except (KeyError, IndexError, TypeError) as error:
             case.plan_error = f"the inventory lacks {error}"

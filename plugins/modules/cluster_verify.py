@@ -33,15 +33,12 @@ options:
   links:
     description: Name of the variable in which each host's link measurements were registered.
     type: str
-    default: __links
   collective:
     description: Name of the variable in which each host's all-reduce was registered.
     type: str
-    default: __collective
   serving:
     description: Name of the variable in which the head's measurement of the API was registered.
     type: str
-    default: __serving
   parts:
     description: What is measured.
     type: list
@@ -55,17 +52,34 @@ options:
   folder:
     description: Folder on the controller for results; C(.results) beside the inventory if it is left out.
     type: path
+  query:
+    description:
+      - A JMESPath expression; what it finds in the result is shown as JSON instead of the table, and returned as
+        RV(picked).
+      - Needs the Python package C(jmespath) on the controller.
+    type: str
 """
 
 EXAMPLES = r"""
+- name: Read the state of every host
+  sparkthor.cluster.cluster_look:
+  register: look
+  ignore_unreachable: true
+  become: true
+
 - name: Decide who measures towards whom
   sparkthor.cluster.cluster_verify:
-  register: __verify
+    looks: look
+    parts: [ray]
+  register: planned
+  run_once: true
 
 - name: Judge
   sparkthor.cluster.cluster_verify:
     stage: verdict
-    plan: "{{ __verify.plan }}"
+    looks: look
+    parts: [ray]
+    plan: "{{ planned.plan }}"
     thresholds: {ttft_seconds: 2}
 """
 
@@ -82,4 +96,8 @@ path:
   description: File that keeps the result.
   returned: in stage V(verdict)
   type: str
+picked:
+  description: What O(query) finds; none where it finds nothing.
+  returned: when O(query) is given
+  type: raw
 """
