@@ -155,17 +155,18 @@ from typing import Any
 from ansible.errors import AnsibleFilterError
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.values import SizingError
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import recipe as _recipe
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.recipe_fields import RecipeError
 
 
 def recipe(name: str, hosts: list[str], **options: Any) -> dict[str, Any]:
     try:
         return _recipe.resolve(name, hosts, **options)
-    except (_recipe.RecipeError, SizingError) as error:
+    except (RecipeError, SizingError) as error:
         raise AnsibleFilterError(f"recipe: {error}") from error
 
 
 class FilterModule:
-    """The filter's door to plugin_utils/_recipe."""
+    """The filter's door to plugin_utils/_plan/recipe.py."""
 
     def filters(self) -> dict[str, Any]:
         return {"recipe": recipe}
