@@ -40,7 +40,7 @@ class ActionModule(ClusterAction):
             raise AnsibleActionFail(f"verify needs a plan: {seen.plan_error}")
         if given["stage"] == "plan":
             return {"changed": False, "plan": self._plan(seen.cluster, seen.fabric, seen.looks)}
-        document = self._verdict(given, task_vars, seen.status, seen.cluster, seen.fabric, seen.looks)
+        document = self._verdict(given, seen)
         folder = os.path.join(_looks.results_folder(task_vars, given["folder"]), "verify")
         earlier = verify.read_history(_looks.read_all(folder, 50))
         verify.with_history(document["lines"], earlier)
@@ -79,17 +79,10 @@ class ActionModule(ClusterAction):
             "serves": bool((looks.get(cluster["head"]) or {"serving": {}})["serving"].get("model")),
         }
 
-    def _verdict(
-        self,
-        given: dict[str, Any],
-        task_vars: dict[str, Any],
-        status: dict[str, Any],
-        cluster: dict[str, Any],
-        fabric: dict[str, Any],
-        looks: dict[str, Any],
-    ) -> dict[str, Any]:
+    def _verdict(self, given: dict[str, Any], seen: _looks.Seen) -> dict[str, Any]:
+        status, looks, cluster, fabric, _plan_error = seen
         own, parts, plan = given["thresholds"], given["parts"], given["plan"]
-        everything = task_vars["hostvars"]
+        everything = self.vars["hostvars"]
         hosts = cluster["hosts"]
 
         def found(host, name):
