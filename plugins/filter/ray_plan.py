@@ -59,7 +59,7 @@ _value:
 """
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.ray import node_plan
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.ray_node import node_plan
 
 
 def ray_plan(cluster, fabric, host, settings, node=None):
