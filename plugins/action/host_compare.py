@@ -16,24 +16,24 @@ from ansible.plugins.action import ActionBase
 from ansible.plugins.filter import core, mathstuff
 from ansible.template import trust_as_template
 from ansible_collections.sparkthor.cluster.plugins.filter import netplan_links
-from ansible_collections.sparkthor.cluster.plugins.lookup import rendered, secret
+from ansible_collections.sparkthor.cluster.plugins.lookup import role_plan, secret
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory import play_roles
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._preflight import clock, compare, ports
 
 #: What the roles' variables use.  A collection has no compiled modules, so each worker would compile these anew; the
 #: process that all workers are forked from loads this file once.
-LOADED_ONCE: tuple[Any, ...] = (core, mathstuff, netplan_links, rendered, secret)
+LOADED_ONCE: tuple[Any, ...] = (core, mathstuff, netplan_links, role_plan, secret)
 if "all" in (context.CLIARGS.get("tags") or ("all",)):
     # of roles that a run with tags may well leave out; where it does not, its workers load them
-    from ansible_collections.sparkthor.cluster.plugins.filter import front_keys, front_settings, ray_plan, vllm_config
     from ansible_collections.sparkthor.cluster.plugins.module_utils._engine import venv
     from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import (
         models,
         option_tables,
         wheels,
     )
+    from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import roles
 
-    LOADED_ONCE += (front_keys, front_settings, ray_plan, vllm_config, venv, models, option_tables, wheels)
+    LOADED_ONCE += (venv, models, option_tables, wheels, roles)
 
 
 class ActionModule(ActionBase):
