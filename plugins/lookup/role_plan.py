@@ -80,16 +80,21 @@ class Variables(Mapping[str, Any]):
 
 class LookupModule(LookupBase):
     def run(self, terms: list[str], variables: dict[str, Any] | None = None, **kwargs: Any) -> list[Any]:
-        self.set_options(var_options=variables, direct=kwargs)
         # a run without serving has no use for what plans it
         from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import roles
 
         known = Variables(variables or {}, self._templar)
-        part = self.get_option("part")
-        if part == "secret_files":
-            return [roles.secret_files(term, known, lambda name: self._secret(name, known)) for term in terms]
+        part = kwargs.get("part", "plan")
+        if part not in ("plan", "secret_files"):
+            raise AnsibleLookupError(f"role_plan: part {part!r} is unknown; choose plan or secret_files")
+
+        def read_secret(name: str) -> str:
+            return self._secret(name, known)
+
         try:
-            return [roles.plan(term, known) for term in terms]
+            if part == "plan":
+                return [roles.plan(term, known) for term in terms]
+            return [roles.secret_files(term, known, read_secret) for term in terms]
         except (ValueError, KeyError) as error:
             raise AnsibleLookupError(f"role_plan: {roles.explained(error)}") from error
 
