@@ -86,12 +86,16 @@ class InstalledEngine:
 
     def program(self, name: str, service: str) -> list[str]:
         """A program of the engine, run for one of the services ``ray`` and ``vllm``."""
-        return [library.CONTAINER, "run", service] if self.container else [f"{self.venv}/bin/{name}"]
+        return library.command("container", "run", service) if self.container else [f"{self.venv}/bin/{name}"]
 
 
 def installed_engine(fact: Mapping[str, Any] | None, runtime: str, venv: str) -> InstalledEngine:
     """From the fact ``sparkthor_engine``; where the engine role has not run (render.yml), from its variables."""
-    known = fact if fact is not None else {"runtime": runtime, "path": venv, "command": [library.CONTAINER, "python"]}
+    known = (
+        fact
+        if fact is not None
+        else {"runtime": runtime, "path": venv, "command": library.command("container", "python")}
+    )
     path = str(known.get("path") or VENV)
     container = known.get("runtime", "venv") == "container"
     return InstalledEngine(

@@ -12,7 +12,6 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.host_state
 
 COLLECTION = Path(__file__).resolve().parents[3]
 LIBRARY = "/usr/local/lib/sparkthor"
-CONTAINER = f"{LIBRARY}/sparkthor-container"
 
 _ONHOST = "plugins/module_utils/_onhost"
 #: by role and part of it: file below LIBRARY, and where it comes from; what has no suffix is a program
@@ -52,6 +51,21 @@ WATCHDOG_INPUTS = tuple(
         *("_watchdog_service.py", "_group.py", "_successor.py"),
     )
 )
+
+
+def command(verb: str, *arguments: str) -> list[str]:
+    """The words that run one of the programs on a host."""
+    return [f"{LIBRARY}/sparkthor-{verb}", *arguments]
+
+
+def program(verb: str) -> str:
+    """The same as units write it."""
+    return " ".join(command(verb))
+
+
+def script(verb: str) -> str:
+    """What the engine's Python is given to run a program that needs Ray."""
+    return f"{LIBRARY}/sparkthor-{verb}"
 
 
 def installed(files: Mapping[str, str]) -> list[File]:

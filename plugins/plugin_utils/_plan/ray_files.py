@@ -152,7 +152,7 @@ def _files(settings: RaySettings, node: Mapping[str, Any], engine: InstalledEngi
         head=node["head"],
         address=node["address"],
         container=engine.container,
-        library=library.LIBRARY,
+        program=library.program,
         command=engine.as_root + " ".join(engine.program("ray", "ray")),
         arguments=shlex.join(node["arguments"]),
     )

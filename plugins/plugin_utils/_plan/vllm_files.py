@@ -147,7 +147,7 @@ def group_settings(serving: Serving) -> dict[str, Any]:
         "port": serving.settings.vllm_serve_group_port,
         "members": members(serving),
         "command": [*serving.command, "serve", "--config", vllm_serve.CONFIG],
-        "cleanup": [library.CONTAINER, "remove", "vllm"] if serving.engine.container else [],
+        "cleanup": library.command("container", "remove", "vllm") if serving.engine.container else [],
         "inputs": inputs(serving),
         "kept": kept(serving),
         "good_folder": "" if serving.is_head else "/var/lib/sparkthor/group/last-good",
@@ -209,7 +209,8 @@ def files(serving: Serving) -> list[File]:
 
 
 def _unit_file(name: str, **values: Any) -> File:
-    return {"path": f"{_UNITS}/{name}", "content": rendered(_TEMPLATES / f"{name}.j2", **values)}
+    content = rendered(_TEMPLATES / f"{name}.j2", program=library.program, **values)
+    return {"path": f"{_UNITS}/{name}", "content": content}
 
 
 def _engine_files(serving: Serving) -> list[File]:
@@ -226,7 +227,7 @@ def _engine_files(serving: Serving) -> list[File]:
             container=serving.engine.container,
             as_root=serving.engine.as_root,
             command=" ".join(serving.command),
-            python=" ".join(serving.engine.python),
+            prepare_nodes=" ".join([*serving.engine.python, "-B", library.script("nodes-prepare")]),
             config=vllm_serve.CONFIG_LINK if serving.degraded else vllm_serve.CONFIG,
         ),
     ]

@@ -100,7 +100,7 @@ def test_what_the_engine_role_found_decides_else_its_variables() -> None:
     assert found.record == "/srv/e/.sparkthor-engine.json"
     assert found.as_root == ""
     planned = engine.installed_engine(None, "container", "/elsewhere")
-    assert (planned.container, planned.python) == (True, [engine.library.CONTAINER, "python"])
-    assert planned.program("ray", "ray") == [engine.library.CONTAINER, "run", "ray"]
+    assert (planned.container, planned.python) == (True, engine.library.command("container", "python"))
+    assert planned.program("ray", "ray") == engine.library.command("container", "run", "ray")
     assert (planned.record, planned.as_root) == ("/etc/sparkthor/container.json", "+")
     assert engine.installed_engine(None, "venv", "/elsewhere").python == ["/elsewhere/bin/python"]
