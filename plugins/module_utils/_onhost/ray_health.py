@@ -119,39 +119,12 @@ def assess(config: Config, answers: Answers) -> dict[str, Any]:
         if living:
             alive.append(_alive_entry(node, living[-1], raylet))
             present += int(living[-1].total.get("GPU", 0))
+    members = view.rows if view else ()
     expected = {node.address for node in config.nodes}
-    strangers = []
-    for row in view.rows if view else ():
-        if row.alive and row.address not in expected:
-            strangers.append(_alive_entry(None, row, None))
-            named = [node for node in config.nodes if row.hostname and node.name == row.hostname]
-            who = (
-                f"{named[0].name} joined on {row.address}, not on {named[0].address}"
-                if named
-                else (f"{row.hostname or 'a node'} on {row.address} is a member but not expected")
-            )
-            problems.append(
-                _problem(
-                    "wrong_address" if named else "stranger",
-                    who,
-                    "stop Ray there; a node of this cluster is started by its unit alone, which pins the address",
-                    named[0].name if named else "",
-                )
-            )
+    strangers = [row for row in members if row.alive and row.address not in expected]
+    problems.extend(_stranger_problem(config, row) for row in strangers)
     names = {node.address: node.name for node in config.nodes}
-    dead = [
-        {
-            "name": names.get(row.address, ""),
-            "address": row.address,
-            "node_id": row.node_id,
-            "reason": row.reason,
-            "started": _iso(row.started_ms),
-            "ended": _iso(row.ended_ms),
-            "rejoined": any(other.alive for other in by_address[row.address]),
-        }
-        for row in (view.rows if view else ())
-        if not row.alive
-    ]
+    dead = [_dead_entry(row, names, by_address[row.address]) for row in members if not row.alive]
     dead.sort(key=lambda entry: (entry["ended"], entry["address"]))
     result = {
         "healthy": not problems,
@@ -159,7 +132,7 @@ def assess(config: Config, answers: Answers) -> dict[str, Any]:
         "reason": "",
         "alive": alive,
         "dead": dead,
-        "strangers": strangers,
+        "strangers": [_alive_entry(None, row, None) for row in strangers],
         "expected_nodes": len(config.nodes),
         "present_nodes": len(alive),
         "missing": [node.name for node in config.nodes if node.address not in {a["address"] for a in alive}],
@@ -229,6 +202,33 @@ def _node_problems(
             )
         )
     return problems
+
+
+def _stranger_problem(config: Config, row: Row) -> dict[str, str]:
+    named = [node for node in config.nodes if row.hostname and node.name == row.hostname]
+    who = (
+        f"{named[0].name} joined on {row.address}, not on {named[0].address}"
+        if named
+        else (f"{row.hostname or 'a node'} on {row.address} is a member but not expected")
+    )
+    return _problem(
+        "wrong_address" if named else "stranger",
+        who,
+        "stop Ray there; a node of this cluster is started by its unit alone, which pins the address",
+        named[0].name if named else "",
+    )
+
+
+def _dead_entry(row: Row, names: Mapping[str, str], same_address: Sequence[Row]) -> dict[str, Any]:
+    return {
+        "name": names.get(row.address, ""),
+        "address": row.address,
+        "node_id": row.node_id,
+        "reason": row.reason,
+        "started": _iso(row.started_ms),
+        "ended": _iso(row.ended_ms),
+        "rejoined": any(other.alive for other in same_address),
+    }
 
 
 def _alive_entry(node: ExpectedNode | None, row: Row, raylet: Probe | None) -> dict[str, Any]:

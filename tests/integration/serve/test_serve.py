@@ -269,8 +269,6 @@ def searched(serving: Serving, host: str, secret: str) -> str:
 #: runs on the head; the token is read there and goes nowhere else
 ASK_RAY = """
 import urllib.error, urllib.request
-
-
 token = open("/etc/sparkthor/secrets/ray_token").read().strip()
 for path in ("nodes", "actors", "tasks", "workers", "placement_groups", "runtime_envs", "objects", "jobs"):
     url = f"http://127.0.0.1:8265/api/v0/{path}?detail=true&limit=1000"
