@@ -17,6 +17,8 @@ import typing as t
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from ipaddress import IPv4Interface, IPv4Network, ip_address
 
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import environment_file
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.versions import release
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.shape import SizingError
 from ansible_collections.sparkthor.cluster.plugins.module_utils._network import neighbors
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor.diagnosis import Hit, Log, tidy
@@ -83,18 +85,6 @@ class Case:
 
 
 # --- reading what hosts and logs told ---------------------------------------------------------------------------------
-
-
-def parse_environment(text: str) -> dict[str, str]:
-    """A systemd EnvironmentFile, as far as ours go: ``KEY=value`` a line, quotes around values removed."""
-    found = {}
-    for line in text.splitlines():
-        key, sep, value = line.strip().partition("=")
-        if sep and key and not key.startswith("#"):
-            if len(value) > 1 and value[0] == value[-1] == '"':
-                value = value[1:-1]
-            found[key] = value
-    return found
 
 
 def parse_argv(argv: Sequence[str]) -> dict[str, t.Any]:
@@ -189,7 +179,7 @@ def _hosts(case: Case) -> Iterator[tuple[str, Evidence]]:
 
 
 def _file_environment(evidence: Evidence, name: str = "fabric.env") -> dict[str, str]:
-    return parse_environment((evidence.get("files") or {}).get(name, ""))
+    return environment_file.parse((evidence.get("files") or {}).get(name, ""))
 
 
 def _json_file(evidence: Evidence, name: str) -> dict[str, t.Any]:
@@ -1009,14 +999,10 @@ def tool_parser_alone(case: Case) -> Iterator[Hit]:
             yield Hit(serve.host, ["enable-auto-tool-choice without tool-call-parser"], serve.where)
 
 
-def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in re.findall(r"\d+", version)[:3])
-
-
 @check
 def think_swallowed(case: Case) -> Iterator[Hit]:
     for serve in case.serves:
-        old = bool(serve.version) and _numbers(serve.version)[:2] <= (0, 11)
+        old = bool(serve.version) and release(serve.version)[:2] <= (0, 11)
         if old and serve.get("reasoning-parser") == "qwen3" and "thinking" in serve.model.lower():
             yield Hit(serve.host, [f"reasoning-parser qwen3 for {serve.model} with vLLM {serve.version}"], serve.where)
 
@@ -1057,7 +1043,7 @@ def fp8_block_indivisible(case: Case) -> Iterator[Hit]:
 def option_gone(case: Case) -> Iterator[Hit]:
     for serve in case.serves:
         for name in sorted(set(serve.args) & set(REMOVED)):
-            if name == "swap-space" and serve.version and _numbers(serve.version)[:2] < (0, 20):
+            if name == "swap-space" and serve.version and release(serve.version)[:2] < (0, 20):
                 continue
             yield Hit(serve.host, [f"{name}: {serve.args[name]!r}"], serve.where, mend=f"{name}: {REMOVED[name]}")
 
