@@ -9,7 +9,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import library
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import location
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import onhost
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.host_state import (
     HostState,
     directory,
@@ -86,7 +87,7 @@ class InstalledEngine:
 
     def program(self, name: str, service: str) -> list[str]:
         """A program of the engine, run for one of the services ``ray`` and ``vllm``."""
-        return library.command("container", "run", service) if self.container else [f"{self.venv}/bin/{name}"]
+        return location.command("container", "run", service) if self.container else [f"{self.venv}/bin/{name}"]
 
 
 def installed_engine(fact: Mapping[str, Any] | None, runtime: str, venv: str) -> InstalledEngine:
@@ -94,7 +95,7 @@ def installed_engine(fact: Mapping[str, Any] | None, runtime: str, venv: str) ->
     known = (
         fact
         if fact is not None
-        else {"runtime": runtime, "path": venv, "command": library.command("container", "python")}
+        else {"runtime": runtime, "path": venv, "command": location.command("container", "python")}
     )
     path = str(known.get("path") or VENV)
     container = known.get("runtime", "venv") == "container"
@@ -133,7 +134,7 @@ def container_settings(settings: EngineSettings) -> dict[str, Any]:
     for folder in (settings.engine_cache_dir, settings.ray_node_temp_dir):
         if not _below(folder, writable):
             writable.append(folder)
-    readable = ["/etc/sparkthor", library.LIBRARY]
+    readable = ["/etc/sparkthor", location.LIBRARY]
     if settings.vllm_serve_model.startswith("/") and not _below(settings.vllm_serve_model, (HOME,)):
         readable.append(settings.vllm_serve_model)
     if not _below(settings.model_store_root, (*writable, *readable)):
@@ -170,8 +171,12 @@ def _below(path: str, folders: Iterable[str]) -> bool:
 
 
 def plan_engine(settings: EngineSettings, node: Mapping[str, Any]) -> dict[str, Any]:
-    """``state`` for host_state and ``container``, the settings of engine_image. ``node`` are the host's facts."""
-    container = settings.engine_runtime == "container"
+    """``state`` and ``package``, a part of it, for host_state; ``container``, the settings of engine_image.
+
+    ``node`` are the host's facts. The package is what runs on hosts without Ansible: the units of Ray and vLLM and the
+    exporter call it, so it is there before them.
+    """
+    package = onhost.package_state()
     state = HostState(
         groups=[{"name": "sparkthor"}],
         users=[{"name": "sparkthor", "groups": ["video", "render"], "home": HOME}],
@@ -181,16 +186,16 @@ def plan_engine(settings: EngineSettings, node: Mapping[str, Any]) -> dict[str, 
             directory(HOME, "sparkthor"),
             directory(settings.model_store_root, "sparkthor"),
             directory(settings.engine_cache_dir, "sparkthor"),
+            *package["directories"],
         ],
         files=[
             {
                 "path": "/etc/sparkthor/engine.env",
                 "content": environment_text(engine_environment(settings, node)),
-            }
+            },
+            *package["files"],
         ],
     )
-    if container:
-        state.directories.append(directory(library.LIBRARY))
-        state.files += library.installed(library.CONTAINER_FILES)
+    if settings.engine_runtime == "container":
         state.units.append({"name": "docker.service", "enabled": True, "state": "started"})
-    return {"state": state.arguments(), "container": container_settings(settings)}
+    return {"state": state.arguments(), "package": package, "container": container_settings(settings)}

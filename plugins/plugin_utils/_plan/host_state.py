@@ -14,9 +14,11 @@ from typing import Any
 
 import jinja2
 import yaml
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.environment_file import MARKER
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import location
 
-MARKER = "# Ansible managed: sparkthor.cluster"
-
+#: folder of all roles, with their templates
+ROLES = Path(__file__).resolve().parents[3] / "roles"
 #: one entry of host_state's option of that name
 File = dict[str, Any]
 Directory = dict[str, Any]
@@ -52,6 +54,11 @@ def secret_file(path: str, content: str) -> File:
 def json_file(path: str, value: Any) -> File:
     """A file that programs on the host read."""
     return {"path": path, "content": json.dumps(value, indent=4, sort_keys=True, ensure_ascii=False) + "\n"}
+
+
+def program(verb: str) -> str:
+    """How a unit runs a program of the package that the engine role installs."""
+    return " ".join(location.command(verb))
 
 
 def switched_off(unit: str) -> Unit:

@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import library
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engine import (
     CACHE,
     VENV,
@@ -19,12 +18,14 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engine imp
     installed_engine,
 )
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.host_state import (
+    ROLES,
     File,
     HostState,
     Unit,
     directory,
     environment_text,
     json_file,
+    program,
     rendered,
     secret_file,
     switched_off,
@@ -36,7 +37,7 @@ TOKEN = "/etc/sparkthor/secrets/ray_token"
 #: What a running Ray was started with: another content of these means a restart. ray.json repeats what other roles
 #: write (the engine, the fabric's environment), so that their changes show here.
 RESTART_ON = ("/etc/sparkthor/ray.env", "/etc/sparkthor/ray.json", TOKEN, f"/etc/systemd/system/{UNIT}")
-_TEMPLATES = library.COLLECTION / "roles" / "ray_node" / "templates"
+_TEMPLATES = ROLES / "ray_node" / "templates"
 
 
 @dataclass(frozen=True)
@@ -109,7 +110,6 @@ def plan_ray(
             directories=[
                 directory("/etc/sparkthor"),
                 directory("/etc/sparkthor/secrets", mode="0700"),
-                directory(library.LIBRARY),
                 directory(settings.ray_node_temp_dir, "sparkthor", "sparkthor", "0750"),
             ],
             files=_files(settings, node, engine),
@@ -152,12 +152,11 @@ def _files(settings: RaySettings, node: Mapping[str, Any], engine: InstalledEngi
         head=node["head"],
         address=node["address"],
         container=engine.container,
-        program=library.program,
+        program=program,
         command=engine.as_root + " ".join(engine.program("ray", "ray")),
         arguments=shlex.join(node["arguments"]),
     )
     return [
-        *library.installed(library.RAY_FILES),
         json_file("/etc/sparkthor/ray.json", node["config"]),
         {"path": "/etc/sparkthor/ray.env", "content": environment_text(ray_environment(settings))},
         {"path": f"/etc/systemd/system/{UNIT}", "content": unit},

@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.ray import (
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.ray_config import (
     DEFAULT_ENGINE,
     FIXED_PORTS,
     PORTS,

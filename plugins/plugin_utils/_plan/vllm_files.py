@@ -8,9 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import front, library, vllm_serve
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import location
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import front, onhost, vllm_serve
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.host_state import (
     MARKER,
+    ROLES,
     Directory,
     File,
     HostState,
@@ -18,6 +20,7 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.host_state
     directory,
     environment_text,
     json_file,
+    program,
     rendered,
     secret_file,
     switched_off,
@@ -27,7 +30,7 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.vllm_serve
 
 ReadSecret = Callable[[str], str]
 
-_TEMPLATES = library.COLLECTION / "roles" / "vllm_serve" / "templates"
+_TEMPLATES = ROLES / "vllm_serve" / "templates"
 _ETC = "/etc/sparkthor"
 _UNITS = "/etc/systemd/system"
 _VLLM = "sparkthor-vllm.service"
@@ -37,6 +40,16 @@ _DROP_CACHES = "sparkthor-drop-caches.path"
 _RAY_TOKEN = f"{_ETC}/secrets/ray_token"
 _HF_TOKEN = f"{_ETC}/secrets/hf_token"
 _NOT_CARRIED = f"{_ETC}/vllm/ray_non_carry_over_env_vars.json"
+#: What earlier versions installed instead of the package. Ray's unit may call them until its role has run.
+FORMER_PROGRAMS = tuple(
+    f"{location.LIBRARY}/{name}"
+    for name in (
+        *("_container.py", "_group.py", "_ray.py", "_ray_host.py", "_serving.py", "_successor.py"),
+        *("_vllm_progress.py", "_watchdog.py", "_watchdog_service.py", "sparkthor-container"),
+        *("sparkthor-front-config", "sparkthor-nodes-prepare", "sparkthor-rank", "sparkthor-ray-gate"),
+        *("sparkthor-ray-prepare", "sparkthor-vllm-prepare", "sparkthor-watchdog"),
+    )
+)
 _GROUP_STATE = "/run/sparkthor/vllm/group.json"
 
 
@@ -51,6 +64,7 @@ def plan_serving(serving: Serving) -> dict[str, Any]:
         "declared": declared_file(serving),
         "options": vllm_serve.option_arguments(serving),
         "sizing": vllm_serve.sizing(serving),
+        "former_programs": list(FORMER_PROGRAMS),
         "state": host_state(serving).arguments(),
     }
 
@@ -115,7 +129,7 @@ def inputs(serving: Serving) -> list[str]:
         f"{_UNITS}/{_VLLM}",
         serving.engine.record,
         _RAY_TOKEN,
-        *(() if serving.by_ray else (f"{_ETC}/group.json", *library.RANK_INPUTS)),
+        *(() if serving.by_ray else (f"{_ETC}/group.json", *onhost.program_files("rank"))),
     ]
 
 
@@ -147,7 +161,7 @@ def group_settings(serving: Serving) -> dict[str, Any]:
         "port": serving.settings.vllm_serve_group_port,
         "members": members(serving),
         "command": [*serving.command, "serve", "--config", vllm_serve.CONFIG],
-        "cleanup": library.command("container", "remove", "vllm") if serving.engine.container else [],
+        "cleanup": location.command("container", "remove", "vllm") if serving.engine.container else [],
         "inputs": inputs(serving),
         "kept": kept(serving),
         "good_folder": "" if serving.is_head else "/var/lib/sparkthor/group/last-good",
@@ -202,21 +216,20 @@ def files(serving: Serving) -> list[File]:
         _unit_file("sparkthor.target"),
         {"path": "/etc/tmpfiles.d/sparkthor-serving.conf", "content": rendered(_TEMPLATES / "tmpfiles.conf.j2")},
         *(_engine_files(serving) if serving.has_engine else ()),
-        *(_rank_files(serving) if not serving.by_ray else ()),
+        *(() if serving.by_ray else (json_file(f"{_ETC}/group.json", group_settings(serving)),)),
         *(_head_files(serving) if serving.is_head else ()),
         *(_front_files(serving) if serving.is_head else ()),
     ]
 
 
 def _unit_file(name: str, **values: Any) -> File:
-    content = rendered(_TEMPLATES / f"{name}.j2", program=library.program, **values)
+    content = rendered(_TEMPLATES / f"{name}.j2", program=program, **values)
     return {"path": f"{_UNITS}/{name}", "content": content}
 
 
 def _engine_files(serving: Serving) -> list[File]:
     text = f"{MARKER}\n# Read by: vllm serve --config\n{yaml_text(vllm_serve.vllm_config(serving))}"
     return [
-        *library.installed(library.SERVING_FILES),
         {"path": f"{_ETC}/vllm.env", "content": environment_text(vllm_serve.vllm_environment(serving))},
         {"path": vllm_serve.CONFIG, "content": text},
         json_file(_NOT_CARRIED, vllm_serve.not_carried(serving)),
@@ -227,24 +240,16 @@ def _engine_files(serving: Serving) -> list[File]:
             container=serving.engine.container,
             as_root=serving.engine.as_root,
             command=" ".join(serving.command),
-            prepare_nodes=" ".join([*serving.engine.python, "-B", library.script("nodes-prepare")]),
+            prepare_nodes=" ".join([*serving.engine.python, "-B", location.PACKAGE, "nodes-prepare"]),
             config=vllm_serve.CONFIG_LINK if serving.degraded else vllm_serve.CONFIG,
         ),
     ]
 
 
-def _rank_files(serving: Serving) -> list[File]:
-    return [
-        *library.installed(library.RANK_FILES),
-        json_file(f"{_ETC}/group.json", group_settings(serving)),
-    ]
-
-
 def _head_files(serving: Serving) -> list[File]:
     found = [
-        *library.installed(library.HEAD_FILES),
         json_file(f"{_ETC}/serving.json", serving_settings(serving)),
-        _unit_file(_WATCHDOG),
+        _unit_file(_WATCHDOG, digest=onhost.program_digest("watchdog")),
     ]
     if serving.degraded:
         config = yaml_text(vllm_serve.smaller_config(serving))
@@ -312,7 +317,6 @@ def _directories(serving: Serving) -> list[Directory]:
         directory(_ETC),
         directory(f"{_ETC}/secrets", mode="0700"),
         directory(serving.settings.engine_cache_dir, "sparkthor", "sparkthor"),
-        directory(library.LIBRARY),
         *((directory(f"{_ETC}/vllm"),) if serving.has_engine else ()),
         *((directory(f"{_ETC}/front", mode="0700"),) if serving.is_head else ()),
     ]
@@ -351,7 +355,8 @@ def _head_units() -> list[Unit]:
             "name": _WATCHDOG,
             "enabled": True,
             "state": "started",
-            "restart_on": [f"{_UNITS}/{_WATCHDOG}", f"{_ETC}/serving.json", *library.WATCHDOG_INPUTS],
+            # the unit's file changes with the watchdog's code
+            "restart_on": [f"{_UNITS}/{_WATCHDOG}", f"{_ETC}/serving.json"],
         },
         # started, and restarted at most once, by vllm_ready, which knows what the running engine was started with
         {"name": _VLLM, "enabled": True},

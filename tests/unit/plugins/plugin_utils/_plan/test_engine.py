@@ -62,10 +62,14 @@ def test_ptxas_of_the_host_s_cuda(runtime: str, node: dict[str, Any], expected: 
 
 def test_the_state_of_a_host() -> None:
     state = engine.plan_engine(EngineSettings(model_store_root="/data/models", engine_cache_dir="/data/cache"), SPARK)
-    places = {entry["path"]: entry["owner"] for entry in state["state"]["directories"]}
+    places = {entry["path"]: entry.get("owner", "root") for entry in state["state"]["directories"]}
     assert places["/data/models"] == places["/data/cache"] == places["/var/lib/sparkthor"] == "sparkthor"
     assert places["/etc/sparkthor"] == "root"
-    assert [file["path"] for file in state["state"]["files"]] == ["/etc/sparkthor/engine.env"]
+    files = [file["path"] for file in state["state"]["files"]]
+    assert files[0] == "/etc/sparkthor/engine.env"
+    assert f"{engine.location.PACKAGE}/__main__.py" in files
+    assert state["package"]["files"] == state["state"]["files"][1:]
+    assert state["package"]["directories"] == state["state"]["directories"][5:]
     assert state["state"]["units"] == []
     docker = engine.plan_engine(EngineSettings(engine_runtime="container"), SPARK)["state"]
     assert docker["units"] == [{"name": "docker.service", "enabled": True, "state": "started"}]
@@ -74,7 +78,7 @@ def test_the_state_of_a_host() -> None:
 def test_folders_that_lie_elsewhere_are_seen_inside_containers() -> None:
     usual = engine.container_settings(EngineSettings())
     assert usual["writable"] == ["/var/lib/sparkthor", "/run/sparkthor", "/tmp"]
-    assert usual["readable"] == ["/etc/sparkthor", engine.library.LIBRARY]
+    assert usual["readable"] == ["/etc/sparkthor", engine.location.LIBRARY]
     assert usual["services"]["vllm"]["directory"] == "/var/lib/sparkthor/cache"
     moved = engine.container_settings(
         EngineSettings(
@@ -100,7 +104,7 @@ def test_what_the_engine_role_found_decides_else_its_variables() -> None:
     assert found.record == "/srv/e/.sparkthor-engine.json"
     assert found.as_root == ""
     planned = engine.installed_engine(None, "container", "/elsewhere")
-    assert (planned.container, planned.python) == (True, engine.library.command("container", "python"))
-    assert planned.program("ray", "ray") == engine.library.command("container", "run", "ray")
+    assert (planned.container, planned.python) == (True, engine.location.command("container", "python"))
+    assert planned.program("ray", "ray") == engine.location.command("container", "run", "ray")
     assert (planned.record, planned.as_root) == ("/etc/sparkthor/container.json", "+")
     assert engine.installed_engine(None, "venv", "/elsewhere").python == ["/elsewhere/bin/python"]

@@ -45,9 +45,8 @@ def test_a_worker_in_a_container_with_caches_elsewhere(variables: dict[str, Any]
     )
     found = files(planned)
     assert planned["head"] is False
-    assert (
-        "ExecStart=+/usr/local/lib/sparkthor/sparkthor-container run ray start --address=10.0.0.1:6379" in found[UNIT]
-    )
+    start = "ExecStart=+/usr/bin/python3 -IB /usr/local/lib/sparkthor/sparkthor_host container run ray start"
+    assert f"{start} --address=10.0.0.1:6379" in found[UNIT]
     assert "--num-cpus=4" in found[UNIT]
     assert "'--labels=k=two words'" in found[UNIT]
     config = json.loads(found["/etc/sparkthor/ray.json"])

@@ -4,10 +4,12 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import ray
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import (
+    ray_config,
+)
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import ray_node
 
-GOOD = {"ports": {}, "worker_ports": ray.WORKER_PORTS, "cpus": 20, "gpus": 1, "object_store_bytes": 1 << 30}
+GOOD = {"ports": {}, "worker_ports": ray_config.WORKER_PORTS, "cpus": 20, "gpus": 1, "object_store_bytes": 1 << 30}
 
 
 def test_defaults_are_valid():
@@ -86,7 +88,7 @@ def test_every_port_is_pinned_once():
         resources={"big": 1},
         labels={"kind": "spark"},
     )
-    for port in ray.PORTS:
+    for port in ray_config.PORTS:
         number = 7000 if port.key == "gcs" else port.default
         assert head.count(f"{port.flag}={number}") == 1
         assert worker.count(f"{port.flag}={number}") == (1 if port.where == "all" else 0)
@@ -106,7 +108,7 @@ def test_expected_nodes_keep_the_plan_s_order():
         {"name": "b", "address": "10.0.0.1", "gpus": 2, "role": "head"},
         {"name": "a", "address": "10.0.0.2", "gpus": 1, "role": "worker"},
     ]
-    assert ray.Config.from_mapping({"nodes": nodes}).head_address == "10.0.0.1"
+    assert ray_config.Config.from_mapping({"nodes": nodes}).head_address == "10.0.0.1"
 
 
 CLUSTER = {"head": "a", "hosts": ["a", "b"], "gpus": {"a": 1, "b": 2}}
@@ -128,7 +130,7 @@ def test_node_plan_of_a_worker():
     assert plan["head"] is False
     assert {"--address=10.0.0.1:6379", "--node-ip-address=10.0.0.2", "--num-gpus=2"} < set(plan["arguments"])
     assert "--temp-dir=/var/lib/sparkthor/ray/t" in plan["arguments"]
-    made = ray.Config.from_mapping(plan["config"])
+    made = ray_config.Config.from_mapping(plan["config"])
     assert (made.head_address, made.node_address, made.expected_gpus, made.user) == (
         "10.0.0.1",
         "10.0.0.2",
@@ -144,7 +146,7 @@ def test_node_plan_of_the_head():
     plan = ray_node.node_plan(CLUSTER, FABRIC, "a", {**SETTINGS, "num_cpus": 4, "ports": {"gcs": 7000}})
     assert plan["head"] is True
     assert {"--head", "--port=7000", "--num-cpus=4"} < set(plan["arguments"])
-    assert ray.Config.from_mapping(plan["config"]).on_head
+    assert ray_config.Config.from_mapping(plan["config"]).on_head
 
 
 @pytest.mark.parametrize(

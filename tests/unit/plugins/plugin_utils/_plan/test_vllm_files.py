@@ -12,7 +12,7 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import rol
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.vllm_config import ServeConfigError
 
 VLLM = "/etc/systemd/system/sparkthor-vllm.service"
-LIBRARY = "/usr/local/lib/sparkthor"
+HOST = ["/usr/bin/python3", "-IB", "/usr/local/lib/sparkthor/sparkthor_host"]
 
 
 def plan(variables: dict[str, Any], **given: Any) -> dict[str, Any]:
@@ -100,12 +100,12 @@ def test_a_container_is_root_s_to_start(variables: dict[str, Any]) -> None:
     planned = plan(variables, engine_runtime="container", vllm_serve_executor="mp")
     unit = files(planned)[VLLM]
     assert "After=docker.service" in unit
-    assert "ExecStopPost=-+/usr/local/lib/sparkthor/sparkthor-container remove vllm" in unit
+    assert "ExecStopPost=-+/usr/bin/python3 -IB /usr/local/lib/sparkthor/sparkthor_host container remove vllm" in unit
     group = json.loads(files(planned)["/etc/sparkthor/group.json"])
-    assert group["command"][:3] == ["/usr/local/lib/sparkthor/sparkthor-container", "run", "vllm"]
-    assert group["cleanup"] == ["/usr/local/lib/sparkthor/sparkthor-container", "remove", "vllm"]
+    assert group["command"][:6] == [*HOST, "container", "run", "vllm"]
+    assert group["cleanup"] == [*HOST, "container", "remove", "vllm"]
     assert "/etc/sparkthor/container.json" in group["inputs"]
-    assert planned["options"]["command"] == ["/usr/local/lib/sparkthor/sparkthor-container", "python"]
+    assert planned["options"]["command"] == [*HOST, "container", "python"]
 
 
 def test_store_and_caches_lie_where_their_variables_say(variables: dict[str, Any]) -> None:
@@ -124,8 +124,9 @@ def test_store_and_caches_lie_where_their_variables_say(variables: dict[str, Any
     assert planned["options"]["cache_dir"] == "/data/cache"
     assert "PYTHONPYCACHEPREFIX=/data/cache/pycache" in planned["options"]["command"]
     assert planned["sizing"]["model_path"] == "/data/models/org/m"
-    own = [text for path, text in found.items() if not path.startswith(LIBRARY)]
-    assert not [text for text in own if "/var/lib/sparkthor/cache" in text or "/var/lib/sparkthor/models" in text]
+    assert not [
+        text for text in found.values() if "/var/lib/sparkthor/cache" in text or "/var/lib/sparkthor/models" in text
+    ]
 
 
 def test_the_environment_of_the_recipe_goes_to_ray_s_workers(variables: dict[str, Any]) -> None:

@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import takeover
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import (
+    former_head,
+)
 
 PEERS = {"a": "192.168.1.11", "b": "192.168.1.12", "c": "192.168.1.13"}
 
@@ -20,7 +22,7 @@ def cluster(**changes: Any) -> dict[str, Any]:
     return {"generation": 1, "host": "a", "head": "a", "peers": PEERS, "api_port": 8000, "tls": False, **changes}
 
 
-def says(**answers: Any) -> takeover.Ask:
+def says(**answers: Any) -> former_head.Ask:
     return lambda address: answers.get(next(name for name, one in PEERS.items() if one == address))
 
 
@@ -38,24 +40,24 @@ def says(**answers: Any) -> takeover.Ask:
     ],
 )
 def test_only_a_head_that_was_declared_later_counts(mine: int, answers: dict, found: tuple | None) -> None:
-    successor = takeover.find(cluster(generation=mine), says(**answers))
+    successor = former_head.find(cluster(generation=mine), says(**answers))
     assert (successor and (successor.name, successor.generation)) == found
 
 
 def test_a_worker_has_no_successor() -> None:
-    assert takeover.find(cluster(host="b"), says(c={"generation": 9})) is None
+    assert former_head.find(cluster(host="b"), says(c={"generation": 9})) is None
 
 
 def test_what_was_found_is_remembered_until_this_host_is_declared_again(tmp_path: Path) -> None:
     marker = str(tmp_path / "superseded.json")
-    assert takeover.known(cluster(), marker) is None
-    takeover.note(takeover.Successor("b", 4), marker)
-    found = takeover.known(cluster(), marker)
-    assert found == takeover.Successor("b", 4)
+    assert former_head.known(cluster(), marker) is None
+    former_head.note(former_head.Successor("b", 4), marker)
+    found = former_head.known(cluster(), marker)
+    assert found == former_head.Successor("b", 4)
     assert "b was declared head of this cluster later (generation 4)" in found.text
-    assert takeover.known(cluster(generation=5), marker) is None
+    assert former_head.known(cluster(generation=5), marker) is None
     Path(marker).write_text("{")
-    assert takeover.known(cluster(), marker) is None
+    assert former_head.known(cluster(), marker) is None
 
 
 def test_a_former_head_stays_down_says_why_once_and_starts_when_a_play_wants_it(tmp_path: Path) -> None:
@@ -76,7 +78,7 @@ def test_a_former_head_stays_down_says_why_once_and_starts_when_a_play_wants_it(
         if len(slept) == 4:
             path.write_text(json.dumps(cluster(generation=3)))
 
-    takeover.stay_down(
+    former_head.stay_down(
         str(path),
         str(tmp_path / "marker"),
         said.append,
@@ -92,14 +94,14 @@ def test_a_former_head_stays_down_says_why_once_and_starts_when_a_play_wants_it(
 @pytest.mark.parametrize("content", ["", json.dumps(cluster(host="c"))], ids=["never set up", "a worker"])
 def test_nobody_else_is_held_up(tmp_path: Path, content: str) -> None:
     (tmp_path / "cluster.json").write_text(content)
-    takeover.stay_down(str(tmp_path / "cluster.json"), str(tmp_path / "marker"), ask=lambda address: 1 / 0)
+    former_head.stay_down(str(tmp_path / "cluster.json"), str(tmp_path / "marker"), ask=lambda address: 1 / 0)
 
 
 def test_the_watchdog_of_a_former_head_takes_ray_down_once(tmp_path: Path) -> None:
     path, marker = tmp_path / "cluster.json", tmp_path / "superseded.json"
     path.write_text(json.dumps(cluster()))
     moved: list[list[str]] = []
-    look = takeover.former_head(moved.append, str(path), str(marker), says(b={"generation": 2}))
+    look = former_head.former_head(moved.append, str(path), str(marker), says(b={"generation": 2}))
     assert look(False) == ""
     assert moved == []
     assert "b was declared head" in look(True)
@@ -131,8 +133,8 @@ def front() -> Iterator[tuple[str, int, dict]]:
 
 def test_a_head_that_loads_is_a_head(front: tuple[str, int, dict]) -> None:
     address, port, said = front
-    assert takeover.health(address, port, False) == {"status": "loading", "generation": 2}
+    assert former_head.health(address, port, False) == {"status": "loading", "generation": 2}
     said["body"] = b"<html>"
-    assert takeover.health(address, port, False) is None
-    assert takeover.health(address, port, True) is None
-    assert takeover.health("127.0.0.1", 1, False) is None
+    assert former_head.health(address, port, False) is None
+    assert former_head.health(address, port, True) is None
+    assert former_head.health("127.0.0.1", 1, False) is None

@@ -9,8 +9,6 @@
 Each declaration of another head raises a generation, which every host keeps in C(cluster.json). The head says its own
 in C(/health), the one answer that anybody may ask for: a former head is no member of the new cluster, whose firewall
 has no other door for it. The lower generation never wins, so the head that was declared last always starts.
-
-Installed on the hosts beside the collection's other modules, hence the standard library alone.
 """
 
 from __future__ import annotations

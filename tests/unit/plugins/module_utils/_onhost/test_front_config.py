@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-TOP = Path(__file__).resolve().parents[3]
-PROGRAM = TOP / "roles" / "vllm_serve" / "files" / "sparkthor-front-config"
+PLUGINS = Path(__file__).resolve().parents[5] / "plugins"
 #: refuses a configuration with the word broken in it
 NGINX = '#!/bin/sh\nfor word; do last=$word; done\nif grep -q broken "$last"; then echo "unexpected end"; exit 1; fi\n'
 #: what a disk that becomes full leaves of a copy
@@ -24,8 +24,6 @@ class Front:
         self.etc = folder / "etc"
         self.wanted, self.good = self.etc / "front", self.etc / "front.good"
         self.tools = folder / "bin"
-        self.program = folder / "front-config"
-        self.program.write_text(PROGRAM.read_text().replace("/etc/sparkthor", str(self.etc)))
         self.wanted.mkdir(parents=True)
         self.tools.mkdir()
         self.tool("nginx", NGINX)
@@ -40,10 +38,10 @@ class Front:
         (self.wanted / "nginx.conf").write_text(text)
 
     def run(self, action: str) -> subprocess.CompletedProcess[str]:
-        environment = {**os.environ, "PATH": f"{self.tools}:{os.environ['PATH']}"}
-        return subprocess.run(
-            ["sh", str(self.program), action], env=environment, capture_output=True, text=True, check=False
-        )
+        path = f"{self.tools}:{os.environ['PATH']}"
+        environment = {**os.environ, "PATH": path, "PYTHONPATH": str(PLUGINS)}
+        words = [sys.executable, "-B", "-m", "module_utils._onhost", "front-config", action, "--folder", str(self.etc)]
+        return subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
 
     def served(self) -> str:
         return (self.good / "nginx.conf").read_text()
@@ -88,4 +86,38 @@ def test_an_exchange_that_was_cut_off_between_its_two_steps(front: Front) -> Non
     front.good.rename(front.etc / "front.good.old")
     front.want("broken")
     assert front.run("start").returncode == 0
+    assert front.served() == "first"
+
+
+def test_a_certificate_is_made_once_for_its_names(front: Front) -> None:
+    openssl = front.etc.parent / "asked"
+    front.tool(
+        "openssl",
+        f"""#!/bin/sh
+echo "$1" >>{openssl}
+test "$1" = req || exit 0
+while [ $# -gt 0 ]; do
+  case $1 in -keyout) echo key >"$2" ;; -out) echo "certificate" >"$2" ;; esac
+  shift
+done
+""",
+    )
+    (front.wanted / "self-signed").write_text("DNS:a\n")
+    done = front.run("reload")
+    assert (done.returncode, done.stdout) == (0, "making a certificate for DNS:a\n"), done.stderr
+    assert (front.good / "tls.crt").read_text() == "certificate\n"
+    assert (front.good / "tls.key").read_text() == "key\n"
+    assert (front.good / "tls.key").stat().st_mode & 0o077 == 0
+    assert front.run("reload").stdout == ""
+    (front.wanted / "self-signed").write_text("DNS:b\n")
+    assert front.run("reload").stdout == "making a certificate for DNS:b\n"
+    assert openssl.read_text().split() == ["req", "x509", "req"]
+
+
+def test_without_openssl_the_reason_is_named(front: Front) -> None:
+    (front.wanted / "self-signed").write_text("DNS:a\n")
+    front.tool("openssl", "#!/bin/sh\nexit 1\n")
+    done = front.run("reload")
+    assert done.returncode == 1
+    assert "could not be made (is openssl installed?)" in done.stderr
     assert front.served() == "first"
