@@ -20,22 +20,24 @@ from typing import Any
 from . import serving
 
 DROP_CACHES = "/usr/local/lib/sparkthor/sparkthor-drop-caches"
-#: only below it a folder of compiled modules may be removed
-OURS = "/var/lib/sparkthor/"
+#: where caches are unless serving.json says otherwise
+CACHE = "/var/lib/sparkthor/cache"
 
 
 def say(text: str) -> None:
     print(text, flush=True)
 
 
-def pause(delay: float, bytecode: str, ours: str = OURS, sleep: Callable[[float], None] = time.sleep) -> None:
+def pause(delay: float, bytecode: str, cache: str = CACHE, sleep: Callable[[float], None] = time.sleep) -> None:
     """Wait ``delay`` seconds because the last starts never served, and remove the compiled modules before.
+
+    A folder of compiled modules that is not below ``cache`` stays: it is not ours.
 
     A power loss or a full disk may have torn compiled bytecode, and Python takes such a file for good: every start
     would end the same way.  It is made anew.
     """
     say(f"several starts in a row never served: waiting {delay:.0f} s before this one")
-    if bytecode.startswith(ours) and os.path.isdir(bytecode):
+    if bytecode.startswith(f"{cache.rstrip('/')}/") and os.path.isdir(bytecode):
         say(f"{bytecode} is removed, in case compiled code in it is torn")
         shutil.rmtree(bytecode, ignore_errors=True)
     sleep(delay)
@@ -72,7 +74,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     config = serving.read_json(parser.parse_args(argv).config)
     delay = serving.note_start()
     if delay:
-        pause(delay, os.environ.get("PYTHONPYCACHEPREFIX", ""))
+        pause(delay, os.environ.get("PYTHONPYCACHEPREFIX", ""), str(config.get("cache") or CACHE))
     smaller = config.get("degraded") or {}
     if smaller:
         choose_size(smaller, serving.left_out())

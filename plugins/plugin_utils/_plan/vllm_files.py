@@ -183,6 +183,7 @@ def serving_settings(serving: Serving) -> dict[str, Any]:
     return {
         "unit": _VLLM,
         "socket": vllm_serve.SOCKET,
+        "cache": given.engine_cache_dir,
         "model": serving.names[0],
         "group": "sparkthor-api",
         "ray": serving.by_ray,
