@@ -193,7 +193,8 @@ class HostReader:
 
     def models(self) -> list[str]:
         try:
-            names = sorted(os.listdir(self._path("/var/lib/sparkthor/models")))
+            folders = self._json("/etc/sparkthor/cluster.json").get("folders") or {}
+            names = sorted(os.listdir(self._path(str(folders.get("models") or "/var/lib/sparkthor/models"))))
         except OSError:
             return []
         return [name for name in names if not name.startswith(".")][:64]

@@ -116,6 +116,8 @@ def declared_file(serving: Serving) -> File:
         "peers": {host: fabric[host]["management_address"] for host in cluster["hosts"]},
         "api_port": serving.settings.vllm_serve_api_port,
         "tls": serving.settings.vllm_serve_tls != "off",
+        # for status and doctor
+        "folders": {"models": serving.settings.model_store_root, "cache": serving.settings.engine_cache_dir},
     }
     return json_file(f"{_ETC}/cluster.json", content)
 

@@ -56,6 +56,14 @@ def host(root, commands):
     return host_status.HostReader(run, str(root))
 
 
+def test_models_are_listed_where_the_host_keeps_them(tmp_path):
+    for folder in ("var/lib/sparkthor/models/usual", "data/models/mine", "data/models/.records", "etc/sparkthor"):
+        (tmp_path / folder).mkdir(parents=True)
+    assert host(tmp_path, {}).models() == ["usual"]
+    (tmp_path / "etc/sparkthor/cluster.json").write_text('{"folders": {"models": "/data/models"}}')
+    assert host(tmp_path, {}).models() == ["mine"]
+
+
 def test_a_bare_host_is_all_absence_and_no_error(tmp_path):
     look = host(tmp_path, {}).read()
     assert look["units"] == {}

@@ -123,6 +123,8 @@ def test_store_and_caches_lie_where_their_variables_say(variables: dict[str, Any
     assert places["/data/cache"] == "sparkthor"
     assert planned["options"]["cache_dir"] == "/data/cache"
     assert json.loads(found["/etc/sparkthor/serving.json"])["cache"] == "/data/cache"
+    folders = json.loads(found["/etc/sparkthor/cluster.json"])["folders"]
+    assert folders == {"models": "/data/models", "cache": "/data/cache"}
     assert "PYTHONPYCACHEPREFIX=/data/cache/pycache" in planned["options"]["command"]
     assert planned["sizing"]["model_path"] == "/data/models/org/m"
     assert not [
