@@ -10,6 +10,8 @@ import pytest
 from ansible.errors import AnsibleConnectionFailure, AnsibleError
 from ansible_collections.sparkthor.cluster.plugins.action import netplan_apply as action
 
+from tests.unit.clock import Clock
+
 Answer = dict[str, Any] | Exception
 
 
@@ -32,10 +34,8 @@ class Script(action.ActionModule):
 
 
 @pytest.fixture(autouse=True)
-def _fast(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = [0.0]
-    monkeypatch.setattr(action.time, "monotonic", lambda: clock[0])
-    monkeypatch.setattr(action.time, "sleep", lambda seconds: clock.__setitem__(0, clock[0] + seconds))
+def _fast(monkeypatch: pytest.MonkeyPatch, clock: Clock) -> None:
+    monkeypatch.setattr(action, "time", clock)
     monkeypatch.setattr(action.ActionBase, "run", lambda self, tmp=None, task_vars=None: {})
 
 

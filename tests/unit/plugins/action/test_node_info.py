@@ -17,6 +17,8 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._preflight impor
     kept_nodes,
 )
 
+from tests.unit.clock import Clock
+
 
 @pytest.mark.parametrize(
     ("clock", "offset"), [(99.0, -1.0), (100.0, 0.0), (101.5, 0.0), (102.0, 0.0), (162.5, 60.5), (0.0, -100.0)]
@@ -30,10 +32,11 @@ def test_only_what_the_call_cannot_explain_counts(clock: float, offset: float) -
     [({"ansible_facts": {"sparkthor_node": {"clock": 3600.0}}}, 3600.0), ({"failed": True, "msg": "no python"}, None)],
 )
 def test_the_facts_say_how_far_it_is_off(
-    monkeypatch: pytest.MonkeyPatch, answer: dict[str, Any], offset: float | None
+    monkeypatch: pytest.MonkeyPatch, clock: Clock, answer: dict[str, Any], offset: float | None
 ) -> None:
     monkeypatch.setattr(node_info.ActionBase, "run", lambda *_args, **_kwargs: {})
-    monkeypatch.setattr(node_info.time, "time", lambda: 0.0)
+    monkeypatch.setattr(node_info, "time", clock)
+    monkeypatch.setattr(_clock, "time", clock)
     action = object.__new__(node_info.ActionModule)
     action._task = SimpleNamespace(args={})
     monkeypatch.setattr(action, "_execute_module", lambda **_given: answer, raising=False)
