@@ -5,26 +5,19 @@
 
 from __future__ import annotations
 
-from ansible.plugins.action import ActionBase
+from typing import Any
+
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action.base import Action
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.assumed import asserted_kind, assumed_node
 
 
-class ActionModule(ActionBase):
-    TRANSFERS_FILES = False
+class ActionModule(Action):
+    ARGUMENTS = {"topology": {"type": "str", "default": ""}}
     _requires_connection = False
-    _VALID_ARGS = frozenset(("topology",))
 
-    def run(self, tmp=None, task_vars=None):
-        result = super().run(tmp, task_vars)
-        task_vars = task_vars or {}
-        host = task_vars["inventory_hostname"]
-        hosts = list(task_vars["groups"].get("cluster", []))
-        kind = asserted_kind(host, task_vars["groups"], str(self._task.args.get("topology") or ""))
-        address = str(task_vars.get("ansible_host") or host)
-        result.update(
-            changed=False,
-            ansible_facts={
-                "sparkthor_node": assumed_node(kind, hosts.index(host) if host in hosts else 0, address),
-            },
-        )
-        return result
+    def act(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        hosts = list(self.vars["groups"].get("cluster", []))
+        kind = asserted_kind(self.host, self.vars["groups"], arguments["topology"])
+        address = str(self.vars.get("ansible_host") or self.host)
+        node = assumed_node(kind, hosts.index(self.host) if self.host in hosts else 0, address)
+        return {"changed": False, "ansible_facts": {"sparkthor_node": node}}

@@ -50,8 +50,7 @@ from typing import Any
 from ansible.errors import AnsibleError, AnsibleLookupError
 from ansible.plugins.loader import lookup_loader
 from ansible.plugins.lookup import LookupBase
-from ansible.template import trust_as_template
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory.inventory import SECRETS_DIR
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory.inventory import secrets_dir
 
 
 class Variables(Mapping[str, Any]):
@@ -105,8 +104,7 @@ class LookupModule(LookupBase):
             return str(lookup.run([name], variables=known._raw)[0])
         if "vllm_serve_api_key" in known:
             return ""
-        folder = known.get("sparkthor_secrets_dir") or self._templar.template(trust_as_template(SECRETS_DIR))
-        path = os.path.join(str(folder), name)
+        path = os.path.join(secrets_dir(known._raw, self._templar.template), name)
         try:
             return str(self._loader.get_text_file_contents(path)).rstrip() if os.path.exists(path) else ""
         except AnsibleError as error:

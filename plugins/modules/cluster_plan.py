@@ -34,12 +34,6 @@ options:
         registered for each host. It says of a host without facts why it has none.
       - Needed in the stage V(facts).
     type: str
-  kept:
-    description:
-      - O(nodes) are what an earlier run found, so nothing is said of what is wrong by them. Then RV(cluster) and
-        RV(fabric) are empty.
-    type: bool
-    default: false
 notes:
   - Every problem found is part of one failure message, so that a person mends all of them in one go.
 """

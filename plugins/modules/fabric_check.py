@@ -13,11 +13,11 @@ author:
   - sparkthor.cluster contributors (@sparkthor)
 description:
   - Runs on the controller, once for all hosts, and changes nothing anywhere.
-  - Judges the facts that M(sparkthor.cluster.node_info) read and what M(sparkthor.cluster.fabric_probe) saw - carrier,
+  - Judges the facts that M(sparkthor.cluster.node_info) read and what M(sparkthor.cluster.host_compare) saw - carrier,
     cage, both halves of a cable, who is at its other end, MTU, RDMA, networks and routes that overlap the plan, two
     NICs in one subnet, netplan and NetworkManager settings by others, and whether hosts of one kind have the same
     kernel, driver, firmware and OS image.
-  - Every problem found is part of one failure message that names host, NIC and mend.
+  - Every problem found is part of one failure message that names host, NIC and fix.
 extends_documentation_fragment:
   - sparkthor.cluster.attributes
   - sparkthor.cluster.attributes.read_only
@@ -28,17 +28,9 @@ options:
     required: true
   probes:
     description:
-      - Name of the variable that M(sparkthor.cluster.host_compare) or M(sparkthor.cluster.fabric_probe) was registered
-        in.
+      - Name of the variable that M(sparkthor.cluster.host_compare) was registered in.
     type: str
-    default: __preflight_probe
-  kept:
-    description:
-      - Name of the variable in which M(sparkthor.cluster.node_info) was registered with what an earlier run had found.
-        O(fabric) was planned from that, and O(probes) hold what each host is now. Where that is not the same,
-        RV(confirmed) is false, unless there is something to say that a plan from the new facts would say as well.
-    type: str
-    default: ""
+    required: true
   accept:
     description:
       - Findings that are only reported.
@@ -54,15 +46,16 @@ options:
     type: bool
     default: false
 notes:
-  - In check mode M(sparkthor.cluster.fabric_probe) leaves ports alone that are administratively down; what that leaves
+  - In check mode M(sparkthor.cluster.host_compare) leaves ports alone that are administratively down; what that leaves
     unknown is a warning.
 """
 
 EXAMPLES = r"""
 - name: Look at the fabric ports of all hosts at once
-  sparkthor.cluster.fabric_probe:
-    host: "{{ inventory_hostname }}"
-    links: "{{ sparkthor_fabric[inventory_hostname].links }}"
+  sparkthor.cluster.host_compare:
+    probe:
+      host: "{{ inventory_hostname }}"
+      links: "{{ sparkthor_fabric[inventory_hostname].links }}"
   register: probe
 
 - name: Stop before anything is written if the hosts are not as planned
@@ -79,17 +72,13 @@ msg:
   sample: the facts of 3 hosts agree with the plan
 fabric:
   description: The plan with the names that the RDMA devices really have.
-  returned: RV(confirmed)
-  type: dict
-confirmed:
-  description: Whether the hosts are what O(fabric) was planned from; without O(kept) they are.
   returned: success
-  type: bool
+  type: dict
 renamed:
   description: Whether RV(fabric) differs from O(fabric).
   returned: success
   type: bool
-settled:
+converged:
   description:
     - Roles that M(sparkthor.cluster.host_compare) found to have nothing to do on any host, up to the first that has.
     - Empty where RV(renamed), because the hosts were compared with other names.

@@ -55,7 +55,7 @@ def look_at_netplan(path: str, links: list[dict[str, Any]], renderer: str) -> di
 
 
 def look(params: dict[str, Any], check: bool) -> dict[str, Any]:
-    """What the module ``fabric_probe`` returns as ``probe``."""
+    """What the module ``host_compare`` returns as ``probe``."""
 
     def run(argv: list[str]) -> tuple[int, str, str]:
         return run_limited(argv, params["timeout"])

@@ -5,7 +5,7 @@
 """The plan against what the hosts say they are: every difference that would hurt, before anything is written.
 
 Pure, on the controller. Input: the plan of all hosts (:mod:`_fabric`), the fact ``sparkthor_node`` of each host
-(module ``node_info``) and, where it ran, what the module ``fabric_probe`` saw on each host.
+(module ``node_info``) and, where it ran, what the module ``host_compare`` saw on each host.
 """
 
 from __future__ import annotations

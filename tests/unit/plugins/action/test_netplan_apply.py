@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from ansible.errors import AnsibleConnectionFailure, AnsibleError
 from ansible_collections.sparkthor.cluster.plugins.action import netplan_apply as action
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action import base
 
 from tests.unit.clock import Clock
 
@@ -36,7 +37,7 @@ class Script(action.ActionModule):
 @pytest.fixture(autouse=True)
 def _fast(monkeypatch: pytest.MonkeyPatch, clock: Clock) -> None:
     monkeypatch.setattr(action, "time", clock)
-    monkeypatch.setattr(action.ActionBase, "run", lambda self, tmp=None, task_vars=None: {})
+    monkeypatch.setattr(base.ActionBase, "run", lambda self, tmp=None, task_vars=None: {})
 
 
 def play(*answers: Answer, **options: Any) -> tuple[dict[str, Any], Script]:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from ansible.module_utils.testing import patch_module_args
 from ansible_collections.sparkthor.cluster.plugins.module_utils._network import ports
-from ansible_collections.sparkthor.cluster.plugins.modules import fabric_probe
+from ansible_collections.sparkthor.cluster.plugins.modules import host_compare
 
 LINK = {"netdev": "enp1s0f1np1", "address": "10.100.0.1/25", "peer": "b", "peer_netdev": "enp1s0f1np1", "mtu": 9000}
 
@@ -43,12 +43,14 @@ def host(monkeypatch: pytest.MonkeyPatch) -> dict[str, t.Any]:
     return state
 
 
-def call(arguments: dict[str, t.Any], capsys: pytest.CaptureFixture[str]) -> dict[str, t.Any]:
+def call(arguments: dict[str, t.Any], capsys: pytest.CaptureFixture[str], **probe: t.Any) -> dict[str, t.Any]:
     with (
-        patch_module_args({"host": "a", "links": [LINK], "seconds": 0.1, "training": 0.1} | arguments),
+        patch_module_args(
+            {"probe": {"host": "a", "links": [LINK], "seconds": 0.1, "training": 0.1, **probe}, **arguments}
+        ),
         pytest.raises(SystemExit),
     ):
-        fabric_probe.main()
+        host_compare.main()
     return json.loads(capsys.readouterr().out)
 
 
@@ -75,7 +77,7 @@ def test_netplan_is_not_asked_while_the_plan_is_live(
     host["port"].update(up=True, mtu=9000, addresses={"10.100.0.1/25": {"scope": "global"}})
     monkeypatch.setattr(ports.netplan, "connected_routes", lambda: {("10.100.0.0/25", "enp1s0f1np1")})
     monkeypatch.setattr(ports.netplan, "inspect", lambda *arguments: pytest.fail("netplan was asked"))
-    result = call({"path": str(path)}, capsys)
+    result = call({}, capsys, path=str(path))
     assert result["probe"]["netplan"] == {"findings": [], "adoptable": False, "own": ["enp1s0f1np1"]}
 
 
