@@ -14,13 +14,18 @@ import time
 from pathlib import Path
 
 import pytest
-from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import ray
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import (
+    ray_config,
+    ray_health,
+    ray_members,
+    ray_probe,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 
 FIXTURES = Path(__file__).parents[4] / "fixtures" / "ray"
 ADDRESSES = ("10.89.0.10", "10.89.0.11", "10.89.0.12")
-OK = ray.Probe("x", ray.OK, 1.0)
+OK = ray_probe.Probe("x", ray_probe.OK, 1.0)
 
 
 def text(name):
@@ -35,23 +40,23 @@ def config(**changes):
         ],
         "node_address": ADDRESSES[0],
     }
-    return ray.Config.from_mapping({**data, **changes})
+    return ray_config.Config.from_mapping({**data, **changes})
 
 
 def engine_view(case):
-    return ray.read_engine(json.loads(text(f"{case}.engine.json")))
+    return ray_members.read_engine(json.loads(text(f"{case}.engine.json")))
 
 
 def dashboard_view(case):
-    rows = ray.read_dashboard_nodes(text(f"{case}.dashboard_nodes.json"))
+    rows = ray_members.read_dashboard_nodes(text(f"{case}.dashboard_nodes.json"))
     demands = []
     if (FIXTURES / f"{case}.dashboard_status.json").exists():
-        demands = ray.read_dashboard_status(text(f"{case}.dashboard_status.json"))[1]
-    return ray.View("dashboard", tuple(rows), tuple(demands))
+        demands = ray_members.read_dashboard_status(text(f"{case}.dashboard_status.json"))[1]
+    return ray_members.View("dashboard", tuple(rows), tuple(demands))
 
 
 def answers(view, raylets=None, sources=(), gcs=OK):
-    return ray.Answers(gcs, tuple(sources), view, dict.fromkeys(ADDRESSES, OK) if raylets is None else raylets)
+    return ray_health.Answers(gcs, tuple(sources), view, dict.fromkeys(ADDRESSES, OK) if raylets is None else raylets)
 
 
 def codes(result):
@@ -63,7 +68,7 @@ VIEWS = pytest.mark.parametrize("view", [engine_view, dashboard_view], ids=["eng
 
 @VIEWS
 def test_healthy(view):
-    result = ray.assess(config(), answers(view("healthy")))
+    result = ray_health.assess(config(), answers(view("healthy")))
     assert result["healthy"]
     assert result["problems"] == []
     assert [(n["name"], n["address"], n["role"]) for n in result["alive"]] == [
@@ -85,7 +90,7 @@ def test_healthy(view):
 
 @VIEWS
 def test_dead_rows_stay_after_a_rejoin_and_do_not_count(view):
-    result = ray.assess(config(), answers(view("rejoined")))
+    result = ray_health.assess(config(), answers(view("rejoined")))
     assert result["healthy"]
     (dead,) = result["dead"]
     assert dead["address"] == "10.89.0.12"
@@ -97,7 +102,7 @@ def test_dead_rows_stay_after_a_rejoin_and_do_not_count(view):
 
 @VIEWS
 def test_a_new_head_without_its_workers(view):
-    result = ray.assess(config(), answers(view("newhead"), raylets=dict.fromkeys(ADDRESSES, OK)))
+    result = ray_health.assess(config(), answers(view("newhead"), raylets=dict.fromkeys(ADDRESSES, OK)))
     assert codes(result) == [("absent", "rx-h1"), ("absent", "rx-h2")]
     assert result["missing"] == ["rx-h1", "rx-h2"]
     assert "a raylet runs there, but not in this cluster" in result["problems"][0]["cause"]
@@ -106,23 +111,25 @@ def test_a_new_head_without_its_workers(view):
 
 
 def test_half_started_cluster_has_no_rows():
-    result = ray.assess(config(), answers(dashboard_view("half_started"), raylets={}))
+    result = ray_health.assess(config(), answers(dashboard_view("half_started"), raylets={}))
     assert [code for code, node in codes(result)] == ["absent"] * 3
     assert result["present_nodes"] == 0
 
 
 def test_a_raylet_killed_a_moment_ago_is_still_listed_alive():
-    refused = ray.Probe("raylet rx-h2", ray.REFUSED, 0.2)
+    refused = ray_probe.Probe("raylet rx-h2", ray_probe.REFUSED, 0.2)
     view = dashboard_view("raylet_killed")
-    result = ray.assess(config(), answers(view, raylets={ADDRESSES[0]: OK, ADDRESSES[1]: OK, ADDRESSES[2]: refused}))
+    result = ray_health.assess(
+        config(), answers(view, raylets={ADDRESSES[0]: OK, ADDRESSES[1]: OK, ADDRESSES[2]: refused})
+    )
     assert codes(result) == [("raylet_refused", "rx-h2")]
     assert result["present_nodes"] == 3
     assert result["alive"][2]["raylet_ok"] is False
 
 
 def test_a_slow_agent_alone_makes_nobody_sick():
-    slow = ray.Probe("raylet rx-h2", ray.SLOW, 3000.0)
-    result = ray.assess(config(), answers(engine_view("healthy"), raylets={ADDRESSES[2]: slow}))
+    slow = ray_probe.Probe("raylet rx-h2", ray_probe.SLOW, 3000.0)
+    result = ray_health.assess(config(), answers(engine_view("healthy"), raylets={ADDRESSES[2]: slow}))
     assert result["healthy"]
     assert result["alive"][2]["raylet_ok"] is False
 
@@ -130,23 +137,23 @@ def test_a_slow_agent_alone_makes_nobody_sick():
 @pytest.mark.parametrize(
     ("status", "words"),
     [
-        (ray.SILENT, "its host does not answer on the control address"),
-        (ray.UNREACHABLE, "its host does not answer on the control address"),
-        (ray.REFUSED, "its host answers, but no raylet runs there"),
+        (ray_probe.SILENT, "its host does not answer on the control address"),
+        (ray_probe.UNREACHABLE, "its host does not answer on the control address"),
+        (ray_probe.REFUSED, "its host answers, but no raylet runs there"),
     ],
 )
 def test_why_a_node_is_absent(status, words):
     view = engine_view("headonly")
-    probe = ray.Probe("raylet", status)
-    result = ray.assess(config(), answers(view, raylets={ADDRESSES[1]: probe, ADDRESSES[2]: probe}))
+    probe = ray_probe.Probe("raylet", status)
+    result = ray_health.assess(config(), answers(view, raylets={ADDRESSES[1]: probe, ADDRESSES[2]: probe}))
     assert words in result["problems"][0]["cause"]
     assert result["problems"][0]["mend"]
 
 
 def test_absent_node_tells_when_and_why_it_left():
     view = engine_view("rejoined")
-    gone = ray.View("engine", tuple(r for r in view.rows if not (r.alive and r.address == ADDRESSES[2])))
-    result = ray.assess(config(), answers(gone))
+    gone = ray_members.View("engine", tuple(r for r in view.rows if not (r.alive and r.address == ADDRESSES[2])))
+    result = ray_health.assess(config(), answers(gone))
     assert codes(result) == [("absent", "rx-h2")]
     assert "it left at 2026-11-21T01:27:38Z: Unexpected termination" in result["problems"][0]["cause"]
     assert result["dead"][0]["rejoined"] is False
@@ -162,7 +169,7 @@ def test_alive_on_an_unexpected_address_is_no_member(view):
             {"name": "rx-h2", "address": "10.84.0.12"},
         ]
     )
-    result = ray.assess(elsewhere, answers(view("healthy"), raylets={}))
+    result = ray_health.assess(elsewhere, answers(view("healthy"), raylets={}))
     assert not result["healthy"]
     assert result["present_gpus"] == 2
     assert result["missing"] == ["rx-h2"]
@@ -178,15 +185,15 @@ def test_a_node_on_its_wrong_address_is_named():
             {"name": "rx-h2", "address": "10.84.0.12"},
         ]
     )
-    result = ray.assess(elsewhere, answers(engine_view("healthy"), raylets={}))
+    result = ray_health.assess(elsewhere, answers(engine_view("healthy"), raylets={}))
     assert ("wrong_address", "rx-h2") in codes(result)
     assert any(p["cause"] == "rx-h2 joined on 10.89.0.12, not on 10.84.0.12" for p in result["problems"])
 
 
 def test_two_living_rows_are_a_ghost_and_count_once():
     view = engine_view("rejoined")
-    rows = tuple(ray.Row(**{**vars(r), "alive": True}) for r in view.rows)
-    result = ray.assess(config(), answers(ray.View("engine", rows)))
+    rows = tuple(ray_members.Row(**{**vars(r), "alive": True}) for r in view.rows)
+    result = ray_health.assess(config(), answers(ray_members.View("engine", rows)))
     assert codes(result) == [("ghost", "rx-h2")]
     assert result["present_gpus"] == 3
     newest = max((r for r in rows if r.address == ADDRESSES[2]), key=lambda r: r.started_ms)
@@ -195,14 +202,14 @@ def test_two_living_rows_are_a_ghost_and_count_once():
 
 def test_too_few_gpus():
     nodes = [{"name": f"rx-h{i}", "address": a, "gpus": 1 + i // 2} for i, a in enumerate(ADDRESSES)]
-    result = ray.assess(config(nodes=nodes, head_address=ADDRESSES[0]), answers(engine_view("healthy")))
+    result = ray_health.assess(config(nodes=nodes, head_address=ADDRESSES[0]), answers(engine_view("healthy")))
     assert codes(result) == [("gpus", "rx-h2")]
     assert "offers 1 of 2 GPUs" in result["problems"][0]["cause"]
 
 
 @VIEWS
 def test_pending_demands_are_data_not_sickness(view):
-    result = ray.assess(config(), answers(view("pending")))
+    result = ray_health.assess(config(), answers(view("pending")))
     assert result["healthy"]
     assert result["pending"] == [
         {"kind": "task_or_actor", "resources": {"GPU": 2.0, "CPU": 1.0}, "count": 1},
@@ -223,7 +230,7 @@ def test_resources_in_use_are_zero_not_absent():
 
 
 def test_dashboard_status_agrees_with_the_engine():
-    available, _demands = ray.read_dashboard_status(text("pending.dashboard_status.json"))
+    available, _demands = ray_members.read_dashboard_status(text("pending.dashboard_status.json"))
     for row in engine_view("pending").rows:
         assert available[row.node_id] == row.available
 
@@ -231,13 +238,13 @@ def test_dashboard_status_agrees_with_the_engine():
 @pytest.mark.parametrize(
     ("gcs", "code", "words"),
     [
-        (ray.REFUSED, "gcs_refused", "nothing listens there"),
-        (ray.SILENT, "gcs_silent", "no answer"),
-        (ray.UNREACHABLE, "gcs_unreachable", "no way there"),
+        (ray_probe.REFUSED, "gcs_refused", "nothing listens there"),
+        (ray_probe.SILENT, "gcs_silent", "no answer"),
+        (ray_probe.UNREACHABLE, "gcs_unreachable", "no way there"),
     ],
 )
 def test_a_cluster_that_is_not_there_is_data(gcs, code, words):
-    result = ray.assess(config(), answers(None, raylets={}, gcs=ray.Probe("gcs", gcs)))
+    result = ray_health.assess(config(), answers(None, raylets={}, gcs=ray_probe.Probe("gcs", gcs)))
     assert codes(result) == [(code, "")]
     assert words in result["reason"]
     assert result["reason"].startswith("0 of 3 nodes, 0 of 3 GPUs: the GCS at 10.89.0.10:6379 cannot be reached")
@@ -245,30 +252,30 @@ def test_a_cluster_that_is_not_there_is_data(gcs, code, words):
 
 
 def test_wrong_token_is_told_from_no_token():
-    wrong = ray.read_engine_output(0, text("wrongtoken.engine.json").replace("\n", ""), "", 5, 300)
-    assert wrong.status == ray.UNAUTHORIZED
-    assert codes(ray.assess(config(), answers(None, sources=[wrong]))) == [("token_refused", "")]
-    missing = ray.read_engine_output(-6, "", text("no_token.engine.stderr.txt"), 5, 300)
-    assert missing.status == ray.UNAUTHORIZED
-    result = ray.assess(config(), answers(None, sources=[missing]))
+    wrong = ray_probe.read_engine_output(0, text("wrongtoken.engine.json").replace("\n", ""), "", 5, 300)
+    assert wrong.status == ray_probe.UNAUTHORIZED
+    assert codes(ray_health.assess(config(), answers(None, sources=[wrong]))) == [("token_refused", "")]
+    missing = ray_probe.read_engine_output(-6, "", text("no_token.engine.stderr.txt"), 5, 300)
+    assert missing.status == ray_probe.UNAUTHORIZED
+    result = ray_health.assess(config(), answers(None, sources=[missing]))
     assert codes(result) == [("token_missing", "")]
-    assert ray.is_final(result)
+    assert ray_health.is_final(result)
 
 
 @pytest.mark.parametrize(
     ("probe", "code"),
     [
-        (ray.read_engine_output(-1, "", "", 5, 5000), "gcs_hangs"),
+        (ray_probe.read_engine_output(-1, "", "", 5, 5000), "gcs_hangs"),
         (
-            ray.read_engine_output(0, '{"error": "ModuleNotFoundError: No module named ray"}', "", 5, 9),
+            ray_probe.read_engine_output(0, '{"error": "ModuleNotFoundError: No module named ray"}', "", 5, 9),
             "engine_absent",
         ),
-        (ray.read_engine_output(0, '{"error": "RpcError: shut"}', "", 5, 9), "no_answer"),
-        (ray.read_engine_output(1, "", "Traceback\nOSError: disk\n", 5, 9), "no_answer"),
+        (ray_probe.read_engine_output(0, '{"error": "RpcError: shut"}', "", 5, 9), "no_answer"),
+        (ray_probe.read_engine_output(1, "", "Traceback\nOSError: disk\n", 5, 9), "no_answer"),
     ],
 )
 def test_other_ways_to_get_no_list(probe, code):
-    result = ray.assess(config(), answers(None, sources=[probe]))
+    result = ray_health.assess(config(), answers(None, sources=[probe]))
     assert codes(result) == [(code, "")]
     assert result["problems"][0]["mend"]
 
@@ -278,7 +285,7 @@ def test_other_ways_to_get_no_list(probe, code):
 )
 def test_strange_dashboard_answers_raise_value_error(body):
     with pytest.raises(ValueError):  # noqa: PT011  json's own error is one, its words are not ours
-        ray.read_dashboard_nodes(body)
+        ray_members.read_dashboard_nodes(body)
 
 
 @given(
@@ -289,10 +296,10 @@ def test_strange_dashboard_answers_raise_value_error(body):
 )
 def test_healthy_means_every_expected_address_once_and_nobody_else(rows):
     made = tuple(
-        ray.Row(f"{i:056x}", address, alive, False, started_ms=started, total={"GPU": float(gpus)})
+        ray_members.Row(f"{i:056x}", address, alive, False, started_ms=started, total={"GPU": float(gpus)})
         for i, (address, alive, gpus, started) in enumerate(rows)
     )
-    result = ray.assess(config(), answers(ray.View("engine", made), raylets={}))
+    result = ray_health.assess(config(), answers(ray_members.View("engine", made), raylets={}))
     living = [(a, g) for a, alive, g, _s in rows if alive]
     whole = sorted(a for a, _g in living) == sorted(ADDRESSES) and all(g >= 1 for _a, g in living)
     assert result["healthy"] is whole
@@ -317,150 +324,53 @@ def test_healthy_means_every_expected_address_once_and_nobody_else(rows):
     ],
 )
 def test_bad_configuration(data, words):
-    with pytest.raises(ray.RayConfigError, match=words):
-        ray.Config.from_mapping(data, "ray.json")
+    with pytest.raises(ray_config.RayConfigError, match=words):
+        ray_config.Config.from_mapping(data, "ray.json")
 
 
 def test_load_config_names_the_missing_file(tmp_path):
-    with pytest.raises(ray.RayConfigError, match="was not set up as a Ray node"):
-        ray.load_config(str(tmp_path / "ray.json"))
+    with pytest.raises(ray_config.RayConfigError, match="was not set up as a Ray node"):
+        ray_config.load_config(str(tmp_path / "ray.json"))
     (tmp_path / "ray.json").write_text("{")
-    with pytest.raises(ray.RayConfigError, match="cannot be read"):
-        ray.load_config(str(tmp_path / "ray.json"))
+    with pytest.raises(ray_config.RayConfigError, match="cannot be read"):
+        ray_config.load_config(str(tmp_path / "ray.json"))
 
 
 def test_a_credential_goes_before_the_file(tmp_path):
     (tmp_path / "file").write_text("from-file\n")
     (tmp_path / "credential").write_text("from-unit\n")
     made = config(token_path=str(tmp_path / "file"))
-    assert ray.read_token(made, {}) == "from-file"
-    assert ray.read_token(made, {"RAY_AUTH_TOKEN_PATH": str(tmp_path / "credential")}) == "from-unit"
-    assert ray.read_token(made, {"RAY_AUTH_TOKEN_PATH": str(tmp_path / "gone")}) == "from-file"
-    assert ray.read_token(config(token_path=str(tmp_path / "gone")), {}) == ""
-    assert ray.read_token(config(auth=False, token_path=str(tmp_path / "file")), {}) == ""
+    assert ray_config.read_token(made, {}) == "from-file"
+    assert ray_config.read_token(made, {"RAY_AUTH_TOKEN_PATH": str(tmp_path / "credential")}) == "from-unit"
+    assert ray_config.read_token(made, {"RAY_AUTH_TOKEN_PATH": str(tmp_path / "gone")}) == "from-file"
+    assert ray_config.read_token(config(token_path=str(tmp_path / "gone")), {}) == ""
+    assert ray_config.read_token(config(auth=False, token_path=str(tmp_path / "file")), {}) == ""
 
 
 # -- validation --------------------------------------------------------------------------------------------------------
-
-GOOD = {"ports": {}, "worker_ports": ray.WORKER_PORTS, "cpus": 20, "gpus": 1, "object_store_bytes": 1 << 30}
-
-
-def test_defaults_are_valid():
-    assert ray.validate_node(**GOOD, memory_bytes=100 << 30, ray_version="2.60.0") == []
-
-
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"ports": {"gcs": 6380}}, "port 6380 is wanted by ray_node_ports.gcs and by ray_node_ports.node_manager"),
-        ({"ports": {"gcs": 8000}, "reserved": {"vllm_serve_port": 8000}}, "ray_node_ports.gcs and by vllm_serve_port"),
-        ({"ports": {"gcs": 44217}}, "autoscaler metrics"),
-        ({"ports": {"gcs": 20500}}, "inside the worker range 20000-20999"),
-        ({"ports": {"gcs": 80}}, "not a port from 1024"),
-        ({"ports": {"gcs": "6379"}}, "not a port from 1024"),
-        ({"ports": {"gsc": 6379}}, "'gsc' is no port of Ray"),
-        ({"reserved": {"vllm_serve_rendezvous_port": 20001}}, "vllm_serve_rendezvous_port) lies inside"),
-        (
-            {"worker_ports": (20000, 20010)},
-            "holds 11 ports, a node with 20 CPUs needs 72: widen it to at least 20000-20071",
-        ),
-        ({"worker_ports": (20999, 20000)}, "is not a range"),
-        ({"worker_ports": (20000,)}, "is not a range"),
-        ({"gpus": -1}, "ray_node_num_gpus: -1"),
-        ({"gpus": "two"}, "ray_node_num_gpus: 'two'"),
-        ({"object_store_bytes": 1024}, "less than Ray's minimum"),
-        ({"object_store_bytes": "1G"}, "not a number of bytes"),
-        (
-            {"object_store_bytes": 2 << 30, "memory_bytes": 1 << 30},
-            "2,048 MiB is more than the 1,024 MiB that this host has",
-        ),
-        ({"temp_dir": "/var/lib/" + "x" * 60}, "ray_node_temp_dir"),
-        ({"ray_version": "2.53.1"}, "Ray 2.53.1 is older than 2.54"),
-        ({"ray_version": "new"}, "not a version number"),
-    ],
-)
-def test_bad_input_names_variable_and_mend(changes, words):
-    problems = ray.validate_node(**{**GOOD, **changes})
-    assert len(problems) == 1, problems
-    assert words in problems[0]
 
 
 @pytest.mark.parametrize(
     ("text_", "parts"), [("2.60.0", (2, 60, 0)), ("3.0.0.dev0", (3, 0, 0)), ("2.54.0rc1+cu1", (2, 54, 0)), ("x", ())]
 )
 def test_version_tuple(text_, parts):
-    assert ray.version_tuple(text_) == parts
-
-
-def test_version_differences_is_a_table_of_what_differs():
-    same = {"python": "3.12.3", "ray": "2.60.0"}
-    assert ray.version_differences({"a": same, "b": same}) == ""
-    table = ray.version_differences({"spark1": same, "s2": {"python": "3.12.3", "ray": "2.59.1"}, "s3": {}})
-    assert table.splitlines() == [
-        "host    python  ray",
-        "spark1  3.12.3  2.60.0",
-        "s2      3.12.3  2.59.1",
-        "s3      absent  absent",
-    ]
-
-
-def test_every_port_is_pinned_once():
-    head = ray.start_arguments(
-        head=True,
-        address="10.0.0.1",
-        gcs_address="10.0.0.1:6379",
-        ports={"gcs": 7000},
-        worker_ports=(20000, 20999),
-        gpus=1,
-        object_store_bytes=1 << 30,
-        temp_dir="/var/lib/sparkthor/ray",
-    )
-    worker = ray.start_arguments(
-        head=False,
-        address="10.0.0.2",
-        gcs_address="10.0.0.1:7000",
-        ports={"gcs": 7000},
-        worker_ports=(20000, 20999),
-        gpus=2,
-        object_store_bytes=1 << 30,
-        temp_dir="/var/lib/sparkthor/ray",
-        cpus=4,
-        resources={"big": 1},
-        labels={"kind": "spark"},
-    )
-    for port in ray.PORTS:
-        number = 7000 if port.key == "gcs" else port.default
-        assert head.count(f"{port.flag}={number}") == 1
-        assert worker.count(f"{port.flag}={number}") == (1 if port.where == "all" else 0)
-    assert "--head" in head
-    assert "--dashboard-host=127.0.0.1" in head
-    assert "--address=10.0.0.1:7000" in worker
-    assert '--resources={"big":1}' in worker
-    assert {"--num-gpus=2", "--num-cpus=4", "--labels=kind=spark"} < set(worker)
-    for arguments in (head, worker):
-        assert {"--block", "--disable-usage-stats", "--object-store-memory=1073741824"} < set(arguments)
-        assert not any(" " in word for word in arguments)
+    assert ray_config.version_tuple(text_) == parts
 
 
 def test_the_documented_ports_are_the_pinned_ones():
     """docs/ray.md has the one table; its rows must be the code's."""
     words = {"any": "every interface", "node": "control address, loopback", "loopback": "loopback"}
     rows = [
-        f"| `{port.key}` | {port.default} | {port.where} | {words[port.binds]} | {port.purpose} |" for port in ray.PORTS
+        f"| `{port.key}` | {port.default} | {port.where} | {words[port.binds]} | {port.purpose} |"
+        for port in ray_config.PORTS
     ]
-    low, high = ray.WORKER_PORTS
-    fixed = ", ".join(str(port) for port in ray.FIXED_PORTS.values())
+    low, high = ray_config.WORKER_PORTS
+    fixed = ", ".join(str(port) for port in ray_config.FIXED_PORTS.values())
     document = (Path(__file__).parents[5] / "docs/ray.md").read_text(encoding="utf-8")
     table = [line for line in document.splitlines() if line.startswith("| ")][1 : len(rows) + 3]
     assert table[: len(rows)] == rows
     assert table[len(rows)].startswith(f"| | {low}–{high} |")
     assert table[len(rows) + 1].startswith(f"| | {fixed} |")
-
-
-def test_port_table_has_one_row_per_port():
-    rows = ray.port_table({"gcs": 7000})
-    assert [row["port"] for row in rows][:2] == [7000, 6380]
-    assert len({row["port"] for row in rows}) == len(rows) == len(ray.PORTS)
 
 
 # -- probes on real sockets --------------------------------------------------------------------------------------------
@@ -521,7 +431,7 @@ def http(status, body):
 
 def test_http_sends_the_token(serve):
     server = serve(http(200, "success"))
-    probe = ray.probe_http("x", f"http://127.0.0.1:{server.port}/a?b=c", 2, "secret-token")
+    probe = ray_probe.probe_http("x", f"http://127.0.0.1:{server.port}/a?b=c", 2, "secret-token")
     assert probe.ok
     assert probe.data == "success"
     assert server.requests[0].startswith("GET /a?b=c HTTP/1.1\r\n")
@@ -531,14 +441,14 @@ def test_http_sends_the_token(serve):
 @pytest.mark.parametrize(
     ("answer", "status"),
     [
-        (http(401, "Unauthorized: Missing authentication token"), ray.UNAUTHORIZED),
-        (http(403, "Forbidden: Invalid authentication token"), ray.UNAUTHORIZED),
-        (http(503, "no raylet"), ray.ERROR),
-        (b"rubbish\r\n\r\n", ray.ERROR),
+        (http(401, "Unauthorized: Missing authentication token"), ray_probe.UNAUTHORIZED),
+        (http(403, "Forbidden: Invalid authentication token"), ray_probe.UNAUTHORIZED),
+        (http(503, "no raylet"), ray_probe.ERROR),
+        (b"rubbish\r\n\r\n", ray_probe.ERROR),
     ],
 )
 def test_http_answers(serve, answer, status):
-    probe = ray.probe_http("x", f"http://127.0.0.1:{serve(answer).port}/", 2)
+    probe = ray_probe.probe_http("x", f"http://127.0.0.1:{serve(answer).port}/", 2)
     assert probe.status == status
     assert "secret" not in probe.detail
 
@@ -547,16 +457,16 @@ def test_http_answers(serve, answer, status):
 def test_http_has_one_deadline(serve, drip):
     server = serve(http(200, "x" * 1000) if drip else b"", drip)
     start = time.monotonic()
-    probe = ray.probe_http("x", f"http://127.0.0.1:{server.port}/", 0.4)
-    assert probe.status == ray.SLOW
+    probe = ray_probe.probe_http("x", f"http://127.0.0.1:{server.port}/", 0.4)
+    assert probe.status == ray_probe.SLOW
     assert time.monotonic() - start < 20  # the whole answer drips for 50 s
 
 
 def test_refused():
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-    assert ray.probe_tcp("gcs", "127.0.0.1", port, 1).status == ray.REFUSED
-    assert ray.probe_http("x", f"http://127.0.0.1:{port}/", 1).status == ray.REFUSED
+    assert ray_probe.probe_tcp("gcs", "127.0.0.1", port, 1).status == ray_probe.REFUSED
+    assert ray_probe.probe_http("x", f"http://127.0.0.1:{port}/", 1).status == ray_probe.REFUSED
 
 
 def test_collect_reads_the_dashboard_on_the_head(serve):
@@ -568,12 +478,12 @@ def test_collect_reads_the_dashboard_on_the_head(serve):
         ports={"gcs": server.port, "dashboard": server.port, "dashboard_agent_listen": agent.port},
         auth=False,
     )
-    found = ray.collect(made, timeout=2)
+    found = ray_health.collect(made, timeout=2)
     assert found.view is not None
     assert [row.address for row in found.view.rows] == ["10.89.0.12", "10.89.0.11", "10.89.0.10"]
     assert found.raylets["127.0.0.1"].ok
     # the same answer is no cluster status: that is noted, and the list of nodes stands
-    assert [probe.status for probe in found.sources] == [ray.OK, ray.OK]
+    assert [probe.status for probe in found.sources] == [ray_probe.OK, ray_probe.OK]
 
 
 def test_collect_does_not_start_the_engine_for_a_refused_token(serve, tmp_path):
@@ -585,9 +495,9 @@ def test_collect_does_not_start_the_engine_for_a_refused_token(serve, tmp_path):
         token_path=str(tmp_path / "none"),
         engine=["/nonexistent/python"],
     )
-    found = ray.collect(made, timeout=2)
+    found = ray_health.collect(made, timeout=2)
     assert [probe.name for probe in found.sources] == ["dashboard"]
-    assert codes(ray.assess(made, found)) == [("token_refused", "")]
+    assert codes(ray_health.assess(made, found)) == [("token_refused", "")]
 
 
 def fake_engine(tmp_path, body):
@@ -617,9 +527,9 @@ def test_what_the_dashboard_says_when_it_lists_nothing(serve, tmp_path, answer, 
         token_path=str(tmp_path / "token"),
         engine=fake_engine(tmp_path, "time.sleep(60)"),
     )
-    result = ray.cluster_health(made, timeout=1, environment={})
+    result = ray_health.cluster_health(made, timeout=1, environment={})
     assert [problem["code"] for problem in result["problems"]] == codes_
-    assert ray.is_final(result) is final
+    assert ray_health.is_final(result) is final
     assert not result["healthy"]
     assert result["missing"] == ["rx-h0"]
     assert result["seconds"] < 4
@@ -641,7 +551,7 @@ def test_collect_falls_back_to_the_engine(serve, tmp_path):
             f"print('noise'); print(open({str(tmp_path / 'answer')!r}).read())",
         ),
     )
-    result = ray.cluster_health(made, timeout=5, raylets=False)
+    result = ray_health.cluster_health(made, timeout=5, raylets=False)
     assert result["healthy"], result
     assert result["source"] == "engine"
     assert result["ray_version"] == "2.60.0"
@@ -660,7 +570,7 @@ def test_an_engine_that_hangs_is_killed_with_its_children(serve, tmp_path):
         ),
     )
     start = time.monotonic()
-    result = ray.cluster_health(made, timeout=1, raylets=False)
+    result = ray_health.cluster_health(made, timeout=1, raylets=False)
     assert time.monotonic() - start < 30
     assert codes(result)[0] == ("gcs_hangs", "")
     child = int(pid_file.read_text())
@@ -676,11 +586,11 @@ def test_an_engine_that_hangs_is_killed_with_its_children(serve, tmp_path):
 def test_an_engine_that_is_not_there(serve):
     gcs = serve()
     made = config(ports={"gcs": gcs.port}, head_address="127.0.0.1", engine=["/nonexistent/python"], node_address="")
-    assert codes(ray.cluster_health(made, timeout=1, raylets=False)) == [("engine_absent", "")]
+    assert codes(ray_health.cluster_health(made, timeout=1, raylets=False)) == [("engine_absent", "")]
 
 
 def test_auth_switched_off_leaves_no_token_in_the_environment():
-    env = ray.engine_environment(config(auth=False), {"RAY_AUTH_TOKEN_PATH": "/x", "PATH": "/bin"})
+    env = ray_probe.engine_environment(config(auth=False), {"RAY_AUTH_TOKEN_PATH": "/x", "PATH": "/bin"})
     assert env["RAY_AUTH_MODE"] == "disabled"
     assert "RAY_AUTH_TOKEN_PATH" not in env
     assert env["HOME"] == "/var/lib/sparkthor"
@@ -706,28 +616,30 @@ def outcome(healthy, *problem_codes):
 
 def test_wait_stops_when_healthy():
     clock, left = Clock(), [outcome(False, "absent"), outcome(False, "absent"), outcome(True)]
-    result = ray.wait_healthy(config(), 60, clock=clock, sleep=clock.sleep, ask=lambda: left.pop(0))
+    result = ray_health.wait_healthy(config(), 60, clock=clock, sleep=clock.sleep, ask=lambda: left.pop(0))
     assert result["healthy"]
     assert result["waited_seconds"] == 2.0
 
 
 def test_wait_stops_at_once_where_waiting_is_of_no_use():
     clock = Clock()
-    result = ray.wait_healthy(config(), 60, clock=clock, sleep=clock.sleep, ask=lambda: outcome(False, "token_refused"))
+    result = ray_health.wait_healthy(
+        config(), 60, clock=clock, sleep=clock.sleep, ask=lambda: outcome(False, "token_refused")
+    )
     assert not result["healthy"]
     assert clock.now == 0
 
 
 def test_wait_ends_in_time():
     clock = Clock()
-    result = ray.wait_healthy(config(), 10, clock=clock, sleep=clock.sleep, ask=lambda: outcome(False, "absent"))
+    result = ray_health.wait_healthy(config(), 10, clock=clock, sleep=clock.sleep, ask=lambda: outcome(False, "absent"))
     assert not result["healthy"]
     assert clock.now <= 10
 
 
 def test_wait_may_accept_less():
     clock = Clock()
-    result = ray.wait_healthy(
+    result = ray_health.wait_healthy(
         config(),
         10,
         clock=clock,
@@ -739,94 +651,8 @@ def test_wait_may_accept_less():
     assert not result["healthy"]
 
 
-def test_expected_nodes_keep_the_plan_s_order():
-    nodes = ray.expected_nodes(["b", "a"], {"a": "10.0.0.2", "b": "10.0.0.1"}, {"a": 1, "b": 2}, "b")
-    assert nodes == [
-        {"name": "b", "address": "10.0.0.1", "gpus": 2, "role": "head"},
-        {"name": "a", "address": "10.0.0.2", "gpus": 1, "role": "worker"},
-    ]
-    assert ray.Config.from_mapping({"nodes": nodes}).head_address == "10.0.0.1"
-
-
-def test_importable_as_a_plain_module(tmp_path):
-    """On hosts it stands alone under the system's Python."""
-    import subprocess
-
-    source = Path(ray.__file__)
-    (tmp_path / "_ray.py").write_text(source.read_text())
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-I",
-            "-S",
-            "-c",
-            f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import _ray; print(len(_ray.PORTS))",
-        ],
-        capture_output=True,
-        text=True,
-        check=True,
-        env={"PATH": os.environ["PATH"]},
-    )
-    assert done.stdout.strip() == str(len(ray.PORTS))
-
-
-# -- the plan of one node ----------------------------------------------------------------------------------------------
-
-CLUSTER = {"head": "a", "hosts": ["a", "b"], "gpus": {"a": 1, "b": 2}}
-FABRIC = {"a": {"control_address": "10.0.0.1"}, "b": {"control_address": "10.0.0.2"}}
-SETTINGS = {
-    "ports": {},
-    "worker_port_min": 20000,
-    "worker_port_max": 20999,
-    "object_store_memory": 1 << 30,
-    "temp_dir": "/var/lib/sparkthor/ray",
-    "user": "sparkthor",
-    "inputs": {"engine": "abc"},
-}
-
-
-def test_node_plan_of_a_worker():
-    plan = ray.node_plan(CLUSTER, FABRIC, "b", SETTINGS, {"cpus": 20, "mem_total_bytes": 100 << 30})
-    assert plan["problems"] == []
-    assert plan["head"] is False
-    assert {"--address=10.0.0.1:6379", "--node-ip-address=10.0.0.2", "--num-gpus=2"} < set(plan["arguments"])
-    assert "--temp-dir=/var/lib/sparkthor/ray/t" in plan["arguments"]
-    made = ray.Config.from_mapping(plan["config"])
-    assert (made.head_address, made.node_address, made.expected_gpus, made.user) == (
-        "10.0.0.1",
-        "10.0.0.2",
-        3,
-        "sparkthor",
-    )
-    assert not made.on_head
-    assert plan["config"]["inputs"] == {"engine": "abc"}
-    assert (plan["config"]["worker_ports"], plan["config"]["object_store_memory"]) == ([20000, 20999], 1 << 30)
-
-
-def test_node_plan_of_the_head():
-    plan = ray.node_plan(CLUSTER, FABRIC, "a", {**SETTINGS, "num_cpus": 4, "ports": {"gcs": 7000}})
-    assert plan["head"] is True
-    assert {"--head", "--port=7000", "--num-cpus=4"} < set(plan["arguments"])
-    assert ray.Config.from_mapping(plan["config"]).on_head
-
-
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"ports": {"gcs": 8000}, "reserved_ports": {"vllm_serve_api_port": "8000"}}, "b: port 8000 is wanted by"),
-        ({"worker_port_max": 20010}, "b: ray_node_worker_port_min/max"),
-        ({"object_store_memory": 1 << 50}, "b: ray_node_object_store_memory"),
-        ({"temp_dir": ""}, "b: ray_node_temp_dir"),
-    ],
-)
-def test_node_plan_refuses_before_anything_is_rendered(changes, words):
-    plan = ray.node_plan(CLUSTER, FABRIC, "b", {**SETTINGS, **changes}, {"cpus": 20, "mem_total_bytes": 1 << 40})
-    assert plan["problems"][0].startswith(words)
-    assert plan["arguments"] == []
-
-
 def test_another_user_reads_the_token_from_memory():
-    handle = ray._token_handle("0123456789abcdef", os.getuid())
+    handle = ray_probe._token_handle("0123456789abcdef", os.getuid())
     try:
         assert Path(f"/proc/self/fd/{handle}").read_text() == "0123456789abcdef"
         assert os.fstat(handle).st_mode & 0o777 == 0o400
@@ -835,5 +661,5 @@ def test_another_user_reads_the_token_from_memory():
 
 
 def test_no_other_account_unless_root_and_known():
-    assert ray._account(config()) is None
-    assert ray._account(config(user="no-such-user-here")) is None
+    assert ray_probe._account(config()) is None
+    assert ray_probe._account(config(user="no-such-user-here")) is None
