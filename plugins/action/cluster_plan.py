@@ -14,6 +14,7 @@ from ansible.module_utils.parsing.convert_bool import boolean
 from ansible.plugins.action import ActionBase
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory import inventory, play_roles
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory.role_specs import RoleSpecs
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.assumed import assumed_nodes
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.cluster import ClusterError, plan_cluster
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric import fabric_problems
 
@@ -28,7 +29,7 @@ class ActionModule(ActionBase):
     BYPASS_HOST_LOOP = True
     TRANSFERS_FILES = False
     _requires_connection = False
-    _VALID_ARGS = frozenset(("stage", "nodes", "kept"))
+    _VALID_ARGS = frozenset(("stage", "nodes", "kept", "assumed"))
 
     def run(self, tmp=None, task_vars=None):
         result = super().run(tmp, task_vars)
@@ -64,10 +65,14 @@ class ActionModule(ActionBase):
                 f"--limit: hosts {', '.join(missing)} are left out of this run, but a plan needs the facts of every "
                 "host of the cluster; run without --limit"
             )
-        if not self._task.args.get("nodes"):
+        if boolean(self._task.args.get("assumed", False), strict=False):
+            nodes = assumed_nodes(groups, hosts, hostvars, str(hostvars[hosts[0]].get("fabric_topology") or ""))
+            result["nodes"] = nodes
+        elif self._task.args.get("nodes"):
+            self._contact_stage(hosts, hostvars, everything, str(self._task.args["nodes"]))
+            nodes = {host: everything[host]["ansible_facts"]["sparkthor_node"] for host in hosts}
+        else:
             raise AnsibleActionFail("nodes: name the variable in which each host's facts were registered")
-        self._contact_stage(hosts, hostvars, everything, str(self._task.args["nodes"]))
-        nodes = {host: everything[host]["ansible_facts"]["sparkthor_node"] for host in hosts}
         try:
             cluster, fabric, warnings = plan_cluster(groups, hosts, hostvars, nodes)
         except ClusterError as error:

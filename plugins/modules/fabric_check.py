@@ -13,7 +13,7 @@ author:
   - sparkthor.cluster contributors (@sparkthor)
 description:
   - Runs on the controller, once for all hosts, and changes nothing anywhere.
-  - Judges the facts that M(sparkthor.cluster.node_info) read and what M(sparkthor.cluster.fabric_probe) saw - carrier,
+  - Judges the facts that M(sparkthor.cluster.node_info) read and what M(sparkthor.cluster.host_compare) saw - carrier,
     cage, both halves of a cable, who is at its other end, MTU, RDMA, networks and routes that overlap the plan, two
     NICs in one subnet, netplan and NetworkManager settings by others, and whether hosts of one kind have the same
     kernel, driver, firmware and OS image.
@@ -28,8 +28,7 @@ options:
     required: true
   probes:
     description:
-      - Name of the variable that M(sparkthor.cluster.host_compare) or M(sparkthor.cluster.fabric_probe) was registered
-        in.
+      - Name of the variable that M(sparkthor.cluster.host_compare) was registered in.
     type: str
     default: __preflight_probe
   kept:
@@ -54,15 +53,16 @@ options:
     type: bool
     default: false
 notes:
-  - In check mode M(sparkthor.cluster.fabric_probe) leaves ports alone that are administratively down; what that leaves
+  - In check mode M(sparkthor.cluster.host_compare) leaves ports alone that are administratively down; what that leaves
     unknown is a warning.
 """
 
 EXAMPLES = r"""
 - name: Look at the fabric ports of all hosts at once
-  sparkthor.cluster.fabric_probe:
-    host: "{{ inventory_hostname }}"
-    links: "{{ sparkthor_fabric[inventory_hostname].links }}"
+  sparkthor.cluster.host_compare:
+    probe:
+      host: "{{ inventory_hostname }}"
+      links: "{{ sparkthor_fabric[inventory_hostname].links }}"
   register: probe
 
 - name: Stop before anything is written if the hosts are not as planned

@@ -13,7 +13,7 @@ author:
   - sparkthor.cluster contributors (@sparkthor)
 description:
   - Compares the host with what each role in O(roles) wants, by the arguments that the role's own tasks have, and looks
-    at the fabric ports as M(sparkthor.cluster.fabric_probe) does. A call costs more than the looks in it.
+    at the fabric ports. A call costs more than the looks in it.
   - A role C(x) offers the variable C(__x_looks), a list of what its tasks call, each with C(module) and C(arguments).
     It is evaluated on the controller as if in the role. An item with C(holds) instead is a condition. Variables that
     C(__x_once) names are evaluated before, once.
@@ -31,7 +31,18 @@ options:
     elements: str
     default: []
   probe:
-    description: Options of M(sparkthor.cluster.fabric_probe); the ports are not looked at where it is empty.
+    description:
+      - How to probe the fabric ports; they are not probed where it is empty.
+      - C(host) is the name of this host in the inventory, C(links) are its links as
+        P(sparkthor.cluster.fabric_plan#filter) returns them.
+      - C(path) is the netplan file of this collection, V(/etc/netplan/40-cx7.yaml) by default; C(renderer) the renderer
+        that the ports are going to have, empty for the host's default.
+      - C(seconds) is how long to listen for a neighbour that is silent on every port, V(5) by default; C(training) how
+        much longer where a port has no carrier and one of its ends was only just set up, V(5) by default; C(timeout)
+        the seconds that one command may take, V(10) by default.
+      - Who is at the other end of each cable is found out with own Ethernet frames (EtherType 0x88B5), since there may
+        be no addresses yet. All hosts have to do it at the same time, which one task of a play does.
+      - A port that is administratively down is set up for the time of the probe and down again afterwards.
     type: dict
     default: {}
   node:
@@ -82,9 +93,32 @@ differs:
   type: str
   sample: "os_hardening: /etc/sysctl.d/60-sparkthor.conf"
 probe:
-  description: As M(sparkthor.cluster.fabric_probe) returns it.
+  description: What was found at the fabric ports; M(sparkthor.cluster.fabric_check) judges it.
   returned: with O(probe)
   type: dict
+  contains:
+    ports:
+      description: By NIC, C(present), C(up), C(carrier) (V(null) where unknown) and C(mtu).
+      type: dict
+    neighbours:
+      description: By NIC, the C(host) and C(netdev) of every frame seen there.
+      type: dict
+    raised:
+      description: Ports that were set up for the probe.
+      type: list
+      elements: str
+    errors:
+      description: By NIC, why it could not be probed.
+      type: dict
+    rdma:
+      description: C(links), C(source) and C(warnings) as M(sparkthor.cluster.rdma_info) finds them.
+      type: dict
+    netplan:
+      description: C(findings), C(adoptable) and the NICs that C(own) file configures now.
+      type: dict
+    seconds:
+      description: How long the probe took.
+      type: float
 ansible_facts:
   description: The fact C(sparkthor_engine) as the role engine sets it; with O(node) C(sparkthor_node).
   returned: when the role engine has nothing to do, and with O(node)
@@ -104,7 +138,7 @@ class QuietModule(AnsibleModule):
         self.log("Invoked")
 
 
-def look_at_ports(module: AnsibleModule, invocation: dict[str, Any]) -> dict[str, Any]:
+def probe_ports(module: AnsibleModule, invocation: dict[str, Any]) -> dict[str, Any]:
     from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
     from ansible_collections.sparkthor.cluster.plugins.module_utils._network import ports
 
@@ -112,7 +146,7 @@ def look_at_ports(module: AnsibleModule, invocation: dict[str, Any]) -> dict[str
     if checked.error_messages:
         module.fail_json(msg="probe: " + "; ".join(checked.error_messages), invocation=invocation)
     try:
-        return ports.look(checked.validated_parameters, module.check_mode)
+        return ports.probe(checked.validated_parameters, module.check_mode)
     except ports.ProbeError as error:
         module.fail_json(msg=str(error), invocation=invocation)
 
@@ -132,7 +166,7 @@ def main() -> None:
     result: dict[str, Any] = {"changed": False}
     if module.params["probe"]:
         # first: the other hosts wait for this one's frames
-        result["probe"] = look_at_ports(module, invocation)
+        result["probe"] = probe_ports(module, invocation)
     result["settled"], result["differs"] = compare.compare(module.params["looks"])
     if module.params["node"]:
         from ansible_collections.sparkthor.cluster.plugins.module_utils._facts import node

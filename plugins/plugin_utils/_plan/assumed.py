@@ -9,7 +9,7 @@ The values are those of the machines as sold; every fact that decides what is wr
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 GIB = 2**30
@@ -74,6 +74,21 @@ def assumed_node(kind: str, number: int, address: str = "") -> dict[str, Any]:
             "address": str(management.ip),
             "cidr": str(management),
         },
+    }
+
+
+def assumed_nodes(
+    groups: Mapping[str, Any], hosts: Iterable[str], hostvars: Mapping[str, Mapping[str, Any]], topology: str
+) -> dict[str, dict[str, Any]]:
+    """The fact ``sparkthor_node`` of each of these hosts, as machines of the kind that its groups say are sold."""
+    order = list(groups.get("cluster") or ())
+    return {
+        host: assumed_node(
+            asserted_kind(host, groups, topology),
+            order.index(host) if host in order else 0,
+            str(hostvars[host].get("ansible_host") or host),
+        )
+        for host in hosts
     }
 
 

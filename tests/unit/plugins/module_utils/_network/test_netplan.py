@@ -13,7 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.sparkthor.cluster.plugins.module_utils._network import netplan
+from ansible_collections.sparkthor.cluster.plugins.module_utils._network import (
+    link_state,
+    netplan,
+    netplan_generator,
+    netplan_inspect,
+    netplan_others,
+)
 from ansible_collections.sparkthor.cluster.plugins.module_utils._network import netplan_job as job
 from hypothesis import given
 from hypothesis import strategies as st
@@ -137,7 +143,7 @@ def test_environment_refuses_what_it_cannot_hold(key: str, value: str) -> None:
 def test_generator_error_names_the_real_file(version: str, case: str, words: str) -> None:
     stderr = captured(version)["errors"][case]["stderr"].replace("@SCRATCH@", "/tmp/sparkthor-netplan-abc")
     warning = "\n** (generate:103): WARNING **: 01:29:11.732: Permissions for /tmp/x.yaml are too open. Netplan …\n"
-    error = netplan.parse_generator_error(warning + stderr, "/tmp/sparkthor-netplan-abc")
+    error = netplan_generator.parse_generator_error(warning + stderr, "/tmp/sparkthor-netplan-abc")
     assert error.path == "/etc/netplan/99-x.yaml"
     assert words in str(error)
     assert "/tmp/" not in str(error)
@@ -145,8 +151,8 @@ def test_generator_error_names_the_real_file(version: str, case: str, words: str
 
 
 def test_generator_error_without_a_file_or_a_word() -> None:
-    assert netplan.parse_generator_error("something: odd\n", "/tmp/s").path == ""
-    assert "without a message" in str(netplan.parse_generator_error("", "/tmp/s"))
+    assert netplan_generator.parse_generator_error("something: odd\n", "/tmp/s").path == ""
+    assert "without a message" in str(netplan_generator.parse_generator_error("", "/tmp/s"))
 
 
 def test_generate_runs_the_generator_on_a_private_copy(tmp_path: Path) -> None:
@@ -156,20 +162,22 @@ def test_generate_runs_the_generator_on_a_private_copy(tmp_path: Path) -> None:
         "cat $2/etc/netplan/*.yaml $2/lib/netplan/0.yaml >$2/run/systemd/network/10-netplan-x.network\n"
     )
     program.chmod(0o755)
-    made = netplan.generate({"/etc/netplan/a.yaml": "one\n", "/usr/lib/netplan/0.yaml": "two\n"}, str(program))
+    made = netplan_generator.generate(
+        {"/etc/netplan/a.yaml": "one\n", "/usr/lib/netplan/0.yaml": "two\n"}, str(program)
+    )
     assert {path: state["content"] for path, state in made.items()} == {
         "/run/systemd/network/10-netplan-x.network": "one\ntwo\n"
     }
     program.write_text("#!/bin/sh\necho $2/etc/netplan/a.yaml:1:1: Error: no >&2\nexit 1\n")
-    with pytest.raises(netplan.NetplanError, match=r"^/etc/netplan/a\.yaml:1:1: Error: no$") as caught:
-        netplan.generate({"/etc/netplan/a.yaml": "one\n"}, str(program))
+    with pytest.raises(netplan_generator.NetplanError, match=r"^/etc/netplan/a\.yaml:1:1: Error: no$") as caught:
+        netplan_generator.generate({"/etc/netplan/a.yaml": "one\n"}, str(program))
     assert caught.value.path == "/etc/netplan/a.yaml"
 
 
 def test_generate_without_netplan(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(netplan, "GENERATORS", ("/nonexistent/generate",))
-    with pytest.raises(netplan.NoNetplanError, match="not installed"):
-        netplan.generate({})
+    monkeypatch.setattr(netplan_generator, "GENERATORS", ("/nonexistent/generate",))
+    with pytest.raises(netplan_generator.NoNetplanError, match="not installed"):
+        netplan_generator.generate({})
 
 
 @pytest.mark.parametrize(
@@ -183,37 +191,37 @@ def test_generate_without_netplan(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_owner(path: str, owner: str) -> None:
-    assert netplan.owner_of(path) == owner
+    assert netplan_generator.owner_of(path) == owner
 
 
 @pytest.mark.parametrize(("version", "renderer"), BOTH)
 def test_rules_change_for_our_nics_only(version: str, renderer: str) -> None:
-    without = files(version, renderer, "management")[netplan.SHARED_RULES]["content"]
-    with_ours = files(version, renderer, "planned")[netplan.SHARED_RULES]["content"]
+    without = files(version, renderer, "management")[netplan_generator.SHARED_RULES]["content"]
+    with_ours = files(version, renderer, "planned")[netplan_generator.SHARED_RULES]["content"]
     live = without.replace("enP7s7", "someone")
-    merged = netplan.merge_rules(live, with_ours, {"enp1s0f1np1"})
+    merged = netplan_generator.merge_rules(live, with_ours, {"enp1s0f1np1"})
     assert live in merged
     assert "enP7s7" not in merged
     assert merged.count('"enp1s0f1np1"') == 1
-    assert netplan.merge_rules(merged, "", {"enp1s0f1np1"}) == live
-    assert netplan.merge_rules(without, with_ours, {"enp1s0f1np1"}) == with_ours
+    assert netplan_generator.merge_rules(merged, "", {"enp1s0f1np1"}) == live
+    assert netplan_generator.merge_rules(without, with_ours, {"enp1s0f1np1"}) == with_ours
 
 
 @pytest.mark.parametrize(("version", "renderer"), BOTH)
 def test_a_file_by_hand_with_the_same_addresses_is_equal_in_meaning(version: str, renderer: str) -> None:
     planned = files(version, renderer, "planned")
-    assert netplan.same_meaning(files(version, renderer, "by_hand"), planned)
-    assert not netplan.same_meaning(files(version, renderer, "guide"), planned)
-    assert not netplan.same_meaning(files(version, renderer, "merged"), planned)
-    assert not netplan.same_meaning(files(version, renderer, "management"), planned)
+    assert netplan_generator.same_meaning(files(version, renderer, "by_hand"), planned)
+    assert not netplan_generator.same_meaning(files(version, renderer, "guide"), planned)
+    assert not netplan_generator.same_meaning(files(version, renderer, "merged"), planned)
+    assert not netplan_generator.same_meaning(files(version, renderer, "management"), planned)
 
 
 @pytest.mark.parametrize(("version", "renderer"), BOTH)
 def test_pending_edit_of_somebody_else_is_seen_and_ours_is_not(version: str, renderer: str) -> None:
     live = files(version, renderer, "management")
-    assert netplan.pending_edits(live, live, set()) == []
-    assert netplan.pending_edits(files(version, renderer, "planned"), live, {"enp1s0f1np1"}) == []
-    found = netplan.pending_edits(files(version, renderer, "edited"), live, {"enp1s0f1np1"})
+    assert netplan_generator.pending_edits(live, live, set()) == []
+    assert netplan_generator.pending_edits(files(version, renderer, "planned"), live, {"enp1s0f1np1"}) == []
+    found = netplan_generator.pending_edits(files(version, renderer, "edited"), live, {"enp1s0f1np1"})
     assert [item["id"] for item in found] == ["enP7s7"]
     if renderer == "networkd":
         assert found[0]["detail"] == "-Address=10.83.0.11/24; +Address=10.83.0.99/24"
@@ -229,19 +237,19 @@ def test_pending_edit_of_a_profile_hides_its_content_and_allows_what_networkmana
         **live[path],
         "content": live[path]["content"].replace("type=ethernet", "type=ethernet\nuuid=abc\ntimestamp=1"),
     }
-    assert netplan.pending_edits(live, touched, set()) == []
+    assert netplan_generator.pending_edits(live, touched, set()) == []
     secret = dict(live)
     secret[path] = {**live[path], "content": live[path]["content"] + "\n[wifi-security]\npsk=geheim\n"}
-    assert netplan.pending_edits(secret, live, set())[0]["detail"] == "would change"
+    assert netplan_generator.pending_edits(secret, live, set())[0]["detail"] == "would change"
 
 
 def test_pending_removal_and_addition() -> None:
     live = files("1.1.2", "networkd", "wildcard")
     now = files("1.1.2", "networkd", "management")
-    assert [(i["id"], i["detail"]) for i in netplan.pending_edits(now, live, set()) if i["id"]] == [
+    assert [(i["id"], i["detail"]) for i in netplan_generator.pending_edits(now, live, set()) if i["id"]] == [
         ("all-en", "would be removed")
     ]
-    assert [(i["id"], i["detail"]) for i in netplan.pending_edits(live, now, set()) if i["id"]] == [
+    assert [(i["id"], i["detail"]) for i in netplan_generator.pending_edits(live, now, set()) if i["id"]] == [
         ("all-en", "would be added")
     ]
 
@@ -254,7 +262,7 @@ def test_files_defining() -> None:
         "/d.yaml": '    "enP7s7":\n',
         "/e.yaml": "  xenP7s7:\n",
     }
-    assert netplan.files_defining("enP7s7", sources) == ["/a.yaml", "/b.yaml", "/d.yaml"]
+    assert netplan_generator.files_defining("enP7s7", sources) == ["/a.yaml", "/b.yaml", "/d.yaml"]
 
 
 # --- who else configures our NICs ---
@@ -279,7 +287,7 @@ def test_files_defining() -> None:
     ],
 )
 def test_networkd_match(content: str, matches: bool) -> None:
-    assert netplan.network_matches(content, "enp1s0f1np1", MAC) is matches
+    assert netplan_others.network_matches(content, "enp1s0f1np1", MAC) is matches
 
 
 @pytest.mark.parametrize(
@@ -293,15 +301,17 @@ def test_networkd_match(content: str, matches: bool) -> None:
     ],
 )
 def test_profile_match(content: str, matches: bool) -> None:
-    assert netplan.profile_matches(content, "enp1s0f1np1", MAC) is matches
+    assert netplan_others.profile_matches(content, "enp1s0f1np1", MAC) is matches
 
 
 @pytest.mark.parametrize(("version", "renderer"), BOTH)
 def test_wildcard_of_another_file_takes_our_nic(version: str, renderer: str) -> None:
     sources = {"/etc/netplan/01-m.yaml": "enP7s7:\n", "/etc/netplan/02-all.yaml": "    all-en:\n"}
-    found = netplan.foreign_settings({"enp1s0f1np1": MAC}, files(version, renderer, "wildcard"), sources, {})
+    found = netplan_others.foreign_settings({"enp1s0f1np1": MAC}, files(version, renderer, "wildcard"), sources, {})
     assert [(item["path"], item["netplan"]) for item in found] == [("/etc/netplan/02-all.yaml", True)]
-    assert netplan.foreign_settings({"enp1s0f1np1": MAC}, files(version, renderer, "management"), sources, {}) == []
+    assert (
+        netplan_others.foreign_settings({"enp1s0f1np1": MAC}, files(version, renderer, "management"), sources, {}) == []
+    )
 
 
 def test_static_networkd_file_counts_only_when_it_comes_first() -> None:
@@ -310,7 +320,7 @@ def test_static_networkd_file_counts_only_when_it_comes_first() -> None:
         "/usr/lib/systemd/network/80-ethernet.network": "[Match]\nType=ether\n",
         "/etc/NetworkManager/system-connections/hand.nmconnection": "[connection]\ninterface-name=enp1s0f1np1\n",
     }
-    found = netplan.foreign_settings({"enp1s0f1np1": MAC}, {}, {}, static)
+    found = netplan_others.foreign_settings({"enp1s0f1np1": MAC}, {}, {}, static)
     assert sorted(item["path"] for item in found) == [
         "/etc/NetworkManager/system-connections/hand.nmconnection",
         "/etc/systemd/network/05-fabric.network",
@@ -340,7 +350,7 @@ def test_addresses_at_run_time_only(version: str, renderer: str) -> None:
         "docker0": live_link({"172.17.0.1/16": GLOBAL}),
         "enp1s0f1np1": live_link({"10.9.9.9/24": GLOBAL}),
     }
-    found = netplan.runtime_addresses(live, files(version, renderer, "planned"), {}, {"enp1s0f1np1"})
+    found = netplan_others.runtime_addresses(live, files(version, renderer, "planned"), {}, {"enp1s0f1np1"})
     assert found == [{"netdev": "enP7s7", "address": "10.83.0.212/24"}]
 
 
@@ -350,7 +360,7 @@ def test_address_of_a_static_file_is_no_run_time_address() -> None:
         "[Address]\nAddress=2001:db8:0::1/64\n"
     }
     live = {"eth0": live_link({"10.1.0.1/24": GLOBAL, "2001:db8::1/64": {**GLOBAL, "family": "inet6"}})}
-    assert netplan.runtime_addresses(live, {}, static, set()) == []
+    assert netplan_others.runtime_addresses(live, {}, static, set()) == []
 
 
 # --- looking at a host ---
@@ -365,10 +375,10 @@ class Host:
         self.run = files("1.1.2", renderer, "management")
         self.live = {"enP7s7": live_link({"10.83.0.11/24": GLOBAL}), "enp1s0f1np1": live_link(mtu=1500, up=False)}
         self.management = "management"
-        self.error: netplan.NetplanError | None = None
-        monkeypatch.setattr(netplan, "source_files", lambda: dict(self.sources))
-        monkeypatch.setattr(netplan, "generate", self.generate)
-        monkeypatch.setattr(netplan, "static_settings", dict)
+        self.error: netplan_generator.NetplanError | None = None
+        monkeypatch.setattr(netplan_generator, "source_files", lambda: dict(self.sources))
+        monkeypatch.setattr(netplan_generator, "generate", self.generate)
+        monkeypatch.setattr(netplan_others, "static_settings", dict)
         monkeypatch.setattr(job, "live_links", lambda: self.live)
         monkeypatch.setattr(job, "generated_files", lambda root="": dict(self.run))
 
@@ -381,13 +391,15 @@ class Host:
         return files("1.1.2", self.renderer, {"by hand": "by_hand", "guide": "guide"}.get(own, "planned"))
 
     def kinds(self, **options: Any) -> list[str]:
-        return [item["kind"] for item in netplan.inspect("/etc/netplan/40-cx7.yaml", [LINK], **options)["findings"]]
+        return [
+            item["kind"] for item in netplan_inspect.inspect("/etc/netplan/40-cx7.yaml", [LINK], **options)["findings"]
+        ]
 
 
 @pytest.mark.parametrize("renderer", RENDERERS)
 def test_inspect_a_virgin_host(monkeypatch: pytest.MonkeyPatch, renderer: str) -> None:
     Host(monkeypatch, renderer)
-    seen = netplan.inspect("/etc/netplan/40-cx7.yaml", [LINK])
+    seen = netplan_inspect.inspect("/etc/netplan/40-cx7.yaml", [LINK])
     assert seen["findings"] == []
     assert seen["renderer"] == renderer
     assert seen["ids"] == {"enp1s0f1np1"}
@@ -398,8 +410,8 @@ def test_inspect_finds_a_pending_edit_and_names_its_file(monkeypatch: pytest.Mon
     host = Host(monkeypatch)
     host.management = "edited"
     monkeypatch.setattr(host, "generate", lambda given: files("1.1.2", "networkd", "edited"))
-    monkeypatch.setattr(netplan, "generate", host.generate)
-    findings = netplan.inspect("/etc/netplan/40-cx7.yaml", [])["findings"]
+    monkeypatch.setattr(netplan_generator, "generate", host.generate)
+    findings = netplan_inspect.inspect("/etc/netplan/40-cx7.yaml", [])["findings"]
     assert [(f["kind"], f["path"]) for f in findings] == [("pending_edit", "/etc/netplan/01-m.yaml")]
     assert "+Address=10.83.0.99/24" in findings[0]["message"]
 
@@ -407,23 +419,23 @@ def test_inspect_finds_a_pending_edit_and_names_its_file(monkeypatch: pytest.Mon
 def test_inspect_finds_invalid_yaml_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
     host = Host(monkeypatch)
     host.sources["/etc/netplan/99-x.yaml"] = "broken"
-    host.error = netplan.NetplanError("/etc/netplan/99-x.yaml:3:1: Invalid YAML", "/etc/netplan/99-x.yaml")
-    findings = netplan.inspect("/etc/netplan/40-cx7.yaml", [LINK])["findings"]
+    host.error = netplan_generator.NetplanError("/etc/netplan/99-x.yaml:3:1: Invalid YAML", "/etc/netplan/99-x.yaml")
+    findings = netplan_inspect.inspect("/etc/netplan/40-cx7.yaml", [LINK])["findings"]
     assert [(f["kind"], f["path"]) for f in findings] == [("invalid_yaml", "/etc/netplan/99-x.yaml")]
 
 
 def test_inspect_of_a_host_without_netplan_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     host = Host(monkeypatch)
-    host.error = netplan.NoNetplanError("netplan is not installed", "/etc/netplan/01-m.yaml")
-    (finding,) = netplan.inspect("/etc/netplan/40-cx7.yaml", [LINK])["findings"]
+    host.error = netplan_generator.NoNetplanError("netplan is not installed", "/etc/netplan/01-m.yaml")
+    (finding,) = netplan_inspect.inspect("/etc/netplan/40-cx7.yaml", [LINK])["findings"]
     assert (finding["kind"], finding["message"]) == ("no_netplan", "netplan is not installed")
     assert finding["mend"] == "install the package netplan.io (sudo apt install netplan.io)"
 
 
 def test_what_stands_aside_is_found_by_its_original(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(netplan, "SOURCES", ())
-    monkeypatch.setattr(netplan, "_NETWORKD_FOLDERS", (str(tmp_path / "network"),))
-    monkeypatch.setattr(netplan, "_PROFILE_FOLDERS", (str(tmp_path / "absent"),))
+    monkeypatch.setattr(netplan_generator, "SOURCES", ())
+    monkeypatch.setattr(netplan_others, "NETWORKD_FOLDERS", (str(tmp_path / "network"),))
+    monkeypatch.setattr(netplan_others, "PROFILE_FOLDERS", (str(tmp_path / "absent"),))
     names = (
         *("netplan/40-cx7.yaml", "netplan/40-cx7.yaml.sparkthor-aside", "netplan/40-cx7.yaml.sparkthor-aside.2"),
         *("network/05-x.network.sparkthor-aside", "network/05-x.network.sparkthor-aside.bak", "network/10-y.network"),
@@ -433,7 +445,7 @@ def test_what_stands_aside_is_found_by_its_original(tmp_path: Path, monkeypatch:
         (tmp_path / name).touch()
     path = str(tmp_path / "netplan/40-cx7.yaml")
     network = str(tmp_path / "network/05-x.network")
-    assert netplan.set_aside(path) == {
+    assert netplan_others.set_aside(path) == {
         path: [f"{path}.sparkthor-aside", f"{path}.sparkthor-aside.2"],
         network: [f"{network}.sparkthor-aside"],
     }
@@ -441,17 +453,19 @@ def test_what_stands_aside_is_found_by_its_original(tmp_path: Path, monkeypatch:
 
 @pytest.mark.parametrize("renderer", RENDERERS)
 def test_the_nics_of_one_file(monkeypatch: pytest.MonkeyPatch, renderer: str) -> None:
-    monkeypatch.setattr(netplan, "generate", lambda given: files("1.1.2", renderer, "management"))
-    assert netplan.nics_of("/etc/netplan/01-m.yaml", "x") == {"enP7s7"}
-    assert netplan.nics_of("/etc/systemd/network/a.network", "[Match]\nName=fab0\n[Network]\nDHCP=no\n") == {"fab0"}
-    assert netplan.nics_of("/etc/x/a.nmconnection", "[connection]\nid=a\ninterface-name=fab1\n") == {"fab1"}
-    assert netplan.nics_of("/etc/x/a.nmconnection", "[ethernet]\nmac-address=02:00:00:00:00:01\n") == set()
+    monkeypatch.setattr(netplan_generator, "generate", lambda given: files("1.1.2", renderer, "management"))
+    assert netplan_others.nics_of("/etc/netplan/01-m.yaml", "x") == {"enP7s7"}
+    assert netplan_others.nics_of("/etc/systemd/network/a.network", "[Match]\nName=fab0\n[Network]\nDHCP=no\n") == {
+        "fab0"
+    }
+    assert netplan_others.nics_of("/etc/x/a.nmconnection", "[connection]\nid=a\ninterface-name=fab1\n") == {"fab1"}
+    assert netplan_others.nics_of("/etc/x/a.nmconnection", "[ethernet]\nmac-address=02:00:00:00:00:01\n") == set()
 
 
 def test_inspect_adopts_or_names_a_foreign_file_at_our_path(monkeypatch: pytest.MonkeyPatch) -> None:
     host = Host(monkeypatch)
     host.sources["/etc/netplan/40-cx7.yaml"] = "by hand"
-    seen = netplan.inspect("/etc/netplan/40-cx7.yaml", [LINK])
+    seen = netplan_inspect.inspect("/etc/netplan/40-cx7.yaml", [LINK])
     assert (seen["foreign"], seen["adoptable"], seen["findings"]) == (True, True, [])
     host.sources["/etc/netplan/40-cx7.yaml"] = "guide"
     assert host.kinds() == ["foreign_file"]
@@ -463,7 +477,7 @@ def test_inspect_finds_run_time_and_foreign_addresses(monkeypatch: pytest.Monkey
     host.live["enp1s0f1np1"]["addresses"].update(
         {"10.99.0.2/24": GLOBAL, "10.100.0.1/25": GLOBAL, "169.254.3.4/16": {**GLOBAL, "scope": "link"}}
     )
-    findings = netplan.inspect("/etc/netplan/40-cx7.yaml", [LINK])["findings"]
+    findings = netplan_inspect.inspect("/etc/netplan/40-cx7.yaml", [LINK])["findings"]
     assert [(f["kind"], f["netdev"], f["address"]) for f in findings] == [
         ("runtime_address", "enP7s7", "10.83.0.212/24"),
         ("foreign_address", "enp1s0f1np1", "10.99.0.2/24"),
@@ -476,7 +490,7 @@ def test_inspect_knows_addresses_of_our_former_plan(monkeypatch: pytest.MonkeyPa
     host.run = files("1.1.2", "networkd", "planned")
     host.live["enp1s0f1np1"]["addresses"]["10.100.0.1/25"] = GLOBAL
     moved = {**LINK, "address": "10.100.0.7/25"}
-    assert netplan.inspect("/etc/netplan/40-cx7.yaml", [moved])["findings"] == []
+    assert netplan_inspect.inspect("/etc/netplan/40-cx7.yaml", [moved])["findings"] == []
 
 
 def test_inspect_finds_a_file_that_hides_ours(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -492,7 +506,7 @@ GOOD = {"enp1s0f1np1": live_link({"10.100.0.1/25": GLOBAL})}
 
 
 def test_link_as_planned_has_no_problems() -> None:
-    assert netplan.link_problems([LINK], GOOD, ROUTES) == {"enp1s0f1np1": []}
+    assert link_state.link_problems([LINK], GOOD, ROUTES) == {"enp1s0f1np1": []}
 
 
 @pytest.mark.parametrize(
@@ -507,14 +521,14 @@ def test_link_as_planned_has_no_problems() -> None:
     ],
 )
 def test_link_problems(live: dict[str, Any], routes: set[tuple[str, str]], words: str) -> None:
-    found = netplan.link_problems([LINK], live, routes)["enp1s0f1np1"]
+    found = link_state.link_problems([LINK], live, routes)["enp1s0f1np1"]
     assert any(words in problem for problem in found)
 
 
 def test_connected_routes(monkeypatch: pytest.MonkeyPatch) -> None:
     text = "10.100.0.0/25 dev enp1s0f1np1 proto kernel scope link src 10.100.0.1 linkdown \n"
     monkeypatch.setattr(job, "run", lambda argv, limit=20: (0, text, ""))
-    assert netplan.connected_routes() == ROUTES
+    assert link_state.connected_routes() == ROUTES
 
 
 @pytest.mark.parametrize(
@@ -530,13 +544,13 @@ def test_connected_routes(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_payload_fills_the_smaller_mtu(link: int, peer: int, live_mtu: int, size: int) -> None:
-    assert netplan.payload_size({"mtu": link}, {"mtu": peer}, live_mtu) == size
+    assert link_state.payload_size({"mtu": link}, {"mtu": peer}, live_mtu) == size
 
 
 @given(st.binary(max_size=200))
 def test_checksum_makes_the_whole_sum_to_zero(data: bytes) -> None:
     data += b"\0" * (len(data) % 2)
-    assert netplan.checksum(data + struct.pack("!H", netplan.checksum(data))) == 0
+    assert link_state.checksum(data + struct.pack("!H", link_state.checksum(data))) == 0
 
 
 def test_ping_over_loopback() -> None:
@@ -544,11 +558,11 @@ def test_ping_over_loopback() -> None:
         socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP).close()
     except PermissionError:
         # without the capability every peer is reported with the reason instead of raising
-        answers = netplan.ping_links([{"netdev": "lo", "mtu": 1500, "peers": [{"address": "127.0.0.1"}]}], {}, 0.1)
+        answers = link_state.ping_links([{"netdev": "lo", "mtu": 1500, "peers": [{"address": "127.0.0.1"}]}], {}, 0.1)
         assert answers[0]["error"] == os.strerror(1)
         return
     links = [{"netdev": "lo", "mtu": 9000, "peers": [{"address": "127.0.0.1"}, {"address": "127.0.0.2"}]}]
-    answers = netplan.ping_links(links, {"lo": live_link(mtu=65536)}, 1.0)
+    answers = link_state.ping_links(links, {"lo": live_link(mtu=65536)}, 1.0)
     assert [(item["address"], item["payload"], item["reachable"]) for item in answers] == [
         ("127.0.0.1", 8972, True),
         ("127.0.0.2", 8972, True),
@@ -556,7 +570,9 @@ def test_ping_over_loopback() -> None:
 
 
 def test_ping_over_a_nic_that_is_not_there_is_an_answer_too() -> None:
-    answers = netplan.ping_links([{"netdev": "nonesuch0", "mtu": 1500, "peers": [{"address": "127.0.0.1"}]}], {}, 0.1)
+    answers = link_state.ping_links(
+        [{"netdev": "nonesuch0", "mtu": 1500, "peers": [{"address": "127.0.0.1"}]}], {}, 0.1
+    )
     assert [item["reachable"] for item in answers] == [False]
     assert answers[0]["error"]
 
@@ -581,13 +597,13 @@ def test_verify_asks_again_until_the_peer_answers(monkeypatch: pytest.MonkeyPatc
         ]
 
     monkeypatch.setattr(job, "live_links", lambda: GOOD)
-    monkeypatch.setattr(netplan, "connected_routes", lambda: ROUTES)
-    monkeypatch.setattr(netplan, "ping_links", ping)
-    monkeypatch.setattr(netplan.time, "sleep", lambda seconds: None)
-    first = netplan.verify([link])
+    monkeypatch.setattr(link_state, "connected_routes", lambda: ROUTES)
+    monkeypatch.setattr(link_state, "ping_links", ping)
+    monkeypatch.setattr(link_state.time, "sleep", lambda seconds: None)
+    first = link_state.verify([link])
     assert first[0]["ok"] is False
     assert "does not reach b 10.100.0.2 with 8972 bytes unfragmented" in first[0]["problems"][0]
     tries.clear()
-    second = netplan.verify([link], wait=5)
+    second = link_state.verify([link], wait=5)
     assert (second[0]["ok"], len(tries)) == (True, 2)
     assert "_sent" not in second[0]["peers"][0]
