@@ -15,6 +15,7 @@ from typing import Any
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from ansible.template import trust_as_template
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.files import write_atomic
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory.inventory import (
     MINIMUM_SECRET_LENGTH,
     SECRETS,
@@ -51,11 +52,7 @@ def keep(path: str, value: str) -> None:
     """Write a secret, 0600 from its first moment, in a folder that is 0700."""
     folder = os.path.dirname(path)
     os.makedirs(folder, mode=0o700, exist_ok=True)
-    temporary = f"{path}.new"
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as handle:
-        handle.write(value + "\n")
-    os.replace(temporary, path)
+    write_atomic(path, value + "\n", mode=0o600)
 
 
 def secrets_of_head(task_vars: dict[str, Any]) -> dict[str, str]:

@@ -15,7 +15,9 @@ from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.mask import mask
 from ansible_collections.sparkthor.cluster.plugins.module_utils._network.netplan import links_of
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor import checks, diagnosis
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor import case as _case
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor import diagnosis
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor.checks import CHECKS
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor.logs import load_rules, read_logs
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory import inventory
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import fabric as _fabric
@@ -73,7 +75,7 @@ class ActionModule(ActionBase):
             return result
         begun = time.monotonic()
         try:
-            rules = load_rules(checks.CHECKS)
+            rules = load_rules(CHECKS)
         except (diagnosis.RuleError, OSError) as error:
             raise AnsibleActionFail(f"the doctor's rules cannot be used: {error}") from error
         if given["logs"]:
@@ -86,9 +88,9 @@ class ActionModule(ActionBase):
             }
             case, logs, states, notes = self._live(groups, hosts, hostvars, looked)
         for log in logs:
-            case.serves += checks.log_arguments(log) if not given["logs"] or log.text else []
+            case.serves += _case.log_arguments(log) if not given["logs"] or log.text else []
         profile = self._profile(case, hosts, hostvars)
-        findings, more = diagnosis.diagnose(rules, checks.CHECKS, case, logs, profile, case.fabric is not None)
+        findings, more = diagnosis.diagnose(rules, CHECKS, case, logs, profile, case.fabric is not None)
         public = [finding.public() for finding in findings]
         doctor = {
             "schema": diagnosis.SCHEMA,
@@ -127,7 +129,7 @@ class ActionModule(ActionBase):
         return f"{summary['errors']} errors, {summary['warnings']} warnings" + (f": {names}" if names else "")
 
     @staticmethod
-    def _profile(case: checks.Case, hosts: Sequence[str], hostvars: Mapping[str, Mapping[str, Any]]) -> str:
+    def _profile(case: _case.Case, hosts: Sequence[str], hostvars: Mapping[str, Mapping[str, Any]]) -> str:
         if case.cluster:
             return str(case.cluster["profile"])
         topology = str(hostvars[hosts[0]].get("fabric_topology", "")) if hosts else ""
@@ -153,10 +155,10 @@ class ActionModule(ActionBase):
     @staticmethod
     def _from_logs(path, hosts, hostvars):
         logs, notes = read_logs(os.path.expanduser(path), hosts)
-        return checks.Case(hosts=[], logs_only=True), logs, {}, notes
+        return _case.Case(hosts=[], logs_only=True), logs, {}, notes
 
     def _live(self, groups, hosts, hostvars, looked):
-        case = checks.Case(hosts=list(hosts))
+        case = _case.Case(hosts=list(hosts))
         logs: list[diagnosis.Log] = []
         notes: list[str] = []
         states: dict[str, dict[str, Any]] = {}
@@ -186,7 +188,7 @@ class ActionModule(ActionBase):
                 float(evidence["ended"]) - float(outcome["after"]),
                 float(evidence["started"]) - float(outcome["before"]),
             )
-            case.serves += checks.serve_arguments(host, evidence, _read_yaml)
+            case.serves += _case.serve_arguments(host, evidence, _read_yaml)
             logs += [diagnosis.Log(host, item["name"], item["text"]) for item in evidence.get("logs") or ()]
         self._plan(case, groups, hosts, hostvars)
         return case, logs, states, notes

@@ -37,7 +37,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.sparkthor.cluster.plugins.module_utils._network.netplan import render_environment
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.environment_file import render
 
 
 def environment_file(variables: Any) -> str:
@@ -45,7 +45,7 @@ def environment_file(variables: Any) -> str:
     if not isinstance(variables, dict):
         raise AnsibleFilterError("environment_file: needs a mapping of variables")
     try:
-        return render_environment(variables)
+        return render(variables)
     except ValueError as error:
         raise AnsibleFilterError(f"environment_file: {error}") from error
 

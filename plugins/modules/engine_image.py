@@ -180,6 +180,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.pins imp
 )
 from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.venv import interesting
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.command import run_limited
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.files import read_json, write_atomic
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import container
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store.store import (
     Store,
@@ -260,11 +261,7 @@ class Host:
     # -- what is in an image ---------------------------------------------------------------------------------------
 
     def records(self) -> dict[str, Any]:
-        with contextlib.suppress(OSError, ValueError), open(self._record_path(), encoding="utf-8") as file:
-            found = json.load(file)
-            if isinstance(found, dict):
-                return found
-        return {}
+        return read_json(self._record_path())
 
     def _record_path(self) -> str:
         return os.path.join(self.work_dir, RECORD)
@@ -287,7 +284,7 @@ class Host:
         known = {key: value for key, value in records.items() if self.image(key) is not None}
         known[image] = found
         os.makedirs(self.work_dir, exist_ok=True)
-        write(self._record_path(), json.dumps(known), 0o644)
+        write_atomic(self._record_path(), json.dumps(known), mode=0o644)
         return dict(found)
 
     @contextlib.contextmanager
@@ -341,14 +338,6 @@ class Host:
         out = run_limited(["docker", "images", "--quiet", "--no-trunc", "--filter", f"label={_image.LABEL_BASE}"], 30)
         for image in set(out[1].split()) - keep:
             run_limited(["docker", "rmi", image], 60)
-
-
-def write(path: str, text: str, mode: int) -> None:
-    handle, scratch = tempfile.mkstemp(dir=os.path.dirname(path), prefix=".sparkthor-")
-    with os.fdopen(handle, "w", encoding="utf-8") as file:
-        os.fchmod(handle, mode)
-        file.write(text)
-    os.replace(scratch, path)
 
 
 def read(path: str) -> str:
@@ -492,7 +481,7 @@ def apply(module: AnsibleModule) -> dict[str, Any]:
     if text != before:
         actions.append(f"write {params['config_path']}")
         if not module.check_mode:
-            write(params["config_path"], text, 0o644)
+            write_atomic(params["config_path"], text, mode=0o644)
     if actions and not module.check_mode:
         host.store().clean_incoming()
         former = json.loads(before)["image"] if before.startswith("{") else ""

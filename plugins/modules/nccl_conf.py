@@ -144,9 +144,9 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.stat
     MARKER,
     has_marker,
     keep_original,
-    write_atomic,
 )
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.command import run_limited
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.files import write_atomic
 from ansible_collections.sparkthor.cluster.plugins.module_utils._network.nccl import NcclError, Source, edit
 
 ENVIRONMENT_FILES = ("/etc/environment", "/etc/sparkthor/fabric.env")

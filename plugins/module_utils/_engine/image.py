@@ -22,8 +22,8 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.pins imp
     EngineError,
     Pin,
     same_version,
-    version_tuple,
 )
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.versions import release
 
 #: of images this collection made from others
 LABEL_BASE = "sparkthor.base"
@@ -218,7 +218,7 @@ def check_ray_lock(pins: Sequence[Pin], source: str, ray_version: str = "") -> s
 
 
 def check_ray(version: str, where: str, wanted: str = "") -> None:
-    if version_tuple(version) < version_tuple(RAY_MINIMUM):
+    if release(version) < release(RAY_MINIMUM):
         raise EngineError(
             f"{where}: ray {version} is too old. Ray before {RAY_MINIMUM} has no token authentication (CVE-2023-48022, "
             "CVE-2025-62593, CVE-2026-27482): choose an image with a newer one, or with none, which gets it pinned."

@@ -9,13 +9,14 @@ Standard library only. The controller decides with it which wheels a host needs,
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import re
-import stat
 import zipfile
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
+
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.files import read_json, write_atomic
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.versions import release
 
 RAY_MINIMUM = "2.54"
 MARKER = ".sparkthor-engine.json"
@@ -122,14 +123,6 @@ def parse_lock(text: str, source: str) -> list[Pin]:
     return list(pins.values())
 
 
-def version_tuple(version: str) -> tuple[int, ...]:
-    """The leading numbers of a version, enough for "at least" comparisons of releases."""
-    match = _VERSION_LIKE.match(version)
-    if match is None:
-        raise EngineError(f"version {version!r}: does not begin with a number")
-    return tuple(int(part) for part in match[0].split("."))
-
-
 def same_version(wanted: str, found: str) -> bool:
     """True if a found version satisfies a wanted one; a wanted version without local part accepts any local part."""
     if wanted == found:
@@ -147,7 +140,7 @@ def check_lock(pins: Sequence[Pin], source: str, ray_version: str = "", vllm_ver
                 f"{source}: {name} is not pinned in it. The engine's lock must pin ray, vllm and uv "
                 "(uv installs the rest, and comes out of its own wheel)."
             )
-    if version_tuple(versions["ray"]) < version_tuple(RAY_MINIMUM):
+    if release(versions["ray"]) < release(RAY_MINIMUM):
         raise EngineError(
             f"{source}: ray {versions['ray']} is too old. Ray before {RAY_MINIMUM} has no token authentication "
             "(CVE-2023-48022, CVE-2025-62593, CVE-2026-27482): pin a newer one."
@@ -268,11 +261,7 @@ def extract_uv(wheel: str, folder: str) -> str:
         member = next((name for name in archive.namelist() if name.endswith(".data/scripts/uv")), None)
         if member is None:
             raise EngineError(f"{wheel}: no executable of uv in it")
-        scratch = f"{target}.part"
-        with open(scratch, "wb") as file:
-            file.write(archive.read(member))
-        os.chmod(scratch, stat.S_IRWXU | stat.S_IRGRP | stat.S_IXGRP | stat.S_IROTH | stat.S_IXOTH)
-        os.replace(scratch, target)
+        write_atomic(target, archive.read(member), mode=0o755)
     return target
 
 
@@ -318,12 +307,7 @@ def installed_versions(venv: str, python: str) -> dict[str, str]:
 
 def read_marker(venv: str) -> dict[str, object]:
     """What was recorded when the environment was complete; empty if it never was."""
-    try:
-        with open(os.path.join(venv, MARKER), encoding="utf-8") as file:
-            document = json.load(file)
-    except (OSError, ValueError):
-        return {}
-    return document if isinstance(document, dict) else {}
+    return read_json(os.path.join(venv, MARKER))
 
 
 def compare_parity(hosts: Mapping[str, Mapping[str, str]]) -> list[str]:

@@ -43,6 +43,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.pins imp
     site_packages,
     uv_install_argv,
 )
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.files import write_atomic
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store.store import free_bytes
 
 Runner = Callable[[Sequence[str], Mapping[str, str], float], tuple[int, str, str]]
@@ -331,10 +332,7 @@ def build(wanted: Wanted, wheel_dir: str, run: Runner, timeout: float) -> str:
         "pins": wanted.pins,
         "fingerprint": fingerprint(target, wanted.python_minor),
     }
-    scratch = os.path.join(target, f"{MARKER}.new")
-    with open(scratch, "w", encoding="utf-8") as file:
-        json.dump(marker, file)
-    os.replace(scratch, os.path.join(target, MARKER))
+    write_atomic(os.path.join(target, MARKER), json.dumps(marker))
     return target
 
 

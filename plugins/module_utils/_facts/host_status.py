@@ -19,6 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._facts import node as _node
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import environment_file
 from ansible_collections.sparkthor.cluster.plugins.module_utils._network import rdma as _rdma
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import serving as _serving
 
@@ -67,19 +68,6 @@ def parse_units(text: str, uptime: float) -> dict[str, dict[str, Any]]:
             "seconds": round(max(0.0, uptime - since), 1) if active == "active" and since else None,
         }
     return units
-
-
-def parse_environment(text: str) -> dict[str, str]:
-    """A systemd EnvironmentFile as far as ours go: NAME=value or NAME="value", comments left out."""
-    values: dict[str, str] = {}
-    for line in text.splitlines():
-        match = re.match(r"^([A-Za-z_][A-Za-z0-9_]*)=(.*)$", line.strip())
-        if match:
-            value = match[2]
-            if len(value) > 1 and value[0] == value[-1] and value[0] in "\"'":
-                value = value[1:-1]
-            values[match[1]] = value
-    return values
 
 
 def parse_options(text: str) -> dict[str, str]:
@@ -240,7 +228,7 @@ class HostReader:
                 "load": [float(item) for item in load[:3]] if len(load) >= 3 else [],
                 "memory": self.memory(),
                 "disk": self.disk(),
-                "environment": parse_environment(self._text("/etc/sparkthor/fabric.env")),
+                "environment": environment_file.parse(self._text("/etc/sparkthor/fabric.env")),
                 "engine": engine,
                 "versions": self.versions(engine),
                 "models": self.models(),

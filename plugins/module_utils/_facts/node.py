@@ -22,6 +22,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import environment_file
+
 #: (rc, stdout, stderr); rc 127 stands for "not installed", 124 for "ran past its time limit"
 CommandResult = tuple[int, str, str]
 Runner = Callable[[list[str]], CommandResult]
@@ -74,16 +76,6 @@ def parse_meminfo(text: str) -> dict[str, int]:
         match = re.match(r"^(\S+):\s+(\d+)(?:\s+(kB))?\s*$", line)
         if match:
             values[match.group(1)] = int(match.group(2)) * (1024 if match.group(3) else 1)
-    return values
-
-
-def parse_os_release(text: str) -> dict[str, str]:
-    """``/etc/os-release`` (os-release(5)) as a dict, quotes removed."""
-    values: dict[str, str] = {}
-    for line in text.splitlines():
-        key, sep, value = line.strip().partition("=")
-        if sep and key and not key.startswith("#"):
-            values[key] = value.strip().strip('"').strip("'")
     return values
 
 
@@ -299,7 +291,7 @@ class NodeReader:
 
     def read(self) -> dict[str, Any]:
         """The whole ``sparkthor_node`` fact."""
-        os_release = parse_os_release(self._read("/etc/os-release"))
+        os_release = environment_file.parse(self._read("/etc/os-release"))
         memory = parse_meminfo(self._read("/proc/meminfo"))
         gpus = self.gpus()
         interfaces = self.interfaces()

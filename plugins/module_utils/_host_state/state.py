@@ -16,10 +16,11 @@ import os
 import re
 import shutil
 import stat
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
+
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.files import read_json, write_atomic
 
 MARKER = "Ansible managed: sparkthor.cluster"
 BACKUP_SUFFIX = ".sparkthor-orig"
@@ -732,11 +733,7 @@ class HostState:
 
     def _load_ledger(self) -> dict[str, dict[str, Any]]:
         if self._ledger is None:
-            try:
-                with open(self.host.at(LEDGER), encoding="utf-8") as stream:
-                    self._ledger = json.load(stream)
-            except (OSError, ValueError):
-                self._ledger = {}
+            self._ledger = read_json(self.host.at(LEDGER))
         return self._ledger
 
     def _recorded(self, kind: str, name: str) -> Any:
@@ -758,12 +755,7 @@ class HostState:
     def _save_ledger(self) -> None:
         real = self.host.at(LEDGER)
         os.makedirs(os.path.dirname(real), mode=0o755, exist_ok=True)
-        temporary = f"{real}.new"
-        with open(temporary, "w", encoding="utf-8") as stream:
-            json.dump(self._load_ledger(), stream, indent=1, sort_keys=True)
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.replace(temporary, real)
+        write_atomic(real, json.dumps(self._load_ledger(), indent=1, sort_keys=True))
 
     # -- shared ---------------------------------------------------------------------------------------------------
 
@@ -785,29 +777,6 @@ class HostState:
         names = [unit.name for unit in self.wanted.units]
         out = self._must(["systemctl", "show", f"--property={SHOW_PROPERTIES}", "--", *names], "units", 60)
         return parse_show(out, names)
-
-
-def write_atomic(path: str, content: bytes, uid: int, gid: int, mode: int) -> None:
-    """Nobody ever sees half of the content, or all of it with another owner or mode."""
-    folder, name = os.path.split(path)
-    handle, temporary = tempfile.mkstemp(prefix=f".{name}.", dir=folder)
-    try:
-        with os.fdopen(handle, "wb") as stream:
-            os.fchown(stream.fileno(), uid, gid)
-            os.fchmod(stream.fileno(), mode)
-            stream.write(content)
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise
-    # The new name must survive a power loss as well as the content
-    directory = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
 
 
 def keep_original(path: str) -> None:

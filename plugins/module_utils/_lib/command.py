@@ -20,12 +20,14 @@ import subprocess
 
 #: seconds that a killed command has to be gone; one that is not is left behind
 KILLED = 1.0
+#: the exit status of a command that ran past its limit, as timeout(1) has it
+TIMED_OUT = 124
 
 
 def run_limited(argv: list[str], timeout: float, stdin: str | None = None) -> tuple[int, str, str]:
     """Run ``argv`` in the C locale.
 
-    rc 127 when it is not installed, 126 when it cannot be run, 124 when it ran past ``timeout`` seconds.
+    rc 127 when it is not installed, 126 when it cannot be run, :data:`TIMED_OUT` when it ran past ``timeout`` seconds.
     """
     environment = dict(os.environ, LC_ALL="C", LANGUAGE="C")
     environment["PATH"] = environment.get("PATH", "") + ":/usr/local/sbin:/usr/sbin:/sbin:/usr/local/bin:/usr/bin:/bin"
@@ -49,7 +51,7 @@ def run_limited(argv: list[str], timeout: float, stdin: str | None = None) -> tu
         process.kill()
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(KILLED)
-        return 124, "", f"{argv[0]}: no answer within {timeout:g} s"
+        return TIMED_OUT, "", f"{argv[0]}: no answer within {timeout:g} s"
     except BaseException:  # the caller's own time is up
         process.kill()
         raise

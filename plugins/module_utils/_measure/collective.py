@@ -19,7 +19,7 @@ import signal
 import subprocess
 from typing import Any
 
-from ansible_collections.sparkthor.cluster.plugins.module_utils._facts import host_status
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import environment_file
 
 MARK = "SPARKTHOR-VERIFY "
 
@@ -140,11 +140,11 @@ def parse_nccl_log(text: str) -> dict[str, Any]:
     }
 
 
-def read_environment(paths: tuple[str, ...], parse: Any) -> dict[str, str]:
+def read_environment(paths: tuple[str, ...]) -> dict[str, str]:
     values: dict[str, str] = {}
     for path in paths:
         with contextlib.suppress(OSError), open(path, encoding="utf-8") as handle:
-            values.update(parse(handle.read()))
+            values.update(environment_file.parse(handle.read()))
     return values
 
 
@@ -183,7 +183,7 @@ def run_rank(
     """Run this host's rank to its end, or to ``limit`` seconds; never raises over what the rank does."""
     environment = {
         **os.environ,
-        **read_environment(("/etc/sparkthor/engine.env", "/etc/sparkthor/fabric.env"), host_status.parse_environment),
+        **read_environment(("/etc/sparkthor/engine.env", "/etc/sparkthor/fabric.env")),
         "RANK": str(rank),
         "WORLD_SIZE": str(world),
         "MASTER_ADDR": master,

@@ -15,9 +15,9 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.stat
     Host,
     HostState,
     Wanted,
-    write_atomic,
 )
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.command import run_limited
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.files import read_json, write_atomic
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.ssh import server_port
 from ansible_collections.sparkthor.cluster.plugins.module_utils._network.firewall import (
     MARKER,
@@ -261,11 +261,7 @@ class Firewall:
         shutil.rmtree(RUN, ignore_errors=True)
 
     def confirm(self) -> dict[str, Any]:
-        try:
-            with open(os.path.join(RUN, "armed.json"), encoding="utf-8") as stream:
-                armed = json.load(stream)
-        except FileNotFoundError:
-            armed = {}
+        armed = read_json(os.path.join(RUN, "armed.json"))
         if armed.get("token") != self.params["token"]:
             raise FirewallError("there is no change of this run to confirm; another run may have taken it back")
         self.disarm()

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 import time
 from collections.abc import Mapping
 from typing import Any
 
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.command import run_limited
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.files import read_json
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store import fanout
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store.store import StoreError
 
@@ -23,12 +24,8 @@ LIMIT = 60.0
 
 
 def run(argv: list[str]) -> tuple[int, str]:
-    # no module is at hand here, and a command that hangs must not hang the play
-    done = subprocess.run(  # pylint: disable=ansible-bad-function
-        argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=LIMIT,
-        check=False, env={**os.environ, "LC_ALL": "C"},
-    )  # fmt: skip
-    return done.returncode, done.stdout.strip()
+    rc, out, err = run_limited(argv, LIMIT)
+    return rc, (out + err).strip()
 
 
 def program() -> str:
@@ -67,12 +64,11 @@ def start(job: Mapping[str, Any]) -> None:
 
 def report(name: str) -> dict[str, Any]:
     """What this host's part in that run came to; empty if it never said anything."""
-    try:
-        with open(STATUS, encoding="utf-8") as file:
-            document = json.load(file)
-    except (OSError, ValueError):
+    document = read_json(STATUS)
+    if document.get("run") != name:
         return {}
-    return document["nodes"].get(document["node"], {}) if document.get("run") == name else {}
+    found: dict[str, Any] = document["nodes"].get(document["node"], {})
+    return found
 
 
 def outcome(name: str, seconds: float) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import os
 import re
 from typing import Any
 
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.files import write_atomic
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import push
 
 #: in a snapshot: the names of its files, written when a download ended well
@@ -88,10 +89,7 @@ def _came_whole(folder: str) -> bool:
 
 def _note_whole(folder: str) -> None:
     """In the snapshot itself, so that it goes with it; a name that begins with a dot is not brought to hosts."""
-    place = os.path.join(folder, _WHOLE)
-    with open(f"{place}.new", "w", encoding="utf-8") as file:
-        json.dump(_files(folder), file)
-    os.replace(f"{place}.new", place)
+    write_atomic(os.path.join(folder, _WHOLE), json.dumps(_files(folder)))
 
 
 def _download(hub: Any, repo: str, revision: str, name: str, cache: str) -> str:

@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.files import read_json, write_atomic
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store.store import (
     Entry,
     hash_file,
@@ -65,18 +66,15 @@ def digests(folder: str, names: Iterable[str]) -> dict[str, tuple[int, str]]:
     def known(name: str, kept: Mapping[str, Any]) -> bool:
         return kept.get(name, [None, None])[:2] == [states[name].st_size, states[name].st_mtime_ns]
 
-    kept = _load(place)
+    kept = read_json(place)
     if not all(known(name, kept) for name in names):
         with locked(f"{place}.lock"):
-            kept = _load(place)
+            kept = read_json(place)
             for name in names:
                 if not known(name, kept):
                     state = states[name]
                     kept[name] = [state.st_size, state.st_mtime_ns, hash_file(os.path.join(folder, name))]
-            scratch = f"{place}.{os.getpid()}"
-            with open(scratch, "w", encoding="utf-8") as file:
-                json.dump(kept, file)
-            os.replace(scratch, place)
+            write_atomic(place, json.dumps(kept))
     return {name: (kept[name][0], kept[name][2]) for name in names}
 
 
@@ -86,7 +84,7 @@ def part_digests(folder: str, names: Iterable[str], size: int) -> dict[str, list
     place = user_cache("digests", hashlib.sha256(f"{folder}\0{size}".encode()).hexdigest()[:24] + ".parts.json")
     names = list(names)
     with locked(f"{place}.lock"):
-        kept = _load(place)
+        kept = read_json(place)
         new = False
         for name in names:
             path = os.path.join(folder, name)
@@ -94,18 +92,8 @@ def part_digests(folder: str, names: Iterable[str], size: int) -> dict[str, list
             if kept.get(name, [None, None])[:2] != [state.st_size, state.st_mtime_ns]:
                 kept[name], new = [state.st_size, state.st_mtime_ns, hash_parts(path, size)], True
         if new:
-            with open(f"{place}.new", "w", encoding="utf-8") as file:
-                json.dump(kept, file)
-            os.replace(f"{place}.new", place)
+            write_atomic(place, json.dumps(kept))
     return {name: kept[name][2] for name in names}
-
-
-def _load(path: str) -> dict[str, Any]:
-    with contextlib.suppress(OSError, ValueError), open(path, encoding="utf-8") as file:
-        document = json.load(file)
-        if isinstance(document, dict):
-            return document
-    return {}
 
 
 def tree_of(folder: str) -> str:

@@ -12,6 +12,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.files import write_atomic
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store.store import hash_file
 
 SUMS = "SHA256SUMS"
@@ -88,9 +89,7 @@ def fetch(url: str, cache: str, fetch: bool) -> str | None:
     for path, sha256 in wanted.items():
         _fetch_file(files, f"{root.rstrip('/')}/{path}", os.path.join(target, path), sha256)
     _remove_others(target, wanted)
-    with open(f"{marker}.new", "w", encoding="utf-8") as file:
-        file.write(text)
-    os.replace(f"{marker}.new", marker)
+    write_atomic(marker, text)
     return target
 
 

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 import zipfile
 from collections.abc import Mapping
@@ -14,6 +13,7 @@ from typing import Any, NamedTuple
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._engine import pins as _engine
 from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.pins import EngineError, Pin, Target
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.command import TIMED_OUT, run_limited
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store.store import Entry
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import push
 
@@ -151,13 +151,10 @@ def _fetch(missing: list[Pin], folder: str, target: Target) -> str:
 
 
 def _pip(argv: list[str]) -> str:
-    try:
-        done = subprocess.run(
-            argv, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=DOWNLOAD_LIMIT, check=False
-        )
-    except subprocess.TimeoutExpired:
+    rc, _out, err = run_limited(argv, DOWNLOAD_LIMIT)
+    if rc == TIMED_OUT:
         return f"pip download took longer than {DOWNLOAD_LIMIT} s"
-    if done.returncode == 0:
+    if rc == 0:
         return ""
-    lines = [line for line in done.stderr.splitlines() if line.startswith("ERROR")] or done.stderr.splitlines()
-    return (lines or [f"pip download ended with {done.returncode}"])[-1].removeprefix("ERROR: ")
+    lines = [line for line in err.splitlines() if line.startswith("ERROR")] or err.splitlines()
+    return (lines or [f"pip download ended with {rc}"])[-1].removeprefix("ERROR: ")

@@ -39,18 +39,6 @@ def test_a_unit_that_is_not_active_has_no_age():
     assert host_status.parse_units(failed, uptime=100.0)["sparkthor-ray"]["seconds"] is None
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("# c\nA=1\nB=\"two words\"\n C='x'\n", {"A": "1", "B": "two words", "C": "x"}),
-        ("NCCL_IB_HCA==rocep1s0f1\n", {"NCCL_IB_HCA": "=rocep1s0f1"}),
-        ("not a variable\n=x\n", {}),
-    ],
-)
-def test_environment_files(text, expected):
-    assert host_status.parse_environment(text) == expected
-
-
 def test_only_known_plain_options_are_taken():
     text = (
         "model: '/var/lib/x'\napi-key: secret\ntensor-parallel-size: 2\nhf-overrides:\n  a: 1\nserved-model-name: [x]\n"

@@ -55,10 +55,6 @@ def test_meminfo_is_bytes():
     assert values == {"MemTotal": 125526016 * 1024, "HugePages_Total": 0}
 
 
-def test_os_release_without_quotes():
-    assert _node.parse_os_release('# c\nID=ubuntu\nVERSION_ID="24.04"\n\n') == {"ID": "ubuntu", "VERSION_ID": "24.04"}
-
-
 @pytest.mark.parametrize(
     ("text", "names"),
     [

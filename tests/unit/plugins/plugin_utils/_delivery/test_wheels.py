@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import zipfile
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.pins import EngineError, Target
@@ -34,23 +33,21 @@ class Index:
         self.pins = pins
         self.calls: list[list[str]] = []
 
-    def run(self, argv: list[str], **kwargs: object) -> SimpleNamespace:
+    def run(self, argv: list[str], _timeout: float) -> tuple[int, str, str]:
         asked = [word for word in argv if "==" in word and not word.startswith("-")]
         self.calls.append(asked)
         folder = next(word for word in argv if word.startswith("--dest=")).removeprefix("--dest=")
         for pin in asked:
             if pin not in self.pins:
-                return SimpleNamespace(
-                    returncode=1, stderr=f"WARNING: x\nERROR: No matching distribution found for {pin}\n"
-                )
+                return 1, "", f"WARNING: x\nERROR: No matching distribution found for {pin}\n"
             name, version = pin.split("==")
             with zipfile.ZipFile(Path(folder, f"{name}-{version}-py3-none-any.whl"), "w") as archive:
                 archive.writestr("x", "1234")
-        return SimpleNamespace(returncode=0, stderr="")
+        return 0, "", ""
 
 
 def use(monkeypatch: pytest.MonkeyPatch, index: Index) -> Index:
-    monkeypatch.setattr(wheels.subprocess, "run", index.run)
+    monkeypatch.setattr(wheels, "run_limited", index.run)
     return index
 
 

@@ -1,0 +1,54 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Files that systemd reads with ``EnvironmentFile=``; ``/etc/os-release`` has the same syntax."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+MARKER = "# Ansible managed: sparkthor.cluster"
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+#: one part of a value: in single quotes, in double quotes, one escaped character, or plain text
+_PART = re.compile(r"""'([^']*)'|"((?:[^"\\]|\\.)*)"|\\(.)|([^'"\\]+)|(.)""", re.DOTALL)
+
+
+def parse(text: str) -> dict[str, str]:
+    """The variables of an environment file as systemd reads it: name -> value.
+
+    Comments and lines that set nothing are left out, quotes and escapes are taken away, and of a name that is set
+    twice the last value counts.
+    """
+    found: dict[str, str] = {}
+    for line in text.replace("\\\n", "").splitlines():
+        name, sign, value = line.strip().partition("=")
+        if sign and _NAME.fullmatch(name.strip()):
+            found[name.strip()] = _value(value.strip())
+    return found
+
+
+def _value(text: str) -> str:
+    parts = []
+    for single, double, escaped, plain, lone_quote in _PART.findall(text):
+        # within double quotes a backslash stands for itself but before these four characters
+        parts.append(single or re.sub(r'\\(["\\$`])', r"\1", double) or escaped or plain or lone_quote)
+    return "".join(parts)
+
+
+def render(variables: Mapping[str, Any]) -> str:
+    """The file with these variables: our marker, then a line each, sorted, quoted only where systemd needs it.
+
+    Raises ``ValueError`` for a name or a value that such a file cannot hold.
+    """
+    lines = [MARKER]
+    for name in sorted(variables):
+        value = str(variables[name])
+        if "\n" in value or not _NAME.fullmatch(name):
+            raise ValueError(f"{name}: not a variable that an environment file can hold")
+        if re.search(r"[\s\"'\\#;$`]", value):
+            value = '"' + re.sub(r'(["\\$`])', r"\\\1", value) + '"'
+        lines.append(f"{name}={value}")
+    return "\n".join(lines) + "\n"
