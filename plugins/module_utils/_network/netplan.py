@@ -1,11 +1,10 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The netplan file of this collection: its links out of the plan, and its text."""
+"""The netplan file of this collection, and the environment file beside it."""
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from typing import Any
 
@@ -41,34 +40,6 @@ def render(links: list[dict[str, Any]], renderer: str = "") -> str:
 def is_ours(content: str) -> bool:
     """Whether a file carries our marker as its first line."""
     return content.split("\n", 1)[0].strip() == MARKER
-
-
-def _subnet(link: dict[str, Any]) -> str:
-    """The link's subnet as text; plans carry it, so that nothing has to be worked out for every pair of hosts."""
-    return link.get("subnet") or str(ipaddress.ip_interface(link["address"]).network)
-
-
-def links_of(fabric: dict[str, Any], host: str) -> list[dict[str, Any]]:
-    """One host's links with everybody who shares a subnet with them, out of the fabric plan of all hosts."""
-    own = [link for link in (fabric.get(host) or {}).get("links") or [] if link.get("address")]
-    peers: dict[str, list[dict[str, Any]]] = {_subnet(link): [] for link in own}
-    for other, plan in fabric.items():
-        if other == host:
-            continue
-        for link in plan.get("links") or []:
-            found = peers.get(_subnet(link)) if link.get("address") else None
-            if found is not None:
-                address = link["address"].partition("/")[0]
-                found.append({"host": other, "address": address, "mtu": link.get("mtu") or 0})
-    return [
-        {
-            "netdev": link["netdev"],
-            "address": link["address"],
-            "mtu": link.get("mtu") or 0,
-            "peers": peers[_subnet(link)],
-        }
-        for link in own
-    ]
 
 
 def render_environment(variables: dict[str, Any]) -> str:

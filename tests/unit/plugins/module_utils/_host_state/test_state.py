@@ -11,18 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state import state
-from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.state import (
-    Host,
-    HostState,
-    HostStateError,
-    Result,
-    Wanted,
-    meaning,
-    parse_show,
-    sysctl_path,
-    unit_name,
-)
+from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.host import Host, Result
+from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.paths import meaning
+from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.state import HostState
+from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.sysctls import sysctl_path
+from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.units import parse_show
+from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.wanted import HostStateError, Wanted, unit_name
 
 MARK = "# Ansible managed: sparkthor.cluster\n"
 UNIT = MARK + "[Service]\nExecStart=/bin/true\n[Install]\nWantedBy=multi-user.target\n"
@@ -289,7 +283,7 @@ def test_failed_write_leaves_the_old_file(host: FakeHost, monkeypatch: pytest.Mo
     def full(source: str, target: str) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(state.os, "replace", full)
+    monkeypatch.setattr(os, "replace", full)
     with pytest.raises(HostStateError, match="/etc/x cannot be written: No space left"):
         host.apply(files=[{"path": "/etc/x", "content": MARK + "new\n"}])
     assert read(host, "/etc/x") == MARK + "old\n"
