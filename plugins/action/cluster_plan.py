@@ -16,7 +16,7 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory impor
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory.role_specs import RoleSpecs
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.assumed import assumed_nodes
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.cluster import ClusterError, plan_cluster
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric import fabric_problems
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric_inventory import fabric_problems
 
 # the loader in C takes a tenth of the time
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)

@@ -14,7 +14,6 @@ import yaml
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.mask import mask
-from ansible_collections.sparkthor.cluster.plugins.module_utils._network.netplan import links_of
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor import case as _case
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor import diagnosis
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor.checks import CHECKS
@@ -30,6 +29,7 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.cluster im
     told_cidrs,
     with_cidr,
 )
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric import links_of
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._report import looks
 
 _NAMES = (

@@ -12,6 +12,7 @@ import importlib
 import re
 import sys
 import typing as t
+from collections.abc import Iterable
 from functools import lru_cache
 
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric_error import FabricError
@@ -85,3 +86,9 @@ def address_of(text: str) -> IPAddress:
         return library.IPAddress(text)
     except library.AddrFormatError as error:
         raise ValueError(str(error)) from None
+
+
+def common_network(addresses: Iterable[IPAddress]) -> IPNetwork:
+    """The smallest network that holds all of these addresses."""
+    found = list(addresses)
+    return netaddr().spanning_cidr([*found, found[0]])  # it wants two at least

@@ -10,7 +10,13 @@ from collections.abc import Mapping, Sequence
 
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.addresses import netaddr, subnet_of
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric_error import FabricError
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric_ports import Port, allot, check_management_duplicates, check_no_overrides, lan_ports
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric_ports import (
+    Port,
+    allot,
+    check_management_duplicates,
+    check_no_overrides,
+    lan_ports,
+)
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric_values import (
     MTU_ROCE,
     check_cage,
@@ -158,13 +164,14 @@ def fabric_plan(
     for port in ports:
         ports_by_host[port.host].append(port)
     control = {host: _control(topology, ports_by_host[host], addresses[host], netdevs[host]) for host in names}
+    profile = _profile(topology, resolved_kinds)
     return {
         host: _host_plan(
             topology,
             ports_by_host[host],
-            kinds=resolved_kinds,
-            host=host,
-            management=str(addresses[host] or management_by_host.get(host) or ""),
+            kind=resolved_kinds[host],
+            profile=profile,
+            management=str(addresses[host] if addresses[host] is not None else management_by_host.get(host) or ""),
             management_netdev=netdevs[host] or (control[host][1] if needs_management else ""),
             control=control[host],
             mtu=_link_mtu(mtu_number, lan, resolved_kinds[host]),
@@ -187,8 +194,8 @@ def _host_plan(
     topology: str,
     ports: Sequence[Port],
     *,
-    kinds: Mapping[str, str],
-    host: str,
+    kind: str,
+    profile: tuple[str, str],
     management: str,
     management_netdev: str,
     control: tuple[str, str],
@@ -196,17 +203,16 @@ def _host_plan(
     ray_address: str,
 ) -> HostPlan:
     own = sorted(ports, key=lambda port: (port.netdev[-1] if topology == "ring" else "", port.half))
-    profile, reason = _profile(topology, kinds)
     control_address, control_netdev = control
     trusted = [port.netdev for port in own]
     if control_netdev not in trusted:
         trusted.append(control_netdev)
     return {
         "topology": topology,
-        "profile": profile,
-        "profile_reason": reason,
+        "profile": profile[0],
+        "profile_reason": profile[1],
         "addressing": "adopted" if topology == "lan" else "managed",
-        "kind": kinds[host],
+        "kind": kind,
         "control_address": control_address,
         "control_netdev": control_netdev,
         "management_address": management,

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 
-
 class FabricError(ValueError):
     """A fault in the inventory: which variable, on which host, with which value, and what mends it."""
 

@@ -10,7 +10,11 @@ from collections.abc import Mapping, Sequence
 
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.addresses import ipv4_interface_of, netaddr
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric_error import FabricError
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric_ports import allot, check_management_duplicates, check_no_overrides
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric_ports import (
+    allot,
+    check_management_duplicates,
+    check_no_overrides,
+)
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric_values import (
     check_cage,
     check_cidr,

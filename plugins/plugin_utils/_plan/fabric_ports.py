@@ -25,7 +25,10 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.addresses import netaddr, overlap
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric_error import FabricError
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric_values import check_override, checked_mapping
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric_values import (
+    check_override,
+    checked_mapping,
+)
 
 if t.TYPE_CHECKING:
     from netaddr import IPAddress, IPNetwork

@@ -9,7 +9,11 @@ import re
 import typing as t
 from collections.abc import Iterable, Mapping, Sequence
 
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.addresses import interface_of, ipv4_interface_of, overlap
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.addresses import (
+    interface_of,
+    ipv4_interface_of,
+    overlap,
+)
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric_error import FabricError
 
 if t.TYPE_CHECKING:

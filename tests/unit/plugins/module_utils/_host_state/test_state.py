@@ -16,7 +16,11 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.path
 from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.state import HostState
 from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.sysctls import sysctl_path
 from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.units import parse_show
-from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.wanted import HostStateError, Wanted, unit_name
+from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.wanted import (
+    HostStateError,
+    Wanted,
+    unit_name,
+)
 
 MARK = "# Ansible managed: sparkthor.cluster\n"
 UNIT = MARK + "[Service]\nExecStart=/bin/true\n[Install]\nWantedBy=multi-user.target\n"
