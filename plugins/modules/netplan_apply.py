@@ -337,21 +337,9 @@ def write_environment(module: AnsibleModule, result: dict[str, Any], write: bool
             job.write_state(path, state)
 
 
-def start(module: AnsibleModule) -> dict[str, Any]:
-    """Decide, and where the network has to change arm the way back and start the change."""
+def decided(module: AnsibleModule, decision: netplan_decision.Decision) -> dict[str, Any]:
+    """The result so far: what was decided, with a warning of what stays set aside."""
     params = module.params
-    live, routes = job.live_links(), job.live_routes()
-    management = netplan_decision.management_netdev(params["management_address"], live, routes)
-    if not module.check_mode:
-        warning = change.clear_leftovers()
-        if warning:
-            module.warn(warning)
-    elif change.armed():
-        module.warn("an unconfirmed network change is armed on this host; a real run takes it back first")
-    if params["state"] == "absent":
-        decision = netplan_decision.decide_absent(params, management)
-    else:
-        decision = netplan_decision.decide_present(params, management)
     result: dict[str, Any] = {
         "changed": decision.changed,
         "needs_change": decision.changed,
@@ -371,6 +359,25 @@ def start(module: AnsibleModule) -> dict[str, Any]:
             " copies of it, the file is there again, or it is about more than fabric NICs that nobody else configures);"
             " rename what is wanted, then sudo netplan try"
         )
+    return result
+
+
+def start(module: AnsibleModule) -> dict[str, Any]:
+    """Decide, and where the network has to change arm the way back and start the change."""
+    params = module.params
+    live, routes = job.live_links(), job.live_routes()
+    management = netplan_decision.management_netdev(params["management_address"], live, routes)
+    if not module.check_mode:
+        warning = change.clear_leftovers()
+        if warning:
+            module.warn(warning)
+    elif change.armed():
+        module.warn("an unconfirmed network change is armed on this host; a real run takes it back first")
+    if params["state"] == "absent":
+        decision = netplan_decision.decide_absent(params, management)
+    else:
+        decision = netplan_decision.decide_present(params, management)
+    result = decided(module, decision)
     wait = module.check_mode or decision.needs_apply or not params["confirm"]
     if params["environment_path"] and params["state"] == "present":
         # With a network change it waits for the confirmation: after a rollback the host has all its previous files.

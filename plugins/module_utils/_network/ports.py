@@ -82,7 +82,7 @@ def probe(params: dict[str, Any], check: bool) -> dict[str, Any]:
 
     started = time.monotonic()
     try:
-        found = neighbors.probe(
+        found = neighbors.find_neighbours(
             params["host"], params["links"], job.live_links, run, params["seconds"], params["training"], check
         )
         # after the frames: other hosts wait for those, not for this

@@ -135,7 +135,7 @@ def fabric_plan(
     netaddr()
     topology = check_topology(topology)
     names = check_hosts(hosts, topology)
-    cage_number = check_cage(cage)
+    cage = check_cage(cage)
     mtu_number = check_mtu(mtu)
     ray_port = check_ray_port(ray_ports)
     lan = topology == "lan"
@@ -148,7 +148,6 @@ def fabric_plan(
     if ray_head is not None and ray_head not in set(names):
         raise FabricError("ray_head", ray_head, "this host is not in the cluster", f"Use one of {first_names(names)}")
     head = names[0] if ray_head is None else str(ray_head)
-
     resolved_kinds = {host: check_kind(host, kind_by_host.get(host), topology) for host in names}
     needs_management = topology in ("lan", "ring")
     addresses = {host: check_management(host, management_by_host.get(host), needs_management) for host in names}
@@ -159,7 +158,7 @@ def fabric_plan(
         check_no_overrides(override_by_host)
         ports = list(lan_ports(names, addresses, netdevs))
     else:
-        ports = allot(names, topology, t.cast("IPNetwork", network), cage_number, override_by_host, addresses)
+        ports = allot(names, topology, t.cast("IPNetwork", network), cage, override_by_host, addresses)
     ports_by_host: dict[str, list[Port]] = {host: [] for host in names}
     for port in ports:
         ports_by_host[port.host].append(port)
