@@ -33,9 +33,9 @@ for _folder in (HERE, os.path.join(HERE, "..", "..", "plugins", "module_utils"),
         sys.path.insert(0, os.path.abspath(_folder))
 
 # after the path was set: these are programs in a folder, not a package, so the import cannot stand at the top
-import _engine  # noqa: E402
 import packages  # noqa: E402
 import prepare  # noqa: E402
+from _engine import pins as engine_pins  # noqa: E402
 from sparklab import base  # noqa: E402
 
 NAME = f"sparkthor-lab/vllm:{packages.VLLM_VERSION}"
@@ -152,12 +152,12 @@ def make(where: prepare.Paths, target: str, progress: prepare.Progress) -> None:
     for name in ("upper", "work", "root", "tools"):
         os.makedirs(os.path.join(work, name))
     try:
-        system = _engine.Target(prepare.PYTHON, prepare.MACHINE, prepare.GLIBC)
+        system = engine_pins.Target(prepare.PYTHON, prepare.MACHINE, prepare.GLIBC)
         with open(prepare.LOCK, encoding="utf-8") as file:
-            pins = _engine.parse_lock(file.read(), prepare.LOCK)
-        chosen, _missing = _engine.select_wheels(pins, os.listdir(where["wheel_dir"]), system)
+            pins = engine_pins.parse_lock(file.read(), prepare.LOCK)
+        chosen, _missing = engine_pins.select_wheels(pins, os.listdir(where["wheel_dir"]), system)
         uv = next(name for pin, name in chosen.items() if pin.name == "uv")
-        _engine.extract_uv(os.path.join(where["wheel_dir"], uv), os.path.join(work, "tools"))
+        engine_pins.extract_uv(os.path.join(where["wheel_dir"], uv), os.path.join(work, "tools"))
         wanted = [chosen[pin] for pin in pins if pin.name not in RAYS_ALONE and pin.name != "uv"]
         cache = os.path.join(where["cache"], "uv-cache")
         os.makedirs(cache, exist_ok=True)
@@ -203,7 +203,7 @@ def main() -> int:
     began = time.monotonic()
     try:
         found = prepare_image(progress=lambda line: print(line, flush=True))
-    except (prepare.PrepareError, _engine.EngineError, OSError) as error:
+    except (prepare.PrepareError, engine_pins.EngineError, OSError) as error:
         print(error, file=sys.stderr)
         return 1
     print(f"done in {time.monotonic() - began:.1f} s")

@@ -42,9 +42,9 @@ for folder in (HERE, os.path.join(CHECKOUT, "plugins", "module_utils")):
         sys.path.insert(0, folder)
 
 # after the path was set: these are programs in a folder, not a package, so the import cannot stand at the top
-import _engine  # noqa: E402
 import make_model  # noqa: E402
 import packages  # noqa: E402
+from _engine import pins as engine_pins  # noqa: E402
 
 Progress = Callable[[str], None]
 
@@ -144,20 +144,20 @@ def _pip_of_this_python() -> list[str]:
 
 
 def prepare_wheels(where: Paths, progress: Progress) -> None:
-    folder, target = where["wheel_dir"], _engine.Target(PYTHON, MACHINE, GLIBC)
+    folder, target = where["wheel_dir"], engine_pins.Target(PYTHON, MACHINE, GLIBC)
     with open(LOCK, encoding="utf-8") as file:
-        pins = _engine.parse_lock(file.read(), LOCK)
+        pins = engine_pins.parse_lock(file.read(), LOCK)
     os.makedirs(folder, exist_ok=True)
-    missing = _engine.missing_pins(pins, os.listdir(folder), target)
-    local = {_engine.canonical(name) for name in packages.LOCAL_PINS}
+    missing = engine_pins.missing_pins(pins, os.listdir(folder), target)
+    local = {engine_pins.canonical(name) for name in packages.LOCAL_PINS}
     if any(pin.name in local for pin in missing):
         packages.build_local_wheels(folder)
     wanted = [pin for pin in missing if pin.name not in local]
     if wanted:
         progress(f"wheels: downloading {len(wanted)} of {len(pins)} into {folder}")
-        argv = _engine.pip_download_argv(_pip_of_this_python(), wanted, folder, target)
+        argv = engine_pins.pip_download_argv(_pip_of_this_python(), wanted, folder, target)
         _run(argv, "wheels", folder, progress)
-        missing = _engine.missing_pins(pins, os.listdir(folder), target)
+        missing = engine_pins.missing_pins(pins, os.listdir(folder), target)
         if missing:
             raise PrepareError(f"wheels: still missing in {folder}: " + ", ".join(str(pin) for pin in missing))
     progress(f"wheels: {len(pins)} in {folder}")
@@ -197,12 +197,12 @@ def prepare_venv(where: Paths, progress: Progress) -> None:
         progress(f"venv: building {venv}")
         python = find_python()
         tools = os.path.join(where["cache"], f"uv-{where['lock_hash']}")
-        target = _engine.Target(PYTHON, MACHINE, GLIBC)
+        target = engine_pins.Target(PYTHON, MACHINE, GLIBC)
         with open(LOCK, encoding="utf-8") as file:
-            pins = _engine.parse_lock(file.read(), LOCK)
-        chosen, _missing = _engine.select_wheels(pins, os.listdir(where["wheel_dir"]), target)
+            pins = engine_pins.parse_lock(file.read(), LOCK)
+        chosen, _missing = engine_pins.select_wheels(pins, os.listdir(where["wheel_dir"]), target)
         wheel = next(name for pin, name in chosen.items() if pin.name == "uv")
-        uv = _engine.extract_uv(os.path.join(where["wheel_dir"], wheel), tools)
+        uv = engine_pins.extract_uv(os.path.join(where["wheel_dir"], wheel), tools)
         environment = [
             "env",
             f"UV_CACHE_DIR={os.path.join(where['cache'], 'uv-cache')}",
@@ -211,7 +211,7 @@ def prepare_venv(where: Paths, progress: Progress) -> None:
         ]
         _run([*environment, uv, "venv", "-q", "--python", python, venv], "venv", venv, progress)
         lock = (f"--find-links={where['wheel_dir']}", f"--requirement={LOCK}")
-        _run([*environment, *_engine.uv_install_argv(uv, venv, *lock)], "venv", venv, progress)
+        _run([*environment, *engine_pins.uv_install_argv(uv, venv, *lock)], "venv", venv, progress)
         with open(os.path.join(venv, ".complete"), "w", encoding="utf-8") as file:
             file.write(where["lock_hash"] + "\n")
     progress(f"venv: {venv}")
@@ -254,7 +254,7 @@ def main() -> int:
     began = time.monotonic()
     try:
         where = prepare(arguments.cache, arguments.venv, lambda line: print(line, flush=True))
-    except (PrepareError, _engine.EngineError, OSError) as error:
+    except (PrepareError, engine_pins.EngineError, OSError) as error:
         print(error, file=sys.stderr)
         return 1
     print(f"done in {time.monotonic() - began:.1f} s")

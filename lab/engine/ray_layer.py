@@ -89,11 +89,11 @@ def make(suite: str = "bookworm") -> Path:
         for folder in ("upper", "work", "root"):
             (work / folder).mkdir(parents=True)
         (work / "lock.txt").write_text("\n".join(pins) + "\n", encoding="utf-8")
-        engine_lock = prepare._engine.parse_lock((work / "lock.txt").read_text(encoding="utf-8"), "lock.txt")
-        target = prepare._engine.Target(prepare.PYTHON, prepare.MACHINE, prepare.GLIBC)
-        chosen, _missing = prepare._engine.select_wheels(engine_lock, os.listdir(where["wheel_dir"]), target)
+        engine_lock = prepare.engine_pins.parse_lock((work / "lock.txt").read_text(encoding="utf-8"), "lock.txt")
+        target = prepare.engine_pins.Target(prepare.PYTHON, prepare.MACHINE, prepare.GLIBC)
+        chosen, _missing = prepare.engine_pins.select_wheels(engine_lock, os.listdir(where["wheel_dir"]), target)
         wheel = next(name for pin, name in chosen.items() if pin.name == "uv")
-        uv = prepare._engine.extract_uv(os.path.join(where["wheel_dir"], wheel), str(work))
+        uv = prepare.engine_pins.extract_uv(os.path.join(where["wheel_dir"], wheel), str(work))
         run(
             ["unshare", "-m", "bash", "-c", MAKE, "layer", lower, work, where["wheel_dir"], uv, work / "lock.txt"],
             timeout=1800,

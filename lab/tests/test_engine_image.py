@@ -21,9 +21,9 @@ for folder in (TOP / "lab" / "engine", TOP / "plugins" / "module_utils"):
         sys.path.insert(0, str(folder))
 
 # after the path was set: these are programs in a folder, not a package, so the import cannot stand at the top
-import _engine  # noqa: E402
 import image  # noqa: E402
 import prepare  # noqa: E402
+from _engine import pins as engine_pins  # noqa: E402
 
 
 def tree(folder: Path, when: int) -> Path:
@@ -77,7 +77,7 @@ def test_what_ray_alone_wants_is_left_out_and_can_be_added_again() -> None:
     locks = {}
     for name in ("lab-cp311-x86_64.txt", "lab-ray-cp311-x86_64.txt"):
         path = TOP / "requirements" / "engine" / name
-        locks[name] = {pin.name: pin.version for pin in _engine.parse_lock(path.read_text(), str(path))}
+        locks[name] = {pin.name: pin.version for pin in engine_pins.parse_lock(path.read_text(), str(path))}
     whole, ray = locks["lab-cp311-x86_64.txt"], locks["lab-ray-cp311-x86_64.txt"]
     assert set(ray) >= image.RAYS_ALONE
     assert all(whole.get(name) == version for name, version in ray.items()), "one version of everything"
@@ -90,7 +90,7 @@ def test_the_locks_of_ray_are_those_of_the_engine() -> None:
     """A package that comes with Ray has the version that the same engine has in a virtual environment."""
     folder = TOP / "requirements" / "engine"
     engine, ray = (
-        {pin.name: pin.version for pin in _engine.parse_lock((folder / name).read_text(), name)}
+        {pin.name: pin.version for pin in engine_pins.parse_lock((folder / name).read_text(), name)}
         for name in ("cuda13-cp312-aarch64.txt", "ray-cp312-aarch64.txt")
     )
     assert {name: version for name, version in ray.items() if engine.get(name) != version} == {}

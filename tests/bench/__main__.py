@@ -27,6 +27,8 @@ from typing import Any
 import yaml
 from sparklab import Lab, LabError
 
+from tools import marked
+
 from . import fleet, stock, table
 from . import plan as planning
 from . import state as end_state
@@ -401,8 +403,8 @@ def main() -> int:
         say(f"{part}: {results[part]['seconds']} s")
     whole = {part: result for part, result in results.items() if result.get("date")}
     path = TOP / "docs" / "benchmarks.md"
-    path.write_text(table.render(whole), encoding="utf-8")
-    say(path.read_text(encoding="utf-8"))
+    marked.replace(path, "bench", table.render(whole))
+    say(table.render(whole))
     failing = [row.name for row in bars(whole) if row.figure > row.limit]
     for name in failing:
         say(f"over its limit: {name}")

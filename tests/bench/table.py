@@ -1,7 +1,7 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""``docs/benchmarks.md`` from the results: ratios first, because seconds are the machine's."""
+"""The part ``bench`` of ``docs/benchmarks.md`` from the results: ratios first, because seconds are the machine's."""
 
 from __future__ import annotations
 
@@ -23,14 +23,13 @@ CASES = {
 }
 
 _HEAD = """\
-# Benchmarks
+## What a run costs
 
-Written by `make bench` (`tests/bench`); not edited by hand. Simulated hosts on one machine: compare ratios, not
-seconds. A case is run in turns with all others on the same hosts; figures are medians, with the fastest and slowest
-run in brackets. Controller CPU is user and system time of everything the command started, ssh's shared connections
-included; target CPU is that of all hosts together. `shell` and `naive` write and check exactly the files, sysctls and
-units that the collection's host layer has put there, and find nothing to do; `shell` applies the network again, as
-guides do.
+Written by `make bench` (`tests/bench`). A case is run in turns with all others on the same hosts; figures are medians,
+with the fastest and slowest run in brackets. Controller CPU is user and system time of everything the command started,
+ssh's shared connections included; target CPU is that of all hosts together. `shell` and `naive` write and check exactly
+the files, sysctls and units that the collection's host layer has put there, and find nothing to do; `shell` applies the
+network again, as guides do.
 """
 
 
@@ -47,7 +46,7 @@ def _bars(results: Mapping[str, Any]) -> list[str]:
     found = bars(results)
     if not found:
         return []
-    lines = ["## Figures with a bar", "", _row(["figure", "measured", "bar", ""]), "|---|---|---|---|"]
+    lines = ["### Figures with a bar", "", _row(["figure", "measured", "bar", ""]), "|---|---|---|---|"]
     for row in found:
         # one that was over its bar was measured once more: both are shown
         figure = f"{row.figure:.2f}" if row.earlier is None else f"{row.earlier:.2f}, once more {row.figure:.2f}"
@@ -61,7 +60,7 @@ def _hosts(size: str, result: Mapping[str, Any]) -> list[str]:
     counts = result["counts"]
     head = ["case", "wall s", "÷ floor", "controller CPU s", "target CPU s", "CPU stolen", "load before", "runs"]
     lines = [
-        f"## {title.replace('1 hosts', '1 host') if size == '1' else title}",
+        f"### {title.replace('1 hosts', '1 host') if size == '1' else title}",
         "",
         f"{result['machine']}, {result['date']}. A no-op run: {counts['module_tasks']} module tasks, "
         f"{counts['round_trips']} ssh round trips and {counts['kilobytes']} kB for each host.",
@@ -91,7 +90,7 @@ def _hosts(size: str, result: Mapping[str, Any]) -> list[str]:
 
 def _plan(result: Mapping[str, Any]) -> list[str]:
     lines = [
-        "## No hosts: plan and render",
+        "### No hosts: plan and render",
         "",
         _row(["hosts", "planned, s", "rendered, s", "CPU s"]),
         "|---:" * 4 + "|",
@@ -103,7 +102,7 @@ def _plan(result: Mapping[str, Any]) -> list[str]:
 
 def _fleet(result: Mapping[str, Any]) -> list[str]:
     lines = [
-        "## Several clusters: jobs of ansible-runner",
+        "### Several clusters: jobs of ansible-runner",
         "",
         f"{result['clusters']} clusters of {result['hosts']} hosts, `host_layer.yml` with nothing to do, one job each "
         f"(`tests/bench/fleet.py`); medians of {result['runs']}.",

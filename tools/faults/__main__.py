@@ -19,13 +19,15 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from tools import marked
 from tools.faults.faults import measure
 from tools.faults.site import FaultError, Site
 from tools.faults.table import BY_NAME, ROWS, Run, again_limit, lines, misses
 from tools.playbooks import TOP
 
 RESULTS = TOP / ".lab" / "results" / "faults"
-BEGIN, END = "<!-- fault table: begin -->", "<!-- fault table: end -->"
+#: the part of docs/benchmarks.md that holds the table
+PART = "fault table"
 
 
 def say(line: str) -> None:
@@ -92,12 +94,8 @@ def complete(
 
 
 def write_table(path: Path, folder: Path = RESULTS) -> None:
-    """The table between two marks of a document; the rest of it stays."""
-    text = path.read_text(encoding="utf-8")
-    head, _mark, rest = text.partition(BEGIN)
-    _old, _mark, tail = rest.partition(END)
-    table = "\n".join(lines({row.name: kept(row.name, folder) for row in ROWS}))
-    path.write_text(f"{head}{BEGIN}\n{table}\n{END}{tail}", encoding="utf-8")
+    """Put the table into its part of a document."""
+    marked.replace(path, PART, "\n".join(lines({row.name: kept(row.name, folder) for row in ROWS})))
 
 
 def main(argv: Sequence[str] | None = None) -> int:

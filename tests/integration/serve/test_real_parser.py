@@ -20,13 +20,13 @@ GOLDEN = TOP / "tests" / "fixtures" / "recipes" / "golden"
 PARSE = """
 import json, sys, tempfile, os
 sys.path.insert(0, sys.argv[1])
-import _vllm_dump
+from _engine import option_table
 found = {}
 for name, config in json.load(open(sys.argv[2])).items():
     path = os.path.join(tempfile.mkdtemp(), "vllm.yaml")
     json.dump(config, open(path, "w"))
     try:
-        args = vars(_vllm_dump.build_parser().parse_args(["--config", path]))
+        args = vars(option_table.build_parser().parse_args(["--config", path]))
         found[name] = {key: value for key, value in args.items() if isinstance(value, (str, int, float, bool, list))}
     except SystemExit as error:
         found[name] = {"refused": str(error.code)}

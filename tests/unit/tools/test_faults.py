@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tools import marked
 from tools.faults import __main__ as command
 from tools.faults import busy, controller, observe, table
 from tools.faults.faults import FAULTS
@@ -68,7 +69,7 @@ def test_results_are_kept_and_the_table_goes_between_its_marks(tmp_path: Path) -
     command.keep("engine", [GOOD], tmp_path)
     assert command.kept("engine", tmp_path) == [GOOD]
     document = tmp_path / "doc.md"
-    document.write_text(f"before\n{command.BEGIN}\nformer lines\n{command.END}\nafter\n")
+    document.write_text(f"before\n{marked.begin(command.PART)}\nformer lines\n{marked.end(command.PART)}\nafter\n")
     command.write_table(document, tmp_path)
     text = document.read_text()
     assert text.startswith("before\n")
