@@ -17,7 +17,7 @@ description:
     cage, both halves of a cable, who is at its other end, MTU, RDMA, networks and routes that overlap the plan, two
     NICs in one subnet, netplan and NetworkManager settings by others, and whether hosts of one kind have the same
     kernel, driver, firmware and OS image.
-  - Every problem found is part of one failure message that names host, NIC and mend.
+  - Every problem found is part of one failure message that names host, NIC and fix.
 extends_documentation_fragment:
   - sparkthor.cluster.attributes
   - sparkthor.cluster.attributes.read_only

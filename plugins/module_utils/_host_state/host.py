@@ -111,9 +111,9 @@ class Changes:
     #: only compare
     check: bool
     result: Result = field(default_factory=Result)
-    steps: list[Callable[[], None]] = field(default_factory=list)
+    steps: list[Callable[[], object]] = field(default_factory=list)
     #: what is only true once the units are as wanted
-    last_steps: list[Callable[[], None]] = field(default_factory=list)
+    last_steps: list[Callable[[], object]] = field(default_factory=list)
 
     def note(self, name: str, before: str, after: str, suffix: str = "") -> None:
         """Show a difference; ``suffix`` says of what, where it is not the content."""

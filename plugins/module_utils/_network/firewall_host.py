@@ -199,7 +199,7 @@ class Firewall:
         finally:
             if self.check:
                 shutil.rmtree(folder, ignore_errors=True)
-        result = found["result"]
+        result: dict[str, Any] = found["result"]
         if self.check or not result["changed"]:
             shutil.rmtree(folder, ignore_errors=True)
             return result

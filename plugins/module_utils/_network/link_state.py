@@ -53,7 +53,7 @@ def checksum(data: bytes) -> int:
     """The Internet checksum (RFC 1071)."""
     if len(data) % 2:
         data += b"\0"
-    total = sum(struct.unpack(f"!{len(data) // 2}H", data))
+    total: int = sum(struct.unpack(f"!{len(data) // 2}H", data))
     while total >> 16:
         total = (total & 0xFFFF) + (total >> 16)
     return ~total & 0xFFFF
@@ -64,8 +64,9 @@ def payload_size(link: dict[str, Any], peer: dict[str, Any], live_mtu: int) -> i
 
     Without a planned MTU (an ordinary LAN, left as it is) the ends may differ, so only Ethernet's 1500 is asked for.
     """
-    own = link.get("mtu") or min(live_mtu or 1500, 1500)
-    return min(own, peer.get("mtu") or own) - 28
+    own: int = link.get("mtu") or min(live_mtu or 1500, 1500)
+    far: int = peer.get("mtu") or own
+    return min(own, far) - 28
 
 
 _IP_MTU_DISCOVER, _IP_PMTUDISC_DO, _SO_BINDTODEVICE = 10, 2, 25

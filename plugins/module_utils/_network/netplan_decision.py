@@ -55,18 +55,17 @@ def _text(state: job.FileState | None) -> str:
     return state["content"] if state else ""
 
 
+def _diff(name: str, before: str, after: str, name_after: str = "") -> dict[str, str]:
+    return {"before_header": name, "after_header": name_after or name, "before": before, "after": after}
+
+
 def decide_environment(path: str, variables: dict[str, Any]) -> tuple[dict[str, job.FileState | None], dict[str, str]]:
     """The environment file if it has to change, and its diff."""
     wanted = {"content": netplan.render_environment(variables), "mode": 0o644, "uid": 0, "gid": 0}
     current = job.read_state(path)
     if current == wanted:
         return {}, {}
-    return {path: wanted}, {
-        "before_header": path,
-        "after_header": path,
-        "before": _text(current),
-        "after": wanted["content"],
-    }
+    return {path: wanted}, _diff(path, _text(current), str(wanted["content"]))
 
 
 def blocking(findings: list[dict[str, Any]], accept: list[str], replace_foreign: bool) -> list[dict[str, Any]]:
@@ -83,7 +82,7 @@ def blocking(findings: list[dict[str, Any]], accept: list[str], replace_foreign:
 
 
 def explain(findings: list[dict[str, Any]]) -> str:
-    """Findings as one message: what, then how to mend it."""
+    """Findings as one message: what, then how to fix it."""
     return "; ".join(f"{item['message']} ({item['mend']})" for item in findings)
 
 
@@ -93,10 +92,6 @@ def _free_name(path: str) -> str:
         number += 1
         candidate = f"{path}{netplan_others.ASIDE}.{number}"
     return candidate
-
-
-def _diff(name: str, before: str, after: str, name_after: str = "") -> dict[str, str]:
-    return {"before_header": name, "after_header": name_after or name, "before": before, "after": after}
 
 
 def decide_present(params: dict[str, Any], management: str) -> Decision:

@@ -74,20 +74,18 @@ def check_mtu(mtu: object) -> int | None:
 
 def check_cidr(cidr: object) -> IPNetwork:
     text = str(cidr).strip() if isinstance(cidr, str) else ""
-    mend = "Set an unused private IPv4 range such as 10.100.0.0/24"
+    fix = "Set an unused private IPv4 range such as 10.100.0.0/24"
     if not text:
-        raise FabricError("fabric_cidr", cidr, "a range to take the fabric's addresses from is needed", mend)
+        raise FabricError("fabric_cidr", cidr, "a range to take the fabric's addresses from is needed", fix)
     if ":" in text:
-        raise FabricError(
-            "fabric_cidr", cidr, "IPv6 is not supported on the fabric (RoCE v2 here runs over IPv4)", mend
-        )
+        raise FabricError("fabric_cidr", cidr, "IPv6 is not supported on the fabric (RoCE v2 here runs over IPv4)", fix)
     address, slash, prefix = text.partition("/")
     if not slash or not re.fullmatch(r"[0-9]{1,2}", prefix):
-        raise FabricError("fabric_cidr", cidr, "not an IPv4 range in the form a.b.c.d/length", mend)
+        raise FabricError("fabric_cidr", cidr, "not an IPv4 range in the form a.b.c.d/length", fix)
     try:
         interface = ipv4_interface_of(f"{address}/{prefix}")
     except ValueError:
-        raise FabricError("fabric_cidr", cidr, "not an IPv4 range in the form a.b.c.d/length", mend) from None
+        raise FabricError("fabric_cidr", cidr, "not an IPv4 range in the form a.b.c.d/length", fix) from None
     if interface.ip != interface.network:
         raise FabricError(
             "fabric_cidr",
@@ -97,7 +95,7 @@ def check_cidr(cidr: object) -> IPNetwork:
         )
     problem = _unusable(interface)
     if problem:
-        raise FabricError("fabric_cidr", cidr, problem, mend)
+        raise FabricError("fabric_cidr", cidr, problem, fix)
     return interface.cidr
 
 
@@ -177,18 +175,18 @@ def check_kind(host: str, value: object, topology: str) -> str:
 
 def check_management(host: str, value: object, strict: bool) -> IPNetwork | None:
     """The management address; None where there is none, or an IPv6 one that no rule here needs."""
-    mend = "Give it as IPv4 address and prefix length, such as 192.168.1.11/24"
+    fix = "Give it as IPv4 address and prefix length, such as 192.168.1.11/24"
     if value is None or value == "":
         if strict:
-            raise FabricError("management address", value, "this topology runs its control traffic over it", mend, host)
+            raise FabricError("management address", value, "this topology runs its control traffic over it", fix, host)
         return None
     try:
         interface = interface_of(str(value))
     except ValueError:
-        raise FabricError("management address", value, "not an address", mend, host) from None
+        raise FabricError("management address", value, "not an address", fix, host) from None
     if interface.version != 4:
         if strict:
-            raise FabricError("management address", value, "IPv6 cannot carry this control traffic", mend, host)
+            raise FabricError("management address", value, "IPv6 cannot carry this control traffic", fix, host)
         return None
     return interface
 
@@ -206,18 +204,18 @@ def check_netdev(host: str, value: object) -> str:
 def check_override(host: str, netdev: str, value: object, planned: IPNetwork) -> IPNetwork:
     variable = f"fabric_overrides[{netdev}]"
     text = str(value).strip() if isinstance(value, str) else ""
-    mend = f"Give an IPv4 address of {planned.cidr}, such as {planned}"
+    fix = f"Give an IPv4 address of {planned.cidr}, such as {planned}"
     try:
         interface = ipv4_interface_of(text if "/" in text else f"{text}/{planned.prefixlen}")
     except ValueError:
-        raise FabricError(variable, value, "not an IPv4 address", mend, host) from None
+        raise FabricError(variable, value, "not an IPv4 address", fix, host) from None
     if interface.prefixlen > 30:
-        raise FabricError(variable, value, "a subnet this small has no room for a peer", mend, host)
+        raise FabricError(variable, value, "a subnet this small has no room for a peer", fix, host)
     if interface.ip in (interface.network, interface.broadcast):
-        raise FabricError(variable, value, f"the first and last address of {interface.cidr} are no host's", mend, host)
+        raise FabricError(variable, value, f"the first and last address of {interface.cidr} are no host's", fix, host)
     problem = _unusable(interface)
     if problem:
-        raise FabricError(variable, value, problem, mend, host)
+        raise FabricError(variable, value, problem, fix, host)
     return interface
 
 

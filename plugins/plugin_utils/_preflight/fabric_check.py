@@ -19,7 +19,7 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._preflight.probl
 
 #: findings that a user may declare known; everything else stops the run
 ACCEPTABLE: t.Final = ("pending_edit", "runtime_address", "parity", "known_bad", "clock")
-#: findings that replacing foreign settings mends by itself
+#: findings that replacing foreign settings fixes by itself
 REPLACEABLE: t.Final = ("foreign_file", "foreign_address", "same_subnet")
 
 
