@@ -39,6 +39,10 @@ unit: venv ## unit tests
 sanity: venv ## ansible-test sanity, without containers
 	@tools/test.sh sanity
 
+.PHONY: matrix
+matrix: venv ## unit and sanity tests with every supported ansible-core; make matrix ARGS=default adds a lab scenario
+	@tools/matrix.sh $(ARGS)
+
 .PHONY: molecule
 molecule: venv ## one scenario on the lab: make molecule SCENARIO=default
 	@tools/test.sh molecule $(SCENARIO)

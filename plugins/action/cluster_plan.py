@@ -6,12 +6,12 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import yaml
 from ansible.errors import AnsibleActionFail
-from ansible.module_utils.parsing.convert_bool import boolean
-from ansible.plugins.action import ActionBase
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action.base import ClusterAction
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory import inventory, play_roles
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory.role_specs import RoleSpecs
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.assumed import assumed_nodes
@@ -20,64 +20,57 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric_inv
 
 # the loader in C takes a tenth of the time
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+Groups = dict[str, list[str]]
 _ROLES = os.path.join(os.path.dirname(__file__), "..", "..", "roles")
 #: roles that read what the plan says of serving
 _SERVING_ROLES = frozenset(("engine", "model_store", "ray_node", "ray_head", "ray_worker", "vllm_serve"))
 
 
-class ActionModule(ActionBase):
-    BYPASS_HOST_LOOP = True
-    TRANSFERS_FILES = False
-    _requires_connection = False
-    _VALID_ARGS = frozenset(("stage", "nodes", "kept", "assumed"))
+class ActionModule(ClusterAction):
+    ARGUMENTS = {
+        "stage": {"type": "str", "choices": ["inventory", "facts"], "default": "facts"},
+        "nodes": {"type": "str"},
+        "assumed": {"type": "bool", "default": False},
+    }
+    ERRORS = (ClusterError,)
 
-    def run(self, tmp=None, task_vars=None):
-        result = super().run(tmp, task_vars)
-        task_vars = task_vars or {}
-        stage = self._task.args.get("stage", "facts")
-        groups = {name: list(hosts) for name, hosts in task_vars["groups"].items()}
+    def act(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        groups = {name: list(hosts) for name, hosts in self.vars["groups"].items()}
         hosts = inventory.cluster_hosts(groups)
-        everything = task_vars["hostvars"]
+        everything = self.vars["hostvars"]
         # templated once: host variables are lazy, and every look costs
         hostvars = {host: inventory.planned_by(everything[host]) for host in hosts}
-        if stage == "inventory":
-            self._inventory_stage(groups, hosts, hostvars, everything, int(task_vars.get("ansible_forks") or 5))
-            result.update(changed=False, msg=f"the inventory of {len(hosts)} hosts is sound")
-            return result
-        if stage != "facts":
-            raise AnsibleActionFail(f"stage: {stage!r} is neither 'inventory' nor 'facts'")
-        if boolean(self._task.args.get("kept", False), strict=False):
-            # what is wrong by old facts is for the new ones to say
-            try:
-                return self._facts_stage(groups, hosts, hostvars, task_vars, result)
-            except Exception as error:
-                # facts that another version of this collection kept may lack what this one plans by
-                return {"changed": False, "msg": str(error), "cluster": {}, "fabric": {}}
-        result = self._facts_stage(groups, hosts, hostvars, task_vars, result)
-        self._display.display(f"sparkthor: {result['msg']}")
-        return result
+        if arguments["stage"] == "inventory":
+            self._inventory_stage(groups, hosts, hostvars, everything, int(self.vars.get("ansible_forks") or 5))
+            return {"changed": False, "msg": f"the inventory of {len(hosts)} hosts is sound"}
+        if not arguments["nodes"] and not arguments["assumed"]:
+            raise AnsibleActionFail("nodes: name the variable in which each host's facts were registered")
+        outcome = self._facts_stage(groups, hosts, hostvars, arguments["nodes"], arguments["assumed"])
+        self._display.display(f"sparkthor: {outcome['msg']}")
+        return outcome
 
-    def _facts_stage(self, groups, hosts, hostvars, task_vars, result) -> dict[str, Any]:
-        everything = task_vars["hostvars"]
-        missing = [host for host in hosts if host not in task_vars["ansible_play_hosts_all"]]
+    def _facts_stage(
+        self,
+        groups: Groups,
+        hosts: list[str],
+        hostvars: Mapping[str, dict[str, Any]],
+        registered: str,
+        assumed: bool,
+    ) -> dict[str, Any]:
+        everything = self.vars["hostvars"]
+        missing = [host for host in hosts if host not in self.vars["ansible_play_hosts_all"]]
         if missing:
             raise AnsibleActionFail(
                 f"--limit: hosts {', '.join(missing)} are left out of this run, but a plan needs the facts of every "
                 "host of the cluster; run without --limit"
             )
-        if boolean(self._task.args.get("assumed", False), strict=False):
+        if assumed:
             nodes = assumed_nodes(groups, hosts, hostvars, str(hostvars[hosts[0]].get("fabric_topology") or ""))
-            result["nodes"] = nodes
-        elif self._task.args.get("nodes"):
-            self._contact_stage(hosts, hostvars, everything, str(self._task.args["nodes"]))
-            nodes = {host: everything[host]["ansible_facts"]["sparkthor_node"] for host in hosts}
         else:
-            raise AnsibleActionFail("nodes: name the variable in which each host's facts were registered")
-        try:
-            cluster, fabric, warnings = plan_cluster(groups, hosts, hostvars, nodes)
-        except ClusterError as error:
-            raise AnsibleActionFail(str(error)) from error
-        serving = self._serving(everything[hosts[0]], cluster, nodes, task_vars)
+            self._contact_stage(hosts, hostvars, everything, registered)
+            nodes = {host: everything[host]["ansible_facts"]["sparkthor_node"] for host in hosts}
+        cluster, fabric, warnings = plan_cluster(groups, hosts, hostvars, nodes)
+        serving = self._serving(everything[hosts[0]], cluster, nodes)
         if serving:
             cluster.update(
                 serving=serving,
@@ -86,29 +79,30 @@ class ActionModule(ActionBase):
             )
             warnings = [*warnings, *serving["warnings"]]
             cluster["summary"] += f"; {serving['recipe']}: {serving['why']}"
-        if warnings:
-            result["warnings"] = warnings
-        result.update(
-            changed=False,
-            msg=cluster["summary"],
-            cluster=cluster,
-            fabric=fabric,
-        )
-        return result
+        return {
+            "changed": False,
+            "msg": cluster["summary"],
+            "cluster": cluster,
+            "fabric": fabric,
+            "warnings": list(warnings),
+            **({"nodes": nodes} if assumed else {}),
+        }
 
-    def _serving(self, head, cluster, nodes, task_vars) -> dict[str, Any]:
+    def _serving(
+        self, head: Mapping[str, Any], cluster: Mapping[str, Any], nodes: Mapping[str, Mapping[str, Any]]
+    ) -> dict[str, Any]:
         """What is served; not planned where the run's tags leave out all roles of this play that would read it."""
         if not any(head.get(name) for name in ("vllm_serve_recipe", "vllm_serve_model", "vllm_serve_degraded_after")):
             return {}
-        play = self._task.get_play()
-        there = _SERVING_ROLES.intersection(play_roles.in_play(play))
-        if there and not there.intersection(play_roles.role_tasks(play, task_vars)):
+        readers = _SERVING_ROLES & play_roles.in_play(self.vars)
+        if readers and not readers & play_roles.in_run(self.vars):
             return {}
-        from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import serving as _serving_plan
+        # a run of the network alone has no use for what knows models
+        from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import serving as serving_plan
 
         try:
-            return _serving_plan.plan_whole(head, cluster, nodes)
-        except _serving_plan.ServingError as error:
+            return serving_plan.plan_whole(head, cluster, nodes)
+        except serving_plan.ServingError as error:
             raise AnsibleActionFail(f"Nothing was changed: {error}") from error
 
     @staticmethod
@@ -116,9 +110,16 @@ class ActionModule(ActionBase):
         if problems:
             lines = "\n".join(f"  - {problem}" for problem in problems)
             count = "one problem" if len(problems) == 1 else f"{len(problems)} problems"
-            raise AnsibleActionFail(f"Nothing was changed: {count} to mend first.\n{lines}")
+            raise AnsibleActionFail(f"Nothing was changed: {count} to fix first.\n{lines}")
 
-    def _inventory_stage(self, groups, hosts, hostvars, everything, forks) -> None:
+    def _inventory_stage(
+        self,
+        groups: Groups,
+        hosts: list[str],
+        hostvars: Mapping[str, dict[str, Any]],
+        everything: Mapping[str, Any],
+        forks: int,
+    ) -> None:
         problems = inventory.inventory_problems(groups, hostvars)
         problems += inventory.forks_problems(hosts, hostvars, forks)
         if not inventory.group_problems(groups):
@@ -148,7 +149,9 @@ class ActionModule(ActionBase):
                     specs[role] = yaml.load(handle, Loader=_LOADER)["argument_specs"]
         return specs
 
-    def _contact_stage(self, hosts, hostvars, everything, nodes) -> None:
+    def _contact_stage(
+        self, hosts: Sequence[str], hostvars: Mapping[str, dict[str, Any]], everything: Mapping[str, Any], nodes: str
+    ) -> None:
         problems = []
         for host in hosts:
             outcome = everything[host].get(nodes, {})

@@ -7,52 +7,61 @@ from __future__ import annotations
 
 import json
 import os
+from typing import Any
 
 from ansible.errors import AnsibleActionFail
-from ansible.plugins.action import ActionBase
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action.base import ClusterAction
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._report import looks, verify
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._report import page as _report
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._report import status as _status
 
 
-class ActionModule(ActionBase):
-    BYPASS_HOST_LOOP = True
-    TRANSFERS_FILES = False
-    _requires_connection = False
-    _VALID_ARGS = frozenset(("looks", "path", "folder", "doctor", "runs", "data"))
+class ActionModule(ClusterAction):
+    ARGUMENTS = {
+        "looks": {"type": "str", "required": True},
+        "format": {"type": "str", "choices": ["text", "json", "none", "html"], "default": "text"},
+        "path": {"type": "path"},
+        "folder": {"type": "path"},
+        "doctor": {"type": "path"},
+        "runs": {"type": "int", "default": 20},
+        "data": {"type": "path"},
+    }
 
-    def run(self, tmp=None, task_vars=None):
-        result = super().run(tmp, task_vars)
-        _validated, given = self.validate_argument_spec(
-            argument_spec={
-                "looks": {"type": "str", "default": "__look"},
-                "path": {"type": "path"},
-                "folder": {"type": "path"},
-                "doctor": {"type": "path"},
-                "runs": {"type": "int", "default": 20},
-                "data": {"type": "path"},
-            }
-        )
-        task_vars = task_vars or {}
-        seen = looks.see(task_vars, given["looks"])
-        planned, why = {}, seen.plan_error
-        if not seen.plan_error:
+    def act(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        seen = looks.see(self.vars, arguments["looks"])
+        return self._page(arguments, seen) if arguments["format"] == "html" else self._screen(arguments, seen.status)
+
+    def _screen(self, arguments: dict[str, Any], status: dict[str, Any]) -> dict[str, Any]:
+        text = _status.screen(status)
+        if arguments["format"] == "json":
+            self._display.display(json.dumps(status, indent=1))
+        elif arguments["format"] == "text":
+            self._display.display(text)
+        if arguments["path"]:
+            looks.save(arguments["path"], status, "output_file")
+        # the screen has been shown; a callback would print the whole document once more
+        return {"changed": False, "status": status, "text": text, "_ansible_verbose_override": True}
+
+    def _page(self, arguments: dict[str, Any], seen: looks.Seen) -> dict[str, Any]:
+        planned: dict[str, Any] = {}
+        why = seen.plan_error
+        if not why:
             nodes = {host: look["node"] for host, look in seen.looks.items()}
-            planned, why = looks.serving_plan(task_vars["hostvars"], seen.cluster, nodes)
-        folder = looks.results_folder(task_vars, given["folder"])
-        runs = verify.read_history(looks.read_all(os.path.join(folder, "verify"), max(1, given["runs"])))
-        doctor = self._doctor(given["doctor"] or os.path.join(folder, "doctor.json"), bool(given["doctor"]))
+            planned, why = looks.serving_plan(self.vars["hostvars"], seen.cluster, nodes)
+        folder = looks.results_folder(self.vars, arguments["folder"])
+        runs = verify.read_history(looks.read_all(os.path.join(folder, "verify"), max(1, arguments["runs"])))
+        doctor = self._doctor(arguments["doctor"] or os.path.join(folder, "doctor.json"), bool(arguments["doctor"]))
         memory = planned.get("memory")
         page = _report.page(seen.status, runs, doctor, memory, why)
-        path = looks.save(given["path"] or os.path.join(folder, "report.html"), page, "report_path")
-        if given["data"]:
+        path = looks.save(arguments["path"] or os.path.join(folder, "report.html"), page, "report_path")
+        if arguments["data"]:
             data = {"status": seen.status, "runs": runs, "doctor": doctor, "memory": memory, "why": why}
-            looks.save(given["data"], data, "report_data")
+            looks.save(arguments["data"], data, "report_data")
         self._display.display(f"the report: {path}")
-        result.update(changed=False, path=path)
-        return result
+        return {"changed": False, "path": path}
 
     @staticmethod
-    def _doctor(path: str, wanted: bool):
+    def _doctor(path: str, wanted: bool) -> dict[str, Any] | None:
         """An absent diagnosis is fine unless it was asked for; a torn one is said."""
         try:
             with open(os.path.expanduser(path), encoding="utf-8") as handle:

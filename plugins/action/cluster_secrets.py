@@ -13,13 +13,12 @@ import stat
 from typing import Any
 
 from ansible.errors import AnsibleActionFail
-from ansible.plugins.action import ActionBase
-from ansible.template import trust_as_template
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.files import write_atomic
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action.base import Action
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory.inventory import (
     MINIMUM_SECRET_LENGTH,
     SECRETS,
-    SECRETS_DIR,
+    secrets_dir,
 )
 
 _VARIABLES = {secret: variable for variable, secret in SECRETS.items()}
@@ -65,19 +64,24 @@ def secrets_of_head(task_vars: dict[str, Any]) -> dict[str, str]:
     return ((known.get("ansible_facts") or {}).get("sparkthor_node") or {}).get("secrets") or {}
 
 
-class ActionModule(ActionBase):
-    TRANSFERS_FILES = False
-    _VALID_ARGS = frozenset(("names", "rotate", "forget"))
+_NAMES = {"type": "list", "elements": "str", "choices": sorted(_VARIABLES)}
 
-    def run(self, tmp=None, task_vars=None):
-        result = super().run(tmp, task_vars)
-        task_vars = task_vars or {}
-        folder = self._templar.template(task_vars.get("sparkthor_secrets_dir", trust_as_template(SECRETS_DIR)))
+
+class ActionModule(Action):
+    ARGUMENTS = {
+        "names": _NAMES,
+        "rotate": {**_NAMES, "default": []},
+        "forget": {**_NAMES, "default": []},
+    }
+
+    def act(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        task_vars = self.vars
+        folder = secrets_dir(task_vars, self._templar.template)
         if not folder:
             raise AnsibleActionFail("sparkthor_secrets_dir: it is empty; set it to a folder on the controller")
         on_head = secrets_of_head(task_vars)
         created = []
-        for name in self._task.args.get("names") or sorted(_VARIABLES):
+        for name in arguments["names"] or sorted(_VARIABLES):
             if _VARIABLES[name] in task_vars:
                 continue
             path = os.path.join(folder, name)
@@ -88,17 +92,18 @@ class ActionModule(ActionBase):
             created.append(path)
             if not self._task.check_mode:
                 keep(path, value)
-        rotated = self._rotate(folder, task_vars, created)
-        forgotten = self._forget(folder)
-        result.update(
-            changed=bool(created or rotated or forgotten), created=created, rotated=rotated, forgotten=forgotten
-        )
-        return result
+        rotated = self._rotate(arguments["rotate"], folder, created)
+        forgotten = self._forget(arguments["forget"], folder)
+        return {
+            "changed": bool(created or rotated or forgotten),
+            "created": created,
+            "rotated": rotated,
+            "forgotten": forgotten,
+        }
 
-    def _rotate(self, folder, task_vars, created):
-        names = self._task.args.get("rotate") or []
+    def _rotate(self, names: list[str], folder: str, created: list[str]) -> list[str]:
         for name in names:
-            if _VARIABLES[name] in task_vars:
+            if _VARIABLES[name] in self.vars:
                 raise AnsibleActionFail(
                     f"{_VARIABLES[name]}: it is given as a variable, so it is replaced there (in Vault): change its "
                     "value and run site.yml. Nothing was changed."
@@ -117,15 +122,15 @@ class ActionModule(ActionBase):
                 keep(path, new_secret())
         return rotated
 
-    def _forget(self, folder):
-        paths = [os.path.join(folder, f"{name}.previous") for name in self._task.args.get("forget") or []]
+    def _forget(self, names: list[str], folder: str) -> list[str]:
+        paths = [os.path.join(folder, f"{name}.previous") for name in names]
         there = [path for path in paths if os.path.exists(path)]
         if not self._task.check_mode:
             for path in there:
                 os.unlink(path)
         return there
 
-    def _fetch(self, name, fingerprint, task_vars):
+    def _fetch(self, name: str, fingerprint: str, task_vars: dict[str, Any]) -> str:
         outcome = self._execute_module(
             "ansible.legacy.slurp", {"src": f"/etc/sparkthor/secrets/{name}"}, task_vars=task_vars
         )

@@ -8,49 +8,38 @@ from __future__ import annotations
 import datetime
 import os
 import secrets
+from typing import Any
 
 from ansible.errors import AnsibleActionFail
-from ansible.plugins.action import ActionBase
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action.base import ClusterAction
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._report import looks as _looks
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._report import verify
 
 _PARTS = ("links", "collective", "ray", "serving")
 
 
-class ActionModule(ActionBase):
-    BYPASS_HOST_LOOP = True
-    TRANSFERS_FILES = False
-    _requires_connection = False
-    _VALID_ARGS = frozenset(
-        ("stage", "looks", "plan", "links", "collective", "serving", "parts", "thresholds", "folder")
-    )
+class ActionModule(ClusterAction):
+    ARGUMENTS = {
+        "stage": {"type": "str", "choices": ["plan", "verdict"], "default": "plan"},
+        "looks": {"type": "str", "required": True},
+        "plan": {"type": "dict", "default": {}},
+        "links": {"type": "str"},
+        "collective": {"type": "str"},
+        "serving": {"type": "str"},
+        "parts": {"type": "list", "elements": "str", "choices": list(_PARTS), "default": list(_PARTS)},
+        "thresholds": {"type": "dict", "default": {}},
+        "folder": {"type": "path"},
+    }
+    ERRORS = (verify.VerifyError,)
 
-    def run(self, tmp=None, task_vars=None):
-        result = super().run(tmp, task_vars)
-        _validated, given = self.validate_argument_spec(
-            argument_spec={
-                "stage": {"type": "str", "choices": ["plan", "verdict"], "default": "plan"},
-                "looks": {"type": "str", "default": "__look"},
-                "plan": {"type": "dict", "default": {}},
-                "links": {"type": "str", "default": "__links"},
-                "collective": {"type": "str", "default": "__collective"},
-                "serving": {"type": "str", "default": "__serving"},
-                "parts": {"type": "list", "elements": "str", "choices": list(_PARTS), "default": list(_PARTS)},
-                "thresholds": {"type": "dict", "default": {}},
-                "folder": {"type": "path"},
-            }
-        )
-        task_vars = task_vars or {}
+    def act(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        given, task_vars = arguments, self.vars
         seen = _looks.see(task_vars, given["looks"])
-        try:
-            verify.thresholds(["spark"], given["thresholds"])
-        except verify.VerifyError as error:
-            raise AnsibleActionFail(str(error)) from error
+        verify.thresholds(["spark"], given["thresholds"])
         if seen.plan_error:
             raise AnsibleActionFail(f"verify needs a plan: {seen.plan_error}")
         if given["stage"] == "plan":
-            result.update(changed=False, plan=self._plan(seen.cluster, seen.fabric, seen.looks))
-            return result
+            return {"changed": False, "plan": self._plan(seen.cluster, seen.fabric, seen.looks)}
         document = self._verdict(given, task_vars, seen.status, seen.cluster, seen.fabric, seen.looks)
         folder = os.path.join(_looks.results_folder(task_vars, given["folder"]), "verify")
         earlier = verify.read_history(_looks.read_all(folder, 50))
@@ -60,7 +49,7 @@ class ActionModule(ActionBase):
         self._display.display(verify.text(document))
         self._display.display(f"kept in {path}")
         failed = [entry for entry in document["lines"] if entry["verdict"] == verify.FAIL]
-        result.update(changed=False, verify=document, path=path, _ansible_verbose_override=True)
+        result = {"changed": False, "verify": document, "path": path, "_ansible_verbose_override": True}
         if failed:
             told = "; ".join(f"{entry['check']}, {entry['where']}" for entry in failed[:6])
             more = f" and {len(failed) - 6} more" if len(failed) > 6 else ""
@@ -69,7 +58,7 @@ class ActionModule(ActionBase):
         return result
 
     @staticmethod
-    def _plan(cluster, fabric, looks):
+    def _plan(cluster: dict[str, Any], fabric: dict[str, Any], looks: dict[str, Any]) -> dict[str, Any]:
         hosts = [host for host in cluster["hosts"] if host in looks]
         rdma = {host: {link["netdev"]: link for link in look["rdma"]["links"]} for host, look in looks.items()}
         return {
@@ -90,13 +79,22 @@ class ActionModule(ActionBase):
             "serves": bool((looks.get(cluster["head"]) or {"serving": {}})["serving"].get("model")),
         }
 
-    def _verdict(self, given, task_vars, status, cluster, fabric, looks):
+    def _verdict(
+        self,
+        given: dict[str, Any],
+        task_vars: dict[str, Any],
+        status: dict[str, Any],
+        cluster: dict[str, Any],
+        fabric: dict[str, Any],
+        looks: dict[str, Any],
+    ) -> dict[str, Any]:
         own, parts, plan = given["thresholds"], given["parts"], given["plan"]
         everything = task_vars["hostvars"]
         hosts = cluster["hosts"]
 
         def found(host, name):
-            outcome = everything[host].get(name) or {}
+            # a part that is not measured has no name
+            outcome = (everything[host].get(name) if name else None) or {}
             if outcome.get("skipped"):
                 return None
             if "found" not in outcome and outcome.get("msg"):

@@ -12,8 +12,8 @@ from typing import Any
 
 import yaml
 from ansible.errors import AnsibleActionFail
-from ansible.plugins.action import ActionBase
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.mask import mask
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action.base import ClusterAction
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor import case as _case
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor import diagnosis
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor.checks import CHECKS
@@ -49,30 +49,26 @@ def _stand_in(cidr: str, kind: str) -> dict[str, Any]:
     return stand_in(kind, "unknown0", cidr.partition("/")[0], cidr)
 
 
-class ActionModule(ActionBase):
-    BYPASS_HOST_LOOP = True
-    TRANSFERS_FILES = False
-    _requires_connection = False
-    _VALID_ARGS = frozenset(("stage", "evidence", "logs", "json", "fail_on"))
+class ActionModule(ClusterAction):
+    ARGUMENTS = {
+        "stage": {"type": "str", "choices": ["plan", "judge"], "default": "judge"},
+        "evidence": {"type": "str", "default": ""},
+        "logs": {"type": "str", "default": ""},
+        "json": {"type": "str", "default": ""},
+        "fail_on": {"type": "str", "choices": ["never", "error", "warning"], "default": "never"},
+    }
 
-    def run(self, tmp=None, task_vars=None):
-        result = super().run(tmp, task_vars)
-        task_vars = task_vars or {}
-        _validated, given = self.validate_argument_spec(
-            argument_spec={
-                "stage": {"type": "str", "choices": ["plan", "judge"], "default": "judge"},
-                "evidence": {"type": "str", "default": "__doctor_looked"},
-                "logs": {"type": "str", "default": ""},
-                "json": {"type": "str", "default": ""},
-                "fail_on": {"type": "str", "choices": ["never", "error", "warning"], "default": "never"},
-            }
-        )
+    def act(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        given, task_vars = arguments, self.vars
         groups = {name: list(hosts) for name, hosts in (task_vars.get("groups") or {}).items()}
         hosts = inventory.cluster_hosts(groups)
         hostvars = {host: self._known(task_vars["hostvars"][host]) for host in hosts}
         if given["stage"] == "plan":
-            result.update(changed=False, links=self._links(groups, hosts, hostvars))
-            return result
+            return {"changed": False, "links": self._links(groups, hosts, hostvars)}
+        if not given["logs"] and not given["evidence"]:
+            raise AnsibleActionFail(
+                "evidence: name the variable in which each host's doctor_evidence was registered, or give logs"
+            )
         begun = time.monotonic()
         try:
             rules = load_rules(CHECKS)
@@ -112,7 +108,7 @@ class ActionModule(ActionBase):
             self._display.display(f"  {line}")
         if given["json"]:
             looks.save(given["json"], doctor, "doctor_json")
-        result.update(changed=False, doctor=doctor, msg=self._sentence(doctor))
+        result = {"changed": False, "doctor": doctor, "msg": self._sentence(doctor)}
         bad = doctor["summary"]["errors"] + (doctor["summary"]["warnings"] if given["fail_on"] == "warning" else 0)
         if given["fail_on"] != "never" and bad:
             result["failed"] = True

@@ -6,17 +6,13 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
-from ansible.plugins.action import ActionBase
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action.base import Action
 
 
-class ActionModule(ActionBase):
-    TRANSFERS_FILES = False
-    _VALID_ARGS = frozenset(("links", "since", "journal_lines", "timeout", "ray"))
-
-    def run(self, tmp=None, task_vars=None):
-        result = super().run(tmp, task_vars)
+class ActionModule(Action):
+    def act(self, arguments: dict[str, Any]) -> dict[str, Any]:
         before = time.time()
-        result.update(self._execute_module(task_vars=task_vars))
-        result.update(before=before, after=time.time(), changed=False)
-        return result
+        outcome = self.execute("doctor_evidence", arguments)
+        return {**outcome, "before": before, "after": time.time(), "changed": False}

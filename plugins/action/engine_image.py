@@ -20,51 +20,44 @@ ROUNDS = 6
 
 
 class ActionModule(push.StoreAction):
-    MODULE = "sparkthor.cluster.engine_image"
+    MODULE = "engine_image"
+    ERRORS = (EngineError,)
 
-    def run(self, tmp=None, task_vars=None):
-        result = super().run(tmp, task_vars)
-        host, node = self._host, self._node
-        args = dict(self._task.args)
-        deliver = str(args.pop("deliver", "direct"))
+    def act(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        node = self._node
+        deliver = str(arguments.pop("deliver", "direct"))
         sent = 0
-        try:
-            wanted = images.read_wanted(args, str(node.get("arch") or ""))
-            if args.get("stage") == "preflight":
-                if node and not (node.get("binaries") or {}).get("docker"):
-                    raise EngineError(images.NO_DOCKER)
-                result.update(changed=False, image=wanted.image, digest=wanted.archive.image if wanted.archive else "")
-                return result
-            args["target"] = {**wanted.target(), "kind": str(node.get("kind") or "")}
-            for _round in range(ROUNDS):
-                outcome = self._module(args)
-                if outcome.get("failed"):
-                    break
-                if outcome.get("wanted"):
-                    wheels = images.wheels_for(outcome, args, boolean(args.get("download", True)))
-                    args["target"]["wheels"] = [list(entry) for entry in wheels.manifest]
-                    self._wheels = wheels
-                elif outcome.get("need"):
-                    if deliver == "fabric" and outcome["what"] == "archive":
-                        result.update(self._hand_over(args, outcome, wanted))
-                        return result
-                    sent += self._send(args, outcome, wanted)
-                else:
-                    break
+        wanted = images.read_wanted(arguments, str(node.get("arch") or ""))
+        if arguments.get("stage") == "preflight":
+            if node and not (node.get("binaries") or {}).get("docker"):
+                raise EngineError(images.NO_DOCKER)
+            return {"changed": False, "image": wanted.image, "digest": wanted.archive.image if wanted.archive else ""}
+        arguments["target"] = {**wanted.target(), "kind": str(node.get("kind") or "")}
+        for _round in range(ROUNDS):
+            outcome = self._module(arguments)
+            if outcome.get("failed"):
+                break
+            if outcome.get("wanted"):
+                wheels = images.wheels_for(outcome, arguments, boolean(arguments.get("download", True)))
+                arguments["target"]["wheels"] = [list(entry) for entry in wheels.manifest]
+                self._wheels = wheels
+            elif outcome.get("need"):
+                if deliver == "fabric" and outcome["what"] == "archive":
+                    return self._hand_over(arguments, outcome, wanted)
+                sent += self._send(arguments, outcome, wanted)
             else:
-                raise AnsibleActionFail(f"host {host}: what was sent did not arrive whole: run again")
-        except EngineError as error:
-            raise AnsibleActionFail(f"host {host}: {error}") from error
+                break
+        else:
+            raise AnsibleActionFail(f"host {self.host}: what was sent did not arrive whole: run again")
         if sent and not outcome.get("failed"):
             # the rounds before this one did the work: the last one alone would look as if little had changed
             outcome.update(changed=True, sent_bytes=sent)
         if outcome.get("changed") and outcome.get("nccl"):
-            result.setdefault("warnings", []).append(
-                f"host {host}: the image sets NCCL options of its own ({'; '.join(outcome['nccl'])}). Its nccl.conf is "
-                "hidden from the engine by the host's; /etc/sparkthor/fabric.env outranks its environment."
+            outcome.setdefault("warnings", []).append(
+                f"host {self.host}: the image sets NCCL options of its own ({'; '.join(outcome['nccl'])}). Its "
+                "nccl.conf is hidden from the engine by the host's; /etc/sparkthor/fabric.env outranks its environment."
             )
-        result.update(outcome)
-        return result
+        return outcome
 
     @staticmethod
     def _hand_over(args: dict[str, Any], outcome: dict[str, Any], wanted: images.Wanted) -> dict[str, Any]:

@@ -5,36 +5,32 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ansible.errors import AnsibleActionFail
-from ansible.plugins.action import ActionBase
 from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.pins import parity_table, versions_across
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action.base import ClusterAction
 
 
-class ActionModule(ActionBase):
-    BYPASS_HOST_LOOP = True
-    TRANSFERS_FILES = False
-    _requires_connection = False
-    _VALID_ARGS = frozenset()
+class ActionModule(ClusterAction):
+    ARGUMENTS = {}
 
-    def run(self, tmp=None, task_vars=None):
-        result = super().run(tmp, task_vars)
-        task_vars = task_vars or {}
+    def act(self, arguments: dict[str, Any]) -> dict[str, Any]:
         facts = {
-            host: (task_vars["hostvars"][host].get("ansible_facts") or {}).get("sparkthor_engine")
-            for host in task_vars.get("ansible_play_hosts", [])
+            host: (self.vars["hostvars"][host].get("ansible_facts") or {}).get("sparkthor_engine")
+            for host in self.vars.get("ansible_play_hosts", [])
         }
         engines, shared = versions_across({host: engine for host, engine in facts.items() if engine})
+        if "image" in shared:
+            raise AnsibleActionFail(
+                "engine_image: the hosts of one cluster need the same image, but they differ:\n"
+                f"{parity_table(engines, shared)}\nA tag can move: set engine_image_digest, so that every host "
+                "gets the same."
+            )
         if shared:
-            if "image" in shared:
-                raise AnsibleActionFail(
-                    "engine_image: the hosts of one cluster need the same image, but they differ:\n"
-                    f"{parity_table(engines, shared)}\nA tag can move: set engine_image_digest, so that every host "
-                    "gets the same."
-                )
             raise AnsibleActionFail(
                 "engine_requirements: the hosts of one cluster need the same Python, Ray, vLLM and torch, but they "
                 f"differ:\n{parity_table(engines, shared)}\nUse locks with the same versions for all hosts, and "
                 "engine_python where the systems' Python differs."
             )
-        result.update(changed=False, engines=engines)
-        return result
+        return {"changed": False, "engines": engines}

@@ -15,28 +15,22 @@ import uuid
 from typing import Any
 
 from ansible.errors import AnsibleConnectionFailure
-from ansible.plugins.action import ActionBase
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action import reconnect
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action.base import Action
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric import trusted_sources
 
 #: seconds on top of the rollback's own time until a host that took its change back must answer
 GRACE = 30.0
 PAUSE = 1.0
-MODULE = "sparkthor.cluster.firewall_apply"
 
 
-class ActionModule(ActionBase):
+class ActionModule(Action):
     """Runs the module once where no table has to be loaded, and twice where one has."""
 
-    TRANSFERS_FILES = False
-
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Entry point of the plugin."""
-        super().run(tmp, task_vars)
-        task_vars = task_vars or {}
-        host = str(task_vars.get("inventory_hostname", ""))
-        arguments = {key: value for key, value in self._task.args.items() if key not in ("step", "token", "plan")}
-        plan = self._task.args.get("plan") or {}
+    def act(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        host = self.host
+        plan = arguments.get("plan") or {}
+        arguments = {key: value for key, value in arguments.items() if key not in ("step", "token", "plan")}
         if plan:
             if host not in plan:
                 return {"failed": True, "msg": f"{host}: the plan (sparkthor_fabric) does not know this host"}
@@ -44,27 +38,23 @@ class ActionModule(ActionBase):
             arguments["trusted"] = trusted_sources(plan, host)
         token = uuid.uuid4().hex
         self._parent = os.getppid()
-        started = self._module({**arguments, "step": "start", "token": token}, task_vars)
+        started = self.execute("firewall_apply", {**arguments, "step": "start", "token": token})
         if started.get("failed"):
             started["msg"] = f"{host}: {started.get('msg', '')}"
             return started
         if not started.pop("started", False):
             return started
-        return self._confirm(host, {**arguments, "step": "confirm", "token": token}, task_vars, started)
+        return self._confirm({**arguments, "step": "confirm", "token": token}, started)
 
-    def _module(self, arguments: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
-        return self._execute_module(module_name=MODULE, module_args=arguments, task_vars=task_vars)
-
-    def _confirm(
-        self, host: str, arguments: dict[str, Any], task_vars: dict[str, Any], started: dict[str, Any]
-    ) -> dict[str, Any]:
+    def _confirm(self, arguments: dict[str, Any], started: dict[str, Any]) -> dict[str, Any]:
+        host = self.host
         timeout = int(arguments.get("rollback_timeout") or 45)
         end = time.monotonic() + timeout + GRACE
         last = ""
         while time.monotonic() < end:
             reconnect.anew(self._connection, self._parent, host, "firewall")
             try:
-                answer = self._module(arguments, task_vars)
+                answer = self.execute("firewall_apply", arguments)
             except AnsibleConnectionFailure as error:
                 answer = {"unreachable": True, "msg": str(error)}
             if not answer.get("unreachable"):

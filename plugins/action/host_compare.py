@@ -3,94 +3,79 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Controller side of ``host_compare``: what the roles of this run want of the host, from their own variables.
 
-The roles are imported into the play, so their variables are here; only where they look for files is set for each.
+The roles are imported into the play, so their variables are visible here; only what Ansible sets for each role (its
+path, and where it looks for files and templates) is set by this plugin.
 """
 
 from __future__ import annotations
 
-import time
+from pathlib import Path
 from typing import Any
 
-from ansible import context
-from ansible.plugins.action import ActionBase
-from ansible.plugins.filter import core, mathstuff
-from ansible.template import trust_as_template
-from ansible_collections.sparkthor.cluster.plugins.filter import netplan_links
-from ansible_collections.sparkthor.cluster.plugins.lookup import rendered, secret
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action.base import Action
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory import play_roles
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._preflight import clock, compare, ports
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._preflight import compare, ports
 
-#: What the roles' variables use.  A collection has no compiled modules, so each worker would compile these anew; the
-#: process that all workers are forked from loads this file once.
-LOADED_ONCE: tuple[Any, ...] = (core, mathstuff, netplan_links, rendered, secret)
-if "all" in (context.CLIARGS.get("tags") or ("all",)):
-    # of roles that a run with tags may well leave out; where it does not, its workers load them
-    from ansible_collections.sparkthor.cluster.plugins.filter import front_keys, front_settings, ray_plan, vllm_config
-    from ansible_collections.sparkthor.cluster.plugins.module_utils._engine import venv
-    from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import (
-        models,
-        option_tables,
-        wheels,
-    )
-
-    LOADED_ONCE += (front_keys, front_settings, ray_plan, vllm_config, venv, models, option_tables, wheels)
+ROLES = Path(__file__).parents[2] / "roles"
 
 
-class ActionModule(ActionBase):
-    TRANSFERS_FILES = False
+class ActionModule(Action):
+    ARGUMENTS = {
+        "roles": {"type": "list", "elements": "str", "default": []},
+        "probe": {"type": "dict", "default": {}},
+    }
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        result = super().run(tmp, task_vars)
-        task_vars = task_vars or {}
-        args = self._task.args
-        looks, compared, unknown, facts = self._looks(list(args.get("roles") or []), task_vars)
-        probe = dict(args.get("probe") or {})
+    def act(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        in_run = play_roles.in_run(self.vars)
+        compared = [role for role in arguments["roles"] if role in in_run]
+        comparisons, unknown, facts = self._comparisons(compared)
+        probe = arguments["probe"]
         if probe:
-            probe["links"] = ports.with_peers(probe.get("links") or [], task_vars.get("hostvars") or {})
-        node = int(args.get("node") or 0)
-        outcome: dict[str, Any] = {"changed": False, "settled": [look["role"] for look in looks], "differs": ""}
-        if probe or node or any(look.get("module") for look in looks):
-            before = time.time()
-            outcome = self._execute_module(
-                module_name="sparkthor.cluster.host_compare",
-                module_args={"probe": probe, "looks": looks, **({"node": node} if node else {})},
-                task_vars=task_vars,
-            )
-            clock.add_offset(outcome, before)
+            probe = {**probe, "links": ports.with_peers(probe.get("links") or [], self.vars.get("hostvars") or {})}
+        outcome: dict[str, Any] = {
+            "changed": False,
+            "converged": list(dict.fromkeys(item["role"] for item in comparisons)),
+            "drift": "",
+        }
+        if probe or any(item.get("module") for item in comparisons):
+            outcome = self.execute("host_compare", {"probe": probe, "comparisons": comparisons})
         outcome["compared"] = compared
-        if "differs" in outcome and not outcome["differs"]:
-            outcome["differs"] = unknown
-        if facts and "engine" in (outcome.get("settled") or []):
-            outcome["ansible_facts"] = {**(outcome.get("ansible_facts") or {}), **facts}
-        result.update(outcome)
-        return result
+        if "drift" in outcome and not outcome["drift"]:
+            outcome["drift"] = unknown
+        if facts and "engine" in (outcome.get("converged") or []):
+            outcome["ansible_facts"] = facts
+        return outcome
 
-    def _looks(
-        self, wanted: list[str], task_vars: dict[str, Any]
-    ) -> tuple[list[dict[str, Any]], list[str], str, dict[str, Any]]:
-        """Looks up to the first role of which it is not known what it wants, and why that is not known."""
-        tasks = play_roles.role_tasks(self._task.get_play(), task_vars) if wanted else {}
-        compared = [role for role in wanted if role in tasks]
-        looks: list[dict[str, Any]] = []
-        variables, facts = dict(task_vars), {}
-        for role in compared:
-            variables = compare.context(variables, tasks[role], self._loader.get_basedir())
+    def _comparisons(self, roles: list[str]) -> tuple[list[dict[str, Any]], str, dict[str, Any]]:
+        """Comparisons up to the first role of which it is not known what it wants, why that is not known, and the
+        facts that the role engine would set."""
+        comparisons: list[dict[str, Any]] = []
+        variables, facts = dict(self.vars), {}
+        for role in roles:
+            variables = compare.role_variables(variables, role, ROLES)
             try:
-                for name in variables.get(f"__{role}_once") or ():
-                    variables[name] = self._evaluate(name, variables)
-                declared = self._evaluate(f"__{role}_looks", variables)
-                looks += compare.prepare(role, declared, str(task_vars["inventory_hostname"]), variables)
+                for name in variables.get(f"__{role}_shared_values") or ():
+                    variables[name] = self._value(name, variables)
+                wanted = self._value(f"__{role}_comparisons", variables)
+                comparisons += compare.prepare(role, wanted, self.host, variables)
             except Exception as error:
                 # the role will meet it again, and says what it is
-                return looks, compared, f"{role}: {error}", facts
+                return comparisons, f"{role}: {error}", facts
             if role == "engine":
                 facts = {
                     key: value
                     for key, value in variables["ansible_facts"].items()
-                    if key == "sparkthor_engine" and value is not task_vars["ansible_facts"].get(key)
+                    if key == "sparkthor_engine" and value is not self.vars["ansible_facts"].get(key)
                 }
-        return looks, compared, "", facts
+        return comparisons, "", facts
 
-    def _evaluate(self, name: str, variables: dict[str, Any]) -> Any:
-        templar = self._templar.copy_with_new_env(available_variables=variables)
-        return templar.evaluate_expression(trust_as_template(str(name)))
+    def _value(self, name: str, variables: dict[str, Any]) -> Any:
+        """A role's variable, templated among the variables as the role's own tasks have them."""
+        if name not in variables:
+            raise compare.Unknown(f"the variable {name} is not defined")
+        former = self._templar.available_variables
+        self._templar.available_variables = variables
+        try:
+            return self._templar.template(variables[name])
+        finally:
+            self._templar.available_variables = former

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 from ansible.errors import AnsibleActionFail
@@ -20,13 +21,13 @@ display = Display()
 
 
 class ActionModule(push.StoreAction):
-    MODULE = "sparkthor.cluster.model_store"
+    MODULE = "model_store"
+    ERRORS = (fanout_routes.RouteError, fanout.RunError)
 
-    def run(self, tmp=None, task_vars=None):
-        result = super().run(tmp, task_vars)
-        self._args = {key: value for key, value in self._task.args.items() if key not in CONTROLLER_ONLY}
-        stage = str(self._task.args.get("stage", "apply"))
-        steps = {
+    def act(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        self._args = {key: value for key, value in arguments.items() if key not in CONTROLLER_ONLY}
+        stage = str(arguments.get("stage", "apply"))
+        steps: dict[str, Callable[[], dict[str, Any]]] = {
             "apply": self._apply,
             "check": self._check,
             "seed": self._seed,
@@ -37,11 +38,7 @@ class ActionModule(push.StoreAction):
         }
         if stage not in steps:
             raise AnsibleActionFail(f"stage: {stage!r} is not one of {', '.join(steps)}")
-        try:
-            result.update(steps[stage]())
-        except (fanout_routes.RouteError, fanout.RunError) as error:
-            raise AnsibleActionFail(f"host {self._host}: {error}") from error
-        return result
+        return steps[stage]()
 
     # -- one host, over the task's own connection -------------------------------------------------------------------
 
@@ -70,8 +67,8 @@ class ActionModule(push.StoreAction):
             outcome["msg"] = "would be fetched by the controller first: " + ", ".join(pending)
         return outcome
 
-    def _send(self, folders, outcome):
-        entries_of = {}
+    def _send(self, folders: dict[str, Any], outcome: dict[str, Any]) -> dict[str, Any]:
+        entries_of: dict[str, Any] = {}
         for folder, entries in folders.values():
             for entry in entries:
                 entries_of.setdefault(entry.sha256, (folder, entry))
@@ -101,9 +98,9 @@ class ActionModule(push.StoreAction):
         return self._with_pending(outcome, pending)
 
     def _plan(self) -> fanout.Plan:
-        hosts = [str(host) for host in self._vars["ansible_play_hosts"]]
+        hosts = [str(host) for host in self.vars["ansible_play_hosts"]]
         plan = fanout.plan(
-            self._vars["hostvars"],
+            self.vars["hostvars"],
             hosts,
             str(self._task.args.get("results", "__model_store_check")),
             str(self._task.args.get("head") or ""),
@@ -124,36 +121,36 @@ class ActionModule(push.StoreAction):
         """The host that lacks least gets what no other can give it, and the run gets its name and its key."""
         plan = self._plan()
         outcome: dict[str, Any] = {"changed": False, "seed": plan.seed}
-        if plan.seed != self._host:
+        if plan.seed != self.host:
             return outcome
         folders, _pending = self._declare()
-        if plan.need[self._host]:
-            outcome = {**self._send(folders, {"need": plan.need[self._host]}), "seed": plan.seed}
+        if plan.need[self.host]:
+            outcome = {**self._send(folders, {"need": plan.need[self.host]}), "seed": plan.seed}
         outcome["run"] = fanout.new_run()
         return outcome
 
     def _run_name(self, seed: str) -> str:
         variable = str(self._task.args.get("run", "__model_store_run"))
-        return str((self._vars["hostvars"][seed].get(variable) or {})["run"])
+        return str((self.vars["hostvars"][seed].get(variable) or {})["run"])
 
     def _start(self) -> dict[str, Any]:
         plan = self._plan()
         fabric = self._task.args.get("fabric") or {}
-        if self._host not in plan.order or not any(plan.need[host] for host in plan.order[1:]):
+        if self.host not in plan.order or not any(plan.need[host] for host in plan.order[1:]):
             return {"changed": False}
-        route = self._routes(plan)[self._host]
+        route = self._routes(plan)[self.host]
         folders, _pending = self._declare()
         size = fanout_routes.part_size(sum(item["size"] for item in plan.wanted))
         run = self._run_name(plan.seed)
         job = {
             "run": run,
-            "node": self._host,
+            "node": self.host,
             "port": int(self._task.args.get("port", 29870)),
             "streams": int(self._task.args.get("streams", 2)),
             "patience": int(self._task.args.get("patience", 60)),
             "part_size": size,
             "contents": fanout.contents(folders.values(), plan.wanted, size),
-            "listen": fanout_routes.addresses(fabric[self._host]["links"]),
+            "listen": fanout_routes.addresses(fabric[self.host]["links"]),
             "peers": [address for host in plan.order for address in fanout_routes.addresses(fabric[host]["links"])],
             "upstreams": route.upstreams,
             "behind": route.behind,
@@ -192,13 +189,13 @@ class ActionModule(push.StoreAction):
 
     def _finish(self) -> dict[str, Any]:
         plan = self._plan()
-        first = self._vars["hostvars"][self._host][str(self._task.args.get("results", "__model_store_check"))]
-        if self._host not in plan.order[1:] or not plan.need[self._host]:
+        first = self.vars["hostvars"][self.host][str(self._task.args.get("results", "__model_store_check"))]
+        if self.host not in plan.order[1:] or not plan.need[self.host]:
             return {"changed": False, "models": first.get("models"), "unlisted": first.get("unlisted")}
         self._declare()
         outcome = self._module({**self._args, "verify": "fast", "job": json.dumps({"run": self._run_name(plan.seed)})})
         if outcome.get("failed"):
-            outcome["msg"] = f"host {self._host}: {outcome.get('msg', outcome)}"
+            outcome["msg"] = f"host {self.host}: {outcome.get('msg', outcome)}"
         elif "diff" in first:
             outcome["diff"] = first["diff"]
         return outcome

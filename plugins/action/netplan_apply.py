@@ -20,8 +20,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from ansible.errors import AnsibleConnectionFailure
-from ansible.plugins.action import ActionBase
+from ansible.module_utils.parsing.convert_bool import boolean
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action import reconnect
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action.base import Action
 
 #: seconds on top of the rollback's own time until a host that took its change back must answer
 GRACE = 60.0
@@ -35,24 +36,19 @@ LONGEST = 600
 _OWN = ("step", "token", "reason", "outcomes")
 
 
-class ActionModule(ActionBase):
+class ActionModule(Action):
     """Runs the module once where nothing has to change, and twice where something does."""
 
-    TRANSFERS_FILES = False
-
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Entry point of the plugin."""
-        super().run(tmp, task_vars)
-        task_vars = task_vars or {}
-        host = str(task_vars.get("inventory_hostname", ""))
-        arguments = {key: value for key, value in self._task.args.items() if key not in _OWN}
+    def act(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        task_vars, host = self.vars, self.host
+        arguments = {key: value for key, value in arguments.items() if key not in _OWN}
         self._parent = os.getppid()
         state = arguments.get("state", "present")
         if self._task.args.get("outcomes"):
             return self._all_or_none(host, arguments, task_vars)
         if state not in ("present", "absent"):
             return self._named(host, self._module(arguments, task_vars))
-        alone = state == "absent" or self._true(arguments.get("confirm", True))
+        alone = state == "absent" or boolean(arguments.get("confirm", True), strict=False)
         arguments["confirm"] = alone
         if not alone and not self._task.check_mode:
             arguments["rollback_timeout"] = self._patience(arguments, task_vars)
@@ -64,10 +60,6 @@ class ActionModule(ActionBase):
                 raise
             result = {"failed": True, "changed": False, "msg": f"{host}: not reachable: {error}"}
         return result if alone or self._task.check_mode else self._outcome(result, token)
-
-    @staticmethod
-    def _true(value: Any) -> bool:
-        return value is True or str(value).lower() in ("true", "yes", "on", "1")
 
     @staticmethod
     def _patience(arguments: Mapping[str, Any], task_vars: Mapping[str, Any]) -> int:

@@ -12,27 +12,24 @@ import os
 from typing import Any
 
 from ansible.errors import AnsibleActionFail
-from ansible.plugins.action import ActionBase
 from ansible_collections.sparkthor.cluster.plugins.module_utils._engine import option_table
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.shape import SizingError
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action.base import Action
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import option_tables
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import vllm_args
 
 OWN = ("engine", "arguments", "acknowledged", "environment")
 
 
-class ActionModule(ActionBase):
-    TRANSFERS_FILES = False
-
-    def run(self, tmp: Any = None, task_vars: Any = None) -> dict[str, Any]:
-        result = super().run(tmp, task_vars)
-        args = dict(self._task.args)
+class ActionModule(Action):
+    def act(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        args = arguments
         kept = option_tables.kept(str(args.get("engine") or ""))
         table = option_tables.read(kept)
-        result.update(changed=False, cached=table is not None, path=kept)
+        result: dict[str, Any] = {"changed": False, "cached": table is not None, "path": kept}
         if table is None:
             asked = {key: value for key, value in args.items() if key not in OWN}
-            outcome = self._execute_module(module_args=asked, task_vars=task_vars)
+            outcome = self.execute("vllm_options", asked)
             if outcome.get("failed") and self._task.check_mode:
                 # before the first run there is no engine to ask: the shipped table of its version will do
                 shipped = self._shipped(str(args.get("version") or ""))
@@ -42,8 +39,7 @@ class ActionModule(ActionBase):
                     return result
                 outcome = {"table": shipped, "from_host": False}
             if outcome.get("failed"):
-                result.update(outcome)
-                return result
+                return {**result, **outcome}
             table = outcome["table"]
             result.update(cached=bool(outcome.get("cached")), path=outcome.get("path") or kept)
             if kept and outcome.get("from_host", True):

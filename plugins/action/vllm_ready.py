@@ -12,61 +12,55 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action.base import Action
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action.waiting import Waiting
 
 POLL = 4.0
 
 
-class ActionModule(ActionBase):
-    TRANSFERS_FILES = False
+class ActionModule(Action):
     _clock: Callable[[], float] = staticmethod(time.monotonic)
     _sleep: Callable[[float], None] = staticmethod(time.sleep)
     _show: Callable[[str], None] = staticmethod(lambda text: Display().display(text))
 
-    def run(self, tmp: Any = None, task_vars: Any = None) -> dict[str, Any]:
-        result = super().run(tmp, task_vars)
-        task_vars = task_vars or {}
-        host = task_vars.get("inventory_hostname", "the head")
-        args = dict(self._task.args)
-        first = self._look(args, task_vars)
+    def act(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        first = self.execute("vllm_ready", arguments)
         if first.get("failed") or self._task.check_mode or (first.get("ready") and not first.get("changed")):
-            return self._finish(result, first, 0.0, bool(first.get("changed")))
-        waiting = Waiting(host, float(args.get("timeout", 2700)), int(args.get("attempts", 3)), self._clock())
+            return self._finish(first, 0.0, bool(first.get("changed")))
+        waiting = Waiting(
+            self.host or "the head",
+            float(arguments.get("timeout", 2700)),
+            int(arguments.get("attempts", 3)),
+            self._clock(),
+        )
         changed = bool(first.get("changed"))
         found = first
         invocation = ""
-        later = {key: value for key, value in args.items() if key != "start"}
+        later = {key: value for key, value in arguments.items() if key != "start"}
         while True:
             line = waiting.say(found, self._clock())
             if line:
                 self._show(line)
             verdict = waiting.verdict(found, self._clock())
             if verdict:
-                result.update(found, failed=True, changed=changed, msg=verdict)
-                return result
+                return {**found, "failed": True, "changed": changed, "msg": verdict}
             self._sleep(POLL)
-            found = self._look({**later, "known_invocation": invocation}, task_vars)
+            found = self.execute("vllm_ready", {**later, "known_invocation": invocation})
             if found.get("failed"):
                 trouble = waiting.unanswered(str(found.get("msg", "")), self._clock())
                 if trouble:
-                    result.update(found, failed=True, changed=changed, msg=trouble)
-                    return result
+                    return {**found, "failed": True, "changed": changed, "msg": trouble}
                 found = {"line": f"the head gave no answer: {found.get('msg', '')}"}
                 continue
             waiting.answered()
             invocation = found.get("invocation") or invocation
             if found.get("ready"):
-                return self._finish(result, found, self._clock() - waiting.started, changed)
-
-    def _look(self, args: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
-        return self._execute_module(module_name="sparkthor.cluster.vllm_ready", module_args=args, task_vars=task_vars)
+                return self._finish(found, self._clock() - waiting.started, changed)
 
     @staticmethod
-    def _finish(result: dict[str, Any], found: dict[str, Any], waited: float, changed: bool) -> dict[str, Any]:
-        result.update(found)
-        result.update(changed=changed, waited=round(waited, 1))
+    def _finish(found: dict[str, Any], waited: float, changed: bool) -> dict[str, Any]:
+        result = {**found, "changed": changed, "waited": round(waited, 1)}
         for key in ("known_invocation", "failure", "invocation"):
             result.pop(key, None)
         if found.get("deadline_problem"):

@@ -43,11 +43,13 @@ from typing import Any
 
 from ansible.errors import AnsibleLookupError
 from ansible.plugins.lookup import LookupBase
-from ansible.template import trust_as_template
 
 
 class LookupModule(LookupBase):
     def run(self, terms: list[str], variables: dict[str, Any] | None = None, **kwargs: Any) -> list[str]:
+        # not in ansible-core before 2.19, of which the action plugins say in a sentence that it is too old
+        from ansible.template import trust_as_template
+
         self.set_options(var_options=variables, direct=kwargs)
         texts = []
         for term in terms:

@@ -43,8 +43,7 @@ import os
 
 from ansible.errors import AnsibleLookupError
 from ansible.plugins.lookup import LookupBase
-from ansible.template import trust_as_template
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory.inventory import SECRETS, SECRETS_DIR
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory.inventory import SECRETS, secrets_dir
 
 PLACEHOLDER = "generated-at-the-first-real-run"
 
@@ -63,8 +62,7 @@ class LookupModule(LookupBase):
     def _secret(self, name, variable, variables):
         if variable in variables:
             return str(self._templar.template(variables[variable])).strip()
-        folder = self._templar.template(variables.get("sparkthor_secrets_dir", trust_as_template(SECRETS_DIR)))
-        path = os.path.join(folder, name)
+        path = os.path.join(secrets_dir(variables, self._templar.template), name)
         try:
             with open(path, encoding="utf-8") as handle:
                 value = handle.read().strip()

@@ -43,12 +43,6 @@ options:
         holds them all, or, where some are names, to be none.
     type: bool
     default: false
-  kept:
-    description:
-      - O(nodes) are what an earlier run found, so nothing is said of what is wrong by them. Then RV(cluster) and
-        RV(fabric) are empty.
-    type: bool
-    default: false
 notes:
   - Every problem found is part of one failure message, so that a person mends all of them in one go.
 """

@@ -7,27 +7,42 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: cluster_report
-short_description: One self-contained HTML page about the cluster
+short_description: One screen, JSON document or HTML page about the whole cluster
 version_added: 0.1.0
 author:
   - sparkthor.cluster contributors (@sparkthor)
 description:
-  - Runs on the controller, once for all hosts. Draws the topology from the live links, the memory budget of each host,
-    the results of verify with their history, what the doctor found, and versions.
-  - The page needs nothing but itself, follows the reader's light or dark scheme, and can be printed.
+  - Runs on the controller, once for all hosts. Puts the looks of M(sparkthor.cluster.cluster_look) beside the plan that
+    the inventory means, and shows the result.
+  - A host that did not answer, and a plan that cannot be made, are part of what is shown and not errors.
+  - The HTML page draws the topology from the live links, the memory budget of each host, the results of verify with
+    their history, what the doctor found, and versions. It needs nothing but itself, follows the reader's light or dark
+    scheme, and can be printed.
 extends_documentation_fragment:
   - sparkthor.cluster.attributes
   - sparkthor.cluster.attributes.controller_files
   - sparkthor.cluster.looks
 options:
+  format:
+    description:
+      - V(text) shows one screen, V(json) the same as JSON, V(none) shows nothing and only returns.
+      - V(html) writes a page.
+    type: str
+    choices: [text, json, none, html]
+    default: text
   path:
-    description: The page; C(.results/report.html) beside the inventory if it is left out.
+    description:
+      - File on the controller. With O(format=html) the page, C(.results/report.html) beside the inventory if it is left
+        out.
+      - With the other formats it takes the JSON document; nothing is written if it is left out.
     type: path
   folder:
-    description: Folder on the controller with earlier results; C(.results) beside the inventory if it is left out.
+    description:
+      - For the page, folder on the controller with earlier results; C(.results) beside the inventory if it is left out.
     type: path
   doctor:
-    description: The doctor's diagnosis as JSON; C(doctor.json) in the folder of results if it is left out.
+    description:
+      - For the page, the doctor's diagnosis as JSON; C(doctor.json) in the folder of results if it is left out.
     type: path
   data:
     description: File that takes, as JSON, everything the page is made of.
@@ -39,20 +54,51 @@ options:
 """
 
 EXAMPLES = r"""
-- name: Look at every host
+- name: Read the state of every host
   sparkthor.cluster.cluster_look:
-  register: __look
+  register: look
   ignore_unreachable: true
   become: true
 
+- name: Show one screen
+  sparkthor.cluster.cluster_report:
+    looks: look
+
 - name: Write the page
   sparkthor.cluster.cluster_report:
+    looks: look
+    format: html
     path: report.html
 """
 
 RETURN = r"""
 path:
   description: Where the page is.
-  returned: always
+  returned: with O(format=html)
+  type: str
+status:
+  description: The whole document.
+  returned: with the other formats than V(html)
+  type: dict
+  contains:
+    cluster:
+      description: Topology, head, hosts and split.
+      type: dict
+    hosts:
+      description: Each host with its links, memory, units and versions.
+      type: dict
+    serving:
+      description: What the watchdog on the head says.
+      type: dict
+    ray:
+      description: What Ray says of its nodes.
+      type: dict
+    problems:
+      description: What is wrong, each with C(host), C(text) and C(mend).
+      type: list
+      elements: dict
+text:
+  description: The screen.
+  returned: with the other formats than V(html)
   type: str
 """

@@ -33,15 +33,12 @@ options:
   links:
     description: Name of the variable in which each host's link measurements were registered.
     type: str
-    default: __links
   collective:
     description: Name of the variable in which each host's all-reduce was registered.
     type: str
-    default: __collective
   serving:
     description: Name of the variable in which the head's measurement of the API was registered.
     type: str
-    default: __serving
   parts:
     description: What is measured.
     type: list
@@ -58,14 +55,25 @@ options:
 """
 
 EXAMPLES = r"""
+- name: Read the state of every host
+  sparkthor.cluster.cluster_look:
+  register: look
+  ignore_unreachable: true
+  become: true
+
 - name: Decide who measures towards whom
   sparkthor.cluster.cluster_verify:
-  register: __verify
+    looks: look
+    parts: [ray]
+  register: planned
+  run_once: true
 
 - name: Judge
   sparkthor.cluster.cluster_verify:
     stage: verdict
-    plan: "{{ __verify.plan }}"
+    looks: look
+    parts: [ray]
+    plan: "{{ planned.plan }}"
     thresholds: {ttft_seconds: 2}
 """
 

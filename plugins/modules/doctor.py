@@ -29,9 +29,11 @@ options:
     choices: [plan, judge]
     default: judge
   evidence:
-    description: Name of the variable that M(sparkthor.cluster.doctor_evidence) was registered in.
+    description:
+      - Name of the variable that M(sparkthor.cluster.doctor_evidence) was registered in.
+      - Needed in the stage V(judge) without O(logs).
     type: str
-    default: __doctor_looked
+    default: ""
   logs:
     description:
       - A file or folder on the controller. With it no host is asked; only the logs are judged.

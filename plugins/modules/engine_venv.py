@@ -59,9 +59,15 @@ options:
     choices: [direct, fabric]
     default: direct
   stage:
-    description: Used by the controller's side of this module.
+    description:
+      - V(apply) gives the host the environment.
+      - V(wheels) only makes sure that the controller has the wheels for this host, and asks no host anything, so that
+        a wheel that does not exist for a target is named before anything changes. It needs the fact
+        C(sparkthor_node), returns RV(target), RV(folder), RV(fetched), RV(missing) and RV(versions), and is never
+        changed.
+      - The others are used by the controller's side of this module.
     type: str
-    choices: [apply, receive, probe]
+    choices: [apply, wheels, receive, probe]
     default: apply
   timeout:
     description: Seconds that the installation on the host may take.
@@ -77,6 +83,11 @@ EXAMPLES = r"""
   sparkthor.cluster.engine_venv:
     requirements: "{{ inventory_dir }}/engine-cp312-aarch64.txt"
 
+- name: Fetch the wheels for every kind of host before any host is changed
+  sparkthor.cluster.engine_venv:
+    requirements: "{{ inventory_dir }}/engine-cp312-aarch64.txt"
+    stage: wheels
+
 - name: Read every file of it
   sparkthor.cluster.engine_venv:
     requirements: "{{ inventory_dir }}/engine-cp312-aarch64.txt"
@@ -86,7 +97,7 @@ EXAMPLES = r"""
 RETURN = r"""
 ansible_facts:
   description: The engine of this host, under C(sparkthor_engine).
-  returned: always
+  returned: with O(stage=apply)
   type: dict
   contains:
     sparkthor_engine:
@@ -103,12 +114,35 @@ ansible_facts:
           vllm: 0.32.0
 problems:
   description: What was wrong with the environment before.
-  returned: always
+  returned: with O(stage=apply)
   type: list
   elements: str
 wheels:
   description: Where the wheels belong and which they are.
   returned: with O(deliver=fabric) when some are missing
+  type: dict
+target:
+  description: Python and machine that the wheels are for.
+  returned: with O(stage=wheels)
+  type: str
+  sample: cp312-aarch64
+folder:
+  description: Where the wheels lie on the controller.
+  returned: with O(stage=wheels)
+  type: str
+fetched:
+  description: Pins whose wheels were fetched.
+  returned: with O(stage=wheels)
+  type: list
+  elements: str
+missing:
+  description: Pins without a wheel, in check mode.
+  returned: with O(stage=wheels)
+  type: list
+  elements: str
+versions:
+  description: Versions of ray and vllm in the lock.
+  returned: with O(stage=wheels)
   type: dict
 sent_bytes:
   description: Bytes of wheels sent to this host.
@@ -146,7 +180,7 @@ def argument_spec() -> dict[str, Any]:
         "verify": {"type": "str", "choices": ["fast", "full"], "default": "fast"},
         "keep_previous": {"type": "bool", "default": True},
         "deliver": {"type": "str", "choices": ["direct", "fabric"], "default": "direct"},
-        "stage": {"type": "str", "choices": ["apply", "receive", "probe"], "default": "apply"},
+        "stage": {"type": "str", "choices": ["apply", "wheels", "receive", "probe"], "default": "apply"},
         "target": {"type": "dict", "default": {}},
         "parts": {"type": "list", "elements": "dict", "default": []},
         "timeout": {"type": "int", "default": 1800},

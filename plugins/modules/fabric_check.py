@@ -30,14 +30,7 @@ options:
     description:
       - Name of the variable that M(sparkthor.cluster.host_compare) was registered in.
     type: str
-    default: __preflight_probe
-  kept:
-    description:
-      - Name of the variable in which M(sparkthor.cluster.node_info) was registered with what an earlier run had found.
-        O(fabric) was planned from that, and O(probes) hold what each host is now. Where that is not the same,
-        RV(confirmed) is false, unless there is something to say that a plan from the new facts would say as well.
-    type: str
-    default: ""
+    required: true
   accept:
     description:
       - Findings that are only reported.
@@ -79,17 +72,13 @@ msg:
   sample: the facts of 3 hosts agree with the plan
 fabric:
   description: The plan with the names that the RDMA devices really have.
-  returned: RV(confirmed)
-  type: dict
-confirmed:
-  description: Whether the hosts are what O(fabric) was planned from; without O(kept) they are.
   returned: success
-  type: bool
+  type: dict
 renamed:
   description: Whether RV(fabric) differs from O(fabric).
   returned: success
   type: bool
-settled:
+converged:
   description:
     - Roles that M(sparkthor.cluster.host_compare) found to have nothing to do on any host, up to the first that has.
     - Empty where RV(renamed), because the hosts were compared with other names.

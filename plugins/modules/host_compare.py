@@ -13,13 +13,15 @@ author:
   - sparkthor.cluster contributors (@sparkthor)
 description:
   - Compares the host with what each role in O(roles) wants, by the arguments that the role's own tasks have, and looks
-    at the fabric ports. A call costs more than the looks in it.
-  - A role C(x) offers the variable C(__x_looks), a list of what its tasks call, each with C(module) and C(arguments).
-    It is evaluated on the controller as if in the role. An item with C(holds) instead is a condition. Variables that
-    C(__x_once) names are evaluated before, once.
-  - Roles that the run's tags leave out, or that the play does not have, are left out here.
-  - The first look that differs, fails or cannot be made ends the comparison. Its role and all after it then run as if
-    nobody had looked. So nothing is skipped that has something to do, and every problem is told by its role.
+    at the fabric ports (O(probe)). One call costs much more than the comparisons in it, so all are made in one.
+  - A role C(x) offers the variable C(__x_comparisons), a list of what its tasks call, each with C(module) and
+    C(arguments). It is evaluated on the controller as if in the role. An item with C(holds) instead is a condition.
+    Variables that C(__x_shared_values) names are evaluated before, once.
+  - Roles that the run's tags leave out, or that the play does not have, are left out here. Tags are those that the
+    playbooks of this collection give the roles; with any other tag all roles of the play are compared.
+  - The first comparison that finds drift, fails or cannot be made ends it. Its role and all after it then run as
+    if there had been no comparison. So nothing is skipped that has something to do, and every problem is told by its
+    role.
 extends_documentation_fragment:
   - sparkthor.cluster.attributes
   - sparkthor.cluster.attributes.no_diff
@@ -40,18 +42,14 @@ options:
       - C(seconds) is how long to listen for a neighbour that is silent on every port, V(5) by default; C(training) how
         much longer where a port has no carrier and one of its ends was only just set up, V(5) by default; C(timeout)
         the seconds that one command may take, V(10) by default.
-      - Who is at the other end of each cable is found out with own Ethernet frames (EtherType 0x88B5), since there may
-        be no addresses yet. All hosts have to do it at the same time, which one task of a play does.
+      - Reads carrier, MTU limits and RDMA links of the planned ports, and everything in netplan and NetworkManager that
+        stands in the way of the plan. Judges nothing; M(sparkthor.cluster.fabric_check) does.
+      - Finds out who is at the other end of each cable with own Ethernet frames (EtherType 0x88B5), since there may be
+        no addresses yet. All hosts have to do it at the same time, which one task of a play does.
       - A port that is administratively down is set up for the time of the probe and down again afterwards.
     type: dict
     default: {}
-  node:
-    description:
-      - Read the host as M(sparkthor.cluster.node_info) does as well, with the seconds that one command may take; 0 does
-        not. That module uses this one for it, so that a run that needs both sends one program to the hosts.
-    type: int
-    default: 0
-  looks:
+  comparisons:
     description: Set by the action plugin, what O(roles) come to.
     type: list
     elements: dict
@@ -76,7 +74,7 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
-settled:
+converged:
   description: Roles that have nothing to do on this host.
   returned: success
   type: list
@@ -87,7 +85,7 @@ compared:
   returned: success
   type: list
   elements: str
-differs:
+drift:
   description: The first role that has something to do, and what; empty if none has.
   returned: success
   type: str
@@ -120,8 +118,8 @@ probe:
       description: How long the probe took.
       type: float
 ansible_facts:
-  description: The fact C(sparkthor_engine) as the role engine sets it; with O(node) C(sparkthor_node).
-  returned: when the role engine has nothing to do, and with O(node)
+  description: The fact C(sparkthor_engine) as the role engine sets it.
+  returned: when the role engine has nothing to do
   type: dict
 """
 
@@ -156,23 +154,19 @@ def main() -> None:
         argument_spec={
             "roles": {"type": "list", "elements": "str", "default": []},
             "probe": {"type": "dict", "default": {}},
-            "node": {"type": "int", "default": 0},
-            "looks": {"type": "list", "elements": "dict", "default": []},
+            "comparisons": {"type": "list", "elements": "dict", "default": []},
         },
         supports_check_mode=True,
     )
     # what the files of the roles hold is nobody's business, whatever becomes of the call
-    invocation = {"module_args": {"roles": module.params["roles"], "probe": module.params["probe"], "looks": "..."}}
+    invocation = {
+        "module_args": {"roles": module.params["roles"], "probe": module.params["probe"], "comparisons": "..."}
+    }
     result: dict[str, Any] = {"changed": False}
     if module.params["probe"]:
         # first: the other hosts wait for this one's frames
         result["probe"] = probe_ports(module, invocation)
-    result["settled"], result["differs"] = compare.compare(module.params["looks"])
-    if module.params["node"]:
-        from ansible_collections.sparkthor.cluster.plugins.module_utils._facts import node
-
-        # last: its clock is compared with the controller's when the answer is there
-        result["ansible_facts"] = {"sparkthor_node": node.read_now(module.params["node"])}
+    result["converged"], result["drift"] = compare.compare(module.params["comparisons"])
     module.exit_json(invocation=invocation, **result)
 
 

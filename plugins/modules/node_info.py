@@ -25,14 +25,6 @@ options:
     description: Seconds that one command on the host may take.
     type: int
     default: 10
-  kept:
-    description:
-      - Do not ask the host, but return what the last run whose checks passed found of it, if the controller has kept
-        that for all hosts of the cluster. RV(kept) says so.
-      - With such facts preflight plans, and M(sparkthor.cluster.host_compare) asks the host what it is and whether it
-        is as planned in one call. M(sparkthor.cluster.fabric_check) says whether the hosts still are what they were.
-    type: bool
-    default: false
 attributes:
   action:
     details: It compares the host's clock with the controller's.
@@ -48,13 +40,9 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
-kept:
-  description: Whether what an earlier run found is there and returned.
-  returned: with O(kept)
-  type: bool
 ansible_facts:
   description: The host as data, under C(sparkthor_node).
-  returned: always, but with O(kept) only where RV(kept)
+  returned: always
   type: dict
   contains:
     sparkthor_node:
@@ -81,8 +69,6 @@ def main() -> None:
     module = AnsibleModule(
         argument_spec={
             "timeout": {"type": "int", "default": 10},
-            # for the controller's side, which answers without a module then
-            "kept": {"type": "bool", "default": False},
         },
         supports_check_mode=True,
     )

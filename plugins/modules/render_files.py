@@ -7,13 +7,13 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: render_files
-short_description: Write all hosts' files into a folder of the controller
+short_description: Write a host's files into a folder of the controller
 version_added: 0.1.0
 author:
   - sparkthor.cluster contributors (@sparkthor)
 description:
   - For looking at what roles would put on a host, and for comparing it with what they put there yesterday.
-  - Runs on the controller, once for all hosts, and contacts nobody.
+  - Runs on the controller and contacts nobody.
 extends_documentation_fragment:
   - sparkthor.cluster.attributes
   - sparkthor.cluster.attributes.diff
@@ -23,29 +23,54 @@ options:
     type: path
     required: true
   files:
-    description:
-      - An expression (without braces, as in C(when)) that is a list of files as M(sparkthor.cluster.host_state) takes
-        them. It is evaluated for each host of the play among that host's variables.
-    type: str
+    description: Files as M(sparkthor.cluster.host_state) takes them.
+    type: list
+    elements: dict
     required: true
+    suboptions:
+      path:
+        description: Absolute path of the file on the host.
+        type: str
+        required: true
+      content:
+        description: The text.
+        type: str
+        required: true
+      mode:
+        description: Its mode, octal.
+        type: str
+        default: "0644"
+      owner:
+        description: Not used on the controller.
+        type: raw
+      group:
+        description: Not used on the controller.
+        type: raw
+      foreign:
+        description: Not used on the controller.
+        type: raw
+      backup:
+        description: Not used on the controller.
+        type: raw
 """
 
 EXAMPLES = r"""
-- name: Show the environments of all hosts' fabric
+- name: Render the environment of the fabric
   sparkthor.cluster.render_files:
     dest: rendered
-    files: >-
-      [{'path': '/etc/sparkthor/fabric.env',
-        'content': sparkthor_fabric[inventory_hostname].env | sparkthor.cluster.environment_file}]
+    files:
+      - path: /etc/sparkthor/fabric.env
+        content: "{{ sparkthor_fabric[inventory_hostname].env | sparkthor.cluster.environment_file }}"
 """
 
 RETURN = r"""
 changed_paths:
-  description: By host, paths of the files that were written or would be.
+  description: Paths of the files that were written or would be.
   returned: success
-  type: dict
+  type: list
+  elements: str
 dest:
-  description: The folder on the controller, in full.
+  description: The host's folder on the controller, in full.
   returned: success
   type: str
 """

@@ -308,7 +308,7 @@ def own_share(record: dict[str, Any]) -> float:
     """Seconds of a first deploy without the engine's installation, the models' way and vLLM's own start."""
     tasks = record["tasks"]
     ends = [task["start"] for task in tasks[1:]] + [record["seconds"]]
-    theirs = ("engine_venv", "engine_image", "engine_wheels", "model_store", "vllm_ready", "package")
+    theirs = ("engine_venv", "engine_image", "model_store", "vllm_ready", "package")
     others = sum(
         end - task["start"]
         for task, end in zip(tasks, ends, strict=True)
@@ -321,9 +321,7 @@ def own_share(record: dict[str, Any]) -> float:
 _ON_CONTROLLER = frozenset(
     f"ansible.builtin.{name}"
     for name in ("set_fact", "assert", "fail", "debug", "include_tasks", "import_role", "include_role", "meta")
-) | frozenset(
-    f"sparkthor.cluster.{name}" for name in ("cluster_plan", "fabric_check", "engine_parity", "engine_wheels")
-)
+) | frozenset(f"sparkthor.cluster.{name}" for name in ("cluster_plan", "fabric_check", "engine_parity"))
 
 
 def _recorded(path: Path) -> dict[str, str]:

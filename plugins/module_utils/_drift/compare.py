@@ -1,7 +1,7 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Compare first: whether a host is already as the roles' own arguments want it, all roles in one call.
+"""The comparison before a run: whether a host is already as the roles' own arguments want it, all roles in one call.
 
 A comparison only ever answers "as wanted" or "not known to be": with the first that differs, fails or cannot be made,
 its role and all after it run as if nobody had looked.  So nothing here writes, and no trouble is reported from here.
@@ -18,7 +18,7 @@ from typing import Any
 PATIENCE = 5.0
 
 
-class Differs(Exception):
+class Drift(Exception):
     """Not as wanted, or not known to be; the message says what."""
 
 
@@ -28,7 +28,7 @@ def _checked(spec: dict[str, Any], arguments: Mapping[str, Any]) -> dict[str, An
 
     result = ArgumentSpecValidator(spec).validate(dict(arguments))
     if result.error_messages:
-        raise Differs("; ".join(result.error_messages))
+        raise Drift("; ".join(result.error_messages))
     return dict(result.validated_parameters)
 
 
@@ -43,7 +43,7 @@ def _host_state(arguments: Mapping[str, Any]) -> None:
     found = HostState(Wanted.parse(params), Host(run=run_limited, timeout=params["timeout"]), True).run()
     if found.changed or found.deferred_units or found.warnings:
         parts = found.changed_paths + found.changed_units + found.changed_accounts + found.changed_sysctls
-        raise Differs(", ".join([*parts, *found.deferred_units, *found.warnings]) or "systemd reads its units again")
+        raise Drift(", ".join([*parts, *found.deferred_units, *found.warnings]) or "systemd reads its units again")
 
 
 def _netplan_apply(arguments: Mapping[str, Any]) -> None:
@@ -51,7 +51,7 @@ def _netplan_apply(arguments: Mapping[str, Any]) -> None:
 
     difference = netplan_change.difference(_checked(netplan_change.ARGUMENTS, arguments))
     if difference:
-        raise Differs(difference)
+        raise Drift(difference)
 
 
 def _nccl_conf(arguments: Mapping[str, Any]) -> None:
@@ -64,7 +64,7 @@ def _nccl_conf(arguments: Mapping[str, Any]) -> None:
         before = b""
     present = {str(key): str(value) for key, value in arguments["present"].items()}
     if nccl.edit(before, present, list(arguments["absent"])) != before:
-        raise Differs(nccl.SYSTEM_FILE)
+        raise Drift(nccl.SYSTEM_FILE)
 
 
 def _firewall_apply(arguments: Mapping[str, Any]) -> None:
@@ -72,10 +72,10 @@ def _firewall_apply(arguments: Mapping[str, Any]) -> None:
 
     firewall = firewall_host.Firewall(_checked(firewall_host.ARGUMENTS, arguments), True)
     if firewall.unconfirmed():
-        raise Differs("an unconfirmed change of the firewall is armed")
+        raise Drift("an unconfirmed change of the firewall is armed")
     found = firewall.start()
     if found["changed"]:
-        raise Differs(", ".join(found["changed_paths"] + found["changed_units"]) or "the loaded table")
+        raise Drift(", ".join(found["changed_paths"] + found["changed_units"]) or "the loaded table")
 
 
 def _engine_venv(arguments: Mapping[str, Any]) -> None:
@@ -83,7 +83,7 @@ def _engine_venv(arguments: Mapping[str, Any]) -> None:
 
     problems = engine.look(engine.wanted_of(arguments, [])).problems
     if problems:
-        raise Differs("; ".join(problems))
+        raise Drift("; ".join(problems))
 
 
 def _model_store(arguments: Mapping[str, Any]) -> None:
@@ -102,7 +102,7 @@ def _model_store(arguments: Mapping[str, Any]) -> None:
     for model in arguments["models"]:
         entries = parse_manifest(model["manifest"])
         if not store.as_recorded(model["name"], entries, parse_links(model["links"], entries)):
-            raise Differs(model["name"])
+            raise Drift(model["name"])
 
 
 def _ray_info(_arguments: Mapping[str, Any]) -> None:
@@ -110,7 +110,7 @@ def _ray_info(_arguments: Mapping[str, Any]) -> None:
 
     found = ray.wait_healthy(ray.load_config(ray.CONFIG_PATH), 0.0, 5.0, "auto")
     if not found["healthy"]:
-        raise Differs(str(found["reason"]))
+        raise Drift(str(found["reason"]))
 
 
 def _vllm_ready(_arguments: Mapping[str, Any]) -> None:
@@ -121,7 +121,7 @@ def _vllm_ready(_arguments: Mapping[str, Any]) -> None:
     found = ready.look(start=True, check=True, patience=PATIENCE)
     problem = ready.deadline_problem(dataclasses.asdict(found))
     if found.changed or not found.ready or problem:
-        raise Differs(problem or found.line)
+        raise Drift(problem or found.line)
 
 
 #: by the name of the module whose arguments are compared
@@ -137,43 +137,20 @@ COMPARISONS: dict[str, Callable[[Mapping[str, Any]], None]] = {
 }
 
 
-def compare(looks: Sequence[Mapping[str, Any]]) -> tuple[list[str], str]:
+def compare(comparisons: Sequence[Mapping[str, Any]]) -> tuple[list[str], str]:
     """Roles of which all comparisons (``role``, ``module``, ``arguments``) found nothing to do, and why no more.
 
-    Looks are made in their order; the first that differs ends it.
+    They are made in their order; the first that finds drift ends it.
     """
-    settled: list[str] = []
-    for look in looks:
-        role = str(look["role"])
+    converged: list[str] = []
+    for item in comparisons:
+        role = str(item["role"])
         try:
-            if look.get("module"):
-                COMPARISONS[look["module"]](look["arguments"])
+            if item.get("module"):
+                COMPARISONS[item["module"]](item["arguments"])
         except Exception as error:
             # whatever it is, the role meets it again and has words for it
-            return [name for name in settled if name != role], f"{role}: {str(error) or type(error).__name__}"
-        if role not in settled:
-            settled.append(role)
-    return settled, ""
-
-
-def settled_everywhere(wanted: Sequence[str], results: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Roles, in their order, that found every host as they want it, up to the first that did not.
-
-    A role whose hosts differ may change what the ones after it were compared with, so those run as well.
-    """
-    found: list[str] = []
-    for role in wanted:
-        if not results or not all(role in (result.get("settled") or ()) for result in results.values()):
-            break
-        if role == "engine" and _engines_differ(results):
-            break
-        found.append(role)
-    return found
-
-
-def _engines_differ(results: Mapping[str, Mapping[str, Any]]) -> bool:
-    """Each host has the engine that is wanted there, and yet they do not fit together: the role says how."""
-    from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.pins import versions_across
-
-    facts = {host: (result.get("ansible_facts") or {}).get("sparkthor_engine") for host, result in results.items()}
-    return bool(versions_across({host: engine for host, engine in facts.items() if engine})[1])
+            return [name for name in converged if name != role], f"{role}: {str(error) or type(error).__name__}"
+        if role not in converged:
+            converged.append(role)
+    return converged, ""

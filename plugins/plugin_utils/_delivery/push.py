@@ -23,7 +23,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from ansible.errors import AnsibleActionFail
-from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.files import read_json, write_atomic
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store.store import (
@@ -32,6 +31,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._store.store imp
     hash_parts,
     human,
 )
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action.base import Action
 
 #: a piece, and what one delivery holds at most: also the space it takes on the host's temporary folder
 PIECE = 512 << 20
@@ -310,23 +310,22 @@ class Courier:
         self._say(f"{self._host}: {self._what}: {human(self.sent)} in {seconds:.0f} s ({human(self.sent / seconds)}/s)")
 
 
-class StoreAction(ActionBase):
-    """The controller side of a module that keeps a store on its host and says what it needs for it."""
+class StoreAction(Action):
+    """The controller side of a module that keeps a store on its host and says what it needs for it.
 
-    #: the module's full name
+    A folder on the host is made when something is sent, not in every run.
+    """
+
+    #: the module's name without the collection's
     MODULE = ""
-    # a folder on the host is made when something is sent, not in every run
-    TRANSFERS_FILES = False
 
-    def run(self, tmp=None, task_vars=None):
-        result = super().run(tmp, task_vars)
-        self._vars = task_vars or {}
-        self._host = self._vars["inventory_hostname"]
-        self._node = (self._vars.get("ansible_facts") or {}).get("sparkthor_node") or {}
-        return result
+    @property
+    def _node(self) -> dict[str, Any]:
+        """What the host's facts say of it."""
+        return (self.vars.get("ansible_facts") or {}).get("sparkthor_node") or {}
 
     def _module(self, args: Mapping[str, Any]) -> dict[str, Any]:
-        return self._execute_module(module_name=self.MODULE, module_args=dict(args), task_vars=self._vars)
+        return self.execute(self.MODULE, dict(args))
 
     def _bring(self, what: str, wanted: Iterable[Content], args: Mapping[str, Any]) -> int:
         """Bring contents into the host's store, which ``args`` name; the number of bytes sent."""
@@ -334,9 +333,9 @@ class StoreAction(ActionBase):
         def receive(parts: list[dict[str, Any]]) -> None:
             got = self._module({**args, "stage": "receive", "parts": parts})
             if got.get("failed"):
-                raise AnsibleActionFail(f"host {self._host}: {got.get('msg', got)}")
+                raise AnsibleActionFail(f"host {self.host}: {got.get('msg', got)}")
 
-        courier = Courier(self, what, self._host, display.display)
+        courier = Courier(self, what, self.host, display.display)
         courier.deliver(wanted, receive)
         return courier.sent
 
@@ -347,7 +346,7 @@ class StoreAction(ActionBase):
         if "diff" in first:
             last["diff"] = first["diff"]
         if last.get("need"):
-            raise AnsibleActionFail(f"host {self._host}: {len(last['need'])} {what} did not arrive whole: run again")
+            raise AnsibleActionFail(f"host {self.host}: {len(last['need'])} {what} did not arrive whole: run again")
         return last
 
 

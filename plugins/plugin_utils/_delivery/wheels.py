@@ -65,7 +65,7 @@ def read_engine(path: str, ray_version: str = "", vllm_version: str = "") -> Eng
 
 
 def read_engine_of(arguments: Mapping[str, Any]) -> Engine:
-    """The lock that the arguments of ``engine_venv`` or ``engine_wheels`` name."""
+    """The lock that the arguments of ``engine_venv`` name."""
     names = ("requirements", "ray_version", "vllm_version")
     return read_engine(*(str(arguments.get(name) or "") for name in names))
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 TOPOLOGIES = ("direct", "ring", "switch", "lan")
@@ -39,9 +39,6 @@ CLUSTER_WIDE = (
 #: secrets a user may give; undefined means "generate one and keep it"
 SECRETS = {"vllm_serve_api_key": "api_key", "ray_node_token": "ray_token"}
 
-
-#: where generated secrets are kept on the controller unless ``sparkthor_secrets_dir`` says otherwise
-SECRETS_DIR = "{{ inventory_dir }}/.secrets"
 
 #: what a plan is made from, besides the groups and what the hosts say of themselves
 PLANNED_BY = (
@@ -329,3 +326,13 @@ def explain_contact(host: str, address: str, user: str, message: str) -> str:
     lowered = text.lower()
     mend = next(mend for pattern, mend in _CONTACT_MENDS if pattern in lowered)
     return f"host {host}: {mend.format(user=user or '<your user>', address=address)} [{text[-300:]}]"
+
+
+def secrets_dir(variables: Mapping[str, Any], template: Callable[[Any], Any]) -> str:
+    """Where secrets are kept on the controller: beside the inventory unless ``sparkthor_secrets_dir`` says otherwise.
+
+    ``template`` evaluates a host's variable.
+    """
+    if "sparkthor_secrets_dir" in variables:
+        return str(template(variables["sparkthor_secrets_dir"]) or "")
+    return f"{template(variables['inventory_dir'])}/.secrets"

@@ -1,37 +1,54 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which roles a play has, and which of them a run comes to."""
+"""Which of the collection's roles a run comes to, told from Ansible's magic variables."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-
-def _tasks(blocks: Any) -> Iterator[Any]:
-    for item in blocks:
-        if hasattr(item, "block"):
-            yield from _tasks([*item.block, *item.rescue, *item.always])
-        else:
-            yield item
-
-
-def role_of(task: Any) -> str:
-    """The role's name without the collection's; the task that ends a role is ansible-core's own."""
-    return task._role.get_name().rpartition(".")[2] if task._role and not task.implicit else ""
-
-
-def role_tasks(play: Any, variables: Mapping[str, Any]) -> dict[str, Any]:
-    """By role, the first of its tasks in this play that the run's tags select."""
-    found: dict[str, Any] = {}
-    for task in _tasks(play.tasks):
-        name = role_of(task)
-        if name and name not in found and task.evaluate_tags(play.only_tags, play.skip_tags, variables):
-            found[name] = task
-    return found
+#: by role, the tags of each of its imports in the playbooks (tests compare them)
+IMPORTS: dict[str, tuple[frozenset[str], ...]] = {
+    "os_hardening": (frozenset(("os_hardening",)),),
+    "roce_network": (frozenset(("roce_network", "network")),),
+    "nccl_conf": (frozenset(("nccl_conf", "network")),),
+    "firewall": (frozenset(("firewall", "network")),),
+    "engine": (
+        frozenset(("engine", "ray", "ray_head", "ray_worker")),
+        frozenset(("engine", "vllm_serve")),
+    ),
+    "model_store": (frozenset(("model_store",)),),
+    "ray_node": (frozenset(("ray_head", "ray_worker", "ray")),),
+    "ray_head": (frozenset(("ray_head", "ray")),),
+    "ray_worker": (frozenset(("ray_worker", "ray")),),
+    "vllm_serve": (
+        frozenset(("vllm_serve", "engine", "ray")),
+        frozenset(("ray_head", "ray_worker", "ray", "vllm_serve")),
+    ),
+}
+KNOWN_TAGS = frozenset().union(*(tags for imports in IMPORTS.values() for tags in imports))
 
 
-def in_play(play: Any) -> set[str]:
-    """All its roles, whatever the run's tags."""
-    return {role_of(task) for task in _tasks(play.tasks)} - {""}
+def in_play(variables: Mapping[str, Any]) -> set[str]:
+    """The roles of the play, whatever the run's tags, without the collection's name."""
+    return {str(name).rpartition(".")[2] for name in variables.get("ansible_play_role_names") or ()}
+
+
+def selected(role: str, variables: Mapping[str, Any]) -> bool:
+    """Whether the run's tags select something of the role.
+
+    In doubt they do: with a tag that the collection does not know, and for a role that has no tags here.
+    """
+    wanted = set(variables.get("ansible_run_tags") or ("all",))
+    skipped = set(variables.get("ansible_skip_tags") or ())
+    everything = not wanted <= KNOWN_TAGS
+    imports = IMPORTS.get(role)
+    if imports is None:
+        return True
+    return any((everything or wanted & tags) and not skipped & tags for tags in imports)
+
+
+def in_run(variables: Mapping[str, Any]) -> set[str]:
+    """The roles of the play that the run's tags select."""
+    return {role for role in in_play(variables) if selected(role, variables)}

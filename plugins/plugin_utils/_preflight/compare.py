@@ -1,19 +1,23 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Controller's part of comparing first: which roles a run has, and their modules' arguments as a host needs them.
+"""Controller's part of the comparison before a run: the arguments of the roles' modules as a host needs them, and what
+the hosts' answers add up to.
 
 What a module's own action plugin adds before it speaks to a host is added here by the same functions.  Where that
 takes more than reading - a download, a question to the host or to a hub - the comparison is not made.
-
-What knows engines and models is imported where it is needed: a run of the network alone has no use for it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
+from ansible_collections.sparkthor.cluster.plugins.module_utils._engine import pins
+from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.venv import facts as engine_facts
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import models, option_tables
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import wheels as _wheels
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric import trusted_sources
 
 Arguments = dict[str, Any]
@@ -32,8 +36,6 @@ def _firewall(arguments: Arguments, host: str, _variables: Mapping[str, Any]) ->
 
 
 def _engine_venv(arguments: Arguments, _host: str, variables: Mapping[str, Any]) -> Arguments:
-    from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import wheels as _wheels
-
     node = variables["ansible_facts"]["sparkthor_node"]
     if arguments.get("verify") == "full":
         raise Unknown("every file of the engine is to be read")
@@ -53,8 +55,6 @@ def _engine_venv(arguments: Arguments, _host: str, variables: Mapping[str, Any])
 
 
 def _model_store(arguments: Arguments, _host: str, _variables: Mapping[str, Any]) -> Arguments:
-    from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import models
-
     if arguments.get("verify") == "full":
         raise Unknown("every file of the models is to be read")
     given = arguments["models"]
@@ -68,8 +68,6 @@ def _model_store(arguments: Arguments, _host: str, _variables: Mapping[str, Any]
 
 
 def _vllm_options(arguments: Arguments, _host: str, _variables: Mapping[str, Any]) -> None:
-    from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import option_tables
-
     table = option_tables.read(option_tables.kept(str(arguments.get("engine") or "")))
     if table is None:
         raise Unknown("the engine's options are not known on the controller")
@@ -86,39 +84,61 @@ PREPARE: dict[str, Callable[[Arguments, str, Mapping[str, Any]], Arguments | Non
 }
 
 
-def prepare(role: str, looks: Any, host: str, variables: dict[str, Any]) -> list[dict[str, Any]]:
+def prepare(role: str, comparisons: Any, host: str, variables: dict[str, Any]) -> list[dict[str, Any]]:
     """What the host is to compare for one role; facts that the role would set are set in ``variables``."""
     prepared: list[dict[str, Any]] = []
-    for look in looks:
-        if not look.get("holds", True):
-            raise Unknown(str(look.get("otherwise", "a condition does not hold")))
-        module = look.get("module")
+    for item in comparisons:
+        if not item.get("holds", True):
+            raise Unknown(str(item.get("otherwise", "a condition does not hold")))
+        module = item.get("module")
         if not module:
             continue
-        arguments: Arguments | None = dict(look.get("arguments") or {})
+        arguments: Arguments | None = dict(item.get("arguments") or {})
         if module in PREPARE:
             arguments = PREPARE[module](arguments, host, variables)
         if arguments is None:
             continue
         if module == "engine_venv":
-            from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.venv import (
-                facts as engine_facts,
-            )
-
             facts = {"sparkthor_engine": engine_facts(arguments)}
             variables["ansible_facts"] = {**variables["ansible_facts"], **facts}
         prepared.append({"role": role, "module": module, "arguments": arguments})
-    # a role that wants nothing of this host is settled all the same
+    # a role that wants nothing of this host is converged all the same
     return prepared or [{"role": role}]
 
 
-def context(variables: Mapping[str, Any], task: Any, basedir: str) -> dict[str, Any]:
-    """The variables as a task of the role has them: where it looks for files and templates."""
-    paths = task.get_search_path()
+def role_variables(variables: Mapping[str, Any], role: str, roles: Path) -> dict[str, Any]:
+    """The variables as the role's own tasks have them: its path, and where Ansible looks for files and templates.
+
+    ``roles``: the folder that holds the role.
+    """
+    path = str(roles / role)
+    search = [path, f"{path}/tasks", *([variables["playbook_dir"]] if "playbook_dir" in variables else [])]
+    name = f"sparkthor.cluster.{role}"
     return {
         **variables,
-        "role_path": task._role._role_path,
-        "role_name": task._role.get_name(),
-        "ansible_search_path": [*paths, *([] if basedir in paths else [basedir])],
-        "ansible_role_name": task._role.get_name(),
+        "role_path": path,
+        "role_name": name,
+        "ansible_role_name": name,
+        "ansible_search_path": search,
     }
+
+
+def converged_everywhere(wanted: Sequence[str], results: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Roles, in their order, that have nothing to do on any host, up to the first that has.
+
+    A role whose hosts differ may change what the ones after it were compared with, so those run as well.
+    """
+    found: list[str] = []
+    for role in wanted:
+        if not results or not all(role in (result.get("converged") or ()) for result in results.values()):
+            break
+        if role == "engine" and _engines_differ(results):
+            break
+        found.append(role)
+    return found
+
+
+def _engines_differ(results: Mapping[str, Mapping[str, Any]]) -> bool:
+    """Each host has the engine that is wanted there, and yet they do not fit together: the role says how."""
+    facts = {host: (result.get("ansible_facts") or {}).get("sparkthor_engine") for host, result in results.items()}
+    return bool(pins.versions_across({host: engine for host, engine in facts.items() if engine})[1])

@@ -28,8 +28,8 @@ def roles(playbook: str) -> list[str]:
     return [task["ansible.builtin.import_role"]["name"].removeprefix(PREFIX) for task in imports(playbook)]
 
 
-def settles(path: str) -> list[str]:
-    """Roles that the first task of a file, by ending the role, takes as settled."""
+def converges(path: str) -> list[str]:
+    """Roles that the first task of a file, by ending the role, takes as converged."""
     first = load(path)[0]
     if first.get("ansible.builtin.meta") != "end_role":
         return []
@@ -55,14 +55,14 @@ def test_a_compared_role_says_what_it_wants_and_ends_when_it_has_it(playbook: st
     for task in imports(playbook)[1:]:
         role = task["ansible.builtin.import_role"]["name"].removeprefix(PREFIX)
         file = task["ansible.builtin.import_role"].get("tasks_from", "main.yml")
-        assert settles(f"roles/{role}/tasks/{file}") == [role]
-        assert f"__{role}_looks" in load(f"roles/{role}/vars/main.yml")
+        assert converges(f"roles/{role}/tasks/{file}") == [role]
+        assert f"__{role}_comparisons" in load(f"roles/{role}/vars/main.yml")
 
 
 @pytest.mark.parametrize("role", ["ray_node", "vllm_serve"])
 def test_the_parts_that_act_later_end_as_well(role: str) -> None:
-    assert settles(f"roles/{role}/tasks/main.yml") == [role]
+    assert converges(f"roles/{role}/tasks/main.yml") == [role]
 
 
 def test_waiting_for_ray_ends_with_it() -> None:
-    assert settles("roles/ray_node/tasks/wait.yml") == ["ray_node"]
+    assert converges("roles/ray_node/tasks/wait.yml") == ["ray_node"]

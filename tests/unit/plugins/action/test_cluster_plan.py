@@ -375,7 +375,7 @@ def test_hosts_that_were_not_read_are_named_with_what_their_task_said():
     answered = {"ansible_facts": {"sparkthor_node": node(1)}}
     away = {"unreachable": True, "msg": "ssh: connect to host b port 22: Connection refused"}
     hostvars = {"a": {**variables, "read": answered}, "b": {**variables, "ansible_host": "192.168.1.12", "read": away}}
-    with pytest.raises(AnsibleActionFail, match=r"one problem to mend first\.\n  - host b: .*runs no ssh server"):
+    with pytest.raises(AnsibleActionFail, match=r"one problem to fix first\.\n  - host b: .*runs no ssh server"):
         run_stage(hostvars, stage="facts", nodes="read")
     with pytest.raises(AnsibleActionFail, match="nodes: name the variable"):
         run_stage(hostvars, stage="facts")
@@ -459,32 +459,16 @@ def test_a_port_that_is_none_is_refused_before_anything_is_written(port):
     ],
 )
 def test_serving_is_planned_for_a_run_that_may_read_it(there, selected, planned):
-    def task(role):
-        named = SimpleNamespace(get_name=lambda: f"sparkthor.cluster.{role}")
-        return SimpleNamespace(_role=named, implicit=False, evaluate_tags=lambda _only, _skip, _vars: role in selected)
-
     action = object.__new__(ActionModule)
-    play = SimpleNamespace(tasks=[task(role) for role in there], only_tags=[], skip_tags=[])
-    action._task = SimpleNamespace(get_play=lambda: play)
+    action.vars = {
+        "ansible_play_role_names": [f"sparkthor.cluster.{role}" for role in there],
+        "ansible_run_tags": selected,
+        "ansible_skip_tags": [],
+    }
     head = {"vllm_serve_recipe": "no-such-recipe"}
     cluster = {"hosts": ["a"], "topology": "lan", "gpus": {"a": 1}, "kinds": {"a": "spark"}}
     if planned:
         with pytest.raises(AnsibleActionFail, match=r"Nothing was changed: vllm_serve_recipe: .*no-such-recipe"):
-            action._serving(head, cluster, {"a": {"mem_total_bytes": GIB}}, {})
+            action._serving(head, cluster, {"a": {"mem_total_bytes": GIB}})
     else:
-        assert action._serving(head, cluster, {"a": {"mem_total_bytes": GIB}}, {}) == {}
-
-
-def test_facts_that_another_version_kept_are_asked_for_again(monkeypatch):
-    monkeypatch.setattr("ansible.plugins.action.ActionBase.run", lambda self, tmp=None, task_vars=None: {})
-    action = object.__new__(ActionModule)
-    action._task = SimpleNamespace(args={"stage": "facts", "nodes": "kept", "kept": True})
-    node = {"ansible_facts": {"sparkthor_node": {"kind": "spark"}}}
-    host = {"fabric_topology": "lan", "kept": node, **node}
-    task_vars = {
-        "groups": {"cluster": ["a"], "ray_head": ["a"], "ray_workers": []},
-        "hostvars": {"a": host},
-        "ansible_play_hosts_all": ["a"],
-    }
-    outcome = action.run(task_vars=task_vars)
-    assert (outcome["cluster"], outcome["fabric"]) == ({}, {})
+        assert action._serving(head, cluster, {"a": {"mem_total_bytes": GIB}}) == {}

@@ -22,7 +22,8 @@ GROUPS = {"cluster": ["a", "b"], "ray_head": ["a"], "ray_workers": ["b"]}
 
 def run(hostvars: dict[str, Any], groups: dict[str, list[str]] | None = None, **arguments: Any) -> dict[str, Any]:
     task = MagicMock(async_val=0, check_mode=False, diff=False)
-    task.args = arguments
+    task.args = {} if "logs" in arguments else {"evidence": "__doctor_looked"}
+    task.args.update(arguments)
     action = ActionModule(task, MagicMock(), MagicMock(), MagicMock(), MagicMock(), MagicMock())
     groups = GROUPS if groups is None else groups
     return action.run(task_vars={"hostvars": hostvars, "groups": groups, "ansible_play_hosts_all": ["a", "b"]})

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from ansible.errors import AnsibleActionFail
-from ansible_collections.sparkthor.cluster.plugins.action import engine_parity, engine_venv, engine_wheels, model_store
+from ansible_collections.sparkthor.cluster.plugins.action import engine_parity, engine_venv, model_store
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import (
     fanout,
     hub,
@@ -113,11 +113,11 @@ def test_an_interpreter_of_its_own_is_asked(engine: dict[str, Any], monkeypatch:
 
 def test_a_lacking_wheel_names_host_and_target(engine: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     next(Path(engine["wheel_dir"]).glob("vllm*")).unlink()
-    for module in (engine_venv, engine_wheels):
+    for stage in ("apply", "wheels"):
         with pytest.raises(
             AnsibleActionFail, match=r"host spark-01: .*for Python 3\.12 on aarch64 .*: vllm==0\.32\.0\."
         ):
-            act(module, monkeypatch, engine, [])
+            act(engine_venv, monkeypatch, {**engine, "stage": stage}, [])
 
 
 def test_check_mode_fetches_nothing(engine: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -126,14 +126,14 @@ def test_check_mode_fetches_nothing(engine: dict[str, Any], monkeypatch: pytest.
     result, calls = act(engine_venv, monkeypatch, args, [], check=True)
     assert (result["changed"], calls) == (True, [])
     assert "1 of 3 wheels would be fetched" in result["msg"]
-    result, _calls = act(engine_wheels, monkeypatch, args, [], check=True)
+    result, _calls = act(engine_venv, monkeypatch, {**args, "stage": "wheels"}, [], check=True)
     assert (result["changed"], result["missing"]) == (False, ["vllm==0.32.0"])
 
 
 def test_wheels_need_to_know_the_host(engine: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(AnsibleActionFail, match="node_info first"):
-        act(engine_wheels, monkeypatch, engine, [], facts={})
-    result, _calls = act(engine_wheels, monkeypatch, engine, [])
+        act(engine_venv, monkeypatch, {**engine, "stage": "wheels"}, [], facts={})
+    result, _calls = act(engine_venv, monkeypatch, {**engine, "stage": "wheels"}, [])
     assert (result["target"], result["fetched"]) == ("cp312-aarch64", [])
 
 

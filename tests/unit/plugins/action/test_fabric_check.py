@@ -5,14 +5,11 @@
 from __future__ import annotations
 
 import copy
-import json
 import typing as t
-from pathlib import Path
 from unittest.mock import MagicMock
 
 import pytest
 from ansible.errors import AnsibleActionFail
-from ansible_collections.sparkthor.cluster.plugins.action import fabric_check
 from ansible_collections.sparkthor.cluster.plugins.action.fabric_check import ActionModule
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric import fabric_plan
 
@@ -55,12 +52,6 @@ def run(fabric: dict[str, t.Any], hostvars: dict[str, t.Any], **arguments: t.Any
     return action.run(task_vars={"hostvars": hostvars, "groups": GROUPS})
 
 
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    return tmp_path
-
-
 def test_agreement_returns_the_plan_with_the_real_device_names() -> None:
     fabric, hostvars = world()
     before = copy.deepcopy(fabric)
@@ -79,7 +70,7 @@ def test_every_problem_is_in_one_failure() -> None:
     with pytest.raises(AnsibleActionFail) as caught:
         run(fabric, hostvars)
     message = str(caught.value)
-    assert message.startswith("Nothing was changed: 2 problems to mend first.\n  - host a: NIC enP2p1s0f1np1 ")
+    assert message.startswith("Nothing was changed: 2 problems to fix first.\n  - host a: NIC enP2p1s0f1np1 ")
     assert "\n  - host b: NIC enP2p1s0f1np1 " in message
 
 
@@ -100,84 +91,15 @@ def test_hosts_without_a_probe_are_judged_by_their_facts() -> None:
     assert result["renamed"] is False
 
 
-def kept_world() -> tuple[dict[str, t.Any], dict[str, t.Any]]:
-    """As planned from what an earlier run found, with what each host is now in the same answer as the ports."""
+def test_roles_that_are_converged_on_every_host_are_named() -> None:
     fabric, hostvars = world()
-    for variables in hostvars.values():
-        node = variables["ansible_facts"]["sparkthor_node"]
-        node.update(clock=1.0, mem_available_bytes=5, serving=True)
-        variables["before"] = {"kept": True, "ansible_facts": {"sparkthor_node": copy.deepcopy(node)}}
-        node.update(clock=2.0, mem_available_bytes=7)
-        variables["looked"]["ansible_facts"] = {"sparkthor_node": node}
-    return fabric, hostvars
-
-
-def test_a_plan_from_kept_facts_holds_where_every_host_is_what_it_was() -> None:
-    fabric, hostvars = kept_world()
-    result = run(fabric, hostvars, kept="before")
-    assert (result["confirmed"], result["renamed"]) == (True, True)
-    hostvars["b"]["looked"]["probe"]["ports"][B1]["carrier"] = False
-    with pytest.raises(AnsibleActionFail, match=f"host b: NIC {B1}"):
-        run(fabric, hostvars, kept="before")
-
-
-@pytest.mark.parametrize("key", ["kind", "mem_total_bytes", "boot_id", "serving"])
-def test_it_does_not_hold_where_one_is_not(key: str, own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    fabric, hostvars = kept_world()
-    hostvars["b"]["looked"]["ansible_facts"]["sparkthor_node"][key] = "other"
-    for planned in ({}, fabric):
-        monkeypatch.setattr(ActionModule, "_planned", lambda _self, _vars, _nodes, plan=planned: plan)
-        result = run(fabric, hostvars, kept="before")
-        assert (result["confirmed"], "fabric" in result) == (False, False)
-    assert list(own_cache.iterdir()) == []
-
-
-def test_what_is_wrong_is_said_at_once_where_the_plan_stays_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A cable that was pulled is another fact of the host, and needs no second look at the ports."""
-    fabric, hostvars = kept_world()
-    hostvars["b"]["looked"]["ansible_facts"]["sparkthor_node"]["boot_id"] = "other"
-    hostvars["a"]["looked"]["probe"]["ports"][B1]["carrier"] = False
-    monkeypatch.setattr(ActionModule, "_planned", lambda _self, _vars, _nodes: copy.deepcopy(fabric))
-    with pytest.raises(AnsibleActionFail, match=f"host a: NIC {B1}"):
-        run(fabric, hostvars, kept="before")
-    # the ports of another plan were looked at: the second look says what is wrong with this one
-    monkeypatch.setattr(ActionModule, "_planned", lambda _self, _vars, _nodes: {})
-    assert run(fabric, hostvars, kept="before")["confirmed"] is False
-
-
-def test_facts_that_cannot_be_planned_are_for_the_second_look(monkeypatch: pytest.MonkeyPatch) -> None:
-    fabric, hostvars = kept_world()
-    hostvars["b"]["looked"]["ansible_facts"]["sparkthor_node"]["boot_id"] = "other"
-
-    def refuse(*_arguments: t.Any) -> None:
-        raise fabric_check.ClusterError("no such NIC")
-
-    monkeypatch.setattr(fabric_check, "plan_cluster", refuse)
-    assert run(fabric, hostvars, kept="before")["confirmed"] is False
-
-
-def test_a_host_that_does_not_answer_is_not_what_it_was() -> None:
-    fabric, hostvars = kept_world()
-    hostvars["b"]["looked"] = {"unreachable": True, "msg": "timed out"}
-    assert run(fabric, hostvars, kept="before")["confirmed"] is False
-
-
-def test_memory_counts_while_a_model_is_to_be_served_and_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    fabric, hostvars = kept_world()
-    hostvars["a"]["sparkthor_cluster"] = {"serving": {"model": "m"}}
-    assert run(fabric, hostvars, kept="before")["confirmed"] is True
-    for variables in hostvars.values():
-        for answer in ("before", "looked"):
-            variables[answer]["ansible_facts"]["sparkthor_node"]["serving"] = False
-    monkeypatch.setattr(ActionModule, "_planned", lambda _self, _vars, _nodes: {})
-    assert run(fabric, hostvars, kept="before")["confirmed"] is False
-    del hostvars["a"]["sparkthor_cluster"]
-    assert run(fabric, hostvars, kept="before")["confirmed"] is True
-
-
-def test_facts_of_sound_hosts_are_kept_for_the_next_run(own_cache: Path) -> None:
-    fabric, hostvars = world()
-    run(fabric, hostvars)
-    (path,) = (own_cache / "sparkthor" / "nodes").iterdir()
-    assert path.stat().st_mode & 0o777 == 0o600
-    assert json.loads(path.read_text())["a"] == hostvars["a"]["ansible_facts"]["sparkthor_node"]
+    for host in "ab":
+        hostvars[host]["looked"].update(converged=["x", "y"], compared=["x", "y"])
+    # the hosts were compared with a plan that has other device names in it
+    assert run(fabric, hostvars)["converged"] == []
+    fabric = run(fabric, hostvars)["fabric"]
+    result = run(fabric, hostvars)
+    assert (result["converged"], result["nothing_to_do"]) == (["x", "y"], True)
+    hostvars["b"]["looked"]["converged"] = ["x"]
+    result = run(fabric, hostvars)
+    assert (result["converged"], result["nothing_to_do"]) == (["x"], False)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from ansible.errors import AnsibleConnectionFailure, AnsibleError
 from ansible_collections.sparkthor.cluster.plugins.action import firewall_apply
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action import base
 
 
 class Host:
@@ -22,7 +23,7 @@ class Host:
         self.arguments: list[dict[str, Any]] = []
 
     def module(self, module_name: str, module_args: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
-        assert module_name == firewall_apply.MODULE
+        assert module_name == "sparkthor.cluster.firewall_apply"
         self.log.append(module_args["step"])
         self.arguments.append(module_args)
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
@@ -47,7 +48,7 @@ class Clock:
 
 def run(host: Host, monkeypatch: pytest.MonkeyPatch, **arguments: Any) -> dict[str, Any]:
     monkeypatch.setattr(firewall_apply, "time", Clock())
-    monkeypatch.setattr(firewall_apply.ActionBase, "run", lambda *_args, **_kwargs: {})
+    monkeypatch.setattr(base.ActionBase, "run", lambda *_args, **_kwargs: {})
     action = object.__new__(firewall_apply.ActionModule)
     action._task = SimpleNamespace(args=arguments)
     action._connection = SimpleNamespace(reset=host.reset)

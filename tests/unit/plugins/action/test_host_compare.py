@@ -5,8 +5,8 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 from ansible.parsing.dataloader import DataLoader
@@ -14,27 +14,23 @@ from ansible.template import Templar, trust_as_template
 from ansible_collections.sparkthor.cluster.plugins.action import host_compare
 
 
-def task(role: str) -> Any:
-    named = SimpleNamespace(get_name=lambda: f"sparkthor.cluster.{role}", _role_path=f"/roles/{role}")
-    return SimpleNamespace(
-        _role=named,
-        implicit=False,
-        evaluate_tags=lambda only, skip, variables: True,
-        get_search_path=lambda: [f"/roles/{role}"],
-    )
-
-
 def compare(
     monkeypatch: pytest.MonkeyPatch, args: dict[str, Any], answer: dict[str, Any], **variables: Any
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    monkeypatch.setattr(host_compare.ActionBase, "run", lambda *_args, **_kwargs: {})
-    play = SimpleNamespace(tasks=[task("one"), task("engine"), task("two")], only_tags=["all"], skip_tags=[])
     given = {name: trust_as_template(value) if isinstance(value, str) else value for name, value in variables.items()}
-    task_vars = {"inventory_hostname": "a", "ansible_facts": {}, "hostvars": {}, **given}
-    action = object.__new__(host_compare.ActionModule)
-    action._task = SimpleNamespace(args=args, get_play=lambda: play)
-    action._loader = DataLoader()
-    action._templar = Templar(loader=action._loader, variables=task_vars)
+    task_vars = {
+        "inventory_hostname": "a",
+        "ansible_facts": {},
+        "hostvars": {},
+        "ansible_play_role_names": [f"sparkthor.cluster.{role}" for role in ("one", "engine", "two")],
+        "ansible_run_tags": ["all"],
+        "ansible_skip_tags": [],
+        **given,
+    }
+    task = MagicMock(async_val=0, check_mode=False, diff=False, args=args)
+    loader = DataLoader()
+    templar = Templar(loader=loader, variables=task_vars)
+    action = host_compare.ActionModule(task, MagicMock(), MagicMock(), loader, templar, MagicMock())
     calls: list[dict[str, Any]] = []
 
     def execute(module_name: str, module_args: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
@@ -42,56 +38,58 @@ def compare(
         return dict(answer)
 
     monkeypatch.setattr(action, "_execute_module", execute, raising=False)
-    return action.run(task_vars=task_vars), calls
+    result = action.run(task_vars=task_vars)
+    assert templar.available_variables is task_vars, "the task's own variables are back"
+    return result, calls
 
 
 STATE = "{{ [{'module': 'host_state', 'arguments': {'absent': [role_path]}}] }}"
 
 
 def test_roles_are_asked_in_one_call_as_in_their_own_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
-    answer = {"settled": ["one", "two"], "differs": ""}
+    answer = {"converged": ["one", "two"], "drift": ""}
     result, calls = compare(
-        monkeypatch, {"roles": ["one", "two", "three"]}, answer, __one_looks=STATE, __two_looks=STATE
+        monkeypatch, {"roles": ["one", "two", "three"]}, answer, __one_comparisons=STATE, __two_comparisons=STATE
     )
     (call,) = calls
-    assert [(look["role"], look["arguments"]["absent"]) for look in call["looks"]] == [
-        ("one", ["/roles/one"]),
-        ("two", ["/roles/two"]),
+    assert [(item["role"], item["arguments"]["absent"]) for item in call["comparisons"]] == [
+        ("one", [str(host_compare.ROLES / "one")]),
+        ("two", [str(host_compare.ROLES / "two")]),
     ]
-    assert (result["settled"], result["compared"]) == (["one", "two"], ["one", "two"])
+    assert (result["converged"], result["compared"]) == (["one", "two"], ["one", "two"])
 
 
-def test_what_cannot_be_known_ends_the_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_known_ends_the_comparison(monkeypatch: pytest.MonkeyPatch) -> None:
     wants = "{{ [{'holds': false, 'otherwise': 'Docker has to be asked'}] }}"
     result, calls = compare(
         monkeypatch,
         {"roles": ["one", "engine", "two"]},
-        {"settled": ["one"], "differs": ""},
-        __one_looks=STATE,
-        __engine_looks=wants,
-        __two_looks=STATE,
+        {"converged": ["one"], "drift": ""},
+        __one_comparisons=STATE,
+        __engine_comparisons=wants,
+        __two_comparisons=STATE,
     )
-    assert [look["role"] for look in calls[0]["looks"]] == ["one"]
+    assert [item["role"] for item in calls[0]["comparisons"]] == ["one"]
     assert result["compared"] == ["one", "engine", "two"]
-    assert result["differs"] == "engine: Docker has to be asked"
+    assert result["drift"] == "engine: Docker has to be asked"
 
 
-def test_a_role_without_looks_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_role_without_comparisons_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
     result, calls = compare(monkeypatch, {"roles": ["one"]}, {})
     assert not calls
-    assert (result["settled"], result["compared"]) == ([], ["one"])
-    assert "__one_looks" in result["differs"]
+    assert (result["converged"], result["compared"]) == ([], ["one"])
+    assert "__one_comparisons" in result["drift"]
 
 
 def test_nobody_is_asked_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    result, calls = compare(monkeypatch, {"roles": ["one"]}, {}, __one_looks="{{ [] }}")
+    result, calls = compare(monkeypatch, {"roles": ["one"]}, {}, __one_comparisons="{{ [] }}")
     assert not calls
-    assert result["settled"] == ["one"]
+    assert result["converged"] == ["one"]
 
 
 def test_ports_are_looked_at_without_roles(monkeypatch: pytest.MonkeyPatch) -> None:
     link = {"netdev": "p0", "peer": "b", "peer_netdev": "p0"}
-    result, calls = compare(monkeypatch, {"probe": {"host": "a", "links": [link]}}, {"probe": {}, "settled": []})
+    result, calls = compare(monkeypatch, {"probe": {"host": "a", "links": [link]}}, {"probe": {}, "converged": []})
     assert calls[0]["probe"]["links"] == [{**link, "peer_up": False}]
     assert result["compared"] == []
 
@@ -102,15 +100,27 @@ def test_the_engine_is_a_fact_where_it_is_as_wanted(monkeypatch: pytest.MonkeyPa
         return [{"role": role, "module": "engine_venv", "arguments": {}}]
 
     monkeypatch.setattr(host_compare.compare, "prepare", prepare)
-    for settled, expected in ((["engine"], {"sparkthor_engine": {"digest": "d"}}), ([], None)):
-        answer = {"settled": settled, "differs": ""}
-        result, _calls = compare(monkeypatch, {"roles": ["engine"]}, answer, __engine_looks="{{ [] }}")
+    for converged, expected in ((["engine"], {"sparkthor_engine": {"digest": "d"}}), ([], None)):
+        answer = {"converged": converged, "drift": ""}
+        result, _calls = compare(monkeypatch, {"roles": ["engine"]}, answer, __engine_comparisons="{{ [] }}")
         assert result.get("ansible_facts") == expected
 
 
-def test_what_a_host_is_comes_with_the_comparison(monkeypatch: pytest.MonkeyPatch) -> None:
-    answer = {"settled": ["one"], "differs": "", "ansible_facts": {"sparkthor_node": {"clock": 0.0, "kind": "spark"}}}
-    result, calls = compare(monkeypatch, {"roles": ["one"], "node": 10}, answer, __one_looks=STATE)
-    assert calls[0]["node"] == 10
-    node = result["ansible_facts"]["sparkthor_node"]
-    assert (node["kind"], node["clock_offset"] < -1e9) == ("spark", True)
+def test_a_role_that_the_tags_leave_out_is_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    args = {"roles": ["one", "engine"]}
+    result, _calls = compare(monkeypatch, args, {}, __one_comparisons="{{ [] }}", ansible_run_tags=["network"])
+    assert result["compared"] == ["one"]
+
+
+def test_values_that_a_role_shares_are_evaluated_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    wants = "{{ [{'module': 'host_state', 'arguments': {'absent': [drawn, drawn]}}] }}"
+    _result, calls = compare(
+        monkeypatch,
+        {"roles": ["one"]},
+        {"converged": ["one"], "drift": ""},
+        __one_comparisons=wants,
+        __one_shared_values=["drawn"],
+        drawn="{{ 10**9 | random }}",
+    )
+    first, second = calls[0]["comparisons"][0]["arguments"]["absent"]
+    assert first == second

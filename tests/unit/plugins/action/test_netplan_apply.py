@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from ansible.errors import AnsibleConnectionFailure, AnsibleError
 from ansible_collections.sparkthor.cluster.plugins.action import netplan_apply as action
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action import base
 
 Answer = dict[str, Any] | Exception
 
@@ -36,7 +37,7 @@ def _fast(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [0.0]
     monkeypatch.setattr(action.time, "monotonic", lambda: clock[0])
     monkeypatch.setattr(action.time, "sleep", lambda seconds: clock.__setitem__(0, clock[0] + seconds))
-    monkeypatch.setattr(action.ActionBase, "run", lambda self, tmp=None, task_vars=None: {})
+    monkeypatch.setattr(base.ActionBase, "run", lambda self, tmp=None, task_vars=None: {})
 
 
 def play(*answers: Answer, **options: Any) -> tuple[dict[str, Any], Script]:

@@ -4,18 +4,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 from ansible_collections.sparkthor.cluster.plugins.action import node_info
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._preflight import (
-    clock as _clock,
-)
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._preflight import (
-    kept_nodes,
-)
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._preflight import clock as _clock
 
 
 @pytest.mark.parametrize(
@@ -32,27 +26,9 @@ def test_only_what_the_call_cannot_explain_counts(clock: float, offset: float) -
 def test_the_facts_say_how_far_it_is_off(
     monkeypatch: pytest.MonkeyPatch, answer: dict[str, Any], offset: float | None
 ) -> None:
-    monkeypatch.setattr(node_info.ActionBase, "run", lambda *_args, **_kwargs: {})
     monkeypatch.setattr(node_info.time, "time", lambda: 0.0)
-    action = object.__new__(node_info.ActionModule)
-    action._task = SimpleNamespace(args={})
+    task = MagicMock(async_val=0, check_mode=False, diff=False, args={})
+    action = node_info.ActionModule(task, MagicMock(), MagicMock(), MagicMock(), MagicMock(), MagicMock())
     monkeypatch.setattr(action, "_execute_module", lambda **_given: answer, raising=False)
     node = action.run().get("ansible_facts", {}).get("sparkthor_node", {})
     assert node.get("clock_offset") == offset
-
-
-def test_kept_facts_are_returned_without_asking_the_host(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(node_info.ActionBase, "run", lambda *_args, **_kwargs: {})
-    hostvars = {"a": {"ansible_host": "192.0.2.1", "inventory_dir": "/inventory"}, "b": {}}
-    groups = {"cluster": ["a", "b"], "ray_head": ["a"], "ray_workers": ["b"]}
-    task_vars = {"hostvars": hostvars, "groups": groups, "inventory_hostname": "b"}
-    action = object.__new__(node_info.ActionModule)
-    action._task = SimpleNamespace(args={"kept": True})
-    assert action.run(task_vars=task_vars) == {"changed": False, "kept": False}
-    path, _nothing = kept_nodes.of_run(task_vars)
-    kept_nodes.write(path, {"a": {"kind": "spark"}, "b": {"kind": "thor"}})
-    found = action.run(task_vars=task_vars)
-    assert (found["kept"], found["ansible_facts"]) == (True, {"sparkthor_node": {"kind": "thor"}})
-    hostvars["a"]["ansible_host"] = "192.0.2.9"
-    assert action.run(task_vars=task_vars)["kept"] is False, "another machine may have the name"

@@ -3,44 +3,38 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 from __future__ import annotations
 
-import os
+from pathlib import Path
+from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
-from ansible.errors import AnsibleActionFail, AnsibleTemplateError
-from ansible_collections.sparkthor.cluster.plugins.action import render_files
-
-# pytest-xdist has threads of its own; the process of an Ansible action has one
-pytestmark = pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
-HOSTS = [f"spark-{number:03d}" for number in range(1, 101)]
+from ansible.errors import AnsibleActionFail
+from ansible_collections.sparkthor.cluster.plugins.action.render_files import ActionModule
 
 
-@pytest.fixture(params=[1, 4])
-def cores(request, monkeypatch):
-    monkeypatch.setattr(os, "cpu_count", lambda: request.param)
-    return request.param
+def render(dest: Path, *files: dict[str, Any], check: bool = False) -> dict[str, Any]:
+    task = MagicMock(async_val=0, check_mode=check, diff=True, args={"dest": str(dest), "files": list(files)})
+    action = ActionModule(task, MagicMock(), MagicMock(), MagicMock(), MagicMock(), MagicMock())
+    return action.run(task_vars={"inventory_hostname": "spark-01"})
 
 
-def test_order_and_hosts_are_kept_by_however_many_processes(cores):
-    def work(host):
-        return [{"path": f"/{host}", "content": str(os.getpid())}]
-
-    found = list(render_files._on_all_cores(work, HOSTS))
-    assert [host for host, _files in found] == HOSTS
-    assert [files[0]["path"] for _host, files in found] == [f"/{host}" for host in HOSTS]
-    others = {files[0]["content"] for _host, files in found} - {str(os.getpid())}
-    assert bool(others) == (cores > 1)
+FILE = {"path": "/etc/x", "content": "1\n", "mode": "0600", "owner": "sparkthor"}
 
 
-def test_few_hosts_stay_in_this_process(cores):
-    found = list(render_files._on_all_cores(lambda host: [{"path": host, "content": str(os.getpid())}], HOSTS[:31]))
-    assert {files[0]["content"] for _host, files in found} == {str(os.getpid())}
+def test_files_lie_below_the_name_of_their_host(tmp_path: Path) -> None:
+    assert render(tmp_path / "out", FILE, check=True)["changed_paths"] == ["/etc/x"]
+    assert not (tmp_path / "out").exists()
+    result = render(tmp_path, FILE)
+    path = tmp_path / "spark-01" / "etc" / "x"
+    assert (path.read_text(), path.stat().st_mode & 0o777) == ("1\n", 0o600)
+    assert result["diff"][0]["after_header"] == "spark-01:/etc/x"
+    assert render(tmp_path, FILE)["changed"] is False
 
 
-def test_the_host_of_an_error_is_named(cores):
-    def work(host):
-        if host == "spark-077":
-            raise AnsibleTemplateError("'nowhere' is undefined")
-        return []
-
-    with pytest.raises(AnsibleActionFail, match=r"^spark-077: .*nowhere"):
-        list(render_files._on_all_cores(work, HOSTS))
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [({"path": "etc/x"}, "not an absolute path"), ({"path": "/a/../x"}, "absolute"), ({"mode": "u=r"}, "not octal")],
+)
+def test_a_file_that_cannot_be_written_is_named(tmp_path: Path, change: dict[str, str], words: str) -> None:
+    with pytest.raises(AnsibleActionFail, match=words):
+        render(tmp_path, {**FILE, **change})

@@ -9,13 +9,14 @@ import json
 from typing import Any
 
 import pytest
+from ansible.module_utils.ansible_release import __version__ as core_version
 from ansible.module_utils.testing import patch_module_args
 from ansible_collections.sparkthor.cluster.plugins.module_utils._network import ports
 from ansible_collections.sparkthor.cluster.plugins.modules import host_compare
 
 SECRET = "a-token-of-some-length"
 FILE = {"path": "/nonexistent/token", "content": SECRET, "secret": True, "mode": "0600"}
-LOOKS = [{"role": "ray_node", "module": "host_state", "arguments": {"files": [FILE]}}]
+COMPARISONS = [{"role": "ray_node", "module": "host_state", "arguments": {"files": [FILE]}}]
 
 
 @pytest.mark.parametrize("outcome", ["bad options", "ports cannot be looked at", "compared"])
@@ -27,13 +28,14 @@ def test_no_secret_is_in_the_result_however_it_ends(
 
     monkeypatch.setattr(ports, "probe", probe)
     probes = {"bad options": {"host": "a", "bogus": 1}, "ports cannot be looked at": {"host": "a"}}
-    given = {"probe": probes.get(outcome, {}), "looks": LOOKS}
-    # the arguments in the result: the default of former releases, still set for debugging
-    asked = {"_ansible_inject_invocation": True, "_ansible_verbosity": 3}
+    given = {"probe": probes.get(outcome, {}), "comparisons": COMPARISONS}
+    # the arguments in the result: the default of releases before 2.21, which has an option for it
+    asked = {"_ansible_inject_invocation": True} if core_version >= "2.21" else {}
+    asked["_ansible_verbosity"] = 3
     with patch_module_args({**given, **asked}), pytest.raises(SystemExit):
         host_compare.main()
     out = capsys.readouterr().out
     result = json.loads(out)
     assert result.get("failed", False) is (outcome != "compared")
-    assert result["invocation"]["module_args"]["looks"] == "..."
+    assert result["invocation"]["module_args"]["comparisons"] == "..."
     assert SECRET not in out

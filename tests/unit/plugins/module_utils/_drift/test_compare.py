@@ -25,7 +25,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._serving import 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store.store import Entry, Link, Owner, Store
 
 
-def look(role: str, module: str = "", **arguments: Any) -> dict[str, Any]:
+def item(role: str, module: str = "", **arguments: Any) -> dict[str, Any]:
     return {"role": role, "module": module, "arguments": arguments} if module else {"role": role}
 
 
@@ -39,7 +39,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     def differs(arguments: dict[str, Any]) -> None:
         names.append(arguments["name"])
-        raise compare.Differs("/etc/x")
+        raise compare.Drift("/etc/x")
 
     def broken(arguments: dict[str, Any]) -> None:
         names.append(arguments["name"])
@@ -50,72 +50,51 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def test_all_as_wanted(asked: list[str]) -> None:
-    looks = [look("a", "same", name="1"), look("a", "same", name="2"), look("b"), look("c", "same", name="3")]
-    assert compare.compare(looks) == (["a", "b", "c"], "")
+    comparisons = [
+        item("a", "same", name="1"),
+        item("a", "same", name="2"),
+        item("b"),
+        item("c", "same", name="3"),
+    ]
+    assert compare.compare(comparisons) == (["a", "b", "c"], "")
     assert asked == ["1", "2", "3"]
 
 
 @pytest.mark.parametrize(("kind", "words"), [("differs", "b: /etc/x"), ("broken", "b: KeyError")])
 def test_the_first_difference_ends_it(asked: list[str], kind: str, words: str) -> None:
-    looks = [look("a", "same", name="1"), look("b", "same", name="2"), look("b", kind, name="3"), look("c")]
-    assert compare.compare(looks) == (["a"], words)
+    comparisons = [
+        item("a", "same", name="1"),
+        item("b", "same", name="2"),
+        item("b", kind, name="3"),
+        item("c"),
+    ]
+    assert compare.compare(comparisons) == (["a"], words)
     assert asked == ["1", "2", "3"]
 
 
 def test_a_module_without_a_comparison_is_not_known_to_be_right(asked: list[str]) -> None:
-    assert compare.compare([look("a", "engine_image")])[0] == []
-
-
-def results(**settled: list[str]) -> dict[str, dict[str, Any]]:
-    return {host: {"settled": roles} for host, roles in settled.items()}
-
-
-@pytest.mark.parametrize(
-    ("found", "expected"),
-    [
-        (results(one=["a", "b", "c"], two=["a", "b", "c"]), ["a", "b", "c"]),
-        (results(one=["a", "b", "c"], two=["a"]), ["a"]),
-        (results(one=["a", "b", "c"], two=["a", "c"]), ["a"]),
-        (results(one=["b", "c"], two=["a", "b", "c"]), []),
-        ({"one": {"settled": ["a"]}, "two": {}}, []),
-        ({}, []),
-    ],
-)
-def test_a_role_is_settled_if_it_and_all_before_it_are_so_everywhere(
-    found: dict[str, dict[str, Any]], expected: list[str]
-) -> None:
-    assert compare.settled_everywhere(["a", "b", "c"], found) == expected
-
-
-def test_engines_that_do_not_fit_together_are_not_settled() -> None:
-    def engine(ray: str) -> dict[str, Any]:
-        fact = {"python": "3.12", "versions": {"ray": ray, "cupy": ray}}
-        return {"settled": ["engine", "ray_node"], "ansible_facts": {"sparkthor_engine": fact}}
-
-    wanted = ["engine", "ray_node"]
-    assert compare.settled_everywhere(wanted, {"one": engine("2.60.0"), "two": engine("2.60.0+cu13")}) == wanted
-    assert compare.settled_everywhere(wanted, {"one": engine("2.60.0"), "two": engine("2.61.0")}) == []
+    assert compare.compare([item("a", "engine_image")])[0] == []
 
 
 def test_declared_state(tmp_path: Path) -> None:
     path = tmp_path / "file"
     me, group = pwd.getpwuid(os.geteuid()).pw_name, grp.getgrgid(os.getegid()).gr_name
     file = {"path": str(path), "content": "x\n", "owner": me, "group": group, "mode": "0640"}
-    assert compare.compare([look("a", "host_state", files=[file])]) == ([], f"a: {path}")
+    assert compare.compare([item("a", "host_state", files=[file])]) == ([], f"a: {path}")
     path.write_text("x\n")
     path.chmod(0o640)
     os.chown(path, os.geteuid(), os.getegid())
-    assert compare.compare([look("a", "host_state", files=[file])]) == (["a"], "")
+    assert compare.compare([item("a", "host_state", files=[file])]) == (["a"], "")
     # an argument that the module would refuse is refused by the module, not here
-    assert "fils" in compare.compare([look("a", "host_state", fils=[file])])[1]
-    assert compare.compare([look("a", "host_state", files=[{**file, "mode": "640"}])])[0] == []
+    assert "fils" in compare.compare([item("a", "host_state", fils=[file])])[1]
+    assert compare.compare([item("a", "host_state", files=[{**file, "mode": "640"}])])[0] == []
 
 
 def test_nccl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "nccl.conf"
     monkeypatch.setattr(nccl, "SYSTEM_FILE", str(path))
-    nothing = look("a", "nccl_conf", present={}, absent=["NCCL_IB_DISABLE"])
-    one = look("a", "nccl_conf", present={"NCCL_DEBUG": "INFO"}, absent=["NCCL_IB_DISABLE"])
+    nothing = item("a", "nccl_conf", present={}, absent=["NCCL_IB_DISABLE"])
+    one = item("a", "nccl_conf", present={"NCCL_DEBUG": "INFO"}, absent=["NCCL_IB_DISABLE"])
     assert compare.compare([nothing]) == (["a"], "")
     assert compare.compare([one])[0] == []
     path.write_text("NCCL_DEBUG=INFO\n")
@@ -124,13 +103,15 @@ def test_nccl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert compare.compare([one]) == ([], f"a: {path}")
 
 
-@pytest.mark.parametrize(("changed", "armed", "settled"), [(False, False, ["a"]), (True, False, []), (False, True, [])])
-def test_firewall(monkeypatch: pytest.MonkeyPatch, changed: bool, armed: bool, settled: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("changed", "armed", "converged"), [(False, False, ["a"]), (True, False, []), (False, True, [])]
+)
+def test_firewall(monkeypatch: pytest.MonkeyPatch, changed: bool, armed: bool, converged: list[str]) -> None:
     found = {"changed": changed, "changed_paths": [], "changed_units": []}
     monkeypatch.setattr(firewall_host.Firewall, "__init__", lambda self, params, check: None)
     monkeypatch.setattr(firewall_host.Firewall, "unconfirmed", staticmethod(lambda: armed))
     monkeypatch.setattr(firewall_host.Firewall, "start", lambda self: found)
-    assert compare.compare([look("a", "firewall_apply", ssh_ports=[22])])[0] == settled
+    assert compare.compare([item("a", "firewall_apply", ssh_ports=[22])])[0] == converged
 
 
 LINKS = [{"netdev": "p0", "address": "10.0.0.1/24"}]
@@ -160,8 +141,8 @@ def test_netplan(monkeypatch: pytest.MonkeyPatch, state: str, world: dict[str, A
     report = [{"netdev": "p0", "problems": world.get("problems", [])}]
     monkeypatch.setattr(netplan_change.link_state, "verify", lambda links: report)
     arguments = {"state": state, "links": LINKS, "environment_path": "/etc/e"}
-    settled, differs = compare.compare([look("a", "netplan_apply", **arguments)])
-    assert (settled, differs) == (([], f"a: {words}") if words else (["a"], ""))
+    converged, differs = compare.compare([item("a", "netplan_apply", **arguments)])
+    assert (converged, differs) == (([], f"a: {words}") if words else (["a"], ""))
 
 
 def test_models_are_right_by_record_alone(tmp_path: Path) -> None:
@@ -178,7 +159,7 @@ def test_models_are_right_by_record_alone(tmp_path: Path) -> None:
     assert not store.as_recorded("m", entries, links)
     model = {"name": "m", "manifest": [list(entries[0])], "links": []}
     names = {"owner": pwd.getpwuid(owner[0]).pw_name, "group": grp.getgrgid(owner[1]).gr_name}
-    asked = look("a", "model_store", root=str(tmp_path), models=[model], **names)
+    asked = item("a", "model_store", root=str(tmp_path), models=[model], **names)
     assert compare.compare([asked]) == (["a"], "")
     # the same content at another time: the role reads the file and keeps the new time
     os.utime(folder / "config.json", (1, 1))
@@ -192,13 +173,13 @@ def test_ray(monkeypatch: pytest.MonkeyPatch) -> None:
     answer = {"healthy": True, "reason": "all are there"}
     monkeypatch.setattr(_ray, "load_config", lambda path: "config")
     monkeypatch.setattr(_ray, "wait_healthy", lambda config, wait, timeout, source: answer)
-    assert compare.compare([look("a", "ray_info")]) == (["a"], "")
+    assert compare.compare([item("a", "ray_info")]) == (["a"], "")
     answer.update(healthy=False, reason="one is gone")
-    assert compare.compare([look("a", "ray_info")]) == ([], "a: one is gone")
+    assert compare.compare([item("a", "ray_info")]) == ([], "a: one is gone")
 
 
 @pytest.mark.parametrize(
-    ("found", "settled"),
+    ("found", "converged"),
     [
         ({"ready": True, "latency": 0.1, "deadline": 10.0, "interval": 5.0}, ["a"]),
         ({"ready": False, "line": "loading"}, []),
@@ -206,7 +187,7 @@ def test_ray(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"ready": True, "latency": 9.0, "deadline": 10.0}, []),
     ],
 )
-def test_serving(monkeypatch: pytest.MonkeyPatch, found: dict[str, Any], settled: list[str]) -> None:
+def test_serving(monkeypatch: pytest.MonkeyPatch, found: dict[str, Any], converged: list[str]) -> None:
     asked: list[dict[str, Any]] = []
 
     def ready(**arguments: Any) -> Any:
@@ -214,5 +195,5 @@ def test_serving(monkeypatch: pytest.MonkeyPatch, found: dict[str, Any], settled
         return dataclasses.replace(_ready.Look(), **found)
 
     monkeypatch.setattr(_ready, "look", ready)
-    assert compare.compare([look("a", "vllm_ready")])[0] == settled
+    assert compare.compare([item("a", "vllm_ready")])[0] == converged
     assert (asked[0]["start"], asked[0]["check"]) == (True, True)

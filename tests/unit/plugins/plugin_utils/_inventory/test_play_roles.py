@@ -4,18 +4,59 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
+from pathlib import Path
+from typing import Any
 
+import pytest
+import yaml
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory import play_roles
 
-from tests.unit.plays import task
+TOP = next(parent for parent in Path(__file__).resolve().parents if (parent / "galaxy.yml").exists())
 
 
-def test_the_roles_of_a_run_are_those_that_its_tags_select() -> None:
-    first, second = task("a"), task("a")
-    block = SimpleNamespace(block=[first, second], rescue=[task("b", selected=False)], always=[task("c")])
-    play = SimpleNamespace(tasks=[block, task(""), task("d", implicit=True)], only_tags=["x"], skip_tags=[])
-    found = play_roles.role_tasks(play, {})
-    assert list(found) == ["a", "c"]
-    assert found["a"] is first
-    assert play_roles.in_play(play) == {"a", "b", "c"}
+def run(run_tags: list[str], skip_tags: list[str]) -> dict[str, Any]:
+    names = [f"sparkthor.cluster.{role}" for role in ("preflight", "engine", "os_hardening", "firewall", "vllm_serve")]
+    return {"ansible_play_role_names": names, "ansible_run_tags": run_tags, "ansible_skip_tags": skip_tags}
+
+
+EVERY = {"preflight", "engine", "os_hardening", "firewall", "vllm_serve"}
+
+
+@pytest.mark.parametrize(
+    ("run_tags", "skip_tags", "left_out"),
+    [
+        (["all"], [], set()),
+        (["network"], [], {"engine", "os_hardening", "vllm_serve"}),
+        (["vllm_serve"], [], {"os_hardening", "firewall"}),
+        (["all"], ["engine"], {"engine"}),
+        # one import of the role is left
+        (["all"], ["vllm_serve"], {"vllm_serve"}),
+        (["all"], ["ray_head"], set()),
+        # a tag of a task, or one that a user gave: it may select anything
+        (["os_hardening_swap"], [], set()),
+        (["mine"], ["firewall"], {"firewall"}),
+    ],
+)
+def test_the_roles_of_a_run_are_those_that_its_tags_select(
+    run_tags: list[str], skip_tags: list[str], left_out: set[str]
+) -> None:
+    variables = run(run_tags, skip_tags)
+    assert play_roles.in_run(variables) == EVERY - left_out
+    assert play_roles.in_play(variables) == EVERY
+
+
+def test_a_run_without_ansibles_variables_comes_to_no_role() -> None:
+    assert play_roles.in_run({}) == set()
+
+
+@pytest.mark.parametrize("playbook", ["site", "host_layer"])
+def test_the_tags_are_those_of_the_playbooks(playbook: str) -> None:
+    found: dict[str, set[frozenset[str]]] = {}
+    for play in yaml.safe_load((TOP / "playbooks" / f"{playbook}.yml").read_text(encoding="utf-8")):
+        later = play["name"] == "Serving"  # vLLM's own play; its first import says as much and more
+        for task in play["tasks"]:
+            if "ansible.builtin.import_role" in task and not later:
+                role = task["ansible.builtin.import_role"]["name"].rpartition(".")[2]
+                found.setdefault(role, set()).add(frozenset(task["tags"]))
+    del found["preflight"]
+    assert found == {role: set(play_roles.IMPORTS[role]) for role in found}

@@ -13,8 +13,6 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric import fabric_plan
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._preflight import compare
 
-from tests.unit.plays import task
-
 NODE = {"python": {"version": "3.12.3"}, "arch": "aarch64", "glibc": "2.39", "kind": "spark"}
 
 
@@ -23,8 +21,8 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
 
-def prepare(looks: list[dict[str, Any]], **variables: Any) -> list[dict[str, Any]]:
-    return compare.prepare("role", looks, "a", {"ansible_facts": {"sparkthor_node": NODE}, **variables})
+def prepare(comparisons: list[dict[str, Any]], **variables: Any) -> list[dict[str, Any]]:
+    return compare.prepare("role", comparisons, "a", {"ansible_facts": {"sparkthor_node": NODE}, **variables})
 
 
 def test_arguments_go_as_they_are() -> None:
@@ -35,7 +33,7 @@ def test_arguments_go_as_they_are() -> None:
     ]
 
 
-def test_a_role_that_wants_nothing_is_settled() -> None:
+def test_a_role_that_wants_nothing_is_converged() -> None:
     assert prepare([]) == [{"role": "role"}]
 
 
@@ -121,7 +119,38 @@ def test_arguments_of_the_engine_are_checked_on_the_controller(monkeypatch: pyte
 
 
 def test_a_role_finds_its_own_files() -> None:
-    seen = compare.context({"x": 1, "role_path": "/roles/preflight"}, task("a"), "/playbooks")
-    assert seen["role_path"] == "/roles/a"
-    assert seen["ansible_search_path"] == ["/roles/a/tasks", "/playbooks"]
-    assert seen["x"] == 1
+    seen = compare.role_variables({"x": 1, "role_path": "/roles/preflight", "playbook_dir": "/plays"}, "a", Path("/r"))
+    assert seen["role_path"] == "/r/a"
+    assert seen["ansible_search_path"] == ["/r/a", "/r/a/tasks", "/plays"]
+    assert (seen["role_name"], seen["x"]) == ("sparkthor.cluster.a", 1)
+
+
+def results(**converged: list[str]) -> dict[str, dict[str, Any]]:
+    return {host: {"converged": roles} for host, roles in converged.items()}
+
+
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        (results(one=["a", "b", "c"], two=["a", "b", "c"]), ["a", "b", "c"]),
+        (results(one=["a", "b", "c"], two=["a"]), ["a"]),
+        (results(one=["a", "b", "c"], two=["a", "c"]), ["a"]),
+        (results(one=["b", "c"], two=["a", "b", "c"]), []),
+        ({"one": {"converged": ["a"]}, "two": {}}, []),
+        ({}, []),
+    ],
+)
+def test_a_role_is_converged_if_it_and_all_before_it_are_so_everywhere(
+    found: dict[str, dict[str, Any]], expected: list[str]
+) -> None:
+    assert compare.converged_everywhere(["a", "b", "c"], found) == expected
+
+
+def test_engines_that_do_not_fit_together_are_not_converged() -> None:
+    def engine(ray: str) -> dict[str, Any]:
+        fact = {"python": "3.12", "versions": {"ray": ray, "cupy": ray}}
+        return {"converged": ["engine", "ray_node"], "ansible_facts": {"sparkthor_engine": fact}}
+
+    wanted = ["engine", "ray_node"]
+    assert compare.converged_everywhere(wanted, {"one": engine("2.60.0"), "two": engine("2.60.0+cu13")}) == wanted
+    assert compare.converged_everywhere(wanted, {"one": engine("2.60.0"), "two": engine("2.61.0")}) == []

@@ -1,6 +1,7 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
+"""What a host is told of the other ends of its links."""
 
 from __future__ import annotations
 
@@ -10,8 +11,7 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._preflight impor
 
 
 def peers_up(links: list[dict[str, Any]], hostvars: dict[str, Any]) -> dict[str, bool]:
-    """What a host is told about the other end of each link."""
-    return {link["netdev"]: link["peer_up"] for link in ports.with_peers(links, hostvars)}
+    return {item["netdev"]: item["peer_up"] for item in ports.with_peers(links, hostvars)}
 
 
 def facts(**up: bool) -> dict[str, Any]:

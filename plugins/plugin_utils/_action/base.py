@@ -1,0 +1,82 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The base of every action plugin: the ansible-core version, validated arguments, one way to report a failure."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from ansible.errors import AnsibleActionFail
+from ansible.plugins.action import ActionBase
+from ansible.release import __version__ as core_version
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import versions
+
+OLDEST_CORE = (2, 19)
+
+
+def too_old(version: str) -> str:
+    """Why this version of ansible-core cannot run the collection; empty if it can."""
+    if versions.release(version) >= OLDEST_CORE:
+        return ""
+    oldest = ".".join(map(str, OLDEST_CORE))
+    return (
+        f"sparkthor.cluster needs ansible-core {oldest} or newer; this is {version}: "
+        f"pip install 'ansible-core>={oldest}' (in the environment that ansible-playbook runs from)"
+    )
+
+
+class Action(ActionBase):
+    """One host's action.  A subclass implements :meth:`act`; its result is added to that of Ansible's own base."""
+
+    TRANSFERS_FILES = False
+    #: the argument spec; None where the module of the same name validates the arguments on the host
+    ARGUMENTS: ClassVar[dict[str, Any] | None] = None
+    #: exceptions whose message is written for the user: the task fails with it, without a traceback
+    ERRORS: ClassVar[tuple[type[Exception], ...]] = ()
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        problem = too_old(core_version)
+        if problem:
+            return {"failed": True, "msg": problem}
+        result: dict[str, Any] = super().run(tmp, task_vars)
+        self.vars: dict[str, Any] = task_vars or {}
+        self.host = str(self.vars.get("inventory_hostname") or "")
+        arguments = dict(self._task.args)
+        if self.ARGUMENTS is not None:
+            _validated, arguments = self.validate_argument_spec(argument_spec=self.ARGUMENTS)
+        try:
+            outcome = self.act(arguments)
+        except self.ERRORS as error:
+            raise AnsibleActionFail(self.explain(error)) from error
+        # a warning of ours does not replace one that Ansible's base has to give
+        warnings = [*(result.get("warnings") or ()), *(outcome.get("warnings") or ())]
+        result.update(outcome)
+        if warnings:
+            result["warnings"] = warnings
+        return result
+
+    def act(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Do the work and return the task's result."""
+        raise NotImplementedError
+
+    def explain(self, error: Exception) -> str:
+        """The failure message for one of :attr:`ERRORS`."""
+        return f"host {self.host}: {error}"
+
+    def execute(self, module: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Run a module of this collection on the host."""
+        outcome: dict[str, Any] = self._execute_module(
+            module_name=f"sparkthor.cluster.{module}", module_args=arguments, task_vars=self.vars
+        )
+        return outcome
+
+
+class ClusterAction(Action):
+    """Runs once for all hosts, on the controller alone."""
+
+    BYPASS_HOST_LOOP = True
+    _requires_connection = False
+
+    def explain(self, error: Exception) -> str:
+        return str(error)
