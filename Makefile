@@ -27,6 +27,10 @@ down: ## remove every simulated host
 lint: venv ## ansible-lint, ruff, yamllint
 	@tools/test.sh lint
 
+.PHONY: mypy
+mypy: venv ## types of plugins/module_utils and plugins/plugin_utils
+	@tools/test.sh mypy
+
 .PHONY: house
 house: venv ## which package imports which, the longest functions, and every rule of the layout that is broken
 	@$(PY) -m tools.house

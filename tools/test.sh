@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The tests, by stage: lint | unit | sanity | molecule NAME | all.  `make` calls it with .venv/bin on PATH.
+# The tests, by stage: lint | mypy | unit | sanity | molecule NAME | all.  `make` calls it with .venv/bin on PATH.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export PATH=$PWD/.venv/bin:$PATH PYTHONDONTWRITEBYTECODE=1 ANSIBLE_CONFIG=$PWD/ansible.cfg
@@ -23,6 +23,13 @@ lint() {
     ansible-playbook site.yml -i "$inventory" --list-tasks >/dev/null
     ansible-playbook playbooks/*.yml -i "$inventory" --syntax-check >/dev/null
   done
+}
+
+types() {
+  begin "mypy"
+  mkdir -p .lab/mypy/ansible_collections/sparkthor
+  ln -sfn "$PWD" .lab/mypy/ansible_collections/sparkthor/cluster
+  mypy
 }
 
 unit() {
@@ -50,6 +57,7 @@ scenario() {
 
 case ${1:-all} in
   lint) lint ;;
+  mypy) types ;;
   unit) shift; unit "$@" ;;
   sanity) sanity ;;
   molecule) scenario "${2:-default}" ;;
@@ -62,5 +70,5 @@ case ${1:-all} in
     begin "all stages"
     python -m tools.summary "$SPARKTHOR_RESULTS"
     ;;
-  *) echo "usage: tools/test.sh lint | unit | sanity | molecule NAME | all" >&2; exit 2 ;;
+  *) echo "usage: tools/test.sh lint | mypy | unit | sanity | molecule NAME | all" >&2; exit 2 ;;
 esac

@@ -13,6 +13,8 @@ import time
 from pathlib import Path
 
 import openai
+import sparklab.inventory
+from sparklab import Lab
 
 from tools.playbooks import TOP, run_playbook
 
@@ -69,7 +71,9 @@ def main() -> None:
         say(f"make up: site.yml ended with exit code {outcome.rc}; all it printed: {outcome.artifacts}")
         sys.exit(outcome.rc)
 
-    secrets = inventory / ".secrets" / "api_key"
+    request = sparklab.inventory.interpret(sparklab.inventory.read([str(inventory)]))
+    lab = Lab(sparklab.inventory.default_name(request, [str(inventory)]))
+    secrets = lab.folder / "secrets" / "api_key"
     endpoint = os.environ.get("SPARKTHOR_ENDPOINT", "http://10.77.0.11:8000/v1")
     text, seconds = complete(endpoint, secrets.read_text(encoding="utf-8").strip(), "tiny-qwen3")
     stages.seconds["first completion"] = seconds

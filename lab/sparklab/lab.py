@@ -166,7 +166,7 @@ class Lab:
         shutil.rmtree(staging)
 
     def _write_overlay(self) -> None:
-        """The inventory that is given after the user's own: how to reach the hosts, nothing else."""
+        """The inventory that is given after the user's own: how to reach the hosts, where their secrets are kept."""
         known = []
         for host in self.plan.hosts:
             words = (self.folder / "hosts" / host.name / "ssh_host_ed25519_key.pub").read_text().split()
@@ -529,11 +529,15 @@ def overlay(plan: Plan, folder: Path, sockets: Path) -> str:
             "ansible_ssh_private_key_file": str(folder / "ssh/id_ed25519"),
             "ansible_ssh_common_args": " ".join(ssh_arguments(folder)),
             "ansible_control_path_dir": str(sockets / host.name),
+            # an inventory that finds its files by the name its lab usually has
+            "lab_name": plan.name,
         }
         for host in plan.hosts
     }
     head = "# Written by sparklab: give it after your own inventory, ansible-playbook -i INVENTORY -i THIS\n"
-    return head + yaml.safe_dump({"all": {"hosts": hosts}}, sort_keys=False, width=1000)
+    # Secrets of simulated hosts live and go with them; beside the inventory, real hosts would be given the same.
+    variables = {"sparkthor_secrets_dir": str(folder / "secrets")}
+    return head + yaml.safe_dump({"all": {"vars": variables, "hosts": hosts}}, sort_keys=False, width=1000)
 
 
 @contextlib.contextmanager

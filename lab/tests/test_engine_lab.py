@@ -278,11 +278,13 @@ def test_requests_go_over_a_unix_socket(tmp_path: Path) -> None:
 
     path = str(tmp_path / "s")
     with socketserver.UnixStreamServer(path, Handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
         assert reference_answer.request(path, "POST", "/v1/x", {"model": "tiny"}) == COMPLETION
         with pytest.raises(RuntimeError, match="400"):
             reference_answer.request(path, "POST", "/v1/x", {"model": "other"})
         server.shutdown()
+        thread.join()
 
 
 def test_a_server_that_dies_is_reported_with_its_last_lines(tmp_path: Path) -> None:

@@ -117,6 +117,12 @@ def test_the_overlay_reaches_hosts_with_their_real_keys():
     assert "UserKnownHostsFile=/h/lab/ssh/known_hosts" in host["ansible_ssh_common_args"]
     assert "StrictHostKeyChecking=yes" in host["ansible_ssh_common_args"]
     assert "ansible_host_key_checking" not in str(data)
+    assert host["lab_name"] == PLAN.name
+
+
+def test_the_overlay_keeps_secrets_out_of_the_users_inventory():
+    data = yaml.safe_load(labs.overlay(PLAN, Path("/h/lab"), Path("/run/sparklab/ab12.ssh")))
+    assert data["all"]["vars"] == {"sparkthor_secrets_dir": "/h/lab/secrets"}
 
 
 # --- faults ----------------------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from typing import Any
 
 import yaml
 from ansible.errors import AnsibleActionFail
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import Finding, nothing_changed
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action.base import ClusterAction
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory import inventory, play_roles
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory.role_specs import RoleSpecs
@@ -32,7 +33,6 @@ class ActionModule(ClusterAction):
         "nodes": {"type": "str"},
         "assumed": {"type": "bool", "default": False},
     }
-    ERRORS = (ClusterError,)
 
     def act(self, arguments: dict[str, Any]) -> dict[str, Any]:
         groups = {name: list(hosts) for name, hosts in self.vars["groups"].items()}
@@ -69,7 +69,10 @@ class ActionModule(ClusterAction):
         else:
             self._contact_stage(hosts, hostvars, everything, registered)
             nodes = {host: everything[host]["ansible_facts"]["sparkthor_node"] for host in hosts}
-        cluster, fabric, warnings = plan_cluster(groups, hosts, hostvars, nodes)
+        try:
+            cluster, fabric, warnings = plan_cluster(groups, hosts, hostvars, nodes)
+        except ClusterError as error:
+            raise AnsibleActionFail(nothing_changed(error.findings)) from error
         serving = self._serving(everything[hosts[0]], cluster, nodes)
         if serving:
             cluster.update(
@@ -106,11 +109,9 @@ class ActionModule(ClusterAction):
             raise AnsibleActionFail(f"Nothing was changed: {error}") from error
 
     @staticmethod
-    def _fail(problems: list[str]) -> None:
+    def _fail(problems: Sequence[Finding | str]) -> None:
         if problems:
-            lines = "\n".join(f"  - {problem}" for problem in problems)
-            count = "one problem" if len(problems) == 1 else f"{len(problems)} problems"
-            raise AnsibleActionFail(f"Nothing was changed: {count} to fix first.\n{lines}")
+            raise AnsibleActionFail(nothing_changed(problems))
 
     def _inventory_stage(
         self,

@@ -30,7 +30,7 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.cluster im
     with_cidr,
 )
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric import links_of
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._report import looks
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._report import results
 
 _NAMES = (
     *inventory.CLUSTER_WIDE,
@@ -107,7 +107,7 @@ class ActionModule(ClusterAction):
         for line in diagnosis.render(public, doctor["notes"], doctor["summary"]):
             self._display.display(f"  {line}")
         if given["json"]:
-            looks.save(given["json"], doctor, "doctor_json")
+            results.save(given["json"], doctor, "doctor_json")
         result = {"changed": False, "doctor": doctor, "msg": self._sentence(doctor)}
         bad = doctor["summary"]["errors"] + (doctor["summary"]["warnings"] if given["fail_on"] == "warning" else 0)
         if given["fail_on"] != "never" and bad:
@@ -211,11 +211,11 @@ class ActionModule(ClusterAction):
             else:
                 nodes[host] = with_cidr(told[host], cidrs[host]) if host in lost else told[host]
         # these hosts' own trouble is no reason to look at the others without a plan
-        case.plan_error = "\n".join([*management_problems(answered), *lost.values()])
+        case.plan_error = "\n".join([*map(str, management_problems(answered)), *lost.values()])
         try:
             case.cluster, fabric, _warnings = plan_cluster(groups, hosts, hostvars, nodes)
         except ClusterError as error:
-            case.plan_error = "\n".join(str(error).splitlines()[1:]) or str(error).removeprefix("Nothing was changed: ")
+            case.plan_error = str(error)
             return
         except (KeyError, IndexError, TypeError) as error:
             case.plan_error = f"the inventory lacks {error}"

@@ -230,6 +230,29 @@ class Bench:
             "kilobytes": round(moved / self.hosts_count / 1000, 1),
         }
 
+    def ray_info(self) -> dict[str, float]:
+        """Seconds that ``ray_info`` takes of a healthy cluster, by host and source; the fastest of five."""
+        head, worker = self.hosts.plan.hosts[0].name, self.hosts.plan.hosts[1].name
+        found = {}
+        for host, source in ((head, "dashboard"), (head, "engine"), (worker, "auto")):
+            answers = [self._ask_ray(host, source) for _unused in range(6)]
+            # the first one compiles Ray's Python on this host
+            found[f"{'head' if host == head else 'worker'} {source}"] = min(answers[1:])
+        return found
+
+    def _ask_ray(self, host: str, source: str) -> float:
+        tree = self.folder / "ray_info"
+        argv = [str(BINARIES / "ansible"), host, "-i", str(self._inventory())]
+        argv += ["-i", str(self.hosts.folder / "inventory.yml"), "--become", "--tree", str(tree)]
+        argv += ["-m", "sparkthor.cluster.ray_info", "-a", f"source={source} timeout=30"]
+        done = subprocess.run(
+            argv, cwd=TOP, env={**os.environ, **self._environment()}, capture_output=True, text=True, check=False
+        )
+        answer = json.loads((tree / host).read_text(encoding="utf-8")) if done.returncode == 0 else {}
+        if not answer.get("healthy"):
+            raise RunError(f"ray_info on {host}: {answer.get('reason') or done.stdout[-1000:]}")
+        return float(answer["seconds"])
+
     def _bytes(self) -> int:
         total = 0
         for host in self.hosts.plan.hosts:
@@ -295,6 +318,9 @@ class Bench:
         self.measure_cases()
         if "counts" not in self.result:
             self.result["counts"] = self.count()
+            self.keep()
+        if self.site and "ray_info" not in self.result:
+            self.result["ray_info"] = self.ray_info()
             self.keep()
         again = sorted({case for row in self.over(results) for case in row.cases})
         if again and "earlier" not in self.result:

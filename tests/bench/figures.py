@@ -54,6 +54,8 @@ def _figures(results: Mapping[str, Any], earlier: bool) -> list[Bar]:
         rows.append(
             Bar("controller CPU s per host, no-op", found["noop"]["controller_cpu"] / 3, 1.5, "site", ("noop",))
         )
+    for source, seconds in site.get("ray_info", {}).items():
+        rows.append(Bar(f"`ray_info`, 3 hosts, {source}, s", seconds, 1.0, "site"))
     if "share" in site:
         rows.append(Bar("our share of a first deploy, 3 hosts, s", site["share"], 60.0, "site"))
     few, many = (cases(results.get(size) or {}, earlier).get("noop") for size in ("4", "32"))
@@ -63,6 +65,8 @@ def _figures(results: Mapping[str, Any], earlier: bool) -> list[Bar]:
         rows.append(Bar(name, per_host[1] / per_host[0], 1.1, "32", ("noop",)))
     if "plan" in results and "seconds_256" in results["plan"]:
         rows.append(Bar("fabric plan and validation, 256 hosts, s", results["plan"]["seconds_256"], 2.0, "plan"))
+    if "plan" in results and "doctor" in results["plan"]:
+        rows.append(Bar("doctor, a log of 100,000 lines, judging, s", results["plan"]["doctor"], 10.0, "plan"))
     return rows
 
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import resource
 import subprocess
@@ -83,10 +84,30 @@ def render(top: Path, binaries: Path, folder: Path, count: int) -> dict[str, flo
     return {"wall": round(wall, 2), "cpu": round(cpu, 2)}
 
 
+def doctor(top: Path, binaries: Path, folder: Path) -> float:
+    """``playbooks/doctor.yml`` on one long log of a healthy cluster: seconds of judging, without Ansible's start."""
+    logs = folder / "logs"
+    logs.mkdir(parents=True, exist_ok=True)
+    log = (top / "tests" / "fixtures" / "doctor" / "healthy.log").read_text(encoding="utf-8")
+    start, again = log.split("=== from here on again and again ===\n")
+    (logs / "vllm.log").write_text(start + again * (100_000 // again.count("\n") + 1), encoding="utf-8")
+    inventory, answer = folder / "nobody.yml", folder / "doctor.json"
+    inventory.write_text("all: {hosts: {}}\n", encoding="utf-8")
+    argv = [str(binaries / "ansible-playbook"), "playbooks/doctor.yml", "-i", str(inventory)]
+    argv += ["-e", f"doctor_logs={logs}", "-e", f"doctor_json={answer}"]
+    environment = {**os.environ, "ANSIBLE_CONFIG": str(top / "ansible.cfg")}
+    done = subprocess.run(argv, cwd=top, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise RuntimeError(f"doctor.yml:\n{done.stdout[-2000:]}{done.stderr[-1000:]}")
+    return float(json.loads(answer.read_text(encoding="utf-8"))["summary"]["seconds"])
+
+
 def measure(top: Path, binaries: Path, say: Callable[[str], None]) -> dict[str, Any]:
     result: dict[str, Any] = {"rendered": {}}
     for count in SIZES:
         result[f"seconds_{count}"] = seconds(count)
         result["rendered"][str(count)] = render(top, binaries, top / ".lab" / "bench" / "plan", count)
         say(f"  {count} hosts: planned in {result[f'seconds_{count}']} s, rendered in {result['rendered'][str(count)]}")
+    result["doctor"] = doctor(top, binaries, top / ".lab" / "bench" / "plan")
+    say(f"  doctor: a log of 100,000 lines judged in {result['doctor']} s")
     return result

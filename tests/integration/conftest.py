@@ -46,8 +46,16 @@ class Cluster:
         return f"http://{self.addresses[self.head]}:8000"
 
     @property
+    def secrets(self) -> Path:
+        """The folder of this lab's secrets on the controller."""
+        return self.lab.folder / "secrets"
+
+    def secret(self, name: str) -> str:
+        return (self.secrets / name).read_text(encoding="utf-8").strip()
+
+    @property
     def api_key(self) -> str:
-        return (self.inventories[0] / ".secrets" / "api_key").read_text(encoding="utf-8").strip()
+        return self.secret("api_key")
 
 
 @pytest.fixture(scope="session")

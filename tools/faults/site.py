@@ -70,8 +70,13 @@ class Site:
         return self.hosts[-1]
 
     @property
+    def secrets(self) -> Path:
+        """The folder of this lab's secrets on the controller."""
+        return self.lab.folder / "secrets"
+
+    @property
     def endpoint(self) -> Endpoint:
-        key = (self.inventories[0] / ".secrets" / "api_key").read_text(encoding="utf-8").strip()
+        key = (self.secrets / "api_key").read_text(encoding="utf-8").strip()
         return Endpoint(self.lab.plan.host(self.head).address, 8000, key, self.model)
 
     def on(self, host: str, command: str, *arguments: str, check: bool = True, timeout: float = 120) -> str:

@@ -12,6 +12,7 @@ import contextlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import Finding
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory import inventory
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.addresses import address_of, ipv4_interface_of
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.assumed import one_lan
@@ -23,14 +24,11 @@ if TYPE_CHECKING:
 
 
 class ClusterError(ValueError):
-    """The facts contradict the inventory; the message lists every problem and its mend."""
+    """The facts contradict the inventory; ``findings`` holds every problem with its fix."""
 
-
-def _fail(problems: Sequence[str]) -> None:
-    if problems:
-        lines = "\n".join(f"  - {problem}" for problem in problems)
-        count = "one problem" if len(problems) == 1 else f"{len(problems)} problems"
-        raise ClusterError(f"Nothing was changed: {count} to mend first.\n{lines}")
+    def __init__(self, *findings: Finding | str) -> None:
+        self.findings = findings
+        super().__init__("\n".join(str(finding) for finding in self.findings))
 
 
 def stand_in(kind: str, netdev: str, address: str, cidr: str) -> dict[str, Any]:
@@ -91,12 +89,16 @@ def stand_in_cidrs(
     return {host: found.get(host) or next(spare) for host in hosts}
 
 
-def kind_problems(asserted: Mapping[str, str], nodes: Mapping[str, Mapping[str, Any]]) -> list[str]:
+def kind_problems(asserted: Mapping[str, str], nodes: Mapping[str, Mapping[str, Any]]) -> list[Finding]:
     """Hosts whose detected kind is not the one their group asserts."""
     return [
-        f"host {host}: group {kind}s says it is a {kind}, but it is a {nodes[host]['kind']} "
-        f"(product {nodes[host]['product'] or 'unknown'}, GPUs {nodes[host]['gpu_names'] or 'none'}); "
-        "correct the group or the host's address"
+        Finding(
+            "kind",
+            f"group {kind}s says it is a {kind}, but it is a {nodes[host]['kind']} "
+            f"(product {nodes[host]['product'] or 'unknown'}, GPUs {nodes[host]['gpu_names'] or 'none'})",
+            "correct the group or the host's address",
+            host,
+        )
         for host, kind in asserted.items()
         if host in nodes and nodes[host]["kind"] != kind
     ]
@@ -119,10 +121,8 @@ def shared_nic(host: str, topology: str, variables: Mapping[str, Any], node: Map
         if item.get("family") == "inet" and item.get("scope") == "global"
     ]
     if not addresses:
-        raise ClusterError(
-            f"Nothing was changed: fabric_lan_nic of host {host} is {wanted}, which has no IPv4 address there; "
-            "name the NIC that has the host's address in the LAN"
-        )
+        what = f"fabric_lan_nic of host {host} is {wanted}, which has no IPv4 address there"
+        raise ClusterError(Finding("lan_nic", what, "name the NIC that has the host's address in the LAN"))
     return wanted, addresses[0]
 
 
@@ -136,7 +136,7 @@ def told_cidrs(
         try:
             known[host] = shared_nic(host, str(variables.get("fabric_topology", "")), variables, node)[1]
         except ClusterError as error:
-            lost[host] = str(error).removeprefix("Nothing was changed: ")
+            lost[host] = str(error)
     return known, lost
 
 
@@ -145,10 +145,14 @@ def with_cidr(node: Mapping[str, Any], cidr: str) -> dict[str, Any]:
     return {**node, "interfaces": [], "management": {**node["management"], "cidr": cidr}}
 
 
-def management_problems(nodes: Mapping[str, Mapping[str, Any]]) -> list[str]:
+def management_problems(nodes: Mapping[str, Mapping[str, Any]]) -> list[Finding]:
     return [
-        f"host {host}: the interface the controller came in by could not be found among its addresses; "
-        "set ansible_host to an address that the host itself carries"
+        Finding(
+            "management",
+            "the interface the controller came in by could not be found among its addresses",
+            "set ansible_host to an address that the host itself carries",
+            host,
+        )
         for host, node in nodes.items()
         if not node["management"]["netdev"]
     ]
@@ -187,7 +191,9 @@ def plan_cluster(
     topology = first["fabric_topology"]
     if topology == "lan":
         nodes = one_lan({host: nodes[host] for host in hosts})
-    _fail(kind_problems(inventory.asserted_kinds(groups), nodes) + management_problems(nodes))
+    findings = kind_problems(inventory.asserted_kinds(groups), nodes) + management_problems(nodes)
+    if findings:
+        raise ClusterError(*findings)
     kinds = {host: nodes[host]["kind"] for host in hosts}
     shared = {host: shared_nic(host, topology, hostvars[host], nodes[host]) for host in hosts}
     try:
@@ -205,7 +211,7 @@ def plan_cluster(
             ray_ports=first.get("ray_node_ports"),
         )
     except FabricError as error:
-        raise ClusterError(f"Nothing was changed: {error}") from error
+        raise ClusterError(str(error)) from error
     for host in hosts:
         fabric[host]["management_address"] = nodes[host]["management"]["address"]
         fabric[host]["management_netdev"] = nodes[host]["management"]["netdev"]

@@ -140,8 +140,8 @@ def test_ray_has_three_nodes_on_control_addresses_and_none_elsewhere(cluster):
 
 
 def test_secrets_are_in_files_of_root_and_nowhere_else(cluster):
-    token = (cluster.inventories[0] / ".secrets" / "ray_token").read_text(encoding="utf-8").strip()
-    folder = cluster.inventories[0] / ".secrets"
+    token = cluster.secret("ray_token")
+    folder = cluster.secrets
     assert folder.stat().st_mode & 0o777 == 0o700
     for name in ("api_key", "ray_token"):
         assert (folder / name).stat().st_mode & 0o777 == 0o600
@@ -189,6 +189,17 @@ def test_a_second_run_changes_nothing_and_restarts_nothing(cluster):
     assert unit_state(cluster) == before
 
 
+def stops_before_any_change(cluster, inventories, words, **variables):
+    before = unit_state(cluster)
+    outcome = run_playbook("site.yml", inventories, extra_vars=variables or None, name="bad", say=lambda line: None)
+    assert outcome.rc != 0
+    assert sum(outcome.changed.values()) == 0
+    [message] = {failure.partition(": ")[2] for failure in outcome.failures}
+    for word in words:
+        assert word in message, message
+    assert unit_state(cluster) == before
+
+
 @pytest.mark.parametrize(
     ("variables", "words"),
     [
@@ -201,14 +212,7 @@ def test_a_second_run_changes_nothing_and_restarts_nothing(cluster):
     ],
 )
 def test_bad_variables_stop_before_any_change(cluster, variables, words):
-    before = unit_state(cluster)
-    outcome = run_playbook("site.yml", cluster.inventories, extra_vars=variables, name="bad", say=lambda line: None)
-    assert outcome.rc != 0
-    assert sum(outcome.changed.values()) == 0
-    [message] = {failure.partition(": ")[2] for failure in outcome.failures}
-    for word in words:
-        assert word in message, message
-    assert unit_state(cluster) == before
+    stops_before_any_change(cluster, cluster.inventories, words, **variables)
 
 
 HEAD_ONLY = "cluster: {children: {ray_head: {hosts: {%s}}, ray_workers: {hosts: {%s}}}}"
@@ -233,14 +237,7 @@ def test_bad_groups_stop_before_any_change(cluster, tmp_path, heads, workers, wo
     inventory.mkdir()
     (inventory / "hosts.yml").write_text(HEAD_ONLY % (listed(heads), listed(workers)))
     (inventory / "group_vars").symlink_to(cluster.inventories[0] / "group_vars")
-    before = unit_state(cluster)
-    outcome = run_playbook("site.yml", [inventory], name="bad", say=lambda line: None)
-    assert outcome.rc != 0
-    assert sum(outcome.changed.values()) == 0
-    [message] = {failure.partition(": ")[2] for failure in outcome.failures}
-    for word in words:
-        assert word in message, message
-    assert unit_state(cluster) == before
+    stops_before_any_change(cluster, [inventory], words)
 
 
 def test_an_unreachable_host_stops_before_any_change_and_is_named(cluster):

@@ -89,7 +89,7 @@ def test_a_former_head_that_returns_stays_down_and_says_why(site: Site, tmp_path
         "engine_requirements": str(top / "requirements/engine/lab-cp311-x86_64.txt"),
         "engine_wheel_dir": str(top / ".lab/engine/wheels"),
         "model_store_models": [{"name": "tiny-qwen3", "source": str(top / ".lab/engine/model")}],
-        "sparkthor_secrets_dir": str(site.inventories[0] / ".secrets"),
+        "sparkthor_secrets_dir": str(site.secrets),
         "ansible_ssh_common_args": f"-o UserKnownHostsFile={site.lab.folder}/ssh/known_hosts -o IdentitiesOnly=yes",
         "ansible_ssh_private_key_file": f"{site.lab.folder}/ssh/id_ed25519",
     }
@@ -98,7 +98,7 @@ def test_a_former_head_that_returns_stays_down_and_says_why(site: Site, tmp_path
         left["fabric_topology"] = "lan"
     run([inventory, tmp_path / "lab.yml"], "new-head", **paths, **left)
     generation = json.loads(site.on(new, "cat /etc/sparkthor/cluster.json"))["generation"]
-    key = (site.inventories[0] / ".secrets" / "api_key").read_text().strip()
+    key = site.endpoint.key
     served = Endpoint(site.lab.plan.host(new).address, 8000, key, site.model)
     assert served.complete(4, stream=False, timeout=120) == ""
 

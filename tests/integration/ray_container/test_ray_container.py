@@ -163,7 +163,7 @@ def test_an_nccl_conf_in_the_image_does_not_reach_the_engine(cluster):
 
 
 def test_the_token_is_in_files_alone(cluster):
-    token = (cluster.inventories[0] / ".secrets" / "ray_token").read_text(encoding="utf-8").strip()
+    token = cluster.secret("ray_token")
     look = (
         "read -r s; { cat /proc/[0-9]*/cmdline /proc/[0-9]*/environ 2>/dev/null | tr '\\0' '\\n'; "
         "docker container inspect $(docker ps -aq); journalctl --no-pager -o cat; cat /run/sparkthor/container/*; } "

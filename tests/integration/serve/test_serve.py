@@ -284,8 +284,7 @@ def ray_state(serving: Serving) -> str:
 
 
 def secrets_of(serving: Serving) -> dict[str, str]:
-    folder = serving.cluster.inventories[0] / ".secrets"
-    return {name: (folder / name).read_text().strip() for name in ("api_key", "ray_token")}
+    return {name: serving.cluster.secret(name) for name in ("api_key", "ray_token")}
 
 
 def test_no_secret_shows_on_any_host_or_in_rays_state(serving: Serving) -> None:
@@ -333,8 +332,7 @@ def test_a_new_api_key_ends_the_old_one_without_a_restart(serving: Serving) -> N
     for key in (old, new):
         assert key not in dropped.output
     assert serving.units() == before
-    folder = serving.cluster.inventories[0] / ".secrets"
-    assert [path.name for path in folder.iterdir() if "previous" in path.name] == []
+    assert [path.name for path in serving.cluster.secrets.iterdir() if "previous" in path.name] == []
 
 
 def test_a_new_ray_token_starts_everything_once(serving: Serving) -> None:
@@ -421,7 +419,7 @@ def test_tp2_over_two_of_three_hosts(serving: Serving, tmp_path: Path) -> None:
     # who leaves a cluster is stopped
     serving.cluster.run(third, "systemctl disable --now sparkthor-vllm sparkthor-ray; systemctl reset-failed; true")
     small = Serving(serving.cluster, [inventory])
-    folder = {"sparkthor_secrets_dir": str(lab / ".secrets"), "lab_name": serving.cluster.lab.name}
+    folder = {"sparkthor_secrets_dir": str(serving.cluster.secrets), "lab_name": serving.cluster.lab.name}
     outcome = small.play("site.yml", **folder, vllm_serve_tensor_parallel_size=2, vllm_serve_pipeline_parallel_size=1)
     assert outcome.rc == 0, outcome.failures
     serving.assert_answers_as_one_host()

@@ -71,7 +71,7 @@ def test_no_secret_is_shown_by_docker(cluster):
     for host in cluster.hosts:
         shown = cluster.run(host, "docker container inspect $(docker ps --all --quiet); docker ps --all --no-trunc")
         for name in ("api_key", "ray_token"):
-            secret = (cluster.inventories[0] / ".secrets" / name).read_text(encoding="utf-8").strip()
+            secret = cluster.secret(name)
             assert secret not in shown
 
 

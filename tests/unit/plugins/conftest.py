@@ -10,6 +10,14 @@ from pathlib import Path
 
 import pytest
 
+from tests.unit.clock import Clock
+
+
+@pytest.fixture
+def clock() -> Clock:
+    """In place of the module ``time`` in the module under test."""
+    return Clock()
+
 
 @pytest.fixture
 def locked_wheels(tmp_path: Path) -> dict[str, str]:

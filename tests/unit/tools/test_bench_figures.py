@@ -41,6 +41,11 @@ def test_figures_and_their_bars() -> None:
     assert not any("status" in name for name in found)
 
 
+def test_health_has_a_bar_for_each_way_to_ask() -> None:
+    found = {row.name: (row.figure, row.limit) for row in bars({"site": site(ray_info={"head engine": 0.8})})}
+    assert found["`ray_info`, 3 hosts, head engine, s"] == (0.8, 1.0)
+
+
 def test_cpu_of_few_hosts_and_of_many() -> None:
     results = {"4": {"samples": {"noop": [sample(1, 4.0)]}}, "32": {"samples": {"noop": [sample(1, 48.0)]}}}
     (row,) = bars(results)
@@ -57,8 +62,9 @@ def test_a_figure_that_was_over_its_bar_is_shown_with_its_repetition() -> None:
 
 
 def test_a_page_of_parts_without_hosts() -> None:
-    plan = {"rendered": {"4": {"wall": 2.5, "cpu": 2.0}}, "seconds_4": 0.001, "seconds_256": 0.08}
+    plan = {"rendered": {"4": {"wall": 2.5, "cpu": 2.0}}, "seconds_4": 0.001, "seconds_256": 0.08, "doctor": 3.5}
     fleet = {"clusters": 4, "hosts": 2, "walls": {"1": 9.0, "4": 5.5}, "runs": 3}
     page = table.render({"plan": plan, "fleet": fleet})
     assert "| fabric plan and validation, 256 hosts, s | 0.08 | ≤ 2 | holds |" in page
+    assert "| doctor, a log of 100,000 lines, judging, s | 3.50 | ≤ 10 | holds |" in page
     assert "| 4 | 5.50 |" in page

@@ -11,6 +11,8 @@ from ansible.errors import AnsibleConnectionFailure, AnsibleError
 from ansible_collections.sparkthor.cluster.plugins.action import netplan_apply as action
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action import base
 
+from tests.unit.clock import Clock
+
 Answer = dict[str, Any] | Exception
 
 
@@ -33,10 +35,8 @@ class Script(action.ActionModule):
 
 
 @pytest.fixture(autouse=True)
-def _fast(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = [0.0]
-    monkeypatch.setattr(action.time, "monotonic", lambda: clock[0])
-    monkeypatch.setattr(action.time, "sleep", lambda seconds: clock.__setitem__(0, clock[0] + seconds))
+def _fast(monkeypatch: pytest.MonkeyPatch, clock: Clock) -> None:
+    monkeypatch.setattr(action, "time", clock)
     monkeypatch.setattr(base.ActionBase, "run", lambda self, tmp=None, task_vars=None: {})
 
 

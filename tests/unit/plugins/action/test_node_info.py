@@ -11,6 +11,8 @@ import pytest
 from ansible_collections.sparkthor.cluster.plugins.action import node_info
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._preflight import clock as _clock
 
+from tests.unit.clock import Clock
+
 
 @pytest.mark.parametrize(
     ("clock", "offset"), [(99.0, -1.0), (100.0, 0.0), (101.5, 0.0), (102.0, 0.0), (162.5, 60.5), (0.0, -100.0)]
@@ -24,9 +26,10 @@ def test_only_what_the_call_cannot_explain_counts(clock: float, offset: float) -
     [({"ansible_facts": {"sparkthor_node": {"clock": 3600.0}}}, 3600.0), ({"failed": True, "msg": "no python"}, None)],
 )
 def test_the_facts_say_how_far_it_is_off(
-    monkeypatch: pytest.MonkeyPatch, answer: dict[str, Any], offset: float | None
+    monkeypatch: pytest.MonkeyPatch, clock: Clock, answer: dict[str, Any], offset: float | None
 ) -> None:
-    monkeypatch.setattr(node_info.time, "time", lambda: 0.0)
+    monkeypatch.setattr(node_info, "time", clock)
+    monkeypatch.setattr(_clock, "time", clock)
     task = MagicMock(async_val=0, check_mode=False, diff=False, args={})
     action = node_info.ActionModule(task, MagicMock(), MagicMock(), MagicMock(), MagicMock(), MagicMock())
     monkeypatch.setattr(action, "_execute_module", lambda **_given: answer, raising=False)

@@ -16,6 +16,8 @@ from ansible.module_utils.testing import patch_module_args
 from ansible_collections.sparkthor.cluster.plugins.module_utils._network import firewall_host
 from ansible_collections.sparkthor.cluster.plugins.modules import firewall_apply
 
+from tests.unit.clock import Clock
+
 HEAD = "table inet sparkthor\ndelete table inet sparkthor\n"
 
 
@@ -92,14 +94,14 @@ class Machine:
 
 
 @pytest.fixture
-def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clock: Clock) -> Machine:
     made = Machine(tmp_path / "run")
     monkeypatch.setattr(firewall_host, "run_limited", made.run)
     monkeypatch.setattr(firewall_host, "HostState", made.host_state)
     monkeypatch.setattr(firewall_host, "RUN", str(made.folder))
     monkeypatch.setattr(firewall_host, "server_port", lambda: 22)
     monkeypatch.setattr(firewall_host.shutil, "which", lambda name, path: f"/usr/sbin/{name}")
-    monkeypatch.setattr(firewall_host.time, "sleep", lambda seconds: None)
+    monkeypatch.setattr(firewall_host, "time", clock)
     monkeypatch.setattr(
         firewall_host,
         "write_atomic",
@@ -278,11 +280,11 @@ def test_a_way_back_that_comes_too_early_or_never_is_refused(
 
 
 def test_a_ruleset_that_loads_after_the_way_back_is_taken_back(
-    machine: Machine, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    machine: Machine, clock: Clock, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The timer has fired by then, and nothing else would take back what it could not know of."""
     times = iter((100.0, 129.5))
-    monkeypatch.setattr(firewall_host.time, "monotonic", lambda: next(times))
+    monkeypatch.setattr(clock, "monotonic", lambda: next(times))
     machine.table = before = "table inet sparkthor {\n}\n"
     assert "raise firewall_rollback_timeout" in start(capsys, rollback_timeout=30)["msg"]
     assert machine.log[-2:] == ["load restore.nft", "disarm"]

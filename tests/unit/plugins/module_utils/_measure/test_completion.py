@@ -8,10 +8,11 @@ from __future__ import annotations
 import http.server
 import itertools
 import json
-import threading
 
 import pytest
 from ansible_collections.sparkthor.cluster.plugins.module_utils._measure import completion as serving
+
+from tests.unit import servers
 
 
 def part(**delta):
@@ -86,10 +87,9 @@ class Front(http.server.BaseHTTPRequestHandler):
 
 @pytest.fixture
 def port():
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Front) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Front)
+    with servers.serving(server):
         yield server.server_address[1]
-        server.shutdown()
 
 
 def test_completion_one_stream_and_several(port):

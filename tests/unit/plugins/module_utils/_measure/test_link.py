@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import socket
-import threading
 
 import pytest
 from ansible_collections.sparkthor.cluster.plugins.module_utils._measure import link
@@ -51,10 +50,13 @@ def agent():
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    found = link.Agent("secret", ["127.0.0.1"], port, 20)
+    found = link.Agent("secret", ["127.0.0.1"], port, 0)
     assert not found.errors
-    threading.Thread(target=found.serve, daemon=True).start()
-    return port
+    found.serve()  # ends at once, as its time is up; who listens goes on until its socket is shut
+    yield port
+    for listener in found._sockets:
+        listener.shutdown(socket.SHUT_RDWR)
+        listener.close()
 
 
 def path(**values):

@@ -18,6 +18,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._network import 
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.unit.clock import Clock
 from tests.unit.netplan import GLOBAL, LINK, live_link
 
 ROUTES = {("10.100.0.0/25", "enp1s0f1np1")}
@@ -96,7 +97,7 @@ def test_ping_over_a_nic_that_is_not_there_is_an_answer_too() -> None:
     assert answers[0]["error"]
 
 
-def test_verify_asks_again_until_the_peer_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_verify_asks_again_until_the_peer_answers(monkeypatch: pytest.MonkeyPatch, clock: Clock) -> None:
     link = {**LINK, "peers": [{"host": "b", "address": "10.100.0.2"}]}
     tries: list[int] = []
 
@@ -118,7 +119,7 @@ def test_verify_asks_again_until_the_peer_answers(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(job, "live_links", lambda: GOOD)
     monkeypatch.setattr(link_state, "connected_routes", lambda: ROUTES)
     monkeypatch.setattr(link_state, "ping_links", ping)
-    monkeypatch.setattr(link_state.time, "sleep", lambda seconds: None)
+    monkeypatch.setattr(link_state, "time", clock)
     first = link_state.verify([link])
     assert first[0]["ok"] is False
     assert "does not reach b 10.100.0.2 with 8972 bytes unfragmented" in first[0]["problems"][0]

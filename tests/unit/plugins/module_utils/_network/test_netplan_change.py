@@ -20,6 +20,8 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._network import 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._network import netplan_change as change
 from ansible_collections.sparkthor.cluster.plugins.module_utils._network import netplan_job as job
 
+from tests.unit.clock import Clock
+
 GLOBAL = {"scope": "global", "dynamic": False, "family": "inet"}
 LINK = {"netdev": "fab0", "address": "10.9.0.1/24", "mtu": 9000, "peers": []}
 NETWORK = "/run/systemd/network/10-netplan-fab0.network"
@@ -422,7 +424,7 @@ class Systemd:
 
 
 @pytest.fixture
-def systemd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Systemd:
+def systemd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clock: Clock) -> Systemd:
     folder = tmp_path / "state"
     made = Systemd(folder)
     real = job.write_state
@@ -438,7 +440,7 @@ def systemd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Systemd:
     monkeypatch.setattr(netplan_generator, "source_files", dict)
     monkeypatch.setattr(job, "BOOT_UNIT", str(tmp_path / "boot.service"))
     monkeypatch.setattr(job, "BOOT_LINK", str(tmp_path / "wants" / "boot.service"))
-    monkeypatch.setattr(change.time, "sleep", lambda seconds: None)
+    monkeypatch.setattr(change, "time", clock)
     return made
 
 

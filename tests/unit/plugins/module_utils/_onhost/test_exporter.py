@@ -9,10 +9,11 @@ import http.client
 import http.server
 import re
 import socketserver
-import threading
 
 import pytest
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import exporter
+
+from tests.unit.servers import serving
 
 
 def fill(root, path, content):
@@ -101,23 +102,17 @@ class Engine(http.server.BaseHTTPRequestHandler):
 @pytest.fixture
 def ask(host, tmp_path):
     path = str(tmp_path / "s")
-    servers = [
-        socketserver.ThreadingUnixStreamServer(path, Engine),
-        exporter.Server(("127.0.0.1", 0), exporter.handler(host, [], path)),
-    ]
-    for server in servers:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+    engine = socketserver.ThreadingUnixStreamServer(path, Engine)
+    server = exporter.Server(("127.0.0.1", 0), exporter.handler(host, [], path))
 
     def question(target, method="GET"):
-        connection = http.client.HTTPConnection(*servers[1].server_address[:2], timeout=10)
+        connection = http.client.HTTPConnection(*server.server_address[:2], timeout=10)
         connection.request(method, target)
         answer = connection.getresponse()
         return answer.status, answer.read().decode()
 
-    yield question
-    for server in servers:
-        server.shutdown()
-        server.server_close()
+    with serving(engine), serving(server):
+        yield question
 
 
 def test_two_doors_and_no_other(ask):

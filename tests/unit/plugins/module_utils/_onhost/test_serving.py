@@ -9,7 +9,6 @@ import json
 import os
 import socket
 import socketserver
-import threading
 import time
 import types
 from collections.abc import Iterator
@@ -26,6 +25,8 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._serving import 
     ready,
 )
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action import waiting as _waiting
+
+from tests.unit import servers
 
 
 class Engine:
@@ -66,12 +67,6 @@ class Engine:
             daemon_threads = True
 
         self.server = Server(path, Handler)
-        threading.Thread(target=self.server.serve_forever, args=(0.01,), daemon=True).start()
-
-    def close(self) -> None:
-        self.server.shutdown()
-        self.server.server_close()
-        os.unlink(self.path)
 
 
 class Systemd:
@@ -113,8 +108,9 @@ class Systemd:
 @pytest.fixture
 def engine(tmp_path: Path) -> Iterator[Engine]:
     one = Engine(str(tmp_path / "vllm.sock"))
-    yield one
-    one.close()
+    with servers.serving(one.server):
+        yield one
+    os.unlink(one.path)
 
 
 @pytest.fixture
@@ -425,8 +421,7 @@ def test_health_socket(engine: Engine, tmp_path: Path, config: str) -> None:
     one, _said = make_service(tmp_path, config, Systemd())
     path = str(tmp_path / "health.sock")
     server = service.HealthServer(path, one)
-    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-    try:
+    with servers.serving(server):
         assert serving.request(path, "GET", "/health", 5)[0] == 503
         one.round()
         settle(one)
@@ -442,9 +437,6 @@ def test_health_socket(engine: Engine, tmp_path: Path, config: str) -> None:
             answer = asker.getresponse()
             assert (answer.status, answer.getheader("Content-Type"), answer.read()) == (200, "application/json", b"")
             assert int(answer.getheader("Content-Length") or 0) > 0
-    finally:
-        server.shutdown()
-        server.server_close()
 
 
 def test_starts_that_never_serve_slow_down(tmp_path: Path) -> None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import http.server
 import json
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import takeover
+
+from tests.unit.servers import serving
 
 PEERS = {"a": "192.168.1.11", "b": "192.168.1.12", "c": "192.168.1.13"}
 
@@ -123,10 +124,8 @@ def front() -> Iterator[tuple[str, int, dict]]:
             pass
 
     server = http.server.HTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-    yield "127.0.0.1", server.server_address[1], said
-    server.shutdown()
-    server.server_close()
+    with serving(server):
+        yield "127.0.0.1", server.server_address[1], said
 
 
 def test_a_head_that_loads_is_a_head(front: tuple[str, int, dict]) -> None:

@@ -31,7 +31,7 @@ def run(action: type[base.Action], **arguments: Any) -> dict[str, Any]:
 
 
 def test_an_error_for_the_user_names_the_host_and_a_bug_stays_one() -> None:
-    with pytest.raises(AnsibleActionFail, match="^host spark-01: no wheel"):
+    with pytest.raises(AnsibleActionFail, match=r"^host spark-01: no wheel"):
         run(Failing, kind="known")
     with pytest.raises(ArithmeticError):
         run(Failing, kind="unknown")

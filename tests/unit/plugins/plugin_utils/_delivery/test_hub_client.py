@@ -11,11 +11,12 @@ import json
 import os
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from tests.unit.servers import serving
 
 COMMIT = "c" * 40
 FILES = {"config.json": b"{}", "model.safetensors": b"w" * 4096}
@@ -81,9 +82,8 @@ class Hub(http.server.BaseHTTPRequestHandler):
 @pytest.fixture(scope="module")
 def hub() -> Iterator[str]:
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Hub)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
+    with serving(server):
+        yield f"http://127.0.0.1:{server.server_port}"
 
 
 def ask(hub: str, tmp_path: Path, repo: str, revision: str = "main", **environment: str) -> dict:

@@ -244,7 +244,7 @@ def test_one_dead_port_of_a_switch_is_one_finding() -> None:
                 ping.update(small=False, full=False, error="no answer")
     assert found(case) == [("link-silent", ("a", "b", "c", "d"))]
     findings, _notes = diagnosis.diagnose(RULES, CHECKS, case, [], "roce", True)
-    assert (findings[0].host, findings[0].where) == ("c", dead)
+    assert (findings[0].finding.host, findings[0].finding.where) == ("c", dead)
 
 
 def test_a_dead_host_explains_its_cables_and_ray_but_not_the_neighbour_s_own_trouble() -> None:

@@ -1,0 +1,111 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The rules of the layout, on made-up trees: each broken rule is named, and a sound tree has nothing to say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tools import house
+
+OURS = house.PLUGINS
+SOUND = {
+    "modules/netplan_apply.py": f"from {OURS}.module_utils._network import netplan\n",
+    "action/netplan_apply.py": f"from {OURS}.plugin_utils._plan.fabric import fabric_plan\n",
+    "module_utils/_lib/files.py": "import os\n",
+    "module_utils/_network/netplan.py": "from .._lib.files import write_atomic\nfrom . import routes\n",
+    "module_utils/_network/routes.py": "",
+    "module_utils/_onhost/watchdog.py": "from .._lib import files\n",
+    "plugin_utils/_plan/fabric.py": f"from {OURS}.module_utils._network import netplan\n",
+}
+
+
+def changed(top: Path, name: str, text: str) -> house.House:
+    """The sound tree with one file added or replaced."""
+    for each, content in {**SOUND, name: text}.items():
+        path = top / "plugins" / each
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content)
+    return house.read(top)
+
+
+def test_a_sound_tree(tmp_path: Path) -> None:
+    found = changed(tmp_path, "filter/shape.py", f"from {OURS}.plugin_utils._plan import fabric\n")
+    assert house.problems(found) == []
+    assert found.imports["module_utils._network.netplan"] == {"module_utils._lib.files", "module_utils._network.routes"}
+    assert found.arrows()["plugin_utils._plan"] == {"module_utils._network"}
+    shown = "\n".join(house.show(found))
+    assert (
+        shown.index("module_utils._lib ") < shown.index("module_utils._network ") < shown.index("plugin_utils._plan ")
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "problem"),
+    [
+        (
+            "module_utils/_onhost/watchdog.py",
+            f"def late():\n    from {OURS}.plugin_utils._plan import fabric\n",
+            "module_utils._onhost.watchdog imports plugin_utils._plan.fabric: module_utils must not read plugin_utils",
+        ),
+        (
+            "action/other.py",
+            f"from {OURS}.action.netplan_apply import ActionModule\n",
+            "action.other imports action.netplan_apply: action must not read action",
+        ),
+        (
+            "modules/netplan_apply.py",
+            f"from {OURS}.module_utils._network import netplan\nfrom ..plugin_utils._plan import fabric\n",
+            "modules.netplan_apply imports plugin_utils._plan.fabric: modules must not read plugin_utils",
+        ),
+        (
+            "module_utils/_network/alone.py",
+            "",
+            "module_utils._network.alone is reached from no module and not installed on hosts: "
+            "it belongs to plugin_utils",
+        ),
+        (
+            "module_utils/_onhost/watchdog.py",
+            "#\n" * (house.FILE_LIMIT + 1),
+            f"module_utils._onhost.watchdog has {house.FILE_LIMIT + 1} lines, more than {house.FILE_LIMIT}",
+        ),
+        (
+            "module_utils/_onhost/watchdog.py",
+            "async def turn():\n" + "    pass\n" * house.FUNCTION_LIMIT,
+            f"module_utils._onhost.watchdog.turn has {house.FUNCTION_LIMIT + 1} lines, "
+            f"more than {house.FUNCTION_LIMIT}: split it, or say in LONG_FUNCTIONS why not",
+        ),
+    ],
+)
+def test_a_broken_rule_is_named(tmp_path: Path, name: str, text: str, problem: str) -> None:
+    assert house.problems(changed(tmp_path, name, text)) == [problem]
+
+
+def test_packages_in_a_circle(tmp_path: Path) -> None:
+    text = f"from {OURS}.module_utils._network import netplan\n"
+    (problem,) = house.problems(changed(tmp_path, "module_utils/_lib/files.py", text))
+    assert problem.startswith("packages import each other in a circle: ")
+    assert {"module_utils._lib", "module_utils._network"} <= set(problem.split(": ")[1].split(" -> "))
+
+
+def test_the_graph_is_shown_although_it_has_a_circle(tmp_path: Path) -> None:
+    text = f"from {OURS}.module_utils._network import netplan\n"
+    assert any(
+        line.startswith("module_utils._lib")
+        for line in house.show(changed(tmp_path, "module_utils/_lib/files.py", text))
+    )
+
+
+def test_files_of_one_package_may_read_each_other(tmp_path: Path) -> None:
+    assert house.problems(changed(tmp_path, "module_utils/_network/routes.py", "from . import netplan\n")) == []
+
+
+def test_a_reason_allows_a_long_function_and_outlives_it_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(house, "LONG_FUNCTIONS", {"module_utils._onhost.watchdog.turn": "a table"})
+    long = "def turn():\n" + "    pass\n" * house.FUNCTION_LIMIT
+    assert house.problems(changed(tmp_path, "module_utils/_onhost/watchdog.py", long)) == []
+    (problem,) = house.problems(changed(tmp_path, "module_utils/_onhost/watchdog.py", "def turn(): pass\n"))
+    assert problem == "module_utils._onhost.watchdog.turn is in LONG_FUNCTIONS and is no long function"
