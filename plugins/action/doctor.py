@@ -13,7 +13,6 @@ from typing import Any
 import yaml
 from ansible.errors import AnsibleActionFail
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.mask import mask
-from ansible_collections.sparkthor.cluster.plugins.module_utils._network.netplan import links_of
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action.base import ClusterAction
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor import case as _case
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor import diagnosis
@@ -30,6 +29,7 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.cluster im
     told_cidrs,
     with_cidr,
 )
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric import links_of
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._report import results
 
 _NAMES = (

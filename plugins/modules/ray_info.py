@@ -14,7 +14,7 @@ author:
 description:
   - Compares the cluster that C(/etc/sparkthor/ray.json) describes with the one that is there. A node counts only by an
     ALIVE row on its expected control address, with all its GPUs.
-  - The same code is the gate that vLLM's start waits for (C(/usr/local/lib/sparkthor/sparkthor-ray-gate)).
+  - The same code is the gate that vLLM's start waits for (C(sparkthor_host ray-gate), see docs/ray.md).
   - A cluster that is not there is data (RV(healthy=false)), not an error. Every question has a time limit.
   - With O(before_start=true) it asks this host alone, before its unit is touched. Is the control address there and can
     the head's be reached from it? Are the ports free, or held by Ray itself? Does the object store fit into the free
@@ -215,7 +215,7 @@ probes:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import ray, ray_host
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import ray_config, ray_health, ray_start_check
 
 UNIT = "sparkthor-ray.service"
 
@@ -247,17 +247,17 @@ def unconfigured(cause: str) -> dict:
 def check_before_start(path: str) -> dict:
     """What prevents a start on this host, and its versions; a description that cannot be read is an obstacle too."""
     try:
-        config, settings = ray.load_config(path), ray_host.NodeSettings.load(path)
-    except (ray.RayConfigError, OSError, ValueError) as error:
+        config, settings = ray_config.load_config(path), ray_start_check.NodeSettings.load(path)
+    except (ray_config.RayConfigError, OSError, ValueError) as error:
         return {"obstacles": [str(error)], "versions": {}}
-    found = ray_host.check(config, settings)
+    found = ray_start_check.check(config, settings)
     return {"obstacles": found["problems"], "versions": found["versions"]}
 
 
 def main() -> None:
     module = AnsibleModule(
         argument_spec={
-            "config": {"type": "path", "default": ray.CONFIG_PATH},
+            "config": {"type": "path", "default": ray_config.CONFIG_PATH},
             "timeout": {"type": "float", "default": 5.0},
             "wait": {"type": "float", "default": 0.0},
             "source": {"type": "str", "choices": ["auto", "dashboard", "engine"], "default": "auto"},
@@ -270,15 +270,15 @@ def main() -> None:
     if given["before_start"]:
         module.exit_json(changed=False, **check_before_start(given["config"]))
     try:
-        config = ray.load_config(given["config"])
-    except ray.RayConfigError as error:
+        config = ray_config.load_config(given["config"])
+    except ray_config.RayConfigError as error:
         module.exit_json(changed=False, final=True, **unconfigured(str(error)))
-    result = ray.wait_healthy(config, given["wait"], given["timeout"], given["source"])
+    result = ray_health.wait_healthy(config, given["wait"], given["timeout"], given["source"])
     if given["journal_lines"] > 0 and not result["healthy"]:
         argv = ["timeout", "10", "journalctl", "--no-pager", "--quiet", "--output=cat", f"--unit={UNIT}"]
         lines = module.run_command([*argv, f"--lines={given['journal_lines']}"])[1].splitlines()
         result["journal"] = "\n".join(line[:300] for line in lines)
-    module.exit_json(changed=False, final=ray.is_final(result), **result)
+    module.exit_json(changed=False, final=ray_health.is_final(result), **result)
 
 
 if __name__ == "__main__":

@@ -34,11 +34,9 @@ def _checked(spec: dict[str, Any], arguments: Mapping[str, Any]) -> dict[str, An
 
 def _host_state(arguments: Mapping[str, Any]) -> None:
     from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.arguments import argument_spec
-    from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.state import (
-        Host,
-        HostState,
-        Wanted,
-    )
+    from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.host import Host
+    from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.state import HostState
+    from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.wanted import Wanted
     from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.command import run_limited
 
     params = _checked(argument_spec(), arguments)
@@ -104,9 +102,9 @@ def _model_store(arguments: Mapping[str, Any]) -> None:
 
 
 def _ray_info(_arguments: Mapping[str, Any]) -> None:
-    from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import ray
+    from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import ray_config, ray_health
 
-    found = ray.wait_healthy(ray.load_config(ray.CONFIG_PATH), 0.0, 5.0, "auto")
+    found = ray_health.wait_healthy(ray_config.load_config(ray_config.CONFIG_PATH), 0.0, 5.0, "auto")
     if not found["healthy"]:
         raise Drift(str(found["reason"]))
 

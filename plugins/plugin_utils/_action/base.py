@@ -10,14 +10,14 @@ from typing import Any, ClassVar
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from ansible.release import __version__ as core_version
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import versions
 
 OLDEST_CORE = (2, 19)
 
 
 def too_old(version: str) -> str:
     """Why this version of ansible-core cannot run the collection; empty if it can."""
-    found = tuple(int(part) for part in version.split(".")[:2])
-    if found >= OLDEST_CORE:
+    if versions.release(version) >= OLDEST_CORE:
         return ""
     oldest = ".".join(map(str, OLDEST_CORE))
     return (

@@ -11,10 +11,10 @@ import json
 import re
 import typing as t
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from ipaddress import ip_address
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import environment_file
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor.diagnosis import Hit, Log
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.addresses import address_of
 
 GIB: t.Final = 1 << 30
 
@@ -197,7 +197,8 @@ def gib(number: float) -> str:
 
 def is_loopback(address: str) -> bool:
     try:
-        return ip_address(address).is_loopback
+        parsed = address_of(address)
+        return bool((parsed.ipv4() if parsed.is_ipv4_mapped() else parsed).is_loopback())
     except ValueError:
         return False
 

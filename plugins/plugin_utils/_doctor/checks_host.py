@@ -19,7 +19,7 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor.case imp
     memory_share,
 )
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor.diagnosis import Hit
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._preflight import fabric_check
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._preflight import host_check
 
 #: seconds that the clocks of two hosts may be apart
 SKEW: t.Final = 5.0
@@ -56,7 +56,7 @@ def plan_impossible(case: Case) -> Iterator[Hit]:
 @check
 def known_bad_kernel(case: Case) -> Iterator[Hit]:
     for host, _evidence in hosts_read(case):
-        for problem in fabric_check.known_bad_problems(host, case.node(host), fabric_check.KNOWN_BAD):
+        for problem in host_check.known_bad_problems(host, case.node(host), host_check.KNOWN_BAD):
             yield Hit(host, [problem.message], mend=problem.mend)
 
 
@@ -70,7 +70,7 @@ def versions_differ(case: Case) -> Iterator[Hit]:
     }
     nodes = {host: case.node(host) for host in plan}
     probes = {host: {"rdma": case.evidence[host].get("rdma") or {}} for host in plan}
-    for problem in fabric_check.parity_problems(plan, nodes, probes):
+    for problem in host_check.parity_problems(plan, nodes, probes):
         for host in problem.host.split(", "):
             yield Hit(host, [problem.message])
 

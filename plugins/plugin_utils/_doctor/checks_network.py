@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 import typing as t
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from ipaddress import IPv4Interface, IPv4Network
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._network import neighbors
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor.case import (
@@ -18,7 +17,14 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor.case imp
     hosts_read,
 )
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor.diagnosis import Hit
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._preflight import fabric_check
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.addresses import (
+    ipv4_network_of,
+    overlap,
+    subnet_of,
+)
+
+if t.TYPE_CHECKING:
+    from netaddr import IPNetwork
 
 End = tuple[str, str]
 
@@ -133,12 +139,12 @@ def path_mtu(case: Case) -> Iterator[Hit]:
 
 @check
 def mtu_mismatch(case: Case) -> Iterator[Hit]:
-    by_subnet: dict[IPv4Network, list[tuple[str, Mapping[str, t.Any], int]]] = {}
+    by_subnet: dict[str, list[tuple[str, Mapping[str, t.Any], int]]] = {}
     for host, _evidence in hosts_read(case):
         for link in case.links(host):
             interface = case.interfaces(host).get(link["netdev"])
             if interface:
-                by_subnet.setdefault(IPv4Interface(link["address"]).network, []).append((host, link, interface["mtu"]))
+                by_subnet.setdefault(subnet_of(link["address"]), []).append((host, link, interface["mtu"]))
     for ends in by_subnet.values():
         planned = next((link["mtu"] for _host, link, _mtu in ends if link.get("mtu")), None)
         values = [mtu for _host, _link, mtu in ends]
@@ -168,16 +174,16 @@ def address_missing(case: Case) -> Iterator[Hit]:
 @check
 def same_subnet(case: Case) -> Iterator[Hit]:
     for host, _evidence in hosts_read(case):
-        found: list[tuple[str, str, IPv4Network]] = []
+        found: list[tuple[str, str, IPNetwork]] = []
         for name, interface in case.interfaces(host).items():
             if interface.get("virtual") or name == "lo":
                 continue
             for item in interface["addresses"]:
-                network = fabric_check.network_of(item["address"])
+                network = ipv4_network_of(item["address"])
                 if network is None or item.get("scope") == "link" or network.prefixlen == 32:
                     continue
                 for other, address, existing in found:
-                    if other != name and existing.overlaps(network):
+                    if other != name and overlap(existing, network):
                         yield Hit(host, [f"{other} has {address} and {name} has {item['address']}"], f"{other}, {name}")
                 found.append((name, item["address"], network))
 
@@ -185,16 +191,14 @@ def same_subnet(case: Case) -> Iterator[Hit]:
 @check
 def foreign_route(case: Case) -> Iterator[Hit]:
     for host, _evidence in hosts_read(case):
-        own = {}
-        for link in case.links(host):
-            own[IPv4Interface(link["address"]).network] = link["netdev"]
+        own = [(ipv4_network_of(link["address"]), link["netdev"]) for link in case.links(host)]
         interfaces = case.interfaces(host).values()
         addresses = {item["address"].partition("/")[0] for link in interfaces for item in link["addresses"]}
         for route in case.node(host).get("routes") or ():
-            network = fabric_check.network_of(route["dst"])
+            network = ipv4_network_of(route["dst"])
             if network is None or route.get("protocol") == "kernel" or network.prefixlen == 0:
                 continue
-            hit = next((netdev for subnet, netdev in own.items() if subnet.overlaps(network)), "")
+            hit = next((netdev for subnet, netdev in own if subnet and overlap(subnet, network)), "")
             if hit:
                 via = f" via {route['gateway']}" if route.get("gateway") else ""
                 self_made = ", its own address" if route.get("gateway") in addresses else ""

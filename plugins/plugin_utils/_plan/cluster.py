@@ -9,14 +9,18 @@ Pure: no connection, no files.
 from __future__ import annotations
 
 import contextlib
-import ipaddress
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import Finding
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory import inventory
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.addresses import address_of, ipv4_interface_of
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.assumed import one_lan
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric import FabricError, fabric_plan
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric import fabric_plan
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric_error import FabricError
+
+if TYPE_CHECKING:
+    from netaddr import IPAddress, IPNetwork
 
 
 class ClusterError(ValueError):
@@ -38,13 +42,20 @@ def stand_in(kind: str, netdev: str, address: str, cidr: str) -> dict[str, Any]:
     }
 
 
-def _interfaces(cidrs: Iterable[str]) -> list[ipaddress.IPv4Interface]:
+def _interfaces(cidrs: Iterable[str]) -> list[IPNetwork]:
     """Those of IPv4."""
     found = []
     for cidr in cidrs:
         with contextlib.suppress(ValueError):
-            found.append(ipaddress.IPv4Interface(cidr))
+            found.append(ipv4_interface_of(cidr))
     return found
+
+
+def _ipv4_address(text: str) -> IPAddress:
+    address = address_of(text)
+    if address.version != 4:
+        raise ValueError(text)
+    return address
 
 
 def stand_in_cidrs(
@@ -58,21 +69,21 @@ def stand_in_cidrs(
     """
     found = {host: cidr for host, cidr in known.items() if "/" in cidr}
     prefix = next(iter(found.values()), "/24").rpartition("/")[2]
-    shared = [interface.network for interface in _interfaces(found.values())]
+    shared = [interface.cidr for interface in _interfaces(found.values())]
     for host in hosts:
         with contextlib.suppress(ValueError):
-            address = ipaddress.IPv4Address(str(hostvars[host].get("ansible_host", host)))
+            address = _ipv4_address(str(hostvars[host].get("ansible_host", host)))
             if hostvars[host].get("fabric_lan_nic") and shared and not any(address in network for network in shared):
                 continue
             found.setdefault(host, f"{address}/{prefix}")
     interfaces = _interfaces(found.values())
-    networks = [interface.network for interface in interfaces]
+    networks = [interface.cidr for interface in interfaces]
     taken = {interface.ip for interface in interfaces}
     # networks kept for documents and measurements where the others' has no room, as one of a single address
     spare = (
         f"{address}/{network.prefixlen}"
-        for network in [*networks[:1], ipaddress.IPv4Network("192.0.2.0/24"), ipaddress.IPv4Network("198.18.0.0/15")]
-        for address in (network[-2 - number] for number in range(network.num_addresses - 2))
+        for network in [*networks[:1], *map(ipv4_interface_of, ("192.0.2.0/24", "198.18.0.0/15"))]
+        for address in (network[-2 - number] for number in range(network.size - 2))
         if address not in taken
     )
     return {host: found.get(host) or next(spare) for host in hosts}

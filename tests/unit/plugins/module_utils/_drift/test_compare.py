@@ -20,7 +20,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._network import 
     nccl,
     netplan_change,
 )
-from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import ray as _ray
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import ray_config, ray_health
 from ansible_collections.sparkthor.cluster.plugins.module_utils._serving import ready as _ready
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store.manifest import Entry, Link
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store.store import Owner, Store
@@ -135,10 +135,12 @@ def test_netplan(monkeypatch: pytest.MonkeyPatch, state: str, world: dict[str, A
     monkeypatch.setattr(netplan_change, "armed", lambda: world.get("armed", False))
     monkeypatch.setattr(netplan_change.job, "live_links", dict)
     monkeypatch.setattr(netplan_change.job, "live_routes", list)
-    monkeypatch.setattr(netplan_change, "decide_present", lambda params, management: decision)
-    monkeypatch.setattr(netplan_change, "decide_environment", lambda path, values: (world.get("environment", {}), {}))
+    monkeypatch.setattr(netplan_change.netplan_decision, "decide_present", lambda params, management: decision)
+    monkeypatch.setattr(
+        netplan_change.netplan_decision, "decide_environment", lambda path, values: (world.get("environment", {}), {})
+    )
     report = [{"netdev": "p0", "problems": world.get("problems", [])}]
-    monkeypatch.setattr(netplan_change.netplan, "verify", lambda links: report)
+    monkeypatch.setattr(netplan_change.link_state, "verify", lambda links: report)
     arguments = {"state": state, "links": LINKS, "environment_path": "/etc/e"}
     converged, differs = compare.compare([item("a", "netplan_apply", **arguments)])
     assert (converged, differs) == (([], f"a: {words}") if words else (["a"], ""))
@@ -170,8 +172,8 @@ def test_models_are_right_by_record_alone(tmp_path: Path) -> None:
 
 def test_ray(monkeypatch: pytest.MonkeyPatch) -> None:
     answer = {"healthy": True, "reason": "all are there"}
-    monkeypatch.setattr(_ray, "load_config", lambda path: "config")
-    monkeypatch.setattr(_ray, "wait_healthy", lambda config, wait, timeout, source: answer)
+    monkeypatch.setattr(ray_config, "load_config", lambda path: "config")
+    monkeypatch.setattr(ray_health, "wait_healthy", lambda config, wait, timeout, source: answer)
     assert compare.compare([item("a", "ray_info")]) == (["a"], "")
     answer.update(healthy=False, reason="one is gone")
     assert compare.compare([item("a", "ray_info")]) == ([], "a: one is gone")

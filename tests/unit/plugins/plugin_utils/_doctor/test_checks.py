@@ -10,12 +10,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from ansible_collections.sparkthor.cluster.plugins.module_utils._network.netplan import links_of
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor import diagnosis
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor.case import Case, Serve
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor.checks import CHECKS
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor.logs import load_rules
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.cluster import plan_cluster
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric import links_of
 
 RULES = load_rules(CHECKS)
 GIB = 1 << 30

@@ -1,0 +1,59 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+from unittest.mock import MagicMock
+
+import pytest
+import yaml
+from ansible.errors import AnsibleActionFail
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action import base
+
+TOP = next(parent for parent in Path(__file__).resolve().parents if (parent / "galaxy.yml").exists())
+
+
+class Failing(base.Action):
+    ARGUMENTS = {"kind": {"type": "str", "choices": ["known", "unknown"], "required": True}}
+    ERRORS = (LookupError,)
+
+    def act(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        raise LookupError("no wheel") if arguments["kind"] == "known" else ArithmeticError("a bug")
+
+
+def run(action: type[base.Action], **arguments: Any) -> dict[str, Any]:
+    task = MagicMock(async_val=0, check_mode=False, diff=False, args=arguments)
+    plugin = action(task, MagicMock(), MagicMock(), MagicMock(), MagicMock(), MagicMock())
+    return plugin.run(task_vars={"inventory_hostname": "spark-01"})
+
+
+def test_an_error_for_the_user_names_the_host_and_a_bug_stays_one() -> None:
+    with pytest.raises(AnsibleActionFail, match=r"^host spark-01: no wheel"):
+        run(Failing, kind="known")
+    with pytest.raises(ArithmeticError):
+        run(Failing, kind="unknown")
+
+
+def test_arguments_are_validated() -> None:
+    with pytest.raises(AnsibleActionFail, match="kind"):
+        run(Failing, kind="other")
+
+
+@pytest.mark.parametrize(
+    ("version", "works"), [("2.18.19", False), ("2.19.0", True), ("2.19.0rc1", True), ("2.21.5", True), ("3.0.0", True)]
+)
+def test_an_older_core_is_told_in_one_sentence(monkeypatch: pytest.MonkeyPatch, version: str, works: bool) -> None:
+    assert (base.too_old(version) == "") is works
+    monkeypatch.setattr(base, "core_version", version)
+    if not works:
+        result = run(Failing, kind="known")
+        assert result["failed"] is True
+        assert result["msg"].startswith(f"sparkthor.cluster needs ansible-core 2.19 or newer; this is {version}: pip ")
+
+
+def test_the_collections_metadata_says_the_same() -> None:
+    runtime = yaml.safe_load((TOP / "meta" / "runtime.yml").read_text(encoding="utf-8"))
+    assert runtime["requires_ansible"] == f">={'.'.join(map(str, base.OLDEST_CORE))}.0"
