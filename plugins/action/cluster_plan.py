@@ -11,11 +11,13 @@ from typing import Any
 
 import yaml
 from ansible.errors import AnsibleActionFail
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import Finding, nothing_changed
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action.base import ClusterAction
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory import inventory, play_roles
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory.role_specs import RoleSpecs
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.assumed import assumed_nodes
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.cluster import ClusterError, plan_cluster
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric import fabric_problems
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric_inventory import fabric_problems
 
 # the loader in C takes a tenth of the time
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -29,8 +31,8 @@ class ActionModule(ClusterAction):
     ARGUMENTS = {
         "stage": {"type": "str", "choices": ["inventory", "facts"], "default": "facts"},
         "nodes": {"type": "str"},
+        "assumed": {"type": "bool", "default": False},
     }
-    ERRORS = (ClusterError,)
 
     def act(self, arguments: dict[str, Any]) -> dict[str, Any]:
         groups = {name: list(hosts) for name, hosts in self.vars["groups"].items()}
@@ -41,14 +43,19 @@ class ActionModule(ClusterAction):
         if arguments["stage"] == "inventory":
             self._inventory_stage(groups, hosts, hostvars, everything, int(self.vars.get("ansible_forks") or 5))
             return {"changed": False, "msg": f"the inventory of {len(hosts)} hosts is sound"}
-        if not arguments["nodes"]:
+        if not arguments["nodes"] and not arguments["assumed"]:
             raise AnsibleActionFail("nodes: name the variable in which each host's facts were registered")
-        outcome = self._facts_stage(groups, hosts, hostvars, arguments["nodes"])
+        outcome = self._facts_stage(groups, hosts, hostvars, arguments["nodes"], arguments["assumed"])
         self._display.display(f"sparkthor: {outcome['msg']}")
         return outcome
 
     def _facts_stage(
-        self, groups: Groups, hosts: list[str], hostvars: Mapping[str, dict[str, Any]], registered: str
+        self,
+        groups: Groups,
+        hosts: list[str],
+        hostvars: Mapping[str, dict[str, Any]],
+        registered: str,
+        assumed: bool,
     ) -> dict[str, Any]:
         everything = self.vars["hostvars"]
         missing = [host for host in hosts if host not in self.vars["ansible_play_hosts_all"]]
@@ -57,9 +64,15 @@ class ActionModule(ClusterAction):
                 f"--limit: hosts {', '.join(missing)} are left out of this run, but a plan needs the facts of every "
                 "host of the cluster; run without --limit"
             )
-        self._contact_stage(hosts, hostvars, everything, registered)
-        nodes = {host: everything[host]["ansible_facts"]["sparkthor_node"] for host in hosts}
-        cluster, fabric, warnings = plan_cluster(groups, hosts, hostvars, nodes)
+        if assumed:
+            nodes = assumed_nodes(groups, hosts, hostvars, str(hostvars[hosts[0]].get("fabric_topology") or ""))
+        else:
+            self._contact_stage(hosts, hostvars, everything, registered)
+            nodes = {host: everything[host]["ansible_facts"]["sparkthor_node"] for host in hosts}
+        try:
+            cluster, fabric, warnings = plan_cluster(groups, hosts, hostvars, nodes)
+        except ClusterError as error:
+            raise AnsibleActionFail(nothing_changed(error.findings)) from error
         serving = self._serving(everything[hosts[0]], cluster, nodes)
         if serving:
             cluster.update(
@@ -75,6 +88,7 @@ class ActionModule(ClusterAction):
             "cluster": cluster,
             "fabric": fabric,
             "warnings": list(warnings),
+            **({"nodes": nodes} if assumed else {}),
         }
 
     def _serving(
@@ -95,11 +109,9 @@ class ActionModule(ClusterAction):
             raise AnsibleActionFail(f"Nothing was changed: {error}") from error
 
     @staticmethod
-    def _fail(problems: list[str]) -> None:
+    def _fail(problems: Sequence[Finding | str]) -> None:
         if problems:
-            lines = "\n".join(f"  - {problem}" for problem in problems)
-            count = "one problem" if len(problems) == 1 else f"{len(problems)} problems"
-            raise AnsibleActionFail(f"Nothing was changed: {count} to fix first.\n{lines}")
+            raise AnsibleActionFail(nothing_changed(problems))
 
     def _inventory_stage(
         self,

@@ -11,9 +11,8 @@ from typing import Any
 
 from ansible.errors import AnsibleActionFail
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action.base import ClusterAction
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._report import looks, verify
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._report import page as _report
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._report import status as _status
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._report import results, screen, verify
 
 
 class ActionModule(ClusterAction):
@@ -25,38 +24,42 @@ class ActionModule(ClusterAction):
         "doctor": {"type": "path"},
         "runs": {"type": "int", "default": 20},
         "data": {"type": "path"},
+        "query": {"type": "str"},
     }
 
     def act(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        seen = looks.see(self.vars, arguments["looks"])
+        seen = results.see(self.vars, arguments["looks"])
         return self._page(arguments, seen) if arguments["format"] == "html" else self._screen(arguments, seen.status)
 
     def _screen(self, arguments: dict[str, Any], status: dict[str, Any]) -> dict[str, Any]:
-        text = _status.screen(status)
-        if arguments["format"] == "json":
+        text = screen.render(status)
+        result: dict[str, Any] = {"changed": False, "status": status, "text": text}
+        if arguments["query"]:
+            result["picked"] = results.show_picked(status, arguments["query"], "status_query", self._display)
+        elif arguments["format"] == "json":
             self._display.display(json.dumps(status, indent=1))
         elif arguments["format"] == "text":
             self._display.display(text)
         if arguments["path"]:
-            looks.save(arguments["path"], status, "output_file")
+            results.save(arguments["path"], status, "output_file")
         # the screen has been shown; a callback would print the whole document once more
-        return {"changed": False, "status": status, "text": text, "_ansible_verbose_override": True}
+        return {**result, "_ansible_verbose_override": True}
 
-    def _page(self, arguments: dict[str, Any], seen: looks.Seen) -> dict[str, Any]:
+    def _page(self, arguments: dict[str, Any], seen: results.Seen) -> dict[str, Any]:
         planned: dict[str, Any] = {}
         why = seen.plan_error
         if not why:
             nodes = {host: look["node"] for host, look in seen.looks.items()}
-            planned, why = looks.serving_plan(self.vars["hostvars"], seen.cluster, nodes)
-        folder = looks.results_folder(self.vars, arguments["folder"])
-        runs = verify.read_history(looks.read_all(os.path.join(folder, "verify"), max(1, arguments["runs"])))
+            planned, why = results.serving_plan(self.vars["hostvars"], seen.cluster, nodes)
+        folder = results.results_folder(self.vars, arguments["folder"])
+        runs = verify.read_history(results.read_all(os.path.join(folder, "verify"), max(1, arguments["runs"])))
         doctor = self._doctor(arguments["doctor"] or os.path.join(folder, "doctor.json"), bool(arguments["doctor"]))
         memory = planned.get("memory")
         page = _report.page(seen.status, runs, doctor, memory, why)
-        path = looks.save(arguments["path"] or os.path.join(folder, "report.html"), page, "report_path")
+        path = results.save(arguments["path"] or os.path.join(folder, "report.html"), page, "report_path")
         if arguments["data"]:
             data = {"status": seen.status, "runs": runs, "doctor": doctor, "memory": memory, "why": why}
-            looks.save(arguments["data"], data, "report_data")
+            results.save(arguments["data"], data, "report_data")
         self._display.display(f"the report: {path}")
         return {"changed": False, "path": path}
 

@@ -12,8 +12,8 @@ from typing import Any
 
 from ansible.errors import AnsibleActionFail
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action.base import ClusterAction
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._report import looks as _looks
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._report import verify
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._report import measurements, verify
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._report import results as _results
 
 _PARTS = ("links", "collective", "ray", "serving")
 
@@ -29,27 +29,32 @@ class ActionModule(ClusterAction):
         "parts": {"type": "list", "elements": "str", "choices": list(_PARTS), "default": list(_PARTS)},
         "thresholds": {"type": "dict", "default": {}},
         "folder": {"type": "path"},
+        "query": {"type": "str"},
     }
     ERRORS = (verify.VerifyError,)
 
     def act(self, arguments: dict[str, Any]) -> dict[str, Any]:
         given, task_vars = arguments, self.vars
-        seen = _looks.see(task_vars, given["looks"])
+        seen = _results.see(task_vars, given["looks"])
         verify.thresholds(["spark"], given["thresholds"])
         if seen.plan_error:
             raise AnsibleActionFail(f"verify needs a plan: {seen.plan_error}")
         if given["stage"] == "plan":
             return {"changed": False, "plan": self._plan(seen.cluster, seen.fabric, seen.looks)}
-        document = self._verdict(given, task_vars, seen.status, seen.cluster, seen.fabric, seen.looks)
-        folder = os.path.join(_looks.results_folder(task_vars, given["folder"]), "verify")
-        earlier = verify.read_history(_looks.read_all(folder, 50))
+        document = self._verdict(given, seen)
+        folder = os.path.join(_results.results_folder(task_vars, given["folder"]), "verify")
+        earlier = verify.read_history(_results.read_all(folder, 50))
         verify.with_history(document["lines"], earlier)
         path = os.path.join(folder, document["taken"].replace("-", "").replace(":", "") + ".json")
-        _looks.save(path, document, "verify_folder")
-        self._display.display(verify.text(document))
+        _results.save(path, document, "verify_folder")
+        picked = {}
+        if given["query"]:
+            picked["picked"] = _results.show_picked(document, given["query"], "verify_query", self._display)
+        else:
+            self._display.display(verify.text(document))
         self._display.display(f"kept in {path}")
         failed = [entry for entry in document["lines"] if entry["verdict"] == verify.FAIL]
-        result = {"changed": False, "verify": document, "path": path, "_ansible_verbose_override": True}
+        result = {"changed": False, "verify": document, "path": path, **picked, "_ansible_verbose_override": True}
         if failed:
             told = "; ".join(f"{entry['check']}, {entry['where']}" for entry in failed[:6])
             more = f" and {len(failed) - 6} more" if len(failed) > 6 else ""
@@ -62,13 +67,13 @@ class ActionModule(ClusterAction):
         hosts = [host for host in cluster["hosts"] if host in looks]
         rdma = {host: {link["netdev"]: link for link in look["rdma"]["links"]} for host, look in looks.items()}
         return {
-            **verify.collective_plan(cluster["hosts"], looks),
+            **measurements.collective_plan(cluster["hosts"], looks),
             "reached": hosts,
             "all_reached": len(hosts) == len(cluster["hosts"]),
             "nonce": secrets.token_hex(16),
             # an agent of an earlier run may still be there for a minute; ten ports are one run's
             "port": 29600 + 10 * secrets.randbelow(100),
-            "tests": verify.link_tests(fabric, hosts, rdma),
+            "tests": measurements.link_tests(fabric, hosts, rdma),
             "addresses": {
                 host: [link["address"].partition("/")[0] for link in fabric[host]["links"]] for host in hosts
             },
@@ -79,17 +84,10 @@ class ActionModule(ClusterAction):
             "serves": bool((looks.get(cluster["head"]) or {"serving": {}})["serving"].get("model")),
         }
 
-    def _verdict(
-        self,
-        given: dict[str, Any],
-        task_vars: dict[str, Any],
-        status: dict[str, Any],
-        cluster: dict[str, Any],
-        fabric: dict[str, Any],
-        looks: dict[str, Any],
-    ) -> dict[str, Any]:
+    def _verdict(self, given: dict[str, Any], seen: _results.Seen) -> dict[str, Any]:
+        status, looks, cluster, fabric, _plan_error = seen
         own, parts, plan = given["thresholds"], given["parts"], given["plan"]
-        everything = task_vars["hostvars"]
+        everything = self.vars["hostvars"]
         hosts = cluster["hosts"]
 
         def found(host, name):
@@ -131,7 +129,7 @@ class ActionModule(ClusterAction):
         if "ray" in parts:
             lines += verify.ray_lines(status, fabric)
         if "serving" in parts:
-            bound, why = _looks.decode_bound(everything, cluster, {h: look["node"] for h, look in looks.items()})
+            bound, why = _results.decode_bound(everything, cluster, {h: look["node"] for h, look in looks.items()})
             answer = found(cluster["head"], given["serving"]) if cluster["head"] in plan["reached"] else None
             if answer is None and cluster["head"] in plan["reached"]:
                 answer = {"error": "nothing is set up to be served (run site.yml)"}

@@ -13,9 +13,10 @@ from typing import Any
 import yaml
 from ansible.errors import AnsibleActionFail
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.mask import mask
-from ansible_collections.sparkthor.cluster.plugins.module_utils._network.netplan import links_of
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action.base import ClusterAction
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor import checks, diagnosis
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor import case as _case
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor import diagnosis
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor.checks import CHECKS
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor.logs import load_rules, read_logs
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory import inventory
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import fabric as _fabric
@@ -28,7 +29,8 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.cluster im
     told_cidrs,
     with_cidr,
 )
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._report import looks
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric import links_of
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._report import results
 
 _NAMES = (
     *inventory.CLUSTER_WIDE,
@@ -69,7 +71,7 @@ class ActionModule(ClusterAction):
             )
         begun = time.monotonic()
         try:
-            rules = load_rules(checks.CHECKS)
+            rules = load_rules(CHECKS)
         except (diagnosis.RuleError, OSError) as error:
             raise AnsibleActionFail(f"the doctor's rules cannot be used: {error}") from error
         if given["logs"]:
@@ -82,9 +84,9 @@ class ActionModule(ClusterAction):
             }
             case, logs, states, notes = self._live(groups, hosts, hostvars, looked)
         for log in logs:
-            case.serves += checks.log_arguments(log) if not given["logs"] or log.text else []
+            case.serves += _case.log_arguments(log) if not given["logs"] or log.text else []
         profile = self._profile(case, hosts, hostvars)
-        findings, more = diagnosis.diagnose(rules, checks.CHECKS, case, logs, profile, case.fabric is not None)
+        findings, more = diagnosis.diagnose(rules, CHECKS, case, logs, profile, case.fabric is not None)
         public = [finding.public() for finding in findings]
         doctor = {
             "schema": diagnosis.SCHEMA,
@@ -105,7 +107,7 @@ class ActionModule(ClusterAction):
         for line in diagnosis.render(public, doctor["notes"], doctor["summary"]):
             self._display.display(f"  {line}")
         if given["json"]:
-            looks.save(given["json"], doctor, "doctor_json")
+            results.save(given["json"], doctor, "doctor_json")
         result = {"changed": False, "doctor": doctor, "msg": self._sentence(doctor)}
         bad = doctor["summary"]["errors"] + (doctor["summary"]["warnings"] if given["fail_on"] == "warning" else 0)
         if given["fail_on"] != "never" and bad:
@@ -123,7 +125,7 @@ class ActionModule(ClusterAction):
         return f"{summary['errors']} errors, {summary['warnings']} warnings" + (f": {names}" if names else "")
 
     @staticmethod
-    def _profile(case: checks.Case, hosts: Sequence[str], hostvars: Mapping[str, Mapping[str, Any]]) -> str:
+    def _profile(case: _case.Case, hosts: Sequence[str], hostvars: Mapping[str, Mapping[str, Any]]) -> str:
         if case.cluster:
             return str(case.cluster["profile"])
         topology = str(hostvars[hosts[0]].get("fabric_topology", "")) if hosts else ""
@@ -149,10 +151,10 @@ class ActionModule(ClusterAction):
     @staticmethod
     def _from_logs(path, hosts, hostvars):
         logs, notes = read_logs(os.path.expanduser(path), hosts)
-        return checks.Case(hosts=[], logs_only=True), logs, {}, notes
+        return _case.Case(hosts=[], logs_only=True), logs, {}, notes
 
     def _live(self, groups, hosts, hostvars, looked):
-        case = checks.Case(hosts=list(hosts))
+        case = _case.Case(hosts=list(hosts))
         logs: list[diagnosis.Log] = []
         notes: list[str] = []
         states: dict[str, dict[str, Any]] = {}
@@ -182,7 +184,7 @@ class ActionModule(ClusterAction):
                 float(evidence["ended"]) - float(outcome["after"]),
                 float(evidence["started"]) - float(outcome["before"]),
             )
-            case.serves += checks.serve_arguments(host, evidence, _read_yaml)
+            case.serves += _case.serve_arguments(host, evidence, _read_yaml)
             logs += [diagnosis.Log(host, item["name"], item["text"]) for item in evidence.get("logs") or ()]
         self._plan(case, groups, hosts, hostvars)
         return case, logs, states, notes
@@ -209,11 +211,11 @@ class ActionModule(ClusterAction):
             else:
                 nodes[host] = with_cidr(told[host], cidrs[host]) if host in lost else told[host]
         # these hosts' own trouble is no reason to look at the others without a plan
-        case.plan_error = "\n".join([*management_problems(answered), *lost.values()])
+        case.plan_error = "\n".join([*map(str, management_problems(answered)), *lost.values()])
         try:
             case.cluster, fabric, _warnings = plan_cluster(groups, hosts, hostvars, nodes)
         except ClusterError as error:
-            case.plan_error = "\n".join(str(error).splitlines()[1:]) or str(error).removeprefix("Nothing was changed: ")
+            case.plan_error = str(error)
             return
         except (KeyError, IndexError, TypeError) as error:
             case.plan_error = f"the inventory lacks {error}"

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ansible.errors import AnsibleActionFail
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import nothing_changed
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action.base import ClusterAction
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import fabric as _fabric
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._preflight import compare, fabric_check
@@ -35,9 +36,7 @@ class ActionModule(ClusterAction):
             fabric_check.check_facts(fabric, nodes, probes, arguments["accept"], arguments["replace_foreign"])
         )
         if errors:
-            count = "one problem" if len(errors) == 1 else f"{len(errors)} problems"
-            lines = "\n".join(f"  - {error}" for error in errors)
-            raise AnsibleActionFail(f"Nothing was changed: {count} to fix first.\n{lines}")
+            raise AnsibleActionFail(nothing_changed(errors))
         _fabric.adopt_devices(fabric, fabric_check.devices(probes))
         renamed = fabric != arguments["fabric"]
         compared = next(iter(outcomes.values()), {}).get("compared") or []

@@ -94,8 +94,9 @@ _value:
 import typing as t
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric import FabricError, HostPlan
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric import HostPlan
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric import fabric_plan as _fabric_plan
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric_error import FabricError
 
 
 def fabric_plan(

@@ -44,7 +44,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.sparkthor.cluster.plugins.module_utils._network.netplan import links_of
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric import links_of
 
 
 def netplan_links(fabric: Any, host: str) -> list[dict[str, Any]]:

@@ -30,10 +30,19 @@ options:
     default: facts
   nodes:
     description:
-      - Name of the variable in which M(sparkthor.cluster.node_info) or M(sparkthor.cluster.node_assumed) was
-        registered for each host. It says of a host without facts why it has none.
-      - Needed in the stage V(facts).
+      - Name of the variable in which M(sparkthor.cluster.node_info) was registered for each host. It says of a host
+        without facts why it has none.
+      - Needed in the stage V(facts), unless O(assumed=true).
     type: str
+  assumed:
+    description:
+      - Take the hosts to be what machines of their kind are sold as, so that an inventory can be planned and its files
+        rendered without any host. RV(nodes) are the facts that were assumed.
+      - The kind is what the groups C(sparks) and C(thors) say. The management address is C(ansible_host) where that is
+        an address, else one out of 198.18.0.0/15 (RFC 2544). On a C(lan) they are taken to be in the one network that
+        holds them all, or, where some are names, to be none.
+    type: bool
+    default: false
 notes:
   - Every problem found is part of one failure message, so that a person mends all of them in one go.
 """
@@ -53,6 +62,10 @@ EXAMPLES = r"""
 - name: Compute the plan of every host
   sparkthor.cluster.cluster_plan:
     nodes: read
+
+- name: Compute the plan of hosts that nobody asks
+  sparkthor.cluster.cluster_plan:
+    assumed: true
 """
 
 RETURN = r"""
@@ -61,6 +74,12 @@ msg:
   returned: success
   type: str
   sample: "switch, 3 hosts, head spark-01 on 10.100.0.1, RoCE"
+nodes:
+  description:
+    - By host, the fact C(sparkthor_node) that M(sparkthor.cluster.node_info) would read, with V(assumed=true) and
+      without what only the host knows.
+  returned: with O(assumed=true)
+  type: dict
 cluster:
   description: What is true of the cluster as a whole; preflight shares it as C(sparkthor_cluster).
   returned: in stage V(facts)

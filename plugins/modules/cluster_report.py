@@ -51,6 +51,12 @@ options:
     description: How many runs of verify the page tells of.
     type: int
     default: 20
+  query:
+    description:
+      - A JMESPath expression; what it finds in the status is shown as JSON instead of the screen, and returned as
+        RV(picked).
+      - Needs the Python package C(jmespath) on the controller.
+    type: str
 """
 
 EXAMPLES = r"""
@@ -64,6 +70,11 @@ EXAMPLES = r"""
   sparkthor.cluster.cluster_report:
     looks: look
 
+- name: Show what is wrong, and how to fix it
+  sparkthor.cluster.cluster_report:
+    looks: look
+    query: problems[].[host, text, mend]
+
 - name: Write the page
   sparkthor.cluster.cluster_report:
     looks: look
@@ -72,6 +83,10 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+picked:
+  description: What O(query) finds; none where it finds nothing.
+  returned: when O(query) is given
+  type: raw
 path:
   description: Where the page is.
   returned: with O(format=html)

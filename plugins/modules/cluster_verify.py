@@ -52,6 +52,12 @@ options:
   folder:
     description: Folder on the controller for results; C(.results) beside the inventory if it is left out.
     type: path
+  query:
+    description:
+      - A JMESPath expression; what it finds in the result is shown as JSON instead of the table, and returned as
+        RV(picked).
+      - Needs the Python package C(jmespath) on the controller.
+    type: str
 """
 
 EXAMPLES = r"""
@@ -90,4 +96,8 @@ path:
   description: File that keeps the result.
   returned: in stage V(verdict)
   type: str
+picked:
+  description: What O(query) finds; none where it finds nothing.
+  returned: when O(query) is given
+  type: raw
 """

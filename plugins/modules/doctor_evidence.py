@@ -87,7 +87,7 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.sparkthor.cluster.plugins.module_utils._facts.evidence import Collector
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.command import run_limited
-from ansible_collections.sparkthor.cluster.plugins.module_utils._network import netplan
+from ansible_collections.sparkthor.cluster.plugins.module_utils._network import link_state
 from ansible_collections.sparkthor.cluster.plugins.module_utils._network import netplan_job as job
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import (
     ray_config,
@@ -111,9 +111,9 @@ def ping(links: list[dict[str, Any]]) -> list[dict[str, Any]]:
         }
         for link in links
     ]
-    answers = {(item["netdev"], item["address"]): item for item in netplan.ping_links(small, live, 1.0)}
+    answers = {(item["netdev"], item["address"]): item for item in link_state.ping_links(small, live, 1.0)}
     report = []
-    for item in netplan.ping_links(links, live, 1.0):
+    for item in link_state.ping_links(links, live, 1.0):
         reached = answers.get((item["netdev"], item["address"]), {})
         report.append(
             {

@@ -139,7 +139,7 @@ confirmed:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.state import HostStateError
+from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.wanted import HostStateError
 from ansible_collections.sparkthor.cluster.plugins.module_utils._network.firewall import FirewallError
 from ansible_collections.sparkthor.cluster.plugins.module_utils._network.firewall_host import ARGUMENTS, Firewall
 

@@ -34,10 +34,14 @@ options:
     default: []
   probe:
     description:
-      - Probe the fabric ports of this host; they are left alone where it is empty. Its
-        keys are C(host), this host's name in the inventory, and C(links), its part of what
-        P(sparkthor.cluster.fabric_plan#filter) returns; and if need be C(path), C(renderer), C(seconds), C(training)
-        and C(timeout).
+      - How to probe the fabric ports; they are not probed where it is empty.
+      - C(host) is the name of this host in the inventory, C(links) are its links as
+        P(sparkthor.cluster.fabric_plan#filter) returns them.
+      - C(path) is the netplan file of this collection, V(/etc/netplan/40-cx7.yaml) by default; C(renderer) the renderer
+        that the ports are going to have, empty for the host's default.
+      - C(seconds) is how long to listen for a neighbour that is silent on every port, V(5) by default; C(training) how
+        much longer where a port has no carrier and one of its ends was only just set up, V(5) by default; C(timeout)
+        the seconds that one command may take, V(10) by default.
       - Reads carrier, MTU limits and RDMA links of the planned ports, and everything in netplan and NetworkManager that
         stands in the way of the plan. Judges nothing; M(sparkthor.cluster.fabric_check) does.
       - Finds out who is at the other end of each cable with own Ethernet frames (EtherType 0x88B5), since there may be
@@ -87,7 +91,7 @@ drift:
   type: str
   sample: "os_hardening: /etc/sysctl.d/60-sparkthor.conf"
 probe:
-  description: What was found at the fabric ports.
+  description: What was found at the fabric ports; M(sparkthor.cluster.fabric_check) judges it.
   returned: with O(probe)
   type: dict
   contains:
@@ -111,7 +115,7 @@ probe:
       description: C(findings), C(adoptable) and the NICs that C(own) file configures now.
       type: dict
     seconds:
-      description: How long the look took.
+      description: How long the probe took.
       type: float
 ansible_facts:
   description: The fact C(sparkthor_engine) as the role engine sets it.
@@ -132,7 +136,7 @@ class QuietModule(AnsibleModule):
         self.log("Invoked")
 
 
-def look_at_ports(module: AnsibleModule, invocation: dict[str, Any]) -> dict[str, Any]:
+def probe_ports(module: AnsibleModule, invocation: dict[str, Any]) -> dict[str, Any]:
     from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
     from ansible_collections.sparkthor.cluster.plugins.module_utils._network import ports
 
@@ -140,7 +144,7 @@ def look_at_ports(module: AnsibleModule, invocation: dict[str, Any]) -> dict[str
     if checked.error_messages:
         module.fail_json(msg="probe: " + "; ".join(checked.error_messages), invocation=invocation)
     try:
-        return ports.look(checked.validated_parameters, module.check_mode)
+        return ports.probe(checked.validated_parameters, module.check_mode)
     except ports.ProbeError as error:
         module.fail_json(msg=str(error), invocation=invocation)
 
@@ -161,7 +165,7 @@ def main() -> None:
     result: dict[str, Any] = {"changed": False}
     if module.params["probe"]:
         # first: the other hosts wait for this one's frames
-        result["probe"] = look_at_ports(module, invocation)
+        result["probe"] = probe_ports(module, invocation)
     result["converged"], result["drift"] = compare.compare(module.params["comparisons"])
     module.exit_json(invocation=invocation, **result)
 

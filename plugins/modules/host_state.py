@@ -324,12 +324,9 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.arguments import argument_spec
-from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.state import (
-    Host,
-    HostState,
-    HostStateError,
-    Wanted,
-)
+from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.host import Host
+from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.state import HostState
+from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.wanted import HostStateError, Wanted
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.command import run_limited
 
 

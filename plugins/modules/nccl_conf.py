@@ -139,12 +139,11 @@ import tempfile
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.state import (
+from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.originals import (
     BACKUP_SUFFIX,
-    MARKER,
-    has_marker,
     keep_original,
 )
+from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.wanted import MARKER, has_marker
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.command import run_limited
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.files import write_atomic
 from ansible_collections.sparkthor.cluster.plugins.module_utils._network.nccl import NcclError, Source, edit

@@ -273,7 +273,12 @@ rollback:
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.sparkthor.cluster.plugins.module_utils._network import netplan
+from ansible_collections.sparkthor.cluster.plugins.module_utils._network import (
+    link_state,
+    netplan_decision,
+    netplan_generator,
+    netplan_inspect,
+)
 from ansible_collections.sparkthor.cluster.plugins.module_utils._network import netplan_change as change
 from ansible_collections.sparkthor.cluster.plugins.module_utils._network import netplan_job as job
 
@@ -283,12 +288,12 @@ def link_failures(report: list[dict[str, Any]]) -> str:
     return "; ".join(problem for link in report for problem in link["problems"])
 
 
-def look(module: AnsibleModule) -> dict[str, Any]:
+def inspect_or_verify(module: AnsibleModule) -> dict[str, Any]:
     """States that write no network configuration."""
     params = module.params
     if params["state"] == "inspected":
-        seen = netplan.inspect(params["path"], params["links"], params["renderer"])
-        stops = change.blocking(seen["findings"], params["accept"], params["replace_foreign"])
+        seen = netplan_inspect.inspect(params["path"], params["links"], params["renderer"])
+        stops = netplan_decision.blocking(seen["findings"], params["accept"], params["replace_foreign"])
         return {
             "changed": False,
             "findings": seen["findings"],
@@ -300,7 +305,7 @@ def look(module: AnsibleModule) -> dict[str, Any]:
     result: dict[str, Any] = {"changed": False, "needs_change": False, "diff": []}
     if params["environment_path"] and params["state"] == "adopted":
         write_environment(module, result, not module.check_mode)
-    report = netplan.verify(params["links"], params["wait"])
+    report = link_state.verify(params["links"], params["wait"])
     result.update(links=report, verified=all(link["ok"] for link in report))
     wrong = [
         problem
@@ -320,7 +325,9 @@ def _own_problems(link: dict[str, Any]) -> list[str]:
 
 def write_environment(module: AnsibleModule, result: dict[str, Any], write: bool) -> None:
     """Bring the environment file up to date, or only say what would change."""
-    files, diff = change.decide_environment(module.params["environment_path"], module.params["environment_variables"])
+    files, diff = netplan_decision.decide_environment(
+        module.params["environment_path"], module.params["environment_variables"]
+    )
     if not files:
         return
     result["changed"] = result["needs_change"] = True
@@ -330,21 +337,9 @@ def write_environment(module: AnsibleModule, result: dict[str, Any], write: bool
             job.write_state(path, state)
 
 
-def start(module: AnsibleModule) -> dict[str, Any]:
-    """Decide, and where the network has to change arm the way back and start the change."""
+def decided(module: AnsibleModule, decision: netplan_decision.Decision) -> dict[str, Any]:
+    """The result so far: what was decided, with a warning of what stays set aside."""
     params = module.params
-    live, routes = job.live_links(), job.live_routes()
-    management = change.management_netdev(params["management_address"], live, routes)
-    if not module.check_mode:
-        warning = change.clear_leftovers()
-        if warning:
-            module.warn(warning)
-    elif change.armed():
-        module.warn("an unconfirmed network change is armed on this host; a real run takes it back first")
-    if params["state"] == "absent":
-        decision = change.decide_absent(params, management)
-    else:
-        decision = change.decide_present(params, management)
     result: dict[str, Any] = {
         "changed": decision.changed,
         "needs_change": decision.changed,
@@ -364,13 +359,32 @@ def start(module: AnsibleModule) -> dict[str, Any]:
             " copies of it, the file is there again, or it is about more than fabric NICs that nobody else configures);"
             " rename what is wanted, then sudo netplan try"
         )
+    return result
+
+
+def start(module: AnsibleModule) -> dict[str, Any]:
+    """Decide, and where the network has to change arm the way back and start the change."""
+    params = module.params
+    live, routes = job.live_links(), job.live_routes()
+    management = netplan_decision.management_netdev(params["management_address"], live, routes)
+    if not module.check_mode:
+        warning = change.clear_leftovers()
+        if warning:
+            module.warn(warning)
+    elif change.armed():
+        module.warn("an unconfirmed network change is armed on this host; a real run takes it back first")
+    if params["state"] == "absent":
+        decision = netplan_decision.decide_absent(params, management)
+    else:
+        decision = netplan_decision.decide_present(params, management)
+    result = decided(module, decision)
     wait = module.check_mode or decision.needs_apply or not params["confirm"]
     if params["environment_path"] and params["state"] == "present":
         # With a network change it waits for the confirmation: after a rollback the host has all its previous files.
         write_environment(module, result, not wait)
     if module.check_mode:
         if not decision.changed and params["state"] == "present":
-            report = netplan.verify(params["links"])
+            report = link_state.verify(params["links"])
             result.update(links=report, verified=all(link["ok"] for link in report))
         return result
     if decision.needs_apply:
@@ -391,7 +405,7 @@ def start(module: AnsibleModule) -> dict[str, Any]:
     for path, state in decision.after.items():
         job.write_state(path, state)
     if params["state"] == "present":
-        report = netplan.verify(params["links"])
+        report = link_state.verify(params["links"])
         result.update(links=report, verified=all(link["ok"] for link in report))
     return result
 
@@ -406,7 +420,7 @@ def confirm(module: AnsibleModule) -> dict[str, Any]:
     if outcome["status"] == "confirmed" and params["state"] == "present":
         if params["environment_path"]:
             write_environment(module, {"diff": []}, True)
-        report = netplan.verify(params["links"])
+        report = link_state.verify(params["links"])
         result.update(links=report, verified=all(link["ok"] for link in report))
     return result
 
@@ -426,8 +440,8 @@ def main() -> None:
         elif params["state"] in ("present", "absent"):
             result = start(module)
         else:
-            result = look(module)
-    except (change.ChangeError, netplan.NetplanError, RuntimeError, OSError, ValueError) as error:
+            result = inspect_or_verify(module)
+    except (netplan_decision.ChangeError, netplan_generator.NetplanError, RuntimeError, OSError, ValueError) as error:
         module.fail_json(msg=str(error))
     module.exit_json(**result)
 

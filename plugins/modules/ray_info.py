@@ -53,11 +53,11 @@ EXAMPLES = r"""
 
 - name: Addresses of the nodes that are alive
   ansible.builtin.debug:
-    msg: "{{ ray | community.general.json_query('alive[].address') }}"
+    msg: "{{ ray | sparkthor.cluster.json_query('alive[].address') }}"
 
 - name: Free GPUs by node
   ansible.builtin.debug:
-    msg: "{{ ray | community.general.json_query('alive[].{node: name, gpus: resources_available.GPU}') }}"
+    msg: "{{ ray | sparkthor.cluster.json_query('alive[].{node: name, gpus: resources_available.GPU}') }}"
 
 - name: From a worker, or where the dashboard is switched off
   sparkthor.cluster.ray_info:
@@ -67,11 +67,11 @@ EXAMPLES = r"""
 
 - name: Nodes that died and are not back, with the reason
   ansible.builtin.debug:
-    msg: "{{ ray | community.general.json_query('dead[?!rejoined].{node: name, reason: reason, at: ended}') }}"
+    msg: "{{ ray | sparkthor.cluster.json_query('dead[?!rejoined].{node: name, reason: reason, at: ended}') }}"
 
 - name: Latency of every raylet
   ansible.builtin.debug:
-    msg: "{{ ray | community.general.json_query('alive[].[name, raylet_latency_ms]') }}"
+    msg: "{{ ray | sparkthor.cluster.json_query('alive[].[name, raylet_latency_ms]') }}"
 
 - name: Which expected nodes are absent, without a collection for it
   ansible.builtin.debug:
@@ -87,7 +87,7 @@ EXAMPLES = r"""
 
 - name: What is wrong and how to mend it
   ansible.builtin.debug:
-    msg: "{{ ray | community.general.json_query('problems[].[cause, mend]') }}"
+    msg: "{{ ray | sparkthor.cluster.json_query('problems[].[cause, mend]') }}"
 """
 
 RETURN = r"""

@@ -127,14 +127,14 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._measure import 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._measure import (
     link as _verify_link,
 )
-from ansible_collections.sparkthor.cluster.plugins.module_utils._network import netplan
+from ansible_collections.sparkthor.cluster.plugins.module_utils._network import link_state
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import serving as _serving
 
 
 def echo(netdev: str, address: str, size: int) -> bool:
     """Whether an IP packet of this size comes back unfragmented."""
     link = {"netdev": netdev, "mtu": size, "peers": [{"host": "", "address": address, "mtu": size}]}
-    return bool(netplan.ping_links([link], {netdev: {"mtu": size}}, 1.0)[0]["reachable"])
+    return bool(link_state.ping_links([link], {netdev: {"mtu": size}}, 1.0)[0]["reachable"])
 
 
 def serving(given: dict[str, Any]) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from typing import Any
 
 import yaml
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory import inventory as _inventory
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import fabric
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import fabric, fabric_inventory
 
 SIZES = (4, 64, 256)
 
@@ -37,7 +37,7 @@ def seconds(count: int) -> float:
     for _unused in range(5):
         begun = time.perf_counter()
         problems = _inventory.inventory_problems(groups, hostvars)
-        problems += fabric.fabric_problems(
+        problems += fabric_inventory.fabric_problems(
             "switch", hosts, cidr=wide["fabric_cidr"], groups=groups, management=addresses
         )
         plan = fabric.fabric_plan(hosts, "switch", wide["fabric_cidr"], management=addresses)

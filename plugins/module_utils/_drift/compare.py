@@ -34,11 +34,9 @@ def _checked(spec: dict[str, Any], arguments: Mapping[str, Any]) -> dict[str, An
 
 def _host_state(arguments: Mapping[str, Any]) -> None:
     from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.arguments import argument_spec
-    from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.state import (
-        Host,
-        HostState,
-        Wanted,
-    )
+    from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.host import Host
+    from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.state import HostState
+    from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.wanted import Wanted
     from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.command import run_limited
 
     params = _checked(argument_spec(), arguments)

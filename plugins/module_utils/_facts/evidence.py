@@ -433,7 +433,7 @@ class Collector:
     def logs(self, units: Mapping[str, Mapping[str, str]]) -> list[dict[str, str]]:
         """Excerpts, newest last.
 
-        Of a unit that runs well only its present life counts: what failed before and was mended is no finding.
+        Of a unit that runs well only its present life counts: what failed before and was fixed is no finding.
         """
         found = []
         base = ["journalctl", "--no-pager", "--quiet", "--boot", "--all", "--output=cat", f"--lines={self._lines}"]

@@ -246,7 +246,7 @@ class NodeReader:
         return {"names": names, "driver": driver, "count": len(names)}
 
     def interfaces(self) -> list[dict[str, Any]]:
-        links = self._json(["ip", "-j", "-d", "address", "show"], parse_ip_address)
+        links: list[dict[str, Any]] = self._json(["ip", "-j", "-d", "address", "show"], parse_ip_address)
         for link in links:
             base = f"/sys/class/net/{link['name']}"
             for key in ("phys_port_name", "phys_switch_id", "speed"):

@@ -36,11 +36,13 @@ class Finding:
     severity: str = ERROR
 
     def __str__(self) -> str:
-        """``host a: where: 'value': what; fix``; a place without a value is named by :attr:`what`."""
+        """``host a: where: 'value': what; fix [source]``; a place that ``what`` names is not said twice."""
         place = [f"host {self.host}"] if self.host else []
+        if self.where and self.where not in self.what:
+            place.append(self.where)
         if self.value is not None:
-            place += [self.where, repr(self.value)]
-        return ": ".join([*place, self.what]) + f"; {self.fix}"
+            place.append(repr(self.value))
+        return ": ".join([*place, self.what]) + f"; {self.fix}" + (f" [{self.source}]" if self.source else "")
 
 
 def errors_and_others(findings: Iterable[Finding]) -> tuple[list[str], list[str]]:

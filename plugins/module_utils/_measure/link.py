@@ -239,8 +239,9 @@ def measure_tcp(tests: Sequence[Mapping[str, Any]], nonce: str, port: int, secon
     if errors or len(results) < len(threads):
         raise LinkError(errors[0] if errors else "a stream did not end")
     # each stream's own rate: they overlap but for the few milliseconds in which they begin and drain
-    longest = max(item["seconds"] for item in results)
-    return sum(item["bytes"] for item in results) * 8 / longest / 1e9
+    longest: float = max(item["seconds"] for item in results)
+    total: int = sum(item["bytes"] for item in results)
+    return total * 8 / longest / 1e9
 
 
 def measure_rdma(tests: Sequence[Mapping[str, Any]], nonce: str, port: int, base: int) -> float:

@@ -29,7 +29,7 @@ _ICMPV6 = (
 
 
 class FirewallError(ValueError):
-    """A value that cannot stand in a ruleset; the message names the variable, the value and the mend."""
+    """A value that cannot stand in a ruleset; the message names the variable, the value and the fix."""
 
 
 @dataclass(frozen=True)

@@ -11,11 +11,9 @@ import shutil
 import time
 from typing import Any
 
-from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.state import (
-    Host,
-    HostState,
-    Wanted,
-)
+from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.host import Host
+from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.state import HostState
+from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.wanted import Wanted
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.command import run_limited
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.files import read_json, write_atomic
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.ssh import server_port
@@ -201,7 +199,7 @@ class Firewall:
         finally:
             if self.check:
                 shutil.rmtree(folder, ignore_errors=True)
-        result = found["result"]
+        result: dict[str, Any] = found["result"]
         if self.check or not result["changed"]:
             shutil.rmtree(folder, ignore_errors=True)
             return result

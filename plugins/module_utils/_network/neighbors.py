@@ -20,7 +20,7 @@ import select
 import socket
 import struct
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
 #: "local experimental" in the IEEE's list: nothing else reacts to it
@@ -237,7 +237,7 @@ Runner = Callable[[list[str]], tuple[int, str, str]]
 
 
 @contextlib.contextmanager
-def raised(netdevs: Iterable[str], run: Runner, errors: dict[str, str]):
+def raised(netdevs: Iterable[str], run: Runner, errors: dict[str, str]) -> Iterator[list[str]]:
     """Set ports up for the time of the probe, and down again afterwards whatever happens."""
     done: list[str] = []
     try:
@@ -266,7 +266,58 @@ def wait_for_carrier(netdevs: Iterable[str], states: LinkStates, seconds: float)
             time.sleep(0.2)
 
 
-def probe(
+class _Ports:
+    """The planned ports of a host, and those of the other cage where no planned port has a carrier."""
+
+    def __init__(self, links: list[dict[str, Any]], states: LinkStates) -> None:
+        self.links = links
+        self.states = states
+        self.before = states()
+        self.planned = {link["netdev"] for link in links}
+        self.present = [link for link in links if link["netdev"] in self.before]
+        self.down = [link["netdev"] for link in self.present if not self.before[link["netdev"]]["up"]]
+        with_carrier = any(self.before[link["netdev"]]["carrier"] for link in self.present)
+        self.others = [
+            name for name in SPARK_PORTS if not with_carrier and name in self.before and name not in self.planned
+        ]
+        self.others_with_carrier = {name for name in self.others if self.before[name]["carrier"]}
+
+    def dark(self) -> set[str]:
+        """NICs without a carrier right now; remembers which of the other cage had one."""
+        live = self.states()
+        self.others_with_carrier.update(name for name in self.others if live.get(name, {}).get("carrier"))
+        return {name for name, state in live.items() if not state.get("carrier")}
+
+    def usable(self, raised_ports: list[str]) -> list[dict[str, Any]]:
+        return [link for link in self.present if link["netdev"] in raised_ports or link["netdev"] not in self.down]
+
+    def report(self, after: Mapping[str, Mapping[str, Any]], seen: Seen, raised_ports: list[str]) -> dict[str, Any]:
+        """By NIC ``present, up, carrier, mtu``."""
+        ports = {
+            name: {
+                "present": True,
+                "up": bool(self.before[name]["up"]),
+                "carrier": name in self.others_with_carrier or bool(seen.get(name))
+                if name in raised_ports or self.before[name]["up"]
+                else None,
+                "mtu": self.before[name]["mtu"],
+            }
+            for name in self.others
+        }
+        known = {link["netdev"] for link in self.usable(raised_ports)}
+        for netdev in (link["netdev"] for link in self.links):
+            carriers = (state.get(netdev, {}).get("carrier") for state in (self.before, after))
+            ports[netdev] = {
+                "present": netdev in self.before,
+                "up": bool(self.before.get(netdev, {}).get("up")),
+                # the peer may have set its end down again already: whoever was heard was there
+                "carrier": (any(carriers) or bool(seen.get(netdev))) if netdev in known else None,
+                "mtu": self.before.get(netdev, {}).get("mtu", 0),
+            }
+        return ports
+
+
+def find_neighbours(
     host: str,
     links: list[dict[str, Any]],
     states: LinkStates,
@@ -283,24 +334,11 @@ def probe(
     everybody sees everybody, which says nothing about a cable.
     """
     errors: dict[str, str] = {}
-    before = states()
-    present = [link for link in links if link["netdev"] in before]
-    down = [link["netdev"] for link in present if not before[link["netdev"]]["up"]]
     seen: Seen = {}
-    planned = {link["netdev"] for link in links}
-    # Where no planned port has a carrier, see whether the cable is in the other cage.
-    lit = [link["netdev"] for link in present if before[link["netdev"]]["carrier"]]
-    others = [name for name in SPARK_PORTS if not lit and name in before and name not in planned]
-    with_carrier = {name for name in others if before[name]["carrier"]}
-    raisable = [*down, *(name for name in others if not before[name]["up"])]
-
-    def dark() -> set[str]:
-        live = states()
-        with_carrier.update(name for name in others if live.get(name, {}).get("carrier"))
-        return {name for name, state in live.items() if not state.get("carrier")}
-
+    ports = _Ports(links, states)
+    raisable = [*ports.down, *(name for name in ports.others if not ports.before[name]["up"])]
     with raised([] if change_nothing else raisable, run, errors) as done:
-        usable = [link for link in present if link["netdev"] in done or link["netdev"] not in down]
+        usable = ports.usable(done)
         # A port of ours may be dark only because its peer has not set the other end up yet: it takes part all the same.
         expected = {link["netdev"]: (link["peer"], link["peer_netdev"]) for link in usable if link.get("peer")}
         if expected:
@@ -309,34 +347,14 @@ def probe(
                 expected,
                 seconds,
                 open_netdev,
-                dark=dark,
+                dark=ports.dark,
                 training=training,
                 settled=[link["netdev"] for link in usable if link.get("peer_up") and link["netdev"] not in done],
-                others={name: name in done for name in others if name in done or before[name]["up"]},
+                others={name: name in done for name in ports.others if name in done or ports.before[name]["up"]},
             )
-            errors.update((name, trouble) for name, trouble in troubles.items() if name in planned)
-        elif set(done) & planned:
-            wait_for_carrier(set(done) & planned, states, training)
+            errors.update((name, trouble) for name, trouble in troubles.items() if name in ports.planned)
+        elif set(done) & ports.planned:
+            wait_for_carrier(set(done) & ports.planned, states, training)
         after = states()
-        dark()
-    ports = {
-        name: {
-            "present": True,
-            "up": bool(before[name]["up"]),
-            "carrier": name in with_carrier or bool(seen.get(name)) if name in done or before[name]["up"] else None,
-            "mtu": before[name]["mtu"],
-        }
-        for name in others
-    }
-    for link in links:
-        netdev = link["netdev"]
-        known = any(netdev == item["netdev"] for item in usable)
-        carriers = (state.get(netdev, {}).get("carrier") for state in (before, after))
-        ports[netdev] = {
-            "present": netdev in before,
-            "up": bool(before.get(netdev, {}).get("up")),
-            # the peer may have set its end down again already: whoever was heard was there
-            "carrier": (any(carriers) or bool(seen.get(netdev))) if known else None,
-            "mtu": before.get(netdev, {}).get("mtu", 0),
-        }
-    return {"ports": ports, "neighbours": plain(seen), "raised": done, "errors": errors}
+        ports.dark()
+    return {"ports": ports.report(after, seen, done), "neighbours": plain(seen), "raised": done, "errors": errors}

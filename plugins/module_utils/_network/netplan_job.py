@@ -3,8 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Apply a prepared network change and take it back, on the host and without Ansible.
 
-The module ``netplan_apply`` copies this file into its state folder and has systemd run it, so it needs nothing but
-the standard library: the ssh connection, the controller and the collection may all be gone when it acts.
+The module ``netplan_apply`` copies this file into its state folder and has systemd run it.  It must run before
+anything of ours is installed and survive an upgrade in between, so it stays one self-contained file that needs nothing
+but the standard library: the ssh connection, the controller and the collection may all be gone when it acts.
 
     python3 job.py apply STATE       make the change; takes it back at once when the links do not come up
     python3 job.py rollback STATE    take the change back (timer, or a failed confirmation)

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One look at a host's fabric ports: who is at their other ends, what netplan says of them, their RDMA devices."""
+"""Probe a host's fabric ports: who is at their other ends, what stands in the way of the plan, their RDMA devices."""
 
 from __future__ import annotations
 
@@ -9,7 +9,14 @@ import time
 from typing import Any
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.command import run_limited
-from ansible_collections.sparkthor.cluster.plugins.module_utils._network import neighbors, netplan, rdma
+from ansible_collections.sparkthor.cluster.plugins.module_utils._network import (
+    link_state,
+    neighbors,
+    netplan,
+    netplan_generator,
+    netplan_inspect,
+    rdma,
+)
 from ansible_collections.sparkthor.cluster.plugins.module_utils._network import netplan_job as job
 
 LINK = {
@@ -23,6 +30,9 @@ LINK = {
     "peer_up": {"type": "bool", "default": False},
     "mtu": {"type": "int"},
 }
+#: ``seconds``: how long to listen for a neighbour that is silent on every port (a sound fabric takes about a second);
+#: ``training``: how much longer where a port has no carrier and one of its ends was only just set up;
+#: ``timeout``: seconds that one command may take
 ARGUMENTS: dict[str, Any] = {
     "host": {"type": "str", "required": True},
     "links": {"type": "list", "elements": "dict", "required": True, "options": LINK},
@@ -35,17 +45,17 @@ ARGUMENTS: dict[str, Any] = {
 
 
 class ProbeError(Exception):
-    """The ports could not be looked at; the message says whose and why."""
+    """The ports could not be probed; the message says whose and why."""
 
 
-def look_at_netplan(path: str, links: list[dict[str, Any]], renderer: str) -> dict[str, Any]:
+def netplan_obstacles(path: str, links: list[dict[str, Any]], renderer: str) -> dict[str, Any]:
     """What stands in the way of the planned file; nothing does while it is there and live."""
     current = job.read_state(path)
     if current is not None and current["content"] == netplan.render(links, renderer):
-        problems = netplan.link_problems(links, job.live_links(), netplan.connected_routes())
+        problems = link_state.link_problems(links, job.live_links(), link_state.connected_routes())
         if not any(problems.values()):
             return {"findings": [], "adoptable": False, "own": [link["netdev"] for link in links]}
-    seen = netplan.inspect(path, links, renderer)
+    seen = netplan_inspect.inspect(path, links, renderer)
     own = seen.get("previous") or set()
     return {
         "findings": seen["findings"],
@@ -54,21 +64,31 @@ def look_at_netplan(path: str, links: list[dict[str, Any]], renderer: str) -> di
     }
 
 
-def look(params: dict[str, Any], check: bool) -> dict[str, Any]:
-    """What the module ``host_compare`` returns as ``probe``."""
+def probe(params: dict[str, Any], check: bool) -> dict[str, Any]:
+    """Probe the ports as ARGUMENTS say; with ``check`` a port that is administratively down stays so.
+
+    All hosts have to do it at the same time.  Returns, judging nothing:
+
+    * ``ports``: by NIC ``present``, ``up``, ``carrier`` (None where unknown) and ``mtu``
+    * ``neighbours``: by NIC the ``host`` and ``netdev`` of every frame seen there
+    * ``raised``: ports that were set up for the probe; ``errors``: by NIC why it could not be probed
+    * ``rdma``: ``links``, ``source`` and ``warnings`` as the module ``rdma_info`` finds them
+    * ``netplan``: ``findings``, ``adoptable`` and the NICs that our ``own`` file configures now
+    * ``seconds``: how long it took
+    """
 
     def run(argv: list[str]) -> tuple[int, str, str]:
         return run_limited(argv, params["timeout"])
 
     started = time.monotonic()
     try:
-        probe = neighbors.probe(
+        found = neighbors.find_neighbours(
             params["host"], params["links"], job.live_links, run, params["seconds"], params["training"], check
         )
         # after the frames: other hosts wait for those, not for this
-        probe["netplan"] = look_at_netplan(params["path"], params["links"], params["renderer"])
-        probe["rdma"] = rdma.read_links(run)
-    except (netplan.NetplanError, RuntimeError, OSError, ValueError) as error:
+        found["netplan"] = netplan_obstacles(params["path"], params["links"], params["renderer"])
+        found["rdma"] = rdma.read_links(run)
+    except (netplan_generator.NetplanError, RuntimeError, OSError, ValueError) as error:
         raise ProbeError(f"the fabric ports of {params['host']} could not be looked at: {error}") from error
-    probe["seconds"] = round(time.monotonic() - started, 2)
-    return probe
+    found["seconds"] = round(time.monotonic() - started, 2)
+    return found

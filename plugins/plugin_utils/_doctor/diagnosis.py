@@ -15,6 +15,7 @@ import re
 import typing as t
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import Finding
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.mask import mask
 
 ERROR: t.Final = "error"
@@ -285,77 +286,100 @@ def scan(rules: Iterable[Rule], logs: Sequence[Log]) -> dict[str, list[Hit]]:
 
 
 @dataclasses.dataclass
-class Finding:
+class Diagnosis:
+    """A finding that a rule explains, with its evidence and with what it brings along."""
+
     rule: Rule
-    host: str
-    where: str
+    finding: Finding
     evidence: list[str]
+    #: all hosts that it concerns, beside the finding's own
     hosts: tuple[str, ...]
     count: int
-    mend: str
-    consequences: list[Finding] = dataclasses.field(default_factory=list)
+    consequences: list[Diagnosis] = dataclasses.field(default_factory=list)
 
     def touches(self) -> set[str]:
-        return {host for host in (self.host, *self.hosts) if host}
+        """The hosts that it concerns; none where it is about the whole cluster."""
+        return {host for host in (self.finding.host, *self.hosts) if host}
 
     def public(self) -> dict[str, t.Any]:
+        """The documented form, which other programs read."""
+        finding = self.finding
         return {
-            "rule": self.rule.id,
+            "rule": finding.id,
             "area": self.rule.area,
-            "severity": self.rule.severity,
-            "title": self.rule.title,
+            "severity": finding.severity,
+            "title": finding.what,
             "symptom": self.rule.symptom,
-            "host": self.host,
+            "host": finding.host,
             "hosts": sorted(self.touches()),
-            "where": self.where,
+            "where": finding.where,
             "evidence": list(self.evidence),
             "count": self.count,
-            "cause": self.rule.cause,
-            "mend": self.mend,
+            "cause": finding.cause,
+            "mend": finding.fix,
             "source": [dict(item) for item in self.rule.source],
             "consequences": [
-                {"rule": item.rule.id, "title": item.rule.title, "host": item.host, "evidence": list(item.evidence)}
+                {
+                    "rule": item.rule.id,
+                    "title": item.rule.title,
+                    "host": item.finding.host,
+                    "evidence": list(item.evidence),
+                }
                 for item in self.consequences
             ],
         }
 
 
-def _merge(rule: Rule, hits: Iterable[Hit]) -> list[Finding]:
+def _diagnosis(rule: Rule, hit: Hit) -> Diagnosis:
+    source = "; ".join(f"{item['title']} {item['url']}".strip() for item in rule.source)
+    finding = Finding(
+        rule.id,
+        rule.title,
+        hit.mend or rule.mend,
+        hit.host,
+        hit.where,
+        cause=rule.cause,
+        source=source,
+        severity=rule.severity,
+    )
+    return Diagnosis(rule, finding, list(hit.evidence), tuple(hit.hosts), hit.count)
+
+
+def _merge(rule: Rule, hits: Iterable[Hit]) -> list[Diagnosis]:
     """One finding a rule and host: what several logs of a host, or a check and a log, say is said together."""
-    merged: dict[tuple[str, frozenset[str]], Finding] = {}
+    merged: dict[tuple[str, frozenset[str]], Diagnosis] = {}
     for hit in hits:
         # two cables of one host lead to two peers: what happened to one peer must not explain the other away
         key = (hit.host, frozenset(hit.hosts) - {hit.host})
-        finding = merged.get(key)
-        if finding is None:
-            merged[key] = Finding(
-                rule, hit.host, hit.where, list(hit.evidence), tuple(hit.hosts), hit.count, hit.mend or rule.mend
-            )
+        one = merged.get(key)
+        if one is None:
+            merged[key] = _diagnosis(rule, hit)
             continue
-        finding.count += hit.count
-        finding.hosts = tuple(dict.fromkeys((*finding.hosts, *hit.hosts)))
-        finding.evidence += [line for line in hit.evidence if line not in finding.evidence]
-        if hit.where and hit.where not in finding.where.split(", "):
-            finding.where = ", ".join(filter(None, (finding.where, hit.where)))
-    for finding in merged.values():
-        spare = len(finding.evidence) - 2 * QUOTED
+        one.count += hit.count
+        one.hosts = tuple(dict.fromkeys((*one.hosts, *hit.hosts)))
+        one.evidence += [line for line in hit.evidence if line not in one.evidence]
+        if hit.where and hit.where not in one.finding.where.split(", "):
+            where = ", ".join(filter(None, (one.finding.where, hit.where)))
+            one.finding = dataclasses.replace(one.finding, where=where)
+    for one in merged.values():
+        spare = len(one.evidence) - 2 * QUOTED
         if spare > 0:
-            finding.evidence = [*finding.evidence[: 2 * QUOTED], f"… and {spare} more"]
+            one.evidence = [*one.evidence[: 2 * QUOTED], f"… and {spare} more"]
     return list(merged.values())
 
 
-def _related(one: Finding, other: Finding) -> bool:
+def _related(one: Diagnosis, other: Diagnosis) -> bool:
     """Whether two findings can be about one thing: they share a host, or one of them is about the whole cluster."""
     mine, theirs = one.touches(), other.touches()
     return not mine or not theirs or bool(mine & theirs)
 
 
-def fold(findings: Sequence[Finding]) -> list[Finding]:
+def fold(findings: Sequence[Diagnosis]) -> list[Diagnosis]:
     """Put what a finding explains under it, and drop last resorts where something better was found."""
-    swallowed: dict[int, Finding] = {}
+    swallowed: dict[int, Diagnosis] = {}
 
-    def ends_at(start: Finding, end: Finding) -> bool:
-        one: Finding | None = start
+    def ends_at(start: Diagnosis, end: Diagnosis) -> bool:
+        one: Diagnosis | None = start
         while one is not None and one is not end:
             one = swallowed.get(id(one))
         return one is end
@@ -398,7 +422,7 @@ def diagnose(
     logs: Sequence[Log],
     profile: str = "",
     planned: bool = True,
-) -> tuple[list[Finding], list[str]]:
+) -> tuple[list[Diagnosis], list[str]]:
     """``(findings, notes)``: errors first, then in the rules' order.  A check that fails is a note, never an end."""
     notes: list[str] = []
     usable = [rule for rule in rules if not (rule.profile and profile and rule.profile != profile)]

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What can be known to be wrong from the inventory alone, before any host is spoken to.
 
-Pure: plain dicts in, a list of messages out.  Each message names the variable, the host, the value and the mend.
+Pure: plain dicts in, findings out.  Each names the variable, the host, the value and the fix.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ import difflib
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
+
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import Finding
 
 TOPOLOGIES = ("direct", "ring", "switch", "lan")
 RUNTIMES = ("venv", "container")
@@ -78,41 +80,39 @@ def cluster_hosts(groups: Mapping[str, Sequence[str]]) -> list[str]:
     return head + [host for host in groups.get("cluster", []) if host not in head]
 
 
-def group_problems(groups: Mapping[str, Sequence[str]]) -> list[str]:
+def group_problems(groups: Mapping[str, Sequence[str]]) -> list[Finding]:
     """Problems of the groups ``cluster``, ``ray_head`` and ``ray_workers``."""
     cluster = list(groups.get("cluster", []))
     heads = list(groups.get("ray_head", []))
     workers = list(groups.get("ray_workers", []))
-    problems = []
+    problems: list[Finding] = []
     if not cluster:
-        return ["group cluster: it has no hosts; make it the parent of the groups ray_head and ray_workers"]
+        fix = "make it the parent of the groups ray_head and ray_workers"
+        return [Finding("group", "it has no hosts", fix, where="group cluster")]
     if not heads:
-        problems.append("group ray_head: it has no host; put exactly one host of the cluster into it")
+        fix = "put exactly one host of the cluster into it"
+        problems.append(Finding("group", "it has no host", fix, where="group ray_head"))
     if len(heads) > 1:
-        problems.append(
-            f"group ray_head: it has {len(heads)} hosts ({', '.join(heads)}); a cluster has one head, move the others "
-            "to ray_workers"
-        )
+        what = f"it has {len(heads)} hosts ({', '.join(heads)})"
+        fix = "a cluster has one head, move the others to ray_workers"
+        problems.append(Finding("group", what, fix, where="group ray_head"))
     both = [host for host in heads if host in workers]
     if both:
-        problems.append(
-            f"host {', '.join(both)}: it is in both ray_head and ray_workers; remove it from one of the two groups"
-        )
+        fix = "remove it from one of the two groups"
+        problems.append(Finding("group", "it is in both ray_head and ray_workers", fix, ", ".join(both)))
     stray = [host for host in cluster if host not in heads and host not in workers]
     if stray:
-        problems.append(
-            f"host {', '.join(stray)}: it is in group cluster but in neither ray_head nor ray_workers; put it into one"
-        )
+        what = "it is in group cluster but in neither ray_head nor ray_workers"
+        problems.append(Finding("group", what, "put it into one", ", ".join(stray)))
     outside = [host for host in [*heads, *workers] if host not in cluster]
     if outside:
-        problems.append(
-            f"host {', '.join(outside)}: it is in ray_head or ray_workers but not in group cluster; make both groups "
-            "children of cluster"
-        )
+        what = "it is in ray_head or ray_workers but not in group cluster"
+        problems.append(Finding("group", what, "make both groups children of cluster", ", ".join(outside)))
     for host in cluster:
         kinds = [kind for kind, group in (("spark", "sparks"), ("thor", "thors")) if host in groups.get(group, [])]
         if len(kinds) > 1:
-            problems.append(f"host {host}: it is in both groups sparks and thors; a host is of one kind")
+            fix = "a host is of one kind, remove it from one of the two"
+            problems.append(Finding("group", "it is in both groups sparks and thors", fix, host))
     return problems
 
 
@@ -128,9 +128,9 @@ def overrides(hostvars: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     return {host: values["fabric_overrides"] for host, values in hostvars.items() if values.get("fabric_overrides")}
 
 
-def wide_problems(hostvars: Mapping[str, Mapping[str, Any]], hosts: Sequence[str]) -> list[str]:
+def wide_problems(hostvars: Mapping[str, Mapping[str, Any]], hosts: Sequence[str]) -> list[Finding]:
     """Cluster-wide variables whose value differs between hosts."""
-    problems = []
+    problems: list[Finding] = []
     for name in CLUSTER_WIDE:
         values: dict[str, list[str]] = {}
         for host in hosts:
@@ -140,22 +140,21 @@ def wide_problems(hostvars: Mapping[str, Mapping[str, Any]], hosts: Sequence[str
                 values.setdefault("undefined", []).append(host)
         if len(values) > 1:
             shown = "; ".join(f"{value} on {', '.join(names)}" for value, names in values.items())
-            problems.append(f"{name}: it differs between hosts ({shown}); set it once, in group_vars/cluster.yml")
+            what = f"it differs between hosts ({shown})"
+            problems.append(Finding("differs", what, "set it once, in group_vars/cluster.yml", where=name))
     return problems
 
 
-def choice_problem(name: str, value: Any, choices: Sequence[str]) -> list[str]:
+def choice_problem(name: str, value: Any, choices: Sequence[str]) -> list[Finding]:
     if value in choices:
         return []
-    return [
-        f"{name}: {value!r} on all hosts is not one of {', '.join(choices)}{closest(str(value), choices)}; "
-        "set it in the inventory's group_vars"
-    ]
+    what = f"on all hosts; it is not one of {', '.join(choices)}{closest(str(value), choices)}"
+    return [Finding("choice", what, "set it in the inventory's group_vars", where=name, value=value)]
 
 
-def secret_problems(hostvars: Mapping[str, Mapping[str, Any]], hosts: Sequence[str]) -> list[str]:
+def secret_problems(hostvars: Mapping[str, Mapping[str, Any]], hosts: Sequence[str]) -> list[Finding]:
     """Given secrets that are empty or short.  The value itself is never part of the message."""
-    problems = []
+    problems: list[Finding] = []
     for name in SECRETS:
         for host in hosts:
             if name not in hostvars[host]:
@@ -164,10 +163,11 @@ def secret_problems(hostvars: Mapping[str, Mapping[str, Any]], hosts: Sequence[s
             length = len(str(value).strip()) if value is not None else 0
             if length < MINIMUM_SECRET_LENGTH:
                 what = "is empty" if length == 0 else f"has {length} characters"
-                problems.append(
-                    f"{name}: the value given for host {host} {what}; give at least {MINIMUM_SECRET_LENGTH} "
-                    "characters (Vault is a good place), or remove the variable and one is generated and kept"
+                fix = (
+                    f"give at least {MINIMUM_SECRET_LENGTH} characters (Vault is a good place), or remove the variable "
+                    "and one is generated and kept"
                 )
+                problems.append(Finding("secret", f"the value given for host {host} {what}", fix, where=name))
                 break
     return problems
 
@@ -183,10 +183,10 @@ def stated_gpus(values: Iterable[Any]) -> int | None:
     return total
 
 
-def parallel_problems(hostvars: Mapping[str, Mapping[str, Any]], hosts: Sequence[str]) -> list[str]:
+def parallel_problems(hostvars: Mapping[str, Mapping[str, Any]], hosts: Sequence[str]) -> list[Finding]:
     """An explicit split that the GPUs of the hosts, as far as the inventory states them, cannot carry."""
     variables = hostvars[hosts[0]]
-    problems = []
+    problems: list[Finding] = []
     sizes = {}
     for name in ("vllm_serve_tensor_parallel_size", "vllm_serve_pipeline_parallel_size"):
         value = variables.get(name)
@@ -195,10 +195,12 @@ def parallel_problems(hostvars: Mapping[str, Mapping[str, Any]], hosts: Sequence
         try:
             sizes[name] = int(value)
         except (TypeError, ValueError):
-            problems.append(f"{name}: {value!r} is not a whole number; give 1 or more, or 'auto'")
+            fix = "give 1 or more, or 'auto'"
+            problems.append(Finding("type", "it is not a whole number", fix, where=name, value=value))
             continue
         if sizes[name] < 1:
-            problems.append(f"{name}: {value!r} is less than 1; give 1 or more, or 'auto'")
+            fix = "give 1 or more, or 'auto'"
+            problems.append(Finding("value", "it is less than 1", fix, where=name, value=value))
     if problems or not sizes:
         return problems
     gpus = stated_gpus(hostvars[host].get("ray_node_num_gpus") for host in hosts)
@@ -210,40 +212,42 @@ def parallel_problems(hostvars: Mapping[str, Mapping[str, Any]], hosts: Sequence
     if product > gpus:
         tensor = sizes.get("vllm_serve_tensor_parallel_size", 1)
         pipeline = sizes.get("vllm_serve_pipeline_parallel_size", 1)
-        problems.append(
-            f"vllm_serve_pipeline_parallel_size: tensor parallel {tensor} × pipeline parallel {pipeline} needs "
-            f"{product} GPUs, and the {len(hosts)} host(s) of group cluster have {gpus}; add hosts to ray_workers or "
-            "lower the split"
+        what = (
+            f"tensor parallel {tensor} × pipeline parallel {pipeline} needs {product} GPUs, and the {len(hosts)} "
+            f"host(s) of group cluster have {gpus}"
         )
+        fix = "add hosts to ray_workers or lower the split"
+        problems.append(Finding("split", what, fix, where="vllm_serve_pipeline_parallel_size"))
     return problems
 
 
-def address_problems(hostvars: Mapping[str, Mapping[str, Any]], hosts: Sequence[str]) -> list[str]:
+def address_problems(hostvars: Mapping[str, Mapping[str, Any]], hosts: Sequence[str]) -> list[Finding]:
     """Two inventory names for one machine."""
     seen: dict[tuple[str, str], str] = {}
-    problems = []
+    problems: list[Finding] = []
     for host in hosts:
         key = (str(hostvars[host].get("ansible_host", host)), str(hostvars[host].get("ansible_port", 22)))
         if key in seen:
-            problems.append(
-                f"ansible_host: hosts {seen[key]} and {host} have the same address {key[0]}; give each host its own"
-            )
+            what = f"hosts {seen[key]} and {host} have the same address {key[0]}"
+            problems.append(Finding("address", what, "give each host its own", where="ansible_host"))
         seen.setdefault(key, host)
     return problems
 
 
-def forks_problems(hosts: Sequence[str], hostvars: Mapping[str, Mapping[str, Any]], forks: int) -> list[str]:
+def forks_problems(hosts: Sequence[str], hostvars: Mapping[str, Mapping[str, Any]], forks: int) -> list[Finding]:
     """Cabled neighbours look at each other at the same time; one after the other they would see nobody."""
     topology = hostvars[hosts[0]].get("fabric_topology") if hosts else None
     if topology not in ("direct", "ring") or forks >= len(hosts):
         return []
-    return [
-        f"forks: {forks} is less than the {len(hosts)} hosts of a {topology}, which look at each other's cables at the "
-        f"same time; run with --forks={len(hosts)} or more (or set forks in ansible.cfg)"
-    ]
+    what = (
+        f"{forks} is less than the {len(hosts)} hosts of a {topology}, which look at each other's cables at the same "
+        "time"
+    )
+    fix = f"run with --forks={len(hosts)} or more (or set forks in ansible.cfg)"
+    return [Finding("forks", what, fix, where="forks")]
 
 
-def inventory_problems(groups: Mapping[str, Sequence[str]], hostvars: Mapping[str, Mapping[str, Any]]) -> list[str]:
+def inventory_problems(groups: Mapping[str, Sequence[str]], hostvars: Mapping[str, Mapping[str, Any]]) -> list[Finding]:
     """Every problem of the inventory that needs no host, in the order a person would mend them.
 
     ``groups`` maps group name → host names; ``hostvars`` maps host → its variables (defaults of roles not included).
@@ -270,62 +274,70 @@ def inventory_problems(groups: Mapping[str, Sequence[str]], hostvars: Mapping[st
 
 
 #: what ssh, sudo and Python say when the first contact fails, and what to do about it
-_CONTACT_MENDS = (
+_CONTACT = (
     (
         "remote host identification has changed",
-        "its host key differs from the one known here: if the machine was reinstalled, `ssh-keygen -R {address}` and "
-        "connect once by hand; if not, find out why before going on",
+        "its host key differs from the one known here",
+        "if the machine was reinstalled, `ssh-keygen -R {address}` and connect once by hand; if not, find out why "
+        "before going on",
     ),
     (
         "host key verification failed",
-        "its host key is not known here yet: connect once with `ssh {user}@{address}`, compare the fingerprint with "
-        "the one on the machine (`ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub`), and accept it",
+        "its host key is not known here yet",
+        "connect once with `ssh {user}@{address}`, compare the fingerprint with the one on the machine "
+        "(`ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub`), and accept it",
     ),
     (
         "permission denied",
-        "ssh did not let user {user} in: `ssh-copy-id {user}@{address}`, or set ansible_user (user names may differ "
-        "per host) and ansible_ssh_private_key_file for this host",
+        "ssh did not let user {user} in",
+        "`ssh-copy-id {user}@{address}`, or set ansible_user (user names may differ per host) and "
+        "ansible_ssh_private_key_file for this host",
     ),
     (
         "incorrect sudo password",
-        "the become password is wrong for user {user}; it may differ per host: set ansible_become_password per host",
+        "the become password is wrong for user {user}",
+        "it may differ per host: set ansible_become_password per host",
     ),
     (
         "sudo password",
-        "user {user} needs a password for sudo: run with -K (--ask-become-pass), or put ansible_become_password into "
-        "Vault",
+        "user {user} needs a password for sudo",
+        "run with -K (--ask-become-pass), or put ansible_become_password into Vault",
     ),
     (
         "password is required",
-        "user {user} needs a password for sudo: run with -K (--ask-become-pass), or put ansible_become_password into "
-        "Vault",
+        "user {user} needs a password for sudo",
+        "run with -K (--ask-become-pass), or put ansible_become_password into Vault",
     ),
     (
         "could not resolve hostname",
-        "its name does not resolve: set ansible_host to the machine's management address",
+        "its name does not resolve",
+        "set ansible_host to the machine's management address",
     ),
     (
         "connection refused",
-        "the machine answers but runs no ssh server on that port: install openssh-server, or set ansible_port",
+        "the machine answers but runs no ssh server on that port",
+        "install openssh-server, or set ansible_port",
     ),
     (
         "no such file or directory",
-        "there is no Python at ansible_python_interpreter: install python3 on it",
+        "there is no Python at ansible_python_interpreter",
+        "install python3 on it",
     ),
     (
         "",
-        "it cannot be reached at {address}: check power, cable, ansible_host and ansible_port, then "
-        "`ssh {user}@{address}`",
+        "it cannot be reached at {address}",
+        "check power, cable, ansible_host and ansible_port, then `ssh {user}@{address}`",
     ),
 )
 
 
-def explain_contact(host: str, address: str, user: str, message: str) -> str:
-    """One line for a host that could not be reached or did not let us in, with the mend."""
+def explain_contact(host: str, address: str, user: str, message: str) -> Finding:
+    """Why a host could not be reached or did not let us in, told from what ssh, sudo or Python said."""
     text = " ".join(message.split())
     lowered = text.lower()
-    mend = next(mend for pattern, mend in _CONTACT_MENDS if pattern in lowered)
-    return f"host {host}: {mend.format(user=user or '<your user>', address=address)} [{text[-300:]}]"
+    what, fix = next((what, fix) for pattern, what, fix in _CONTACT if pattern in lowered)
+    names = {"user": user or "<your user>", "address": address}
+    return Finding("contact", what.format(**names), fix.format(**names), host, source=text[-300:])
 
 
 def secrets_dir(variables: Mapping[str, Any], template: Callable[[Any], Any]) -> str:

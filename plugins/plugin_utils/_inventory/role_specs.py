@@ -10,9 +10,11 @@ hosts.  A typing error in ``vllm_serve_max_model_len`` must not wait that long. 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import Finding
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory.inventory import closest
 
 #: keys of an argument spec that documentation needs and the validator does not know
@@ -58,24 +60,23 @@ class RoleSpecs:
     def names(self) -> list[str]:
         return sorted(name for options in self._options.values() for name in options)
 
-    def problems(self, hostvars: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    def problems(self, hostvars: Mapping[str, Mapping[str, Any]]) -> list[Finding]:
         """Unknown names and wrong values among the variables that begin with a role's name."""
-        found: dict[str, list[str]] = {}
+        found: dict[Finding, list[str]] = {}
         known = self.names
         for host, variables in hostvars.items():
-            for message in self._host_problems(variables, known):
-                found.setdefault(message, []).append(host)
-        return [f"{message} [on {', '.join(hosts)}]" for message, hosts in found.items()]
+            for finding in self._host_problems(variables, known):
+                found.setdefault(finding, []).append(host)
+        return [replace(finding, source=f"on {', '.join(hosts)}") for finding, hosts in found.items()]
 
-    def _host_problems(self, variables: Mapping[str, Any], known: Sequence[str]) -> list[str]:
+    def _host_problems(self, variables: Mapping[str, Any], known: Sequence[str]) -> list[Finding]:
         problems = []
         prefixes = tuple(f"{role}_" for role in self._options)
         given = [name for name in variables if name.startswith(prefixes)]
         for name in given:
             if name not in known:
-                problems.append(
-                    f"{name}: no role has a variable of this name{closest(name, known)}; correct or remove it"
-                )
+                what = f"no role has a variable of this name{closest(name, known)}"
+                problems.append(Finding("unknown", what, "correct or remove it", where=name))
         for role, options in self._options.items():
             values = {name: variables[name] for name in given if name in options}
             if not values:
@@ -86,5 +87,5 @@ class RoleSpecs:
                 for name in self._secret & set(values):
                     if values[name]:
                         shown = shown.replace(str(values[name]), "(secret)")
-                problems.append(f"role {role}: {shown}; correct it in the inventory")
+                problems.append(Finding("argument", shown, "correct it in the inventory", where=f"role {role}"))
         return problems

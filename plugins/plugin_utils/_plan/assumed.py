@@ -8,9 +8,16 @@ The values are those of the machines as sold; every fact that decides what is wr
 
 from __future__ import annotations
 
-import ipaddress
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
+
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.addresses import (
+    address_of,
+    common_network,
+    interface_of,
+    ipv4_interface_of,
+)
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric_error import FabricError
 
 GIB = 2**30
 #: management NIC, kernel's MemTotal and GPU by kind (NVIDIA's DGX Spark and Jetson Thor documentation; forum reports of
@@ -33,7 +40,7 @@ KINDS: Mapping[str, Mapping[str, Any]] = {
     "generic": {"netdev": "eth0", "memory": 64 * GIB, "gpu": "GPU", "arch": "x86_64", "product": ""},
 }
 #: set aside for benchmarks (RFC 2544): never somebody's LAN
-SPARE = ipaddress.ip_network("198.18.0.0/15")
+SPARE = "198.18.0.0/15"
 PREFIX = 24
 #: no network of private addresses is larger
 SHORTEST = 8
@@ -49,10 +56,13 @@ def assumed_node(kind: str, number: int, address: str = "") -> dict[str, Any]:
         raise ValueError(f"{kind!r} is none of {', '.join(KINDS)}")
     known = KINDS[kind]
     try:
-        management = ipaddress.ip_interface(f"{address}/{PREFIX}")
+        management = interface_of(f"{address}/{PREFIX}")
+    except FabricError:
+        raise
     except ValueError:
         # one subnet for all, so that nobody takes them for several LANs
-        management = ipaddress.ip_interface(f"{SPARE[number + 10]}/{SPARE.prefixlen}")
+        spare = ipv4_interface_of(SPARE)
+        management = interface_of(f"{spare[number + 10]}/{spare.prefixlen}")
     return {
         "assumed": True,
         "kind": kind,
@@ -77,6 +87,21 @@ def assumed_node(kind: str, number: int, address: str = "") -> dict[str, Any]:
     }
 
 
+def assumed_nodes(
+    groups: Mapping[str, Any], hosts: Iterable[str], hostvars: Mapping[str, Mapping[str, Any]], topology: str
+) -> dict[str, dict[str, Any]]:
+    """The fact ``sparkthor_node`` of each of these hosts, as machines of the kind that its groups say are sold."""
+    order = list(groups.get("cluster") or ())
+    return {
+        host: assumed_node(
+            asserted_kind(host, groups, topology),
+            order.index(host) if host in order else 0,
+            str(hostvars[host].get("ansible_host") or host),
+        )
+        for host in hosts
+    }
+
+
 def one_lan(nodes: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Mapping[str, Any]]:
     """The same hosts in one network, as a lan's are: an inventory states addresses, and never how long a network is.
 
@@ -85,18 +110,17 @@ def one_lan(nodes: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Mapping[str,
     """
     if not all(node.get("assumed") for node in nodes.values()):
         return nodes
-    try:
-        addresses = {host: ipaddress.IPv4Address(node["management"]["address"]) for host, node in nodes.items()}
-    except ValueError:
+    addresses = {host: address_of(node["management"]["address"]) for host, node in nodes.items()}
+    if any(address.version != 4 for address in addresses.values()):
         return nodes
-    named = [address in SPARE for address in addresses.values()]
+    spare = ipv4_interface_of(SPARE)
+    named = [address in spare for address in addresses.values()]
     if any(named):
-        prefix = SPARE.prefixlen
+        prefix = spare.prefixlen
         if not all(named):
-            addresses = {host: SPARE[number + 10] for number, host in enumerate(nodes)}
+            addresses = {host: spare[number + 10] for number, host in enumerate(nodes)}
     else:
-        numbers = [int(address) for address in addresses.values()]
-        prefix = min(PREFIX, 32 - (max(numbers) ^ min(numbers)).bit_length())
+        prefix = min(PREFIX, common_network(addresses.values()).prefixlen)
         if prefix < SHORTEST:
             return nodes
     return {

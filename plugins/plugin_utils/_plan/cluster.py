@@ -9,24 +9,26 @@ Pure: no connection, no files.
 from __future__ import annotations
 
 import contextlib
-import ipaddress
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import Finding
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory import inventory
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.addresses import address_of, ipv4_interface_of
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.assumed import one_lan
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric import FabricError, fabric_plan
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric import fabric_plan
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric_error import FabricError
+
+if TYPE_CHECKING:
+    from netaddr import IPAddress, IPNetwork
 
 
 class ClusterError(ValueError):
-    """The facts contradict the inventory; the message lists every problem and its mend."""
+    """The facts contradict the inventory; ``findings`` holds every problem with its fix."""
 
-
-def _fail(problems: Sequence[str]) -> None:
-    if problems:
-        lines = "\n".join(f"  - {problem}" for problem in problems)
-        count = "one problem" if len(problems) == 1 else f"{len(problems)} problems"
-        raise ClusterError(f"Nothing was changed: {count} to mend first.\n{lines}")
+    def __init__(self, *findings: Finding | str) -> None:
+        self.findings = findings
+        super().__init__("\n".join(str(finding) for finding in self.findings))
 
 
 def stand_in(kind: str, netdev: str, address: str, cidr: str) -> dict[str, Any]:
@@ -40,13 +42,20 @@ def stand_in(kind: str, netdev: str, address: str, cidr: str) -> dict[str, Any]:
     }
 
 
-def _interfaces(cidrs: Iterable[str]) -> list[ipaddress.IPv4Interface]:
+def _interfaces(cidrs: Iterable[str]) -> list[IPNetwork]:
     """Those of IPv4."""
     found = []
     for cidr in cidrs:
         with contextlib.suppress(ValueError):
-            found.append(ipaddress.IPv4Interface(cidr))
+            found.append(ipv4_interface_of(cidr))
     return found
+
+
+def _ipv4_address(text: str) -> IPAddress:
+    address = address_of(text)
+    if address.version != 4:
+        raise ValueError(text)
+    return address
 
 
 def stand_in_cidrs(
@@ -60,32 +69,36 @@ def stand_in_cidrs(
     """
     found = {host: cidr for host, cidr in known.items() if "/" in cidr}
     prefix = next(iter(found.values()), "/24").rpartition("/")[2]
-    shared = [interface.network for interface in _interfaces(found.values())]
+    shared = [interface.cidr for interface in _interfaces(found.values())]
     for host in hosts:
         with contextlib.suppress(ValueError):
-            address = ipaddress.IPv4Address(str(hostvars[host].get("ansible_host", host)))
+            address = _ipv4_address(str(hostvars[host].get("ansible_host", host)))
             if hostvars[host].get("fabric_lan_nic") and shared and not any(address in network for network in shared):
                 continue
             found.setdefault(host, f"{address}/{prefix}")
     interfaces = _interfaces(found.values())
-    networks = [interface.network for interface in interfaces]
+    networks = [interface.cidr for interface in interfaces]
     taken = {interface.ip for interface in interfaces}
     # networks kept for documents and measurements where the others' has no room, as one of a single address
     spare = (
         f"{address}/{network.prefixlen}"
-        for network in [*networks[:1], ipaddress.IPv4Network("192.0.2.0/24"), ipaddress.IPv4Network("198.18.0.0/15")]
-        for address in (network[-2 - number] for number in range(network.num_addresses - 2))
+        for network in [*networks[:1], *map(ipv4_interface_of, ("192.0.2.0/24", "198.18.0.0/15"))]
+        for address in (network[-2 - number] for number in range(network.size - 2))
         if address not in taken
     )
     return {host: found.get(host) or next(spare) for host in hosts}
 
 
-def kind_problems(asserted: Mapping[str, str], nodes: Mapping[str, Mapping[str, Any]]) -> list[str]:
+def kind_problems(asserted: Mapping[str, str], nodes: Mapping[str, Mapping[str, Any]]) -> list[Finding]:
     """Hosts whose detected kind is not the one their group asserts."""
     return [
-        f"host {host}: group {kind}s says it is a {kind}, but it is a {nodes[host]['kind']} "
-        f"(product {nodes[host]['product'] or 'unknown'}, GPUs {nodes[host]['gpu_names'] or 'none'}); "
-        "correct the group or the host's address"
+        Finding(
+            "kind",
+            f"group {kind}s says it is a {kind}, but it is a {nodes[host]['kind']} "
+            f"(product {nodes[host]['product'] or 'unknown'}, GPUs {nodes[host]['gpu_names'] or 'none'})",
+            "correct the group or the host's address",
+            host,
+        )
         for host, kind in asserted.items()
         if host in nodes and nodes[host]["kind"] != kind
     ]
@@ -108,10 +121,8 @@ def shared_nic(host: str, topology: str, variables: Mapping[str, Any], node: Map
         if item.get("family") == "inet" and item.get("scope") == "global"
     ]
     if not addresses:
-        raise ClusterError(
-            f"Nothing was changed: fabric_lan_nic of host {host} is {wanted}, which has no IPv4 address there; "
-            "name the NIC that has the host's address in the LAN"
-        )
+        what = f"fabric_lan_nic of host {host} is {wanted}, which has no IPv4 address there"
+        raise ClusterError(Finding("lan_nic", what, "name the NIC that has the host's address in the LAN"))
     return wanted, addresses[0]
 
 
@@ -125,7 +136,7 @@ def told_cidrs(
         try:
             known[host] = shared_nic(host, str(variables.get("fabric_topology", "")), variables, node)[1]
         except ClusterError as error:
-            lost[host] = str(error).removeprefix("Nothing was changed: ")
+            lost[host] = str(error)
     return known, lost
 
 
@@ -134,10 +145,14 @@ def with_cidr(node: Mapping[str, Any], cidr: str) -> dict[str, Any]:
     return {**node, "interfaces": [], "management": {**node["management"], "cidr": cidr}}
 
 
-def management_problems(nodes: Mapping[str, Mapping[str, Any]]) -> list[str]:
+def management_problems(nodes: Mapping[str, Mapping[str, Any]]) -> list[Finding]:
     return [
-        f"host {host}: the interface the controller came in by could not be found among its addresses; "
-        "set ansible_host to an address that the host itself carries"
+        Finding(
+            "management",
+            "the interface the controller came in by could not be found among its addresses",
+            "set ansible_host to an address that the host itself carries",
+            host,
+        )
         for host, node in nodes.items()
         if not node["management"]["netdev"]
     ]
@@ -176,7 +191,9 @@ def plan_cluster(
     topology = first["fabric_topology"]
     if topology == "lan":
         nodes = one_lan({host: nodes[host] for host in hosts})
-    _fail(kind_problems(inventory.asserted_kinds(groups), nodes) + management_problems(nodes))
+    findings = kind_problems(inventory.asserted_kinds(groups), nodes) + management_problems(nodes)
+    if findings:
+        raise ClusterError(*findings)
     kinds = {host: nodes[host]["kind"] for host in hosts}
     shared = {host: shared_nic(host, topology, hostvars[host], nodes[host]) for host in hosts}
     try:
@@ -194,7 +211,7 @@ def plan_cluster(
             ray_ports=first.get("ray_node_ports"),
         )
     except FabricError as error:
-        raise ClusterError(f"Nothing was changed: {error}") from error
+        raise ClusterError(str(error)) from error
     for host in hosts:
         fabric[host]["management_address"] = nodes[host]["management"]["address"]
         fabric[host]["management_netdev"] = nodes[host]["management"]["netdev"]

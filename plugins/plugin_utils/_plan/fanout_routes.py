@@ -9,9 +9,10 @@ switch's hosts have all others. Every pair of such links is a path, and all path
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
+
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.addresses import subnet_of
 
 SHAPES = ("chain", "tree")
 #: of a tree on a switch: every host sends this many copies, so the time is as many times the size over the link rate
@@ -47,11 +48,10 @@ def paths(own: Iterable[Mapping[str, Any]], other: Iterable[Mapping[str, Any]]) 
     found = []
     other = list(other)
     for link in own:
-        network = ipaddress.ip_interface(str(link["address"])).network
+        subnet = subnet_of(str(link["address"]))
         for far in other:
-            interface = ipaddress.ip_interface(str(far["address"]))
-            if interface.ip in network and interface.network == network:
-                found.append([str(link["address"]).partition("/")[0], str(interface.ip)])
+            if subnet_of(str(far["address"])) == subnet:
+                found.append(addresses([link, far]))
     return found
 
 
@@ -67,7 +67,7 @@ def routes(fabric: Mapping[str, Mapping[str, Any]], order: Sequence[str], shape:
     between = {(a, b): paths(links[a], links[b]) for a in order for b in order if a != b}
     near = {host: [other for other in order if other != host and between[host, other]] for host in order}
     # where every pair shares a subnet of its own, each host has a cable to each: a chain would leave one unused
-    subnets = [str(ipaddress.ip_interface(str(link["address"])).network) for host in order for link in links[host]]
+    subnets = [subnet_of(str(link["address"])) for host in order for link in links[host]]
     cables = len(order) > 2 and all(subnets.count(subnet) <= 2 for subnet in subnets)
     full = not cables and all(len(near[host]) == len(order) - 1 for host in order)
     first = order[0]

@@ -6,9 +6,11 @@
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from collections.abc import Iterable, Sequence
+
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.addresses import address_of
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric_error import FabricError
 
 MARKER = "# Ansible managed: sparkthor.cluster"
 MINIMUM = 16
@@ -56,7 +58,9 @@ def listen_addresses(addresses: Sequence[object], port: object) -> list[str]:
     found: list[str] = []
     for address in addresses:
         try:
-            parsed = ipaddress.ip_address(str(address))
+            parsed = address_of(str(address))
+        except FabricError:  # netaddr is not installed
+            raise
         except ValueError:
             raise FrontError(
                 f"vllm_serve_listen: {address!r} is no IP address; give addresses of the head, 0.0.0.0 or '::'"
@@ -89,7 +93,9 @@ def subject_names(names: Iterable[object]) -> str:
     for name in names:
         text = str(name)
         try:
-            entry = f"IP:{ipaddress.ip_address(text)}"
+            entry = f"IP:{address_of(text)}"
+        except FabricError:  # netaddr is not installed
+            raise
         except ValueError:
             if not re.fullmatch(r"[A-Za-z0-9*]([A-Za-z0-9.-]*[A-Za-z0-9])?", text):
                 raise FrontError(f"vllm_serve_tls_names: {text!r} is neither a host name nor an IP address") from None

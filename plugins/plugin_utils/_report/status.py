@@ -1,7 +1,7 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The looks of all hosts beside the plan: one document, and one screen made of it.  Runs on the controller; pure.
+"""The looks of all hosts beside the plan: one document.  Runs on the controller; pure.
 
 A host that did not answer is planned with what the inventory says of it, so that the links of the others still have
 their peers.  Nothing here raises over what hosts said.
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory import inventory
@@ -68,7 +69,7 @@ def plan(
     try:
         cluster, fabric, _warnings = plan_cluster(groups, hosts, hostvars, nodes)
     except (ClusterError, KeyError, TypeError, ValueError) as error:
-        return bare, {}, nodes, " ".join(str(error).removeprefix("Nothing was changed: ").split())
+        return bare, {}, nodes, " ".join(str(error).split())
     return cluster, fabric, nodes, ""
 
 
@@ -166,8 +167,8 @@ def host_status(
     problems: list[dict[str, str]] = []
     if look is None:
         message = str(outcome.get("msg") or outcome.get("module_stderr") or "no answer")
-        text = inventory.explain_contact(host, found["management"], str(variables.get("ansible_user", "")), message)
-        found["error"] = text.removeprefix(f"host {host}: ")
+        why = inventory.explain_contact(host, found["management"], str(variables.get("ansible_user", "")), message)
+        found["error"] = str(replace(why, host=""))
         problems.append(_problem(host, "did not answer", found["error"]))
         return found, problems
     node, memory, disk = look["node"], look["memory"], look["disk"]
@@ -345,132 +346,4 @@ def document(
         "serving": serving,
         "differences": differences,
         "problems": problems,
-    }
-
-
-# -- the screen -----------------------------------------------------------------------------------------------------
-
-
-def duration(seconds: float | None) -> str:
-    if seconds is None:
-        return "-"
-    whole = int(seconds)
-    for size, name, smaller_size, smaller in ((86400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s")):
-        if whole >= size:
-            rest = whole % size // smaller_size
-            return f"{whole // size} {name}" + (f" {rest} {smaller}" if rest else "")
-    return f"{whole} s"
-
-
-def table(rows: Sequence[Sequence[str]]) -> list[str]:
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-
-
-def _rate(value: float | None) -> str:
-    return "?" if value is None else f"{value:g}G"
-
-
-def _units(found: Mapping[str, Any], ray: Mapping[str, Any], host: str) -> str:
-    shown = []
-    for name, unit in found["units"].items():
-        if unit["active"] in ("active", "reloading"):
-            continue
-        if unit["active"] == "inactive" and unit["enabled"] not in ("enabled",):
-            continue
-        shown.append(f"{name.removeprefix('sparkthor-')} {unit['active']}")
-    if not found["units"]:
-        return "none"
-    running = [name.removeprefix("sparkthor-") for name, unit in found["units"].items() if unit["active"] == "active"]
-    return ", ".join(shown) or " ".join(running) or "none"
-
-
-def screen(status: Mapping[str, Any], limit: int = 12) -> str:
-    """At most a screen: hosts, links, serving, versions, and what is wrong first."""
-    cluster, serving, ray = status["cluster"], status["serving"], status["ray"]
-    lines = []
-    split = f"TP={serving['tensor_parallel']} PP={serving['pipeline_parallel']}" if serving.get("model") else ""
-    since = f" for {duration(serving['since_seconds'])}" if serving.get("since_seconds") else ""
-    completion = serving.get("completion") or {}
-    newest = ""
-    if completion.get("seconds_ago") is not None:
-        newest = f"last completion {duration(completion['seconds_ago'])} ago"
-        if completion.get("latency") is not None:
-            newest += f" in {completion['latency']:.2f} s"
-    lines.append(
-        f"{cluster['topology'] or 'no plan'}, {len(cluster['hosts'])} hosts, head {cluster['head']}: "
-        f"{serving['state'].upper()}{since}"
-    )
-    if serving.get("model"):
-        parts = [f"model {serving['model']}", split, serving.get("endpoint", ""), newest]
-        lines.append("  " + ", ".join(part for part in parts if part))
-    if serving["state"] not in ("serving", "absent"):
-        lines.append(f"  {serving['line'][:150]}")
-    lines.append(f"  Ray {ray['state']}: {ray['line'][:150]}")
-    lines.append("")
-    rows = [["HOST", "KIND", "UP", "MEMORY FREE", "DISK FREE", "LOAD", "RAY", "UNITS"]]
-    for host, found in status["hosts"].items():
-        name = host + ("*" if found["role"] == "head" else "")
-        if not found["reachable"]:
-            rows.append([name, found["kind"] or "-", "no answer", "-", "-", "-", "-", "-"])
-            continue
-        memory, disk = found["memory"], found["disk"]
-        member = "alive" if host in ray.get("alive", {}) else ("-" if ray["state"] == "absent" else "absent")
-        rows.append(
-            [
-                name,
-                found["kind"],
-                duration(found["uptime_seconds"]),
-                f"{memory['available'] / GIB:.1f} of {memory['total'] / GIB:.1f} GiB",
-                f"{disk['free'] / GIB:.0f} GiB",
-                f"{found['load'][0]:.1f}" if found["load"] else "-",
-                member,
-                _units(found, ray, host),
-            ]
-        )
-    lines += table(rows)
-    rows = [["LINK", "HALF", "STATE", "SPEED", "MTU", "ADDRESS", "TO"]]
-    for host, found in status["hosts"].items():
-        for link in found["links"]:
-            peer = f"{link['peer']} {link['peer_netdev']}".strip() or cluster["topology"]
-            rows.append(
-                [
-                    f"{host} {link['netdev']}",
-                    str(link["half"]),
-                    link["state"].upper() if link["state"] != "up" else "up",
-                    _rate(link["rate_gbits"]),
-                    str(link["mtu"] or "-") + ("!" if link["planned_mtu"] not in (None, link["mtu"]) else ""),
-                    link["address"],
-                    peer,
-                ]
-            )
-    if len(rows) > 1:
-        lines += ["", *table(rows)]
-    versions = common_versions(status)
-    if versions:
-        lines += ["", "versions: " + ", ".join(f"{name} {version}" for name, version in versions.items())]
-    problems = status["problems"]
-    if problems:
-        lines += ["", f"{len(problems)} to mend:"]
-        for item in problems[:limit]:
-            lines.append(f"  {item['host']}: {item['text']}"[:160])
-            lines.append(f"      -> {item['mend']}"[:220])
-        if len(problems) > limit:
-            lines.append(f"  and {len(problems) - limit} more (-e output=json shows all)")
-    else:
-        lines += ["", "nothing to mend"]
-    return "\n".join(lines)
-
-
-def common_versions(status: Mapping[str, Any]) -> dict[str, str]:
-    """What all hosts have in common, in the order a person asks for it."""
-    reached = [found for found in status["hosts"].values() if found["reachable"]]
-    if not reached:
-        return {}
-    first = {**reached[0]["versions"], "python": reached[0]["python"], "kernel": reached[0]["kernel"]}
-    first["driver"] = reached[0]["driver"]
-    return {
-        name: version
-        for name, version in first.items()
-        if version and name not in status["differences"] and name != "digest"
     }

@@ -21,7 +21,7 @@ import pytest
 import yaml
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar, trust_as_template
-from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.state import Wanted
+from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.wanted import Wanted
 
 TOP = next(parent for parent in Path(__file__).resolve().parents if (parent / "galaxy.yml").exists())
 ROLE = TOP / "roles/os_hardening"

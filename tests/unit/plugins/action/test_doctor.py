@@ -13,8 +13,8 @@ from unittest.mock import MagicMock
 import pytest
 from ansible.errors import AnsibleActionFail
 from ansible_collections.sparkthor.cluster.plugins.action.doctor import ActionModule
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor import checks
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor import logs as _doctor_logs
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor.case import Case
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor.logs import host_of, read_logs
 
 GROUPS = {"cluster": ["a", "b"], "ray_head": ["a"], "ray_workers": ["b"]}
@@ -201,7 +201,7 @@ def test_one_host_without_the_nic_of_the_lan_leaves_the_others_their_plan(lost: 
         name: {**host(11 + number), "fabric_topology": "lan", "fabric_lan_nic": "eth9"}
         for number, name in enumerate("ab")
     }
-    case = checks.Case(hosts=["a", "b"])
+    case = Case(hosts=["a", "b"])
     case.evidence = {name: item["evidence"] for name, item in looked.items() if "evidence" in item}
     action = ActionModule(*[MagicMock() for _number in range(6)])
     action._plan(case, GROUPS, ["a", "b"], hostvars)

@@ -23,10 +23,10 @@ COMPARISONS = [{"role": "ray_node", "module": "host_state", "arguments": {"files
 def test_no_secret_is_in_the_result_however_it_ends(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, outcome: str
 ) -> None:
-    def look(*_given: Any) -> dict[str, Any]:
+    def probe(*_given: Any) -> dict[str, Any]:
         raise ports.ProbeError("no such port")
 
-    monkeypatch.setattr(ports, "look", look)
+    monkeypatch.setattr(ports, "probe", probe)
     probes = {"bad options": {"host": "a", "bogus": 1}, "ports cannot be looked at": {"host": "a"}}
     given = {"probe": probes.get(outcome, {}), "comparisons": COMPARISONS}
     # the arguments in the result: the default of releases before 2.21, which has an option for it

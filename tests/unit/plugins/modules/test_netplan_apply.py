@@ -29,13 +29,13 @@ def host(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     }
     module = netplan_apply
     monkeypatch.setattr(module.job, "live_links", dict)
-    monkeypatch.setattr(module.change.ssh, "connection", list)
+    monkeypatch.setattr(module.netplan_decision.ssh, "connection", list)
     monkeypatch.setattr(module.job, "live_routes", lambda: ["-4 default via 10.0.0.254 dev mgmt0"])
     monkeypatch.setattr(module.job, "write_state", lambda path, state: made["written"].append(path))
-    monkeypatch.setattr(module.netplan, "verify", lambda links, wait=0: made["report"])
-    monkeypatch.setattr(module.change, "decide_present", lambda params, management: made["decision"])
-    monkeypatch.setattr(module.change, "decide_absent", lambda params, management: made["decision"])
-    monkeypatch.setattr(module.change, "decide_environment", lambda path, variables: made["environment"])
+    monkeypatch.setattr(module.link_state, "verify", lambda links, wait=0: made["report"])
+    monkeypatch.setattr(module.netplan_decision, "decide_present", lambda params, management: made["decision"])
+    monkeypatch.setattr(module.netplan_decision, "decide_absent", lambda params, management: made["decision"])
+    monkeypatch.setattr(module.netplan_decision, "decide_environment", lambda path, variables: made["environment"])
     monkeypatch.setattr(module.change, "clear_leftovers", lambda: made["leftover"])
     monkeypatch.setattr(module.change, "armed", lambda: made["armed"])
     monkeypatch.setattr(module.change, "arm_and_start", lambda *args: made["started"].append(args[2]))
@@ -121,7 +121,9 @@ def test_a_host_without_a_default_route_gives_its_fabric_back(
     live = {"mgmt0": {"addresses": {"10.0.0.1/24": {}}}}
     monkeypatch.setattr(netplan_apply.job, "live_links", lambda: live)
     monkeypatch.setattr(netplan_apply.job, "live_routes", list)
-    monkeypatch.setattr(netplan_apply.change.ssh, "connection", lambda: ["10.0.0.9", "50000", "10.0.0.1", "22"])
+    monkeypatch.setattr(
+        netplan_apply.netplan_decision.ssh, "connection", lambda: ["10.0.0.9", "50000", "10.0.0.1", "22"]
+    )
     host["decision"] = netplan_apply.change.Decision(changed=True, needs_apply=True)
     assert run(capsys, token="t", state="absent", links=[])["started"] is True
     assert host["started"] == ["mgmt0"]
@@ -180,7 +182,7 @@ def test_refusal_is_a_failure_with_the_reason(
     def refuse(params: Any, management: str) -> None:
         raise netplan_apply.change.ChangeError("/etc/netplan/01-m.yaml holds a change that was never applied")
 
-    monkeypatch.setattr(netplan_apply.change, "decide_present", refuse)
+    monkeypatch.setattr(netplan_apply.netplan_decision, "decide_present", refuse)
     result = run(capsys)
     assert result["failed"]
     assert result["msg"] == "/etc/netplan/01-m.yaml holds a change that was never applied"
@@ -228,7 +230,7 @@ def test_adopted_writes_the_environment_only(host: dict[str, Any], capsys: pytes
 def test_inspected(host: dict[str, Any], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     found = [{"kind": "pending_edit", "message": "m", "mend": "n"}, {"kind": "shadowed", "message": "m", "mend": "n"}]
     monkeypatch.setattr(
-        netplan_apply.netplan,
+        netplan_apply.netplan_inspect,
         "inspect",
         lambda *args: {"findings": found, "renderer": "networkd", "foreign": True, "adoptable": True},
     )

@@ -134,10 +134,12 @@ def test_netplan(monkeypatch: pytest.MonkeyPatch, state: str, world: dict[str, A
     monkeypatch.setattr(netplan_change, "armed", lambda: world.get("armed", False))
     monkeypatch.setattr(netplan_change.job, "live_links", dict)
     monkeypatch.setattr(netplan_change.job, "live_routes", list)
-    monkeypatch.setattr(netplan_change, "decide_present", lambda params, management: decision)
-    monkeypatch.setattr(netplan_change, "decide_environment", lambda path, values: (world.get("environment", {}), {}))
+    monkeypatch.setattr(netplan_change.netplan_decision, "decide_present", lambda params, management: decision)
+    monkeypatch.setattr(
+        netplan_change.netplan_decision, "decide_environment", lambda path, values: (world.get("environment", {}), {})
+    )
     report = [{"netdev": "p0", "problems": world.get("problems", [])}]
-    monkeypatch.setattr(netplan_change.netplan, "verify", lambda links: report)
+    monkeypatch.setattr(netplan_change.link_state, "verify", lambda links: report)
     arguments = {"state": state, "links": LINKS, "environment_path": "/etc/e"}
     converged, differs = compare.compare([item("a", "netplan_apply", **arguments)])
     assert (converged, differs) == (([], f"a: {words}") if words else (["a"], ""))

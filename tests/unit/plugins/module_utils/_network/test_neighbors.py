@@ -235,7 +235,7 @@ def test_a_port_that_is_down_is_raised_and_restored() -> None:
     wires = Wires([(("a", P0), ("b", P1))])
     wires.ends[("b", P1)].send(neighbors.encode(MAC, "b", P1))
     host = Host(up=False)
-    result = neighbors.probe("a", [LINK], host.states, host.run, 0.5, 1.0, open_netdev=wires.opener("a"))
+    result = neighbors.find_neighbours("a", [LINK], host.states, host.run, 0.5, 1.0, open_netdev=wires.opener("a"))
     wires.close()
     assert result["ports"] == {P0: {"present": True, "up": False, "carrier": True, "mtu": 1500}}
     assert result["neighbours"] == {P0: [{"host": "b", "netdev": P1}]}
@@ -250,7 +250,7 @@ def test_a_port_whose_peer_comes_up_later_is_waited_for() -> None:
     timer.start()
     host = Host(up=True)
     dark = {P0: {"up": True, "carrier": False, "mtu": 1500}}
-    result = neighbors.probe("a", [LINK], lambda: dark, host.run, 0.1, 1.5, open_netdev=wires.opener("a"))
+    result = neighbors.find_neighbours("a", [LINK], lambda: dark, host.run, 0.1, 1.5, open_netdev=wires.opener("a"))
     timer.join()
     wires.close()
     assert result["ports"][P0]["carrier"] is True, "whoever was heard was there"
@@ -259,7 +259,7 @@ def test_a_port_whose_peer_comes_up_later_is_waited_for() -> None:
 
 def test_a_port_on_a_switch_gets_time_to_train() -> None:
     host = Host(up=False)
-    result = neighbors.probe("a", [{**LINK, "peer": ""}], host.states, host.run, 0.2, 1.0)
+    result = neighbors.find_neighbours("a", [{**LINK, "peer": ""}], host.states, host.run, 0.2, 1.0)
     assert result["ports"][P0]["carrier"] is True
     assert [argv[-1] for argv in host.commands] == ["up", "down"]
 
@@ -270,13 +270,13 @@ def test_it_is_restored_when_the_probe_breaks() -> None:
 
     host = Host(up=False)
     with pytest.raises(RuntimeError):
-        neighbors.probe("a", [LINK], host.states, host.run, 0.2, 0.1, open_netdev=broken)
+        neighbors.find_neighbours("a", [LINK], host.states, host.run, 0.2, 0.1, open_netdev=broken)
     assert host.up is False
 
 
 def test_check_mode_changes_nothing_and_says_unknown() -> None:
     host = Host(up=False)
-    result = neighbors.probe("a", [LINK], host.states, host.run, 0.2, 0.1, change_nothing=True)
+    result = neighbors.find_neighbours("a", [LINK], host.states, host.run, 0.2, 0.1, change_nothing=True)
     assert host.commands == []
     assert result["ports"][P0]["carrier"] is None
     assert result["neighbours"] == {}
@@ -284,7 +284,7 @@ def test_check_mode_changes_nothing_and_says_unknown() -> None:
 
 def test_a_port_that_cannot_be_raised_is_an_error() -> None:
     host = Host(up=False, refuse="up")
-    result = neighbors.probe("a", [LINK], host.states, host.run, 0.2, 0.1)
+    result = neighbors.find_neighbours("a", [LINK], host.states, host.run, 0.2, 0.1)
     assert result["errors"] == {P0: "RTNETLINK answers: Operation not permitted"}
     assert result["raised"] == []
 
@@ -295,7 +295,9 @@ def test_nothing_is_sent_on_a_switch() -> None:
 
     host = Host(up=True)
     link = {"netdev": P0, "peer": "", "peer_netdev": ""}
-    result = neighbors.probe("a", [link, {**link, "netdev": "gone0"}], host.states, host.run, 0.2, open_netdev=never)
+    result = neighbors.find_neighbours(
+        "a", [link, {**link, "netdev": "gone0"}], host.states, host.run, 0.2, open_netdev=never
+    )
     assert result["ports"]["gone0"] == {"present": False, "up": False, "carrier": None, "mtu": 0}
     assert result["neighbours"] == {}
 
@@ -313,10 +315,12 @@ def test_a_cable_in_the_other_cage_is_looked_for_and_the_ports_are_restored() ->
 
     wires = Wires([(("a", P1), ("b", P1))])
     link = {"netdev": P1, "peer": "b", "peer_netdev": P1}
-    result = neighbors.probe("a", [link], states, run, 0.3, 0.3, open_netdev=wires.opener("a"))
+    result = neighbors.find_neighbours("a", [link], states, run, 0.3, 0.3, open_netdev=wires.opener("a"))
     assert result["ports"][P0]["carrier"] is True
     assert result["ports"][P1]["carrier"] is False
     assert up == {P0: False, P1: False}
-    looked = neighbors.probe("a", [link], states, run, 0.1, 0.1, change_nothing=True, open_netdev=wires.opener("a"))
+    looked = neighbors.find_neighbours(
+        "a", [link], states, run, 0.1, 0.1, change_nothing=True, open_netdev=wires.opener("a")
+    )
     wires.close()
     assert looked["ports"][P0]["carrier"] is None

@@ -9,7 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.sparkthor.cluster.plugins.module_utils._network import netplan
+from ansible_collections.sparkthor.cluster.plugins.module_utils._network import (
+    link_state,
+    netplan,
+    netplan_decision,
+    netplan_generator,
+    netplan_inspect,
+    netplan_others,
+)
 from ansible_collections.sparkthor.cluster.plugins.module_utils._network import netplan_change as change
 from ansible_collections.sparkthor.cluster.plugins.module_utils._network import netplan_job as job
 
@@ -61,13 +68,13 @@ def host(monkeypatch: pytest.MonkeyPatch) -> Host:
     made = Host()
     monkeypatch.setattr(job, "read_state", lambda path: made.file if path == "/etc/netplan/40-cx7.yaml" else None)
     monkeypatch.setattr(job, "live_links", lambda: made.live)
-    monkeypatch.setattr(netplan, "connected_routes", lambda: made.routes)
-    monkeypatch.setattr(netplan, "inspect", lambda *args: made.seen)
-    monkeypatch.setattr(netplan, "set_aside", lambda path: {})
+    monkeypatch.setattr(link_state, "connected_routes", lambda: made.routes)
+    monkeypatch.setattr(netplan_inspect, "inspect", lambda *args: made.seen)
+    monkeypatch.setattr(netplan_others, "set_aside", lambda path: {})
     return made
 
 
-def present(**over: Any) -> change.Decision:
+def present(**over: Any) -> netplan_decision.Decision:
     params = {
         "path": "/etc/netplan/40-cx7.yaml",
         "links": [LINK],
@@ -76,7 +83,7 @@ def present(**over: Any) -> change.Decision:
         "replace_foreign": False,
         **over,
     }
-    return change.decide_present(params, "mgmt0")
+    return netplan_decision.decide_present(params, "mgmt0")
 
 
 def test_virgin_host_is_written_and_applied(host: Host) -> None:
@@ -94,7 +101,7 @@ def test_virgin_host_is_written_and_applied(host: Host) -> None:
 def test_host_as_planned_is_not_even_inspected(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     host.file = state(netplan.render([LINK]))
     host.as_planned()
-    monkeypatch.setattr(netplan, "inspect", lambda *args: pytest.fail("inspected"))
+    monkeypatch.setattr(netplan_inspect, "inspect", lambda *args: pytest.fail("inspected"))
     decision = present()
     assert not decision.changed
     assert not decision.needs_apply
@@ -167,7 +174,7 @@ def finding(kind: str, **more: Any) -> dict[str, Any]:
 )
 def test_every_finding_stops_before_anything_is_written(host: Host, kind: str) -> None:
     host.seen["findings"] = [finding(kind)]
-    with pytest.raises(change.ChangeError, match=f"there is {kind} \\(mend it\\)"):
+    with pytest.raises(netplan_decision.ChangeError, match=f"there is {kind} \\(mend it\\)"):
         present()
 
 
@@ -186,7 +193,7 @@ def test_every_finding_stops_before_anything_is_written(host: Host, kind: str) -
 )
 def test_what_the_user_may_accept(kind: str, options: dict[str, Any], stops: bool) -> None:
     arguments = {"accept": [], "replace_foreign": False, **options}
-    assert bool(change.blocking([finding(kind)], **arguments)) is stops
+    assert bool(netplan_decision.blocking([finding(kind)], **arguments)) is stops
 
 
 def test_replacing_keeps_what_was_there(host: Host) -> None:
@@ -199,12 +206,12 @@ def test_replacing_keeps_what_was_there(host: Host) -> None:
 
 
 def test_the_way_in_is_never_a_fabric_nic(host: Host) -> None:
-    with pytest.raises(change.ChangeError, match="mgmt0 carries the connection"):
+    with pytest.raises(netplan_decision.ChangeError, match="mgmt0 carries the connection"):
         present(links=[{**LINK, "netdev": "mgmt0"}])
 
 
-def absent(management: str = "mgmt0") -> change.Decision:
-    return change.decide_absent({"path": "/etc/netplan/40-cx7.yaml", "accept": []}, management)
+def absent(management: str = "mgmt0") -> netplan_decision.Decision:
+    return netplan_decision.decide_absent({"path": "/etc/netplan/40-cx7.yaml", "accept": []}, management)
 
 
 def test_absent_takes_our_file_addresses_and_mtu_away(host: Host) -> None:
@@ -216,7 +223,7 @@ def test_absent_takes_our_file_addresses_and_mtu_away(host: Host) -> None:
         generated={NETWORK: ours},
         run={
             NETWORK: ours,
-            netplan.SHARED_RULES: state(
+            netplan_generator.SHARED_RULES: state(
                 "# netplan: network.ethernets.mgmt0 (on NetworkManager deny-list)\nx\n"
                 "# netplan: network.ethernets.fab0 (on NetworkManager deny-list)\ny\n"
             ),
@@ -225,7 +232,7 @@ def test_absent_takes_our_file_addresses_and_mtu_away(host: Host) -> None:
     decision = absent()
     assert decision.after["/etc/netplan/40-cx7.yaml"] is None
     assert decision.after[NETWORK] is None
-    rules = decision.after[netplan.SHARED_RULES]
+    rules = decision.after[netplan_generator.SHARED_RULES]
     assert rules is not None
     assert "fab0" not in rules["content"]
     assert "mgmt0" in rules["content"]
@@ -252,14 +259,14 @@ def aside(host: Host, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         made = {}
         for path, text in sources.items():
             if "refused" in text:
-                raise netplan.NetplanError("refused", path)
+                raise netplan_generator.NetplanError("refused", path)
             name = text.partition("Name=")[2].partition("\n")[0]
             made[f"/run/systemd/network/10-netplan-{name}.network"] = state(text)
         return made
 
     monkeypatch.setattr(job, "read_state", files.get)
-    monkeypatch.setattr(netplan, "generate", generate)
-    monkeypatch.setattr(netplan, "set_aside", lambda path: {OURS: [ASIDE]})
+    monkeypatch.setattr(netplan_generator, "generate", generate)
+    monkeypatch.setattr(netplan_others, "set_aside", lambda path: {OURS: [ASIDE]})
     return files
 
 
@@ -287,7 +294,7 @@ def test_a_networkd_file_comes_back_as_it_is(
 ) -> None:
     original = str(tmp_path / "05-fab.network")
     aside[f"{original}.sparkthor-aside"] = state(GUIDE)
-    monkeypatch.setattr(netplan, "set_aside", lambda path: {original: [f"{original}.sparkthor-aside"]})
+    monkeypatch.setattr(netplan_others, "set_aside", lambda path: {original: [f"{original}.sparkthor-aside"]})
     decision = absent()
     assert decision.restored == [original]
     assert decision.after == {
@@ -322,13 +329,13 @@ def test_what_could_hurt_stays_aside(host: Host, aside: dict[str, Any], content:
 
 def test_of_two_copies_none_is_chosen(aside: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     aside[f"{ASIDE}.2"] = state(GUIDE)
-    monkeypatch.setattr(netplan, "set_aside", lambda path: {OURS: [ASIDE, f"{ASIDE}.2"]})
+    monkeypatch.setattr(netplan_others, "set_aside", lambda path: {OURS: [ASIDE, f"{ASIDE}.2"]})
     assert (absent().restored, absent().kept) == ([], [ASIDE, f"{ASIDE}.2"])
 
 
 @pytest.mark.usefixtures("aside")
 def test_the_way_in_is_not_taken_away() -> None:
-    with pytest.raises(change.ChangeError, match="configures fab0, by which this host is reached"):
+    with pytest.raises(netplan_decision.ChangeError, match="configures fab0, by which this host is reached"):
         absent("fab0")
 
 
@@ -351,13 +358,13 @@ def test_absent_leaves_nothing_and_foreign_files_alone(host: Host) -> None:
     ],
 )
 def test_management_nic(address: str, routes: list[str], netdev: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(change.ssh, "connection", list)
+    monkeypatch.setattr(netplan_decision.ssh, "connection", list)
     live = {
         "lo": {"addresses": {}},
         "mgmt0": {"addresses": {"10.0.0.1/24": GLOBAL}},
         "wlan0": {"addresses": {"10.0.0.2/24": GLOBAL}},
     }
-    assert change.management_netdev(address, live, routes) == netdev
+    assert netplan_decision.management_netdev(address, live, routes) == netdev
 
 
 @pytest.mark.parametrize(
@@ -373,23 +380,23 @@ def test_management_nic(address: str, routes: list[str], netdev: str, monkeypatc
 def test_without_an_address_the_way_in_is_sshs(
     address: str, server: str, netdev: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(change.ssh, "connection", lambda: ["10.0.0.9", "50000", server, "22"])
+    monkeypatch.setattr(netplan_decision.ssh, "connection", lambda: ["10.0.0.9", "50000", server, "22"])
     live = {
         "mgmt0": {"addresses": {"10.0.0.1/24": GLOBAL, "fe80::1/64": GLOBAL}},
         "wlan0": {"addresses": {"10.0.0.2/24": GLOBAL, "fe80::1/64": GLOBAL}},
     }
-    assert change.management_netdev(address, live, ["-4 default via 10.0.0.254 dev wlan0"]) == netdev
+    assert netplan_decision.management_netdev(address, live, ["-4 default via 10.0.0.254 dev wlan0"]) == netdev
 
 
 def test_environment_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = "/etc/sparkthor/fabric.env"
     current: list[Any] = [None]
     monkeypatch.setattr(job, "read_state", lambda name: current[0])
-    files, diff = change.decide_environment(path, {"A": "1"})
+    files, diff = netplan_decision.decide_environment(path, {"A": "1"})
     assert files[path]["mode"] == 0o644
     assert (diff["before"], diff["after"]) == ("", f"{netplan.MARKER}\nA=1\n")
     current[0] = files[path]
-    assert change.decide_environment(path, {"A": "1"}) == ({}, {})
+    assert netplan_decision.decide_environment(path, {"A": "1"}) == ({}, {})
 
 
 # --- arming, confirming ---
@@ -430,7 +437,7 @@ def systemd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clock: Clock) -> Sy
     monkeypatch.setattr(job, "generated_files", lambda root="": {})
     monkeypatch.setattr(job, "management_problems", lambda plan: made.problems)
     monkeypatch.setattr(job, "changed_since", lambda plan: [])
-    monkeypatch.setattr(netplan, "source_files", dict)
+    monkeypatch.setattr(netplan_generator, "source_files", dict)
     monkeypatch.setattr(job, "BOOT_UNIT", str(tmp_path / "boot.service"))
     monkeypatch.setattr(job, "BOOT_LINK", str(tmp_path / "wants" / "boot.service"))
     monkeypatch.setattr(change, "time", clock)
@@ -441,12 +448,12 @@ PARAMS = {"token": "t", "rollback_timeout": 60, "path": "/etc/netplan/40-cx7.yam
 
 
 def armed_and_applied(systemd: Systemd) -> None:
-    change.arm_and_start(change.Decision(), PARAMS, "mgmt0", str(systemd.folder))
+    change.arm_and_start(netplan_decision.Decision(), PARAMS, "mgmt0", str(systemd.folder))
     job.write_json(str(systemd.folder / "outcome.json"), {"token": "t", "result": "applied", "steps": [], "reason": ""})
 
 
 def test_the_timer_and_the_boot_unit_are_armed_before_the_change_starts(systemd: Systemd) -> None:
-    change.arm_and_start(change.Decision(), PARAMS, "mgmt0", str(systemd.folder))
+    change.arm_and_start(netplan_decision.Decision(), PARAMS, "mgmt0", str(systemd.folder))
     assert systemd.units == [job.TIMER, change.APPLY_UNIT]
     assert systemd.folder.stat().st_mode & 0o777 == 0o700
     assert "def rollback" in (systemd.folder / "job.py").read_text()
@@ -460,8 +467,8 @@ def test_the_timer_and_the_boot_unit_are_armed_before_the_change_starts(systemd:
 def test_what_cannot_be_armed_is_not_started(systemd: Systemd, refuse: str) -> None:
     systemd.refuse = refuse
     systemd.timer = bool(refuse)
-    with pytest.raises(change.ChangeError):
-        change.arm_and_start(change.Decision(), PARAMS, "mgmt0", str(systemd.folder))
+    with pytest.raises(netplan_decision.ChangeError):
+        change.arm_and_start(netplan_decision.Decision(), PARAMS, "mgmt0", str(systemd.folder))
     assert change.APPLY_UNIT not in systemd.units
     assert not systemd.folder.exists()
     assert not Path(job.BOOT_UNIT).exists()
@@ -530,7 +537,7 @@ def test_a_sound_change_may_stay_armed(systemd: Systemd) -> None:
 
 
 def test_links_that_did_not_stay_as_planned_are_taken_back(systemd: Systemd, monkeypatch: pytest.MonkeyPatch) -> None:
-    decision = change.Decision(expect=[{"netdev": "fab0", "address": "10.9.0.1/24", "mtu": 9000}])
+    decision = netplan_decision.Decision(expect=[{"netdev": "fab0", "address": "10.9.0.1/24", "mtu": 9000}])
     change.arm_and_start(decision, PARAMS, "mgmt0", str(systemd.folder))
     job.write_json(str(systemd.folder / "outcome.json"), {"token": "t", "result": "applied", "steps": [], "reason": ""})
     live = {"fab0": {"up": True, "mtu": 1500, "addresses": {"10.9.0.1/24": GLOBAL}}}

@@ -11,7 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.sparkthor.cluster.plugins.module_utils._network import netplan
+from ansible_collections.sparkthor.cluster.plugins.module_utils._network import (
+    netplan_generator,
+    netplan_others,
+)
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric import fabric_plan
 
 FIXTURES = Path(__file__).parents[4] / "fixtures" / "netplan"
@@ -62,13 +65,13 @@ def test_the_profiles_are_taken_for_ours_and_for_what_the_plan_wants(version: st
         if path.startswith(("/run/NetworkManager", "/run/udev"))
     }
     names = {link["netdev"] for link in links}
-    assert {netplan.owner_of(path) for path in generated if path.startswith(FOLDER)} == names
-    assert netplan.pending_edits(generated, {}, names) == []
+    assert {netplan_generator.owner_of(path) for path in generated if path.startswith(FOLDER)} == names
+    assert netplan_generator.pending_edits(generated, {}, names) == []
     contents = [state["content"] for path, state in generated.items() if path.startswith(FOLDER)]
-    assert netplan.configured_addresses(contents) == {link["address"] for link in links}
+    assert netplan_others.configured_addresses(contents) == {link["address"] for link in links}
     for netdev in names:
         text = generated[f"{FOLDER}/netplan-{netdev}.nmconnection"]["content"]
-        assert [other for other in names if netplan.profile_matches(text, other, "")] == [netdev]
+        assert [other for other in names if netplan_others.profile_matches(text, other, "")] == [netdev]
 
 
 def test_a_lan_has_no_file_to_make_profiles_of() -> None:

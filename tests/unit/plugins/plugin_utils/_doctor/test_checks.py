@@ -10,12 +10,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from ansible_collections.sparkthor.cluster.plugins.module_utils._network.netplan import links_of
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor import checks, diagnosis
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor.checks import CHECKS, Case, Serve
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor.diagnosis import Log
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor import diagnosis
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor.case import Case, Serve
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor.checks import CHECKS
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor.logs import load_rules
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.cluster import plan_cluster
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric import links_of
 
 RULES = load_rules(CHECKS)
 GIB = 1 << 30
@@ -244,7 +244,7 @@ def test_one_dead_port_of_a_switch_is_one_finding() -> None:
                 ping.update(small=False, full=False, error="no answer")
     assert found(case) == [("link-silent", ("a", "b", "c", "d"))]
     findings, _notes = diagnosis.diagnose(RULES, CHECKS, case, [], "roce", True)
-    assert (findings[0].host, findings[0].where) == ("c", dead)
+    assert (findings[0].finding.host, findings[0].finding.where) == ("c", dead)
 
 
 def test_a_dead_host_explains_its_cables_and_ray_but_not_the_neighbour_s_own_trouble() -> None:
@@ -278,45 +278,6 @@ def test_a_part_that_could_not_be_read_trips_nothing(part: str) -> None:
         ev(case, host)[part] = empty
     for _rule, hosts in found(case):
         assert set(hosts) <= set(case.hosts)
-
-
-# --- arguments --------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("line", "expected"),
-    [
-        ("vllm serve m -tp 4 --enforce-eager", {"model": "m", "tensor-parallel-size": 4, "enforce-eager": True}),
-        ("python vllm serve m --gpu-memory-utilization=0.95", {"model": "m", "gpu-memory-utilization": 0.95}),
-        (
-            "vllm serve m --no-enable-prefix-caching --port 8000",
-            {"model": "m", "enable-prefix-caching": False, "port": 8000},
-        ),
-        (
-            "python -m vllm.entrypoints.openai.api_server --model m --seed -1",
-            {"m": "vllm.entrypoints.openai.api_server", "model": "m", "seed": -1},
-        ),
-        ("vllm serve m --tensor_parallel_size 2", {"model": "m", "tensor-parallel-size": 2}),
-        (
-            "vllm serve m --served-model-name 007 --seed=-00.5",
-            {"model": "m", "served-model-name": "007", "seed": "-00.5"},
-        ),
-    ],
-)
-def test_a_command_line_is_read(line: str, expected: dict[str, Any]) -> None:
-    assert checks.parse_argv(line.split()) == expected
-
-
-def test_the_newest_arguments_of_a_log_count() -> None:
-    old = "non-default args: {'gpu_memory_utilization': 0.95}\n"
-    new = "INFO [api_server.py:1] vLLM API server version 0.11.0\nINFO non-default args: {'model': 'm'}\n"
-    serve = next(checks.log_arguments(Log("a", "x", old + new)))
-    assert (dict(serve.args), serve.version) == ({"model": "m"}, "0.11.0")
-
-
-@pytest.mark.parametrize("text", ["non-default args: {'a': ", "non-default args: {1+}", "non-default args: {'a'}", ""])
-def test_a_cut_line_of_arguments_is_passed_over(text: str) -> None:
-    assert list(checks.log_arguments(Log("a", "x", text))) == []
 
 
 def test_odd_arguments_trip_nothing() -> None:

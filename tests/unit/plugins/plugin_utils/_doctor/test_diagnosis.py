@@ -11,9 +11,8 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor import (
-    checks as _doctor_checks,
-)
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor import case as _case
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor import checks as _doctor_checks
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor import (
     diagnosis as _doctor,
 )
@@ -27,9 +26,9 @@ RULES = load_rules(_doctor_checks.CHECKS)
 
 
 def judge(logs: list[Log], profile: str = "roce") -> list[str]:
-    case = _doctor_checks.Case(hosts=[], logs_only=True)
+    case = _case.Case(hosts=[], logs_only=True)
     for log in logs:
-        case.serves += _doctor_checks.log_arguments(log)
+        case.serves += _case.log_arguments(log)
     findings, notes = _doctor.diagnose(RULES, _doctor_checks.CHECKS, case, logs, profile, planned=False)
     assert notes == []
     return sorted(finding.rule.id for finding in findings)

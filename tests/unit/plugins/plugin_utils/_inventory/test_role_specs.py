@@ -27,7 +27,7 @@ SPECS = {
 
 
 def problems(**variables):
-    return RoleSpecs(SPECS).problems({"one": variables, "two": variables})
+    return [str(problem) for problem in RoleSpecs(SPECS).problems({"one": variables, "two": variables})]
 
 
 def test_sound_variables_and_foreign_names_pass():

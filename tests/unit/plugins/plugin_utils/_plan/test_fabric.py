@@ -11,13 +11,13 @@ import typing as t
 from ipaddress import IPv4Interface, IPv4Network
 
 import pytest
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import fabric
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import fabric, fabric_values
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric import (
-    FabricError,
     fabric_plan,
-    fabric_problems,
     trusted_sources,
 )
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric_error import FabricError
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric_inventory import fabric_problems
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
@@ -31,7 +31,7 @@ def names(count: int) -> list[str]:
 
 
 @st.composite
-def cases(draw: st.DrawFn, topologies: tuple[str, ...] = fabric.TOPOLOGIES, least: int = 2) -> dict[str, t.Any]:
+def cases(draw: st.DrawFn, topologies: tuple[str, ...] = fabric_values.TOPOLOGIES, least: int = 2) -> dict[str, t.Any]:
     """A valid call for every topology, at every size the topology allows (a switch: 2 to 64)."""
     topology = draw(st.sampled_from(topologies))
     size = {"direct": st.just(2), "ring": st.just(3), "switch": st.integers(least, 64), "lan": st.integers(2, 64)}
@@ -418,7 +418,7 @@ def test_bad_input_is_one_clear_message(arguments: dict[str, t.Any], variable: s
 
 @given(
     hosts=st.one_of(st.none(), st.text(), st.lists(st.one_of(st.text(), st.integers()), max_size=4)),
-    topology=st.one_of(st.sampled_from(fabric.TOPOLOGIES), st.text(), st.integers()),
+    topology=st.one_of(st.sampled_from(fabric_values.TOPOLOGIES), st.text(), st.integers()),
     cidr=st.one_of(st.none(), st.text(), st.sampled_from(["10.0.0.0/24", "10.0.0.0/99", "0.0.0.0/0"])),
     cage=st.one_of(st.none(), st.integers(), st.text()),
     mtu=st.one_of(st.none(), st.integers(), st.text()),

@@ -10,7 +10,7 @@ import typing as t
 
 import pytest
 from ansible_collections.sparkthor.cluster.plugins.module_utils._network import neighbors
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import fabric
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import fabric, fabric_ports
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._preflight import fabric_check
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._preflight.fabric_check import check_facts, split
 
@@ -108,8 +108,8 @@ class World:
         """Put a cable between two cages: each half sees its counterpart."""
         for (host, cage), (other, other_cage) in ((one, two), (two, one)):
             for half in (0, 1):
-                self.probes[host]["neighbours"][fabric.spark_netdev(cage, half)] = [
-                    {"host": other, "netdev": fabric.spark_netdev(other_cage, half)}
+                self.probes[host]["neighbours"][fabric_ports.spark_netdev(cage, half)] = [
+                    {"host": other, "netdev": fabric_ports.spark_netdev(other_cage, half)}
                 ]
 
     def check(self, **options: t.Any) -> list[fabric_check.Problem]:

@@ -11,6 +11,7 @@ import json
 import re
 from pathlib import Path
 
+import markupsafe
 import pytest
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._report import page as _report
 
@@ -154,15 +155,19 @@ def test_findings_and_history_are_shown():
     assert data["doctor"]["findings"]
     page = made(data)
     for item in data["doctor"]["findings"]:
-        assert _report.esc(item["title"]) in page
+        assert str(markupsafe.escape(item["title"])) in page
     assert page.count('class="spark"') > 3
 
 
 def test_a_curve_of_equal_values_is_flat():
-    assert _report.spark_line([]) == ""
-    assert _report.spark_line([1.0]) == ""
-    heights = re.findall(r",([\d.]+)", re.search(r'points="([^"]+)"', _report.spark_line([2.0, 2.0, 2.0]))[1])
-    assert set(heights) == {"13.0"}
+    assert _report.curve([]) == []
+    assert _report.curve([1.0]) == []
+    assert {height for _x, height in _report.curve([2.0, 2.0, 2.0])} == {13.0}
+    data = captured("4spark")
+    data["runs"] = [data["runs"][-1]] * 3
+    drawn = re.findall(r'points="([^"]+)"', made(data))
+    assert drawn
+    assert {height for points in drawn for height in re.findall(r",([\d.]+)", points)} == {"13.0"}
 
 
 def colours(block):
@@ -182,7 +187,8 @@ def contrast(first, second):
     return (high + 0.05) / (low + 0.05)
 
 
-ROOTS = re.findall(r":root\{(.*?)\}", _report.STYLE, re.DOTALL)
+STYLE = (TOP / "plugins/plugin_utils/_report/report.css").read_text()
+ROOTS = re.findall(r":root\{(.*?)\}", STYLE, re.DOTALL)
 
 
 @pytest.mark.parametrize("scheme", [0, 1, 2])

@@ -10,7 +10,7 @@ import json
 from pathlib import Path
 
 import pytest
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._report import status
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._report import screen, status
 
 TOP = next(parent for parent in Path(__file__).resolve().parents if (parent / "galaxy.yml").exists())
 LOOK = json.loads((TOP / "tests/fixtures/status/look-spark.json").read_text())
@@ -84,20 +84,20 @@ def texts(document):
     return [f"{item['host']}: {item['text']}" for item in document["problems"]]
 
 
-def test_a_healthy_cluster_has_nothing_to_mend(outcomes):
+def test_a_healthy_cluster_has_nothing_to_fix(outcomes):
     document = made(outcomes)
     assert texts(document) == []
     assert document["ok"] is True
     assert document["serving"]["endpoint"] == "http://10.110.1.11:8000/v1"
-    screen = status.screen(document)
-    assert "SERVING for 1 h 1 min" in screen
-    assert "TP=1 PP=3" in screen
-    assert "nothing to mend" in screen
-    assert "last completion 4 s ago in 0.12 s" in screen
+    text = screen.render(document)
+    assert "SERVING for 1 h 1 min" in text
+    assert "TP=1 PP=3" in text
+    assert "nothing to fix" in text
+    assert "last completion 4 s ago in 0.12 s" in text
 
 
 def test_the_screen_is_one_screen(outcomes):
-    lines = status.screen(made(outcomes)).splitlines()
+    lines = screen.render(made(outcomes)).splitlines()
     assert len(lines) <= 24
     assert max(map(len, lines)) <= 120
 
@@ -146,7 +146,7 @@ def test_half_a_cluster_still_has_a_plan_for_all_links(outcomes):
     assert texts(document) == ["spark-03: did not answer"]
     assert "10.110.1.13" in document["problems"][0]["mend"]
     assert len(document["hosts"]["spark-01"]["links"]) == 2
-    assert "no answer" in status.screen(document)
+    assert "no answer" in screen.render(document)
 
 
 @pytest.mark.parametrize("topology", ["switch", "ring", "lan"])
@@ -155,7 +155,7 @@ def test_no_cluster_at_all_is_an_answer(topology):
     document = made(outcomes, topology)
     assert texts(document) == [f"{host}: did not answer" for host in HOSTS]
     assert document["serving"]["state"] == document["ray"]["state"] == "unknown"
-    assert "3 to mend" in status.screen(document)
+    assert "3 to fix" in screen.render(document)
 
 
 def test_a_look_that_failed_is_a_host_without_an_answer(outcomes):
@@ -171,14 +171,14 @@ def test_an_inventory_without_a_plan_is_one_line(outcomes):
     [line] = texts(document)
     assert line.startswith("inventory: ")
     assert "fabric_cidr" in line
-    assert "HOST" in status.screen(document)
+    assert "HOST" in screen.render(document)
 
 
 def test_versions_that_differ_are_named_with_their_hosts(outcomes):
     outcomes["spark-02"]["look"]["versions"]["ray"] = "2.54.0"
     document = made(outcomes)
     assert texts(document) == ["cluster: ray differs: spark-01 2.60.0, spark-02 2.54.0, spark-03 2.60.0"]
-    assert "ray 2.60" not in status.screen(document).split("versions:")[1].splitlines()[0]
+    assert "ray 2.60" not in screen.render(document).split("versions:")[1].splitlines()[0]
 
 
 @pytest.mark.parametrize(
@@ -203,7 +203,7 @@ def test_ray_says_itself_what_is_wrong(outcomes):
     )
     document = made(outcomes)
     assert texts(document) == ["spark-03: Ray: spark-03 is not a member"]
-    row = next(line for line in status.screen(document).splitlines() if line.startswith("spark-03"))
+    row = next(line for line in screen.render(document).splitlines() if line.startswith("spark-03"))
     assert "absent" in row
 
 
@@ -230,7 +230,7 @@ def test_failed_units_memory_disk_and_swap(outcomes):
     [(None, "-"), (0, "0 s"), (59, "59 s"), (60, "1 min"), (3700, "1 h 1 min"), (90000, "1 d 1 h"), (86400, "1 d")],
 )
 def test_durations(seconds, text):
-    assert status.duration(seconds) == text
+    assert screen.duration(seconds) == text
 
 
 @pytest.mark.parametrize("topology", ["switch", "ring", "lan"])

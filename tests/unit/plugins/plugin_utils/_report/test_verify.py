@@ -9,7 +9,7 @@ import json
 
 import pytest
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric import fabric_plan
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._report import verify
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._report import measurements, verify
 
 HOSTS = ("a", "b", "c")
 MANAGEMENT = {host: f"192.168.1.{index}/24" for index, host in enumerate("abcd", 11)}
@@ -32,7 +32,7 @@ def plan(topology, hosts=HOSTS, **more):
     ],
 )
 def test_every_half_and_both_in_every_direction(topology, hosts, count):
-    tests = verify.link_tests(plan(topology, hosts), hosts, {})
+    tests = measurements.link_tests(plan(topology, hosts), hosts, {})
     everything = [test for host in hosts for test in tests[host]]
     assert len(everything) == count
     assert len({test["id"] for test in everything}) == count
@@ -44,16 +44,16 @@ def test_every_half_and_both_in_every_direction(topology, hosts, count):
 
 
 def test_a_ring_measures_along_its_cables():
-    tests = verify.link_tests(plan("ring"), HOSTS, {})
+    tests = measurements.link_tests(plan("ring"), HOSTS, {})
     [first] = [test for test in tests["a"] if test["id"] == "a>b:0"]
     assert (first["paths"][0]["netdev"], first["paths"][0]["peer_netdev"]) == ("enp1s0f0np0", "enp1s0f1np1")
     assert first["paths"][0]["wanted_mtu"] == 9000
 
 
 def test_hosts_that_are_away_are_left_out():
-    tests = verify.link_tests(plan("switch"), ["a", "c"], {})
+    tests = measurements.link_tests(plan("switch"), ["a", "c"], {})
     assert {test["peer"] for test in tests["a"]} == {"c"}
-    assert verify.link_tests(plan("switch"), ["a"], {}) == {"a": []}
+    assert measurements.link_tests(plan("switch"), ["a"], {}) == {"a": []}
 
 
 def test_the_weaker_kind_decides_and_the_user_above_it():
@@ -77,7 +77,7 @@ def test_thresholds_that_mean_nothing_are_refused(own, words):
 
 
 def judged(fabric, hosts, results, own=None, speeds=None, lan=False):
-    tests = [test for host in hosts for test in verify.link_tests(fabric, hosts, {})[host]]
+    tests = [test for host in hosts for test in measurements.link_tests(fabric, hosts, {})[host]]
     complete = {test["id"]: {"id": test["id"], "how": "tcp", "gbits": 30.0, "mtu": 9000} for test in tests}
     complete.update(results)
     kinds = dict.fromkeys(hosts, "spark")
@@ -127,7 +127,7 @@ def test_a_lan_is_measured_against_what_it_negotiated():
     fabric = plan("lan")
     speeds = {host: {"enP7s7": 10.0} for host in HOSTS}
     results = {"a>b:0": {"how": "tcp", "gbits": 5.9, "mtu": 1500}}
-    for entry in verify.link_tests(fabric, HOSTS, {}).values():
+    for entry in measurements.link_tests(fabric, HOSTS, {}).values():
         results.setdefault(entry[0]["id"], {"how": "tcp", "gbits": 9.4, "mtu": 1500})
     lines, _suspects = judged(fabric, HOSTS, results, speeds=speeds, lan=True)
     assert failing(lines) == [("bandwidth", "a to b, half 0 (enP7s7 to enP7s7)")]
@@ -288,7 +288,7 @@ def engine_look(runtime="venv", path="/srv/e", torch="2.13.0"):
     ],
 )
 def test_where_an_all_reduce_can_be_run(looks, verdict, words):
-    found = verify.collective_plan(["a", "b"], looks)
+    found = measurements.collective_plan(["a", "b"], looks)
     told = verify.collective_not_run(["a", "b"], {**found, "reached": list(looks)})
     if verdict is None:
         assert told is None

@@ -16,6 +16,7 @@ from ansible.errors import AnsibleActionFail
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import serving
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory import inventory
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._report import status as _status
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._report.query import QueryError, pick
 
 #: of each host's variables, what the plan reads; templating all of them would cost a second
 NAMES = (
@@ -54,7 +55,7 @@ def see(task_vars: Mapping[str, Any], name: str) -> Seen:
     groups, hostvars, outcomes = gather(task_vars, name)
     problems = inventory.group_problems(groups)
     if problems:
-        raise AnsibleActionFail("; ".join(problems))
+        raise AnsibleActionFail("; ".join(str(problem) for problem in problems))
     status = _status.document(groups, hostvars, outcomes, time.time())
     looks = {host: outcome["look"] for host, outcome in outcomes.items() if outcome.get("look")}
     cluster, fabric, _nodes, plan_error = _status.plan(groups, status["cluster"]["hosts"], hostvars, looks)
@@ -70,6 +71,16 @@ def save(path: str, content: str | Mapping[str, Any], variable: str) -> str:
     except OSError as error:
         raise AnsibleActionFail(f"{variable}: {path} cannot be written: {error.strerror}") from error
     return path
+
+
+def show_picked(document: Mapping[str, Any], query: str, variable: str, display: Any) -> Any:
+    """Show, as JSON, and return what a query finds in a document."""
+    try:
+        picked = pick(document, query, variable)
+    except QueryError as error:
+        raise AnsibleActionFail(str(error)) from error
+    display.display(json.dumps(picked, indent=1, ensure_ascii=False))
+    return picked
 
 
 def results_folder(task_vars: Mapping[str, Any], given: str | None = None) -> str:

@@ -1,0 +1,246 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Everything on a host that stands in the way of the planned netplan file, found without changing anything."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from typing import Any
+
+from ansible_collections.sparkthor.cluster.plugins.module_utils._network import (
+    netplan,
+    netplan_generator,
+    netplan_others,
+)
+from ansible_collections.sparkthor.cluster.plugins.module_utils._network import netplan_job as job
+
+Finding = dict[str, Any]
+FileState = job.FileState
+#: what is known of a host before a change; see :func:`inspect`
+Inspection = dict[str, Any]
+
+
+def _finding(kind: str, message: str, mend: str, **where: Any) -> Finding:
+    return {"kind": kind, "message": message, "mend": mend, "path": "", "netdev": "", "address": "", **where}
+
+
+def inspect(path: str, links: list[dict[str, Any]], renderer: str = "") -> Inspection:
+    """Everything that would go wrong with a change, found without changing anything.
+
+    Returns ``findings`` (each ``kind, message, mend, path, netdev, address``), the renderer of our NICs and, for the
+    module, what netplan makes of the files as they are, without ours, and as planned.
+    """
+    files = netplan_generator.source_files()
+    own = files.get(path)
+    seen: Inspection = {
+        "findings": [],
+        "own": own,
+        "sources": {name: text for name, text in files.items() if name != path},
+        "live": job.live_links(),
+        "run": job.generated_files(),
+        "wanted": {},
+        "generated": {},
+        "others": {},
+        "renderer": "",
+        "ids": set(),
+        "previous": set(),
+        "aside": [],
+        "static": netplan_others.static_settings(),
+        "adoptable": False,
+        "content": "",
+        "foreign": own is not None and not netplan.is_ours(own),
+    }
+    findings: list[Finding] = seen["findings"]
+    findings += _shadowing_files(path, seen)
+    refusal = _generate_as_is(path, seen)
+    if refusal:
+        findings.append(refusal)
+        return seen
+    ids_of_ours = _ids(seen["generated"]) - _ids(seen["others"])
+    seen["previous"] = ids_of_ours
+    seen["ids"] = ids_of_ours | {link["netdev"] for link in links}
+    findings += _settings_of_others(links, seen)
+    findings += _pending_edits(seen)
+    findings += _runtime_addresses(seen)
+    if links:
+        findings += _compare_with_plan(path, links, renderer, seen)
+    return seen
+
+
+def _ids(generated: dict[str, FileState]) -> set[str]:
+    """The netplan ids that generated files belong to."""
+    return {netplan_generator.owner_of(name) for name in generated} - {""}
+
+
+def _shadowing_files(path: str, seen: Inspection) -> list[Finding]:
+    return [
+        _finding(
+            "shadowed",
+            f"{name} hides {path}",
+            f"remove {name} or move what it sets to a file of another name",
+            path=name,
+        )
+        for name in seen["sources"]
+        if os.path.basename(name) == os.path.basename(path) and name.startswith("/run/")
+    ]
+
+
+def _generate_as_is(path: str, seen: Inspection) -> Finding | None:
+    """Fill in ``others`` (without our file) and ``generated`` (with it); a finding where netplan refuses."""
+    own, others = seen["own"], seen["sources"]
+    try:
+        seen["others"] = netplan_generator.generate(others)
+    except netplan_generator.NoNetplanError as error:
+        return _finding("no_netplan", str(error), "install the package netplan.io (sudo apt install netplan.io)")
+    except netplan_generator.NetplanError as error:
+        return _finding(
+            "invalid_yaml",
+            f"netplan refuses {error.path or 'its files'}: {error}",
+            f"correct {error.path or 'the file'} (sudo netplan generate shows the same error)",
+            path=error.path,
+        )
+    try:
+        seen["generated"] = netplan_generator.generate({**others, path: own}) if own is not None else seen["others"]
+    except netplan_generator.NetplanError as error:
+        if not netplan.is_ours(own or ""):
+            return _finding(
+                "invalid_yaml",
+                f"netplan refuses {error.path or path}: {error}",
+                f"correct or remove {error.path or path}",
+                path=error.path or path,
+            )
+        seen["generated"] = seen["others"]  # ours and broken: it is about to be written anew
+    return None
+
+
+def _settings_of_others(links: list[dict[str, Any]], seen: Inspection) -> list[Finding]:
+    """Files of others that configure our NICs; ``aside`` becomes those about nothing else."""
+    macs = {link["netdev"]: seen["live"].get(link["netdev"], {}).get("mac", "") for link in links}
+    foreign = netplan_others.foreign_settings(macs, seen["others"], seen["sources"], seen["static"])
+    findings = []
+    for item in foreign:
+        item["alone"] = _only_about(set(macs), item, seen)
+        findings.append(
+            _finding(
+                "foreign_settings",
+                f"{item['path']} also configures fabric NIC {item['netdev']}",
+                f"remove {item['netdev']} from {item['path']}"
+                + (", or set roce_network_replace_foreign: true to have the file set aside" if item["alone"] else ""),
+                path=item["path"],
+                netdev=item["netdev"],
+                alone=item["alone"],
+            )
+        )
+    seen["aside"] = sorted({item["path"] for item in foreign if item["alone"]})
+    return findings
+
+
+def _only_about(netdevs: set[str], item: dict[str, Any], seen: Inspection) -> bool:
+    """Whether the file of a foreign setting configures fabric NICs and nothing else."""
+    path = item["path"]
+    if item["netplan"]:
+        with contextlib.suppress(netplan_generator.NetplanError):
+            return _ids(netplan_generator.generate({path: seen["sources"][path]})) <= netdevs
+    elif path.startswith("/etc/"):
+        settings = netplan_generator.ini_items(seen["static"][path])
+        return [value for _section, key, value in settings if key in ("Name", "interface-name")] == [item["netdev"]]
+    return False
+
+
+def _pending_edits(seen: Inspection) -> list[Finding]:
+    findings: list[Finding] = []
+    for item in netplan_generator.pending_edits(seen["generated"], seen["run"], seen["ids"]):
+        if not item["id"] and findings:
+            continue  # shared rules follow from the file already named
+        named = netplan_generator.files_defining(item["id"], seen["sources"]) if item["id"] else []
+        findings.append(
+            _finding(
+                "pending_edit",
+                f"{' and '.join(named) or 'a netplan file'} holds a change that was never applied"
+                f" ({item['id'] or os.path.basename(item['path'])}: {item['detail']})",
+                "apply it (sudo netplan try) or take it back, then run again, or list pending_edit in preflight_accept",
+                path=named[0] if named else item["path"],
+                netdev=item["id"],
+            )
+        )
+    return findings
+
+
+def _runtime_addresses(seen: Inspection) -> list[Finding]:
+    return [
+        _finding(
+            "runtime_address",
+            f"{item['netdev']} has {item['address']} at run time only; the next netplan apply or reboot would drop it",
+            f"add {item['address']} to the netplan file of {item['netdev']} and apply it, or remove it, or list"
+            " runtime_address in preflight_accept",
+            **item,
+        )
+        for item in netplan_others.runtime_addresses(seen["live"], seen["run"], seen["static"], seen["ids"])
+    ]
+
+
+def _compare_with_plan(path: str, links: list[dict[str, Any]], renderer: str, seen: Inspection) -> list[Finding]:
+    """What netplan makes of the planned file; fills in ``content, wanted, renderer, adoptable``."""
+    netdevs = {link["netdev"] for link in links}
+    seen["content"] = netplan.render(links, renderer)
+    kept = {name: text for name, text in seen["sources"].items() if name not in seen["aside"]}
+    try:
+        seen["wanted"] = netplan_generator.generate({**kept, path: seen["content"]})
+    except netplan_generator.NetplanError as error:
+        return [
+            _finding(
+                "invalid_plan",
+                f"netplan refuses the file planned for {path}: {error}",
+                "correct fabric_cidr, fabric_mtu or fabric_overrides",
+                path=path,
+            )
+        ]
+    profiles = [
+        name
+        for name in seen["wanted"]
+        if name.endswith(".nmconnection") and netplan_generator.owner_of(name) in netdevs
+    ]
+    seen["renderer"] = "NetworkManager" if profiles else "networkd"
+    seen["adoptable"] = seen["own"] is not None and netplan_generator.same_meaning(
+        seen["generated"], netplan_generator.generate({**seen["sources"], path: seen["content"]})
+    )
+    findings = []
+    if seen["foreign"] and not seen["adoptable"]:
+        findings.append(
+            _finding(
+                "foreign_file",
+                f"{path} was not written by this collection and means something else than the plan",
+                "make it match, remove it, or set roce_network_replace_foreign: true (a backup is kept)",
+                path=path,
+            )
+        )
+    return findings + _foreign_addresses(links, seen)
+
+
+def _foreign_addresses(links: list[dict[str, Any]], seen: Inspection) -> list[Finding]:
+    """Addresses on fabric NICs that are neither planned nor from our file."""
+    known = netplan_others.configured_addresses(
+        [
+            state["content"]
+            for name, state in seen["generated"].items()
+            if netplan_generator.owner_of(name) in seen["previous"]
+        ]
+    )
+    return [
+        _finding(
+            "foreign_address",
+            f"fabric NIC {link['netdev']} has {address}, which is neither planned nor from our file",
+            f"remove it (sudo ip address del {address} dev {link['netdev']}), allot it with"
+            " fabric_overrides, or set roce_network_replace_foreign: true",
+            netdev=link["netdev"],
+            address=address,
+        )
+        for link in links
+        for address, item in seen["live"].get(link["netdev"], {}).get("addresses", {}).items()
+        if item["family"] == "inet"
+        and item["scope"] == "global"
+        and address != link["address"]
+        and netplan_others.normal_address(address) not in known
+    ]

@@ -1,0 +1,178 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Who else configures our NICs: other netplan files, networkd files, NetworkManager profiles, and files set aside."""
+
+from __future__ import annotations
+
+import fnmatch
+import glob
+import ipaddress
+import os
+import re
+from typing import Any
+
+from ansible_collections.sparkthor.cluster.plugins.module_utils._network import netplan_generator
+from ansible_collections.sparkthor.cluster.plugins.module_utils._network import netplan_job as job
+from ansible_collections.sparkthor.cluster.plugins.module_utils._network.netplan_job import FileState
+
+#: suffix of a foreign file set aside; netplan, networkd and NetworkManager all ignore it
+ASIDE = ".sparkthor-aside"
+
+
+def network_matches(content: str, netdev: str, mac: str) -> bool:
+    """Whether a networkd file's [Match] takes this NIC (by name, address or type, as systemd.network(5) has it).
+
+    Conditions that cannot be judged from here (driver, path …) count as met only beside a matching name or address.
+    """
+    seen = False
+    for section, key, value in netplan_generator.ini_items(content):
+        if section != "Match":
+            continue
+        if key in ("Name", "OriginalName"):
+            words = value.split()
+            negate = bool(words) and words[0].startswith("!")
+            if negate:
+                words[0] = words[0][1:]
+            if any(fnmatch.fnmatchcase(netdev, word) for word in words if word) == negate:
+                return False
+            seen = True
+        elif key in ("MACAddress", "PermanentMACAddress"):
+            if mac.lower() not in value.lower().replace("-", ":").split():
+                return False
+            seen = True
+        elif key == "Type":
+            if not any(fnmatch.fnmatchcase("ether", word) for word in value.split()):
+                return False
+            seen = True
+    return seen
+
+
+def profile_matches(content: str, netdev: str, mac: str) -> bool:
+    """Whether a NetworkManager keyfile is meant for this NIC by name or address (a profile for any NIC is not)."""
+    for section, key, value in netplan_generator.ini_items(content):
+        if (section, key) == ("connection", "interface-name") and value == netdev:
+            return True
+        if (section, key) == ("match", "interface-name") and any(
+            fnmatch.fnmatchcase(netdev, word) for word in re.split(r"[;,]", value) if word
+        ):
+            return True
+        if key == "mac-address" and value.lower() == mac.lower() and mac:
+            return True
+    return False
+
+
+NETWORKD_FOLDERS = (
+    "/etc/systemd/network",
+    "/run/systemd/network",
+    "/usr/local/lib/systemd/network",
+    "/usr/lib/systemd/network",
+)
+PROFILE_FOLDERS = ("/etc/NetworkManager/system-connections", "/usr/lib/NetworkManager/system-connections")
+
+
+def static_settings() -> dict[str, str]:
+    """networkd files and NetworkManager profiles that do not come from netplan, by path."""
+    found: dict[str, str] = {}
+    for folders, suffix in ((NETWORKD_FOLDERS, "*.network"), (PROFILE_FOLDERS, "*.nmconnection")):
+        for folder in folders:
+            for path in sorted(glob.glob(os.path.join(folder, suffix))):
+                state = job.read_state(path)
+                if state is not None and "netplan-" not in os.path.basename(path):
+                    found[path] = state["content"]
+    return found
+
+
+def foreign_settings(
+    netdevs: dict[str, str], others: dict[str, FileState], sources: dict[str, str], static: dict[str, str]
+) -> list[dict[str, Any]]:
+    """Settings by others for our NICs (name → MAC): ``{path, netdev, netplan}``; ``path`` is the file a person edits.
+
+    Lists of two netplan files merge, and of several networkd files the one first by name wins: either way the NIC
+    would not become what the plan says.
+    """
+    found: list[dict[str, Any]] = []
+    for netdev, mac in netdevs.items():
+        paths: dict[str, bool] = {}
+        for path, state in others.items():
+            matches = (path.endswith(".network") and network_matches(state["content"], netdev, mac)) or (
+                path.endswith(".nmconnection") and profile_matches(state["content"], netdev, mac)
+            )
+            if matches:
+                for source in netplan_generator.files_defining(netplan_generator.owner_of(path), sources) or [path]:
+                    paths[source] = True
+        for path, content in static.items():
+            if path.endswith(".network"):
+                first = os.path.basename(path) < f"10-netplan-{netdev}.network"
+                if first and network_matches(content, netdev, mac):
+                    paths[path] = False
+            elif profile_matches(content, netdev, mac):
+                paths[path] = False
+        found += [{"path": path, "netdev": netdev, "netplan": netplan} for path, netplan in paths.items()]
+    return found
+
+
+def configured_addresses(contents: list[str]) -> set[str]:
+    """Addresses that networkd files or NetworkManager profiles give a NIC."""
+    found = set()
+    for content in contents:
+        for section, key, value in netplan_generator.ini_items(content):
+            if (section, key) in (("Network", "Address"), ("Address", "Address")) or (
+                section in ("ipv4", "ipv6") and re.fullmatch(r"address\d*|addresses\d*", key)
+            ):
+                found |= {word.partition(",")[0] for word in value.split(";")}
+    return {normal_address(address) for address in found if address}
+
+
+def normal_address(address: str) -> str:
+    try:
+        interface = ipaddress.ip_interface(address)
+    except ValueError:
+        return address
+    return f"{interface.ip}/{interface.network.prefixlen}"
+
+
+def runtime_addresses(
+    live: dict[str, dict[str, Any]], generated: dict[str, FileState], static: dict[str, str], ours: set[str]
+) -> list[dict[str, str]]:
+    """Addresses on other NICs that no file gives them though files configure the NIC: an apply would drop them.
+
+    A NIC that no file takes (docker0, a bridge somebody made) is left alone by the network services, and an address
+    with a lifetime comes from DHCP or a router.
+    """
+    found = []
+    files = {**{path: state["content"] for path, state in generated.items()}, **static}
+    for name, link in live.items():
+        if name in ours or name == "lo":
+            continue
+        contents = [
+            content
+            for path, content in files.items()
+            if (path.endswith(".network") and network_matches(content, name, link["mac"]))
+            or (path.endswith(".nmconnection") and profile_matches(content, name, link["mac"]))
+        ]
+        if not contents:
+            continue
+        known = configured_addresses(contents)
+        for address, item in link["addresses"].items():
+            if item["scope"] == "global" and not item["dynamic"] and normal_address(address) not in known:
+                found.append({"netdev": name, "address": address})
+    return found
+
+
+def set_aside(path: str) -> dict[str, list[str]]:
+    """Files that stand aside on this host: original path → copies, for netplan, networkd and NetworkManager."""
+    found: dict[str, list[str]] = {}
+    for folder in sorted({os.path.dirname(path), *netplan_generator.SOURCES, NETWORKD_FOLDERS[0], PROFILE_FOLDERS[0]}):
+        for copy in sorted(glob.glob(f"{glob.escape(folder)}/*{ASIDE}*")):
+            original, _suffix, number = copy.rpartition(ASIDE)
+            if re.fullmatch(r"(\.\d+)?", number):
+                found.setdefault(original, []).append(copy)
+    return found
+
+
+def nics_of(path: str, content: str) -> set[str]:
+    """NICs that one file configures: netplan's ids, or the names in a networkd file or NetworkManager profile."""
+    if path.endswith(".yaml"):
+        return {netplan_generator.owner_of(name) for name in netplan_generator.generate({path: content})} - {""}
+    return {value for _section, key, value in netplan_generator.ini_items(content) if key in ("Name", "interface-name")}

@@ -1,0 +1,222 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the doctor judges: all that is known of a cluster, and how checks read it.  Pure, on the controller."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import json
+import re
+import typing as t
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import environment_file
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor.diagnosis import Hit, Log
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.addresses import address_of
+
+GIB: t.Final = 1 << 30
+
+Evidence = Mapping[str, t.Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class Serve:
+    """The arguments that an engine was, or would be, started with, and where that was read."""
+
+    host: str
+    where: str
+    args: Mapping[str, t.Any]
+    version: str = ""
+
+    def get(self, name: str, default: t.Any = None) -> t.Any:
+        value = self.args.get(name)
+        return default if value is None else value
+
+    @property
+    def model(self) -> str:
+        return str(self.get("model", self.get("model-tag", "")))
+
+
+@dataclasses.dataclass
+class Case:
+    """All that is known of the cluster when it is judged."""
+
+    hosts: list[str]
+    evidence: dict[str, Evidence] = dataclasses.field(default_factory=dict)
+    unreachable: dict[str, str] = dataclasses.field(default_factory=dict)
+    unreadable: dict[str, str] = dataclasses.field(default_factory=dict)
+    cluster: Mapping[str, t.Any] | None = None
+    fabric: Mapping[str, t.Any] | None = None
+    plan_error: str = ""
+    #: nobody was asked: there are only the logs that somebody sent
+    logs_only: bool = False
+    #: by host, between how many and how many seconds its clock is ahead of the controller's
+    clocks: dict[str, tuple[float, float]] = dataclasses.field(default_factory=dict)
+    serves: list[Serve] = dataclasses.field(default_factory=list)
+
+    @property
+    def roce(self) -> bool:
+        return bool(self.cluster) and self.cluster["profile"] == "roce"  # type: ignore[index]
+
+    def node(self, host: str) -> Mapping[str, t.Any]:
+        return self.evidence.get(host, {}).get("node") or {}
+
+    def interfaces(self, host: str) -> dict[str, Mapping[str, t.Any]]:
+        return {link["name"]: link for link in self.node(host).get("interfaces") or ()}
+
+    def links(self, host: str) -> Sequence[Mapping[str, t.Any]]:
+        """The links that this collection configures on a host; none on a lan."""
+        entry = (self.fabric or {}).get(host) or {}
+        return entry.get("links") or () if entry.get("addressing") == "managed" else ()
+
+
+# --- reading what hosts and logs told ---------------------------------------------------------------------------------
+
+
+def parse_argv(argv: Sequence[str]) -> dict[str, t.Any]:
+    """``vllm serve MODEL --key value --flag --no-flag --key=value`` as options by name."""
+    found: dict[str, t.Any] = {}
+    words = list(argv)
+    if "serve" in words[:4]:
+        words = words[words.index("serve") + 1 :]
+        if words and not words[0].startswith("-"):
+            found["model"] = words.pop(0)
+    short = {"-tp": "tensor-parallel-size", "-pp": "pipeline-parallel-size", "-q": "quantization"}
+    index = 0
+    while index < len(words):
+        word = words[index]
+        index += 1
+        if not word.startswith("-"):
+            continue
+        name, sep, value = word.partition("=")
+        name = short.get(name, name.lstrip("-")).replace("_", "-")
+        if sep:
+            found[name] = _plain(value)
+        elif index < len(words) and not (words[index].startswith("-") and not _number(words[index])):
+            found[name] = _plain(words[index])
+            index += 1
+        elif name.startswith("no-"):
+            found[name[3:]] = False
+        else:
+            found[name] = True
+    return found
+
+
+def _number(text: str) -> bool:
+    return re.fullmatch(r"-?\d+(?:\.\d+)?", text) is not None
+
+
+def _plain(text: str) -> t.Any:
+    try:
+        return json.loads(text) if _number(text) else text
+    except ValueError:
+        # 007 is a name, and no number of JSON
+        return text
+
+
+_ARGUMENTS = re.compile(r"non-default args: (\{.*\})\s*$")
+_VERSION = re.compile(r"(?:vLLM API server version|LLM engine \(v)\s*(\d+\.\d+(?:\.\d+)?[^\s)]*)")
+
+
+def log_arguments(log: Log) -> Iterator[Serve]:
+    """What vLLM itself printed of its arguments, newest last; only the newest start of a log counts."""
+    position = log.text.rfind("non-default args: {")
+    if position < 0:
+        return
+    start = log.text.rfind("\n", 0, position) + 1
+    end = log.text.find("\n", position)
+    match = _ARGUMENTS.search(log.text[start : end if end > 0 else len(log.text)])
+    if not match:
+        return
+    try:
+        given = ast.literal_eval(match[1])
+    except (ValueError, SyntaxError, RecursionError, MemoryError):
+        return
+    if not isinstance(given, dict):
+        return
+    versions = _VERSION.findall(log.text[max(0, start - 4000) : start + 20_000])
+    args = {str(key).replace("_", "-"): value for key, value in given.items()}
+    yield Serve(log.host, log.name, args, versions[0] if versions else "")
+
+
+def serve_arguments(host: str, evidence: Evidence, read_yaml: Callable[[str], t.Any]) -> Iterator[Serve]:
+    """Arguments out of our configuration file and out of the command lines of running engines.
+
+    ``read_yaml`` gives None for what is no YAML; this file itself needs the standard library alone.
+    """
+    version = ((evidence.get("engine") or {}).get("versions") or {}).get("vllm", "")
+    files = evidence.get("files") or {}
+    if files.get("vllm.yaml"):
+        given = read_yaml(files["vllm.yaml"])
+        if isinstance(given, Mapping):
+            args = {str(key).replace("_", "-"): value for key, value in given.items()}
+            yield Serve(host, "/etc/sparkthor/vllm.yaml", args, version)
+    for process in evidence.get("processes") or ():
+        if process["program"] == "vllm":
+            args = parse_argv(process["argv"])
+            if "config" not in args:
+                yield Serve(host, f"process {process['pid']}", args, version)
+
+
+def hosts_read(case: Case) -> Iterator[tuple[str, Evidence]]:
+    """The hosts that answered, with what they told."""
+    for host in case.hosts:
+        if host in case.evidence:
+            yield host, case.evidence[host]
+
+
+def fabric_environment(evidence: Evidence) -> dict[str, str]:
+    """The variables of a host's fabric.env."""
+    return environment_file.parse((evidence.get("files") or {}).get("fabric.env", ""))
+
+
+def json_file(evidence: Evidence, name: str) -> dict[str, t.Any]:
+    """The object in one of a host's files; empty where there is none."""
+    try:
+        value = json.loads((evidence.get("files") or {}).get(name) or "{}")
+    except ValueError:
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def environments(evidence: Evidence) -> Iterator[tuple[str, Mapping[str, str]]]:
+    """Every environment by which an engine finds its network: ours, and that of what runs."""
+    environment = fabric_environment(evidence)
+    if environment:
+        yield "/etc/sparkthor/fabric.env", environment
+    for process in evidence.get("processes") or ():
+        if process["env"]:
+            yield f"{process['program']} (process {process['pid']})", process["env"]
+
+
+def gib(number: float) -> str:
+    return f"{number / GIB:.1f} GiB"
+
+
+def is_loopback(address: str) -> bool:
+    try:
+        parsed = address_of(address)
+        return bool((parsed.ipv4() if parsed.is_ipv4_mapped() else parsed).is_loopback())
+    except ValueError:
+        return False
+
+
+def memory_share(serve: Serve) -> float:
+    """The share of the host's memory that an engine asks for; 0 where it names none."""
+    try:
+        return float(serve.get("gpu-memory-utilization", 0))
+    except (TypeError, ValueError):
+        return 0.0
+
+
+# --- the checks by name ---
+
+CHECKS: dict[str, Callable[[Case], Iterable[Hit]]] = {}
+
+
+def check(function: Callable[[Case], Iterable[Hit]]) -> Callable[[Case], Iterable[Hit]]:
+    """Enter a function under its own name, by which rules refer to it."""
+    CHECKS[function.__name__] = function
+    return function

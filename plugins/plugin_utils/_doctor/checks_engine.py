@@ -1,0 +1,182 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The doctor's checks of the engine's arguments, its API and its models."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.versions import release
+from ansible_collections.sparkthor.cluster.plugins.module_utils._model.shape import SizingError
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor.case import (
+    Case,
+    Serve,
+    check,
+    hosts_read,
+    is_loopback,
+    memory_share,
+    parse_argv,
+)
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor.diagnosis import Hit
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import parallel
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.vllm_args import REMOVED, UTILIZATION_EDGE
+
+
+@check
+def utilization_high(case: Case) -> Iterator[Hit]:
+    for serve in case.serves:
+        if UTILIZATION_EDGE < memory_share(serve) <= 1:
+            yield Hit(serve.host, [f"gpu-memory-utilization {memory_share(serve):g}"], serve.where)
+
+
+@check
+def tool_parser_alone(case: Case) -> Iterator[Hit]:
+    for serve in case.serves:
+        parser, auto = serve.get("tool-call-parser"), bool(serve.get("enable-auto-tool-choice"))
+        if parser and not auto:
+            yield Hit(serve.host, [f"tool-call-parser {parser} without enable-auto-tool-choice"], serve.where)
+        elif auto and not parser:
+            yield Hit(serve.host, ["enable-auto-tool-choice without tool-call-parser"], serve.where)
+
+
+@check
+def think_swallowed(case: Case) -> Iterator[Hit]:
+    for serve in case.serves:
+        old = bool(serve.version) and release(serve.version)[:2] <= (0, 11)
+        if old and serve.get("reasoning-parser") == "qwen3" and "thinking" in serve.model.lower():
+            yield Hit(serve.host, [f"reasoning-parser qwen3 for {serve.model} with vLLM {serve.version}"], serve.where)
+
+
+def _tensor_parallel(serve: Serve) -> int:
+    try:
+        return int(serve.get("tensor-parallel-size", 1))
+    except (TypeError, ValueError):
+        return 1
+
+
+def _indivisible(case: Case, blocks: bool) -> Iterator[Hit]:
+    for serve in case.serves:
+        served = (case.evidence.get(serve.host) or {}).get("served_model") or {}
+        if not served.get("config") or served.get("path") != serve.model:
+            continue
+        try:
+            experts = bool(serve.get("enable-expert-parallel"))
+            problems = parallel.tensor_problems(served["config"], _tensor_parallel(serve), experts)
+        except (SizingError, KeyError, TypeError, ValueError):
+            continue
+        mine = [problem for problem in problems if ("FP8 block" in problem) is blocks]
+        if mine:
+            yield Hit(serve.host, [f"tensor-parallel-size {_tensor_parallel(serve)}: {mine[0]}"], serve.where)
+
+
+@check
+def heads_indivisible(case: Case) -> Iterator[Hit]:
+    return _indivisible(case, blocks=False)
+
+
+@check
+def fp8_block_indivisible(case: Case) -> Iterator[Hit]:
+    return _indivisible(case, blocks=True)
+
+
+@check
+def option_gone(case: Case) -> Iterator[Hit]:
+    for serve in case.serves:
+        for name in sorted(set(serve.args) & set(REMOVED)):
+            if name == "swap-space" and serve.version and release(serve.version)[:2] < (0, 20):
+                continue
+            yield Hit(serve.host, [f"{name}: {serve.args[name]!r}"], serve.where, mend=f"{name}: {REMOVED[name]}")
+
+
+@check
+def quantization_nvfp4(case: Case) -> Iterator[Hit]:
+    for serve in case.serves:
+        if serve.get("quantization") == "nvfp4":
+            yield Hit(serve.host, ["quantization: nvfp4"], serve.where)
+
+
+@check
+def eager_enforced(case: Case) -> Iterator[Hit]:
+    for serve in case.serves:
+        if serve.get("enforce-eager") is True:
+            yield Hit(serve.host, ["enforce-eager is on"], serve.where)
+
+
+@check
+def executor_not_named(case: Case) -> Iterator[Hit]:
+    for serve in case.serves:
+        try:
+            world = _tensor_parallel(serve) * int(serve.get("pipeline-parallel-size", 1))
+        except (TypeError, ValueError):
+            continue
+        gpus = int(case.node(serve.host).get("gpus") or 1)
+        named = serve.get("distributed-executor-backend") or serve.get("nnodes")
+        if world > gpus and not named and serve.host in case.evidence:
+            yield Hit(serve.host, [f"{world} ranks, {gpus} GPU here, and no distributed-executor-backend"], serve.where)
+
+
+@check
+def api_key_empty(case: Case) -> Iterator[Hit]:
+    for host, evidence in hosts_read(case):
+        secret = (evidence.get("secrets") or {}).get("api_key")
+        if secret is not None and secret["characters"] < 16:
+            seen = f"{secret['characters']} characters" if secret["characters"] else "empty"
+            yield Hit(host, [f"/etc/sparkthor/secrets/api_key is {seen}"], "/etc/sparkthor/secrets/api_key")
+        for process in evidence.get("processes") or ():
+            if process["program"] == "vllm" and process["api_key"] == "empty":
+                yield Hit(host, ["VLLM_API_KEY is set and empty"], f"process {process['pid']}")
+
+
+@check
+def api_open(case: Case) -> Iterator[Hit]:
+    for host, evidence in hosts_read(case):
+        for process in evidence.get("processes") or ():
+            args = parse_argv(process["argv"])
+            if process["program"] != "vllm" or process["api_key"] or "config" in args:
+                continue
+            address = str(args.get("host", "0.0.0.0"))
+            if "api-key" not in args and "uds" not in args and not is_loopback(address):
+                port = args.get("port", 8000)
+                yield Hit(host, [f"vllm serve listens on {address}:{port} without a key"], f"process {process['pid']}")
+
+
+@check
+def hub_links_broken(case: Case) -> Iterator[Hit]:
+    for host, evidence in hosts_read(case):
+        for model in evidence.get("models") or ():
+            if model["broken_count"]:
+                names = ", ".join(model["broken"][:3])
+                yield Hit(
+                    host, [f"{model['path']}: {model['broken_count']} links lead nowhere: {names}"], model["path"]
+                )
+
+
+@check
+def revision_differs(case: Case) -> Iterator[Hit]:
+    by_name: dict[str, dict[str, list[str]]] = {}
+    for host, evidence in hosts_read(case):
+        for model in evidence.get("models") or ():
+            if model["revision"]:
+                by_name.setdefault(model["name"], {}).setdefault(model["revision"], []).append(host)
+    for name, revisions in by_name.items():
+        if len(revisions) < 2:
+            continue
+        with_it = [host for host in case.hosts if any(host in hosts for hosts in revisions.values())]
+        usual = max(revisions, key=lambda value: (len(revisions[value]), with_it[0] in revisions[value]))
+        for revision, hosts in revisions.items():
+            if revision != usual:
+                for host in hosts:
+                    yield Hit(host, [f"{name} is at {revision}, but {usual} on {', '.join(revisions[usual])}"], name)
+
+
+@check
+def model_absent(case: Case) -> Iterator[Hit]:
+    paths = {serve.model for serve in case.serves if serve.where.endswith(".yaml") and serve.model.startswith("/")}
+    for host, evidence in hosts_read(case):
+        known = {model["path"] for model in evidence.get("models") or ()}
+        served = evidence.get("served_model") or {}
+        for path in sorted(paths):
+            here = served.get("present") if served.get("path") == path else path in known
+            if not here:
+                yield Hit(host, [f"{path} has no config.json" if path in known else f"{path} is not there"], path)

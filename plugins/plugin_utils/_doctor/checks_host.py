@@ -1,0 +1,221 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The doctor's checks of hosts: reachable, alike, memory, disks, clocks."""
+
+from __future__ import annotations
+
+import typing as t
+from collections.abc import Iterator
+
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor.case import (
+    GIB,
+    Case,
+    Evidence,
+    check,
+    environments,
+    gib,
+    hosts_read,
+    memory_share,
+)
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor.diagnosis import Hit
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._preflight import host_check
+
+#: seconds that the clocks of two hosts may be apart
+SKEW: t.Final = 5.0
+
+
+def _engine_runs(evidence: Evidence) -> bool:
+    return any(process["program"] in ("vllm", "worker") for process in evidence.get("processes") or ())
+
+
+@check
+def host_unreachable(case: Case) -> Iterator[Hit]:
+    for host, reason in case.unreachable.items():
+        yield Hit(host, [reason.strip().split("\n")[0][:300] or "no answer"])
+
+
+@check
+def host_unreadable(case: Case) -> Iterator[Hit]:
+    for host, reason in case.unreadable.items():
+        yield Hit(host, [line[:300] for line in reason.strip().splitlines()[-3:]] or ["the answer was empty"])
+
+
+@check
+def no_cluster(case: Case) -> Iterator[Hit]:
+    if not case.hosts and not case.logs_only:
+        yield Hit("", ["the inventory has no host in group cluster"])
+
+
+@check
+def plan_impossible(case: Case) -> Iterator[Hit]:
+    if case.hosts and case.plan_error:
+        yield Hit("", [line.strip(" -") for line in case.plan_error.splitlines() if line.strip()][:6])
+
+
+@check
+def known_bad_kernel(case: Case) -> Iterator[Hit]:
+    for host, _evidence in hosts_read(case):
+        for problem in host_check.known_bad_problems(host, case.node(host), host_check.KNOWN_BAD):
+            yield Hit(host, [problem.message], mend=problem.mend)
+
+
+@check
+def versions_differ(case: Case) -> Iterator[Hit]:
+    """Kernel, driver, firmware and image of the hosts of one kind."""
+    plan = {
+        host: {"kind": case.node(host).get("kind", "generic"), "addressing": "managed", "links": []}
+        for host, _evidence in hosts_read(case)
+        if case.node(host)
+    }
+    nodes = {host: case.node(host) for host in plan}
+    probes = {host: {"rdma": case.evidence[host].get("rdma") or {}} for host in plan}
+    for problem in host_check.parity_problems(plan, nodes, probes):
+        for host in problem.host.split(", "):
+            yield Hit(host, [problem.message])
+
+
+@check
+def engine_differs(case: Case) -> Iterator[Hit]:
+    for name in ("python", "ray", "vllm", "torch"):
+        by_value: dict[str, list[str]] = {}
+        for host, evidence in hosts_read(case):
+            engine = evidence.get("engine") or {}
+            if not engine.get("present"):
+                continue
+            # the same release built for another machine carries another local part
+            by_value.setdefault(str(engine["versions"].get(name, "none")).partition("+")[0], []).append(host)
+        if len(by_value) < 2:
+            continue
+        usual = max(by_value, key=lambda value: len(by_value[value]))
+        for value, hosts in by_value.items():
+            if value != usual and not (name == "ray" and value == "none"):
+                for host in hosts:
+                    yield Hit(host, [f"{name} is {value}, but {usual} on {', '.join(by_value[usual])}"])
+
+
+@check
+def hostname_loopback(case: Case) -> Iterator[Hit]:
+    for host, evidence in hosts_read(case):
+        node = case.node(host)
+        pinned = any("GLOO_SOCKET_IFNAME" in environment for _where, environment in environments(evidence))
+        # Debian and Ubuntu write that line themselves: it hurts only where nothing pins Gloo to a NIC
+        if node.get("hostname_on_loopback") and not pinned and len(case.hosts) > 1:
+            name = node.get("hostname", host)
+            lines = ((evidence.get("files") or {}).get("hosts") or "").splitlines()
+            line = next((text.strip() for text in lines if text.startswith("127.") and name in text.split()), "")
+            yield Hit(host, [f"/etc/hosts: {line or name}", "GLOO_SOCKET_IFNAME is set nowhere"])
+
+
+@check
+def desktop_running(case: Case) -> Iterator[Hit]:
+    for host, evidence in hosts_read(case):
+        units = evidence.get("units") or {}
+        # graphical.target alone holds nothing: a host without a display manager is none the poorer for it
+        manager = units.get("display-manager.service", {})
+        active = [manager.get("Id") or "display-manager.service"] if manager.get("ActiveState") == "active" else []
+        if active:
+            target = (evidence.get("desktop") or {}).get("default_target") or "unknown"
+            yield Hit(host, [f"{', '.join(active)} active, default target {target}"])
+
+
+@check
+def swap_in_use(case: Case) -> Iterator[Hit]:
+    for host, evidence in hosts_read(case):
+        memory = evidence.get("memory") or {}
+        used = memory.get("SwapTotal", 0) - memory.get("SwapFree", 0)
+        if used > GIB // 2:
+            yield Hit(host, [f"{gib(used)} of {gib(memory['SwapTotal'])} swap used"])
+
+
+def _wanted_share(case: Case) -> float:
+    """The largest share of memory that our configuration asks for; 0 where none does, or the cache has a fixed size."""
+    return max(
+        (
+            memory_share(serve)
+            for serve in case.serves
+            if serve.where.endswith(".yaml") and 0 < memory_share(serve) <= 1 and not serve.get("kv-cache-memory-bytes")
+        ),
+        default=0.0,
+    )
+
+
+@check
+def memory_short(case: Case) -> Iterator[Hit]:
+    share = _wanted_share(case)
+    for host, evidence in hosts_read(case):
+        memory = evidence.get("memory") or {}
+        total, available = memory.get("MemTotal", 0), memory.get("MemAvailable", 0)
+        if share and total and not _engine_runs(evidence) and available < share * total:
+            yield Hit(
+                host,
+                [
+                    f"MemAvailable {gib(available)}, gpu-memory-utilization {share:g} asks for {gib(share * total)} "
+                    f"of {gib(total)}, and no engine runs here"
+                ],
+            )
+
+
+@check
+def page_cache(case: Case) -> Iterator[Hit]:
+    """Available memory suffices only by counting the page cache, and the engine fails to start."""
+    share = _wanted_share(case)
+    for host, evidence in hosts_read(case):
+        memory = evidence.get("memory") or {}
+        total = memory.get("MemTotal", 0)
+        unit = (evidence.get("units") or {}).get("sparkthor-vllm.service") or {}
+        failing = unit.get("ActiveState") in ("failed", "activating") and int(unit.get("NRestarts") or 0) > 0
+        head_fails = failing or any(
+            ((other.get("units") or {}).get("sparkthor-vllm.service") or {}).get("ActiveState") == "failed"
+            for other in case.evidence.values()
+        )
+        wanted = share * total
+        if head_fails and wanted and memory.get("MemFree", 0) < wanted <= memory.get("MemAvailable", 0):
+            yield Hit(
+                host,
+                [
+                    f"MemFree {gib(memory.get('MemFree', 0))}, page cache {gib(memory.get('Cached', 0))}, "
+                    f"the engine asks for {gib(wanted)}"
+                ],
+            )
+
+
+@check
+def disk_full(case: Case) -> Iterator[Hit]:
+    for host, evidence in hosts_read(case):
+        for disk in evidence.get("disks") or ():
+            if not disk["total"]:
+                continue
+            share = disk["free"] / disk["total"]
+            # a small file system in memory is small by design: only its share counts
+            if (disk["free"] < GIB // 2 and disk["total"] > 8 * GIB) or (share < 0.05 and disk["free"] < 20 * GIB):
+                yield Hit(host, [f"{disk['path']}: {gib(disk['free'])} of {gib(disk['total'])} free"])
+            elif disk["inodes"] and disk["inodes_free"] / disk["inodes"] < 0.01:
+                yield Hit(host, [f"{disk['path']}: {disk['inodes_free']} of {disk['inodes']} inodes free"])
+
+
+@check
+def clock_skew(case: Case) -> Iterator[Hit]:
+    """Clocks that are certainly apart, whatever part of the time between question and answer was the way."""
+    clocks = {host: case.clocks[host] for host in case.hosts if host in case.clocks}
+    apart: dict[str, list[str]] = {}
+    for host, (low, high) in clocks.items():
+        for other, (their_low, their_high) in clocks.items():
+            gap = max(low - their_high, their_low - high)
+            if other != host and gap > SKEW:
+                apart.setdefault(host, []).append(other)
+    while apart:
+        odd = max(apart, key=lambda host: (len(apart[host]), host != case.hosts[0]))
+        others = apart.pop(odd)
+        low, high = clocks[odd]
+        middle = sorted(sum(clocks[other]) / 2 for other in others)[len(others) // 2]
+        ahead = (low + high) / 2 - middle
+        yield Hit(
+            odd,
+            [f"its clock is {abs(ahead):.0f} s {'ahead of' if ahead > 0 else 'behind'} {', '.join(others)}"],
+        )
+        for other in others:
+            if other in apart:
+                apart[other] = [name for name in apart[other] if name != odd]
+                if not apart[other]:
+                    del apart[other]

@@ -1,0 +1,190 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The doctor's checks of Ray and of the units that run the engine."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+from collections.abc import Iterator, Mapping, Sequence
+
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor.case import (
+    GIB,
+    Case,
+    Evidence,
+    check,
+    gib,
+    hosts_read,
+    is_loopback,
+    json_file,
+)
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor.diagnosis import Hit
+
+
+def _flag(argv: Sequence[str], name: str) -> str:
+    for word in argv:
+        key, _sep, value = word.partition("=")
+        if key.lstrip("-").replace("-", "_") == name:
+            return value
+    return ""
+
+
+def _raylets(evidence: Evidence) -> Iterator[Mapping[str, t.Any]]:
+    return (process for process in evidence.get("processes") or () if process["program"] == "raylet")
+
+
+@check
+def ray_wrong_nic(case: Case) -> Iterator[Hit]:
+    for host, evidence in hosts_read(case):
+        planned = ((case.fabric or {}).get(host) or {}).get("control_address")
+        for process in _raylets(evidence):
+            used = _flag(process["argv"], "node_ip_address")
+            if planned and used and used != planned:
+                nic = next(
+                    (
+                        name
+                        for name, link in case.interfaces(host).items()
+                        if any(item["address"].startswith(f"{used}/") for item in link["addresses"])
+                    ),
+                    "no NIC of this host",
+                )
+                yield Hit(host, [f"raylet runs on {used} ({nic}), planned is {planned}"], f"process {process['pid']}")
+
+
+@check
+def ray_absent(case: Case) -> Iterator[Hit]:
+    for host, evidence in hosts_read(case):
+        engine = evidence.get("engine") or {}
+        wants = any(
+            str(serve.get("distributed-executor-backend", "")) == "ray" and serve.where.endswith(".yaml")
+            for serve in case.serves
+        ) or bool((evidence.get("files") or {}).get("ray.json"))
+        if engine.get("present") and engine["versions"].get("vllm") and "ray" not in engine["versions"] and wants:
+            yield Hit(host, [f"/opt/sparkthor/venv has vllm {engine['versions']['vllm']} and no ray"])
+
+
+@check
+def object_store_large(case: Case) -> Iterator[Hit]:
+    for host, evidence in hosts_read(case):
+        total = (evidence.get("memory") or {}).get("MemTotal", 0)
+        for process in _raylets(evidence):
+            value = _flag(process["argv"], "object_store_memory")
+            if value.isdigit() and int(value) > 8 * GIB:
+                seen = f"object store of {gib(int(value))} of {gib(total)} memory"
+                yield Hit(host, [seen], f"process {process['pid']}")
+
+
+@check
+def memory_monitor_on(case: Case) -> Iterator[Hit]:
+    for host, evidence in hosts_read(case):
+        for process in _raylets(evidence):
+            value = process["env"].get("RAY_memory_monitor_refresh_ms")
+            if process["env"] and value != "0":
+                seen = f"RAY_memory_monitor_refresh_ms is {value or 'not set'} in raylet's environment"
+                yield Hit(host, [seen], f"process {process['pid']}")
+
+
+@check
+def ray_without_token(case: Case) -> Iterator[Hit]:
+    for host, evidence in hosts_read(case):
+        for process in _raylets(evidence):
+            if process["env"] and process["env"].get("RAY_AUTH_MODE") != "token":
+                yield Hit(host, ["RAY_AUTH_MODE is not token in raylet's environment"], f"process {process['pid']}")
+
+
+@check
+def gpus_invented(case: Case) -> Iterator[Hit]:
+    """Ray was told of more GPUs than the host has."""
+    for host, evidence in hosts_read(case):
+        real = int(case.node(host).get("gpus") or 0)
+        for process in _raylets(evidence):
+            match = re.search(r"(?:^|,)GPU,(\d+)", _flag(process["argv"], "static_resource_list"))
+            if match and real and int(match[1]) > real:
+                yield Hit(host, [f"Ray books {match[1]} GPUs, nvidia-smi lists {real}"], f"process {process['pid']}")
+
+
+@check
+def token_differs(case: Case) -> Iterator[Hit]:
+    values: dict[str, list[str]] = {}
+    for host, evidence in hosts_read(case):
+        secret = (evidence.get("secrets") or {}).get("ray_token")
+        if secret:
+            values.setdefault(secret["sha256"], []).append(host)
+    if len(values) < 2:
+        return
+    # the head's counts: workers join it
+    heads = [value for value, hosts in values.items() if case.hosts[0] in hosts]
+    usual = heads[0] if heads else max(values, key=lambda value: len(values[value]))
+    for value, hosts in values.items():
+        if value != usual:
+            for host in hosts:
+                yield Hit(
+                    host, [f"its token is not that of {', '.join(values[usual])}"], "/etc/sparkthor/secrets/ray_token"
+                )
+
+
+@check
+def dashboard_open(case: Case) -> Iterator[Hit]:
+    for host, evidence in hosts_read(case):
+        port = int((json_file(evidence, "ray.json").get("ports") or {}).get("dashboard", 8265) or 8265)
+        for listener in evidence.get("listeners") or ():
+            if listener["port"] == port and not is_loopback(listener["address"]):
+                yield Hit(host, [f"{listener['program'] or 'a program'} listens on {listener['address']}:{port}"])
+
+
+@check
+def ray_unhealthy(case: Case) -> Iterator[Hit]:
+    for host, evidence in hosts_read(case):
+        for problem in (evidence.get("ray") or {}).get("problems") or ():
+            if problem["code"] in ("token_missing", "token_refused", "engine_absent"):
+                continue
+            about = problem.get("node") or host
+            about = about if about in case.hosts else host
+            yield Hit(about, [problem["cause"]], mend=problem["mend"], hosts=(about,))
+
+
+@check
+def unit_down(case: Case) -> Iterator[Hit]:
+    for host, evidence in hosts_read(case):
+        units = evidence.get("units") or {}
+        paused = "maintenance" in (evidence.get("files") or {})
+        for name in ("sparkthor-ray", "sparkthor-vllm", "sparkthor-front", "sparkthor-watchdog"):
+            unit = units.get(f"{name}.service") or {}
+            if unit.get("LoadState") != "loaded" or unit.get("UnitFileState") not in ("enabled", "static", "linked"):
+                continue
+            state, restarts = unit.get("ActiveState", ""), int(unit.get("NRestarts") or 0)
+            stuck = state == "activating" and (unit.get("SubState") == "auto-restart" or restarts > 2)
+            if state in ("failed", "inactive") or stuck:
+                if paused and name in ("sparkthor-vllm", "sparkthor-watchdog"):
+                    continue
+                how = f"{state} ({unit.get('SubState')}), result {unit.get('Result')}, {restarts} restarts"
+                seen = f"{name}.service is {how}"
+                yield Hit(host, [seen], f"{name}.service")
+
+
+@check
+def memlock_limited(case: Case) -> Iterator[Hit]:
+    if not case.roce:
+        return
+    for host, evidence in hosts_read(case):
+        for name in ("sparkthor-ray.service", "sparkthor-vllm.service"):
+            unit = (evidence.get("units") or {}).get(name) or {}
+            limit = unit.get("LimitMEMLOCK", "")
+            if unit.get("LoadState") == "loaded" and limit not in ("", "infinity", str(2**64 - 1)):
+                yield Hit(host, [f"{name}: LimitMEMLOCK is {limit} bytes"], name)
+        for process in evidence.get("processes") or ():
+            if process.get("contained") and 0 < process["memlock"] < GIB:
+                who = f"{process['program']} (process {process['pid']}, in a container)"
+                yield Hit(host, [f"{who} may lock {process['memlock'] // 1024} KiB"], who)
+
+
+@check
+def not_serving(case: Case) -> Iterator[Hit]:
+    for host, evidence in hosts_read(case):
+        state = json_file(evidence, "state.json")
+        if not state or "maintenance" in (evidence.get("files") or {}):
+            continue
+        old = float(evidence.get("ended") or 0) - float(state.get("updated") or 0) > 60
+        if not old and state.get("state") in ("degraded", "restarting"):
+            yield Hit(host, [str(state.get("line") or state["state"])], "the watchdog")

@@ -1,0 +1,126 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Every fault of the fabric's inventory that can be seen without a host's facts."""
+
+from __future__ import annotations
+
+import typing as t
+from collections.abc import Mapping, Sequence
+
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.addresses import ipv4_interface_of, netaddr
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric_error import FabricError
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric_ports import (
+    allot,
+    check_management_duplicates,
+    check_no_overrides,
+)
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric_values import (
+    check_cage,
+    check_cidr,
+    check_hosts,
+    check_kind,
+    check_mtu,
+    check_topology,
+    checked_mapping,
+)
+
+if t.TYPE_CHECKING:
+    from netaddr import IPNetwork
+
+
+def fabric_problems(
+    topology: t.Any,
+    hosts: t.Any,
+    cidr: t.Any = None,
+    cage: t.Any = 1,
+    mtu: t.Any = None,
+    overrides: t.Any = None,
+    groups: Mapping[str, Sequence[str]] | None = None,
+    management: Mapping[str, str] | None = None,
+) -> list[str]:
+    """Every fault of the inventory that can be seen without a host's facts, as ready messages.
+
+    ``management`` holds each host's ``ansible_host``. One that is a name says nothing here; an overlap with its
+    network is found in the facts stage.
+    """
+    groups = groups or {}
+    problems: list[str] = _group_problems(hosts, groups)
+    if problems:
+        return problems
+
+    def attempt(check: t.Callable[..., t.Any], *arguments: t.Any) -> t.Any:
+        try:
+            return check(*arguments)
+        except FabricError as error:
+            problems.append(str(error))
+            return None
+
+    attempt(netaddr)
+    if problems:
+        return problems
+    checked = attempt(check_topology, topology)
+    attempt(check_cage, cage)
+    attempt(check_mtu, mtu)
+    if checked is None:
+        return problems
+    names = attempt(check_hosts, hosts, checked)
+    if not (checked == "lan" and cidr in (None, "")):
+        attempt(check_cidr, cidr)
+    kinds = dict.fromkeys(groups.get("thors", ()), "thor") | dict.fromkeys(groups.get("sparks", ()), "spark")
+    for host in names or ():
+        attempt(check_kind, host, kinds.get(host), checked)
+    if problems:
+        return problems
+    # An address the inventory states has no prefix length, so it stands for itself alone here (a /32); the rule that
+    # a lan is one subnet needs the lengths and is left to the facts stage.
+    stated = management or {}
+    addresses = {host: _stated_address(stated.get(host)) for host in names}
+    attempt(check_management_duplicates, addresses)
+    by_host = attempt(checked_mapping, "fabric_overrides", overrides)
+    if problems:
+        return problems
+    if checked == "lan":
+        attempt(check_no_overrides, by_host)
+    else:
+        attempt(allot, names, checked, check_cidr(cidr), check_cage(cage), by_host, addresses)
+    return problems
+
+
+def _stated_address(value: object) -> IPNetwork | None:
+    """What ``ansible_host`` says about the management network: nothing, if it is a name or a forwarded local port."""
+    try:
+        interface = ipv4_interface_of(str(value))
+    except ValueError:
+        return None
+    return None if interface.ip.is_loopback() else interface
+
+
+def _group_problems(hosts: t.Any, groups: Mapping[str, Sequence[str]]) -> list[str]:
+    if not groups:
+        return []
+    errors: list[FabricError] = []
+    heads, workers = list(groups.get("ray_head", ())), set(groups.get("ray_workers", ()))
+    if len(heads) != 1:
+        shown = ", ".join(heads) or "empty"
+        errors.append(FabricError("group ray_head", shown, "a cluster has exactly one head", "List one host in it"))
+    for host in heads:
+        if host in workers:
+            errors.append(
+                FabricError(
+                    "group ray_workers", host, "it is the head as well", "List it in one of the two groups", host
+                )
+            )
+    placed = workers.union(heads)
+    for host in hosts if isinstance(hosts, (list, tuple)) else ():
+        if isinstance(host, str) and host not in placed:
+            errors.append(
+                FabricError(
+                    "group cluster", host, "it is in neither ray_head nor ray_workers", "Add it to ray_workers", host
+                )
+            )
+    thors = set(groups.get("thors", ()))
+    for host in groups.get("sparks", ()):
+        if host in thors:
+            errors.append(FabricError("group thors", host, "it is in sparks as well", "List it in one of them", host))
+    return [str(error) for error in errors]

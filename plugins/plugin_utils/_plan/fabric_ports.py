@@ -1,0 +1,286 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The fabric ports of all hosts and the address of each.
+
+How addresses are allotted from ``fabric_cidr``. Nothing below depends on how many hosts there are, so a host added
+at the end of the list moves nobody:
+
+* ``direct`` and ``switch``: the range is cut in two equal parts, the lower for the first half of the cage (PCI domain
+  0), the upper for the second half (PCI domain 2). Host number i, counted from 0, gets address i + 1 of each part.
+  A pair that later moves behind a switch keeps its addresses.
+* ``ring``: six point-to-point subnets, the first six of the range cut into eight equal parts, or into /24s where the
+  parts would be larger than that. Cable c runs from p0 of host c to p1 of the next host (the last one back to the
+  first) and owns subnets 2c (first half) and 2c + 1 (second half): .1 at its p0 end, .2 at its p1 end.
+* ``lan``: nothing is allotted, the management addresses are adopted.
+
+An override replaces the address of one NIC of one host. It may move a whole subnet, if every NIC of that subnet is
+moved with it.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from collections.abc import Iterator, Mapping, Sequence
+
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.addresses import netaddr, overlap
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric_error import FabricError
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric_values import (
+    check_override,
+    checked_mapping,
+)
+
+if t.TYPE_CHECKING:
+    from netaddr import IPAddress, IPNetwork
+
+
+HALVES: t.Final = (0, 1)
+_RING_PARTS: t.Final = 8  # six are used; a power of two keeps the cut exact
+_RING_SUBNET_PREFIX: t.Final = 24  # wider point-to-point subnets would only raise the risk of an overlap
+
+
+class Port(t.NamedTuple):
+    """One port before its address is settled."""
+
+    host: str
+    netdev: str
+    device: str
+    half: int
+    segment: int
+    address: IPNetwork
+    peer: str
+    peer_netdev: str
+
+
+def spark_netdev(cage: int, half: int) -> str:
+    """Name of the network interface of one half of one QSFP cage."""
+    return f"en{_pci(half)}s0f{cage}np{cage}"
+
+
+def spark_device(cage: int, half: int) -> str:
+    """Name of the RDMA device of one half of one QSFP cage."""
+    return f"roce{_pci(half)}s0f{cage}"
+
+
+def _pci(half: int) -> str:
+    return "P2p1" if half else "p1"
+
+
+def _address(network: IPNetwork, prefix: int, index: int, number: int) -> IPNetwork:
+    """The numbered address of the index-th subnet of the given length, without walking over the ones before it."""
+    return netaddr().IPNetwork((network.first + (index << (32 - prefix)) + number, prefix), version=4)
+
+
+def _switch_ports(hosts: Sequence[str], cidr: IPNetwork, cage: int, topology: str) -> Iterator[Port]:
+    prefix = cidr.prefixlen + 1
+    room = (1 << (32 - prefix)) - 2 if prefix <= 30 else 0
+    if len(hosts) > room:
+        wanted = 29
+        while (1 << (31 - wanted)) - 2 < len(hosts):
+            wanted -= 1
+        raise FabricError(
+            "fabric_cidr",
+            cidr,
+            f"too small: it holds {room} hosts ({topology} needs one subnet per half of the cage), the inventory has "
+            f"{len(hosts)}",
+            f"Use a /{wanted} or larger",
+        )
+    for half in HALVES:
+        netdev, device = spark_netdev(cage, half), spark_device(cage, half)
+        for index, host in enumerate(hosts):
+            peer = hosts[1 - index] if topology == "direct" else ""
+            address = _address(cidr, prefix, half, index + 1)
+            yield Port(host, netdev, device, half, half, address, peer, netdev if peer else "")
+
+
+def _ring_ports(hosts: Sequence[str], cidr: IPNetwork) -> Iterator[Port]:
+    prefix = max(cidr.prefixlen + (_RING_PARTS - 1).bit_length(), _RING_SUBNET_PREFIX)
+    if prefix > 30:
+        raise FabricError(
+            "fabric_cidr", cidr, "too small: a ring needs six subnets of two hosts each", "Use a /27 or larger"
+        )
+    for cable, host in enumerate(hosts):
+        peer = hosts[(cable + 1) % len(hosts)]
+        for half in HALVES:
+            segment = 2 * cable + half
+            one, two = (_address(cidr, prefix, segment, number) for number in (1, 2))
+            p0, p1 = spark_netdev(0, half), spark_netdev(1, half)
+            yield Port(host, p0, spark_device(0, half), half, segment, one, peer, p1)
+            yield Port(peer, p1, spark_device(1, half), half, segment, two, host, p0)
+
+
+def _apply_overrides(ports: list[Port], overrides: Mapping[str, t.Any]) -> list[Port]:
+    if not overrides:
+        return ports
+    wanted: dict[str, dict[str, t.Any]] = {
+        host: checked_mapping(f"fabric_overrides[{host}]", value) for host, value in overrides.items()
+    }
+    names: dict[str, list[str]] = {}
+    for port in ports:
+        names.setdefault(port.host, []).append(port.netdev)
+    for host, by_netdev in wanted.items():
+        if host not in names:
+            raise FabricError(
+                "fabric_overrides",
+                host,
+                "this host is not in the cluster",
+                "Remove the entry or correct the name",
+                host,
+            )
+        for netdev in by_netdev:
+            if netdev not in names[host]:
+                raise FabricError(
+                    "fabric_overrides",
+                    netdev,
+                    "the plan gives this NIC no address",
+                    f"Override one of {', '.join(names[host])}",
+                    host,
+                )
+    result = []
+    for port in ports:
+        value = wanted.get(port.host, {}).get(port.netdev)
+        if value is not None:
+            port = port._replace(address=check_override(port.host, port.netdev, value, port.address))
+        result.append(port)
+    return result
+
+
+def _check_addresses(
+    ports: Sequence[Port],
+    networks: Mapping[IPNetwork, str],
+    cidr: IPNetwork,
+    overrides: Mapping[str, t.Any],
+) -> None:
+    """One subnet per segment, no two segments overlapping, no address twice, none in a management network."""
+    for network, host in networks.items():
+        if overlap(cidr, network):
+            raise FabricError(
+                "fabric_cidr",
+                cidr,
+                f"it overlaps the management network {network} of host {host}",
+                "Choose a range that no other network of these hosts uses",
+            )
+    segments: dict[int, Port] = {}
+    owners: dict[IPAddress, Port] = {}
+    for port in ports:
+        other = owners.setdefault(port.address.ip, port)
+        if other is not port:
+            raise FabricError(
+                "fabric_overrides",
+                port.address.ip,
+                f"this address is given twice, to {other.netdev} of {other.host} and to {port.netdev} of {port.host}",
+                "Override it with an unused one, or remove the override",
+                port.host,
+            )
+        first = segments.setdefault(port.segment, port)
+        if first.address.cidr != port.address.cidr:
+            raise FabricError(
+                f"fabric_overrides[{port.netdev}]",
+                port.address,
+                f"{first.netdev} of {first.host} at the other end is {first.address}, in another subnet",
+                "Both ends of a link belong in one subnet: override both, or neither",
+                port.host,
+            )
+    chosen = list(segments.values())
+    for index, port in enumerate(chosen):
+        for other in chosen[:index]:
+            if overlap(port.address, other.address):
+                # Only an override can do this: name the NIC that has one.
+                guilty, victim = (port, other) if port.netdev in overrides.get(port.host, ()) else (other, port)
+                raise FabricError(
+                    f"fabric_overrides[{guilty.netdev}]",
+                    guilty.address,
+                    f"its subnet overlaps {victim.address.cidr} of {victim.netdev} on {victim.host}; two NICs in "
+                    "one subnet make routing ambiguous and NCCL hang",
+                    "Use a different subnet for each half and each cable",
+                    guilty.host,
+                )
+        for management, host in networks.items():
+            if overlap(port.address, management):
+                raise FabricError(
+                    f"fabric_overrides[{port.netdev}]",
+                    port.address,
+                    f"it overlaps the management network {management} of host {host}",
+                    "Choose a range that no other network of these hosts uses",
+                    port.host,
+                )
+
+
+def allot(
+    hosts: Sequence[str],
+    topology: str,
+    cidr: IPNetwork,
+    cage: int,
+    overrides: Mapping[str, t.Any],
+    management: Mapping[str, IPNetwork | None],
+) -> list[Port]:
+    """Ports with settled, checked addresses on a topology that has a fabric of its own."""
+    ports = list(_ring_ports(hosts, cidr) if topology == "ring" else _switch_ports(hosts, cidr, cage, topology))
+    ports = _apply_overrides(ports, overrides)
+    networks: dict[IPNetwork, str] = {}
+    for host, interface in management.items():
+        if interface is not None:
+            networks.setdefault(interface.cidr, host)
+    _check_addresses(ports, networks, cidr, overrides)
+    return ports
+
+
+def lan_ports(
+    hosts: Sequence[str], addresses: Mapping[str, IPNetwork | None], netdevs: Mapping[str, str]
+) -> Iterator[Port]:
+    first: IPNetwork | None = None
+    for host in hosts:
+        interface = addresses[host]
+        if interface is None:  # checked before; said for the type checker
+            raise AssertionError(host)
+        if not netdevs[host]:
+            raise FabricError(
+                "management NIC",
+                None,
+                "on a lan NCCL, Gloo and Ray are bound to it by name",
+                "Name the NIC that carries the management address (preflight finds it by that address)",
+                host,
+            )
+        if interface.prefixlen > 30:
+            raise FabricError(
+                "management address", interface, "its prefix leaves no room for peers", "Give it as a.b.c.d/24", host
+            )
+        if first is None:
+            first = interface
+        elif interface.cidr != first.cidr:
+            raise FabricError(
+                "management address",
+                interface,
+                f"host {hosts[0]} is in {first.cidr}, and a lan is one subnet",
+                "Give all hosts addresses and prefix lengths of one subnet",
+                host,
+            )
+        yield Port(host, netdevs[host], "", 0, 0, interface, "", "")
+
+
+def check_no_overrides(overrides: Mapping[str, t.Any]) -> None:
+    for host, value in overrides.items():
+        if checked_mapping(f"fabric_overrides[{host}]", value):
+            raise FabricError(
+                "fabric_overrides",
+                value,
+                "on a lan the hosts keep the addresses they have",
+                "Remove fabric_overrides, or change the address on the host itself",
+                str(host),
+            )
+
+
+def check_management_duplicates(addresses: Mapping[str, IPNetwork | None]) -> None:
+    owners: dict[IPAddress, str] = {}
+    for host, interface in addresses.items():
+        if interface is None:
+            continue
+        other = owners.setdefault(interface.ip, host)
+        if other != host:
+            raise FabricError(
+                "management address",
+                interface.ip,
+                f"host {other} has the same address",
+                "Give each host its own address (is one machine listed under two names?)",
+                host,
+            )

@@ -1,0 +1,223 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The inventory's fabric variables, each read and checked on its own."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+from collections.abc import Iterable, Mapping, Sequence
+
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.addresses import (
+    interface_of,
+    ipv4_interface_of,
+    overlap,
+)
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric_error import FabricError
+
+if t.TYPE_CHECKING:
+    from netaddr import IPNetwork
+
+
+TOPOLOGIES: t.Final = ("direct", "ring", "switch", "lan")
+KINDS: t.Final = ("spark", "thor", "generic")
+MTU_MIN: t.Final = 1280
+MTU_MAX: t.Final = 9216
+MTU_ROCE: t.Final = 9000
+RAY_PORT: t.Final = 6379
+_NETDEV_RE: t.Final = re.compile(r"[^\s/:]{1,15}")
+
+
+def _integer(value: object) -> int | None:
+    """An int, or text that says one (inventories in INI format and --extra-vars give text)."""
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, str) and re.fullmatch(r"[0-9]{1,9}", value.strip()):
+        return int(value.strip())
+    return None
+
+
+def check_topology(topology: object) -> str:
+    if not isinstance(topology, str) or topology not in TOPOLOGIES:
+        raise FabricError("fabric_topology", topology, "not a topology", f"Use one of {', '.join(TOPOLOGIES)}")
+    return str(topology)
+
+
+def check_cage(cage: object) -> int:
+    number = _integer(cage)
+    if number not in (0, 1):
+        raise FabricError(
+            "fabric_cage",
+            cage,
+            "a Spark has the cages 0 and 1",
+            "Use 0 for the cage next to the RJ45 port (enp1s0f0np0) or 1 for the other (enp1s0f1np1)",
+        )
+    return number
+
+
+def check_mtu(mtu: object) -> int | None:
+    if mtu is None:
+        return None
+    number = _integer(mtu)
+    if number is None or not MTU_MIN <= number <= MTU_MAX:
+        raise FabricError(
+            "fabric_mtu",
+            mtu,
+            f"an MTU here is a whole number from {MTU_MIN} to {MTU_MAX}",
+            f"Use {MTU_ROCE} for jumbo frames, 1500 where the switch has none, or leave it undefined",
+        )
+    return number
+
+
+def check_cidr(cidr: object) -> IPNetwork:
+    text = str(cidr).strip() if isinstance(cidr, str) else ""
+    fix = "Set an unused private IPv4 range such as 10.100.0.0/24"
+    if not text:
+        raise FabricError("fabric_cidr", cidr, "a range to take the fabric's addresses from is needed", fix)
+    if ":" in text:
+        raise FabricError("fabric_cidr", cidr, "IPv6 is not supported on the fabric (RoCE v2 here runs over IPv4)", fix)
+    address, slash, prefix = text.partition("/")
+    if not slash or not re.fullmatch(r"[0-9]{1,2}", prefix):
+        raise FabricError("fabric_cidr", cidr, "not an IPv4 range in the form a.b.c.d/length", fix)
+    try:
+        interface = ipv4_interface_of(f"{address}/{prefix}")
+    except ValueError:
+        raise FabricError("fabric_cidr", cidr, "not an IPv4 range in the form a.b.c.d/length", fix) from None
+    if interface.ip != interface.network:
+        raise FabricError(
+            "fabric_cidr",
+            cidr,
+            "host bits are set",
+            f"Did you mean {interface.cidr}? Give the range's first address",
+        )
+    problem = _unusable(interface)
+    if problem:
+        raise FabricError("fabric_cidr", cidr, problem, fix)
+    return interface.cidr
+
+
+_UNUSABLE: t.Final = {
+    "0.0.0.0/8": "which means 'this network'",
+    "127.0.0.0/8": "loopback",
+    "169.254.0.0/16": "link-local, where hosts pick addresses by themselves",
+    "224.0.0.0/4": "multicast",
+    "240.0.0.0/4": "reserved",
+}
+
+
+def _unusable(network: IPNetwork) -> str:
+    """Why no host's address can lie in this network; empty if it can."""
+    for block, name in _UNUSABLE.items():
+        if overlap(network, ipv4_interface_of(block)):
+            return f"it lies in {block}, {name}"
+    return ""
+
+
+def check_hosts(hosts: object, topology: str) -> list[str]:
+    if isinstance(hosts, (str, bytes, Mapping)) or not isinstance(hosts, Iterable):
+        raise FabricError("hosts", hosts, "not a list of host names", "Pass the ordered list groups['cluster']")
+    names = list(hosts)
+    seen: set[str] = set()
+    for name in names:
+        if not isinstance(name, str) or not name:
+            raise FabricError("hosts", name, "not a host name", "Pass the ordered list groups['cluster']")
+        if name in seen:
+            raise FabricError("hosts", name, "this host is listed twice", "List each host once")
+        seen.add(name)
+    count = len(names)
+    shown = f"{topology} with {count} host{'' if count == 1 else 's'}"
+    if topology == "direct" and count != 2:
+        more = "For three Sparks use ring or switch, for more use switch" if count > 2 else "Add the second host"
+        raise FabricError("fabric_topology", shown, "a direct cable joins exactly 2 hosts", more)
+    if topology == "ring" and count != 3:
+        more = "For two hosts use direct" if count < 3 else "For more than three hosts use switch"
+        raise FabricError("fabric_topology", shown, "a ring has exactly 3 hosts (Ray needs a full mesh)", more)
+    if topology == "switch" and count < 2:
+        raise FabricError("fabric_topology", shown, "a switch joins at least 2 hosts", "Add hosts to the group cluster")
+    if count < 1:
+        raise FabricError("fabric_topology", shown, "there are no hosts", "Add hosts to the group cluster")
+    return [str(name) for name in names]
+
+
+def check_ray_port(ports: object) -> int:
+    """The port of Ray's GCS, by which every host reaches the head."""
+    number = checked_mapping("ray_node_ports", ports).get("gcs", RAY_PORT)
+    if isinstance(number, bool) or not isinstance(number, int) or not 1024 <= number <= 65535:
+        raise FabricError("ray_node_ports.gcs", number, "not a port from 1024 to 65535", f"Use {RAY_PORT}, or leave it")
+    return int(number)
+
+
+def checked_mapping(variable: str, value: object) -> dict[str, t.Any]:
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        raise FabricError(variable, value, "not a mapping by host name", "Write host: value lines")
+    return dict(value)
+
+
+def check_kind(host: str, value: object, topology: str) -> str:
+    kind = "spark" if value is None and topology != "lan" else ("generic" if value is None else value)
+    if not isinstance(kind, str) or kind not in KINDS:
+        raise FabricError("kind", value, "not a kind of host", f"Use one of {', '.join(KINDS)}", host)
+    if kind == "thor" and topology != "lan":
+        raise FabricError(
+            "kind",
+            kind,
+            f"a Jetson Thor has no RDMA NIC and cannot be part of a {topology} fabric",
+            "Set fabric_topology: lan for clusters with a Thor, or take the host out of the group cluster",
+            host,
+        )
+    return str(kind)
+
+
+def check_management(host: str, value: object, strict: bool) -> IPNetwork | None:
+    """The management address; None where there is none, or an IPv6 one that no rule here needs."""
+    fix = "Give it as IPv4 address and prefix length, such as 192.168.1.11/24"
+    if value is None or value == "":
+        if strict:
+            raise FabricError("management address", value, "this topology runs its control traffic over it", fix, host)
+        return None
+    try:
+        interface = interface_of(str(value))
+    except ValueError:
+        raise FabricError("management address", value, "not an address", fix, host) from None
+    if interface.version != 4:
+        if strict:
+            raise FabricError("management address", value, "IPv6 cannot carry this control traffic", fix, host)
+        return None
+    return interface
+
+
+def check_netdev(host: str, value: object) -> str:
+    if value is None or value == "":
+        return ""
+    if not isinstance(value, str) or not _NETDEV_RE.fullmatch(value) or value in (".", ".."):
+        raise FabricError(
+            "management NIC", value, "not a network interface name", "Give one name of at most 15 characters", host
+        )
+    return str(value)
+
+
+def check_override(host: str, netdev: str, value: object, planned: IPNetwork) -> IPNetwork:
+    variable = f"fabric_overrides[{netdev}]"
+    text = str(value).strip() if isinstance(value, str) else ""
+    fix = f"Give an IPv4 address of {planned.cidr}, such as {planned}"
+    try:
+        interface = ipv4_interface_of(text if "/" in text else f"{text}/{planned.prefixlen}")
+    except ValueError:
+        raise FabricError(variable, value, "not an IPv4 address", fix, host) from None
+    if interface.prefixlen > 30:
+        raise FabricError(variable, value, "a subnet this small has no room for a peer", fix, host)
+    if interface.ip in (interface.network, interface.broadcast):
+        raise FabricError(variable, value, f"the first and last address of {interface.cidr} are no host's", fix, host)
+    problem = _unusable(interface)
+    if problem:
+        raise FabricError(variable, value, problem, fix, host)
+    return interface
+
+
+def first_names(names: Sequence[str]) -> str:
+    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")

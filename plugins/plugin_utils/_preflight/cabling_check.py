@@ -1,0 +1,140 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Cables: who is at the other end of each, and which one to move."""
+
+from __future__ import annotations
+
+import typing as t
+from collections.abc import Mapping, Sequence
+
+from ansible_collections.sparkthor.cluster.plugins.module_utils._network import neighbors
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric_ports import spark_netdev
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._preflight.problem import Plan, Problem, cage_name
+
+#: what a probed port has at its other end: host, its planned link, the (host, NIC) that were seen there
+Seen = tuple[str, t.Any, list[tuple[str, str]]]
+
+
+def cabling_problems(plan: Plan, probes: Mapping[str, Mapping[str, t.Any]]) -> list[Problem]:
+    """Links whose other end is somebody else than planned, with the cable to move."""
+    wrong: list[Seen] = []
+    silent: list[tuple[str, t.Any]] = []
+    for host, entry in plan.items():
+        probe = probes.get(host) or {}
+        for link in entry["links"]:
+            port = (probe.get("ports") or {}).get(link["netdev"])
+            if not link["peer"] or port is None or not port["carrier"]:
+                continue  # unknown or already reported
+            seen = [(item["host"], item["netdev"]) for item in (probe.get("neighbours") or {}).get(link["netdev"], ())]
+            if neighbors.is_neighbour(seen, link["peer"], link["peer_netdev"]):
+                continue
+            if seen:
+                wrong.append((host, link, seen))
+            else:
+                silent.append((host, link))
+    swapped, left = _swapped(wrong)
+    return swapped + _wrong_ends(left, _runs_backwards(plan, wrong)) + [_silent_end(*end, probes) for end in silent]
+
+
+def _wrong_ends(wrong: Sequence[Seen], backwards: Sequence[str]) -> list[Problem]:
+    """Cables that end at somebody else; ``backwards`` is the order of hosts that would make them right."""
+    problems = []
+    told: set[tuple[str, str]] = set()
+    for host, link, seen in wrong:
+        cage = (host, neighbors.port_of(link["netdev"]))
+        if cage in told:  # both halves of a cable say the same
+            continue
+        told.add(cage)
+        other_host, other_netdev = seen[0]
+        if backwards:
+            mend = (
+                f"the ring runs the other way round: list the hosts as {', '.join(backwards)}, or swap both cables on "
+                "every host"
+            )
+        else:
+            mend = (
+                f"move the end that is in {cage_name(other_netdev)} of {other_host} to "
+                f"{cage_name(link['peer_netdev'])} of {link['peer']}"
+            )
+        problems.append(
+            Problem(
+                "cabling",
+                host,
+                f"NIC {link['netdev']} is cabled to {other_host} {other_netdev}, the plan wants {link['peer']} "
+                f"{link['peer_netdev']} there",
+                mend,
+                link["netdev"],
+            )
+        )
+    return problems
+
+
+def _silent_end(host: str, link: t.Any, probes: Mapping[str, Mapping[str, t.Any]]) -> Problem:
+    """A port with a carrier on which nobody of the cluster answered."""
+    peer_port = ((probes.get(link["peer"]) or {}).get("ports") or {}).get(link["peer_netdev"]) or {}
+    if not probes.get(link["peer"]) or peer_port.get("carrier") is None:
+        severity, why = "unknown", f"{link['peer']} was not probed there"
+    else:
+        severity, why = "error", f"nobody of this cluster answers on it, the plan wants {link['peer']} there"
+    return Problem(
+        "cabling",
+        host,
+        f"NIC {link['netdev']} has a carrier, but {why}",
+        f"follow the cable from {cage_name(link['netdev'])}: its other end belongs in "
+        f"{cage_name(link['peer_netdev'])} of {link['peer']}",
+        link["netdev"],
+        severity,
+    )
+
+
+def _swapped(
+    wrong: Sequence[Seen],
+) -> tuple[list[Problem], list[Seen]]:
+    """Hosts whose two cables changed places, as one problem each, and the wrong links that this does not explain."""
+    ports: dict[str, dict[str, tuple[t.Any, list[tuple[str, str]]]]] = {}
+    for host, link, seen in wrong:
+        ports.setdefault(host, {}).setdefault(neighbors.port_of(link["netdev"]), (link, seen))
+    problems = []
+    swapped: set[str] = set()
+    for host, found in ports.items():
+        if len(found) != 2:
+            continue
+        (one, sees_one), (two, sees_two) = found.values()
+        if neighbors.is_neighbour(sees_one, two["peer"], two["peer_netdev"]) and neighbors.is_neighbour(
+            sees_two, one["peer"], one["peer_netdev"]
+        ):
+            swapped.add(host)
+            problems.append(
+                Problem(
+                    "cabling",
+                    host,
+                    f"its two cables are swapped: NIC {one['netdev']} is cabled to {sees_one[0][0]} {sees_one[0][1]}, "
+                    f"NIC {two['netdev']} to {sees_two[0][0]} {sees_two[0][1]}, the plan wants it the other way",
+                    f"swap the two cables at {host}: the one from {two['peer']} belongs in {cage_name(two['netdev'])}, "
+                    f"the one from {one['peer']} in {cage_name(one['netdev'])}",
+                    one["netdev"],
+                )
+            )
+    left = [
+        (host, link, seen)
+        for host, link, seen in wrong
+        if host not in swapped and not (link["peer"] in swapped and any(name == link["peer"] for name, _netdev in seen))
+    ]
+    return problems, left
+
+
+def _runs_backwards(plan: Plan, wrong: Sequence[Seen]) -> list[str]:
+    """The order of hosts in which a ring that is cabled consistently, but the other way round, would be right."""
+    hosts = list(plan)
+    if len(hosts) != 3 or any(entry["topology"] != "ring" for entry in plan.values()):
+        return []
+    order = [hosts[0], hosts[2], hosts[1]]
+    found = {(host, neighbors.port_of(link["netdev"])): seen for host, link, seen in wrong}
+    for index, host in enumerate(order):
+        following = order[(index + 1) % 3]
+        if not neighbors.is_neighbour(found.get((host, "np0"), ()), following, spark_netdev(1, 0)):
+            return []
+        if not neighbors.is_neighbour(found.get((following, "np1"), ()), host, spark_netdev(0, 0)):
+            return []
+    return order

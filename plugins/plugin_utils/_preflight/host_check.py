@@ -1,0 +1,231 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""RDMA, netplan, clock, kernel and image: of each host, and of the hosts of one kind compared."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
+
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._preflight.problem import (
+    Node,
+    Plan,
+    Problem,
+    interfaces_of,
+)
+
+#: seconds that a clock may be off: certificates are judged by it, and logs of several hosts are read together
+CLOCK_LIMIT: t.Final = 30
+#: combinations that do not serve, as data: ``fact`` is a path into sparkthor_node, ``match`` a shell pattern
+KNOWN_BAD: t.Final[tuple[dict[str, str], ...]] = (
+    {
+        "fact": "kernel",
+        "match": "7.0.0-1019-nvidia*",
+        "reason": "it reserves no contiguous memory (CmaTotal is 0) and CUDA allocations fail",
+        "mend": "boot a 6.17.0-103x-nvidia kernel",
+    },
+    {
+        "fact": "kernel",
+        "match": "6.17.0-1008-nvidia*",
+        "reason": "it panics under load",
+        "mend": "update to a 6.17.0-103x-nvidia kernel",
+    },
+)
+
+
+def rdma_problems(host: str, entry: t.Any, node: Node, probe: Mapping[str, t.Any]) -> list[Problem]:
+    """RDMA where the plan needs it: a device on every planned NIC, Ethernet, active with a carrier, at full rate."""
+    found = probe.get("rdma") or node.get("rdma")
+    if found is None:
+        return []
+    by_netdev = {link["netdev"]: link for link in found["links"] if link["netdev"]}
+    if not found["links"]:
+        return [
+            Problem(
+                "rdma",
+                host,
+                f"it has no RDMA device, which a {entry['topology']} fabric needs",
+                "see that its ConnectX-7 is cabled and its driver loaded (sudo modprobe mlx5_ib; dmesg), or set "
+                "fabric_topology: lan",
+            )
+        ]
+    present = interfaces_of(node)
+    problems = []
+    for link in entry["links"]:
+        rdma = by_netdev.get(link["netdev"])
+        if rdma is not None:
+            problems += _rdma_device_problems(host, entry, rdma, probe)
+        elif link["netdev"] in present:
+            problems.append(
+                Problem(
+                    "rdma",
+                    host,
+                    f"NIC {link['netdev']} has no RDMA device; those of this host are "
+                    + ", ".join(f"{name} ({item['device']})" for name, item in sorted(by_netdev.items())),
+                    "reload the driver (sudo modprobe -r mlx5_ib && sudo modprobe mlx5_ib) or reboot the host",
+                    link["netdev"],
+                )
+            )
+    return problems
+
+
+def _rdma_device_problems(
+    host: str, entry: t.Any, rdma: Mapping[str, t.Any], probe: Mapping[str, t.Any]
+) -> list[Problem]:
+    netdev = rdma["netdev"]
+    problems = []
+    if rdma.get("link_layer") == "InfiniBand":
+        problems.append(
+            Problem(
+                "rdma",
+                host,
+                f"RDMA device {rdma['device']} of NIC {netdev} is in InfiniBand mode, the plan is RoCE",
+                "set LINK_TYPE to Ethernet (2) with mlxconfig and power the host off and on",
+                netdev,
+            )
+        )
+    carrier = (probe.get("ports") or {}).get(netdev, {}).get("carrier")
+    # a port that was only set up for the probe may still be training, and a peer that did so has set its end down
+    # again: the carrier that counts is the one that was read with the state
+    trained = carrier and rdma.get("state") != "down" and not (probe.get("raised") or ())
+    rate = rdma.get("rate")
+    if trained and rdma.get("port_state") not in ("", None, "ACTIVE"):
+        problems.append(
+            Problem(
+                "rdma",
+                host,
+                f"RDMA device {rdma['device']} is {rdma['port_state']} although its NIC {netdev} has a carrier",
+                "reload the driver (sudo modprobe -r mlx5_ib && sudo modprobe mlx5_ib) or reboot the host",
+                netdev,
+            )
+        )
+    if trained and rate and rate < 200 and entry["kind"] == "spark":
+        problems.append(
+            Problem(
+                "rate",
+                host,
+                f"NIC {netdev} has negotiated {rate} Gb/s of 200",
+                "use a 200 Gb/s cable; on a switch set the port to 200 Gb/s without negotiation",
+                netdev,
+                "warning",
+            )
+        )
+    return problems
+
+
+def netplan_problems(host: str, probe: Mapping[str, t.Any]) -> list[Problem]:
+    """What netplan and NetworkManager have against the plan, in the words of the probe."""
+    return [
+        Problem(
+            "foreign_file" if item["kind"] == "foreign_settings" and item.get("alone") else item["kind"],
+            host,
+            item["message"],
+            item["mend"],
+            item.get("netdev", ""),
+        )
+        for item in (probe.get("netplan") or {}).get("findings", ())
+    ]
+
+
+def clock_problems(host: str, node: Node) -> list[Problem]:
+    """A clock that is wrong now is wrong before any service of ours could set it right."""
+    offset = float(node.get("clock_offset") or 0)
+    if abs(offset) <= CLOCK_LIMIT:
+        return []
+    way = "ahead of" if offset > 0 else "behind"
+    return [
+        Problem(
+            "clock",
+            host,
+            f"its clock is {abs(offset):.0f} s {way} the controller's, by which tokens and TLS certificates are judged",
+            "let it synchronise (sudo timedatectl set-ntp true; timedatectl shows when it has), or list clock in "
+            "preflight_accept",
+        )
+    ]
+
+
+def known_bad_problems(host: str, node: Node, known_bad: Sequence[Mapping[str, str]]) -> list[Problem]:
+    problems = []
+    for entry in known_bad:
+        value: t.Any = node
+        for key in entry["fact"].split("."):
+            value = value.get(key, "") if isinstance(value, Mapping) else ""
+        if value and fnmatchcase(str(value), entry["match"]):
+            problems.append(
+                Problem("known_bad", host, f"{entry['fact']} {value} is known bad: {entry['reason']}", entry["mend"])
+            )
+    return problems
+
+
+def _image(node: Node) -> str:
+    """The OS and, on DGX OS, its release; the file also holds a serial number, which differs by design."""
+    system = node.get("os") or {}
+    versions = re.findall(r'^DGX_(?:OTA|SWBUILD)_VERSION="?([^"\n]+)"?$', system.get("dgx", ""), re.MULTILINE)
+    return " ".join(filter(None, [system.get("pretty", ""), f"DGX OS {versions[-1]}" if versions else ""]))
+
+
+def _firmware(node: Node, probe: Mapping[str, t.Any]) -> str:
+    links = (probe.get("rdma") or node.get("rdma") or {}).get("links", ())
+    return ", ".join(sorted({link["firmware"] for link in links if link.get("firmware")}))
+
+
+def parity_problems(plan: Plan, nodes: Mapping[str, Node], probes: Mapping[str, Mapping[str, t.Any]]) -> list[Problem]:
+    """Kernel, driver, firmware and OS image must be one across the hosts of one kind: mixed ranks fail in odd ways."""
+    problems = []
+    kinds: dict[str, list[str]] = {}
+    for host, entry in plan.items():
+        kinds.setdefault(entry["kind"], []).append(host)
+    for kind, hosts in kinds.items():
+        for what, value_of in (
+            ("kernel", lambda host: nodes[host].get("kernel", "")),
+            ("NVIDIA driver", lambda host: nodes[host].get("driver", "")),
+            ("OS image", lambda host: _image(nodes[host])),
+            ("ConnectX firmware", lambda host: _firmware(nodes[host], probes.get(host) or {})),
+        ):
+            values: dict[str, list[str]] = {}
+            for host in hosts:
+                if value_of(host):
+                    values.setdefault(str(value_of(host)), []).append(host)
+            if len(values) < 2:
+                continue
+            usual = max(values, key=lambda value: len(values[value]))
+            for value, odd in values.items():
+                if value != usual:
+                    problems.append(
+                        Problem(
+                            "parity",
+                            ", ".join(odd),
+                            f"{what} is {value}, but {usual} on {', '.join(values[usual])}: all {kind} hosts of a "
+                            "cluster must have the same",
+                            "update them to the same version, or list parity in preflight_accept",
+                        )
+                    )
+    if any(entry["addressing"] == "adopted" for entry in plan.values()):
+        problems += _lan_mtu_parity(plan, nodes)
+    return problems
+
+
+def _lan_mtu_parity(plan: Plan, nodes: Mapping[str, Node]) -> list[Problem]:
+    mtus: dict[int, list[str]] = {}
+    for host, entry in plan.items():
+        for link in entry["links"]:
+            interface = interfaces_of(nodes[host]).get(link["netdev"])
+            if interface and link["mtu"] is None:
+                mtus.setdefault(interface["mtu"], []).append(host)
+    if len(mtus) < 2:
+        return []
+    smallest = min(mtus)
+    return [
+        Problem(
+            "mtu",
+            ", ".join(hosts),
+            f"its NIC has an MTU of {mtu}, but {smallest} on {', '.join(mtus[smallest])}",
+            "give all hosts of the lan one MTU",
+            severity="warning",
+        )
+        for mtu, hosts in mtus.items()
+        if mtu != smallest
+    ]

@@ -1,0 +1,150 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Addresses and routes that are there already, and that the plan would collide with."""
+
+from __future__ import annotations
+
+import typing as t
+from collections.abc import Mapping
+
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.addresses import (
+    ipv4_interface_of,
+    ipv4_network_of,
+    overlap,
+)
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._preflight.problem import (
+    SPARK_NETDEVS,
+    Node,
+    Plan,
+    Problem,
+    interfaces_of,
+)
+
+if t.TYPE_CHECKING:
+    from netaddr import IPNetwork
+
+
+def planned_subnets(plan: Plan) -> dict[IPNetwork, str]:
+    """Planned subnets and, for messages, the NIC name that first has each."""
+    found: dict[IPNetwork, str] = {}
+    for entry in plan.values():
+        if entry["addressing"] == "managed":
+            for link in entry["links"]:
+                found.setdefault(ipv4_interface_of(link["subnet"]), link["netdev"])
+    return found
+
+
+def overlap_problems(
+    host: str, entry: t.Any, node: Node, probe: Mapping[str, t.Any], subnets: Mapping[IPNetwork, str]
+) -> list[Problem]:
+    """Interfaces, routes and gateways of this host that the planned subnets would collide with."""
+    own = set((probe.get("netplan") or {}).get("own", ())) | {link["netdev"] for link in entry["links"]}
+    mend = "choose a fabric_cidr that no network of any host uses, or remove it"
+    problems = []
+    blamed: set[str] = set()
+    for name, interface in interfaces_of(node).items():
+        if name in own:  # a foreign address on a fabric NIC is a finding of its own
+            continue
+        for item in interface.get("addresses", ()):
+            network = ipv4_network_of(item["address"])
+            subnet = _hit(network, subnets)
+            if subnet:
+                blamed.add(name)
+                problems.append(
+                    Problem(
+                        "overlap",
+                        host,
+                        f"NIC {name} has {item['address']}, inside or around the planned {subnet}",
+                        mend,
+                        name,
+                    )
+                )
+    for route in node.get("routes", ()):
+        words = f"route {route['dst']}" + (f" via {route['gateway']}" if route["gateway"] else "")
+        words += f" dev {route['dev']}" if route["dev"] else ""
+        gateway = ipv4_network_of(route["gateway"])
+        if route["dev"] in own and route["protocol"] == "kernel":
+            continue
+        if route["dev"] in blamed and route["protocol"] == "kernel":
+            continue  # follows from the address already named
+        subnet = _hit(gateway, subnets)
+        if subnet:
+            problems.append(
+                Problem("overlap", host, f"the gateway of {words} is in the planned {subnet}", mend, route["dev"])
+            )
+            continue
+        subnet = _hit(None if route["dst"] == "default" else ipv4_network_of(route["dst"]), subnets)
+        if subnet:
+            problems.append(Problem("overlap", host, f"{words} overlaps the planned {subnet}", mend, route["dev"]))
+    return problems
+
+
+def _hit(network: IPNetwork | None, subnets: Mapping[IPNetwork, str]) -> IPNetwork | None:
+    if network is None or network.prefixlen == 0:
+        return None
+    return next((subnet for subnet in subnets if overlap(subnet, network)), None)
+
+
+def same_subnet_problems(host: str, entry: t.Any, node: Node) -> list[Problem]:
+    """Two fabric NICs of a host that have addresses in one subnet right now."""
+    planned = {(link["netdev"], link["address"]) for link in entry["links"]}
+    names = {*SPARK_NETDEVS, *(link["netdev"] for link in entry["links"])}
+    found: list[tuple[str, str, IPNetwork]] = []
+    problems = []
+    for name, interface in interfaces_of(node).items():
+        if name not in names:
+            continue
+        for item in interface.get("addresses", ()):
+            network = ipv4_network_of(item["address"])
+            if network is None or item.get("scope") == "link":
+                continue
+            for other, address, existing in found:
+                pair_is_planned = (name, item["address"]) in planned and (other, address) in planned
+                if other != name and overlap(existing, network) and not pair_is_planned:
+                    problems.append(
+                        Problem(
+                            "same_subnet",
+                            host,
+                            f"NICs {other} ({address}) and {name} ({item['address']}) are in one subnet: routing "
+                            "between them is ambiguous and NCCL hangs",
+                            f"remove the address of {name} (sudo ip address del {item['address']} dev {name}) and the "
+                            "file that sets it, or set roce_network_replace_foreign: true",
+                            name,
+                        )
+                    )
+            found.append((name, item["address"], network))
+    return problems
+
+
+def adopted_problems(host: str, entry: t.Any, node: Node) -> list[Problem]:
+    """On a lan the network is taken as it is: the one NIC must be there, up and with the MTU that was declared."""
+    problems = []
+    interfaces = interfaces_of(node)
+    for link in entry["links"]:
+        netdev = link["netdev"]
+        interface = interfaces.get(netdev)
+        if interface is None or not any(item["address"] == link["address"] for item in interface["addresses"]):
+            problems.append(
+                Problem(
+                    "address",
+                    host,
+                    f"NIC {netdev} does not have {link['address']}, which peers would use",
+                    "correct fabric_lan_nic or the host's address",
+                    netdev,
+                )
+            )
+            continue
+        if not interface["carrier"]:
+            problems.append(Problem("carrier", host, f"NIC {netdev} has no carrier", "plug in its cable", netdev))
+        if link["mtu"] and interface["mtu"] != link["mtu"]:
+            problems.append(
+                Problem(
+                    "mtu",
+                    host,
+                    f"NIC {netdev} has an MTU of {interface['mtu']}, fabric_mtu asks for {link['mtu']}",
+                    "on a lan nothing is configured: set the MTU on the host, or leave fabric_mtu undefined",
+                    netdev,
+                )
+            )
+    return problems

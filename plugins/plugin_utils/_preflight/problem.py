@@ -1,0 +1,44 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""One finding of the checks before a run, and what all of them read of plan and facts."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+from collections.abc import Mapping
+
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric_ports import HALVES, spark_netdev
+
+Node = Mapping[str, t.Any]
+Plan = Mapping[str, t.Any]
+SPARK_NETDEVS: t.Final = {spark_netdev(cage, half): (cage, half) for cage in (0, 1) for half in HALVES}
+
+
+@dataclasses.dataclass(frozen=True)
+class Problem:
+    """One finding. ``severity``: ``error`` stops the run, ``warning`` and ``unknown`` are only reported."""
+
+    kind: str
+    host: str
+    message: str
+    mend: str
+    netdev: str = ""
+    severity: str = "error"
+
+    def __str__(self) -> str:
+        return f"host {self.host}: {self.message}; {self.mend}"
+
+
+def interfaces_of(node: Node) -> dict[str, Mapping[str, t.Any]]:
+    return {link["name"]: link for link in node.get("interfaces", ())}
+
+
+def cage_name(netdev: str) -> str:
+    place = SPARK_NETDEVS.get(netdev)
+    return (
+        f"cage {place[0]} ({'next to the RJ45 port' if place[0] == 0 else 'away from the RJ45 port'})"
+        if place
+        else netdev
+    )

@@ -1,0 +1,92 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which measurements verify takes on which hosts.  Runs on the controller; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+
+def _path(link: Mapping[str, Any], other: Mapping[str, Any], rdma: Mapping[str, Any]) -> dict[str, Any]:
+    mtus = [int(mtu) for mtu in (link.get("mtu"), other.get("mtu")) if mtu]
+    own, theirs = rdma.get("own", {}), rdma.get("peer", {})
+    return {
+        "netdev": link["netdev"],
+        "source": link["address"].partition("/")[0],
+        "address": other["address"].partition("/")[0],
+        # a LAN that is left as it is owes nobody more than Ethernet's own
+        "wanted_mtu": min(mtus) if mtus else 1500,
+        "peer_netdev": other["netdev"],
+        "half": link["half"],
+        "device": own.get("device") or link.get("device", ""),
+        "peer_device": theirs.get("device") or other.get("device", ""),
+        "gid_index": own.get("gid_index"),
+        "peer_gid_index": theirs.get("gid_index"),
+    }
+
+
+def neighbours(fabric: Mapping[str, Mapping[str, Any]], host: str, hosts: Sequence[str]) -> list[str]:
+    """To whom a host measures: over its own cables, or on a switch the next one, so that every port sends and takes."""
+    peers = [link["peer"] for link in fabric[host]["links"] if link["peer"]]
+    if peers:
+        return list(dict.fromkeys(peers))
+    if len(hosts) < 2:
+        return []
+    return [hosts[(list(hosts).index(host) + 1) % len(hosts)]]
+
+
+def link_tests(
+    fabric: Mapping[str, Mapping[str, Any]],
+    hosts: Sequence[str],
+    rdma: Mapping[str, Mapping[str, Mapping[str, Any]]],
+) -> dict[str, list[dict[str, Any]]]:
+    """By host, its measurements: every half towards every neighbour, and both halves at once."""
+    tests: dict[str, list[dict[str, Any]]] = {host: [] for host in hosts}
+    for host in hosts:
+        for peer in neighbours(fabric, host, hosts):
+            if peer not in hosts:
+                continue
+            paths = []
+            for link in fabric[host]["links"]:
+                if link["peer"] and link["peer"] != peer:
+                    continue
+                other = _other_end(fabric[peer]["links"], host, link)
+                if other is None:
+                    continue
+                ports = {
+                    "own": rdma.get(host, {}).get(link["netdev"], {}),
+                    "peer": rdma.get(peer, {}).get(other["netdev"], {}),
+                }
+                paths.append(_path(link, other, ports))
+            how = "rdma" if all(path["device"] and path["peer_device"] for path in paths) and paths else "tcp"
+            for path in paths:
+                tests[host].append(
+                    {"id": f"{host}>{peer}:{path['half']}", "host": host, "peer": peer, "how": how, "paths": [path]}
+                )
+            if len(paths) > 1:
+                tests[host].append(
+                    {"id": f"{host}>{peer}:both", "host": host, "peer": peer, "how": how, "paths": paths}
+                )
+    return tests
+
+
+def _other_end(links: Sequence[Mapping[str, Any]], host: str, link: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    for other in links:
+        if link["peer"] and other["peer"] == host and other["netdev"] == link["peer_netdev"]:
+            return other
+        if not link["peer"] and other["subnet"] == link["subnet"]:
+            return other
+    return None
+
+
+def collective_plan(hosts: Sequence[str], looks: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """Which hosts can run a rank of the all-reduce, and by which Python."""
+    containers = [host for host in hosts if host in looks and looks[host]["engine"]["runtime"] == "container"]
+    python = {
+        host: f"{looks[host]['engine']['path']}/bin/python"
+        for host in hosts
+        if host in looks and host not in containers and looks[host]["versions"].get("torch")
+    }
+    return {"with_engine": list(python), "in_container": containers, "python": python}

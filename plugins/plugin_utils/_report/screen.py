@@ -1,0 +1,151 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The status document as one screen of text.  Runs on the controller; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+GIB = 1024**3
+
+
+def duration(seconds: float | None) -> str:
+    if seconds is None:
+        return "-"
+    whole = int(seconds)
+    for size, name, smaller_size, smaller in ((86400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s")):
+        if whole >= size:
+            rest = whole % size // smaller_size
+            return f"{whole // size} {name}" + (f" {rest} {smaller}" if rest else "")
+    return f"{whole} s"
+
+
+def table(rows: Sequence[Sequence[str]]) -> list[str]:
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+
+
+def _rate(value: float | None) -> str:
+    return "?" if value is None else f"{value:g}G"
+
+
+def _units(found: Mapping[str, Any], ray: Mapping[str, Any], host: str) -> str:
+    shown = []
+    for name, unit in found["units"].items():
+        if unit["active"] in ("active", "reloading"):
+            continue
+        if unit["active"] == "inactive" and unit["enabled"] not in ("enabled",):
+            continue
+        shown.append(f"{name.removeprefix('sparkthor-')} {unit['active']}")
+    if not found["units"]:
+        return "none"
+    running = [name.removeprefix("sparkthor-") for name, unit in found["units"].items() if unit["active"] == "active"]
+    return ", ".join(shown) or " ".join(running) or "none"
+
+
+def render(status: Mapping[str, Any], limit: int = 12) -> str:
+    """At most a screen: serving, hosts, links, versions, and what is wrong; ``limit`` problems at most."""
+    lines = [*_serving_lines(status), "", *table(_host_rows(status))]
+    links = _link_rows(status)
+    if len(links) > 1:
+        lines += ["", *table(links)]
+    versions = common_versions(status)
+    if versions:
+        lines += ["", "versions: " + ", ".join(f"{name} {version}" for name, version in versions.items())]
+    return "\n".join([*lines, "", *_problem_lines(status["problems"], limit)])
+
+
+def _serving_lines(status: Mapping[str, Any]) -> list[str]:
+    cluster, serving, ray = status["cluster"], status["serving"], status["ray"]
+    since = f" for {duration(serving['since_seconds'])}" if serving.get("since_seconds") else ""
+    lines = [
+        f"{cluster['topology'] or 'no plan'}, {len(cluster['hosts'])} hosts, head {cluster['head']}: "
+        f"{serving['state'].upper()}{since}"
+    ]
+    if serving.get("model"):
+        split = f"TP={serving['tensor_parallel']} PP={serving['pipeline_parallel']}"
+        newest = _newest_completion(serving.get("completion") or {})
+        parts = [f"model {serving['model']}", split, serving.get("endpoint", ""), newest]
+        lines.append("  " + ", ".join(part for part in parts if part))
+    if serving["state"] not in ("serving", "absent"):
+        lines.append(f"  {serving['line'][:150]}")
+    return [*lines, f"  Ray {ray['state']}: {ray['line'][:150]}"]
+
+
+def _newest_completion(completion: Mapping[str, Any]) -> str:
+    if completion.get("seconds_ago") is None:
+        return ""
+    latency = "" if completion.get("latency") is None else f" in {completion['latency']:.2f} s"
+    return f"last completion {duration(completion['seconds_ago'])} ago{latency}"
+
+
+def _host_rows(status: Mapping[str, Any]) -> list[list[str]]:
+    ray = status["ray"]
+    rows = [["HOST", "KIND", "UP", "MEMORY FREE", "DISK FREE", "LOAD", "RAY", "UNITS"]]
+    for host, found in status["hosts"].items():
+        name = host + ("*" if found["role"] == "head" else "")
+        if not found["reachable"]:
+            rows.append([name, found["kind"] or "-", "no answer", "-", "-", "-", "-", "-"])
+            continue
+        memory, disk = found["memory"], found["disk"]
+        member = "alive" if host in ray.get("alive", {}) else ("-" if ray["state"] == "absent" else "absent")
+        rows.append(
+            [
+                name,
+                found["kind"],
+                duration(found["uptime_seconds"]),
+                f"{memory['available'] / GIB:.1f} of {memory['total'] / GIB:.1f} GiB",
+                f"{disk['free'] / GIB:.0f} GiB",
+                f"{found['load'][0]:.1f}" if found["load"] else "-",
+                member,
+                _units(found, ray, host),
+            ]
+        )
+    return rows
+
+
+def _link_rows(status: Mapping[str, Any]) -> list[list[str]]:
+    rows = [["LINK", "HALF", "STATE", "SPEED", "MTU", "ADDRESS", "TO"]]
+    for host, found in status["hosts"].items():
+        for link in found["links"]:
+            peer = f"{link['peer']} {link['peer_netdev']}".strip() or status["cluster"]["topology"]
+            rows.append(
+                [
+                    f"{host} {link['netdev']}",
+                    str(link["half"]),
+                    link["state"].upper() if link["state"] != "up" else "up",
+                    _rate(link["rate_gbits"]),
+                    str(link["mtu"] or "-") + ("!" if link["planned_mtu"] not in (None, link["mtu"]) else ""),
+                    link["address"],
+                    peer,
+                ]
+            )
+    return rows
+
+
+def _problem_lines(problems: Sequence[Mapping[str, str]], limit: int) -> list[str]:
+    if not problems:
+        return ["nothing to fix"]
+    lines = [f"{len(problems)} to fix:"]
+    for item in problems[:limit]:
+        lines.append(f"  {item['host']}: {item['text']}"[:160])
+        lines.append(f"      -> {item['mend']}"[:220])
+    if len(problems) > limit:
+        lines.append(f"  and {len(problems) - limit} more (-e output=json shows all)")
+    return lines
+
+
+def common_versions(status: Mapping[str, Any]) -> dict[str, str]:
+    """What all hosts have in common, in the order a person asks for it."""
+    reached = [found for found in status["hosts"].values() if found["reachable"]]
+    if not reached:
+        return {}
+    first = {**reached[0]["versions"], "python": reached[0]["python"], "kernel": reached[0]["kernel"]}
+    first["driver"] = reached[0]["driver"]
+    return {
+        name: version
+        for name, version in first.items()
+        if version and name not in status["differences"] and name != "digest"
+    }

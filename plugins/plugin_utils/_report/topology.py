@@ -1,0 +1,169 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The drawing of the cluster's cables, as numbers and words: what report.html.j2 draws.  Pure, on the controller."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+WIDTH, HEIGHT = 900.0, 470.0
+BOX_WIDTH, BOX_HEIGHT = 190.0, 84.0
+#: where the switch or the LAN stands
+MIDDLE = (WIDTH / 2, 62.0)
+#: topologies in which hosts share one thing in the middle; a fabric without a plan is drawn so as well
+SHARED = {"switch": "200 GbE switch", "lan": "LAN (TCP)", "": ""}
+
+Point = tuple[float, float]
+
+
+class Label(NamedTuple):
+    """Words beside a cable's half; ``anchor`` is SVG's text-anchor."""
+
+    x: float
+    y: float
+    text: str
+    wrong: bool
+    anchor: str = "middle"
+
+
+class Cable(NamedTuple):
+    """One half of a cable."""
+
+    x1: float
+    y1: float
+    x2: float
+    y2: float
+    title: str
+    wrong: bool
+    label: Label
+
+
+class Box(NamedTuple):
+    """One host."""
+
+    x: float
+    y: float
+    host: str
+    words: str
+    address: str
+    silent: bool
+
+
+def places(topology: str, hosts: Sequence[str]) -> dict[str, Point]:
+    """Where each host's box has its middle: a row for a switch or LAN, else a regular polygon."""
+    count = len(hosts)
+    if topology in SHARED:
+        step = WIDTH / count
+        return {host: (step * (index + 0.5), HEIGHT - 90) for index, host in enumerate(hosts)}
+    if count == 2:
+        return {hosts[0]: (150.0, HEIGHT / 2), hosts[1]: (WIDTH - 150, HEIGHT / 2)}
+    found = {}
+    for index, host in enumerate(hosts):
+        angle = -math.pi / 2 + 2 * math.pi * index / count
+        found[host] = (WIDTH / 2 + 310 * math.cos(angle), HEIGHT / 2 + 30 + 175 * math.sin(angle))
+    return found
+
+
+def link_words(link: Mapping[str, Any]) -> tuple[str, bool]:
+    """What stands beside a cable's half, and whether something is wrong with it."""
+    wrong = bool(link["problems"]) or link["state"] != "up"
+    rate = "no rate" if link["rate_gbits"] is None else f"{link['rate_gbits']:g}G"
+    words = f"{rate} MTU {link['mtu'] or '-'}" if link["state"] == "up" else link["state"]
+    if link["state"] == "up" and link["planned_mtu"] not in (None, link["mtu"]):
+        words += f", not {link['planned_mtu']}"
+    elif wrong and link["state"] == "up":
+        words += ", wrong"
+    return words, wrong
+
+
+def drawing(status: Mapping[str, Any]) -> dict[str, Any]:
+    """Hosts, and a line for each half of each cable, as the live links are."""
+    hosts, topology = status["cluster"]["hosts"], status["cluster"]["topology"]
+    at = places(topology, hosts)
+    shared = topology in SHARED
+    scale = min(1.0, 4.2 / max(4.2, len(hosts))) if shared else 1.0
+    return {
+        "width": WIDTH,
+        "height": HEIGHT,
+        "box_width": BOX_WIDTH * scale,
+        "box_height": BOX_HEIGHT,
+        "told": f"{len(hosts)} hosts on a {topology or 'fabric without a plan'}",
+        "cables": list(_to_the_middle(status, at) if shared else _between_hosts(status, at)),
+        "boxes": [_box(host, status["hosts"][host], at[host]) for host in hosts],
+        "middle": MIDDLE,
+        "middle_name": SHARED.get(topology, ""),
+    }
+
+
+def _box(host: str, found: Mapping[str, Any], place: Point) -> Box:
+    silent = not found["reachable"]
+    words = "no answer" if silent else f"{found['kind']}{', head' if found['role'] == 'head' else ''}"
+    return Box(*place, host, words, found.get("control_address") or found["management"], silent)
+
+
+def _title(host: str, link: Mapping[str, Any], words: str) -> str:
+    return f"{host} {link['netdev']}, half {link['half']}, {link['address']}: {words}"
+
+
+def _to_the_middle(status: Mapping[str, Any], at: Mapping[str, Point]) -> Iterator[Cable]:
+    """Ports of a switch or LAN: every host's cables lead to what they share."""
+    for host in status["cluster"]["hosts"]:
+        links = status["hosts"][host]["links"]
+        for index, link in enumerate(links):
+            words, wrong = link_words(link)
+            spread = 26.0 * (index - (len(links) - 1) / 2)
+            x, y = at[host]
+            target = MIDDLE[0] + (x - MIDDLE[0]) * 0.35 + spread
+            # a LAN port has no halves
+            beside = words if status["cluster"]["topology"] == "lan" else f"half {link['half']}: {words}"
+            label = Label(x, y + BOX_HEIGHT / 2 + 18 + 17 * index, beside, wrong)
+            line = (x + spread * 1.6, y - BOX_HEIGHT / 2, target, MIDDLE[1] + 26)
+            yield Cable(*line, _title(host, link, words), wrong, label)
+
+
+def _between_hosts(status: Mapping[str, Any], at: Mapping[str, Point]) -> Iterator[Cable]:
+    """Cables from host to host, each half once; what is wrong at the far end counts."""
+    drawn: set[frozenset[tuple[str, str]]] = set()
+    for host in status["cluster"]["hosts"]:
+        for link in status["hosts"][host]["links"]:
+            peer = link["peer"]
+            key = frozenset(((host, link["netdev"]), (peer, link["peer_netdev"])))
+            if key in drawn or peer not in at:
+                continue
+            drawn.add(key)
+            words, wrong = link_words(link)
+            for other in status["hosts"][peer]["links"]:
+                if other["netdev"] == link["peer_netdev"] and not wrong:
+                    far_words, wrong = link_words(other)
+                    words = far_words if wrong else words
+            line = _parallel(at[host], at[peer], link["half"])
+            other_half = _parallel(at[host], at[peer], 1 - link["half"])
+            label = _beside(line, other_half, f"half {link['half']}: {words}", wrong)
+            yield Cable(*line, _title(host, link, words), wrong, label)
+
+
+def _parallel(a: Point, b: Point, half: int) -> tuple[float, float, float, float]:
+    """Two parallel lines, one for each half of the cable."""
+    dx, dy = b[0] - a[0], b[1] - a[1]
+    length = math.hypot(dx, dy) or 1.0
+    # the same side whichever end is drawn first
+    sign = 1 if (a <= b) else -1
+    offset = (-10 if half == 0 else 10) * sign
+    ox, oy = -dy / length * offset, dx / length * offset
+    return a[0] + ox, a[1] + oy, b[0] + ox, b[1] + oy
+
+
+def _beside(line: Sequence[float], other: Sequence[float], text: str, wrong: bool) -> Label:
+    """Beside the cable, each half on its own side of it, so that the words keep apart."""
+    x, y = (line[0] + line[2]) / 2, (line[1] + line[3]) / 2
+    if abs(line[3] - line[1]) <= 40:
+        above = y < (other[1] + other[3]) / 2
+        return Label(x, y - 11 if above else y + 21, text, wrong)
+    # two thirds down, where cables that meet at the top have room between them
+    part = 0.66 if line[3] > line[1] else 0.34
+    left = x < (other[0] + other[2]) / 2
+    x, y = line[0] + (line[2] - line[0]) * part, line[1] + (line[3] - line[1]) * part
+    return Label(x - 12 if left else x + 12, y, text, wrong, "end" if left else "start")

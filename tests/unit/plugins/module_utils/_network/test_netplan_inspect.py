@@ -1,0 +1,122 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What would go wrong with a change."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from ansible_collections.sparkthor.cluster.plugins.module_utils._network import (
+    netplan,
+    netplan_generator,
+    netplan_inspect,
+    netplan_others,
+)
+from ansible_collections.sparkthor.cluster.plugins.module_utils._network import netplan_job as job
+
+from tests.unit.netplan import GLOBAL, LINK, RENDERERS, files, live_link
+
+
+class Host:
+    """A host whose netplan answers from the fixtures, chosen by which files it is given."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, renderer: str = "networkd") -> None:
+        self.renderer = renderer
+        self.sources: dict[str, str] = {"/etc/netplan/01-m.yaml": "    enP7s7:\n"}
+        self.run = files("1.1.2", renderer, "management")
+        self.live = {"enP7s7": live_link({"10.83.0.11/24": GLOBAL}), "enp1s0f1np1": live_link(mtu=1500, up=False)}
+        self.management = "management"
+        self.error: netplan_generator.NetplanError | None = None
+        monkeypatch.setattr(netplan_generator, "source_files", lambda: dict(self.sources))
+        monkeypatch.setattr(netplan_generator, "generate", self.generate)
+        monkeypatch.setattr(netplan_others, "static_settings", dict)
+        monkeypatch.setattr(job, "live_links", lambda: self.live)
+        monkeypatch.setattr(job, "generated_files", lambda root="": dict(self.run))
+
+    def generate(self, given: dict[str, str]) -> dict[str, Any]:
+        if self.error and self.error.path in given:
+            raise self.error
+        own = given.get("/etc/netplan/40-cx7.yaml")
+        if own is None:
+            return files("1.1.2", self.renderer, self.management)
+        return files("1.1.2", self.renderer, {"by hand": "by_hand", "guide": "guide"}.get(own, "planned"))
+
+    def kinds(self, **options: Any) -> list[str]:
+        return [
+            item["kind"] for item in netplan_inspect.inspect("/etc/netplan/40-cx7.yaml", [LINK], **options)["findings"]
+        ]
+
+
+@pytest.mark.parametrize("renderer", RENDERERS)
+def test_inspect_a_virgin_host(monkeypatch: pytest.MonkeyPatch, renderer: str) -> None:
+    Host(monkeypatch, renderer)
+    seen = netplan_inspect.inspect("/etc/netplan/40-cx7.yaml", [LINK])
+    assert seen["findings"] == []
+    assert seen["renderer"] == renderer
+    assert seen["ids"] == {"enp1s0f1np1"}
+    assert seen["foreign"] is False
+
+
+def test_inspect_finds_a_pending_edit_and_names_its_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    host = Host(monkeypatch)
+    host.management = "edited"
+    monkeypatch.setattr(host, "generate", lambda given: files("1.1.2", "networkd", "edited"))
+    monkeypatch.setattr(netplan_generator, "generate", host.generate)
+    findings = netplan_inspect.inspect("/etc/netplan/40-cx7.yaml", [])["findings"]
+    assert [(f["kind"], f["path"]) for f in findings] == [("pending_edit", "/etc/netplan/01-m.yaml")]
+    assert "+Address=10.83.0.99/24" in findings[0]["message"]
+
+
+def test_inspect_finds_invalid_yaml_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    host = Host(monkeypatch)
+    host.sources["/etc/netplan/99-x.yaml"] = "broken"
+    host.error = netplan_generator.NetplanError("/etc/netplan/99-x.yaml:3:1: Invalid YAML", "/etc/netplan/99-x.yaml")
+    findings = netplan_inspect.inspect("/etc/netplan/40-cx7.yaml", [LINK])["findings"]
+    assert [(f["kind"], f["path"]) for f in findings] == [("invalid_yaml", "/etc/netplan/99-x.yaml")]
+
+
+def test_inspect_of_a_host_without_netplan_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    host = Host(monkeypatch)
+    host.error = netplan_generator.NoNetplanError("netplan is not installed", "/etc/netplan/01-m.yaml")
+    (finding,) = netplan_inspect.inspect("/etc/netplan/40-cx7.yaml", [LINK])["findings"]
+    assert (finding["kind"], finding["message"]) == ("no_netplan", "netplan is not installed")
+    assert finding["mend"] == "install the package netplan.io (sudo apt install netplan.io)"
+
+
+def test_inspect_adopts_or_names_a_foreign_file_at_our_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    host = Host(monkeypatch)
+    host.sources["/etc/netplan/40-cx7.yaml"] = "by hand"
+    seen = netplan_inspect.inspect("/etc/netplan/40-cx7.yaml", [LINK])
+    assert (seen["foreign"], seen["adoptable"], seen["findings"]) == (True, True, [])
+    host.sources["/etc/netplan/40-cx7.yaml"] = "guide"
+    assert host.kinds() == ["foreign_file"]
+
+
+def test_inspect_finds_run_time_and_foreign_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
+    host = Host(monkeypatch)
+    host.live["enP7s7"]["addresses"]["10.83.0.212/24"] = GLOBAL
+    host.live["enp1s0f1np1"]["addresses"].update(
+        {"10.99.0.2/24": GLOBAL, "10.100.0.1/25": GLOBAL, "169.254.3.4/16": {**GLOBAL, "scope": "link"}}
+    )
+    findings = netplan_inspect.inspect("/etc/netplan/40-cx7.yaml", [LINK])["findings"]
+    assert [(f["kind"], f["netdev"], f["address"]) for f in findings] == [
+        ("runtime_address", "enP7s7", "10.83.0.212/24"),
+        ("foreign_address", "enp1s0f1np1", "10.99.0.2/24"),
+    ]
+
+
+def test_inspect_knows_addresses_of_our_former_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    host = Host(monkeypatch)
+    host.sources["/etc/netplan/40-cx7.yaml"] = netplan.render([LINK])
+    host.run = files("1.1.2", "networkd", "planned")
+    host.live["enp1s0f1np1"]["addresses"]["10.100.0.1/25"] = GLOBAL
+    moved = {**LINK, "address": "10.100.0.7/25"}
+    assert netplan_inspect.inspect("/etc/netplan/40-cx7.yaml", [moved])["findings"] == []
+
+
+def test_inspect_finds_a_file_that_hides_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    host = Host(monkeypatch)
+    host.sources["/run/netplan/40-cx7.yaml"] = "network: {version: 2}\n"
+    assert host.kinds() == ["shadowed"]

@@ -1,0 +1,48 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""How the arguments of an engine are read off a command line and out of a log."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor.case import log_arguments, parse_argv
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor.diagnosis import Log
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("vllm serve m -tp 4 --enforce-eager", {"model": "m", "tensor-parallel-size": 4, "enforce-eager": True}),
+        ("python vllm serve m --gpu-memory-utilization=0.95", {"model": "m", "gpu-memory-utilization": 0.95}),
+        (
+            "vllm serve m --no-enable-prefix-caching --port 8000",
+            {"model": "m", "enable-prefix-caching": False, "port": 8000},
+        ),
+        (
+            "python -m vllm.entrypoints.openai.api_server --model m --seed -1",
+            {"m": "vllm.entrypoints.openai.api_server", "model": "m", "seed": -1},
+        ),
+        ("vllm serve m --tensor_parallel_size 2", {"model": "m", "tensor-parallel-size": 2}),
+        (
+            "vllm serve m --served-model-name 007 --seed=-00.5",
+            {"model": "m", "served-model-name": "007", "seed": "-00.5"},
+        ),
+    ],
+)
+def test_a_command_line_is_read(line: str, expected: dict[str, Any]) -> None:
+    assert parse_argv(line.split()) == expected
+
+
+def test_the_newest_arguments_of_a_log_count() -> None:
+    old = "non-default args: {'gpu_memory_utilization': 0.95}\n"
+    new = "INFO [api_server.py:1] vLLM API server version 0.11.0\nINFO non-default args: {'model': 'm'}\n"
+    serve = next(log_arguments(Log("a", "x", old + new)))
+    assert (dict(serve.args), serve.version) == ({"model": "m"}, "0.11.0")
+
+
+@pytest.mark.parametrize("text", ["non-default args: {'a': ", "non-default args: {1+}", "non-default args: {'a'}", ""])
+def test_a_cut_line_of_arguments_is_passed_over(text: str) -> None:
+    assert list(log_arguments(Log("a", "x", text))) == []
