@@ -41,7 +41,7 @@ class ActionModule(ClusterAction):
             raise AnsibleActionFail(f"verify needs a plan: {seen.plan_error}")
         if given["stage"] == "plan":
             return {"changed": False, "plan": self._plan(seen.cluster, seen.fabric, seen.looks)}
-        document = self._verdict(given, task_vars, seen.status, seen.cluster, seen.fabric, seen.looks)
+        document = self._verdict(given, seen)
         folder = os.path.join(_results.results_folder(task_vars, given["folder"]), "verify")
         earlier = verify.read_history(_results.read_all(folder, 50))
         verify.with_history(document["lines"], earlier)
@@ -84,17 +84,10 @@ class ActionModule(ClusterAction):
             "serves": bool((looks.get(cluster["head"]) or {"serving": {}})["serving"].get("model")),
         }
 
-    def _verdict(
-        self,
-        given: dict[str, Any],
-        task_vars: dict[str, Any],
-        status: dict[str, Any],
-        cluster: dict[str, Any],
-        fabric: dict[str, Any],
-        looks: dict[str, Any],
-    ) -> dict[str, Any]:
+    def _verdict(self, given: dict[str, Any], seen: _results.Seen) -> dict[str, Any]:
+        status, looks, cluster, fabric, _plan_error = seen
         own, parts, plan = given["thresholds"], given["parts"], given["plan"]
-        everything = task_vars["hostvars"]
+        everything = self.vars["hostvars"]
         hosts = cluster["hosts"]
 
         def found(host, name):

@@ -48,8 +48,6 @@ options:
     description: Tensor names and bytes of the checkpoint, as the M(sparkthor.cluster.memory_plan) module reads them.
     type: dict
 seealso:
-  - plugin: sparkthor.cluster.parallel_plan
-    plugin_type: filter
   - module: sparkthor.cluster.memory_plan
 """
 

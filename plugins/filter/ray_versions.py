@@ -35,7 +35,7 @@ _value:
 """
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.ray import version_differences
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.ray_node import version_differences
 
 
 def ray_versions(by_host):

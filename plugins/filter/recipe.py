@@ -71,11 +71,7 @@ options:
     type: bool
     default: true
 seealso:
-  - plugin: sparkthor.cluster.parallel_plan
-    plugin_type: filter
   - plugin: sparkthor.cluster.memory_plan
-    plugin_type: filter
-  - plugin: sparkthor.cluster.vllm_args
     plugin_type: filter
 """
 

@@ -89,7 +89,10 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._facts.evidence 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.command import run_limited
 from ansible_collections.sparkthor.cluster.plugins.module_utils._network import link_state
 from ansible_collections.sparkthor.cluster.plugins.module_utils._network import netplan_job as job
-from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import ray
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import (
+    ray_config,
+    ray_health,
+)
 
 #: seconds for all commands of a host together: one that hangs in many places still answers in time
 BUDGET = 30.0
@@ -126,15 +129,15 @@ def ping(links: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return report
 
 
-def ray_health(timeout: float) -> dict[str, Any]:
+def health_of_ray(timeout: float) -> dict[str, Any]:
     """Ray's nodes as the head sees them; empty on every other host, and where no Ray was ever set up."""
     try:
-        config = ray.load_config()
-    except ray.RayConfigError:
+        config = ray_config.load_config()
+    except ray_config.RayConfigError:
         return {}
     if not config.on_head:
         return {}
-    return ray.cluster_health(config, timeout)
+    return ray_health.cluster_health(config, timeout)
 
 
 def main() -> None:
@@ -161,7 +164,7 @@ def main() -> None:
         since=given["since"],
         journal_lines=given["journal_lines"],
         ping=ping,
-        ray_health=(lambda: ray_health(timeout)) if given["ray"] else None,
+        ray_health=(lambda: health_of_ray(timeout)) if given["ray"] else None,
     )
     module.exit_json(changed=False, evidence=collector.collect(given["links"]))
 

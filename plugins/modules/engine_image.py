@@ -16,7 +16,7 @@ description:
     It is known by its digest, never by its tag alone.
   - An image that lacks Ray gets it once, pinned, as a derived image built on the host without a network from wheels
     of the controller. Packages the image has stay as they are; what it lacks of O(requirements) is added.
-  - Writes O(config_path), from which C(sparkthor-container) runs the units of Ray and vLLM.
+  - Writes O(config_path), from which the units run the containers of Ray and vLLM.
   - If the host has what is described, nothing is sent and nothing in the image is run.
   - Returns the fact C(sparkthor_engine).
 extends_documentation_fragment:
@@ -70,7 +70,7 @@ options:
     type: dict
     default: {}
   config_path:
-    description: The file that C(sparkthor-container) reads.
+    description: The file that the units' program reads.
     type: path
     default: /etc/sparkthor/container.json
   work_dir:
@@ -129,7 +129,7 @@ ansible_facts:
         image: nvcr.io/nvidia/vllm:26.10-py3
         image_id: sha256:3f0c2f6e5cd7b2a1d4e5f60718293a4b5c6d7e8f90a1b2c3d4e5f60718293a4b
         digest: 3f6f0d1c2b7a9e44
-        command: [/usr/local/lib/sparkthor/sparkthor-container, python]
+        command: [/usr/bin/python3, -IB, /usr/local/lib/sparkthor/sparkthor_host, container, python]
         python: "3.12"
         machine: aarch64
         versions:
@@ -181,7 +181,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.pins imp
 from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.venv import interesting
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.command import run_limited
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.files import read_json, write_atomic
-from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import container
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import container, location
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store.store import (
     Store,
     StoreError,
@@ -505,7 +505,7 @@ def apply(module: AnsibleModule) -> dict[str, Any]:
                 # an archive's image has one name for all hosts, whatever each host's Docker calls it
                 "image_id": (target.get("archive") or {}).get("image") or (base.image if base else ""),
                 "digest": _image.settings_digest(config),
-                "command": [container.PROGRAM, "python"],
+                "command": location.command("container", "python"),
                 "python": ".".join(str(probe.get("version", "")).split(".")[:2]),
                 "machine": str(probe.get("machine") or platform.machine()),
                 "versions": interesting(packages),

@@ -56,19 +56,22 @@ versions:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import ray, ray_host
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import (
+    ray_config,
+    ray_start_check,
+)
 
 
 def main() -> None:
     module = AnsibleModule(
-        argument_spec={"config": {"type": "path", "default": ray.CONFIG_PATH}}, supports_check_mode=True
+        argument_spec={"config": {"type": "path", "default": ray_config.CONFIG_PATH}}, supports_check_mode=True
     )
     path = module.params["config"]
     try:
-        config, settings = ray.load_config(path), ray_host.NodeSettings.load(path)
-    except (ray.RayConfigError, OSError, ValueError) as error:
+        config, settings = ray_config.load_config(path), ray_start_check.NodeSettings.load(path)
+    except (ray_config.RayConfigError, OSError, ValueError) as error:
         module.exit_json(changed=False, problems=[str(error)], versions={})
-    module.exit_json(changed=False, **ray_host.check(config, settings))
+    module.exit_json(changed=False, **ray_start_check.check(config, settings))
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ author:
 description:
   - Compares the cluster that C(/etc/sparkthor/ray.json) describes with the one that is there. A node counts only by an
     ALIVE row on its expected control address, with all its GPUs.
-  - The same code is the gate that vLLM's start waits for (C(/usr/local/lib/sparkthor/sparkthor-ray-gate)).
+  - The same code is the gate that vLLM's start waits for (C(sparkthor_host ray-gate), see docs/ray.md).
   - A cluster that is not there is data (RV(healthy=false)), not an error. Every question has a time limit.
 extends_documentation_fragment:
   - sparkthor.cluster.attributes
@@ -184,7 +184,10 @@ probes:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import ray
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import (
+    ray_config,
+    ray_health,
+)
 
 UNIT = "sparkthor-ray.service"
 
@@ -216,7 +219,7 @@ def unconfigured(cause: str) -> dict:
 def main() -> None:
     module = AnsibleModule(
         argument_spec={
-            "config": {"type": "path", "default": ray.CONFIG_PATH},
+            "config": {"type": "path", "default": ray_config.CONFIG_PATH},
             "timeout": {"type": "float", "default": 5.0},
             "wait": {"type": "float", "default": 0.0},
             "source": {"type": "str", "choices": ["auto", "dashboard", "engine"], "default": "auto"},
@@ -226,15 +229,15 @@ def main() -> None:
     )
     given = module.params
     try:
-        config = ray.load_config(given["config"])
-    except ray.RayConfigError as error:
+        config = ray_config.load_config(given["config"])
+    except ray_config.RayConfigError as error:
         module.exit_json(changed=False, final=True, **unconfigured(str(error)))
-    result = ray.wait_healthy(config, given["wait"], given["timeout"], given["source"])
+    result = ray_health.wait_healthy(config, given["wait"], given["timeout"], given["source"])
     if given["journal_lines"] > 0 and not result["healthy"]:
         argv = ["timeout", "10", "journalctl", "--no-pager", "--quiet", "--output=cat", f"--unit={UNIT}"]
         lines = module.run_command([*argv, f"--lines={given['journal_lines']}"])[1].splitlines()
         result["journal"] = "\n".join(line[:300] for line in lines)
-    module.exit_json(changed=False, final=ray.is_final(result), **result)
+    module.exit_json(changed=False, final=ray_health.is_final(result), **result)
 
 
 if __name__ == "__main__":

@@ -76,7 +76,11 @@ log:
 import time
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import progress, serving, watchdog
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import (
+    progress,
+    serving,
+    watchdog_report,
+)
 
 UNITS = ("sparkthor-vllm.service", "sparkthor-front.service", "sparkthor-watchdog.service")
 
@@ -100,7 +104,7 @@ def main():
         watchdog=state,
         fresh=fresh,
         units=units,
-        in_flight=watchdog.requests_in_flight(text),
+        in_flight=watchdog_report.requests_in_flight(text),
         model=str(config.get("model", "")),
         maintenance=serving.maintenance(),
         log=[progress.plain(line) for line in log],

@@ -13,7 +13,7 @@ author:
   - sparkthor.cluster contributors (@sparkthor)
 description:
   - Builds vLLM's argument parser under the engine's Python, and returns its options and value lists as the table that
-    the P(sparkthor.cluster.vllm_args#filter) filter checks arguments against.
+    O(arguments) are checked against.
   - This takes some 15 seconds, so the table is kept in O(cache_dir), one file for each version of vLLM.
   - Reads no model, uses no GPU and starts no process that stays.
 extends_documentation_fragment:

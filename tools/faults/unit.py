@@ -228,18 +228,20 @@ def supervise(folder: Path, command: Sequence[str]) -> Unit:
 
 
 def watchdog(folder: Path, config: dict[str, Any]) -> subprocess.Popen[bytes]:
-    """The role's own program over the collection's own files."""
+    """The program that the watchdog's unit runs, from this checkout."""
     path = folder / "serving.json"
     path.write_text(json.dumps(config, indent=1) + "\n")
     environment = {
         **os.environ,
         "PATH": f"{folder / 'bin'}:{os.environ.get('PATH', '')}",
-        "PYTHONPATH": str(TOP / "plugins" / "module_utils"),
+        "PYTHONPATH": str(TOP / "plugins"),
     }
-    program = TOP / "roles" / "vllm_serve" / "files" / "sparkthor-watchdog"
     log = (folder / "watchdog.log").open("ab")
     return subprocess.Popen(
-        [sys.executable, "-B", str(program), str(path)], env=environment, stdout=log, stderr=subprocess.STDOUT
+        [sys.executable, "-B", "-m", "module_utils._onhost", "watchdog", str(path)],
+        env=environment,
+        stdout=log,
+        stderr=subprocess.STDOUT,
     )
 
 

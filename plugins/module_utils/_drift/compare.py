@@ -106,9 +106,9 @@ def _model_store(arguments: Mapping[str, Any]) -> None:
 
 
 def _ray_info(_arguments: Mapping[str, Any]) -> None:
-    from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import ray
+    from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import ray_config, ray_health
 
-    found = ray.wait_healthy(ray.load_config(ray.CONFIG_PATH), 0.0, 5.0, "auto")
+    found = ray_health.wait_healthy(ray_config.load_config(ray_config.CONFIG_PATH), 0.0, 5.0, "auto")
     if not found["healthy"]:
         raise Drift(str(found["reason"]))
 

@@ -50,9 +50,11 @@ _PROGRAMS = (
 )
 _RAY_LOG = re.compile(r"(?:raylet|gcs_server|worker-.*)\.(?:out|err)$")
 _SECRET_FILES = ("api_key", "ray_token")
-MODEL_ROOTS = (
-    "/var/lib/sparkthor/models",
-    "/var/lib/sparkthor/cache/huggingface/hub",
+#: model store and caches, unless cluster.json says otherwise
+MODEL_STORE = "/var/lib/sparkthor/models"
+CACHE = "/var/lib/sparkthor/cache"
+#: where engines that are not ours keep models
+OTHER_MODEL_ROOTS = (
     "/root/.cache/huggingface/hub",
     "/home/*/.cache/huggingface/hub",
 )
@@ -342,11 +344,21 @@ class Collector:
                         versions[distribution] = version
         return {"versions": versions, "present": bool(versions)}
 
+    def folders(self) -> dict[str, str]:
+        """Where this host keeps ``models`` and ``cache``, as the newest play declared it."""
+        found = {"models": MODEL_STORE, "cache": CACHE}
+        try:
+            declared = json.loads(self.read("/etc/sparkthor/cluster.json") or "{}")["folders"]
+            return {name: str(declared.get(name) or folder) for name, folder in found.items()}
+        except (ValueError, KeyError, TypeError, AttributeError):
+            return found
+
     def models(self) -> list[dict[str, Any]]:
         """Folders of models: links that lead nowhere, and what names the content (a revision, a manifest's digest)."""
         found: list[dict[str, Any]] = []
         left = 20_000
-        for pattern in MODEL_ROOTS:
+        folders = self.folders()
+        for pattern in (folders["models"], f"{folders['cache']}/huggingface/hub", *OTHER_MODEL_ROOTS):
             for root in sorted(glob.glob(self.path(pattern))):
                 for name in sorted(self._list(root)):
                     folder = os.path.join(root, name)

@@ -21,6 +21,7 @@ from typing import Any
 from ansible_collections.sparkthor.cluster.plugins.module_utils._facts import node as _node
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import environment_file
 from ansible_collections.sparkthor.cluster.plugins.module_utils._network import rdma as _rdma
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import location
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import serving as _serving
 
 Runner = Callable[[list[str]], tuple[int, str, str]]
@@ -30,7 +31,8 @@ _PROPERTIES = (
     "Id,LoadState,ActiveState,SubState,UnitFileState,Result,NRestarts,"
     "ActiveEnterTimestampMonotonic,InvocationID,NeedDaemonReload"
 )
-GATE = "/usr/local/lib/sparkthor/sparkthor-ray-gate"
+GATE = location.command("ray-gate")
+CONTAINER = location.command("container")
 #: where the engine is while nothing that runs it says otherwise
 ENGINE = "/opt/sparkthor/venv"
 #: of all that an engine is made of, what two hosts must have in common and a person asks for
@@ -121,9 +123,9 @@ class HostReader:
             "head_address": config.get("head_address", ""),
             "node_address": config.get("node_address", ""),
         }
-        if found["head_address"] != found["node_address"] or not os.path.exists(self._path(GATE)):
+        if found["head_address"] != found["node_address"] or not os.path.exists(self._path(location.PACKAGE)):
             return found
-        rc, out, err = self._run([GATE, "--json", "--timeout", "3", "--source", "dashboard"])
+        rc, out, err = self._run([*GATE, "--json", "--timeout", "3", "--source", "dashboard"])
         try:
             found["cluster"] = json.loads(out)
         except ValueError:
@@ -164,7 +166,7 @@ class HostReader:
         for path, key in (("/etc/sparkthor/group.json", "command"), ("/etc/sparkthor/ray.json", "engine")):
             words = self._json(path).get(key)
             program = str(words[0]) if isinstance(words, list) and words else ""
-            if os.path.basename(program) == "sparkthor-container":
+            if isinstance(words, list) and words[: len(CONTAINER)] == CONTAINER:
                 return {"runtime": "container", "path": ""}
             if program.startswith("/"):
                 return {"runtime": "venv", "path": os.path.dirname(os.path.dirname(program))}
@@ -191,7 +193,8 @@ class HostReader:
 
     def models(self) -> list[str]:
         try:
-            names = sorted(os.listdir(self._path("/var/lib/sparkthor/models")))
+            folders = self._json("/etc/sparkthor/cluster.json").get("folders") or {}
+            names = sorted(os.listdir(self._path(str(folders.get("models") or "/var/lib/sparkthor/models"))))
         except OSError:
             return []
         return [name for name in names if not name.startswith(".")][:64]

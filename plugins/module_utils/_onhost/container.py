@@ -10,7 +10,7 @@ that was killed leaves its container behind, so a container is removed by name b
 its unit, and where Docker itself does not answer its processes are found by their control group and killed.
 
 Everything is as without a container: same user, same paths, same network, process and IPC namespaces, so that gate,
-watchdog and front need not know. Installed on every host as ``sparkthor-container``. Standard library only.
+watchdog and front need not know.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from . import location
+
 CONFIG = "/etc/sparkthor/container.json"
 RUN_DIR = "/run/sparkthor/container"
-LIBRARY = "/usr/local/lib/sparkthor"
-PROGRAM = f"{LIBRARY}/sparkthor-container"
 CDI_DEVICE = "nvidia.com/gpu"
 HOOKS = ("nvidia-container-runtime-hook", "nvidia-container-toolkit")
 GPU_MODES = ("auto", "cdi", "gpus", "runtime", "none")
@@ -446,7 +446,7 @@ def ask_arguments(
         return ["docker", "exec", "--interactive", *passed, name_of("ray"), *python, *arguments]
     argv = ["docker", "run", "--rm", "--interactive", "--pull", "never", "--log-driver", "none", "--network", "host"]
     argv += ["--cap-drop", "ALL", "--security-opt", "no-new-privileges", "--label", "sparkthor.unit=question", *passed]
-    argv += bind(LIBRARY, read_only=True)
+    argv += bind(location.LIBRARY, read_only=True)
     compiled = environment.get("PYTHONPYCACHEPREFIX", "")
     if compiled and exists(compiled):
         # what Ray's own container has compiled: without it a question costs seconds of compiling
@@ -461,7 +461,7 @@ def ask_arguments(
 
 def main(argv: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
-    usage = f"usage: {os.path.basename(PROGRAM)} run|show ray|vllm ARGUMENTS…, remove ray|vllm, python ARGUMENTS…"
+    usage = "usage: sparkthor_host container run|show ray|vllm ARGUMENTS…, remove ray|vllm, python ARGUMENTS…"
     try:
         if len(words) >= 2 and words[0] in ("run", "show") and words[1] in ("ray", "vllm"):
             config = load()
@@ -484,6 +484,9 @@ def main(argv: Sequence[str] | None = None) -> int:
                 found = os.stat(token)
                 owner = (found.st_uid, found.st_gid)
             command = ask_arguments(config, words[1:], os.environ, state[1].strip() == "true", owner)
+        elif words[:1] in (["--help"], ["-h"]):
+            print(usage)
+            return 0
         else:
             print(usage, file=sys.stderr)
             return 2
@@ -493,7 +496,3 @@ def main(argv: Sequence[str] | None = None) -> int:
         # not 1, which the units take for an orderly end because Ray ends with it
         return 75
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

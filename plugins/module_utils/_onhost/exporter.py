@@ -227,7 +227,7 @@ class Server(socketserver.ThreadingMixIn, http.server.HTTPServer):
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="sparkthor-exporter", description="Figures of this host for Prometheus.")
+    parser = argparse.ArgumentParser(prog="sparkthor_host exporter", description="Figures of this host for Prometheus.")
     parser.add_argument("--listen", action="append", required=True, metavar="ADDRESS:PORT")
     parser.add_argument("--planned", default="", help="netdevs of the fabric, by commas")
     given = parser.parse_args(argv)
@@ -248,7 +248,3 @@ def main(argv: Sequence[str] | None = None) -> int:
     for thread in threads:
         thread.join()
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -26,16 +26,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-try:  # on the head the files lie side by side, without any Ansible
-    import _vllm_progress
-    import _watchdog
-except ImportError:
-    from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import (
-        progress as _vllm_progress,
-    )
-    from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import (
-        watchdog as _watchdog,
-    )
+from . import observation, progress
 
 CONFIG = "/etc/sparkthor/serving.json"
 STATE = "/run/sparkthor/state.json"
@@ -228,7 +219,7 @@ def show(unit: str, runner: Runner = run) -> dict[str, str]:
     return dict(line.split("=", 1) for line in out.splitlines() if "=" in line)
 
 
-def unit_state(properties: Mapping[str, str]) -> _watchdog.Unit | None:
+def unit_state(properties: Mapping[str, str]) -> observation.Unit | None:
     """None when systemd could not be asked: that must not look like a unit that was stopped."""
     if not properties:
         return None
@@ -237,7 +228,7 @@ def unit_state(properties: Mapping[str, str]) -> _watchdog.Unit | None:
         value = properties.get(key, "")
         return int(value) if value.isdigit() else 0
 
-    return _watchdog.Unit(
+    return observation.Unit(
         active=properties.get("ActiveState", "inactive"),
         sub=properties.get("SubState", "dead"),
         invocation=properties.get("InvocationID", ""),
@@ -252,7 +243,7 @@ def journal(unit: str, invocation: str = "", lines: int = 120, runner: Runner = 
     chosen = [f"_SYSTEMD_INVOCATION_ID={invocation}"] if invocation else [f"_SYSTEMD_UNIT={unit}"]
     argv = ["journalctl", "--no-pager", "--quiet", "--boot", "--all", "--output=json", "--output-fields=MESSAGE"]
     status, out, _err = runner([*argv, f"--lines={lines}", *chosen], 20)
-    return _vllm_progress.messages(out) if status == 0 else []
+    return progress.messages(out) if status == 0 else []
 
 
 # -- the engine's socket --------------------------------------------------------------------------------------------
@@ -307,16 +298,16 @@ def request(
         connection.close()
 
 
-def complete(path: str, model: str, seconds: float, clock: Callable[[], float] = time.monotonic) -> _watchdog.Probe:
+def complete(path: str, model: str, seconds: float, clock: Callable[[], float] = time.monotonic) -> observation.Probe:
     """One real one-token completion, the only answer that proves all ranks."""
     started = clock()
     body = {"model": model, "prompt": "1", "max_tokens": 1, "temperature": 0}
     try:
         status, text = request(path, "POST", "/v1/completions", seconds, body)
     except TimeoutError:
-        return _watchdog.Probe(started, clock(), "timeout", f"completion timed out after {seconds:.0f} s")
+        return observation.Probe(started, clock(), "timeout", f"completion timed out after {seconds:.0f} s")
     except (OSError, http.client.HTTPException) as error:
-        return _watchdog.Probe(started, clock(), "refused", f"the engine's socket: {error or type(error).__name__}")
+        return observation.Probe(started, clock(), "refused", f"the engine's socket: {error or type(error).__name__}")
     finished = clock()
     if status == 200:
         try:
@@ -324,11 +315,11 @@ def complete(path: str, model: str, seconds: float, clock: Callable[[], float] =
         except (ValueError, KeyError, TypeError):
             choices = None
         if choices:
-            return _watchdog.Probe(started, finished, "ok")
-        return _watchdog.Probe(started, finished, "http", "the completion came without a choice")
+            return observation.Probe(started, finished, "ok")
+        return observation.Probe(started, finished, "http", "the completion came without a choice")
     message = f"completion answered {status}: {_message(text)}"
     kind = "rejected" if 400 <= status < 500 and status != 429 else "http"
-    return _watchdog.Probe(started, finished, kind, message)
+    return observation.Probe(started, finished, kind, message)
 
 
 def _message(text: str) -> str:

@@ -13,10 +13,10 @@ rebirth interrupt nothing.
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import grp
 import http.server
-import importlib
 import json
 import os
 import socketserver
@@ -26,28 +26,18 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Optional
 
-try:  # on the head the files lie side by side, without any Ansible
-    import _group
-    import _serving
-    import _successor
-    import _vllm_progress
-    import _watchdog
-except ImportError:
-    from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import (
-        progress as _vllm_progress,
-    )
-    from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import (
-        rank_group as _group,
-    )
-    from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import (
-        serving as _serving,
-    )
-    from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import (
-        takeover as _successor,
-    )
-    from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import (
-        watchdog as _watchdog,
-    )
+from . import (
+    former_head,
+    observation,
+    progress,
+    rank_state,
+    ray_config,
+    ray_members,
+    ray_probe,
+    serving,
+    watchdog,
+    watchdog_report,
+)
 
 LOOK_EVERY = 2.0
 READ_LOG_EVERY = 4.0
@@ -62,17 +52,17 @@ METRICS_FILE = "/run/sparkthor/watchdog/metrics.prom"
 RankReader = Callable[[Mapping[str, Any]], Optional[Mapping[str, str]]]  # noqa: UP045
 
 
-def ray_ranks(library: Any, path: str = "", timeout: float = 3.0) -> RankReader:
-    """A reader over the Ray roles' own library: one question to the dashboard on this host, 15 ms."""
+def ray_ranks(path: str = ray_config.CONFIG_PATH, timeout: float = 3.0) -> RankReader:
+    """The ranks of executor ray: one question to the dashboard on this host, 15 ms."""
 
     def read(_config: Mapping[str, Any]) -> Mapping[str, str] | None:
-        cluster = library.load_config(path or library.CONFIG_PATH)
+        cluster = ray_config.load_config(path)
         url = f"http://127.0.0.1:{cluster.dashboard_port}/api/v0/nodes?detail=true&limit=10000"
-        answer = library.probe_http("dashboard", url, timeout, library.read_token(cluster))
+        answer = ray_probe.probe_http("dashboard", url, timeout, ray_config.read_token(cluster))
         if not answer.ok:
             return None
         living = sorted(
-            (row for row in library.read_dashboard_nodes(answer.data) if row.alive), key=lambda r: r.started_ms
+            (row for row in ray_members.read_dashboard_nodes(answer.data) if row.alive), key=lambda r: r.started_ms
         )
         return {row.address: row.node_id for row in living}
 
@@ -81,7 +71,7 @@ def ray_ranks(library: Any, path: str = "", timeout: float = 3.0) -> RankReader:
 
 def group_ranks(config: Mapping[str, Any]) -> Mapping[str, str] | None:
     """The ranks of executor mp, as the head's program publishes them."""
-    return _group.ranks(str(config["group_state"]))
+    return rank_state.ranks(str(config["group_state"]))
 
 
 class Service:
@@ -91,23 +81,23 @@ class Service:
         self,
         config: Mapping[str, Any],
         ranks: RankReader | None = None,
-        runner: _serving.Runner = _serving.run,
+        runner: serving.Runner = serving.run,
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
         say: Callable[[str], None] | None = None,
-        state_path: str = _serving.STATE,
+        state_path: str = serving.STATE,
         metrics_path: str = METRICS_FILE,
-        draining_path: str = _serving.DRAINING,
-        maintenance_paths: tuple[str, ...] = _serving.MAINTENANCE,
-        starts_path: str = _serving.STARTS,
-        degraded_path: str = _serving.DEGRADED,
+        draining_path: str = serving.DRAINING,
+        maintenance_paths: tuple[str, ...] = serving.MAINTENANCE,
+        starts_path: str = serving.STARTS,
+        degraded_path: str = serving.DEGRADED,
         successor: Callable[[bool], str] | None = None,
     ) -> None:
         self.config = config
         self.unit = str(config.get("unit", "sparkthor-vllm.service"))
         self.socket = str(config.get("socket", "/run/sparkthor/vllm/vllm.sock"))
         self.model = str(config.get("model", ""))
-        self.machine = _watchdog.Watchdog(_watchdog.Settings.from_dict(config.get("settings") or {}))
+        self.machine = watchdog.Watchdog(watchdog.Settings.from_dict(config.get("settings") or {}))
         self.ranks = ranks if self.machine.settings.expected else None
         self.runner = runner
         self.clock = clock
@@ -122,7 +112,7 @@ class Service:
         self.successor = successor
         self.successor_asked_at = float("-inf")
         self.state: dict[str, Any] | None = None
-        self.progress = _vllm_progress.Progress()
+        self.progress = progress.Progress()
         self.progress_of = ""
         self.log_read_at = float("-inf")
         self.since = wall()
@@ -132,16 +122,16 @@ class Service:
         self.trouble = ""
         self._take_up_left_out()
         self._lock = threading.Lock()
-        self._probe: _watchdog.Probe | None = None
+        self._probe: observation.Probe | None = None
         self._probe_thread: threading.Thread | None = None
 
     # -- the past -----------------------------------------------------------------------------------------------
 
     def take_up(self) -> None:
         """Go on where an earlier process of the same boot stopped."""
-        old = _serving.read_json(self.state_path)
+        old = serving.read_json(self.state_path)
         memory = old.get("memory")
-        if old.get("version") == _watchdog.VERSION and isinstance(memory, dict):
+        if old.get("version") == watchdog.VERSION and isinstance(memory, dict):
             self.machine.restore(memory, self.clock())
             if old.get("state") == self.said_state or isinstance(old.get("since"), (int, float)):
                 self.since = float(old.get("since", self.since))
@@ -154,7 +144,7 @@ class Service:
         degraded mode nobody is left out at all.
         """
         settings = self.machine.settings
-        former = _serving.left_out(self.degraded_path)
+        former = serving.left_out(self.degraded_path)
         still = (address for address, name in former.items() if settings.expected.get(address) == name)
         self.machine.without = tuple(still) if settings.degraded_after > 0 else ()
         if len(self.machine.without) != len(former):
@@ -162,29 +152,29 @@ class Service:
 
     # -- the present ----------------------------------------------------------------------------------------------
 
-    def observe(self) -> _watchdog.Observation | None:
-        unit = _serving.unit_state(_serving.show(self.unit, self.runner))
+    def observe(self) -> watchdog.Observation | None:
+        unit = serving.unit_state(serving.show(self.unit, self.runner))
         if unit is None:
             return None
-        is_listening = unit.running and _serving.listening(self.socket)
-        text = _serving.metrics(self.socket) if is_listening else ""
+        is_listening = unit.running and serving.listening(self.socket)
+        text = serving.metrics(self.socket) if is_listening else ""
         now = self.clock()
         self._read_log(unit, now)
         with self._lock:
             probe, self._probe = self._probe, None
         probing = self._probe_thread is not None and self._probe_thread.is_alive()
-        return _watchdog.Observation(
+        return watchdog.Observation(
             now=now,
             unit=unit,
             ranks=self._read_ranks(),
             listening=is_listening,
             probing=probing,
             probe=probe,
-            counters=_watchdog.engine_counters(text) if text else None,
+            counters=watchdog_report.engine_counters(text) if text else None,
             progress=self.progress.text,
             fraction=self.progress.fraction,
             mark=self.progress.mark,
-            maintenance=_serving.maintenance(self.maintenance_paths),
+            maintenance=serving.maintenance(self.maintenance_paths),
             draining=os.path.exists(self.draining_path),
             superseded=self._read_successor(now),
         )
@@ -211,19 +201,19 @@ class Service:
             self._complain(f"Ray cannot be asked: {error}")
             return None
 
-    def _read_log(self, unit: _watchdog.Unit, now: float) -> None:
+    def _read_log(self, unit: observation.Unit, now: float) -> None:
         """The log matters while the engine loads; later it would cost for nothing."""
         if unit.invocation != self.progress_of:
-            self.progress = _vllm_progress.Progress()
+            self.progress = progress.Progress()
             self.progress_of = unit.invocation
             self.log_read_at = float("-inf")
         loaded = self.machine.served and self.machine.invocation == unit.invocation
         if not unit.running or loaded or now - self.log_read_at < READ_LOG_EVERY:
             return
         self.log_read_at = now
-        lines = _serving.journal(self.unit, unit.invocation, 160, self.runner)
+        lines = serving.journal(self.unit, unit.invocation, 160, self.runner)
         if lines:
-            self.progress = _vllm_progress.progress(lines, self.progress)
+            self.progress = progress.progress(lines, self.progress)
 
     @property
     def served_model(self) -> str:
@@ -232,7 +222,7 @@ class Service:
 
     def start_probe(self, deadline: float) -> None:
         def ask() -> None:
-            result = _serving.complete(self.socket, self.served_model, deadline, self.clock)
+            result = serving.complete(self.socket, self.served_model, deadline, self.clock)
             with self._lock:
                 self._probe = result
 
@@ -241,17 +231,17 @@ class Service:
 
     def _keep_good(self) -> None:
         """What this engine was started with is what playbooks/rollback.yml brings back."""
-        started = _serving.read_json(_serving.STARTED_WITH).get("files")
-        if not isinstance(started, dict) or _serving.differing(_serving.fingerprint(started), started):
+        started = serving.read_json(serving.STARTED_WITH).get("files")
+        if not isinstance(started, dict) or serving.differing(serving.fingerprint(started), started):
             return  # declared anew since; nobody knows whether that would serve
         try:
-            _serving.keep_good(self.config.get("kept") or [], _serving.GOOD[0])
+            serving.keep_good(self.config.get("kept") or [], serving.GOOD[0])
         except (OSError, UnicodeDecodeError) as error:
-            self._complain(f"{_serving.GOOD[0]} cannot be written: {error}")
+            self._complain(f"{serving.GOOD[0]} cannot be written: {error}")
 
     # -- one round ------------------------------------------------------------------------------------------------
 
-    def round(self) -> _watchdog.Decision | None:
+    def round(self) -> watchdog.Decision | None:
         seen = self.observe()
         if seen is None:
             self._complain("systemd gives no answer; nothing is decided without it")
@@ -267,7 +257,7 @@ class Service:
         if decision.state != self.said_state:
             self.since = wall
         self._tell(decision, seen.now)
-        state = _watchdog.status(self.machine, decision, seen, self.since, wall)
+        state = watchdog_report.status(self.machine, decision, seen, self.since, wall)
         # a former head that returns asks for it
         state["generation"] = self.config.get("generation")
         # The state is on record before the act: whoever reads sees why the group goes down.
@@ -275,7 +265,7 @@ class Service:
         if decision.restart in ("degraded", "restored"):
             self._leave_out(self.machine.without)
         if decision.restart:
-            error = _serving.restart(self.unit, decision.kill, self.runner)
+            error = serving.restart(self.unit, decision.kill, self.runner)
             if error:
                 self._complain(f"the serving group cannot be restarted: {error}")
         if decision.probe_deadline is not None:
@@ -287,14 +277,14 @@ class Service:
         try:
             if addresses:
                 names = {one: self.machine.settings.expected.get(one, one) for one in addresses}
-                _serving.write_file(self.degraded_path, json.dumps({"without": names}) + "\n")
+                serving.write_file(self.degraded_path, json.dumps({"without": names}) + "\n")
             else:
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(self.degraded_path)
         except OSError as error:
             self._complain(f"{self.degraded_path} cannot be written: {error.strerror}")
 
-    def _tell(self, decision: _watchdog.Decision, now: float) -> None:
+    def _tell(self, decision: watchdog.Decision, now: float) -> None:
         """One line of the journal for each decision; a load's progress now and then."""
         news = decision.restart is not None or decision.state != self.said_state
         if not news and (decision.line == self.said or now - self.said_at < SAY_AGAIN_AFTER):
@@ -310,8 +300,8 @@ class Service:
     def _publish(self, state: dict[str, Any], wall: float) -> None:
         self.state = state
         try:
-            _serving.write_file(self.state_path, json.dumps(state, indent=1) + "\n")
-            _serving.write_file(self.metrics_path, _watchdog.metrics_text(state, wall))
+            serving.write_file(self.state_path, json.dumps(state, indent=1) + "\n")
+            serving.write_file(self.metrics_path, watchdog_report.metrics_text(state, wall))
         except OSError as error:
             self._complain(f"{self.state_path} cannot be written: {error.strerror}")
 
@@ -326,10 +316,10 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         if self.path.split("?", 1)[0] == "/metrics":
             state = self.server.service.state
-            text = _watchdog.metrics_text(state, self.server.service.wall()) if state else ""
+            text = watchdog_report.metrics_text(state, self.server.service.wall()) if state else ""
             self._answer(200 if state else 503, text.encode(), "text/plain; version=0.0.4")
             return
-        status, body = _watchdog.health_body(self.server.service.state)
+        status, body = watchdog_report.health_body(self.server.service.state)
         self._answer(status, json.dumps(body).encode() + b"\n", "application/json")
 
     def do_HEAD(self) -> None:
@@ -375,36 +365,32 @@ class HealthServer(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
 
 
 def main(argv: list[str] | None = None) -> int:
-    arguments = sys.argv[1:] if argv is None else argv
-    path = arguments[0] if arguments else _serving.CONFIG
-    config = _serving.read_json(path)
+    parser = argparse.ArgumentParser(prog="sparkthor_host watchdog", description="Supervise the serving group.")
+    parser.add_argument("config", nargs="?", default=serving.CONFIG)
+    path = parser.parse_args(argv).config
+    config = serving.read_json(path)
     if not config.get("model"):
         print(f"{path} is missing or names no model; run the playbook again", file=sys.stderr, flush=True)
         return 78
     ranks: RankReader | None = None
     if config.get("ray"):
-        try:
-            ranks = ray_ranks(importlib.import_module("_ray"))
-        except ImportError:
-            print(
-                "the Ray library is not installed beside this program; run the Ray roles", file=sys.stderr, flush=True
-            )
+        ranks = ray_ranks()
     elif config.get("group_state"):
         # without Ray the head's own program knows who is there
         ranks = group_ranks
     service = Service(
         config,
         ranks,
-        state_path=str(config.get("state") or _serving.STATE),
+        state_path=str(config.get("state") or serving.STATE),
         metrics_path=str(config.get("metrics") or METRICS_FILE),
-        successor=_successor.former_head(lambda argv: _serving.run(argv, 30)),
+        successor=former_head.former_head(lambda argv: serving.run(argv, 30)),
     )
     service.take_up()
     server = HealthServer(str(config.get("health_socket", HEALTH_SOCKET)), service, str(config.get("group", "")))
     threading.Thread(target=server.serve_forever, name="health", daemon=True).start()
-    _serving.notify("READY=1")
+    serving.notify("READY=1")
     while True:
         started = time.monotonic()
         service.round()
-        _serving.notify("WATCHDOG=1")
+        serving.notify("WATCHDOG=1")
         time.sleep(max(0.2, LOOK_EVERY - (time.monotonic() - started)))

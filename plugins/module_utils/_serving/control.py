@@ -11,7 +11,11 @@ import os
 import time
 from collections.abc import Callable
 
-from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import serving, watchdog
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import (
+    observation,
+    serving,
+    watchdog_report,
+)
 
 _QUIET_LOOKS = 2
 
@@ -83,7 +87,7 @@ class Control:
         status, out, _err = self.runner(["systemctl", "is-enabled", self.unit], 15)
         return status == 0 and out.strip() in ("enabled", "enabled-runtime")
 
-    def _state(self) -> watchdog.Unit:
+    def _state(self) -> observation.Unit:
         properties = serving.show(self.unit, self.runner)
         unit = serving.unit_state(properties)
         if unit is None:
@@ -115,13 +119,13 @@ class Control:
         if not self._enabled() and self._do(f"enable {self.unit}"):
             self._systemctl("--quiet", "enable")
 
-    def _start(self, unit: watchdog.Unit) -> None:
+    def _start(self, unit: observation.Unit) -> None:
         self._quiet_no_more()
         self._enable()
         if unit.active not in ("active", "activating", "reloading") and self._do(f"start {self.unit}"):
             self._systemctl("--no-block", "start")
 
-    def _stop(self, unit: watchdog.Unit, reason: str) -> None:
+    def _stop(self, unit: observation.Unit, reason: str) -> None:
         # the marker first, so that the watchdog does not take the stop for a failure
         self._write(self.marker, f"{reason}\n", f"maintenance: {reason}")
         if self._enabled() and self._do(f"disable {self.unit}"):
@@ -158,7 +162,7 @@ class Control:
                 return
             # before the question for the metrics, which is a connection too
             open_ones = self.connections(socket)
-            gauges = watchdog.requests_in_flight(serving.metrics(socket))
+            gauges = watchdog_report.requests_in_flight(serving.metrics(socket))
             known = [number for number in (gauges, open_ones) if number is not None]
             count = max(known) if known else None
             if count is not None:

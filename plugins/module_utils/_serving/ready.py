@@ -13,8 +13,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import (
+    observation,
     progress,
-    rank_group,
+    rank_state,
     serving,
     watchdog,
 )
@@ -46,7 +47,7 @@ def _explain(unit: str, invocation: str, runner: serving.Runner) -> dict[str, An
     return {**dataclasses.asdict(found), "invocation": invocation}
 
 
-def stale_files(unit: watchdog.Unit, record: Mapping[str, Any], wanted: Mapping[str, str]) -> list[str]:
+def stale_files(unit: observation.Unit, record: Mapping[str, Any], wanted: Mapping[str, str]) -> list[str]:
     """Files that the engine should be started anew for."""
     if unit.active not in ("active", "activating", "reloading"):
         return []
@@ -58,7 +59,7 @@ def stale_files(unit: watchdog.Unit, record: Mapping[str, Any], wanted: Mapping[
 
 def stale_elsewhere(state_path: str, wall: Callable[[], float] = time.time) -> list[str]:
     """The same for the ranks of other hosts, as they report it to the head (executor mp)."""
-    stale = rank_group.published(state_path, wall).get("stale") if state_path else None
+    stale = rank_state.published(state_path, wall).get("stale") if state_path else None
     if not isinstance(stale, dict):
         return []
     return [f"{path} on {host}" for host, paths in sorted(stale.items()) for path in paths]
@@ -125,7 +126,7 @@ def look(
 def _judge(
     found: Look,
     config: Mapping[str, Any],
-    unit: watchdog.Unit,
+    unit: observation.Unit,
     state_path: str,
     patience: float,
     runner: serving.Runner,

@@ -136,8 +136,8 @@ DRIFTS = (
     Drift(
         "a program on the host is edited",
         1,
-        "echo '# x' >>/usr/local/lib/sparkthor/_ray.py",
-        "tail -1 /usr/local/lib/sparkthor/_ray.py | grep -q '# x'",
+        "echo '# x' >>/usr/local/lib/sparkthor/sparkthor_host/_onhost/ray_health.py",
+        "tail -1 /usr/local/lib/sparkthor/sparkthor_host/_onhost/ray_health.py | grep -q '# x'",
     ),
     Drift(
         "an environment is edited",

@@ -18,6 +18,8 @@ import pytest
 from tests.integration.conftest import TOP, Cluster
 from tools.playbooks import run_playbook
 
+GATE = "/usr/bin/python3 -IB /usr/local/lib/sparkthor/sparkthor_host ray-gate"
+
 MODEL = "tiny-qwen3"
 SITE_SECONDS_LIMIT = 600
 UNITS = ("sparkthor-ray.service", "sparkthor-vllm.service", "sparkthor-front.service", "sparkthor-watchdog.service")
@@ -135,7 +137,7 @@ def test_ray_has_three_nodes_on_control_addresses_and_none_elsewhere(cluster):
         "timeout 60 /opt/sparkthor/venv/bin/ray status",
     )
     assert re.search(r"3\.0/3\.0 GPU", text), text
-    gate = json.loads(cluster.run(cluster.head, "/usr/local/lib/sparkthor/sparkthor-ray-gate --json"))
+    gate = json.loads(cluster.run(cluster.head, f"{GATE} --json"))
     assert sorted(node["address"] for node in gate["alive"]) == sorted(plan.values())
 
 

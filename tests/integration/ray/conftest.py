@@ -40,7 +40,7 @@ NAME = os.environ.get("SPARKLAB_NAME", "mol-ray")
 SIZES = {"three": 3, "eight": 8}
 SUBNET = os.environ.get("SPARKLAB_SUBNET", "10.79.20.0/24")
 UNIT = "sparkthor-ray.service"
-GATE = "/usr/local/lib/sparkthor/sparkthor-ray-gate"
+GATE = "/usr/bin/python3 -IB /usr/local/lib/sparkthor/sparkthor_host ray-gate"
 #: the engine role's part of what Ray's role builds on
 ACCOUNT = """
 id -u sparkthor >/dev/null 2>&1 ||

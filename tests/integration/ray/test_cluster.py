@@ -20,6 +20,8 @@ import yaml
 from tests.integration.ray.conftest import TOP, UNIT, assert_members, show, start_table
 from tests.integration.scan import tcp_ports
 
+GATE = "/usr/bin/python3 -IB /usr/local/lib/sparkthor/sparkthor_host ray-gate"
+
 ENVIRONMENT = "RAY_AUTH_MODE=token RAY_AUTH_TOKEN_PATH={token}"
 PYTHON = "/opt/sparkthor/venv/bin/python"
 RAY = "/opt/sparkthor/venv/bin/ray"
@@ -73,7 +75,7 @@ def test_health_is_data(three, results):
 
 
 def test_the_gate_is_the_same_code_without_ansible(three):
-    line = three.on(three.workers[0], "/usr/local/lib/sparkthor/sparkthor-ray-gate; echo status $?")
+    line = three.on(three.workers[0], f"{GATE}; echo status $?")
     assert line.splitlines() == [f"3 of 3 nodes, 3 of 3 GPUs on {three.control(three.head)}", "status 0"]
 
 

@@ -23,7 +23,7 @@ from tools.playbooks import run_playbook
 
 REPEATS = int(os.environ.get("SPARKTHOR_RAY_REPEATS", "3"))
 SITE = ["--skip-tags=vllm_serve,model_store"]
-GATE = "/usr/local/lib/sparkthor/sparkthor-ray-gate"
+GATE = "/usr/bin/python3 -IB /usr/local/lib/sparkthor/sparkthor_host ray-gate"
 UNIT = "sparkthor-ray.service"
 KILL_LIMIT, WORKER_LIMIT, STOP_LIMIT, REFUSAL_LIMIT = 30, 60, 30, 30
 

@@ -19,6 +19,8 @@ import yaml
 from tests.integration.conftest import TOP
 from tests.integration.serve.conftest import HERE, MODEL, PROMPTS, Serving, reference
 
+GATE = "/usr/bin/python3 -IB /usr/local/lib/sparkthor/sparkthor_host ray-gate"
+
 FIRST = yaml.safe_load((HERE / "first.yml").read_text())
 RAY_PP = {"vllm_serve_pipeline_parallel_size": 3, "vllm_serve_tensor_parallel_size": 1}
 MP_TP = {"vllm_serve_executor": "mp", "vllm_serve_tensor_parallel_size": 3, "vllm_serve_pipeline_parallel_size": 1}
@@ -423,5 +425,5 @@ def test_tp2_over_two_of_three_hosts(serving: Serving, tmp_path: Path) -> None:
     outcome = small.play("site.yml", **folder, vllm_serve_tensor_parallel_size=2, vllm_serve_pipeline_parallel_size=1)
     assert outcome.rc == 0, outcome.failures
     serving.assert_answers_as_one_host()
-    gate = json.loads(serving.cluster.run(two[0], "/usr/local/lib/sparkthor/sparkthor-ray-gate --json"))
+    gate = json.loads(serving.cluster.run(two[0], f"{GATE} --json"))
     assert len(gate["alive"]) == 2

@@ -128,8 +128,8 @@ def test_the_units_are_those_of_the_engine_that_is_named(tmp_path):
         ({"engine_venv_path": "/srv/engine"}, "ExecStart=/srv/engine/bin/", "/srv/engine/bin/python", False),
         (
             {"engine_runtime": "container", "engine_image": "reg.io/vllm:1.0"},
-            "ExecStart=+/usr/local/lib/sparkthor/sparkthor-container run ",
-            "/usr/local/lib/sparkthor/sparkthor-container",
+            "ExecStart=+/usr/bin/python3 -IB /usr/local/lib/sparkthor/sparkthor_host container run ",
+            "/usr/bin/python3",
             True,
         ),
     )

@@ -46,7 +46,7 @@ def runner(folder: Path) -> serving.Runner:
 def test_the_watchdogs_reader_sees_a_unit_that_is_restarted_as_a_whole(folder: Path) -> None:
     run = runner(folder)
 
-    def state() -> serving._watchdog.Unit:
+    def state() -> serving.observation.Unit:
         unit = serving.unit_state(serving.show("group.service", run))
         assert unit is not None
         return unit

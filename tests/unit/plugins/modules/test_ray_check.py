@@ -10,7 +10,9 @@ import sys
 import pytest
 from ansible.module_utils.testing import patch_module_args
 from ansible_collections.sparkthor.cluster.plugins.filter.ray_versions import ray_versions
-from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import ray
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import (
+    ray_config,
+)
 from ansible_collections.sparkthor.cluster.plugins.modules import ray_check
 
 
@@ -30,7 +32,7 @@ def test_what_stands_against_a_start_is_data(capsys, tmp_path):
     path = tmp_path / "ray.json"
     nodes = [{"name": "a", "address": "203.0.113.1", "role": "head"}]
     # ports on which nobody on the machine that runs this listens
-    ports = {port.key: 1 + index for index, port in enumerate(ray.PORTS)}
+    ports = {port.key: 1 + index for index, port in enumerate(ray_config.PORTS)}
     described = {"nodes": nodes, "node_address": "203.0.113.1", "engine": [str(engine)], "ports": ports}
     path.write_text(json.dumps({**described, "worker_ports": [2, 2]}))
     result = run(capsys, path)

@@ -12,12 +12,17 @@ import jmespath
 import pytest
 import yaml
 from ansible.module_utils.testing import patch_module_args
-from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import ray
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import (
+    ray_config,
+    ray_health,
+    ray_members,
+    ray_probe,
+)
 from ansible_collections.sparkthor.cluster.plugins.modules import ray_info
 
 FIXTURES = Path(__file__).parents[3] / "fixtures" / "ray"
 ADDRESSES = ("10.89.0.10", "10.89.0.11", "10.89.0.12")
-OK = ray.Probe("x", ray.OK, 1.0)
+OK = ray_probe.Probe("x", ray_probe.OK, 1.0)
 
 
 @pytest.fixture
@@ -36,7 +41,7 @@ def run(capsys, monkeypatch, tmp_path):
 
     def call(answers=None, **params):
         if answers is not None:
-            monkeypatch.setattr(ray, "collect", lambda *_args, **_kwargs: answers)
+            monkeypatch.setattr(ray_health, "collect", lambda *_args, **_kwargs: answers)
         with patch_module_args({"config": str(path), **params}), pytest.raises(SystemExit) as ended:
             ray_info.main()
         result = json.loads(capsys.readouterr().out)
@@ -48,8 +53,8 @@ def run(capsys, monkeypatch, tmp_path):
 
 
 def captured(case):
-    view = ray.read_engine(json.loads((FIXTURES / f"{case}.engine.json").read_text()))
-    return ray.Answers(OK, (OK,), view, dict.fromkeys(ADDRESSES, OK))
+    view = ray_members.read_engine(json.loads((FIXTURES / f"{case}.engine.json").read_text()))
+    return ray_health.Answers(OK, (OK,), view, dict.fromkeys(ADDRESSES, OK))
 
 
 def test_healthy(run):
@@ -64,9 +69,9 @@ def test_healthy(run):
 def test_every_returned_key_is_documented_and_every_answer_has_them_all(run, tmp_path, monkeypatch):
     always = set(yaml.safe_load(ray_info.RETURN)) - {"journal"}
     # where a cluster is configured the answer comes with the time that the questions took
-    monkeypatch.setattr(ray, "collect", lambda *_args, **_kwargs: captured("healthy"))
-    config = ray.load_config(str(tmp_path / "ray.json"))
-    assert set(ray.wait_healthy(config, 0.0)) | {"final"} == always
+    monkeypatch.setattr(ray_health, "collect", lambda *_args, **_kwargs: captured("healthy"))
+    config = ray_config.load_config(str(tmp_path / "ray.json"))
+    assert set(ray_health.wait_healthy(config, 0.0)) | {"final"} == always
     assert set(run(config=str(tmp_path / "none"))) - {"changed", "invocation"} == always
 
 
@@ -103,15 +108,15 @@ def test_a_death_that_was_not_made_good_is_found(run):
 
 
 def test_a_cluster_that_is_not_there_is_data(run):
-    result = run(ray.Answers(ray.Probe("gcs", ray.REFUSED), (), None, {}))
+    result = run(ray_health.Answers(ray_probe.Probe("gcs", ray_probe.REFUSED), (), None, {}))
     assert result["healthy"] is False
     assert [problem["code"] for problem in result["problems"]] == ["gcs_refused"]
     assert result["alive"] == []
 
 
 def test_a_refused_token_is_final(run):
-    refused = ray.Probe("engine", ray.UNAUTHORIZED, 300.0, "AuthenticationError: InvalidAuthToken")
-    result = run(ray.Answers(OK, (refused,), None, {}), wait=600)
+    refused = ray_probe.Probe("engine", ray_probe.UNAUTHORIZED, 300.0, "AuthenticationError: InvalidAuthToken")
+    result = run(ray_health.Answers(OK, (refused,), None, {}), wait=600)
     assert result["final"] is True
     assert result["waited_seconds"] < 5
 

@@ -20,7 +20,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._network import 
     nccl,
     netplan_change,
 )
-from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import ray as _ray
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import ray_config, ray_health
 from ansible_collections.sparkthor.cluster.plugins.module_utils._serving import ready as _ready
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store.store import Entry, Link, Owner, Store
 
@@ -171,8 +171,8 @@ def test_models_are_right_by_record_alone(tmp_path: Path) -> None:
 
 def test_ray(monkeypatch: pytest.MonkeyPatch) -> None:
     answer = {"healthy": True, "reason": "all are there"}
-    monkeypatch.setattr(_ray, "load_config", lambda path: "config")
-    monkeypatch.setattr(_ray, "wait_healthy", lambda config, wait, timeout, source: answer)
+    monkeypatch.setattr(ray_config, "load_config", lambda path: "config")
+    monkeypatch.setattr(ray_health, "wait_healthy", lambda config, wait, timeout, source: answer)
     assert compare.compare([item("a", "ray_info")]) == (["a"], "")
     answer.update(healthy=False, reason="one is gone")
     assert compare.compare([item("a", "ray_info")]) == ([], "a: one is gone")

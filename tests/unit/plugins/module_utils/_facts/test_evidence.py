@@ -132,6 +132,21 @@ def test_models_have_their_revision_and_links_that_lead_nowhere(tmp_path: Path) 
     assert by_name["m"]["path"] == "/var/lib/sparkthor/models/m"
 
 
+def test_models_are_looked_for_where_the_host_keeps_them(tmp_path: Path) -> None:
+    machine(tmp_path)
+    (tmp_path / "etc/sparkthor/cluster.json").write_text(
+        json.dumps({"folders": {"models": "/data/m", "cache": "/data/c"}})
+    )
+    for folder in ("data/m/mine", "data/c/huggingface/hub/models--x--y"):
+        (tmp_path / folder).mkdir(parents=True)
+    seen, _runs = collect(tmp_path)
+    found = {model["path"] for model in seen["models"] if not model["path"].startswith("/root/")}
+    assert found == {"/data/m/mine", "/data/c/huggingface/hub/models--x--y"}
+    (tmp_path / "etc/sparkthor/cluster.json").write_text("[]")
+    seen, _runs = collect(tmp_path)
+    assert "/var/lib/sparkthor/models/m" in {model["path"] for model in seen["models"]}
+
+
 def test_a_unit_that_runs_is_asked_for_its_present_life_only(tmp_path: Path) -> None:
     machine(tmp_path)
     seen, runs = collect(tmp_path)

@@ -56,6 +56,14 @@ def host(root, commands):
     return host_status.HostReader(run, str(root))
 
 
+def test_models_are_listed_where_the_host_keeps_them(tmp_path):
+    for folder in ("var/lib/sparkthor/models/usual", "data/models/mine", "data/models/.records", "etc/sparkthor"):
+        (tmp_path / folder).mkdir(parents=True)
+    assert host(tmp_path, {}).models() == ["usual"]
+    (tmp_path / "etc/sparkthor/cluster.json").write_text('{"folders": {"models": "/data/models"}}')
+    assert host(tmp_path, {}).models() == ["mine"]
+
+
 def test_a_bare_host_is_all_absence_and_no_error(tmp_path):
     look = host(tmp_path, {}).read()
     assert look["units"] == {}
@@ -81,11 +89,11 @@ def test_what_a_serving_head_says(tmp_path):
     fill(tmp_path, "etc/sparkthor/serving.json", '{"model": "m", "socket": "/s", "ray": true}')
     fill(tmp_path, "run/sparkthor/state.json", '{"state": "serving", "memory": {"x": 1}}')
     fill(tmp_path, "etc/sparkthor/ray.json", '{"head_address": "10.0.0.1", "node_address": "10.0.0.1"}')
-    fill(tmp_path, host_status.GATE[1:], "")
+    fill(tmp_path, host_status.GATE[2][1:] + "/__main__.py", "")
     fill(tmp_path, "var/lib/sparkthor/maintenance", "new cable\n")
     fill(tmp_path, "opt/sparkthor/venv/lib/python3.12/site-packages/vllm-0.32.0.dist-info/METADATA", "")
     fill(tmp_path, "opt/sparkthor/venv/lib/python3.12/site-packages/numpy-2.0.dist-info/METADATA", "")
-    gate = {host_status.GATE: (1, '{"healthy": false, "reason": "2 of 3"}', ""), "systemctl": (0, SHOW, "")}
+    gate = {host_status.GATE[0]: (1, '{"healthy": false, "reason": "2 of 3"}', ""), "systemctl": (0, SHOW, "")}
     look = host(tmp_path, gate).read()
     assert look["memory"] == {
         "total": 1024000,
@@ -105,8 +113,8 @@ def test_what_a_serving_head_says(tmp_path):
 
 def test_a_gate_that_hangs_is_a_word_not_an_error(tmp_path):
     fill(tmp_path, "etc/sparkthor/ray.json", '{"head_address": "10.0.0.1", "node_address": "10.0.0.1"}')
-    fill(tmp_path, host_status.GATE[1:], "")
-    look = host(tmp_path, {host_status.GATE: (124, "", "no answer within 5 s")}).read()
+    fill(tmp_path, host_status.GATE[2][1:] + "/__main__.py", "")
+    look = host(tmp_path, {host_status.GATE[0]: (124, "", "no answer within 5 s")}).read()
     assert look["ray"]["error"] == "no answer within 5 s"
 
 
@@ -118,7 +126,7 @@ def test_files_of_others_are_not_believed(tmp_path):
     assert look["serving"]["model"] == ""
 
 
-CONTAINER = "/usr/local/lib/sparkthor/sparkthor-container"
+CONTAINER = ["/usr/bin/python3", "-IB", "/usr/local/lib/sparkthor/sparkthor_host", "container"]
 
 
 @pytest.mark.parametrize(
@@ -127,11 +135,11 @@ CONTAINER = "/usr/local/lib/sparkthor/sparkthor-container"
         ({}, ("venv", "/opt/sparkthor/venv")),
         ({"ray.json": '{"engine": ["/srv/e/bin/python"]}'}, ("venv", "/srv/e")),
         ({"group.json": '{"command": ["/srv/e/bin/vllm", "serve"]}'}, ("venv", "/srv/e")),
-        ({"ray.json": json.dumps({"engine": [CONTAINER, "python"]})}, ("container", "")),
-        ({"group.json": json.dumps({"command": [CONTAINER, "run", "vllm", "serve"]})}, ("container", "")),
+        ({"ray.json": json.dumps({"engine": [*CONTAINER, "python"]})}, ("container", "")),
+        ({"group.json": json.dumps({"command": [*CONTAINER, "run", "vllm", "serve"]})}, ("container", "")),
         # what an earlier executor left
         (
-            {"ray.json": json.dumps({"engine": [CONTAINER]}), "group.json": '{"command": ["/srv/e/bin/vllm"]}'},
+            {"ray.json": json.dumps({"engine": CONTAINER}), "group.json": '{"command": ["/srv/e/bin/vllm"]}'},
             ("venv", "/srv/e"),
         ),
         ({"ray.json": '{"engine": "python"}', "group.json": "[1"}, ("venv", "/opt/sparkthor/venv")),
@@ -156,7 +164,7 @@ def test_the_versions_of_an_engine_at_a_place_of_its_own(tmp_path):
 def test_the_versions_of_an_engine_in_a_container(tmp_path):
     place = tmp_path / "etc/sparkthor"
     place.mkdir(parents=True)
-    (place / "ray.json").write_text('{"engine": ["/usr/local/lib/sparkthor/sparkthor-container", "python"]}')
+    (place / "ray.json").write_text(json.dumps({"engine": [*CONTAINER, "python"]}))
     (place / "container.json").write_text(
         json.dumps({"image": "sha256:" + "a" * 64, "versions": {"vllm": "0.31.0", "ray": "2.60.0", "other": "1"}})
     )

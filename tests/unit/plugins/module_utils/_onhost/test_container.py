@@ -294,7 +294,7 @@ def test_the_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: py
     _container.main(["python", "-"])
     assert ran[1][1][:2] == ["docker", "run"]
     assert _container.main(["dance"]) == 2
-    assert "usage: sparkthor-container" in capsys.readouterr().err
+    assert "usage: sparkthor_host container" in capsys.readouterr().err
 
     def fail() -> dict[str, Any]:
         raise ContainerError("no configuration")

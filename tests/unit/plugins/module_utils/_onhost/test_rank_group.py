@@ -16,7 +16,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import rank_group as group
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import (
+    rank_group,
+    rank_head,
+    rank_link,
+    rank_process,
+    rank_state,
+    rank_worker,
+)
 
 from tests.unit.ports import free_port
 
@@ -36,7 +43,7 @@ class Site:
         self.sides: dict[str, Any] = {}
         self.said: list[str] = []
 
-    def settings(self, host: str, script: str = STAY, **more: Any) -> group.Settings:
+    def settings(self, host: str, script: str = STAY, **more: Any) -> rank_link.Settings:
         values = {
             "host": host,
             "head": "one",
@@ -54,11 +61,11 @@ class Site:
             "retry": 0.05,
             "stop_patience": 1.0,
         }
-        return group.Settings(**{**values, **more})
+        return rank_link.Settings(**{**values, **more})
 
     def start(self, host: str, script: str = STAY, token: str = TOKEN, **more: Any) -> Any:
         settings = self.settings(host, script, **more)
-        side = (group.Head if settings.is_head else group.Worker)(settings, token, self.said.append)
+        side = (rank_head.Head if settings.is_head else rank_worker.Worker)(settings, token, self.said.append)
         self.sides[host] = side
         self.tasks[host] = asyncio.create_task(side.run())
         return side
@@ -128,11 +135,11 @@ def test_the_group_starts_when_all_are_there_and_the_head_first(tmp_path: Path) 
         site.start("two")
         await site.running()
         assert site.forked("one") <= min(site.forked("two"), site.forked("three"))
-        await until(lambda: site.state()["phase"] == group.RUN)
+        await until(lambda: site.state()["phase"] == rank_link.RUN)
         assert site.state()["generation"] == 1
         assert sorted(site.state()["ranks"]) == sorted(HOSTS)
-        assert group.ranks(str(tmp_path / "state.json")) == site.state()["ranks"]
-        assert group.remembered(str(tmp_path / "two.memory")) == 1
+        assert rank_state.ranks(str(tmp_path / "state.json")) == site.state()["ranks"]
+        assert rank_link.remembered(str(tmp_path / "two.memory")) == 1
 
     run(tmp_path, story)
 
@@ -144,7 +151,7 @@ def test_the_end_of_the_head_ends_every_rank(tmp_path: Path) -> None:
         await site.running()
         pids = [site.pid(host) for host in HOSTS.values()]
         await site.end("one")
-        assert [await site.tasks[host] for host in ("two", "three")] == [group.AGAIN, group.AGAIN]
+        assert [await site.tasks[host] for host in ("two", "three")] == [rank_link.AGAIN, rank_link.AGAIN]
         assert [alive(pid) for pid in pids] == [False] * 3
 
     run(tmp_path, story)
@@ -158,10 +165,10 @@ def test_a_new_start_of_the_head_is_a_new_generation_for_all(tmp_path: Path) -> 
         await site.end("one")
         site.start("one")
         for host in ("two", "three"):
-            assert await site.tasks[host] == group.AGAIN
+            assert await site.tasks[host] == rank_link.AGAIN
             site.start(host)  # systemd
         await until(lambda: all(len(site.began(host)) == 2 for host in HOSTS.values()))
-        await until(lambda: site.state()["phase"] == group.RUN)
+        await until(lambda: site.state()["phase"] == rank_link.RUN)
         assert site.state()["generation"] == 2
 
     run(tmp_path, story)
@@ -191,7 +198,7 @@ def test_a_rank_that_fails_ends_the_generation_with_its_reason(tmp_path: Path) -
         site.start("three", "echo 'OSError: /models/tiny does not appear to have a file named config.json'; exit 3")
         assert await site.tasks["one"] == 1
         assert await site.tasks["three"] == 1
-        assert await site.tasks["two"] == group.AGAIN
+        assert await site.tasks["two"] == rank_link.AGAIN
 
     site = run(tmp_path, story)
     [line] = [line for line in site.said if line.startswith("RuntimeError: ")]
@@ -226,13 +233,13 @@ def test_another_token_gets_nowhere(tmp_path: Path) -> None:
 
 def test_a_head_without_the_token_is_not_obeyed(tmp_path: Path) -> None:
     async def imposter(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        link = group.Link(reader, writer, 1)
+        link = rank_link.Link(reader, writer, 1)
         await link.send(nonce="0")
         await link.receive()
         await link.send(proof="0" * 64)
-        with contextlib.suppress(*group.BROKEN):
-            await link.send(phase=group.PREPARE, generation=99, admitted=True)
-            await link.send(phase=group.RUN, generation=99, admitted=True)
+        with contextlib.suppress(*rank_link.BROKEN):
+            await link.send(phase=rank_link.PREPARE, generation=99, admitted=True)
+            await link.send(phase=rank_link.RUN, generation=99, admitted=True)
 
     async def story(site: Site) -> None:
         server = await asyncio.start_server(imposter, "127.0.0.1", site.port)
@@ -255,12 +262,12 @@ def test_a_stranger_is_refused_by_name(tmp_path: Path) -> None:
 
 def test_a_lower_generation_never_wins(tmp_path: Path) -> None:
     async def story(site: Site) -> None:
-        group.remember(str(tmp_path / "two.memory"), 41)  # it served under another head meanwhile
-        group.remember(str(tmp_path / "one.memory"), 3)
+        rank_link.remember(str(tmp_path / "two.memory"), 41)  # it served under another head meanwhile
+        rank_link.remember(str(tmp_path / "one.memory"), 3)
         for host in HOSTS.values():
             site.start(host)
         await site.running()
-        await until(lambda: site.state()["phase"] == group.RUN)
+        await until(lambda: site.state()["phase"] == rank_link.RUN)
         assert site.state()["generation"] == 42
 
     run(tmp_path, story)
@@ -268,10 +275,10 @@ def test_a_lower_generation_never_wins(tmp_path: Path) -> None:
 
 def test_an_older_head_is_told_why_it_is_not_obeyed(tmp_path: Path) -> None:
     async def story(site: Site) -> None:
-        worker = group.Worker(site.settings("two"), TOKEN, site.said.append)
-        group.remember(str(tmp_path / "two.memory"), 9)
-        with pytest.raises(group.GroupError, match="an older head does not win"):
-            await worker._obey(None, {"phase": group.PREPARE, "generation": 9, "admitted": True})
+        worker = rank_worker.Worker(site.settings("two"), TOKEN, site.said.append)
+        rank_link.remember(str(tmp_path / "two.memory"), 9)
+        with pytest.raises(rank_link.GroupError, match="an older head does not win"):
+            await worker._obey(None, {"phase": rank_link.PREPARE, "generation": 9, "admitted": True})
 
     run(tmp_path, story)
 
@@ -283,13 +290,13 @@ def test_a_head_that_falls_silent_is_left_after_a_while(tmp_path: Path) -> None:
             site.start(host, silence=0.5, patience=1.0)
         await site.running()
 
-        async def frozen(link: group.Link) -> group.Member:
+        async def frozen(link: rank_link.Link) -> rank_head.Member:
             raise ValueError(await asyncio.sleep(60))
 
         # a frozen head keeps its connections open and answers nobody
         head.beat.cancel()
         head._welcome = frozen
-        assert await asyncio.wait_for(site.tasks["two"], 30) == group.AGAIN
+        assert await asyncio.wait_for(site.tasks["two"], 30) == rank_link.AGAIN
         assert not alive(site.pid("two"))
 
     site = run(tmp_path, story)
@@ -349,7 +356,7 @@ def test_a_rank_that_stands_by_reads_a_new_configuration_first(tmp_path: Path) -
         site.start("two", inputs=[str(path)])
         await until(lambda: "127.0.0.2" in site.sides["one"].admitted or site.sides["one"].members != {})
         path.write_text("a: 2\n")
-        assert await site.tasks["two"] == group.AGAIN
+        assert await site.tasks["two"] == rank_link.AGAIN
 
     run(tmp_path, story)
 
@@ -359,7 +366,7 @@ def test_the_page_cache_is_asked_for_through_the_requests_folder(tmp_path: Path)
         (tmp_path / "requests").mkdir()
         request, done = tmp_path / "requests" / "drop", tmp_path / "done"
         settings = site.settings("two", drop_request=str(request), drop_done=str(done), drop_patience=0.3)
-        assert await group.drop_caches(settings) == "sparkthor-drop-caches.service did not answer"
+        assert await rank_process.drop_caches(settings) == "sparkthor-drop-caches.service did not answer"
 
         async def answer() -> None:
             request.unlink()
@@ -368,7 +375,7 @@ def test_the_page_cache_is_asked_for_through_the_requests_folder(tmp_path: Path)
 
         answering = asyncio.create_task(answer())
         await asyncio.sleep(0)
-        assert await group.drop_caches(dataclasses.replace(settings, drop_patience=5)) == ""
+        assert await rank_process.drop_caches(dataclasses.replace(settings, drop_patience=5)) == ""
         await answering
 
     run(tmp_path, story)
@@ -377,20 +384,20 @@ def test_the_page_cache_is_asked_for_through_the_requests_folder(tmp_path: Path)
 def test_old_news_of_the_head_is_no_news(tmp_path: Path) -> None:
     path = tmp_path / "state.json"
     path.write_text(json.dumps({"updated": time.time() - 60, "ranks": {"127.0.0.1": "a"}}))
-    assert group.published(str(path)) == {}
-    assert group.ranks(str(path)) is None
-    assert group.ranks(str(tmp_path / "absent")) is None
+    assert rank_state.published(str(path)) == {}
+    assert rank_state.ranks(str(path)) is None
+    assert rank_state.ranks(str(tmp_path / "absent")) is None
 
 
 def test_a_configuration_that_is_missing_is_no_reason_to_try_again(tmp_path: Path) -> None:
-    assert group.main([str(tmp_path / "absent.json")]) == 78
+    assert rank_group.main([str(tmp_path / "absent.json")]) == 78
 
 
 def test_the_token_is_a_credential(tmp_path: Path) -> None:
     (tmp_path / "ray_token").write_text("secret\n")
-    assert group.read_token({"CREDENTIALS_DIRECTORY": str(tmp_path)}) == "secret"
+    assert rank_group.read_token({"CREDENTIALS_DIRECTORY": str(tmp_path)}) == "secret"
     (tmp_path / "ray_token").write_text("\n")
-    with pytest.raises(group.GroupError, match="is empty"):
-        group.read_token({"CREDENTIALS_DIRECTORY": str(tmp_path)})
-    with pytest.raises(group.GroupError, match=r"sparkthor-vllm\.service"):
-        group.read_token({"CREDENTIALS_DIRECTORY": os.devnull})
+    with pytest.raises(rank_link.GroupError, match="is empty"):
+        rank_group.read_token({"CREDENTIALS_DIRECTORY": str(tmp_path)})
+    with pytest.raises(rank_link.GroupError, match=r"sparkthor-vllm\.service"):
+        rank_group.read_token({"CREDENTIALS_DIRECTORY": os.devnull})

@@ -251,7 +251,7 @@ def test_service_lives_with_a_full_disk_and_a_silent_systemd(
     def full(path: str, content: str, mode: int = 0o644) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(service._serving, "write_file", full)
+    monkeypatch.setattr(service.serving, "write_file", full)
     assert one.round() is not None
     assert any("No space left" in line for line in said)
     one.runner = lambda argv, seconds: (124, "", "timeout")
@@ -391,7 +391,7 @@ def test_ray_that_throws_does_not_end_the_supervision(engine: Engine, tmp_path: 
     assert "Ray cannot be asked: odd answer" in said
 
 
-def test_ray_ranks_reads_the_living_newest_last() -> None:
+def test_ray_ranks_reads_the_living_newest_last(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [
         types.SimpleNamespace(address="10.0.0.1", node_id="new", alive=True, started_ms=2),
         types.SimpleNamespace(address="10.0.0.1", node_id="old", alive=True, started_ms=1),
@@ -404,17 +404,14 @@ def test_ray_ranks_reads_the_living_newest_last() -> None:
         asked.append((url, token))
         return answer
 
-    library = types.SimpleNamespace(
-        CONFIG_PATH="/etc/sparkthor/ray.json",
-        load_config=lambda path: types.SimpleNamespace(dashboard_port=8265),
-        read_token=lambda config: "token",
-        probe_http=probe_http,
-        read_dashboard_nodes=lambda text: rows,
-    )
-    assert service.ray_ranks(library)({}) == {"10.0.0.1": "new"}
+    monkeypatch.setattr(service.ray_config, "load_config", lambda path: types.SimpleNamespace(dashboard_port=8265))
+    monkeypatch.setattr(service.ray_config, "read_token", lambda config: "token")
+    monkeypatch.setattr(service.ray_probe, "probe_http", probe_http)
+    monkeypatch.setattr(service.ray_members, "read_dashboard_nodes", lambda text: rows)
+    assert service.ray_ranks()({}) == {"10.0.0.1": "new"}
     assert asked == [("http://127.0.0.1:8265/api/v0/nodes?detail=true&limit=10000", "token")]
     answer.ok = False
-    assert service.ray_ranks(library)({}) is None
+    assert service.ray_ranks()({}) is None
 
 
 def test_health_socket(engine: Engine, tmp_path: Path, config: str) -> None:

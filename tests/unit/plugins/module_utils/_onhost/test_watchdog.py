@@ -9,7 +9,11 @@ import json
 from typing import Any
 
 import pytest
-from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import watchdog as w
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import (
+    observation,
+    watchdog,
+    watchdog_report,
+)
 
 EXPECTED = {"10.0.0.1": "spark-01", "10.0.0.2": "spark-02", "10.0.0.3": "spark-03"}
 ALIVE = {"10.0.0.1": "n1", "10.0.0.2": "n2", "10.0.0.3": "n3"}
@@ -19,9 +23,9 @@ class World:
     """A clock, a unit and an engine around one machine."""
 
     def __init__(self, **settings: Any) -> None:
-        self.machine = w.Watchdog(w.Settings(expected=EXPECTED, **settings))
+        self.machine = watchdog.Watchdog(watchdog.Settings(expected=EXPECTED, **settings))
         self.now = 1000.0
-        self.unit = w.Unit("active", "running", "inv-1", 4711)
+        self.unit = observation.Unit("active", "running", "inv-1", 4711)
         self.ranks: dict[str, str] | None = dict(ALIVE)
         self.listening = True
         self.counters: tuple[float, ...] | None = (0.0,)
@@ -31,10 +35,10 @@ class World:
         self.answer = "ok"
         self.latency = 0.1
         self.asked: tuple[float, float] | None = None  # when the probe in flight began, its deadline
-        self.decisions: list[w.Decision] = []
+        self.decisions: list[watchdog.Decision] = []
         self.on_restart = True
 
-    def step(self, seconds: float = 2.0) -> w.Decision:
+    def step(self, seconds: float = 2.0) -> watchdog.Decision:
         self.now += seconds
         probe = None
         if self.asked:
@@ -42,12 +46,14 @@ class World:
             if self.answer == "hang":
                 if self.now - began >= deadline:
                     text = f"completion timed out after {deadline:.0f} s"
-                    probe = w.Probe(began, began + deadline, "timeout", text)
+                    probe = observation.Probe(began, began + deadline, "timeout", text)
             elif self.now - began >= self.latency:
-                probe = w.Probe(began, began + self.latency, self.answer, "" if self.answer == "ok" else "said no")
+                probe = observation.Probe(
+                    began, began + self.latency, self.answer, "" if self.answer == "ok" else "said no"
+                )
             if probe:
                 self.asked = None
-        seen = w.Observation(
+        seen = watchdog.Observation(
             now=self.now,
             unit=self.unit,
             ranks=self.ranks,
@@ -70,7 +76,7 @@ class World:
         self.decisions.append(decision)
         return decision
 
-    def run(self, seconds: float, step: float = 2.0) -> list[w.Decision]:
+    def run(self, seconds: float, step: float = 2.0) -> list[watchdog.Decision]:
         before = len(self.decisions)
         end = self.now + seconds
         while self.now < end:
@@ -79,7 +85,7 @@ class World:
 
     def started_anew(self, restarts: int = 0) -> None:
         number = int(self.unit.invocation.split("-")[1]) + 1
-        self.unit = w.Unit("active", "running", f"inv-{number}", 4711 + number, restarts=restarts)
+        self.unit = observation.Unit("active", "running", f"inv-{number}", 4711 + number, restarts=restarts)
         self.asked = None
 
     def serve(self) -> World:
@@ -89,7 +95,7 @@ class World:
         return self
 
 
-def restarts(decisions: list[w.Decision]) -> list[str]:
+def restarts(decisions: list[watchdog.Decision]) -> list[str]:
     return [decision.restart for decision in decisions if decision.restart]
 
 
@@ -97,7 +103,7 @@ def test_load_then_serving() -> None:
     world = World()
     world.listening = False
     first = world.step()
-    assert (first.state, first.healthy, first.probe_deadline) == (w.LOADING, False, None)
+    assert (first.state, first.healthy, first.probe_deadline) == (watchdog.LOADING, False, None)
     world.mark = "Loading weights"
     assert world.step().line == "loading: Loading weights"
     world.listening = True
@@ -130,16 +136,16 @@ def test_a_refused_first_probe_is_no_failure() -> None:
     world.answer = "refused"
     decisions = world.run(60)
     assert not restarts(decisions)
-    assert {decision.state for decision in decisions} == {w.LOADING}
+    assert {decision.state for decision in decisions} == {watchdog.LOADING}
 
 
 def test_wedged_engine_is_noticed_within_45_s_and_restarted() -> None:
     world = World().serve()
     world.answer = "hang"
     broken = world.now
-    while world.step().state == w.SERVING:
+    while world.step().state == watchdog.SERVING:
         assert world.now - broken <= 45
-    assert world.decisions[-1].state == w.DEGRADED
+    assert world.decisions[-1].state == watchdog.DEGRADED
     assert not world.decisions[-1].healthy
     assert world.decisions[-1].detail == "completion timed out after 20 s (1 of 2)"
     while not world.decisions[-1].restart:
@@ -160,7 +166,7 @@ def test_engine_core_that_answers_with_errors_is_restarted_soon() -> None:
 def test_one_failure_is_forgiven() -> None:
     world = World().serve()
     world.answer = "http"
-    while world.step().state == w.SERVING:
+    while world.step().state == watchdog.SERVING:
         pass
     world.answer = "ok"
     decisions = world.run(10)
@@ -177,7 +183,7 @@ def test_busy_server_with_prefills_longer_than_the_deadline_for_half_an_hour() -
         # one chunk of a long prefill ends every 14 s
         world.counters = (count // 7,)
         decision = world.step()
-        assert decision.state == w.SERVING, decision
+        assert decision.state == watchdog.SERVING, decision
         assert decision.healthy
     assert world.machine.restarts == {}
     assert "busy" in world.decisions[-1].detail
@@ -190,7 +196,7 @@ def test_a_host_that_stood_still_is_no_wedged_engine() -> None:
     assert world.asked is not None
     # the watchdog is not run either; when it is, its probe is long over
     world.step(50)
-    assert (world.decisions[-1].state, world.decisions[-1].healthy) == (w.SERVING, True)
+    assert (world.decisions[-1].state, world.decisions[-1].healthy) == (watchdog.SERVING, True)
     assert "the host stood still" in world.decisions[-1].detail
     # an engine that hangs all the same is found by the probes after it
     assert restarts(world.run(60)) == ["completion"]
@@ -230,14 +236,14 @@ def test_lost_rank_restarts_and_waits_for_it() -> None:
     second = world.step()
     assert (second.restart, second.kill) == ("lost_rank", True)
     assert world.machine.missing == ("spark-03",)
-    world.unit = w.Unit("deactivating", "stop-sigterm", "inv-1", 4711)
+    world.unit = observation.Unit("deactivating", "stop-sigterm", "inv-1", 4711)
     assert world.step().line == "restarting: lost rank on spark-03"
-    world.unit = w.Unit("activating", "start-pre", "inv-2", 0)
+    world.unit = observation.Unit("activating", "start-pre", "inv-2", 0)
     decisions = world.run(3000)
     assert {decision.line for decision in decisions} == {"degraded: waiting for spark-03"}
     world.ranks["10.0.0.3"] = "n9"
-    assert world.step().state == w.RESTARTING
-    world.unit = w.Unit("active", "running", "inv-2", 5000)
+    assert world.step().state == watchdog.RESTARTING
+    world.unit = observation.Unit("active", "running", "inv-2", 5000)
     decisions = world.run(20)
     assert decisions[-1].line == "serving"
     assert not restarts(decisions)
@@ -265,9 +271,9 @@ def test_a_blink_of_the_list_is_no_loss() -> None:
     saved = world.ranks
     for _unused in range(10):
         world.ranks = {"10.0.0.1": "n1", "10.0.0.2": "n2"}
-        assert world.step().state == w.DEGRADED
+        assert world.step().state == watchdog.DEGRADED
         world.ranks = saved
-        assert world.step().state == w.SERVING
+        assert world.step().state == watchdog.SERVING
     assert not restarts(world.decisions)
 
 
@@ -275,7 +281,7 @@ def test_unknown_ranks_are_not_lost_ranks() -> None:
     world = World().serve()
     world.ranks = None
     decisions = world.run(120)
-    assert {decision.state for decision in decisions} == {w.SERVING}
+    assert {decision.state for decision in decisions} == {watchdog.SERVING}
 
 
 def test_maintenance_keeps_quiet_and_goes_on_measuring() -> None:
@@ -296,7 +302,7 @@ def test_maintenance_keeps_quiet_and_goes_on_measuring() -> None:
 
 def test_a_unit_that_was_stopped_stays_stopped() -> None:
     world = World().serve()
-    world.unit = w.Unit("inactive", "dead", "inv-1", 0)
+    world.unit = observation.Unit("inactive", "dead", "inv-1", 0)
     world.ranks = {}
     decisions = world.run(600)
     assert {decision.line for decision in decisions} == {"stopped: the serving unit was stopped"}
@@ -305,7 +311,7 @@ def test_a_unit_that_was_stopped_stays_stopped() -> None:
 def test_failed_unit_is_restarted() -> None:
     world = World()
     world.on_restart = False
-    world.unit = w.Unit("failed", "failed", "inv-1", 0, "exit-code")
+    world.unit = observation.Unit("failed", "failed", "inv-1", 0, "exit-code")
     assert world.step().restart == "unit_failed"
     assert world.step().restart is None
 
@@ -362,7 +368,7 @@ def test_restart_that_systemd_forgot_is_asked_for_again() -> None:
         pass
     asked = world.now
     while not world.step().restart:
-        assert world.decisions[-1].state == w.RESTARTING
+        assert world.decisions[-1].state == watchdog.RESTARTING
     assert world.now - asked == pytest.approx(60, abs=2)
 
 
@@ -370,7 +376,7 @@ def test_draining_is_not_healthy_and_not_restarted() -> None:
     world = World().serve()
     world.draining = True
     decision = world.step()
-    assert (decision.state, decision.healthy, decision.restart) == (w.DRAINING, False, None)
+    assert (decision.state, decision.healthy, decision.restart) == (watchdog.DRAINING, False, None)
 
 
 def test_deadline_grows_with_what_completions_take() -> None:
@@ -383,7 +389,7 @@ def test_deadline_grows_with_what_completions_take() -> None:
 def test_death_of_the_watchdog_interrupts_nothing() -> None:
     world = World().serve()
     kept = json.loads(json.dumps(world.machine.dump()))
-    world.machine = w.Watchdog(world.machine.settings)
+    world.machine = watchdog.Watchdog(world.machine.settings)
     world.machine.restore(kept, world.now)
     decision = world.step()
     assert decision.line == "serving"
@@ -398,9 +404,9 @@ def test_death_of_the_watchdog_interrupts_nothing() -> None:
     ids=["another boot", "rubbish", "nothing"],
 )
 def test_memory_that_cannot_be_ours_is_left_out(data: dict[str, Any]) -> None:
-    machine = w.Watchdog(w.Settings())
+    machine = watchdog.Watchdog(watchdog.Settings())
     machine.restore(data, 100.0)
-    assert machine.dump() == w.Watchdog(w.Settings()).dump()
+    assert machine.dump() == watchdog.Watchdog(watchdog.Settings()).dump()
 
 
 METRICS = """# HELP vllm:prompt_tokens_total x
@@ -416,29 +422,29 @@ http_requests_total{handler="/metrics"} 99.0
 
 
 def test_engine_counters_hold_nothing_that_the_server_moves_alone() -> None:
-    assert w.engine_counters(METRICS) == (15.0, 40.0, 0.0, 0.0, 0.25)
+    assert watchdog_report.engine_counters(METRICS) == (15.0, 40.0, 0.0, 0.0, 0.25)
     moved = METRICS.replace('"abort"} 5.0', '"abort"} 6.0').replace("} 99.0", "} 100.0")
-    assert w.engine_counters(moved) == w.engine_counters(METRICS)
-    assert w.engine_counters("python_info 1\n") is None
-    assert w.requests_in_flight(METRICS) == 3
-    assert w.requests_in_flight("") is None
+    assert watchdog_report.engine_counters(moved) == watchdog_report.engine_counters(METRICS)
+    assert watchdog_report.engine_counters("python_info 1\n") is None
+    assert watchdog_report.requests_in_flight(METRICS) == 3
+    assert watchdog_report.requests_in_flight("") is None
 
 
 def test_status_metrics_and_health() -> None:
     world = World().serve()
     decision = world.step()
-    state = w.status(world.machine, decision, world.seen, since=500.0, wall=560.0)
+    state = watchdog_report.status(world.machine, decision, world.seen, since=500.0, wall=560.0)
     assert json.loads(json.dumps(state)) == state
-    text = w.metrics_text(state, 560.0)
+    text = watchdog_report.metrics_text(state, 560.0)
     assert 'sparkthor_serving_state{state="serving"} 1\n' in text
     assert 'sparkthor_serving_state{state="loading"} 0\n' in text
     assert "sparkthor_serving_state_seconds 60.0\n" in text
     assert 'sparkthor_serving_restarts_total{cause="lost_rank"} 0\n' in text
     assert 'sparkthor_serving_rank_alive{host="spark-03"} 1\n' in text
-    assert w.health_body(state)[0] == 200
-    status, body = w.health_body({**state, "healthy": False, "state": w.LOADING, "detail": "41 %"})
+    assert watchdog_report.health_body(state)[0] == 200
+    status, body = watchdog_report.health_body({**state, "healthy": False, "state": watchdog.LOADING, "detail": "41 %"})
     assert (status, body["status"], body["detail"]) == (503, "loading", "41 %")
-    assert w.health_body(None)[0] == 503
+    assert watchdog_report.health_body(None)[0] == 503
 
 
 # -- degraded mode -----------------------------------------------------------------------------------------------------
@@ -449,7 +455,7 @@ SMALLER = {"degraded_after": 60.0, "degraded_hosts": 2}
 def waiting(world: World) -> None:
     """The unit is at its gate, as after a restart that waits for the nodes."""
     number = int(world.unit.invocation.split("-")[1]) + 1
-    world.unit = w.Unit("activating", "start-pre", f"inv-{number}", 0)
+    world.unit = observation.Unit("activating", "start-pre", f"inv-{number}", 0)
     world.listening = False
     world.asked = None
 
@@ -475,12 +481,12 @@ def test_a_host_that_stays_away_is_done_without_until_it_is_back() -> None:
     assert world.machine.without == ("10.0.0.3",)
     assert any("spark-03 stayed away for 60 s" in decision.line for decision in world.decisions[-8:])
     waiting(world)
-    assert world.step().state != w.DEGRADED or "waiting for" not in world.decisions[-1].line
+    assert world.step().state != watchdog.DEGRADED or "waiting for" not in world.decisions[-1].line
     world.started_anew()
     world.listening = True
     world.run(10)
     served = world.decisions[-1]
-    assert (served.state, served.healthy) == (w.DEGRADED, True)
+    assert (served.state, served.healthy) == (watchdog.DEGRADED, True)
     assert served.detail == "serving the smaller recipe without spark-03"
     assert not restarts(world.run(300))
     # it blinks: not yet back
@@ -495,7 +501,7 @@ def test_a_host_that_stays_away_is_done_without_until_it_is_back() -> None:
     world.started_anew()
     assert world.serve().decisions[-1].line == "serving"
     assert world.machine.restarts == {"lost_rank": 1, "degraded": 1, "restored": 1}
-    state = w.status(world.machine, world.decisions[-1], world.seen, 0.0, 1.0)
+    state = watchdog_report.status(world.machine, world.decisions[-1], world.seen, 0.0, 1.0)
     assert state["ranks"]["without"] == []
 
 
@@ -559,6 +565,6 @@ def test_a_former_head_does_nothing_and_says_why() -> None:
     assert decision.restart is None
 
 
-def world_look(world: World) -> w.Observation:
+def world_look(world: World) -> watchdog.Observation:
     world.step()
     return world.seen

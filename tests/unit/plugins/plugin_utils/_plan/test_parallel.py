@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible.errors import AnsibleFilterError
-from ansible_collections.sparkthor.cluster.plugins.filter.parallel_plan import FilterModule
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.shape import SizingError
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.parallel import plan_parallel, tensor_problems
 from hypothesis import given
@@ -178,8 +176,8 @@ def test_every_gpu_is_used_once(hosts: int, topology: str, gpus: int) -> None:
     assert tensor_problems(model("llama-3.1-8b"), plan["tensor_parallel"]) == []
 
 
-def test_the_filter() -> None:
-    door = FilterModule().filters()["parallel_plan"]
-    assert door(model("llama-3.1-8b"), hosts=["a", "b"], topology="direct")["tensor_parallel"] == 2
-    with pytest.raises(AnsibleFilterError, match=r"parallel_plan: vllm_serve_tensor_parallel_size=3"):
-        door(model("llama-3.1-8b"), hosts=3, tensor_parallel=3)
+def test_hosts_by_name_or_number() -> None:
+    config = model("llama-3.1-8b")
+    assert plan_parallel(config=config, hosts=["a", "b"], topology="direct")["tensor_parallel"] == 2
+    with pytest.raises(SizingError, match=r"vllm_serve_tensor_parallel_size=3"):
+        plan_parallel(config=config, hosts=3, tensor_parallel=3)

@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible.errors import AnsibleFilterError
-from ansible_collections.sparkthor.cluster.plugins.filter.vllm_args import FilterModule
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.shape import SizingError
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import vllm_args
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.vllm_args import (
@@ -270,19 +268,16 @@ def test_arguments_must_be_a_dictionary() -> None:
     assert [problem.kind for problem in check(["--a"], NEW)] == ["type"]  # type: ignore[arg-type]
 
 
-def test_the_filter() -> None:
-    door = FilterModule().filters()["vllm_args"]
-    result = door({"max_num_seqs": 4, "enforce-eager": True}, version="0.32.0+cpu")
-    assert result["args"] == {"enforce-eager": True, "max-num-seqs": 4}
-    assert result["exact"] is True
-    assert len(result["warnings"]) == 2
-    assert door({}, table=NEW)["version"] == "0.33.0"
-    with pytest.raises(AnsibleFilterError, match="swap-space"):
-        door({"swap-space": 4}, version="0.33.0")
-    assert len(door({"swap-space": 4}, version="0.33.0", fail=False)["errors"]) == 1
-    with pytest.raises(AnsibleFilterError, match="VLLM_ATTENTION_BACKEND"):
-        door({}, version="0.33.0", environment={"VLLM_ATTENTION_BACKEND": "X"})
-    with pytest.raises(AnsibleFilterError, match="both missing"):
-        door({})
-    with pytest.raises(AnsibleFilterError, match="not an option table"):
-        door({}, table={"a": 1})
+def test_arguments_environment_and_table_of_one_version() -> None:
+    args = {"max_num_seqs": 4, "enforce-eager": True}
+    table, exact = find_table("0.32.0+cpu")
+    assert normalise(args, table) == {"enforce-eager": True, "max-num-seqs": 4}
+    assert exact is True
+    assert len([problem for problem in check(args, table) if problem.severity == vllm_args.WARNING]) == 2
+    assert vllm_args.valid_table(dict(NEW), "table")["vllm"] == "0.33.0"
+    [removed] = fatal(check({"swap-space": 4}, NEW))
+    assert "swap-space" in str(removed)
+    [unknown] = fatal(vllm_args.check_environment({"VLLM_ATTENTION_BACKEND": "X"}))
+    assert "VLLM_ATTENTION_BACKEND" in str(unknown)
+    with pytest.raises(SizingError, match="not an option table"):
+        vllm_args.valid_table({"a": 1}, "table")

@@ -1,0 +1,170 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# runs on the host without Ansible, in Ray's unit and in the watchdog:
+# pylint: disable=ansible-bad-function
+
+"""Two masters: a former head that returns after another host was declared head stays down and says why.
+
+Each declaration of another head raises a generation, which every host keeps in C(cluster.json). The head says its own
+in C(/health), the one answer that anybody may ask for: a former head is no member of the new cluster, whose firewall
+has no other door for it. The lower generation never wins, so the head that was declared last always starts.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import http.client
+import json
+import os
+import ssl
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Optional
+
+CLUSTER = "/etc/sparkthor/cluster.json"
+#: what this host learned; it survives a reboot, and a higher generation of its own overrules it
+MARKER = "/var/lib/sparkthor/superseded.json"
+
+#: address -> what /health says there, None = nobody answers
+# evaluated when the module is loaded, and sanity loads module_utils on every Python that modules may meet
+Ask = Callable[[str], Optional[Mapping[str, Any]]]  # noqa: UP045
+
+
+@dataclasses.dataclass(frozen=True)
+class Successor:
+    """Another host that was declared head after this one."""
+
+    name: str
+    generation: int
+
+    @property
+    def text(self) -> str:
+        return (
+            f"{self.name} was declared head of this cluster later (generation {self.generation}); this former head "
+            "stays down until a play gives this host its place"
+        )
+
+
+def read(path: str) -> dict[str, Any]:
+    try:
+        with open(path, encoding="utf-8") as stream:
+            data = json.load(stream)
+    except (OSError, ValueError):
+        return {}
+    return data if isinstance(data, dict) else {}
+
+
+def health(address: str, port: int, tls: bool, seconds: float = 2.0) -> Mapping[str, Any] | None:
+    """What the front of a host answers, if it runs one. Its certificate is its own: the question is no secret."""
+    if tls:
+        context = ssl.create_default_context()
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+        connection: http.client.HTTPConnection = http.client.HTTPSConnection(
+            address, port, timeout=seconds, context=context
+        )
+    else:
+        connection = http.client.HTTPConnection(address, port, timeout=seconds)
+    try:
+        connection.request("GET", "/health")
+        data = json.loads(connection.getresponse().read(65536))
+    except (OSError, http.client.HTTPException, ValueError):
+        return None
+    finally:
+        connection.close()
+    return data if isinstance(data, dict) else None
+
+
+def find(cluster: Mapping[str, Any], ask: Ask | None = None) -> Successor | None:
+    """A host that this head takes for its worker, and that says it is the head of a higher generation."""
+    own = int(cluster.get("generation") or 0)
+    peers = {
+        str(name): str(address)
+        for name, address in (cluster.get("peers") or {}).items()
+        if name != cluster.get("host") and address
+    }
+    if not peers or cluster.get("host") != cluster.get("head"):
+        return None
+    port, tls = int(cluster.get("api_port") or 8000), bool(cluster.get("tls"))
+    question = ask or (lambda address: health(address, port, tls))
+    with ThreadPoolExecutor(len(peers)) as pool:
+        answers = dict(zip(peers, pool.map(question, peers.values())))  # noqa: B905
+    found = None
+    for name, answer in answers.items():
+        generation = (answer or {}).get("generation")
+        if isinstance(generation, int) and generation > max(own, found.generation if found else 0):
+            found = Successor(name, generation)
+    return found
+
+
+def known(cluster: Mapping[str, Any], marker: str = MARKER) -> Successor | None:
+    """The one that was found earlier, unless a play has declared this host head again since."""
+    data = read(marker)
+    generation = data.get("generation")
+    if not isinstance(generation, int) or generation <= int(cluster.get("generation") or 0):
+        return None
+    return Successor(str(data.get("name") or "another host"), generation)
+
+
+def note(found: Successor, marker: str = MARKER) -> None:
+    part = f"{marker}.{os.getpid()}"
+    try:
+        with open(part, "w", encoding="utf-8") as stream:
+            json.dump(dataclasses.asdict(found), stream)
+        os.replace(part, marker)
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.unlink(part)
+        raise
+
+
+def stay_down(
+    path: str = CLUSTER,
+    marker: str = MARKER,
+    tell: Callable[[str], None] = print,
+    ask: Ask | None = None,
+    sleep: Callable[[float], None] = time.sleep,
+    clock: Callable[[], float] = time.monotonic,
+) -> None:
+    """Returns at once unless another head was declared; then only when a play has made this host head again.
+
+    Ray's user may not write the marker: the watchdog, which asks the same, does.
+    """
+    found: Successor | None = None
+    said = float("-inf")
+    while True:
+        cluster = read(path)
+        if not cluster or cluster.get("host") != cluster.get("head"):
+            return
+        if found is None or found.generation <= int(cluster.get("generation") or 0):
+            found = known(cluster, marker) or find(cluster, ask)
+        if found is None:
+            return
+        if clock() - said >= 600:
+            said = clock()
+            tell(found.text)
+        sleep(5)
+
+
+def former_head(
+    move: Callable[[list[str]], Any], path: str = CLUSTER, marker: str = MARKER, ask: Ask | None = None
+) -> Callable[[bool], str]:
+    """For the watchdog: why this host is no longer the head; asks the others when told to.
+
+    Once one is found, Ray is started anew here: its preparation stays down, and the engine's gate with it.
+    """
+
+    def look(others: bool) -> str:
+        cluster = read(path)
+        found = known(cluster, marker)
+        if found is None and others:
+            found = find(cluster, ask)
+            if found is not None:
+                note(found, marker)
+                move(["systemctl", "--no-block", "try-restart", "sparkthor-ray.service"])
+        return found.text if found else ""
+
+    return look

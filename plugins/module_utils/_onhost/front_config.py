@@ -1,0 +1,124 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# runs on the host without Ansible, in the front's unit:
+# pylint: disable=ansible-bad-function
+"""Takes the wanted configuration of the front into use only if nginx accepts it.
+
+The last good one stays beside it: a mistake (a torn certificate, an address of another host) never takes the front
+down.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+FOLDER = "/etc/sparkthor"
+#: a self-made certificate is made anew this many seconds before its end
+RENEW_BEFORE = 2592000
+
+
+class FrontError(Exception):
+    """Why the wanted configuration is not taken into use."""
+
+
+def _has_content(path: Path) -> bool:
+    return path.exists() and path.stat().st_size > 0
+
+
+def _text(path: Path) -> str:
+    return path.read_text(encoding="utf-8").rstrip("\n") if path.exists() else ""
+
+
+def make_certificate(wanted: Path) -> None:
+    """A certificate for the names in the file ``self-signed``, unless a good one is there.
+
+    Raises OSError or subprocess.CalledProcessError.
+    """
+    names = _text(wanted / "self-signed")
+    certificate = wanted / "tls.crt"
+    if _has_content(certificate) and _text(wanted / "tls.names") == names:
+        check = ["openssl", "x509", "-checkend", str(RENEW_BEFORE), "-noout", "-in", str(certificate)]
+        if subprocess.run(check, check=False, capture_output=True).returncode == 0:
+            return
+    print(f"making a certificate for {names}", flush=True)
+    argv = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+    argv += ["-days", "825", "-sha256", "-subj", "/CN=sparkthor", "-addext", f"subjectAltName={names}"]
+    argv += ["-keyout", str(wanted / ".tls.key"), "-out", str(wanted / ".tls.crt")]
+    subprocess.run(argv, check=True, capture_output=True)
+    (wanted / ".tls.key").replace(wanted / "tls.key")
+    (wanted / ".tls.crt").replace(certificate)
+    (wanted / "tls.names").write_text(f"{names}\n", encoding="utf-8")
+
+
+def check_with_nginx(config: Path) -> None:
+    """Raises FrontError with what nginx says against the configuration."""
+    nginx = shutil.which("nginx") or "/usr/sbin/nginx"
+    try:
+        test = subprocess.run(
+            [nginx, "-t", "-q", "-c", str(config)],
+            check=False,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+        )
+    except OSError as error:
+        raise FrontError(f"the wanted configuration of the front is not valid: {nginx}: {error.strerror}") from error
+    if test.returncode != 0:
+        raise FrontError(f"the wanted configuration of the front is not valid: {test.stdout.strip()}")
+
+
+def take(wanted: Path, good: Path) -> None:
+    """Make a copy of ``wanted`` the good configuration.  Raises FrontError with the reason why it cannot be."""
+    if (wanted / "self-signed").exists():
+        try:
+            make_certificate(wanted)
+        except (OSError, subprocess.CalledProcessError) as error:
+            raise FrontError("the self-made certificate could not be made (is openssl installed?)") from error
+    check_with_nginx(wanted / "nginx.conf")
+    new, old = good.with_name(f"{good.name}.new"), good.with_name(f"{good.name}.old")
+    shutil.rmtree(new, ignore_errors=True)
+    try:
+        # cp keeps owners and modes
+        subprocess.run(["cp", "-a", str(wanted), str(new)], check=True, stdin=subprocess.DEVNULL)
+        shutil.rmtree(old, ignore_errors=True)
+        if good.exists():
+            good.rename(old)
+        new.rename(good)
+    except (OSError, subprocess.CalledProcessError) as error:
+        # on a full disk half a copy, with keys in it, must not stay
+        shutil.rmtree(new, ignore_errors=True)
+        raise FrontError(f"{good} cannot be replaced: {error}") from error
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="sparkthor_host front-config", description=(__doc__ or "").split("\n")[0])
+    parser.add_argument(
+        "action",
+        choices=("start", "reload"),
+        help="start falls back to the last good configuration and says so; reload fails, so that whoever asked knows",
+    )
+    parser.add_argument("--folder", default=FOLDER, help="default: %(default)s")
+    options = parser.parse_args(argv)
+    os.umask(0o077)
+    wanted, good = Path(options.folder) / "front", Path(options.folder) / "front.good"
+    old = good.with_name(f"{good.name}.old")
+    if not good.exists() and old.exists():  # an exchange that was interrupted between its two renames
+        old.rename(good)
+    try:
+        take(wanted, good)
+    except FrontError as error:
+        print(error, file=sys.stderr, flush=True)
+        if options.action == "start" and _has_content(good / "nginx.conf"):
+            print("the front goes on with its last good configuration", file=sys.stderr, flush=True)
+            return 0
+        return 1
+    return 0

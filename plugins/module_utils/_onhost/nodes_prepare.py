@@ -1,0 +1,98 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# runs on the host without Ansible, in vLLM's unit:
+# pylint: disable=ansible-bad-function
+"""Have every node of the Ray cluster drop its page cache before the engine loads.
+
+Run by the engine's Python as the serving user.  Ray is the channel: a task pinned to each node asks that node's own
+system, through a file that sparkthor-drop-caches.path watches, so that nothing here needs root.  A node that cannot is
+named and does not hold up the start.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+REQUEST = "/run/sparkthor/requests/drop-caches"
+DONE = "/run/sparkthor/caches-dropped"
+PATIENCE = 20.0
+
+
+def drop_caches_task() -> Callable[[str, str, float], str]:
+    """What runs on each node: (request, done, seconds) -> why its page cache was not dropped, or nothing.
+
+    The function is made here, with its imports inside, because Ray sends a local function by its code: its workers do
+    not have this package on their path.
+    """
+
+    def drop_caches(request: str, done: str, patience: float) -> str:
+        import os
+        import time
+
+        def stamp() -> int:
+            try:
+                return os.stat(done).st_mtime_ns
+            except OSError:
+                return 0
+
+        before = stamp()
+        try:
+            with open(request, "w", encoding="ascii") as stream:
+                stream.write(f"{time.time()}\n")
+        except OSError as error:
+            return f"{request}: {error.strerror}"
+        end = time.monotonic() + patience
+        while time.monotonic() < end:
+            if stamp() != before:
+                return ""
+            time.sleep(0.1)
+        return "sparkthor-drop-caches.service did not answer"
+
+    return drop_caches
+
+
+def refusals(ray: Any, tasks: Mapping[Any, str], patience: float = PATIENCE) -> list[str]:
+    """A line for each node that could not; ``tasks`` has the node's address by Ray's task, ``ray`` is the library."""
+    ready, late = ray.wait(list(tasks), num_returns=len(tasks), timeout=patience + 40)
+    found = [f"{tasks[task]}: no answer" for task in late]
+    for task in ready:
+        try:
+            answer = ray.get(task)
+        except ray.exceptions.RayError as error:
+            answer = str(error).splitlines()[0]
+        if answer:
+            found.append(f"{tasks[task]}: {answer}")
+    return found
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="sparkthor_host nodes-prepare", description="Drop the page cache on all nodes of the Ray cluster."
+    )
+    parser.parse_args(argv)
+    # only the engine's Python has it
+    import ray  # type: ignore[import-not-found,unused-ignore]
+    from ray.util.scheduling_strategies import (  # type: ignore[import-not-found,unused-ignore]
+        NodeAffinitySchedulingStrategy,
+    )
+
+    started = time.monotonic()
+    ray.init(address=os.environ["RAY_ADDRESS"], log_to_driver=False, logging_level="error", configure_logging=False)
+    remote = ray.remote(num_cpus=0, max_retries=0)(drop_caches_task())
+    tasks = {}
+    for node in ray.nodes():
+        if node["Alive"]:
+            strategy = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
+            task = remote.options(scheduling_strategy=strategy).remote(REQUEST, DONE, PATIENCE)
+            tasks[task] = node["NodeManagerAddress"]
+    refused = refusals(ray, tasks)
+    for line in refused:
+        print(f"page cache not dropped on {line}", file=sys.stderr, flush=True)
+    print(f"page cache dropped on {len(tasks) - len(refused)} nodes in {time.monotonic() - started:.1f} s", flush=True)
+    return 0

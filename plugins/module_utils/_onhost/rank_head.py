@@ -1,0 +1,254 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# runs on the host without Ansible:
+# pylint: disable=ansible-bad-function
+"""The head's side of a group of ranks without Ray."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import hmac
+import json
+import os
+import secrets
+import time
+from collections.abc import Callable
+from typing import Any
+
+from . import serving
+from .rank_link import (
+    BROKEN,
+    FAILED,
+    GATHER,
+    LINE_LIMIT,
+    PREPARE,
+    PREPARED,
+    RUN,
+    STANDBY,
+    Link,
+    Settings,
+    proof,
+    remember,
+    remembered,
+    say,
+)
+from .rank_process import Rank, drop_caches
+
+
+@dataclasses.dataclass
+class Member:
+    """A worker that is connected."""
+
+    host: str
+    address: str
+    instance: str
+    link: Link
+    state: str = STANDBY
+    generation: int = 0
+    stale: list[str] = dataclasses.field(default_factory=list)
+
+
+class Head:
+    """The head's side: who is there, which generation runs, and its own rank."""
+
+    def __init__(self, settings: Settings, token: str, talk: Callable[[str], None] = say) -> None:
+        self.settings = settings
+        self.token = token
+        self.say = talk
+        self.rank = Rank(settings)
+        self.instance = secrets.token_hex(8)
+        self.phase = GATHER
+        self.generation = remembered(settings.memory_path)
+        self.members: dict[str, Member] = {}
+        self.admitted: dict[str, str] = {}
+        self.news = asyncio.Event()
+        self.failure = ""
+        self.complaints: set[str] = set()
+        self.beat: asyncio.Task[None] | None = None
+
+    async def run(self) -> int:
+        server = await asyncio.start_server(
+            self._serve, self.settings.head_address, self.settings.port, limit=LINE_LIMIT
+        )
+        self.beat = asyncio.create_task(self._beat())
+        try:
+            await self._gather()
+            await self._prepare()
+            return await self._serve_generation()
+        finally:
+            if self.beat is not None:
+                self.beat.cancel()
+            # the workers hear it before the own rank takes its time to stop
+            server.close()
+            for member in list(self.members.values()):
+                member.link.close()
+            await self.rank.stop()
+
+    # -- the three steps ------------------------------------------------------------------------------------------
+
+    def _absent(self, state: str) -> list[str]:
+        return [
+            host
+            for host in self.settings.workers
+            if host not in self.members
+            or self.members[host].state != state
+            or (state == PREPARED and self.members[host].generation != self.generation)
+        ]
+
+    async def _until(self, state: str, what: str) -> None:
+        said: list[str] = []
+        said_at = 0.0
+        while absent := self._absent(state):
+            now = time.monotonic()
+            if absent != said or now - said_at >= 60:
+                self.say(f"{what} {', '.join(absent)}")
+                said, said_at = absent, now
+            self.news.clear()
+            self.publish()
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self.news.wait(), 10)
+            if state == PREPARED and any(host not in self.members for host in self.settings.workers):
+                return
+
+    async def _gather(self) -> None:
+        await self._until(STANDBY, "waiting for")
+
+    async def _prepare(self) -> None:
+        while True:
+            self.generation += 1
+            remember(self.settings.memory_path, self.generation)
+            self.phase = PREPARE
+            self.say(f"generation {self.generation}: all {len(self.settings.members)} hosts are here")
+            await self._tell_all()
+            trouble = await drop_caches(self.settings)
+            if trouble:
+                self.say(f"page cache not dropped on {self.settings.host}: {trouble}")
+            await self._until(PREPARED, "waiting for the page cache of")
+            if not self._absent(PREPARED):
+                return
+            # a host went away meanwhile: the generation never ran, the next one gathers anew
+            self.phase = GATHER
+            await self._tell_all()
+            await self._gather()
+
+    async def _serve_generation(self) -> int:
+        self.admitted = {host: self.members[host].instance for host in self.settings.workers}
+        await self.rank.start()
+        self.phase = RUN
+        self.publish()
+        await self._tell_all()
+        serving.notify(f"READY=1\nSTATUS=generation {self.generation}")
+        ended = asyncio.create_task(self.rank.wait())
+        while not ended.done():
+            self.news.clear()
+            news = asyncio.create_task(self.news.wait())
+            await asyncio.wait({ended, news}, return_when=asyncio.FIRST_COMPLETED, timeout=self.settings.heartbeat)
+            news.cancel()
+            self.publish()
+            if self.failure:
+                self.say(f"RuntimeError: {self.failure}")
+                ended.cancel()
+                return 1
+        code = ended.result()
+        self.say(f"generation {self.generation}: the head's rank ended with {code}")
+        return code if 0 < code < 255 else 1
+
+    # -- connections ----------------------------------------------------------------------------------------------
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        link = Link(reader, writer, self.settings.silence)
+        member: Member | None = None
+        try:
+            member = await self._welcome(link)
+            await link.send(**self._word(member))
+            while True:
+                message = await link.receive()
+                if message["state"] != member.state or message.get("generation", 0) != member.generation:
+                    self.news.set()
+                member.state = str(message["state"])
+                member.generation = int(message.get("generation") or 0)
+                member.stale = [str(path) for path in message.get("stale") or []]
+                if member.state == FAILED and self.admitted.get(member.host) == member.instance:
+                    self.failure = f"rank on {member.host} failed: {message.get('reason') or 'no reason in its log'}"
+                    self.news.set()
+        except BROKEN:
+            pass  # what a broken connection means is decided by who is absent
+        finally:
+            link.close()
+            if member is not None and self.members.get(member.host) is member:
+                del self.members[member.host]
+            self.news.set()
+
+    async def _welcome(self, link: Link) -> Member:
+        nonce = secrets.token_hex(16)
+        await link.send(nonce=nonce)
+        hello = await link.receive()
+        host, instance, theirs = str(hello["host"]), str(hello["instance"]), str(hello["nonce"])
+        if not hmac.compare_digest(str(hello["proof"]), proof(self.token, "worker", nonce, theirs, host, instance)):
+            self._complain(host, "has another token; run the playbook on all hosts")
+            await link.send(refused="this host's token is not the head's; run the playbook on all hosts", token=True)
+            raise ValueError("wrong token")
+        if host not in self.settings.workers:
+            self._complain(host, "is no member of this group")
+            await link.send(refused=f"{host} is no member of the group of {self.settings.host}; see its inventory")
+            raise ValueError("no member")
+        address = next(where for where, name in self.settings.members.items() if name == host)
+        member = Member(host, address, instance, link)
+        seen = int(hello.get("generation") or 0)
+        if seen > self.generation and self.phase == GATHER:
+            self.generation = seen
+        former = self.members.get(host)
+        if former is not None:
+            former.link.close()
+        member.state = str(hello.get("state") or STANDBY)
+        member.generation = int(hello.get("running") or 0)
+        self.members[host] = member
+        self.complaints.discard(host)
+        await link.send(proof=proof(self.token, "head", theirs, nonce))
+        self.news.set()
+        return member
+
+    def _complain(self, host: str, text: str) -> None:
+        if host not in self.complaints:
+            self.complaints.add(host)
+            self.say(f"{host} {text}")
+
+    def _word(self, member: Member) -> dict[str, Any]:
+        """What a worker is told; a rank that was not there at the start is not let into a generation that runs."""
+        mine = self.phase != RUN or self.admitted.get(member.host) == member.instance
+        return {"phase": self.phase, "generation": self.generation, "admitted": mine, "served": self._served()}
+
+    def _served(self) -> bool:
+        """Whether the watchdog has seen a completion of this very start."""
+        memory = serving.read_json(self.settings.watchdog_state).get("memory") or {}
+        invocation = os.environ.get("INVOCATION_ID", "")
+        return self.phase == RUN and bool(memory.get("served")) and memory.get("invocation") == invocation
+
+    async def _tell_all(self) -> None:
+        for member in list(self.members.values()):
+            with contextlib.suppress(*BROKEN):
+                await member.link.send(**self._word(member))
+
+    async def _beat(self) -> None:
+        while True:
+            await asyncio.sleep(self.settings.heartbeat)
+            await self._tell_all()
+
+    # -- what others on the head read -----------------------------------------------------------------------------
+
+    def publish(self) -> None:
+        state = {
+            "generation": self.generation,
+            "phase": self.phase,
+            "updated": round(time.time(), 3),
+            "ranks": {
+                self.settings.head_address: self.instance,
+                **{member.address: member.instance for member in self.members.values()},
+            },
+            "stale": {member.host: member.stale for member in self.members.values() if member.stale},
+        }
+        with contextlib.suppress(OSError):
+            serving.write_file(self.settings.state_path, json.dumps(state, indent=1) + "\n")

@@ -1,0 +1,133 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# runs on the host without Ansible:
+# pylint: disable=ansible-bad-function
+"""What the hosts of a group know of it, and the connection between the head and a worker."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import hashlib
+import hmac
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from . import serving
+from .rank_state import STATE
+
+CONFIG = "/etc/sparkthor/group.json"
+GATHER, PREPARE, RUN = "gather", "prepare", "run"
+STANDBY, PREPARED, RUNNING, FAILED = "standby", "prepared", "running", "failed"
+#: exit status of a program that ended so that systemd starts it anew; nothing is wrong with this host
+AGAIN = 75
+LINE_LIMIT = 65536
+#: whatever a connection that breaks may raise
+BROKEN = (OSError, ValueError, asyncio.TimeoutError, asyncio.LimitOverrunError, KeyError)
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """What a host knows of the group; everything but times comes from the role."""
+
+    host: str
+    head: str
+    head_address: str
+    port: int
+    #: control address -> host of every member, the head among them
+    members: Mapping[str, str]
+    command: list[str]
+    #: files whose change means that a running rank is not what the play declared
+    inputs: list[str] = dataclasses.field(default_factory=list)
+    #: files that make the configuration; copies of what served are kept for a rollback
+    kept: list[str] = dataclasses.field(default_factory=list)
+    good_folder: str = ""
+    state_path: str = STATE
+    watchdog_state: str = serving.STATE
+    memory_path: str = ""
+    drop_request: str = "/run/sparkthor/requests/drop-caches"
+    drop_done: str = "/run/sparkthor/caches-dropped"
+    heartbeat: float = 2.0
+    #: silence after which a connection counts as lost
+    silence: float = 8.0
+    #: how long a rank outlives its connection to the head
+    patience: float = 20.0
+    retry: float = 1.0
+    drop_patience: float = 20.0
+    stop_patience: float = 20.0
+    #: run after each end of the rank, where killing its processes is not enough
+    cleanup: list[str] = dataclasses.field(default_factory=list)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Settings:
+        known = {field.name for field in dataclasses.fields(cls)}
+        return cls(**{key: value for key, value in data.items() if key in known})
+
+    @property
+    def is_head(self) -> bool:
+        return self.host == self.head
+
+    @property
+    def workers(self) -> list[str]:
+        return [name for name in self.members.values() if name != self.head]
+
+
+class GroupError(Exception):
+    """What keeps this host out of the group, and the mend."""
+
+
+class WrongToken(GroupError):
+    """Another token than the other side's; systemd gives a program the token of its start."""
+
+
+def proof(token: str, role: str, *parts: str) -> str:
+    """That its sender holds the token, good for this one connection."""
+    return hmac.new(token.encode(), "\0".join((role, *parts)).encode(), hashlib.sha256).hexdigest()
+
+
+def say(text: str) -> None:
+    print(text, flush=True)
+
+
+def remembered(path: str) -> int:
+    """The highest generation that this host took part in."""
+    value = serving.read_json(path).get("generation") if path else 0
+    return value if isinstance(value, int) and value >= 0 else 0
+
+
+def remember(path: str, generation: int) -> None:
+    if not path:
+        return
+    try:
+        serving.write_file(path, json.dumps({"generation": generation}) + "\n")
+    except OSError as error:
+        raise GroupError(f"{path} cannot be written: {error.strerror}; free the disk of this host") from error
+
+
+class Link:
+    """One connection: JSON by the line, with a beat in both directions."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, silence: float) -> None:
+        self.reader = reader
+        self.writer = writer
+        self.silence = silence
+
+    async def send(self, **message: Any) -> None:
+        self.writer.write(json.dumps(message).encode() + b"\n")
+        await asyncio.wait_for(self.writer.drain(), self.silence)
+
+    async def receive(self) -> dict[str, Any]:
+        line = await asyncio.wait_for(self.reader.readline(), self.silence)
+        if not line:
+            raise ConnectionError("the other side closed the connection")
+        message = json.loads(line)
+        if not isinstance(message, dict):
+            raise ValueError("not a message of the group")
+        return message
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError, RuntimeError):
+            self.writer.close()

@@ -1,0 +1,133 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# runs on the host without Ansible:
+# pylint: disable=ansible-bad-function
+"""This host's rank: vLLM as a child process, and the page cache that it is started without."""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import contextlib
+import os
+import signal
+import sys
+import time
+
+from . import progress, serving
+from .rank_link import LINE_LIMIT, Settings
+
+
+async def drop_caches(settings: Settings) -> str:
+    """Ask this host's own system to drop its page cache; empty when it did, or where nobody was to be asked."""
+    if not settings.drop_request or not os.path.isdir(os.path.dirname(settings.drop_request)):
+        return ""
+
+    def stamp() -> int:
+        try:
+            return os.stat(settings.drop_done).st_mtime_ns
+        except OSError:
+            return 0
+
+    before = stamp()
+    try:
+        with open(settings.drop_request, "w", encoding="ascii") as stream:
+            stream.write(f"{time.time()}\n")
+    except OSError as error:
+        return f"{settings.drop_request}: {error.strerror}"
+    end = time.monotonic() + settings.drop_patience
+    while time.monotonic() < end:
+        if stamp() != before:
+            return ""
+        await asyncio.sleep(0.1)
+    return "sparkthor-drop-caches.service did not answer"
+
+
+class Rank:
+    """vLLM as a child: its log is passed on, the newest lines are kept for the reason of a failure."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.process: asyncio.subprocess.Process | None = None
+        self.lines: collections.deque[str] = collections.deque(maxlen=400)
+        self.started_with: dict[str, str] = {}
+        self.exited = asyncio.Event()
+        self._pump: asyncio.Task[None] | None = None
+        self._watcher: asyncio.Task[None] | None = None
+
+    @property
+    def running(self) -> bool:
+        return self.process is not None and self.process.returncode is None
+
+    async def start(self) -> None:
+        self.started_with = serving.fingerprint(self.settings.inputs)
+        hidden = ("NOTIFY_SOCKET", "CREDENTIALS_DIRECTORY", "WATCHDOG_USEC", "WATCHDOG_PID")
+        environment = {key: value for key, value in os.environ.items() if key not in hidden}
+        self.process = await asyncio.create_subprocess_exec(
+            *self.settings.command,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            env=environment,
+            start_new_session=True,
+            limit=LINE_LIMIT,
+        )
+        self._pump = asyncio.create_task(self._pass_on())
+        self._watcher = asyncio.create_task(self._watch(self.process))
+
+    async def _pass_on(self) -> None:
+        """Progress bars end in carriage returns, so whole chunks are passed on, not lines."""
+        if self.process is None or self.process.stdout is None:
+            return
+        rest = b""
+        while chunk := await self.process.stdout.read(LINE_LIMIT):
+            sys.stdout.buffer.write(chunk)
+            sys.stdout.buffer.flush()
+            *whole, rest = (rest + chunk).split(b"\n")
+            rest = rest[-LINE_LIMIT:]
+            self.lines.extend(line.decode("utf-8", "replace") for line in whole)
+
+    async def _watch(self, process: asyncio.subprocess.Process) -> None:
+        await process.wait()
+        self.exited.set()
+
+    async def wait(self) -> int:
+        """Its exit status, once its last words are read."""
+        await self.exited.wait()
+        await self._drained()
+        return self.process.returncode or 0 if self.process is not None else 0
+
+    async def _drained(self) -> None:
+        if self._pump is not None:
+            # grandchildren may hold the pipe open; what they still say is not waited for
+            await asyncio.wait({self._pump}, timeout=1)
+
+    def reason(self) -> str:
+        found = progress.explain(self.lines)
+        return found.reason + (f" (mend: {found.mend})" if found.mend else "")
+
+    def stale(self) -> list[str]:
+        """Inputs that are not what the rank was started with."""
+        return serving.differing(serving.fingerprint(self.settings.inputs), self.started_with)
+
+    async def stop(self) -> None:
+        """Orderly, then not: a rank that waits for another one ignores SIGTERM."""
+        if self.process is None:
+            return
+        for number, seconds in ((signal.SIGTERM, self.settings.stop_patience), (signal.SIGKILL, 10.0)):
+            if self.process.returncode is not None:
+                break
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.process.pid, number)
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self.process.wait(), seconds)
+        # children of vLLM share its session and must not outlive it
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        if self.settings.cleanup:
+            # a container is no child of ours: Docker's client that was killed leaves it running
+            cleaner = await asyncio.create_subprocess_exec(*self.settings.cleanup, stdin=asyncio.subprocess.DEVNULL)
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(cleaner.wait(), 15.0)
+        await self._drained()

@@ -1,0 +1,29 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# runs on the host without Ansible:
+# pylint: disable=ansible-bad-function
+"""What the head's program publishes of its group, for the watchdog and ``vllm_ready``."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from . import serving
+
+STATE = "/run/sparkthor/vllm/group.json"
+
+
+def published(path: str = STATE, wall: Callable[[], float] = time.time) -> dict[str, Any]:
+    """The head's view, empty where it is absent or no longer kept up."""
+    state = serving.read_json(path)
+    updated = state.get("updated")
+    return state if isinstance(updated, (int, float)) and abs(wall() - updated) < 30 else {}
+
+
+def ranks(path: str = STATE) -> dict[str, str] | None:
+    """Address of each host that is here -> what changes when its rank is another one; None = nobody knows."""
+    found = published(path).get("ranks")
+    return {str(key): str(value) for key, value in found.items()} if isinstance(found, dict) else None

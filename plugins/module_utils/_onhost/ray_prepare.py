@@ -1,0 +1,176 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# runs on the host without Ansible:
+# pylint: disable=ansible-bad-function
+"""The steps before a start of Ray, in its unit."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import errno
+import json
+import os
+import shutil
+import socket
+import time
+from collections.abc import Callable, Iterable, Sequence
+
+from . import former_head, ray_config, ray_probe
+from .ray_processes import end_processes, leftovers, owner_of, read_processes
+from .ray_start_check import NodeSettings, check, is_local
+
+RUN_DIR = "/run/sparkthor/ray"
+KEPT_SESSIONS = 3
+#: starts within this many seconds of one another count as one series of failures
+SERIES_SECONDS = 120
+MAXIMUM_DELAY = 30
+#: "try again later": not 1, which the unit takes for an orderly end because Ray itself ends with it
+NOT_NOW = 75
+
+
+def say(text: str) -> None:
+    print(text, flush=True)
+
+
+def series_delay(starts: Sequence[float], now: float) -> float:
+    """Seconds to wait before this start.
+
+    systemd's own back-off counts restarts since the last start by hand, so a node that lost its link five times in a
+    year would wait the longest delay each time.  Here only starts shortly after one another count.
+    """
+    series, newer = 0, now
+    for moment in sorted(starts, reverse=True):
+        if newer - moment > SERIES_SECONDS:
+            break
+        series += 1
+        newer = moment
+    return 0.0 if series < 4 else float(min(MAXIMUM_DELAY, 2 ** (series - 3)))
+
+
+def note_start(run_dir: str, now: float) -> float:
+    """Remember this start; how long to wait before it."""
+    path = os.path.join(run_dir, "starts")
+    starts: list[float] = []
+    with contextlib.suppress(OSError, ValueError), open(path, encoding="ascii") as stream:
+        starts = [float(line) for line in stream if line.strip()]
+    starts = [moment for moment in starts if moment <= now][-12:]
+    delay = series_delay(starts, now)
+    with contextlib.suppress(OSError), open(path, "w", encoding="ascii") as stream:
+        stream.writelines(f"{moment:.1f}\n" for moment in [*starts, now + delay])
+    return delay
+
+
+def old_sessions(names: Iterable[str], keep: int = KEPT_SESSIONS) -> list[str]:
+    """Session folders to remove; their names sort by time.  One is left by every start of the head."""
+    sessions = sorted(name for name in names if name.startswith("session_") and name != "session_latest")
+    return sessions[: max(0, len(sessions) - keep)]
+
+
+def clean_temp_dir(temp_dir: str) -> list[str]:
+    removed = []
+    with contextlib.suppress(FileNotFoundError):
+        for name in old_sessions(os.listdir(temp_dir)):
+            shutil.rmtree(os.path.join(temp_dir, name), ignore_errors=True)
+            removed.append(name)
+        # Ray's note of "the cluster on this machine"; a client without an address would follow it to a dead one
+        with contextlib.suppress(OSError):
+            os.unlink(os.path.join(temp_dir, "ray_current_cluster"))
+    return removed
+
+
+def port_taken(port: int) -> bool:
+    """Somebody listens on it, on whatever address."""
+    with contextlib.closing(socket.socket(socket.AF_INET)) as sock:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            sock.bind(("0.0.0.0", port))
+        except OSError as error:
+            return error.errno == errno.EADDRINUSE
+    return False
+
+
+def wait_until(
+    good: Callable[[], bool], seconds: float, interval: float = 0.5, sleep: Callable[[float], None] = time.sleep
+) -> bool:
+    deadline = time.monotonic() + seconds
+    while True:
+        if good():
+            return True
+        if time.monotonic() + interval > deadline:
+            return False
+        sleep(interval)
+
+
+def wait_for_head(
+    config: ray_config.Config,
+    ask: Callable[[], ray_probe.Probe] | None = None,
+    sleep: Callable[[float], None] = time.sleep,
+    clock: Callable[[], float] = time.monotonic,
+    tell: Callable[[str], None] = say,
+) -> None:
+    """For ever: a connection attempt a second costs nothing, a start of Ray that fails costs seconds of CPU."""
+    question = ask or (lambda: ray_probe.probe_tcp("gcs", config.head_address, config.gcs_port, 2.0))
+    said, last = None, ""
+    while True:
+        probe = question()
+        if probe.ok:
+            return
+        if probe.status != last or said is None or clock() - said >= 60:
+            tell(f"waiting for the head's GCS at {config.head_address}:{config.gcs_port}: {probe.status}")
+            said, last = clock(), probe.status
+        sleep(1.0)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs before ``ray start``.  Status 0: start; anything else: systemd tries again."""
+    parser = argparse.ArgumentParser(prog="sparkthor_host ray-prepare", description="Steps before a start of Ray.")
+    parser.add_argument("--config", default=ray_config.CONFIG_PATH)
+    parser.add_argument("--run-dir", default=RUN_DIR)
+    parser.add_argument("--check", action="store_true", help="change nothing; print what stands against a start")
+    options = parser.parse_args(argv)
+    try:
+        config = ray_config.load_config(options.config)
+        settings = NodeSettings.load(options.config)
+    except (ray_config.RayConfigError, OSError, ValueError) as error:
+        say(str(error))
+        return NOT_NOW
+    if options.check:
+        report = check(config, settings)
+        say(json.dumps(report))
+        return 1 if report["problems"] else 0
+    delay = note_start(options.run_dir, time.time())
+    if delay:
+        say(f"several starts within {SERIES_SECONDS} s of one another: waiting {delay:g} s")
+        time.sleep(delay)
+    if config.on_head:
+        former_head.stay_down(tell=say)
+    remains = leftovers(read_processes(), settings.temp_dir, owner_of(settings.temp_dir), os.getpid())
+    if remains:
+        say("ending leftovers of a former Ray: " + ", ".join(f"{p.pid} {p.command[:60]}" for p in remains))
+        end_processes(remains)
+    clean_temp_dir(settings.temp_dir)
+    if not wait_until(lambda: is_local(config.node_address), 20):
+        say(f"the control address {config.node_address} is on no interface of this host: check its fabric port")
+        return NOT_NOW
+    for port, name in settings.own_ports(config.on_head):
+        if not wait_until(lambda port=port: not port_taken(port), 5):
+            say(f"port {port} ({name}) is taken by another program on this host: ss -ltnp 'sport = :{port}'")
+            return NOT_NOW
+    token = ray_config.read_token(config)
+    if config.auth and not token:
+        say(f"there is no Ray token in {config.token_path}: run the ray roles")
+        return NOT_NOW
+    if not config.on_head:
+        wait_for_head(config)
+        # A wrong token costs Ray 25 s and a page of output; this costs half a second and one line, and more where the
+        # machine is busy: a start must not fail for that
+        probe = ray_probe.probe_engine(config, 60.0)
+        if probe.status == ray_probe.UNAUTHORIZED:
+            say(f"the head refuses this host's token ({config.token_path}): run the ray roles on all hosts")
+            return NOT_NOW
+        if not probe.ok:
+            say(f"the head's GCS does not answer yet ({probe.status}): {probe.detail}")
+            return NOT_NOW
+    return 0

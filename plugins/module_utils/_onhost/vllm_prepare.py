@@ -1,0 +1,84 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# runs on the host without Ansible, in vLLM's unit:
+# pylint: disable=ansible-bad-function
+"""Right before vLLM starts, as root: pause after starts that failed, note what this one is made with, free memory."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from . import serving
+
+DROP_CACHES = "/usr/local/lib/sparkthor/sparkthor-drop-caches"
+#: where caches are unless serving.json says otherwise
+CACHE = "/var/lib/sparkthor/cache"
+
+
+def say(text: str) -> None:
+    print(text, flush=True)
+
+
+def pause(delay: float, bytecode: str, cache: str = CACHE, sleep: Callable[[float], None] = time.sleep) -> None:
+    """Wait ``delay`` seconds because the last starts never served, and remove the compiled modules before.
+
+    A folder of compiled modules that is not below ``cache`` stays: it is not ours.
+
+    A power loss or a full disk may have torn compiled bytecode, and Python takes such a file for good: every start
+    would end the same way.  It is made anew.
+    """
+    say(f"several starts in a row never served: waiting {delay:.0f} s before this one")
+    if bytecode.startswith(f"{cache.rstrip('/')}/") and os.path.isdir(bytecode):
+        say(f"{bytecode} is removed, in case compiled code in it is torn")
+        shutil.rmtree(bytecode, ignore_errors=True)
+    sleep(delay)
+
+
+def choose_size(smaller: Mapping[str, Any], without: Mapping[str, str]) -> None:
+    """Degraded mode: point the unit's link at the whole recipe, or at the smaller one where hosts are left out.
+
+    ``smaller`` has the paths ``whole``, ``config`` (the smaller recipe) and ``link``; ``without`` is the name by
+    address of the hosts that are left out.
+    """
+    chosen = smaller["config"] if without else smaller["whole"]
+    if without:
+        say(f"starting without {', '.join(without)}: {chosen}")
+    link = smaller["link"]
+    if os.path.lexists(link):
+        os.unlink(link)
+    os.symlink(chosen, link)
+
+
+def record_start(inputs: Sequence[str], environment: Mapping[str, str], path: str = serving.STARTED_WITH) -> None:
+    """Write what this engine is started with, by which ``vllm_ready`` knows whether it is what is declared."""
+    record = {"invocation": environment.get("INVOCATION_ID", ""), "files": serving.fingerprint(inputs)}
+    try:
+        serving.write_file(path, json.dumps(record, indent=1) + "\n")
+    except OSError as error:
+        # not worth a start that fails: the next play restarts the engine once more than needed
+        print(f"{path} cannot be written: {error.strerror}", file=sys.stderr)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="sparkthor_host vllm-prepare", description="Steps before a start of vLLM.")
+    parser.add_argument("config", nargs="?", default=serving.CONFIG)
+    config = serving.read_json(parser.parse_args(argv).config)
+    delay = serving.note_start()
+    if delay:
+        pause(delay, os.environ.get("PYTHONPYCACHEPREFIX", ""), str(config.get("cache") or CACHE))
+    smaller = config.get("degraded") or {}
+    if smaller:
+        choose_size(smaller, serving.left_out())
+    record_start(config.get("inputs") or [], os.environ)
+    if os.path.exists(DROP_CACHES):  # absent where os_hardening_drop_caches is off
+        subprocess.run([DROP_CACHES], check=False)
+    return 0

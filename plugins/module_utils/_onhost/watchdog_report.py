@@ -1,0 +1,160 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+# runs on the host without Ansible:
+# pylint: disable=ansible-bad-function
+"""What the watchdog tells: its state file, its metrics, the answer of /health, and what it reads of vLLM's metrics."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from .watchdog import CAUSES, STATES, VERSION, Decision, Observation, Watchdog
+
+
+def engine_counters(text: str) -> tuple[float, ...] | None:
+    """The numbers of vLLM's ``/metrics`` that move only when the engine itself did something.
+
+    Counters that the API server moves alone (requests taken, aborted, HTTP statistics) would make a wedged engine
+    look alive; none of them is used.
+    """
+    wanted = {
+        "vllm:prompt_tokens_total": 0,
+        "vllm:generation_tokens_total": 1,
+        "vllm:iteration_tokens_total_count": 2,
+        "vllm:iteration_tokens_total_sum": 3,
+        "vllm:kv_cache_usage_perc": 4,
+        "vllm:gpu_cache_usage_perc": 4,
+    }
+    sums = [0.0] * 5
+    found = False
+    for line in text.splitlines():
+        if not line.startswith("vllm:"):
+            continue
+        name = line.split("{", 1)[0].split(" ", 1)[0]
+        index = wanted.get(name)
+        if index is None:
+            continue
+        try:
+            sums[index] += float(line.rsplit(" ", 1)[1])
+        except (IndexError, ValueError):
+            continue
+        found = True
+    return tuple(sums) if found else None
+
+
+def requests_in_flight(text: str) -> int | None:
+    """Requests running or waiting in the engine, from ``/metrics``."""
+    total = 0.0
+    found = False
+    for line in text.splitlines():
+        name = line.split("{", 1)[0].split(" ", 1)[0]
+        if name in ("vllm:num_requests_running", "vllm:num_requests_waiting"):
+            try:
+                total += float(line.rsplit(" ", 1)[1])
+            except (IndexError, ValueError):
+                continue
+            found = True
+    return int(total) if found else None
+
+
+def status(machine: Watchdog, decision: Decision, seen: Observation, since: float, wall: float) -> dict[str, Any]:
+    """The content of the state file: what people, modules and the next process of the watchdog want to know."""
+    ago = None if machine.success_at is None else max(0.0, seen.now - machine.success_at)
+    return {
+        "version": VERSION,
+        "state": decision.state,
+        "detail": decision.detail,
+        "line": decision.line,
+        "healthy": decision.healthy,
+        "since": round(since, 3),
+        "updated": round(wall, 3),
+        "unit": dataclasses.asdict(seen.unit),
+        "completion": {
+            "seconds_ago": None if ago is None else round(ago, 3),
+            "latency": None if not machine.latencies else round(machine.latencies[-1], 4),
+            "median_latency": None if machine.latency is None else round(machine.latency, 4),
+            "deadline": machine.deadline,
+        },
+        "failures": machine.failures,
+        "fraction": seen.fraction,
+        "progress": seen.progress,
+        "ranks": {
+            "expected": dict(machine.settings.expected),
+            "known": seen.ranks is not None,
+            "missing": list(machine.missing),
+            "without": [machine.settings.expected.get(one, one) for one in machine.without],
+        },
+        "restarts": dict(machine.restarts),
+        "attempts": machine.attempts,
+        "next_restart_in": round(machine.wait_before_restart(seen.now), 1),
+        "memory": machine.dump(),
+    }
+
+
+def _label(value: str) -> str:
+    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+def metrics_text(state: Mapping[str, Any], wall: float) -> str:
+    """The same in Prometheus' text format."""
+    lines = [
+        "# HELP sparkthor_serving_state 1 for the state that the serving group is in.",
+        "# TYPE sparkthor_serving_state gauge",
+    ]
+    lines += [f'sparkthor_serving_state{{state="{name}"}} {int(state["state"] == name)}' for name in STATES]
+    lines += [
+        "# HELP sparkthor_serving_healthy 1 while a real completion succeeded recently and nothing is amiss.",
+        "# TYPE sparkthor_serving_healthy gauge",
+        f"sparkthor_serving_healthy {int(bool(state['healthy']))}",
+        "# HELP sparkthor_serving_state_seconds Time spent in this state so far.",
+        "# TYPE sparkthor_serving_state_seconds gauge",
+        f"sparkthor_serving_state_seconds {max(0.0, wall - state['since']):.1f}",
+        "# HELP sparkthor_serving_restarts_total Restarts of the serving group since boot, by cause.",
+        "# TYPE sparkthor_serving_restarts_total counter",
+    ]
+    restarts = state.get("restarts") or {}
+    lines += [
+        f'sparkthor_serving_restarts_total{{cause="{_label(cause)}"}} {int(restarts.get(cause, 0))}'
+        for cause in [*CAUSES, *sorted(set(restarts) - set(CAUSES))]
+    ]
+    completion = state.get("completion") or {}
+    if completion.get("latency") is not None:
+        lines += [
+            "# HELP sparkthor_serving_completion_seconds Latency of the newest one-token completion that succeeded.",
+            "# TYPE sparkthor_serving_completion_seconds gauge",
+            f"sparkthor_serving_completion_seconds {completion['latency']:.4f}",
+        ]
+    if completion.get("seconds_ago") is not None:
+        lines += [
+            "# HELP sparkthor_serving_completion_age_seconds Time since a one-token completion succeeded.",
+            "# TYPE sparkthor_serving_completion_age_seconds gauge",
+            f"sparkthor_serving_completion_age_seconds {completion['seconds_ago']:.1f}",
+        ]
+    ranks = state.get("ranks") or {}
+    if ranks.get("expected"):
+        missing = {*(ranks.get("missing") or ()), *(ranks.get("without") or ())}
+        lines += [
+            "# HELP sparkthor_serving_rank_alive 1 while Ray holds this host for alive.",
+            "# TYPE sparkthor_serving_rank_alive gauge",
+        ]
+        lines += [
+            f'sparkthor_serving_rank_alive{{host="{_label(name)}"}} {int(name not in missing)}'
+            for name in ranks["expected"].values()
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def health_body(state: Mapping[str, Any] | None) -> tuple[int, dict[str, Any]]:
+    """What ``/health`` answers: 200 only for a group that completed something recently."""
+    if state is None:
+        return 503, {"status": "unknown", "detail": "the watchdog has not looked yet"}
+    body: dict[str, Any] = {
+        "status": state["state"],
+        "detail": state["detail"],
+        "completion_seconds_ago": (state.get("completion") or {}).get("seconds_ago"),
+        "generation": state.get("generation"),
+    }
+    return (200 if state["healthy"] else 503), body

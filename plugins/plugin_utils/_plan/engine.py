@@ -1,0 +1,201 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a host gets of the engine (Ray and vLLM): its user, environment and, with a container, what Docker is told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import location
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import onhost
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.host_state import (
+    HostState,
+    directory,
+    environment_text,
+)
+
+HOME = "/var/lib/sparkthor"
+CACHE = f"{HOME}/cache"
+MODELS = f"{HOME}/models"
+RAY_TEMP_DIR = f"{HOME}/ray"
+VENV = "/opt/sparkthor/venv"
+OFFLINE: Mapping[str, str] = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}
+_NO_REPORTS: Mapping[str, str] = {"VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1", "RAY_USAGE_STATS_ENABLED": "0"}
+
+
+@dataclass(frozen=True)
+class EngineSettings:
+    """Variables of the role ``engine`` and of the roles whose folders it prepares."""
+
+    engine_runtime: str = "venv"
+    engine_venv_path: str = VENV
+    engine_cache_dir: str = CACHE
+    engine_offline: bool = True
+    engine_extra_env: dict[str, Any] = field(default_factory=dict)
+    engine_container_mounts: list[str] = field(default_factory=list)
+    engine_container_options: list[str] = field(default_factory=list)
+    model_store_root: str = MODELS
+    ray_node_temp_dir: str = RAY_TEMP_DIR
+    vllm_serve_model: str = ""
+
+
+def cache_folders(cache: str) -> dict[str, str]:
+    """Environment that leads everything that costs minutes to make below one folder: compiled kernels, graphs, tuning.
+
+    The one answer for Ray (engine.env) and for serving (vllm.env): a rank that Ray starts finds what another left.
+    FlashInfer appends ``.cache/flashinfer`` to its folder.
+    """
+    return {
+        "HOME": cache,
+        "XDG_CACHE_HOME": cache,
+        "HF_HOME": f"{cache}/huggingface",
+        "VLLM_CACHE_ROOT": f"{cache}/vllm",
+        "FLASHINFER_WORKSPACE_BASE": cache,
+        "TRITON_CACHE_DIR": f"{cache}/triton",
+        "TORCHINDUCTOR_CACHE_DIR": f"{cache}/inductor",
+    }
+
+
+def bytecode_folder(cache: str) -> str:
+    """For PYTHONPYCACHEPREFIX: the engine is root's, and modules are compiled where the serving user may write."""
+    return f"{cache}/pycache"
+
+
+@dataclass(frozen=True)
+class InstalledEngine:
+    """How units reach the engine of a host. Commands are lists of words."""
+
+    container: bool
+    venv: str
+    #: Python with Ray and vLLM; with a container it runs inside
+    python: list[str]
+    digest: str
+    versions: Mapping[str, str]
+
+    @property
+    def record(self) -> str:
+        """File that changes whenever another engine is installed."""
+        return "/etc/sparkthor/container.json" if self.container else f"{self.venv}/.sparkthor-engine.json"
+
+    @property
+    def as_root(self) -> str:
+        """Prefix of a unit's command: only root may speak to Docker, and what runs inside is the unit's user anyway."""
+        return "+" if self.container else ""
+
+    def program(self, name: str, service: str) -> list[str]:
+        """A program of the engine, run for one of the services ``ray`` and ``vllm``."""
+        return location.command("container", "run", service) if self.container else [f"{self.venv}/bin/{name}"]
+
+
+def installed_engine(fact: Mapping[str, Any] | None, runtime: str, venv: str) -> InstalledEngine:
+    """From the fact ``sparkthor_engine``; where the engine role has not run (render.yml), from its variables."""
+    known = (
+        fact
+        if fact is not None
+        else {"runtime": runtime, "path": venv, "command": location.command("container", "python")}
+    )
+    path = str(known.get("path") or VENV)
+    container = known.get("runtime", "venv") == "container"
+    return InstalledEngine(
+        container=container,
+        venv=path,
+        python=[str(word) for word in known["command"]] if container else [f"{path}/bin/python"],
+        digest=str(known.get("digest") or ""),
+        versions=dict(known.get("versions") or {}),
+    )
+
+
+def engine_environment(settings: EngineSettings, node: Mapping[str, Any]) -> dict[str, Any]:
+    """What every engine process of the host gets: no per-host network values (fabric.env), and never a secret.
+
+    Values given in ``engine_extra_env`` win.
+    """
+    environment: dict[str, Any] = {
+        **cache_folders(settings.engine_cache_dir),
+        "PYTHONPYCACHEPREFIX": bytecode_folder(settings.engine_cache_dir),
+        **_NO_REPORTS,
+    }
+    if settings.engine_offline:
+        environment.update(OFFLINE)
+    # The ptxas that Triton brings along does not know every GPU (sm_110a of a Thor); the one of the host's CUDA does.
+    # A container does not see the host's; engine_extra_env can name the image's.
+    ptxas = (node.get("binaries") or {}).get("ptxas")
+    if ptxas and settings.engine_runtime == "venv" and node.get("kind") in ("spark", "thor"):
+        environment["TRITON_PTXAS_PATH"] = str(ptxas)
+    return {**environment, **settings.engine_extra_env}
+
+
+def container_settings(settings: EngineSettings) -> dict[str, Any]:
+    """What the units' containers are given besides the image. Everything lies at the same place inside."""
+    writable = [HOME, "/run/sparkthor", "/tmp"]
+    for folder in (settings.engine_cache_dir, settings.ray_node_temp_dir):
+        if not _below(folder, writable):
+            writable.append(folder)
+    readable = ["/etc/sparkthor", location.LIBRARY]
+    if settings.vllm_serve_model.startswith("/") and not _below(settings.vllm_serve_model, (HOME,)):
+        readable.append(settings.vllm_serve_model)
+    if not _below(settings.model_store_root, (*writable, *readable)):
+        readable.append(settings.model_store_root)
+    files = ["/etc/sparkthor/fabric.env", "/etc/sparkthor/engine.env"]
+    return {
+        "user": "sparkthor",
+        "nccl_conf": "/etc/nccl.conf",
+        "options": settings.engine_container_options,
+        "writable": writable,
+        "readable": [*readable, *settings.engine_container_mounts],
+        "services": {
+            "ray": {
+                "group": "sparkthor",
+                "umask": "0022",
+                "directory": HOME,
+                "oom_score_adj": 200,
+                "env_files": [*files, "/etc/sparkthor/ray.env"],
+            },
+            "vllm": {
+                "group": "sparkthor-api",
+                # the front's user reaches the socket by this group
+                "umask": "0007",
+                "directory": settings.engine_cache_dir,
+                "oom_score_adj": 300,
+                "env_files": [*files, "/etc/sparkthor/vllm.env"],
+            },
+        },
+    }
+
+
+def _below(path: str, folders: Iterable[str]) -> bool:
+    return any(path == folder or path.startswith(f"{folder.rstrip('/')}/") for folder in folders)
+
+
+def plan_engine(settings: EngineSettings, node: Mapping[str, Any]) -> dict[str, Any]:
+    """``state`` and ``package``, a part of it, for host_state; ``container``, the settings of engine_image.
+
+    ``node`` are the host's facts. The package is what runs on hosts without Ansible: the units of Ray and vLLM and the
+    exporter call it, so it is there before them.
+    """
+    package = onhost.package_state()
+    state = HostState(
+        groups=[{"name": "sparkthor"}],
+        users=[{"name": "sparkthor", "groups": ["video", "render"], "home": HOME}],
+        directories=[
+            directory("/etc/sparkthor"),
+            directory("/opt/sparkthor"),
+            directory(HOME, "sparkthor"),
+            directory(settings.model_store_root, "sparkthor"),
+            directory(settings.engine_cache_dir, "sparkthor"),
+            *package["directories"],
+        ],
+        files=[
+            {
+                "path": "/etc/sparkthor/engine.env",
+                "content": environment_text(engine_environment(settings, node)),
+            },
+            *package["files"],
+        ],
+    )
+    if settings.engine_runtime == "container":
+        state.units.append({"name": "docker.service", "enabled": True, "state": "started"})
+    return {"state": state.arguments(), "package": package, "container": container_settings(settings)}

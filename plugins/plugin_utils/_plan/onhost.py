@@ -1,0 +1,90 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The package that runs on hosts without Ansible: its files, and which of them a program is made of."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from functools import cache
+from pathlib import Path, PurePosixPath
+
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import location, verbs
+
+SOURCES = Path(__file__).resolve().parents[2] / "module_utils"
+FOLDERS = ("_lib", "_onhost")
+PROGRAMS = FOLDERS[1]
+#: lies one level above the folder that holds it here
+START = f"{PROGRAMS}/__main__.py"
+#: ``from . import a, b``, ``from .a import x`` and ``from .._lib import a``, also over several lines
+RELATIVE_IMPORT = re.compile(r"^[ \t]*from (\.{1,2})([\w.]*) import (\([^)]*\)|[^\n]*)", re.MULTILINE)
+
+
+@cache
+def sources() -> dict[str, str]:
+    """Text by path below module_utils (``_onhost/serving.py``) of every file of the package."""
+    return {
+        f"{folder}/{path.name}": path.read_text(encoding="utf-8")
+        for folder in FOLDERS
+        for path in sorted((SOURCES / folder).glob("*.py"))
+    }
+
+
+def installed_path(source: str) -> str:
+    """Where a file of :func:`sources` lies on a host."""
+    return str(PurePosixPath(location.PACKAGE) / ("__main__.py" if source == START else source))
+
+
+def package_files() -> list[dict[str, str]]:
+    """All files of the package, as ``host_state`` takes them: ``path``, ``content`` and ``mode``."""
+    return [{"path": installed_path(name), "content": text, "mode": "0644"} for name, text in sources().items()]
+
+
+def package_state() -> dict[str, list[dict[str, str]]]:
+    """What ``host_state`` is told to install the package: ``directories``, outer ones first, and ``files``."""
+    folders = [location.LIBRARY, location.PACKAGE, *(f"{location.PACKAGE}/{folder}" for folder in FOLDERS)]
+    return {"directories": [{"path": folder, "mode": "0755"} for folder in folders], "files": package_files()}
+
+
+def imported(source: str) -> set[str]:
+    """The files of the package that a file of it imports itself."""
+    folder = source.partition("/")[0]
+    found = set()
+    for dots, module, names in RELATIVE_IMPORT.findall(sources()[source]):
+        base = "/".join([*([folder] if dots == "." else []), *module.split(".")]).strip("/")
+        if f"{base}.py" in sources():
+            found.add(f"{base}.py")
+        for name in re.findall(r"(\w+)(?: as \w+)?", re.sub(r"#.*", "", names)):
+            if f"{base}/{name}.py" in sources():
+                found.add(f"{base}/{name}.py")
+    return found
+
+
+def _sources_of(verb: str) -> list[str]:
+    # not what only picks the program: another verb is no reason to restart this one
+    todo, seen = [f"{PROGRAMS}/{verbs.VERBS[verb]}.py"], set()
+    while todo:
+        name = todo.pop()
+        if name not in seen:
+            seen.add(name)
+            todo += imported(name)
+    return sorted(seen)
+
+
+def program_files(verb: str) -> list[str]:
+    """Paths on a host of the files that the program imports, directly or not.  Raises KeyError for an unknown verb."""
+    return [installed_path(name) for name in _sources_of(verb)]
+
+
+@cache
+def program_digest(verb: str) -> str:
+    """Another one than before means that the program's code is another one.
+
+    A unit that must be restarted for its code says it in its own file: the files of the package may have been written
+    by an earlier run, or by another role of this one.
+    """
+    found = hashlib.sha256()
+    for name in _sources_of(verb):
+        found.update(f"{name}\0{sources()[name]}\0".encode())
+    return found.hexdigest()[:16]

@@ -1,0 +1,181 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the role ``ray_node`` puts on a host: Ray's files, environment and unit, out of the node's plan."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engine import (
+    CACHE,
+    VENV,
+    InstalledEngine,
+    bytecode_folder,
+    installed_engine,
+)
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.host_state import (
+    ROLES,
+    File,
+    HostState,
+    Unit,
+    directory,
+    environment_text,
+    json_file,
+    program,
+    rendered,
+    secret_file,
+    switched_off,
+)
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.ray_node import node_plan
+
+UNIT = "sparkthor-ray.service"
+TOKEN = "/etc/sparkthor/secrets/ray_token"
+#: What a running Ray was started with: another content of these means a restart. ray.json repeats what other roles
+#: write (the engine, the fabric's environment), so that their changes show here.
+RESTART_ON = ("/etc/sparkthor/ray.env", "/etc/sparkthor/ray.json", TOKEN, f"/etc/systemd/system/{UNIT}")
+_TEMPLATES = ROLES / "ray_node" / "templates"
+
+
+@dataclass(frozen=True)
+class RaySettings:
+    """Variables of the role ``ray_node``, and those of other roles that Ray has to know."""
+
+    ray_node_ports: dict[str, Any]
+    ray_node_worker_port_min: int
+    ray_node_worker_port_max: int
+    ray_node_object_store_memory: int
+    ray_node_temp_dir: str
+    ray_node_num_cpus: int
+    ray_node_resources: dict[str, Any]
+    ray_node_labels: dict[str, Any]
+    ray_node_health_check_period_ms: int
+    ray_node_health_check_timeout_ms: int
+    ray_node_health_check_failure_threshold: int
+    ray_node_health_check_initial_delay_ms: int
+    ray_node_gcs_reconnect_timeout: int
+    ray_node_grpc_client_keepalive_timeout_ms: int
+    ray_node_memory_monitor_refresh_ms: int
+    ray_node_env: dict[str, Any]
+    engine_runtime: str = "venv"
+    engine_venv_path: str = VENV
+    engine_cache_dir: str = CACHE
+    engine_extra_env: dict[str, Any] = field(default_factory=dict)
+    vllm_serve_executor: str = "ray"
+    vllm_serve_api_port: int = 8000
+    vllm_serve_master_port: int = 29501
+    vllm_serve_group_port: int = 29502
+
+
+def ray_environment(settings: RaySettings) -> dict[str, Any]:
+    """ray.env; values given in ``ray_node_env`` win."""
+    return {
+        "RAY_AUTH_MODE": "token",
+        "RAY_USAGE_STATS_ENABLED": "0",
+        "RAY_memory_monitor_refresh_ms": settings.ray_node_memory_monitor_refresh_ms,
+        "RAY_health_check_period_ms": settings.ray_node_health_check_period_ms,
+        "RAY_health_check_timeout_ms": settings.ray_node_health_check_timeout_ms,
+        "RAY_health_check_failure_threshold": settings.ray_node_health_check_failure_threshold,
+        "RAY_health_check_initial_delay_ms": settings.ray_node_health_check_initial_delay_ms,
+        "RAY_gcs_rpc_server_reconnect_timeout_s": settings.ray_node_gcs_reconnect_timeout,
+        "RAY_grpc_client_keepalive_timeout_ms": settings.ray_node_grpc_client_keepalive_timeout_ms,
+        "PYTHONUNBUFFERED": "1",
+        **settings.ray_node_env,
+    }
+
+
+def plan_ray(
+    settings: RaySettings,
+    cluster: Mapping[str, Any],
+    fabric: Mapping[str, Mapping[str, Any]],
+    host: str,
+    facts: Mapping[str, Any],
+) -> dict[str, Any]:
+    """``problems`` (texts), ``state`` (for host_state, without the token) and ``wanted`` (whether Ray is to run).
+
+    ``cluster`` and ``fabric`` are the plan that preflight made, ``facts`` the host's. With executor mp there is no Ray,
+    and what an earlier run left of it is switched off.
+    """
+    engine = installed_engine(facts.get("sparkthor_engine"), settings.engine_runtime, settings.engine_venv_path)
+    network = dict((fabric.get(host) or {}).get("env") or {})
+    node = node_plan(cluster, fabric, host, _node_settings(settings, engine, network), facts.get("sparkthor_node"))
+    wanted = settings.vllm_serve_executor == "ray"
+    state = HostState(units=[{**switched_off(UNIT), "defer": True}])
+    # without arguments there is nothing to render: the problems end the run before that
+    if wanted and not node["problems"]:
+        state = HostState(
+            directories=[
+                directory("/etc/sparkthor"),
+                directory("/etc/sparkthor/secrets", mode="0700"),
+                directory(settings.ray_node_temp_dir, "sparkthor", "sparkthor", "0750"),
+            ],
+            files=_files(settings, node, engine),
+            units=[_unit(settings, engine, network)],
+        )
+    return {"problems": node["problems"], "wanted": wanted, "head": node["head"], "state": state.arguments()}
+
+
+def ray_secret_files(settings: RaySettings, read_secret: Callable[[str], str]) -> list[File]:
+    """The token, where Ray runs; the role vllm_serve writes the same file where it does not."""
+    return [secret_file(TOKEN, read_secret("ray_token") + "\n")] if settings.vllm_serve_executor == "ray" else []
+
+
+def _node_settings(settings: RaySettings, engine: InstalledEngine, network: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "ports": settings.ray_node_ports,
+        "worker_port_min": settings.ray_node_worker_port_min,
+        "worker_port_max": settings.ray_node_worker_port_max,
+        "object_store_memory": settings.ray_node_object_store_memory,
+        "temp_dir": settings.ray_node_temp_dir,
+        "num_cpus": settings.ray_node_num_cpus or None,
+        "resources": settings.ray_node_resources,
+        "labels": settings.ray_node_labels,
+        "engine": engine.python,
+        # root's questions run the engine as this user, with the bytecode that this user's Ray has compiled
+        "user": "" if engine.container else "sparkthor",
+        "environment": {"PYTHONPYCACHEPREFIX": bytecode_folder(settings.engine_cache_dir)},
+        "inputs": {"engine": engine.digest, "fabric": network},
+        "reserved_ports": {
+            "vllm_serve_api_port": settings.vllm_serve_api_port,
+            "vllm_serve_master_port": settings.vllm_serve_master_port,
+            "vllm_serve_group_port": settings.vllm_serve_group_port,
+        },
+    }
+
+
+def _files(settings: RaySettings, node: Mapping[str, Any], engine: InstalledEngine) -> list[File]:
+    unit = rendered(
+        _TEMPLATES / f"{UNIT}.j2",
+        head=node["head"],
+        address=node["address"],
+        container=engine.container,
+        program=program,
+        command=engine.as_root + " ".join(engine.program("ray", "ray")),
+        arguments=shlex.join(node["arguments"]),
+    )
+    return [
+        json_file("/etc/sparkthor/ray.json", node["config"]),
+        {"path": "/etc/sparkthor/ray.env", "content": environment_text(ray_environment(settings))},
+        {"path": f"/etc/systemd/system/{UNIT}", "content": unit},
+    ]
+
+
+def _unit(settings: RaySettings, engine: InstalledEngine, network: Mapping[str, Any]) -> Unit:
+    """Decided by prepare.yml, started by main.yml, when all hosts are prepared."""
+    # The unit unsets a client's address, and the files after fabric.env outrank it.
+    outranked = {"RAY_ADDRESS", *settings.engine_extra_env, *settings.ray_node_env}
+    return {
+        "name": UNIT,
+        "enabled": True,
+        "state": "started",
+        "restart_on": list(RESTART_ON),
+        # A Ray that was started while fabric.env had drifted keeps that, though the file is right by now. (The main
+        # process of a container's unit is Docker's client, whose environment says nothing about Ray's.)
+        "environment": {}
+        if engine.container
+        else {name: value for name, value in network.items() if name not in outranked},
+        "defer": True,
+    }

@@ -1,0 +1,366 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The files, directories and units of serving on one host, and what restarts what."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import location
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import front, onhost, vllm_serve
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.host_state import (
+    MARKER,
+    ROLES,
+    Directory,
+    File,
+    HostState,
+    Unit,
+    directory,
+    environment_text,
+    json_file,
+    program,
+    rendered,
+    secret_file,
+    switched_off,
+    yaml_text,
+)
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.vllm_serve import Serving
+
+ReadSecret = Callable[[str], str]
+
+_TEMPLATES = ROLES / "vllm_serve" / "templates"
+_ETC = "/etc/sparkthor"
+_UNITS = "/etc/systemd/system"
+_VLLM = "sparkthor-vllm.service"
+_FRONT = "sparkthor-front.service"
+_WATCHDOG = "sparkthor-watchdog.service"
+_DROP_CACHES = "sparkthor-drop-caches.path"
+_RAY_TOKEN = f"{_ETC}/secrets/ray_token"
+_HF_TOKEN = f"{_ETC}/secrets/hf_token"
+_NOT_CARRIED = f"{_ETC}/vllm/ray_non_carry_over_env_vars.json"
+#: What earlier versions installed instead of the package. Ray's unit may call them until its role has run.
+FORMER_PROGRAMS = tuple(
+    f"{location.LIBRARY}/{name}"
+    for name in (
+        *("_container.py", "_group.py", "_ray.py", "_ray_host.py", "_serving.py", "_successor.py"),
+        *("_vllm_progress.py", "_watchdog.py", "_watchdog_service.py", "sparkthor-container"),
+        *("sparkthor-front-config", "sparkthor-nodes-prepare", "sparkthor-rank", "sparkthor-ray-gate"),
+        *("sparkthor-ray-prepare", "sparkthor-vllm-prepare", "sparkthor-watchdog"),
+    )
+)
+_GROUP_STATE = "/run/sparkthor/vllm/group.json"
+
+
+def plan_serving(serving: Serving) -> dict[str, Any]:
+    """What the role's tasks read: ``state`` for host_state without the secrets' files, and what is checked before.
+
+    Raises FrontError or ServeConfigError, which name the variable.
+    """
+    return {
+        "model_path": serving.model_path,
+        "model_elsewhere": serving.model_elsewhere,
+        "declared": declared_file(serving),
+        "options": vllm_serve.option_arguments(serving),
+        "sizing": vllm_serve.sizing(serving),
+        "former_programs": list(FORMER_PROGRAMS),
+        "state": host_state(serving).arguments(),
+    }
+
+
+def host_state(serving: Serving) -> HostState:
+    return HostState(
+        groups=[{"name": "sparkthor-api", "system": True}] if serving.has_engine else [],
+        users=[{"name": "sparkthor-front", "system": True, "home": "/nonexistent", "shell": "/usr/sbin/nologin"}]
+        if serving.is_head
+        else [],
+        directories=_directories(serving),
+        files=files(serving),
+        absent=absent(serving),
+        units=units(serving),
+    )
+
+
+def secret_files(serving: Serving, read_secret: ReadSecret) -> list[File]:
+    """Files that are root's alone. ``read_secret`` is asked by name, and only for what this host needs; the former
+    API key is empty where there is none."""
+    given, found = serving.settings, []
+    if not serving.by_ray:
+        # the role ray_node writes the same file where Ray runs
+        found.append(secret_file(_RAY_TOKEN, read_secret("ray_token") + "\n"))
+    if serving.is_head:
+        key = read_secret("api_key")
+        former = read_secret("api_key.previous")
+        keys = [key, *([former] if former else []), *given.vllm_serve_additional_api_keys]
+        found.append(secret_file(f"{_ETC}/front/keys.conf", front.key_map(keys)))
+        found.append(secret_file(f"{_ETC}/secrets/api_key", key + "\n"))
+        if given.vllm_serve_tls == "given":
+            found.append(secret_file(f"{_ETC}/front/tls.key", given.vllm_serve_tls_key.strip() + "\n"))
+    if serving.has_engine and serving.hf_token:
+        found.append(secret_file(_HF_TOKEN, serving.hf_token + "\n"))
+    return found
+
+
+# --- what is served, as programs on the host read it ------------------------------------------------------------------
+
+
+def declared_file(serving: Serving) -> File:
+    """cluster.json: who was declared head, on every host, so that a former head that returns knows that it is one."""
+    cluster, fabric = serving.cluster, serving.fabric
+    content = {
+        "generation": int(cluster["generation"]),
+        "host": serving.host,
+        "head": cluster["head"],
+        "head_address": cluster["head_address"],
+        "peers": {host: fabric[host]["management_address"] for host in cluster["hosts"]},
+        "api_port": serving.settings.vllm_serve_api_port,
+        "tls": serving.settings.vllm_serve_tls != "off",
+        # for status and doctor
+        "folders": {"models": serving.settings.model_store_root, "cache": serving.settings.engine_cache_dir},
+    }
+    return json_file(f"{_ETC}/cluster.json", content)
+
+
+def inputs(serving: Serving) -> list[str]:
+    """What a running engine was started with; another content means one restart of the group."""
+    return [
+        vllm_serve.CONFIG,
+        *(f"{_ETC}/{name}.env" for name in ("vllm", "fabric", "engine")),
+        _NOT_CARRIED,
+        f"{_UNITS}/{_VLLM}",
+        serving.engine.record,
+        _RAY_TOKEN,
+        *(() if serving.by_ray else (f"{_ETC}/group.json", *onhost.program_files("rank"))),
+    ]
+
+
+def kept(serving: Serving) -> list[str]:
+    """What playbooks/rollback.yml brings back.
+
+    No unit is among them: a rank keeps them as the serving user, and root must not take a unit from there.
+    """
+    return [
+        vllm_serve.CONFIG,
+        f"{_ETC}/vllm.env",
+        _NOT_CARRIED,
+        *(() if serving.by_ray else (f"{_ETC}/group.json",)),
+        *((f"{_ETC}/serving.json",) if serving.is_head else ()),
+    ]
+
+
+def members(serving: Serving) -> dict[str, str]:
+    """Hosts by the address that the others reach them at."""
+    return {serving.fabric[host]["control_address"]: host for host in serving.cluster["hosts"]}
+
+
+def group_settings(serving: Serving) -> dict[str, Any]:
+    """group.json, with executor mp: what each host's rank knows of the others."""
+    return {
+        "host": serving.host,
+        "head": serving.cluster["head"],
+        "head_address": serving.cluster["head_address"],
+        "port": serving.settings.vllm_serve_group_port,
+        "members": members(serving),
+        "command": [*serving.command, "serve", "--config", vllm_serve.CONFIG],
+        "cleanup": location.command("container", "remove", "vllm") if serving.engine.container else [],
+        "inputs": inputs(serving),
+        "kept": kept(serving),
+        "good_folder": "" if serving.is_head else "/var/lib/sparkthor/group/last-good",
+        "memory_path": "/var/lib/sparkthor/group/generation.json",
+        "state_path": _GROUP_STATE,
+    }
+
+
+def serving_settings(serving: Serving) -> dict[str, Any]:
+    """serving.json, on the head: what the watchdog watches, and its patience in seconds."""
+    given, degraded = serving.settings, {}
+    if serving.degraded:
+        degraded = {
+            "model": serving.smaller["served_model_name"],
+            "config": vllm_serve.SMALLER_CONFIG,
+            "whole": vllm_serve.CONFIG,
+            "link": vllm_serve.CONFIG_LINK,
+        }
+    return {
+        "unit": _VLLM,
+        "socket": vllm_serve.SOCKET,
+        "cache": given.engine_cache_dir,
+        "model": serving.names[0],
+        "group": "sparkthor-api",
+        "ray": serving.by_ray,
+        "group_state": "" if serving.by_ray else _GROUP_STATE,
+        "degraded": degraded,
+        "generation": int(serving.cluster["generation"]),
+        "inputs": inputs(serving),
+        "kept": kept(serving),
+        "settings": {
+            "interval": given.vllm_serve_watchdog_interval,
+            "deadline": given.vllm_serve_watchdog_deadline,
+            "first_deadline": given.vllm_serve_watchdog_first_deadline,
+            "failures": given.vllm_serve_watchdog_failures,
+            "load_stall": given.vllm_serve_watchdog_load_stall,
+            "backoff_max": given.vllm_serve_watchdog_backoff_max,
+            "degraded_after": given.vllm_serve_degraded_after if degraded else 0.0,
+            "degraded_hosts": int(serving.smaller.get("hosts") or 0),
+            "expected": members(serving),
+        },
+    }
+
+
+# --- files ------------------------------------------------------------------------------------------------------------
+
+
+def files(serving: Serving) -> list[File]:
+    """All but the secrets' files."""
+    return [
+        declared_file(serving),
+        _unit_file(_DROP_CACHES),
+        _unit_file("sparkthor.target"),
+        {"path": "/etc/tmpfiles.d/sparkthor-serving.conf", "content": rendered(_TEMPLATES / "tmpfiles.conf.j2")},
+        *(_engine_files(serving) if serving.has_engine else ()),
+        *(() if serving.by_ray else (json_file(f"{_ETC}/group.json", group_settings(serving)),)),
+        *(_head_files(serving) if serving.is_head else ()),
+        *(_front_files(serving) if serving.is_head else ()),
+    ]
+
+
+def _unit_file(name: str, **values: Any) -> File:
+    content = rendered(_TEMPLATES / f"{name}.j2", program=program, **values)
+    return {"path": f"{_UNITS}/{name}", "content": content}
+
+
+def _engine_files(serving: Serving) -> list[File]:
+    text = f"{MARKER}\n# Read by: vllm serve --config\n{yaml_text(vllm_serve.vllm_config(serving))}"
+    return [
+        {"path": f"{_ETC}/vllm.env", "content": environment_text(vllm_serve.vllm_environment(serving))},
+        {"path": vllm_serve.CONFIG, "content": text},
+        json_file(_NOT_CARRIED, vllm_serve.not_carried(serving)),
+        _unit_file(
+            _VLLM,
+            serving=serving,
+            cache=serving.settings.engine_cache_dir,
+            container=serving.engine.container,
+            as_root=serving.engine.as_root,
+            command=" ".join(serving.command),
+            prepare_nodes=" ".join([*serving.engine.python, "-B", location.PACKAGE, "nodes-prepare"]),
+            config=vllm_serve.CONFIG_LINK if serving.degraded else vllm_serve.CONFIG,
+        ),
+    ]
+
+
+def _head_files(serving: Serving) -> list[File]:
+    found = [
+        json_file(f"{_ETC}/serving.json", serving_settings(serving)),
+        _unit_file(_WATCHDOG, digest=onhost.program_digest("watchdog")),
+    ]
+    if serving.degraded:
+        config = yaml_text(vllm_serve.smaller_config(serving))
+        text = f"{MARKER}\n# Read by: vllm serve --config, while a host stays away\n{config}"
+        found.append({"path": vllm_serve.SMALLER_CONFIG, "content": text})
+    return found
+
+
+def _front_files(serving: Serving) -> list[File]:
+    given = serving.settings
+    config = rendered(
+        _TEMPLATES / "nginx.conf.j2",
+        settings=given,
+        tls=given.vllm_serve_tls != "off",
+        listen=front.listen_addresses(given.vllm_serve_listen, given.vllm_serve_api_port),
+        read_timeout=front.checked_duration(given.vllm_serve_front_read_timeout, "vllm_serve_front_read_timeout"),
+        client_timeout=front.checked_duration(given.vllm_serve_front_client_timeout, "vllm_serve_front_client_timeout"),
+        max_body=front.checked_size(given.vllm_serve_front_max_body, "vllm_serve_front_max_body"),
+    )
+    nginx = (serving.node.get("binaries") or {}).get("nginx") or "/usr/sbin/nginx"
+    # checked always, though written only where the certificate is self-made
+    subjects = front.subject_names(given.vllm_serve_tls_names or _own_names(serving))
+    found: list[File] = [
+        {"path": f"{_ETC}/front/nginx.conf", "content": config, "mode": "0600"},
+        _unit_file(_FRONT, nginx=nginx),
+    ]
+    if given.vllm_serve_tls == "self_signed":
+        found.append({"path": f"{_ETC}/front/self-signed", "content": subjects + "\n", "mode": "0600"})
+    if given.vllm_serve_tls == "given":
+        certificate = given.vllm_serve_tls_certificate.strip() + "\n"
+        found.append({"path": f"{_ETC}/front/tls.crt", "content": certificate, "mode": "0600"})
+    return found
+
+
+def _own_names(serving: Serving) -> list[str]:
+    address = serving.cluster["head_address"]
+    return [serving.host, address, serving.network.get("management_address", address)]
+
+
+def absent(serving: Serving) -> list[str]:
+    """What an earlier run may have left that this host must not have now."""
+    given, found = serving.settings, []
+    if not serving.has_engine:
+        found.append(f"{_UNITS}/{_VLLM}")
+    if serving.by_ray:
+        found.append(f"{_ETC}/group.json")
+    if serving.is_head:
+        found += ["/var/lib/sparkthor/maintenance", "/run/sparkthor/draining"]
+    else:
+        found += [f"{_UNITS}/{_FRONT}", f"{_UNITS}/{_WATCHDOG}"]
+        found += [f"{_ETC}/front", f"{_ETC}/front.good", f"{_ETC}/serving.json"]
+    if serving.is_head and given.vllm_serve_tls != "self_signed":
+        found.append(f"{_ETC}/front/self-signed")
+    if not serving.degraded:
+        found += [vllm_serve.SMALLER_CONFIG, "/run/sparkthor/degraded.json"]
+    if not serving.hf_token:
+        found.append(_HF_TOKEN)
+    return found
+
+
+def _directories(serving: Serving) -> list[Directory]:
+    return [
+        directory("/run/sparkthor"),
+        directory("/run/sparkthor/requests", "sparkthor", "root", "0750"),
+        directory(_ETC),
+        directory(f"{_ETC}/secrets", mode="0700"),
+        directory(serving.settings.engine_cache_dir, "sparkthor", "sparkthor"),
+        *((directory(f"{_ETC}/vllm"),) if serving.has_engine else ()),
+        *((directory(f"{_ETC}/front", mode="0700"),) if serving.is_head else ()),
+    ]
+
+
+# --- units ------------------------------------------------------------------------------------------------------------
+
+
+def units(serving: Serving) -> list[Unit]:
+    """In the order in which they are brought to their state."""
+    common: list[Unit] = [
+        {"name": "sparkthor.target", "enabled": True, "state": "started"},
+        {"name": _DROP_CACHES, "enabled": True, "state": "started", "restart_on": [f"{_UNITS}/{_DROP_CACHES}"]},
+    ]
+    if serving.is_head:
+        return [*common, *_head_units()]
+    former = [switched_off(_FRONT), switched_off(_WATCHDOG)]
+    if not serving.has_engine:
+        return [*common, *former, switched_off(_VLLM)]
+    # It stands by until the head's starts. What changed on this host is the head's to act upon (vllm_ready): a rank
+    # that restarts alone would end the group once more than needed.
+    return [*common, *former, {"name": _VLLM, "enabled": True, "state": "started", "no_block": True}]
+
+
+def _head_units() -> list[Unit]:
+    read_by_front = ("nginx.conf", "keys.conf", "self-signed", "tls.crt", "tls.key")
+    return [
+        {
+            "name": _FRONT,
+            "enabled": True,
+            "state": "started",
+            "restart_on": [f"{_UNITS}/{_FRONT}"],
+            "reload_on": [f"{_ETC}/front/{name}" for name in read_by_front],
+        },
+        {
+            "name": _WATCHDOG,
+            "enabled": True,
+            "state": "started",
+            # the unit's file changes with the watchdog's code
+            "restart_on": [f"{_UNITS}/{_WATCHDOG}", f"{_ETC}/serving.json"],
+        },
+        # started, and restarted at most once, by vllm_ready, which knows what the running engine was started with
+        {"name": _VLLM, "enabled": True},
+    ]

@@ -1,0 +1,294 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the role ``vllm_serve`` puts on a host: who serves what, and with which command, environment and files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engine import (
+    CACHE,
+    MODELS,
+    OFFLINE,
+    VENV,
+    InstalledEngine,
+    bytecode_folder,
+    cache_folders,
+    installed_engine,
+)
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.host_state import ordered
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.vllm_config import serve_config
+
+SOCKET = "/run/sparkthor/vllm/vllm.sock"
+CONFIG = "/etc/sparkthor/vllm.yaml"
+#: what is served while a host stays away, and the link that says which of the two it is now
+SMALLER_CONFIG = "/etc/sparkthor/vllm-degraded.yaml"
+CONFIG_LINK = "/run/sparkthor/vllm/serve.yaml"
+#: vLLM copies its environment to Ray's workers; these differ from host to host, or are nobody else's business
+OWN_VARIABLES = (
+    *("CACHE_DIRECTORY", "CREDENTIALS_DIRECTORY", "CUDA_VISIBLE_DEVICES", "GLOO_SOCKET_IFNAME", "HF_TOKEN"),
+    *("HF_TOKEN_PATH", "HOME", "HOSTNAME", "INVOCATION_ID", "JOURNAL_STREAM", "LISTEN_FDS", "LISTEN_PID", "LOGNAME"),
+    *("MAINPID", "NOTIFY_SOCKET", "PATH", "SHELL", "STATE_DIRECTORY", "USER", "MEMORY_PRESSURE_WATCH"),
+    *("MEMORY_PRESSURE_WRITE", "NCCL_IB_ADDR_RANGE", "NCCL_IB_GID_INDEX", "NCCL_IB_HCA", "NCCL_SOCKET_IFNAME"),
+    *("OMPI_MCA_btl_tcp_if_include", "RAY_ADDRESS", "RAY_AUTH_MODE", "RAY_AUTH_TOKEN_PATH", "RAY_NODE_IP_ADDRESS"),
+    *("RUNTIME_DIRECTORY", "SYSTEMD_EXEC_PID", "TP_SOCKET_IFNAME", "UCX_NET_DEVICES", "VLLM_API_KEY", "VLLM_HOST_IP"),
+)
+
+
+@dataclass(frozen=True)
+class ServingSettings:
+    """Variables of the role ``vllm_serve``, and those of other roles that serving has to know."""
+
+    vllm_serve_from_hub: bool
+    vllm_serve_executor: str
+    vllm_serve_args: dict[str, Any]
+    vllm_serve_env: dict[str, Any]
+    vllm_serve_master_port: int
+    vllm_serve_group_port: int
+    vllm_serve_api_port: int
+    vllm_serve_listen: list[Any]
+    vllm_serve_additional_api_keys: list[Any] = field(repr=False)
+    vllm_serve_tls: str
+    vllm_serve_tls_names: list[Any]
+    vllm_serve_front_workers: int
+    vllm_serve_front_read_timeout: str
+    vllm_serve_front_client_timeout: str
+    vllm_serve_front_max_body: str
+    vllm_serve_front_retry_after: int
+    vllm_serve_front_access_log: bool
+    vllm_serve_metrics_listen: str
+    vllm_serve_watchdog_interval: float
+    vllm_serve_watchdog_deadline: float
+    vllm_serve_watchdog_first_deadline: float
+    vllm_serve_watchdog_failures: int
+    vllm_serve_watchdog_load_stall: float
+    vllm_serve_watchdog_backoff_max: float
+    vllm_serve_degraded_after: float
+    vllm_serve_model: str = ""
+    vllm_serve_served_model_name: Any = None
+    vllm_serve_max_model_len: int | None = None
+    vllm_serve_tensor_parallel_size: int | None = None
+    vllm_serve_pipeline_parallel_size: int | None = None
+    vllm_serve_acknowledged: list[Any] = field(default_factory=list)
+    vllm_serve_hf_token: str = field(default="", repr=False)
+    vllm_serve_tls_certificate: str = ""
+    vllm_serve_tls_key: str = field(default="", repr=False)
+    model_store_root: str = MODELS
+    model_store_models: list[Any] = field(default_factory=list)
+    engine_runtime: str = "venv"
+    engine_venv_path: str = VENV
+    engine_cache_dir: str = CACHE
+
+
+@dataclass(frozen=True)
+class Serving:
+    """What one host has to know to serve its part. ``planned`` is what preflight made of the recipe, maybe nothing."""
+
+    settings: ServingSettings
+    cluster: Mapping[str, Any]
+    fabric: Mapping[str, Mapping[str, Any]]
+    host: str
+    node: Mapping[str, Any]
+    engine: InstalledEngine
+
+    @property
+    def planned(self) -> Mapping[str, Any]:
+        """With the user's own variables already applied; empty without a recipe and without a known model."""
+        return self.cluster.get("serving") or {}
+
+    @property
+    def smaller(self) -> Mapping[str, Any]:
+        """What preflight planned for all hosts but one; empty where degraded mode is off."""
+        return self.planned.get("degraded") or {}
+
+    @property
+    def is_head(self) -> bool:
+        return bool(self.host == self.cluster["head"])
+
+    @property
+    def rank(self) -> int:
+        return int(self.cluster["hosts"].index(self.host))
+
+    @property
+    def by_ray(self) -> bool:
+        return self.settings.vllm_serve_executor == "ray"
+
+    @property
+    def has_engine(self) -> bool:
+        """Only ranks without Ray run a unit of their own; a Ray worker is started by the head's engine."""
+        return self.is_head or not self.by_ray
+
+    @property
+    def degraded(self) -> bool:
+        return self.is_head and bool(self.smaller)
+
+    @property
+    def network(self) -> Mapping[str, Any]:
+        """This host's plan of the fabric."""
+        return self.fabric.get(self.host) or {}
+
+    @property
+    def tensor_parallel(self) -> int:
+        return self.settings.vllm_serve_tensor_parallel_size or int(self.cluster.get("tensor_parallel") or 1)
+
+    @property
+    def pipeline_parallel(self) -> int:
+        return self.settings.vllm_serve_pipeline_parallel_size or int(
+            self.cluster.get("pipeline_parallel") or max(1, int(self.cluster["world"]) // self.tensor_parallel)
+        )
+
+    @property
+    def model(self) -> str:
+        return str(self.planned.get("model", self.settings.vllm_serve_model))
+
+    @property
+    def model_path(self) -> str:
+        """As vLLM is told: a folder, or a name of the hub that vLLM fetches itself."""
+        return self.model if self.settings.vllm_serve_from_hub else self.stored(self.model)
+
+    @property
+    def model_elsewhere(self) -> bool:
+        """Whether the model is neither in the store, where it is whole on every host, nor fetched by vLLM."""
+        models = self.planned.get("models", self.settings.model_store_models)
+        return not self.settings.vllm_serve_from_hub and self.model not in [model["name"] for model in models]
+
+    @property
+    def names(self) -> list[str]:
+        """Under which clients ask for the model."""
+        names = (
+            self.planned.get("served_model_name")
+            or self.settings.vllm_serve_served_model_name
+            or os.path.basename(self.model)
+        )
+        return [str(name) for name in names] if isinstance(names, list) else [str(names)]
+
+    @property
+    def args(self) -> Mapping[str, Any]:
+        return self.planned.get("args", self.settings.vllm_serve_args) or {}
+
+    @property
+    def own_environment(self) -> Mapping[str, Any]:
+        """What the recipe and the user want in the engine's environment."""
+        return self.planned.get("environment", self.settings.vllm_serve_env) or {}
+
+    @property
+    def command(self) -> list[str]:
+        return self.engine.program("vllm", "vllm")
+
+    @property
+    def hf_token(self) -> str:
+        return self.settings.vllm_serve_hf_token if self.settings.vllm_serve_from_hub else ""
+
+    def stored(self, model: str) -> str:
+        """Folder of a model on the hosts."""
+        return model if model.startswith("/") else f"{self.settings.model_store_root.rstrip('/')}/{model}"
+
+
+def serving_on(
+    given: ServingSettings,
+    cluster: Mapping[str, Any],
+    fabric: Mapping[str, Mapping[str, Any]],
+    host: str,
+    facts: Mapping[str, Any],
+) -> Serving:
+    """``cluster`` and ``fabric`` are the plan that preflight made, ``facts`` the host's."""
+    engine = installed_engine(facts.get("sparkthor_engine"), given.engine_runtime, given.engine_venv_path)
+    return Serving(given, cluster, fabric, host, facts.get("sparkthor_node") or {}, engine)
+
+
+def vllm_config(serving: Serving) -> dict[str, Any]:
+    """vllm.yaml. Raises ServeConfigError, which names the variable."""
+    given = serving.settings
+    return serve_config(
+        serving.args,
+        model=serving.model_path,
+        served_model_name=serving.names,
+        max_model_len=serving.planned.get("max_model_len", given.vllm_serve_max_model_len),
+        tensor_parallel_size=serving.tensor_parallel,
+        pipeline_parallel_size=serving.pipeline_parallel,
+        executor=given.vllm_serve_executor,
+        socket=SOCKET,
+        hosts=len(serving.cluster["hosts"]),
+        rank=serving.rank,
+        master_address=serving.cluster["head_address"],
+        master_port=given.vllm_serve_master_port,
+    )
+
+
+def smaller_config(serving: Serving) -> dict[str, Any]:
+    """vllm-degraded.yaml: the head's, while a host stays away."""
+    smaller = serving.smaller
+    return serve_config(
+        smaller["args"],
+        model=serving.stored(str(smaller["model"])),
+        served_model_name=[str(smaller["served_model_name"])],
+        max_model_len=smaller["max_model_len"],
+        tensor_parallel_size=int(smaller["tensor_parallel"]),
+        pipeline_parallel_size=int(smaller["pipeline_parallel"]),
+        executor=serving.settings.vllm_serve_executor,
+        socket=SOCKET,
+        hosts=int(smaller["hosts"]),
+        rank=0,
+        master_address=serving.cluster["head_address"],
+        master_port=serving.settings.vllm_serve_master_port,
+    )
+
+
+def vllm_environment(serving: Serving) -> dict[str, Any]:
+    """vllm.env; what the recipe and the user want wins."""
+    environment: dict[str, Any] = {
+        **cache_folders(serving.settings.engine_cache_dir),
+        "VLLM_CONFIG_ROOT": "/etc/sparkthor/vllm",
+        "VLLM_NO_USAGE_STATS": "1",
+        "DO_NOT_TRACK": "1",
+        "PYTHONUNBUFFERED": "1",
+    }
+    if not serving.settings.vllm_serve_from_hub:
+        environment.update(OFFLINE)
+    if serving.by_ray:
+        environment["RAY_CGRAPH_get_timeout"] = "900"
+        if serving.own_environment:
+            environment["VLLM_RAY_EXTRA_ENV_VARS_TO_COPY"] = ",".join(ordered(serving.own_environment))
+    return {**environment, **serving.own_environment}
+
+
+def not_carried(serving: Serving) -> list[str]:
+    """Variables that vLLM must not copy from the head to Ray's workers."""
+    return ordered({*OWN_VARIABLES, *(serving.network.get("env") or {})})
+
+
+def option_arguments(serving: Serving) -> dict[str, Any]:
+    """Arguments of the module ``vllm_options``, which checks vLLM's options by the vLLM that is installed."""
+    cache = serving.settings.engine_cache_dir
+    # as the serving user, whose compiled modules the engine's next start finds
+    environment = ["env", f"PYTHONPYCACHEPREFIX={bytecode_folder(cache)}", f"HOME={cache}"]
+    user = [] if serving.engine.container else ["runuser", "-u", "sparkthor", "--", *environment]
+    version = serving.engine.versions.get("vllm")
+    return {
+        "command": [*user, *serving.engine.python],
+        **({"version": version} if version else {}),
+        "cache_dir": cache,
+        "engine": serving.engine.digest,
+        "arguments": serving.args,
+        "acknowledged": serving.planned.get("acknowledged", serving.settings.vllm_serve_acknowledged),
+        "environment": serving.own_environment,
+    }
+
+
+def sizing(serving: Serving) -> dict[str, Any]:
+    """Arguments of the module ``memory_plan`` but for the hosts' memory.
+
+    A model outside of the store is planned by the same options as one that preflight could look at.
+    """
+    return {
+        **(serving.planned.get("sizing") or {}),
+        "model_path": serving.model_path,
+        "tensor_parallel": serving.tensor_parallel,
+        "pipeline_parallel": serving.pipeline_parallel,
+        "max_model_len": serving.planned.get("max_model_len"),
+        "hosts": list(serving.cluster["hosts"]),
+    }

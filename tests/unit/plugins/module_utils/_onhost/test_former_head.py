@@ -1,0 +1,139 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+import http.server
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import (
+    former_head,
+)
+
+from tests.unit.servers import serving
+
+PEERS = {"a": "192.168.1.11", "b": "192.168.1.12", "c": "192.168.1.13"}
+
+
+def cluster(**changes: Any) -> dict[str, Any]:
+    return {"generation": 1, "host": "a", "head": "a", "peers": PEERS, "api_port": 8000, "tls": False, **changes}
+
+
+def says(**answers: Any) -> former_head.Ask:
+    return lambda address: answers.get(next(name for name, one in PEERS.items() if one == address))
+
+
+@pytest.mark.parametrize(
+    ("mine", "answers", "found"),
+    [
+        (1, {}, None),
+        (1, {"b": {"status": "serving", "generation": 2}}, ("b", 2)),
+        (1, {"b": {"generation": 2}, "c": {"generation": 3}}, ("c", 3)),
+        (2, {"b": {"generation": 2}}, None),
+        # the lower generation never wins: this one was declared last, that one is the former head
+        (3, {"b": {"generation": 2}}, None),
+        # somebody else's server on that port
+        (1, {"b": {"status": "ok"}, "c": {"generation": "9"}}, None),
+    ],
+)
+def test_only_a_head_that_was_declared_later_counts(mine: int, answers: dict, found: tuple | None) -> None:
+    successor = former_head.find(cluster(generation=mine), says(**answers))
+    assert (successor and (successor.name, successor.generation)) == found
+
+
+def test_a_worker_has_no_successor() -> None:
+    assert former_head.find(cluster(host="b"), says(c={"generation": 9})) is None
+
+
+def test_what_was_found_is_remembered_until_this_host_is_declared_again(tmp_path: Path) -> None:
+    marker = str(tmp_path / "superseded.json")
+    assert former_head.known(cluster(), marker) is None
+    former_head.note(former_head.Successor("b", 4), marker)
+    found = former_head.known(cluster(), marker)
+    assert found == former_head.Successor("b", 4)
+    assert "b was declared head of this cluster later (generation 4)" in found.text
+    assert former_head.known(cluster(generation=5), marker) is None
+    Path(marker).write_text("{")
+    assert former_head.known(cluster(), marker) is None
+
+
+def test_a_former_head_stays_down_says_why_once_and_starts_when_a_play_wants_it(tmp_path: Path) -> None:
+    path = tmp_path / "cluster.json"
+    path.write_text(json.dumps(cluster()))
+    answers: dict[str, Any] = {"b": {"generation": 2}}
+    said: list[str] = []
+    slept: list[float] = []
+
+    def ask(address: str) -> Any:
+        # what is answered now, not what was when the test began
+        return says(**answers)(address)
+
+    def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        if len(slept) == 2:
+            answers.clear()  # the new head is away for a while: that changes nothing
+        if len(slept) == 4:
+            path.write_text(json.dumps(cluster(generation=3)))
+
+    former_head.stay_down(
+        str(path),
+        str(tmp_path / "marker"),
+        said.append,
+        ask,
+        sleep,
+        lambda: 1000.0,
+    )
+    assert len(slept) == 4
+    assert len(said) == 1
+    assert "stays down" in said[0]
+
+
+@pytest.mark.parametrize("content", ["", json.dumps(cluster(host="c"))], ids=["never set up", "a worker"])
+def test_nobody_else_is_held_up(tmp_path: Path, content: str) -> None:
+    (tmp_path / "cluster.json").write_text(content)
+    former_head.stay_down(str(tmp_path / "cluster.json"), str(tmp_path / "marker"), ask=lambda address: 1 / 0)
+
+
+def test_the_watchdog_of_a_former_head_takes_ray_down_once(tmp_path: Path) -> None:
+    path, marker = tmp_path / "cluster.json", tmp_path / "superseded.json"
+    path.write_text(json.dumps(cluster()))
+    moved: list[list[str]] = []
+    look = former_head.former_head(moved.append, str(path), str(marker), says(b={"generation": 2}))
+    assert look(False) == ""
+    assert moved == []
+    assert "b was declared head" in look(True)
+    assert "b was declared head" in look(False)
+    assert "b was declared head" in look(True)
+    assert moved == [["systemctl", "--no-block", "try-restart", "sparkthor-ray.service"]]
+    assert json.loads(marker.read_text()) == {"name": "b", "generation": 2}
+
+
+@pytest.fixture
+def front() -> Iterator[tuple[str, int, dict]]:
+    said: dict[str, Any] = {"status": 503, "body": b'{"status": "loading", "generation": 2}'}
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(said["status"])
+            self.end_headers()
+            self.wfile.write(said["body"])
+
+        def log_message(self, *words: Any) -> None:
+            pass
+
+    server = http.server.HTTPServer(("127.0.0.1", 0), Handler)
+    with serving(server):
+        yield "127.0.0.1", server.server_address[1], said
+
+
+def test_a_head_that_loads_is_a_head(front: tuple[str, int, dict]) -> None:
+    address, port, said = front
+    assert former_head.health(address, port, False) == {"status": "loading", "generation": 2}
+    said["body"] = b"<html>"
+    assert former_head.health(address, port, False) is None
+    assert former_head.health(address, port, True) is None
+    assert former_head.health("127.0.0.1", 1, False) is None

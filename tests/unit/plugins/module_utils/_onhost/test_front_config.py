@@ -1,0 +1,123 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The program that takes the front's configuration into use: what is served stays whole, whatever goes wrong."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PLUGINS = Path(__file__).resolve().parents[5] / "plugins"
+#: refuses a configuration with the word broken in it
+NGINX = '#!/bin/sh\nfor word; do last=$word; done\nif grep -q broken "$last"; then echo "unexpected end"; exit 1; fi\n'
+#: what a disk that becomes full leaves of a copy
+FULL = '#!/bin/sh\nfor word; do last=$word; done\nmkdir "$last" && echo half > "$last/keys.conf"\nexit 1\n'
+
+
+class Front:
+    def __init__(self, folder: Path) -> None:
+        self.etc = folder / "etc"
+        self.wanted, self.good = self.etc / "front", self.etc / "front.good"
+        self.tools = folder / "bin"
+        self.wanted.mkdir(parents=True)
+        self.tools.mkdir()
+        self.tool("nginx", NGINX)
+        self.want("first")
+
+    def tool(self, name: str, text: str) -> None:
+        path = self.tools / name
+        path.write_text(text)
+        path.chmod(0o755)
+
+    def want(self, text: str) -> None:
+        (self.wanted / "nginx.conf").write_text(text)
+
+    def run(self, action: str) -> subprocess.CompletedProcess[str]:
+        path = f"{self.tools}:{os.environ['PATH']}"
+        environment = {**os.environ, "PATH": path, "PYTHONPATH": str(PLUGINS)}
+        words = [sys.executable, "-B", "-m", "module_utils._onhost", "front-config", action, "--folder", str(self.etc)]
+        return subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
+
+    def served(self) -> str:
+        return (self.good / "nginx.conf").read_text()
+
+    def folders(self) -> list[str]:
+        return sorted(path.name for path in self.etc.iterdir())
+
+
+@pytest.fixture
+def front(tmp_path: Path) -> Front:
+    made = Front(tmp_path)
+    assert made.run("start").returncode == 0
+    assert made.served() == "first"
+    return made
+
+
+def test_what_is_wanted_is_taken_whole(front: Front) -> None:
+    front.want("second")
+    assert front.run("reload").returncode == 0
+    assert front.served() == "second"
+    assert front.folders() == ["front", "front.good"]
+
+
+@pytest.mark.parametrize(("action", "rc"), [("start", 0), ("reload", 1)])
+def test_a_mistake_leaves_the_last_good_one(front: Front, action: str, rc: int) -> None:
+    front.want("broken")
+    done = front.run(action)
+    assert (done.returncode, front.served()) == (rc, "first")
+    assert "is not valid: unexpected end" in done.stderr
+
+
+@pytest.mark.parametrize(("action", "rc"), [("start", 0), ("reload", 1)])
+def test_a_full_disk_leaves_the_last_good_one_and_no_half_copy(front: Front, action: str, rc: int) -> None:
+    front.want("second")
+    front.tool("cp", FULL)
+    assert front.run(action).returncode == rc
+    assert front.served() == "first"
+    assert front.folders() == ["front", "front.good"]
+
+
+def test_an_exchange_that_was_cut_off_between_its_two_steps(front: Front) -> None:
+    front.good.rename(front.etc / "front.good.old")
+    front.want("broken")
+    assert front.run("start").returncode == 0
+    assert front.served() == "first"
+
+
+def test_a_certificate_is_made_once_for_its_names(front: Front) -> None:
+    openssl = front.etc.parent / "asked"
+    front.tool(
+        "openssl",
+        f"""#!/bin/sh
+echo "$1" >>{openssl}
+test "$1" = req || exit 0
+while [ $# -gt 0 ]; do
+  case $1 in -keyout) echo key >"$2" ;; -out) echo "certificate" >"$2" ;; esac
+  shift
+done
+""",
+    )
+    (front.wanted / "self-signed").write_text("DNS:a\n")
+    done = front.run("reload")
+    assert (done.returncode, done.stdout) == (0, "making a certificate for DNS:a\n"), done.stderr
+    assert (front.good / "tls.crt").read_text() == "certificate\n"
+    assert (front.good / "tls.key").read_text() == "key\n"
+    assert (front.good / "tls.key").stat().st_mode & 0o077 == 0
+    assert front.run("reload").stdout == ""
+    (front.wanted / "self-signed").write_text("DNS:b\n")
+    assert front.run("reload").stdout == "making a certificate for DNS:b\n"
+    assert openssl.read_text().split() == ["req", "x509", "req"]
+
+
+def test_without_openssl_the_reason_is_named(front: Front) -> None:
+    (front.wanted / "self-signed").write_text("DNS:a\n")
+    front.tool("openssl", "#!/bin/sh\nexit 1\n")
+    done = front.run("reload")
+    assert done.returncode == 1
+    assert "could not be made (is openssl installed?)" in done.stderr
+    assert front.served() == "first"

@@ -1,0 +1,67 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+
+import pytest
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import serving, vllm_prepare
+
+
+def test_a_pause_removes_compiled_code_of_ours_only(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    slept: list[float] = []
+    for name in ("ours", "others"):
+        (tmp_path / name / "pycache").mkdir(parents=True)
+    ours = f"{tmp_path}/ours/"
+    vllm_prepare.pause(20, str(tmp_path / "others" / "pycache"), ours, slept.append)
+    vllm_prepare.pause(40, str(tmp_path / "ours" / "pycache"), ours, slept.append)
+    vllm_prepare.pause(40, "", ours, slept.append)
+    assert slept == [20, 40, 40]
+    assert (tmp_path / "others" / "pycache").exists()
+    assert not (tmp_path / "ours" / "pycache").exists()
+    assert "waiting 20 s before this one" in capsys.readouterr().out
+
+
+def test_the_link_follows_who_is_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    link = tmp_path / "serve.yaml"
+    smaller = {"config": "/etc/small.yaml", "whole": "/etc/whole.yaml", "link": str(link)}
+    vllm_prepare.choose_size(smaller, {})
+    assert str(link.readlink()) == "/etc/whole.yaml"
+    vllm_prepare.choose_size(smaller, {"10.0.0.3": "c"})
+    assert str(link.readlink()) == "/etc/small.yaml"
+    assert "starting without 10.0.0.3: /etc/small.yaml" in capsys.readouterr().out
+
+
+def test_a_start_is_recorded_with_what_it_is_made_with(tmp_path: Path) -> None:
+    given = tmp_path / "vllm.yaml"
+    given.write_text("x")
+    record = tmp_path / "record.json"
+    vllm_prepare.record_start([str(given), str(tmp_path / "none")], {"INVOCATION_ID": "i1"}, str(record))
+    assert json.loads(record.read_text()) == {
+        "invocation": "i1",
+        "files": {str(given): hashlib.sha256(b"x").hexdigest(), str(tmp_path / "none"): ""},
+    }
+
+
+def test_a_record_that_cannot_be_written_costs_no_start(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "file").write_text("")
+    vllm_prepare.record_start([], {}, str(tmp_path / "file" / "record.json"))
+    assert "cannot be written" in capsys.readouterr().err
+
+
+def test_the_whole_preparation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[list[str]] = []
+    monkeypatch.setattr(serving, "note_start", lambda: 0.0)
+    monkeypatch.setattr(vllm_prepare, "record_start", lambda inputs, environment: ran.append(list(inputs)))
+    monkeypatch.setattr(vllm_prepare, "DROP_CACHES", str(tmp_path / "drop"))
+    monkeypatch.setattr(vllm_prepare.subprocess, "run", lambda argv, check: ran.append(argv))
+    config = tmp_path / "serving.json"
+    config.write_text('{"inputs": ["/etc/a"]}')
+    assert vllm_prepare.main([str(config)]) == 0
+    assert ran == [["/etc/a"]]
+    (tmp_path / "drop").write_text("")
+    assert vllm_prepare.main([str(tmp_path / "none")]) == 0
+    assert ran[1:] == [[], [str(tmp_path / "drop")]]

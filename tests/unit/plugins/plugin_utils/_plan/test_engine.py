@@ -1,0 +1,110 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import engine, vllm_serve
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engine import EngineSettings
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.settings import read_settings
+
+SPARK: dict[str, Any] = {"kind": "spark", "binaries": {"ptxas": "/usr/local/cuda/bin/ptxas"}}
+
+
+def environment(**given: Any) -> dict[str, Any]:
+    return engine.engine_environment(EngineSettings(**given), SPARK)
+
+
+def test_every_cache_is_below_one_folder() -> None:
+    found = environment(engine_cache_dir="/data/cache")
+    folders = {name for name, value in found.items() if str(value).startswith("/data/cache")}
+    assert folders == {
+        *("HOME", "XDG_CACHE_HOME", "HF_HOME", "VLLM_CACHE_ROOT", "FLASHINFER_WORKSPACE_BASE", "TRITON_CACHE_DIR"),
+        *("TORCHINDUCTOR_CACHE_DIR", "PYTHONPYCACHEPREFIX"),
+    }
+    assert "/var/lib/sparkthor" not in str(found)
+
+
+def test_ray_and_serving_have_the_same_caches(variables: dict[str, Any]) -> None:
+    folders = engine.cache_folders(engine.CACHE)
+    assert folders.items() <= environment().items()
+    serving = vllm_serve.serving_on(
+        read_settings(vllm_serve.ServingSettings, variables),
+        variables["sparkthor_cluster"],
+        variables["sparkthor_fabric"],
+        "a",
+        variables["ansible_facts"],
+    )
+    assert folders.items() <= vllm_serve.vllm_environment(serving).items()
+
+
+def test_the_user_s_environment_wins_and_offline_is_a_choice() -> None:
+    assert environment(engine_extra_env={"HOME": "/x", "A": 1})["HOME"] == "/x"
+    assert environment()["HF_HUB_OFFLINE"] == "1"
+    assert "HF_HUB_OFFLINE" not in environment(engine_offline=False)
+
+
+@pytest.mark.parametrize(
+    ("runtime", "node", "expected"),
+    [
+        ("venv", SPARK, "/usr/local/cuda/bin/ptxas"),
+        ("container", SPARK, None),
+        ("venv", {**SPARK, "kind": "generic"}, None),
+        ("venv", {"kind": "thor", "binaries": {}}, None),
+    ],
+)
+def test_ptxas_of_the_host_s_cuda(runtime: str, node: dict[str, Any], expected: str | None) -> None:
+    found = engine.engine_environment(EngineSettings(engine_runtime=runtime), node)
+    assert found.get("TRITON_PTXAS_PATH") == expected
+
+
+def test_the_state_of_a_host() -> None:
+    state = engine.plan_engine(EngineSettings(model_store_root="/data/models", engine_cache_dir="/data/cache"), SPARK)
+    places = {entry["path"]: entry.get("owner", "root") for entry in state["state"]["directories"]}
+    assert places["/data/models"] == places["/data/cache"] == places["/var/lib/sparkthor"] == "sparkthor"
+    assert places["/etc/sparkthor"] == "root"
+    files = [file["path"] for file in state["state"]["files"]]
+    assert files[0] == "/etc/sparkthor/engine.env"
+    assert f"{engine.location.PACKAGE}/__main__.py" in files
+    assert state["package"]["files"] == state["state"]["files"][1:]
+    assert state["package"]["directories"] == state["state"]["directories"][5:]
+    assert state["state"]["units"] == []
+    docker = engine.plan_engine(EngineSettings(engine_runtime="container"), SPARK)["state"]
+    assert docker["units"] == [{"name": "docker.service", "enabled": True, "state": "started"}]
+
+
+def test_folders_that_lie_elsewhere_are_seen_inside_containers() -> None:
+    usual = engine.container_settings(EngineSettings())
+    assert usual["writable"] == ["/var/lib/sparkthor", "/run/sparkthor", "/tmp"]
+    assert usual["readable"] == ["/etc/sparkthor", engine.location.LIBRARY]
+    assert usual["services"]["vllm"]["directory"] == "/var/lib/sparkthor/cache"
+    moved = engine.container_settings(
+        EngineSettings(
+            engine_cache_dir="/data/cache",
+            ray_node_temp_dir="/data/ray",
+            model_store_root="/data/models",
+            vllm_serve_model="/srv/mine",
+            engine_container_mounts=["/opt/plugins"],
+        )
+    )
+    assert moved["writable"][3:] == ["/data/cache", "/data/ray"]
+    assert moved["readable"][2:] == ["/srv/mine", "/data/models", "/opt/plugins"]
+    assert moved["services"]["vllm"]["directory"] == "/data/cache"
+    same = engine.container_settings(EngineSettings(engine_cache_dir="/data", ray_node_temp_dir="/data/ray"))
+    assert same["writable"][3:] == ["/data"]
+
+
+def test_what_the_engine_role_found_decides_else_its_variables() -> None:
+    fact = {"runtime": "venv", "path": "/srv/e", "digest": "d", "versions": {"vllm": "0.33.0"}}
+    found = engine.installed_engine(fact, "container", "/elsewhere")
+    assert (found.container, found.python, found.digest) == (False, ["/srv/e/bin/python"], "d")
+    assert found.program("vllm", "vllm") == ["/srv/e/bin/vllm"]
+    assert found.record == "/srv/e/.sparkthor-engine.json"
+    assert found.as_root == ""
+    planned = engine.installed_engine(None, "container", "/elsewhere")
+    assert (planned.container, planned.python) == (True, engine.location.command("container", "python"))
+    assert planned.program("ray", "ray") == engine.location.command("container", "run", "ray")
+    assert (planned.record, planned.as_root) == ("/etc/sparkthor/container.json", "+")
+    assert engine.installed_engine(None, "venv", "/elsewhere").python == ["/elsewhere/bin/python"]

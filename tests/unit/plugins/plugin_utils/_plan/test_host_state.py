@@ -1,0 +1,44 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import jinja2
+import pytest
+from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.arguments import argument_spec
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import host_state
+
+
+def test_the_arguments_are_those_of_the_module() -> None:
+    state = host_state.HostState(files=[host_state.secret_file("/x", "y")], units=[host_state.switched_off("u")])
+    arguments = state.arguments()
+    spec = argument_spec()
+    assert set(arguments) <= set(spec)
+    for option in ("files", "units"):
+        assert set(arguments[option][0]) <= set(spec[option]["options"])
+    assert set(host_state.directory("/x", group="g")) <= set(spec["directories"]["options"])
+
+
+def test_environment_is_sorted_and_quoted_as_systemd_reads_it() -> None:
+    text = host_state.environment_text({"b": 'x"y', "A": "$h `c` \\n", "c": 3})
+    assert text.splitlines() == [host_state.MARKER, 'A="\\$h \\`c\\` \\\\n"', 'b="x\\"y"', 'c="3"']
+    assert text.endswith("\n")
+
+
+def test_json_and_yaml() -> None:
+    file = host_state.json_file("/x.json", {"b": 1, "a": [True]})
+    assert file["path"] == "/x.json"
+    assert json.loads(file["content"]) == {"b": 1, "a": [True]}
+    assert file["content"].index('"a"') < file["content"].index('"b"')
+    assert host_state.yaml_text({"b": 1, "a": ["x"]}) == "b: 1\na:\n- x\n"
+
+
+def test_a_template_knows_nothing_but_its_values(tmp_path: Path) -> None:
+    path = tmp_path / "unit.j2"
+    path.write_text("{% if on %}\nyes {{ name }}\n{% endif %}\nend\n")
+    assert host_state.rendered(path, on=True, name="x") == "yes x\nend\n"
+    with pytest.raises(jinja2.UndefinedError, match="name"):
+        host_state.rendered(path, on=True)

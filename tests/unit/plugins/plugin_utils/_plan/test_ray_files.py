@@ -1,0 +1,105 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import roles
+
+UNIT = "/etc/systemd/system/sparkthor-ray.service"
+
+
+def plan(variables: dict[str, Any], **given: Any) -> dict[str, Any]:
+    return roles.plan("ray_node", {**variables, **given})
+
+
+def files(planned: dict[str, Any]) -> dict[str, str]:
+    return {file["path"]: file["content"] for file in planned["state"]["files"]}
+
+
+def test_the_head(variables: dict[str, Any]) -> None:
+    planned = plan(variables)
+    assert (planned["problems"], planned["wanted"], planned["head"]) == ([], True, True)
+    found = files(planned)
+    config = json.loads(found["/etc/sparkthor/ray.json"])
+    assert config["engine"] == ["/opt/sparkthor/venv/bin/python"]
+    assert config["user"] == "sparkthor"
+    assert config["environment"] == {"PYTHONPYCACHEPREFIX": "/var/lib/sparkthor/cache/pycache"}
+    assert config["inputs"] == {"engine": "", "fabric": variables["sparkthor_fabric"]["a"]["env"]}
+    assert "ExecStart=/opt/sparkthor/venv/bin/ray start --head --node-ip-address=10.0.0.1" in found[UNIT]
+    assert "docker" not in found[UNIT]
+    assert 'RAY_health_check_period_ms="1000"' in found["/etc/sparkthor/ray.env"]
+
+
+def test_a_worker_in_a_container_with_caches_elsewhere(variables: dict[str, Any]) -> None:
+    planned = plan(
+        variables,
+        inventory_hostname="b",
+        engine_runtime="container",
+        engine_cache_dir="/data/cache",
+        ray_node_num_cpus="4",
+        ray_node_labels={"k": "two words"},
+    )
+    found = files(planned)
+    assert planned["head"] is False
+    start = "ExecStart=+/usr/bin/python3 -IB /usr/local/lib/sparkthor/sparkthor_host container run ray start"
+    assert f"{start} --address=10.0.0.1:6379" in found[UNIT]
+    assert "--num-cpus=4" in found[UNIT]
+    assert "'--labels=k=two words'" in found[UNIT]
+    config = json.loads(found["/etc/sparkthor/ray.json"])
+    assert config["user"] == ""
+    assert config["environment"] == {"PYTHONPYCACHEPREFIX": "/data/cache/pycache"}
+    # Docker's client has another environment than Ray inside
+    assert planned["state"]["units"][0]["environment"] == {}
+
+
+def test_what_a_restart_is_decided_by(variables: dict[str, Any]) -> None:
+    [unit] = plan(variables, ray_node_env={"NEW_HOST_VARIABLE": "x"})["state"]["units"]
+    assert unit["defer"] is True
+    assert unit["restart_on"] == [
+        "/etc/sparkthor/ray.env",
+        "/etc/sparkthor/ray.json",
+        "/etc/sparkthor/secrets/ray_token",
+        UNIT,
+    ]
+    # the unit unsets the client's address, and ray.env outranks fabric.env
+    assert unit["environment"] == {"NCCL_IB_HCA": "mlx5_1"}
+
+
+def test_without_ray_it_is_switched_off(variables: dict[str, Any]) -> None:
+    planned = plan(variables, vllm_serve_executor="mp")
+    assert planned["wanted"] is False
+    assert planned["state"]["files"] == planned["state"]["directories"] == []
+    [unit] = planned["state"]["units"]
+    assert (unit["enabled"], unit["state"], unit["optional"], unit["defer"]) == (False, "stopped", True, True)
+    assert roles.secret_files("ray_node", {**variables, "vllm_serve_executor": "mp"}, str) == []
+
+
+def test_the_token_is_asked_for_apart(variables: dict[str, Any]) -> None:
+    [token] = roles.secret_files("ray_node", variables, lambda name: f"<{name}>")
+    assert token == {
+        "path": "/etc/sparkthor/secrets/ray_token",
+        "content": "<ray_token>\n",
+        "mode": "0600",
+        "secret": True,
+    }
+    assert not [file for file in plan(variables)["state"]["files"] if file.get("secret")]
+
+
+def test_problems_are_named_and_nothing_is_rendered(variables: dict[str, Any]) -> None:
+    planned = plan(variables, ray_node_temp_dir="relative")
+    assert planned["problems"][0].startswith("a: ray_node_temp_dir: 'relative'")
+    assert planned["state"]["files"] == []
+    clash = plan(variables, ray_node_ports={"gcs": 8000})
+    assert "vllm_serve_api_port" in clash["problems"][0]
+
+
+def test_a_run_without_a_plan_says_what_is_missing(variables: dict[str, Any]) -> None:
+    with pytest.raises(KeyError) as caught:
+        plan(variables, inventory_hostname="z", sparkthor_fabric={})
+    assert "run the preflight role first" in roles.explained(caught.value)
+    with pytest.raises(ValueError, match="no role with a plan"):
+        roles.plan("nothing", variables)

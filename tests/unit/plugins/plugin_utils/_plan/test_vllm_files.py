@@ -1,0 +1,248 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+import yaml
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import roles
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.vllm_config import ServeConfigError
+
+VLLM = "/etc/systemd/system/sparkthor-vllm.service"
+HOST = ["/usr/bin/python3", "-IB", "/usr/local/lib/sparkthor/sparkthor_host"]
+
+
+def plan(variables: dict[str, Any], **given: Any) -> dict[str, Any]:
+    return roles.plan("vllm_serve", {**variables, **given})
+
+
+def files(planned: dict[str, Any]) -> dict[str, str]:
+    return {file["path"]: file["content"] for file in planned["state"]["files"]}
+
+
+def units(planned: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {unit["name"]: unit for unit in planned["state"]["units"]}
+
+
+def with_serving(variables: dict[str, Any], **serving: Any) -> dict[str, Any]:
+    return {**variables, "sparkthor_cluster": {**variables["sparkthor_cluster"], "serving": serving}}
+
+
+def test_the_head_serves_and_watches(variables: dict[str, Any]) -> None:
+    planned = plan(variables)
+    found = files(planned)
+    config = yaml.safe_load(found["/etc/sparkthor/vllm.yaml"])
+    assert config == {
+        **{"model": "/srv/mine", "served-model-name": "mine", "tensor-parallel-size": 1, "pipeline-parallel-size": 4},
+        **{"distributed-executor-backend": "ray", "uds": "/run/sparkthor/vllm/vllm.sock"},
+    }
+    serving = json.loads(found["/etc/sparkthor/serving.json"])
+    assert serving["generation"] == 3
+    assert serving["degraded"] == {}
+    assert serving["settings"]["expected"] == {"10.0.0.1": "a", "10.0.0.2": "b"}
+    assert (serving["settings"]["interval"], serving["settings"]["degraded_after"]) == (10.0, 0.0)
+    assert "/opt/sparkthor/venv/.sparkthor-engine.json" in serving["inputs"]
+    assert "/etc/sparkthor/group.json" not in serving["inputs"]
+    assert planned["model_elsewhere"] is True
+    assert set(units(planned)) == {
+        *("sparkthor.target", "sparkthor-drop-caches.path", "sparkthor-front.service"),
+        *("sparkthor-watchdog.service", "sparkthor-vllm.service"),
+    }
+    # vllm_ready starts it
+    assert "state" not in units(planned)["sparkthor-vllm.service"]
+    assert "/etc/sparkthor/serving.json" in units(planned)["sparkthor-watchdog.service"]["restart_on"]
+    assert "/etc/sparkthor/front/keys.conf" in units(planned)["sparkthor-front.service"]["reload_on"]
+    assert not [file for file in planned["state"]["files"] if file.get("secret")]
+
+
+def test_a_worker_of_ray_has_no_engine_of_its_own(variables: dict[str, Any]) -> None:
+    planned = plan(variables, inventory_hostname="b")
+    assert set(files(planned)) == {
+        "/etc/sparkthor/cluster.json",
+        "/etc/systemd/system/sparkthor-drop-caches.path",
+        "/etc/systemd/system/sparkthor.target",
+        "/etc/tmpfiles.d/sparkthor-serving.conf",
+    }
+    assert VLLM in planned["state"]["absent"]
+    assert "/etc/sparkthor/front" in planned["state"]["absent"]
+    assert {name for name, unit in units(planned).items() if not unit["enabled"]} == {
+        "sparkthor-front.service",
+        "sparkthor-watchdog.service",
+        "sparkthor-vllm.service",
+    }
+    assert planned["state"]["groups"] == planned["state"]["users"] == []
+
+
+def test_a_rank_without_ray_stands_by(variables: dict[str, Any]) -> None:
+    given = {**variables, "inventory_hostname": "b", "vllm_serve_executor": "mp"}
+    planned = plan(given)
+    found = files(planned)
+    group = json.loads(found["/etc/sparkthor/group.json"])
+    assert (group["host"], group["head"], group["port"]) == ("b", "a", 29502)
+    assert group["members"] == {"10.0.0.1": "a", "10.0.0.2": "b"}
+    assert group["command"] == ["/opt/sparkthor/venv/bin/vllm", "serve", "--config", "/etc/sparkthor/vllm.yaml"]
+    assert group["good_folder"]
+    assert {"/etc/sparkthor/group.json", "/etc/sparkthor/secrets/ray_token"} <= set(group["inputs"])
+    assert not [path for path in group["kept"] if path.endswith(".service")]
+    config = yaml.safe_load(found["/etc/sparkthor/vllm.yaml"])
+    assert (config["node-rank"], config["nnodes"], config["headless"]) == (1, 2, True)
+    assert "Type=notify" in found[VLLM]
+    assert units(planned)["sparkthor-vllm.service"]["no_block"] is True
+    assert "/etc/sparkthor/group.json" not in planned["state"]["absent"]
+    [token] = roles.secret_files("vllm_serve", given, lambda name: f"<{name}>")
+    assert token["path"] == "/etc/sparkthor/secrets/ray_token"
+
+
+def test_a_container_is_root_s_to_start(variables: dict[str, Any]) -> None:
+    planned = plan(variables, engine_runtime="container", vllm_serve_executor="mp")
+    unit = files(planned)[VLLM]
+    assert "After=docker.service" in unit
+    assert "ExecStopPost=-+/usr/bin/python3 -IB /usr/local/lib/sparkthor/sparkthor_host container remove vllm" in unit
+    group = json.loads(files(planned)["/etc/sparkthor/group.json"])
+    assert group["command"][:6] == [*HOST, "container", "run", "vllm"]
+    assert group["cleanup"] == [*HOST, "container", "remove", "vllm"]
+    assert "/etc/sparkthor/container.json" in group["inputs"]
+    assert planned["options"]["command"] == [*HOST, "container", "python"]
+
+
+def test_store_and_caches_lie_where_their_variables_say(variables: dict[str, Any]) -> None:
+    moved = {"model_store_root": "/data/models", "engine_cache_dir": "/data/cache", "vllm_serve_model": "org/m"}
+    planned = plan(variables, **moved, model_store_models=[{"name": "org/m"}])
+    found = files(planned)
+    assert planned["model_path"] == "/data/models/org/m"
+    assert planned["model_elsewhere"] is False
+    assert yaml.safe_load(found["/etc/sparkthor/vllm.yaml"])["model"] == "/data/models/org/m"
+    environment = found["/etc/sparkthor/vllm.env"]
+    for line in ('HOME="/data/cache"', 'VLLM_CACHE_ROOT="/data/cache/vllm"', 'HF_HOME="/data/cache/huggingface"'):
+        assert line in environment.splitlines()
+    assert "WorkingDirectory=/data/cache\n" in found[VLLM]
+    places = {entry["path"]: entry["owner"] for entry in planned["state"]["directories"]}
+    assert places["/data/cache"] == "sparkthor"
+    assert planned["options"]["cache_dir"] == "/data/cache"
+    assert json.loads(found["/etc/sparkthor/serving.json"])["cache"] == "/data/cache"
+    folders = json.loads(found["/etc/sparkthor/cluster.json"])["folders"]
+    assert folders == {"models": "/data/models", "cache": "/data/cache"}
+    assert "PYTHONPYCACHEPREFIX=/data/cache/pycache" in planned["options"]["command"]
+    assert planned["sizing"]["model_path"] == "/data/models/org/m"
+    assert not [
+        text for text in found.values() if "/var/lib/sparkthor/cache" in text or "/var/lib/sparkthor/models" in text
+    ]
+
+
+def test_the_environment_of_the_recipe_goes_to_ray_s_workers(variables: dict[str, Any]) -> None:
+    own = {"VLLM_X": 1, "a_b": "$x", "HOME": "/elsewhere"}
+    environment = files(plan(variables, vllm_serve_env=own))["/etc/sparkthor/vllm.env"].splitlines()
+    assert 'VLLM_RAY_EXTRA_ENV_VARS_TO_COPY="a_b,HOME,VLLM_X"' in environment
+    assert 'a_b="\\$x"' in environment
+    assert 'HOME="/elsewhere"' in environment
+    without = files(plan(variables, vllm_serve_env=own, vllm_serve_executor="mp"))["/etc/sparkthor/vllm.env"]
+    assert "VLLM_RAY_EXTRA" not in without
+    kept = json.loads(files(plan(variables))["/etc/sparkthor/vllm/ray_non_carry_over_env_vars.json"])
+    assert {"NEW_HOST_VARIABLE", "HOME", "NCCL_IB_HCA"} <= set(kept)
+    assert kept == sorted(set(kept), key=str.lower)
+
+
+def test_preflight_s_plan_goes_before_the_variables(variables: dict[str, Any]) -> None:
+    planned = {
+        **{"model": "m", "models": [{"name": "m"}], "served_model_name": "name", "max_model_len": 4096},
+        **{"args": {"enforce-eager": False}, "environment": {"A": "1"}, "acknowledged": ["x"], "sizing": {"q": 1}},
+    }
+    found = plan(with_serving(variables, **planned), vllm_serve_args={"other": 1})
+    config = yaml.safe_load(files(found)["/etc/sparkthor/vllm.yaml"])
+    assert config["model"] == "/var/lib/sparkthor/models/m"
+    assert (config["served-model-name"], config["max-model-len"], config["no-enforce-eager"]) == ("name", 4096, True)
+    assert "other" not in config
+    assert found["model_elsewhere"] is False
+    assert (found["options"]["arguments"], found["options"]["acknowledged"]) == (planned["args"], ["x"])
+    assert found["sizing"]["q"] == 1
+    assert found["sizing"]["hosts"] == ["a", "b"]
+
+
+def test_degraded_mode(variables: dict[str, Any]) -> None:
+    smaller = {
+        **{"model": "s", "served_model_name": "small", "max_model_len": 1024, "args": {}, "hosts": 1},
+        **{"tensor_parallel": 2, "pipeline_parallel": 1},
+    }
+    given = with_serving(variables, model="m", models=[{"name": "m"}], degraded=smaller)
+    planned = plan(given, vllm_serve_degraded_after="300")
+    found = files(planned)
+    config = yaml.safe_load(found["/etc/sparkthor/vllm-degraded.yaml"])
+    assert (config["model"], config["tensor-parallel-size"]) == ("/var/lib/sparkthor/models/s", 2)
+    serving = json.loads(found["/etc/sparkthor/serving.json"])
+    assert serving["degraded"]["link"] == "/run/sparkthor/vllm/serve.yaml"
+    assert (serving["settings"]["degraded_after"], serving["settings"]["degraded_hosts"]) == (300.0, 1)
+    assert "serve --config /run/sparkthor/vllm/serve.yaml" in found[VLLM]
+    assert "--without /run/sparkthor/degraded.json" in found[VLLM]
+    assert "/run/sparkthor/degraded.json" not in planned["state"]["absent"]
+    assert "/run/sparkthor/degraded.json" in plan(given, inventory_hostname="b")["state"]["absent"]
+
+
+@pytest.mark.parametrize(
+    ("tls", "present", "gone"),
+    [
+        ("off", [], ["/etc/sparkthor/front/self-signed"]),
+        # an unquoted off in YAML
+        (False, [], ["/etc/sparkthor/front/self-signed"]),
+        ("self_signed", ["/etc/sparkthor/front/self-signed"], []),
+        ("given", ["/etc/sparkthor/front/tls.crt"], ["/etc/sparkthor/front/self-signed"]),
+    ],
+)
+def test_tls(variables: dict[str, Any], tls: Any, present: list[str], gone: list[str]) -> None:
+    given = {**variables, "vllm_serve_tls": tls, "vllm_serve_tls_key": "KEY", "vllm_serve_tls_certificate": " CERT\n"}
+    planned = plan(given)
+    found = files(planned)
+    assert [path for path in found if path.startswith("/etc/sparkthor/front/") and "nginx" not in path] == present
+    assert [path for path in planned["state"]["absent"] if "self-signed" in path] == gone
+    assert ("ssl_certificate tls.crt;" in found["/etc/sparkthor/front/nginx.conf"]) is bool(tls and tls != "off")
+    assert json.loads(found["/etc/sparkthor/cluster.json"])["tls"] is bool(tls and tls != "off")
+    if tls == "self_signed":
+        assert found[present[0]] == "DNS:a,IP:10.0.0.1,IP:192.168.1.1\n"
+    secret = {file["path"]: file["content"] for file in roles.secret_files("vllm_serve", given, lambda _name: "k" * 16)}
+    assert secret.get("/etc/sparkthor/front/tls.key") == ("KEY\n" if tls == "given" else None)
+
+
+def test_the_hub_s_token_goes_only_where_vllm_fetches_the_model(variables: dict[str, Any]) -> None:
+    path, token = "/etc/sparkthor/secrets/hf_token", {"vllm_serve_hf_token": "hf_0123456789"}
+    assert path in plan(variables, **token)["state"]["absent"]
+    given = {**variables, **token, "vllm_serve_from_hub": True, "vllm_serve_model": "org/m"}
+    planned = plan(given)
+    assert planned["model_path"] == "org/m"
+    assert path not in planned["state"]["absent"]
+    assert "LoadCredential=hf_token" in files(planned)[VLLM]
+    assert "HF_HUB_OFFLINE" not in files(planned)["/etc/sparkthor/vllm.env"]
+    assert "hf_0123456789" not in str(planned)
+    secret = {file["path"]: file for file in roles.secret_files("vllm_serve", given, lambda _name: "k" * 16)}
+    assert secret[path]["content"] == "hf_0123456789\n"
+    assert all(file["secret"] and file["mode"] == "0600" for file in secret.values())
+
+
+def test_only_what_a_host_needs_is_read_of_the_secrets(variables: dict[str, Any]) -> None:
+    asked: list[str] = []
+
+    def read(name: str) -> str:
+        asked.append(name)
+        return "" if name == "api_key.previous" else "k" * 16
+
+    assert roles.secret_files("vllm_serve", {**variables, "inventory_hostname": "b"}, read) == []
+    assert asked == []
+    roles.secret_files("vllm_serve", variables, read)
+    assert asked == ["api_key", "api_key.previous"]
+
+
+def test_names_of_the_model(variables: dict[str, Any]) -> None:
+    names = files(plan(variables, vllm_serve_served_model_name=["x", "y"]))
+    assert yaml.safe_load(names["/etc/sparkthor/vllm.yaml"])["served-model-name"] == ["x", "y"]
+    assert json.loads(names["/etc/sparkthor/serving.json"])["model"] == "x"
+    hub = files(plan(variables, vllm_serve_model="Qwen/Qwen3-8B", vllm_serve_from_hub=True))
+    assert yaml.safe_load(hub["/etc/sparkthor/vllm.yaml"])["served-model-name"] == "Qwen3-8B"
+    assert json.loads(hub["/etc/sparkthor/serving.json"])["model"] == "Qwen3-8B"
+
+
+def test_a_wrong_argument_is_refused_with_its_variable(variables: dict[str, Any]) -> None:
+    with pytest.raises(ServeConfigError, match="vllm_serve_args: port is decided by the role"):
+        plan(variables, vllm_serve_args={"port": 1})
+    with pytest.raises(ValueError, match="vllm_serve_front_max_body: 'big' is no size"):
+        plan(variables, vllm_serve_front_max_body="big")

@@ -1,0 +1,148 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the roles' variables look up in the plan, evaluated here as a run would."""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from ansible.errors import AnsibleError
+from ansible.parsing.dataloader import DataLoader
+from ansible.plugins.loader import lookup_loader
+from ansible.template import Templar, trust_as_template
+from ansible_collections.sparkthor.cluster.plugins.lookup import role_plan, secret
+from ansible_collections.sparkthor.cluster.plugins.module_utils._model import memory
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.serving import plan_serving
+
+ROLES = next(parent for parent in Path(__file__).resolve().parents if (parent / "galaxy.yml").exists()) / "roles"
+ROLE = ROLES / "vllm_serve"
+MEMORY = 121 * 2**30
+
+
+@pytest.fixture(autouse=True)
+def lookups(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The collection's lookups without Ansible's importer of collections, which would stay for all other tests."""
+    modules = {"sparkthor.cluster.role_plan": role_plan, "sparkthor.cluster.secret": secret}
+    monkeypatch.setattr(lookup_loader, "get", lambda name, **given: modules[name].LookupModule(**given))
+
+
+def variables(**given: Any) -> Templar:
+    """The role's variables on the head of two hosts with two GPUs each."""
+    cluster: dict[str, Any] = {
+        **{"head": "a", "hosts": ["a", "b"], "workers": ["b"], "world": 4, "topology": "direct", "generation": 1},
+        **{"gpus": {"a": 2, "b": 2}, "kinds": {"a": "generic", "b": "generic"}, "head_address": "10.0.0.1"},
+    }
+    nodes = {host: {"mem_total_bytes": MEMORY} for host in "ab"}
+    first = {"vllm_serve_tensor_parallel_size": 4, "engine_vllm_version": "0.33.0", **given}
+    cluster["serving"] = plan_serving(first, cluster, nodes, ".")
+    loader = DataLoader()
+    values: dict[str, Any] = {}
+    for role in ("ray_node", "vllm_serve"):
+        for part in ("defaults", "vars"):
+            values.update(loader.load(trust_as_template((ROLES / role / part / "main.yml").read_text())) or {})
+    values.update(
+        inventory_hostname="a",
+        sparkthor_cluster=cluster,
+        sparkthor_fabric={
+            host: {"control_address": f"10.0.0.{number}", "management_address": f"192.168.1.{number}", "env": {}}
+            for number, host in enumerate("ab", 1)
+        },
+        ansible_facts={"sparkthor_node": {**nodes["a"], "binaries": {}}},
+        hostvars={host: {"ansible_facts": {"sparkthor_node": nodes[host]}} for host in "ab"},
+        **first,
+    )
+    return Templar(loader=loader, variables=values)
+
+
+def value(name: str, **given: Any) -> Any:
+    return variables(**given).template(trust_as_template(f"{{{{ {name} }}}}"))
+
+
+def test_the_model_is_named_as_whoever_fetches_it_knows_it() -> None:
+    hub = "Qwen/Qwen3-8B"
+    assert value("__vllm_serve_plan.model_path", vllm_serve_model=hub) == "/var/lib/sparkthor/models/Qwen3-8B"
+    assert value("__vllm_serve_plan.model_path", vllm_serve_model=hub, vllm_serve_from_hub=True) == hub
+    assert value("__vllm_serve_plan.model_elsewhere", vllm_serve_model=hub, vllm_serve_from_hub=True) is False
+
+
+def test_a_model_outside_of_the_store_is_planned_by_all_that_decides_sizes() -> None:
+    args = {
+        "kv-cache-dtype": "fp8",
+        "kv-cache-memory-bytes": "8G",
+        "max-num-seqs": 8,
+        "max-num-batched-tokens": "16k",
+        "enforce-eager": True,
+        "hf-overrides": {"max_position_embeddings": 65536},
+    }
+    sizing = value("__vllm_serve_sizing", vllm_serve_model="/srv/mine", vllm_serve_args=args)
+    assert sizing == {
+        **{"model_path": "/srv/mine", "tensor_parallel": 4, "pipeline_parallel": 1, "max_model_len": None},
+        **{"memory_bytes": [MEMORY, MEMORY], "hosts": ["a", "b"], "gpu_memory_utilization": 0.85},
+        **{"kv_cache_dtype": "fp8", "kv_cache_memory_bytes": 8 * 2**30, "max_num_seqs": 8},
+        **{"max_num_batched_tokens": 16_000, "enforce_eager": True, "language_model_only": False},
+        **{"mamba_ssm_cache_dtype": "auto", "hf_overrides": {"max_position_embeddings": 65536}},
+    }
+    assert set(sizing) - {"model_path"} <= set(inspect.signature(memory.plan).parameters)
+
+
+def test_the_check_uses_it() -> None:
+    tasks = yaml.safe_load((ROLE / "tasks" / "check.yml").read_text())
+    [task] = [task for task in tasks if "sparkthor.cluster.memory_plan" in task]
+    assert task["sparkthor.cluster.memory_plan"] == "{{ __vllm_serve_sizing }}"
+
+
+def test_the_mark_of_degraded_mode_goes_where_it_is_switched_off() -> None:
+    assert "/run/sparkthor/degraded.json" in value("__vllm_serve_plan.state.absent", vllm_serve_model="/srv/mine")
+
+
+def secrets(folder: Path) -> dict[str, Any]:
+    for name in ("api_key", "ray_token", "api_key.previous"):
+        (folder / name).write_text(f"{name.replace('.', '-')}-0123456789abcdef\n")
+    return {"vllm_serve_model": "/srv/mine", "sparkthor_secrets_dir": str(folder)}
+
+
+def test_secrets_are_in_files_that_are_marked(tmp_path: Path) -> None:
+    given = secrets(tmp_path)
+    state = value("__vllm_serve_state", **given)
+    marked = {file["path"]: file["content"] for file in state["files"] if file.get("secret")}
+    assert set(marked) == {"/etc/sparkthor/front/keys.conf", "/etc/sparkthor/secrets/api_key"}
+    assert marked["/etc/sparkthor/secrets/api_key"] == "api_key-0123456789abcdef\n"
+    assert "api_key-previous-0123456789abcdef" in marked["/etc/sparkthor/front/keys.conf"].replace("\\", "")
+    plan = value("__vllm_serve_plan", **given)
+    assert "0123456789abcdef" not in str(plan)
+    assert [file for file in state["files"] if not file.get("secret")] == plan["state"]["files"]
+    [token] = value("__ray_node_secret_files", **given)
+    assert (token["path"], token["content"]) == ("/etc/sparkthor/secrets/ray_token", "ray_token-0123456789abcdef\n")
+    assert value("__ray_node_state", **given)["files"][-1] == token
+
+
+def test_a_former_key_of_a_key_that_the_user_gave_does_not_count(tmp_path: Path) -> None:
+    given = secrets(tmp_path)
+    keys = value("__vllm_serve_secret_files", vllm_serve_api_key="given-0123456789abcdef", **given)[0]["content"]
+    assert "given" in keys
+    assert "previous" not in keys
+
+
+def test_what_is_compared_is_what_is_declared(tmp_path: Path) -> None:
+    given = secrets(tmp_path)
+    looks = value("__vllm_serve_comparisons", **given)
+    assert [look.get("module") for look in looks] == [None, "host_state", None, "vllm_options", "vllm_ready"]
+    assert looks[0]["holds"] is False
+    assert looks[1]["arguments"] == value("__vllm_serve_state", **given)
+    assert looks[3]["arguments"] == value("__vllm_serve_plan.options", **given)
+    ray = value("__ray_node_comparisons", **given)
+    assert [look.get("module") for look in ray] == [None, "host_state", "ray_info"]
+    assert ray[0]["holds"] is True
+    assert ray[1]["arguments"] == value("__ray_node_state", **given)
+
+
+def test_a_wrong_value_is_named_with_its_variable() -> None:
+    with pytest.raises(AnsibleError, match="vllm_serve_api_port: 'http' is not an integer"):
+        value("__vllm_serve_plan", vllm_serve_model="/srv/mine", vllm_serve_api_port="http")
+    with pytest.raises(AnsibleError, match="vllm_serve_listen: 'nowhere' is no IP address"):
+        value("__vllm_serve_plan", vllm_serve_model="/srv/mine", vllm_serve_listen=["nowhere"])
