@@ -259,9 +259,8 @@ def inventory_problems(groups: Mapping[str, Sequence[str]], hostvars: Mapping[st
     problems += wide_problems(hostvars, hosts)
     first = hostvars[hosts[0]]
     if "fabric_topology" not in first:
-        problems.append(
-            f"fabric_topology: it is not set on host {hosts[0]}; say how the hosts are cabled: {', '.join(TOPOLOGIES)}"
-        )
+        fix = f"say how the hosts are cabled: {', '.join(TOPOLOGIES)}"
+        problems.append(Finding("unset", "it is not set", fix, hosts[0], "fabric_topology"))
     else:
         problems += choice_problem("fabric_topology", first["fabric_topology"], TOPOLOGIES)
     for name, choices in (("engine_runtime", RUNTIMES), ("vllm_serve_executor", EXECUTORS)):

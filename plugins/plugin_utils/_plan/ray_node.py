@@ -207,21 +207,10 @@ def node_plan(
     ports = dict(settings.get("ports") or {})
     worker_ports = (settings.get("worker_port_min"), settings.get("worker_port_max"))
     # Ray opens its folder to everybody (0777); the one around it, which the role makes, stays ours
-    outer_dir = str(settings.get("temp_dir") or "")
-    temp_dir = outer_dir.rstrip("/") + "/t"
+    temp_dir = str(settings.get("temp_dir") or "").rstrip("/") + "/t"
     gpus = cluster["gpus"].get(host, 0)
     store = settings.get("object_store_memory")
-    problems = validate_node(
-        ports=ports,
-        worker_ports=worker_ports,
-        reserved={str(name): int(port) for name, port in (settings.get("reserved_ports") or {}).items()},
-        cpus=int(settings.get("num_cpus") or facts.get("cpus") or 1),
-        gpus=gpus,
-        object_store_bytes=store,
-        # what is free says little while Ray and the engine run; the host's own check knows whether they do
-        memory_bytes=int(facts.get("mem_total_bytes") or 0),
-        temp_dir=outer_dir,
-    )
+    problems = _settings_problems(settings, facts, gpus)
     plan: dict[str, Any] = {
         "problems": [f"{host}: {problem}" for problem in problems],
         "head": host == head,
@@ -232,7 +221,6 @@ def node_plan(
     if problems:
         return plan
     numbers = {port.key: int(ports.get(port.key, port.default)) for port in PORTS}
-    cpus = settings.get("num_cpus")
     plan["arguments"] = start_arguments(
         head=plan["head"],
         address=addresses[host],
@@ -242,7 +230,7 @@ def node_plan(
         gpus=int(gpus),
         object_store_bytes=int(store),  # type: ignore[arg-type]
         temp_dir=temp_dir,
-        cpus=None if cpus in (None, "") else int(cpus),
+        cpus=int(settings["num_cpus"]) if settings.get("num_cpus") else None,
         resources=settings.get("resources") or {},
         labels=settings.get("labels") or {},
     )
@@ -251,15 +239,36 @@ def node_plan(
         "node_address": addresses[host],
         "nodes": expected_nodes(cluster["hosts"], addresses, cluster["gpus"], head),
         "ports": numbers,
+        "temp_dir": temp_dir,
+        "worker_ports": [int(worker_ports[0]), int(worker_ports[1])],  # type: ignore[arg-type]
+        "object_store_memory": int(store),  # type: ignore[arg-type]
+        **_how_to_ask(settings),
+    }
+    return plan
+
+
+def _settings_problems(settings: Mapping[str, Any], facts: Mapping[str, Any], gpus: Any) -> list[str]:
+    return validate_node(
+        ports=settings.get("ports") or {},
+        worker_ports=(settings.get("worker_port_min"), settings.get("worker_port_max")),
+        reserved={str(name): int(port) for name, port in (settings.get("reserved_ports") or {}).items()},
+        cpus=int(settings.get("num_cpus") or facts.get("cpus") or 1),
+        gpus=gpus,
+        object_store_bytes=settings.get("object_store_memory"),
+        # what is free says little while Ray and the engine run; the host's own check knows whether they do
+        memory_bytes=int(facts.get("mem_total_bytes") or 0),
+        temp_dir=str(settings.get("temp_dir") or ""),
+    )
+
+
+def _how_to_ask(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Of ray.json: how programs on the host reach Ray, and what else Ray is started anew for."""
+    return {
         "auth": True,
         "token_path": TOKEN_PATH,
         "engine": list(settings.get("engine") or DEFAULT_ENGINE),
         "user": str(settings.get("user") or ""),
         "environment": {str(key): str(value) for key, value in (settings.get("environment") or {}).items()},
-        "temp_dir": temp_dir,
-        "worker_ports": [int(worker_ports[0]), int(worker_ports[1])],  # type: ignore[arg-type]
-        "object_store_memory": int(store),  # type: ignore[arg-type]
         # what Ray must be started anew for although it stands in files of others
         "inputs": dict(settings.get("inputs") or {}),
     }
-    return plan

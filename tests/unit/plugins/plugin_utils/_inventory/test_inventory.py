@@ -57,7 +57,7 @@ def test_missing_topology():
     hostvars = variables()
     for values in hostvars.values():
         del values["fabric_topology"]
-    assert "fabric_topology: it is not set on host a" in only(inventory.inventory_problems(GROUPS, hostvars))
+    assert "host a: fabric_topology: it is not set" in only(inventory.inventory_problems(GROUPS, hostvars))
 
 
 def test_a_cluster_wide_variable_that_differs_names_the_hosts():
