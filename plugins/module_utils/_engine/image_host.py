@@ -25,7 +25,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.pins imp
 from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.venv import interesting
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.command import run_limited
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.files import read_json, write_atomic
-from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import container
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import container, location
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store.manifest import parse_manifest
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store.store import Store, private_store
 
@@ -329,7 +329,7 @@ def apply(params: Mapping[str, Any], check: bool) -> dict[str, Any]:
                 # an archive's image has one name for all hosts, whatever each host's Docker calls it
                 "image_id": (target.get("archive") or {}).get("image") or (base.image if base else ""),
                 "digest": _image.settings_digest(config),
-                "command": [container.PROGRAM, "python"],
+                "command": location.command("container", "python"),
                 "python": ".".join(str(probe.get("version", "")).split(".")[:2]),
                 "machine": str(probe.get("machine") or platform.machine()),
                 "versions": interesting(packages),

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # runs on the host without Ansible:
 # pylint: disable=ansible-bad-function
-"""What the head's program publishes of its group, for the watchdog and ``vllm_ready``."""
+"""What the head's program publishes of its group, for the watchdog and ``vllm_service``."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ def choose_size(smaller: Mapping[str, Any], without: Mapping[str, str]) -> None:
 
 
 def record_start(inputs: Sequence[str], environment: Mapping[str, str], path: str = serving.STARTED_WITH) -> None:
-    """Write what this engine is started with, by which ``vllm_ready`` knows whether it is what is declared."""
+    """Write what this engine is started with, by which ``vllm_service`` knows whether it is what is declared."""
     record = {"invocation": environment.get("INVOCATION_ID", ""), "files": serving.fingerprint(inputs)}
     try:
         serving.write_file(path, json.dumps(record, indent=1) + "\n")

@@ -51,7 +51,7 @@ def test_the_head_serves_and_watches(variables: dict[str, Any]) -> None:
         *("sparkthor.target", "sparkthor-drop-caches.path", "sparkthor-front.service"),
         *("sparkthor-watchdog.service", "sparkthor-vllm.service"),
     }
-    # vllm_ready starts it
+    # vllm_service starts it
     assert "state" not in units(planned)["sparkthor-vllm.service"]
     assert "/etc/sparkthor/serving.json" in units(planned)["sparkthor-watchdog.service"]["restart_on"]
     assert "/etc/sparkthor/front/keys.conf" in units(planned)["sparkthor-front.service"]["reload_on"]
