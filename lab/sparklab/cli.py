@@ -1,7 +1,7 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The command line. Exit status 2 and one line on stderr for everything a user can mend."""
+"""The command line. Exit status 2 and one line on stderr for everything a user can fix."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def parser() -> argparse.ArgumentParser:
     cut = fault("cut", "take the carrier away, at the far end of the cable")
     cut.add_argument("nics", **nics)
     cut.add_argument("--silent", action="store_true", help="leave the carrier, but let nothing pass")
-    fault("mend", "undo cut, loss, oneway and blackhole").add_argument("nics", nargs="*", metavar="NIC")
+    fault("fix", "undo cut, loss, oneway and blackhole").add_argument("nics", nargs="*", metavar="NIC")
     loss = fault("loss", "lose a share of the packets (0 ends it)")
     loss.add_argument("percent", type=float)
     loss.add_argument("nics", **nics)
@@ -181,8 +181,8 @@ def act_on(lab: Lab, args: argparse.Namespace) -> int:
             lab.wait(*args.hosts, seconds=args.timeout)
         case "cut":
             lab.cut(args.host, *args.nics, silent=args.silent)
-        case "mend":
-            lab.mend(args.host, *args.nics)
+        case "fix":
+            lab.fix(args.host, *args.nics)
         case "loss":
             lab.loss(args.host, args.percent, *args.nics)
         case "oneway":

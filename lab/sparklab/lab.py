@@ -5,7 +5,7 @@
 
 lab = Lab.create(["inventories/lab"])
 lab.off("spark-02"); lab.boot("spark-02"); lab.wait("spark-02")
-lab.cut("spark-03", "enp1s0f1np1"); lab.mend("spark-03")
+lab.cut("spark-03", "enp1s0f1np1"); lab.fix("spark-03")
 lab.exec("spark-01", ["systemctl", "is-active", "ssh"]).stdout
 lab.destroy()
 """
@@ -394,7 +394,7 @@ class Lab:
 
         self.network.change_faults(change)
 
-    def mend(self, name: str, *nics: str) -> None:
+    def fix(self, name: str, *nics: str) -> None:
         """Undo cut, loss, one-way and black hole (not rate). Without NICs: everything of this host."""
         ends = set(self._ends(name, nics, data_only=False))
         peers = set()

@@ -155,14 +155,14 @@ def test_uncabled_nics_have_no_carrier(switch):
     assert not carrier(switch, "spark-01", P0)
 
 
-def test_cut_and_mend(switch):
+def test_cut_and_fix(switch):
     address_fabric(switch)
     assert reaches(switch, "spark-01", "10.98.200.3", 8972)
     switch.cut("spark-03", P1)
     assert soon(lambda: not carrier(switch, "spark-03", P1))
     assert carrier(switch, "spark-01", P1)
     assert not reaches(switch, "spark-01", "10.98.200.3")
-    switch.mend("spark-03")
+    switch.fix("spark-03")
     assert soon(lambda: reaches(switch, "spark-01", "10.98.200.3"))
 
 
@@ -172,7 +172,7 @@ def test_silent_cut_keeps_the_carrier(switch):
     assert carrier(switch, "spark-03", P1)
     assert not reaches(switch, "spark-01", "10.98.200.3")
     assert reaches(switch, "spark-01", "10.98.200.2")
-    switch.mend("spark-03", P1)
+    switch.fix("spark-03", P1)
     assert reaches(switch, "spark-01", "10.98.200.3")
 
 
@@ -258,7 +258,7 @@ def test_a_cut_survives_a_power_cycle(switch):
     switch.wait("spark-03")
     out(switch, "spark-03", "ip", "link", "set", "dev", P1, "up")
     assert not carrier(switch, "spark-03", P1)
-    switch.mend("spark-03", P1)
+    switch.fix("spark-03", P1)
     assert soon(lambda: carrier(switch, "spark-03", P1))
 
 
@@ -365,7 +365,7 @@ def test_ring_carriers_follow_the_far_end(tmp_path):
         assert soon(lambda: carrier(lab, "spark-01", P0))
         lab.cut("spark-01", P0)
         assert soon(lambda: not carrier(lab, "spark-02", P1))
-        lab.mend("spark-02", P1)
+        lab.fix("spark-02", P1)
         assert soon(lambda: carrier(lab, "spark-02", P1))
     finally:
         lab.destroy()

@@ -183,19 +183,19 @@ def lab(tmp_path: Path) -> labs.Lab:
     return one
 
 
-def test_cut_spares_the_management_nic_and_mend_undoes_it(lab: labs.Lab):
+def test_cut_spares_the_management_nic_and_fix_undoes_it(lab: labs.Lab):
     lab.cut("spark-01")
     cut = lab.network.faults.read()["cut"]
     assert len(cut) == 4
     assert ["spark-01", "enP7s7"] not in cut
     lab.cut("spark-01", "enP7s7")
-    lab.mend("spark-01")
+    lab.fix("spark-01")
     assert lab.network.faults.read()["cut"] == []
 
 
-def test_a_cable_can_be_mended_at_either_end(lab: labs.Lab):
+def test_a_cable_can_be_fixed_at_either_end(lab: labs.Lab):
     lab.cut("spark-01", "enp1s0f0np0")
-    lab.mend("spark-02", "enp1s0f1np1")
+    lab.fix("spark-02", "enp1s0f1np1")
     assert lab.network.faults.read()["cut"] == []
 
 
@@ -214,7 +214,7 @@ def test_loss_rate_oneway_blackhole_on_and_off(lab: labs.Lab):
         "oneway": [["spark-01", "spark-02"]],
         "blackhole": [end],
     }
-    lab.mend("spark-01")
+    lab.fix("spark-01")
     assert lab.network.faults.read() == {**Faults.none(), "rate": {end: 400}}
     lab.rate("spark-01", [], None)
     assert lab.network.faults.read() == Faults.none()

@@ -173,7 +173,7 @@ class ActionModule(push.StoreAction):
             self._low_level_execute_command(f"systemctl reset-failed {fanout_job.UNIT}")
             # the others would say no more than that it does not answer, and only when their patience is at its end
             raise AnsibleActionFail(
-                f"host {plan.seed}: {seed.get('error')}. Nothing was passed on: mend it and run again"
+                f"host {plan.seed}: {seed.get('error')}. Nothing was passed on: fix it and run again"
             )
         return {"changed": False, "nodes": nodes}
 

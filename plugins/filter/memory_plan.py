@@ -14,7 +14,7 @@ description:
   - Knows grouped-query and latent attention, hybrid models (linear attention, Mamba), sliding windows, nested
     C(text_config), quantized checkpoints and uneven pipeline stages.
   - A field that is missing or a split that vLLM would refuse is an error that names the variable, the value and
-    the mend. A model that does not fit is a verdict, not an error.
+    the fix. A model that does not fit is a verdict, not an error.
 positional: _input
 extends_documentation_fragment:
   - sparkthor.cluster.memory

@@ -27,7 +27,7 @@ options:
 """
 
 EXAMPLES = r"""
-- name: Look at every host
+- name: Check every host
   sparkthor.cluster.cluster_look:
   register: look
   become: true

@@ -44,22 +44,22 @@ options:
     type: bool
     default: false
 notes:
-  - Every problem found is part of one failure message, so that a person mends all of them in one go.
+  - Every problem found is part of one failure message, so that a person fixes all of them in one go.
 """
 
 EXAMPLES = r"""
-- name: Check the inventory before any host is spoken to
+- name: Validate the inventory
   sparkthor.cluster.cluster_plan:
     stage: inventory
 
-- name: Read the hosts
+- name: Gather facts about every host
   sparkthor.cluster.node_info:
   register: read
   # hosts that cannot be read are named by the next task, all of them at once
   ignore_unreachable: true
   failed_when: false
 
-- name: Compute the plan of every host
+- name: Plan every host
   sparkthor.cluster.cluster_plan:
     nodes: read
 

@@ -66,16 +66,16 @@ EXAMPLES = r"""
   ignore_unreachable: true
   become: true
 
-- name: Show one screen
+- name: Show the status
   sparkthor.cluster.cluster_report:
     looks: look
 
 - name: Show what is wrong, and how to fix it
   sparkthor.cluster.cluster_report:
     looks: look
-    query: problems[].[host, text, mend]
+    query: problems[].[host, text, fix]
 
-- name: Write the page
+- name: Write the HTML report
   sparkthor.cluster.cluster_report:
     looks: look
     format: html
@@ -109,7 +109,7 @@ status:
       description: What Ray says of its nodes.
       type: dict
     problems:
-      description: What is wrong, each with C(host), C(text) and C(mend).
+      description: What is wrong, each with C(host), C(text) and C(fix).
       type: list
       elements: dict
 text:

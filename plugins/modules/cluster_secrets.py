@@ -46,7 +46,7 @@ attributes:
 """
 
 EXAMPLES = r"""
-- name: Have an API key and a Ray token
+- name: Create the API key and the Ray token
   sparkthor.cluster.cluster_secrets:
   delegate_to: "{{ groups['ray_head'][0] }}"
   run_once: true

@@ -67,7 +67,7 @@ EXAMPLES = r"""
   ignore_unreachable: true
   become: true
 
-- name: Decide who measures towards whom
+- name: Plan the measurements
   sparkthor.cluster.cluster_verify:
     looks: look
     parts: [ray]

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: doctor
-short_description: Name what is wrong with a cluster, why, and how to mend it
+short_description: Show the findings with a cluster, why, and how to fix it
 version_added: 0.1.0
 author:
   - sparkthor.cluster contributors (@sparkthor)
 description:
   - Runs on the controller, once for all hosts, and changes nothing anywhere.
   - Judges by rules what M(sparkthor.cluster.doctor_evidence) read on the hosts, or a folder of logs that somebody
-    sent. Each finding has the evidence, the cause, the mend and the source of that knowledge.
+    sent. Each finding has the evidence, the cause, the fix and the source of that knowledge.
   - What one fault brings along is put under it, so that one fault is one finding.
   - Hosts that cannot be reached or read are findings, not failures.
 extends_documentation_fragment:
@@ -132,8 +132,8 @@ doctor:
         cause:
           description: Why it happens.
           type: str
-        mend:
-          description: The command or variable that mends it.
+        fix:
+          description: The command or variable that fixes it.
           type: str
         source:
           description: Where that is known from, each with C(title) and C(url).

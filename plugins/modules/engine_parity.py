@@ -22,7 +22,7 @@ options: {}
 """
 
 EXAMPLES = r"""
-- name: One engine on all hosts
+- name: Check that all hosts run the same engine
   sparkthor.cluster.engine_parity:
 """
 

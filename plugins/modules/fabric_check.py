@@ -58,7 +58,7 @@ EXAMPLES = r"""
       links: "{{ sparkthor_fabric[inventory_hostname].links }}"
   register: probe
 
-- name: Stop before anything is written if the hosts are not as planned
+- name: Fail if the hosts do not match the plan
   sparkthor.cluster.fabric_check:
     fabric: "{{ sparkthor_fabric }}"
     probes: probe

@@ -223,7 +223,7 @@ verified:
   returned: except in check mode when something would change, and with O(state=absent) and O(state=inspected)
   type: bool
 findings:
-  description: What stands against a change, each with C(kind), C(message), C(mend), C(path), C(netdev) and C(address).
+  description: What stands against a change, each with C(kind), C(message), C(fix), C(path), C(netdev) and C(address).
   returned: when looked for
   type: list
   elements: dict

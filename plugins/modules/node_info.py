@@ -31,7 +31,7 @@ attributes:
 """
 
 EXAMPLES = r"""
-- name: Read the hosts
+- name: Gather facts about every host
   sparkthor.cluster.node_info:
 
 - name: Hosts with less memory than a full DGX Spark

@@ -106,9 +106,9 @@ EXAMPLES = r"""
     that: not checked.obstacles
     fail_msg: "{{ checked.obstacles | join('; ') }}"
 
-- name: What is wrong and how to mend it
+- name: What is wrong and how to fix it
   ansible.builtin.debug:
-    msg: "{{ ray | sparkthor.cluster.json_query('problems[].[cause, mend]') }}"
+    msg: "{{ ray | sparkthor.cluster.json_query('problems[].[cause, fix]') }}"
 """
 
 RETURN = r"""
@@ -121,7 +121,7 @@ reason:
   returned: unless O(before_start=true)
   type: str
 problems:
-  description: What is wrong, each with C(code), C(cause), C(mend) and C(node).
+  description: What is wrong, each with C(code), C(cause), C(fix) and C(node).
   returned: unless O(before_start=true)
   type: list
   elements: dict
@@ -178,7 +178,7 @@ source:
   returned: unless O(before_start=true)
   type: str
 final:
-  description: Whether what is wrong is of a kind that waiting does not mend.
+  description: Whether what is wrong is of a kind that waiting does not fix.
   returned: unless O(before_start=true)
   type: bool
 seconds:
@@ -225,7 +225,7 @@ def unconfigured(cause: str) -> dict:
     return {
         "healthy": False,
         "reason": cause,
-        "problems": [{"code": "not_configured", "cause": cause, "mend": "run the ray roles on this host", "node": ""}],
+        "problems": [{"code": "not_configured", "cause": cause, "fix": "run the ray roles on this host", "node": ""}],
         "alive": [],
         "dead": [],
         "strangers": [],

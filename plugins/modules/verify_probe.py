@@ -101,7 +101,7 @@ attributes:
 """
 
 EXAMPLES = r"""
-- name: Ask the API as a client does
+- name: Measure the API
   sparkthor.cluster.verify_probe:
     part: serving
     port: 8000

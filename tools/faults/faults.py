@@ -43,7 +43,7 @@ class Scene:
 #: lays the fault; returns the moment of it
 Strike = Callable[[Scene], float]
 #: undoes what has to be undone; returns the moment from which "serving again" is counted
-Mend = Callable[[Scene], float]
+Fix = Callable[[Scene], float]
 
 
 def _struck(scene: Scene) -> float:
@@ -81,26 +81,26 @@ def cut_link(scene: Scene) -> float:
     return moment
 
 
-def mend_link(scene: Scene) -> float:
+def fix_link(scene: Scene) -> float:
     sleep_until(scene.struck + CUT)
-    scene.site.lab.mend(scene.site.worker)
+    scene.site.lab.fix(scene.site.worker)
     return time.monotonic()
 
 
-def _power_loss(who: str) -> tuple[Strike, Mend]:
+def _power_loss(who: str) -> tuple[Strike, Fix]:
     def strike(scene: Scene) -> float:
         moment = time.monotonic()
         scene.site.lab.off(getattr(scene.site, who))
         return moment
 
-    def mend(scene: Scene) -> float:
+    def fix(scene: Scene) -> float:
         host = getattr(scene.site, who)
         sleep_until(scene.struck + AWAY)
         scene.site.lab.boot(host)
         scene.site.lab.wait(host)
         return time.monotonic()
 
-    return strike, mend
+    return strike, fix
 
 
 def power_loss_of_all(scene: Scene) -> float:
@@ -168,12 +168,12 @@ def kill_watchdog(scene: Scene) -> float:
 
 _WORKER = _power_loss("worker")
 _HEAD = _power_loss("head")
-FAULTS: dict[str, tuple[Strike, Mend]] = {
+FAULTS: dict[str, tuple[Strike, Fix]] = {
     "engine": (kill_engine, _struck),
     "raylet": (kill_raylet, _struck),
     "wedge": (stop_rank, _struck),
     "watchdog": (kill_watchdog, _struck),
-    "link": (cut_link, mend_link),
+    "link": (cut_link, fix_link),
     "worker": _WORKER,
     "head": _HEAD,
     "all": (power_loss_of_all, power_in_random_order),
@@ -184,7 +184,7 @@ FAULTS: dict[str, tuple[Strike, Mend]] = {
 def measure(site: Site, name: str, clean: float, seed: int, say: Callable[[str], None]) -> Run:
     """One fault, once, on a lab that serves."""
     row = BY_NAME[name]
-    strike, mend = FAULTS[name]
+    strike, fix = FAULTS[name]
     run = Run(clean_start=round(clean, 1))
     scene = Scene(site, run, seed)
     invocation = site.shown(site.head, VLLM, "InvocationID")
@@ -200,7 +200,7 @@ def measure(site: Site, name: str, clean: float, seed: int, say: Callable[[str],
         if row.again is None:
             _unharmed(scene, clients, watch, invocation)
         else:
-            _recovered(scene, row, clients, watch, mend, say)
+            _recovered(scene, row, clients, watch, fix, say)
         run.story = watch.story(scene.struck)
     if row.again is not None:
         _settled(scene)
@@ -228,7 +228,7 @@ def _unharmed(scene: Scene, clients: Clients, watch: Watch, invocation: str) -> 
         run.troubles.append("no completion came through meanwhile")
 
 
-def _recovered(scene: Scene, row: Row, clients: Clients, watch: Watch, mend: Mend, say: Callable[[str], None]) -> None:
+def _recovered(scene: Scene, row: Row, clients: Clients, watch: Watch, fix: Fix, say: Callable[[str], None]) -> None:
     run = scene.run
     limit = row.noticed or 60.0
     if row.clients:
@@ -237,7 +237,7 @@ def _recovered(scene: Scene, row: Row, clients: Clients, watch: Watch, mend: Men
         except FaultError:
             say(f"  not noticed within {PATIENCE * limit:.0f} s")
     noticed = watch.left(scene.struck)
-    zero = mend(scene)
+    zero = fix(scene)
     since = max(zero, scene.struck + (noticed or 0.0))
     allowed = FACTOR * run.clean_start + (row.again or 0.0)
     try:

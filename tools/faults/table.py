@@ -35,7 +35,7 @@ ROWS: tuple[Row, ...] = (
     Row("raylet", "SIGKILL of a worker's raylet", 15, 45),
     Row("wedge", "vLLM wedged (SIGSTOP of a worker's rank)", 45, 60),
     Row("watchdog", "watchdog killed", 30, None),
-    Row("link", "fabric link of a worker cut 90 s (silent)", 30, 60, "mending"),
+    Row("link", "fabric link of a worker cut 90 s (silent)", 30, 60, "fixing"),
     Row("worker", "power loss of a worker, back after 60 s", 30, 60, "its ssh"),
     Row("head", "power loss of the head, back after 60 s", None, 60, "its ssh", clients=False),
     Row("all", "power loss of all, back in random order", None, 60, "the last one's ssh", clients=False),

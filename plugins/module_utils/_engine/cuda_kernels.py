@@ -115,12 +115,12 @@ def of_package(folder: str) -> Kernels:
 
 
 def problem(kind: str, version: str, kernels: Kernels) -> str:
-    """Why this build cannot serve on a host of this kind, with the mend; empty if it can, or if it is a CPU build."""
+    """Why this build cannot serve on a host of this kind, with the fix; empty if it can, or if it is a CPU build."""
     device = DEVICES.get(kind)
     if device is None or "cpu" in version.partition("+")[2] or kernels.serve(device):
         return ""
-    mend = (
+    fix = (
         "Give engine_requirements a build with CUDA 13 kernels for it, or a wheel built on the host with "
         f'TORCH_CUDA_ARCH_LIST="{device // 10}.{device % 10}" in engine_wheel_dir'
     )
-    return f"vLLM {version} carries kernels for {kernels.text}, and a {kind} needs sm_{device}. {mend}."
+    return f"vLLM {version} carries kernels for {kernels.text}, and a {kind} needs sm_{device}. {fix}."

@@ -23,7 +23,7 @@ MARKER = ".sparkthor-engine.json"
 
 
 class EngineError(Exception):
-    """A sentence for the user: what is wrong, with which value, and how to mend it."""
+    """A sentence for the user: what is wrong, with which value, and how to fix it."""
 
 
 class Pin(NamedTuple):

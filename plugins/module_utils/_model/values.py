@@ -13,12 +13,12 @@ from typing import Any
 class SizingError(ValueError):
     """An input that cannot be planned: which variable, which value, and what to do about it."""
 
-    def __init__(self, variable: str, value: Any, problem: str, mend: str) -> None:
+    def __init__(self, variable: str, value: Any, problem: str, fix: str) -> None:
         self.variable = variable
         self.value = value
         self.problem = problem
-        self.mend = mend
-        super().__init__(f"{variable}={value!r}: {problem}. {mend}")
+        self.fix = fix
+        super().__init__(f"{variable}={value!r}: {problem}. {fix}")
 
 
 def as_int(variable: str, value: Any, *, minimum: int = 1) -> int:

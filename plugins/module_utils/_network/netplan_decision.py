@@ -83,7 +83,7 @@ def blocking(findings: list[dict[str, Any]], accept: list[str], replace_foreign:
 
 def explain(findings: list[dict[str, Any]]) -> str:
     """Findings as one message: what, then how to fix it."""
-    return "; ".join(f"{item['message']} ({item['mend']})" for item in findings)
+    return "; ".join(f"{item['message']} ({item['fix']})" for item in findings)
 
 
 def _free_name(path: str) -> str:

@@ -22,14 +22,14 @@ FileState = job.FileState
 Inspection = dict[str, Any]
 
 
-def _finding(kind: str, message: str, mend: str, **where: Any) -> Finding:
-    return {"kind": kind, "message": message, "mend": mend, "path": "", "netdev": "", "address": "", **where}
+def _finding(kind: str, message: str, fix: str, **where: Any) -> Finding:
+    return {"kind": kind, "message": message, "fix": fix, "path": "", "netdev": "", "address": "", **where}
 
 
 def inspect(path: str, links: list[dict[str, Any]], renderer: str = "") -> Inspection:
     """Everything that would go wrong with a change, found without changing anything.
 
-    Returns ``findings`` (each ``kind, message, mend, path, netdev, address``), the renderer of our NICs and, for the
+    Returns ``findings`` (each ``kind, message, fix, path, netdev, address``), the renderer of our NICs and, for the
     module, what netplan makes of the files as they are, without ours, and as planned.
     """
     files = netplan_generator.source_files()

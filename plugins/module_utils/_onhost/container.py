@@ -146,7 +146,7 @@ def gpu_arguments(
             "none": "",
         }[mode]
         if missing:
-            raise ContainerError(f"engine_container_gpu: {mode} cannot be had on this host: {missing}. {_mend(info)}")
+            raise ContainerError(f"engine_container_gpu: {mode} cannot be had on this host: {missing}. {_fix(info)}")
         return ways[mode]
     if cdi_on and described:
         return ways["cdi"]
@@ -157,11 +157,11 @@ def gpu_arguments(
     if runtime:
         return ways["runtime"]
     if has_gpu:
-        raise ContainerError(f"Docker on this host has no way to hand the GPU to a container. {_mend(info)}")
+        raise ContainerError(f"Docker on this host has no way to hand the GPU to a container. {_fix(info)}")
     return []
 
 
-def _mend(info: Mapping[str, Any]) -> str:
+def _fix(info: Mapping[str, Any]) -> str:
     text = "Install the NVIDIA container toolkit"
     if not info.get("CDISpecDirs"):
         text += (

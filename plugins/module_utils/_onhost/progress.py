@@ -268,7 +268,7 @@ class Failure:
     """Why a start failed, what to do, and whether trying again is pointless."""
 
     reason: str = ""
-    mend: str = ""
+    fix: str = ""
     final: bool = False
 
 
@@ -278,10 +278,10 @@ def explain(lines: Iterable[str]) -> Failure:
     vague = ""
     last = ""
     cleaned = [plain(raw) for raw in lines]
-    for pattern, mend, final in _KNOWN:
+    for pattern, fix, final in _KNOWN:
         for line in cleaned:
             if pattern.search(line):
-                return Failure(_short(line, 400), mend, final)
+                return Failure(_short(line, 400), fix, final)
     for line in cleaned:
         if not line or _DULL.match(line):
             continue

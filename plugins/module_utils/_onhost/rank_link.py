@@ -76,7 +76,7 @@ class Settings:
 
 
 class GroupError(Exception):
-    """What keeps this host out of the group, and the mend."""
+    """What keeps this host out of the group, and the fix."""
 
 
 class WrongToken(GroupError):

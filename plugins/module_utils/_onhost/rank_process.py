@@ -105,7 +105,7 @@ class Rank:
 
     def reason(self) -> str:
         found = progress.explain(self.lines)
-        return found.reason + (f" (mend: {found.mend})" if found.mend else "")
+        return found.reason + (f" (fix: {found.fix})" if found.fix else "")
 
     def stale(self) -> list[str]:
         """Inputs that are not what the rank was started with."""

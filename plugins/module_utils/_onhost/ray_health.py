@@ -51,8 +51,8 @@ def _iso(milliseconds: int) -> str:
     return datetime.fromtimestamp(milliseconds / 1000, timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")  # noqa: UP017
 
 
-def _problem(code: str, cause: str, mend: str, node: str = "") -> dict[str, str]:
-    return {"code": code, "node": node, "cause": cause, "mend": mend}
+def _problem(code: str, cause: str, fix: str, node: str = "") -> dict[str, str]:
+    return {"code": code, "node": node, "cause": cause, "fix": fix}
 
 
 _GCS_CAUSES = {
@@ -66,10 +66,10 @@ def _unreadable(config: Config, answers: Answers) -> dict[str, str]:
     """Why there is no list of nodes at all."""
     where = f"{config.head_address}:{config.gcs_port}"
     if not answers.gcs.ok:
-        what, mend = _GCS_CAUSES.get(answers.gcs.status, (answers.gcs.detail, "see the head's journal"))
-        if mend.endswith("journalctl -u"):
-            mend += " sparkthor-ray"
-        return _problem("gcs_" + answers.gcs.status, f"the GCS at {where} cannot be reached: {what}", mend)
+        what, fix = _GCS_CAUSES.get(answers.gcs.status, (answers.gcs.detail, "see the head's journal"))
+        if fix.endswith("journalctl -u"):
+            fix += " sparkthor-ray"
+        return _problem("gcs_" + answers.gcs.status, f"the GCS at {where} cannot be reached: {what}", fix)
     for probe in answers.sources:
         if probe.status == UNAUTHORIZED:
             lacking = "cannot be opened or is empty" in probe.detail or "Missing authentication token" in probe.detail
@@ -162,15 +162,15 @@ def _node_problems(
         cause = f"{where} is not a member"
         if ended is not None:
             cause += f"; it left at {_iso(ended.ended_ms)}: {ended.reason or 'no reason recorded'}"
-        mend = "read its journal: journalctl -u sparkthor-ray"
+        fix = "read its journal: journalctl -u sparkthor-ray"
         if raylet is not None and raylet.status in (SILENT, UNREACHABLE):
             cause += "; its host does not answer on the control address"
-            mend = "check its power, its cable and its fabric address; it joins by itself once it is reachable"
+            fix = "check its power, its cable and its fabric address; it joins by itself once it is reachable"
         elif raylet is not None and raylet.status == REFUSED:
             cause += "; its host answers, but no raylet runs there"
         elif raylet is not None and raylet.ok:
             cause += "; a raylet runs there, but not in this cluster (yet)"
-        problems.append(_problem("absent", cause, mend, node.name))
+        problems.append(_problem("absent", cause, fix, node.name))
         return problems
     if len(living) > 1:
         problems.append(
@@ -255,7 +255,7 @@ def reason_line(result: Mapping[str, Any]) -> str:
         return f"{count} on {result['head_address']}"
     problems = result["problems"]
     more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
-    return f"{count}: {problems[0]['cause']}{more}; {problems[0]['mend']}"
+    return f"{count}: {problems[0]['cause']}{more}; {problems[0]['fix']}"
 
 
 def _ask_dashboard(config: Config, token: str, timeout: float) -> tuple[list[Probe], View | None]:
@@ -338,7 +338,7 @@ def cluster_health(
     return result
 
 
-#: waiting cannot mend these
+#: waiting cannot fix these
 FINAL_CODES = frozenset({"token_missing", "token_refused", "engine_absent"})
 
 

@@ -139,7 +139,7 @@ def differences(
     if not files:
         if required:
             raise RollbackError(
-                "no configuration has served on this host since it was set up, so there is none to go back to; mend "
+                "no configuration has served on this host since it was set up, so there is none to go back to; fix "
                 "the inventory and run site.yml"
             )
         return []

@@ -258,7 +258,7 @@ class Node:
                     else f"no answer from {names} over the fabric (last: {self.trouble or 'silence'})"
                 )
                 self.fail(
-                    f"nothing arrived for {self.patience:.0f} s: {what}. What arrived is kept: mend it and run again"
+                    f"nothing arrived for {self.patience:.0f} s: {what}. What arrived is kept: fix it and run again"
                 )
             elif len(self.upstreams) > 1 and (quiet > 2 * SILENCE_LIMIT or stuck > self.patience / 3):
                 self.current = (self.current + 1) % len(self.upstreams)

@@ -205,7 +205,7 @@ class Parts:
                 f"the disk of {self.incoming} became full ({usage.f_bavail * usage.f_frsize >> 20} MiB left). What "
                 "arrived is kept: make room and run again"
             )
-        return FanoutError(f"{self.incoming}: {error.strerror}. What arrived is kept: mend it and run again")
+        return FanoutError(f"{self.incoming}: {error.strerror}. What arrived is kept: fix it and run again")
 
     # -- what goes out ---------------------------------------------------------------------------------------------
 

@@ -28,7 +28,7 @@ class Waiting:
         self.attempts = attempts
         self.started = now
         self.failures: list[str] = []
-        self.mend = ""
+        self.fix = ""
         self.failed_invocation = ""
         self.said = ""
         self.said_at = float("-inf")
@@ -48,26 +48,26 @@ class Waiting:
         failure = found.get("failure")
         if failure:
             reason = str(failure.get("reason") or "the engine ended without a word in its log")
-            mend = str(failure.get("mend") or "")
+            fix = str(failure.get("fix") or "")
             # one failed start is seen in several looks: the pause before the next one lasts seconds
             marker = str(failure.get("invocation", ""))
             if marker != self.failed_invocation:
                 self.failed_invocation = marker
                 self.failures.append(reason)
-                self.mend = mend
+                self.fix = fix
             if failure.get("final"):
-                return self._sentence("vLLM cannot start", reason, mend)
+                return self._sentence("vLLM cannot start", reason, fix)
             if len(self.failures) >= self.attempts:
-                return self._sentence(f"vLLM failed to start {len(self.failures)} times", reason, mend)
+                return self._sentence(f"vLLM failed to start {len(self.failures)} times", reason, fix)
         if now - self.started >= self.timeout:
             reason = self.failures[-1] if self.failures else str(found.get("line", "no state"))
             return self._sentence(
-                f"no completion within vllm_serve_ready_timeout ({elapsed(self.timeout)})", reason, self.mend
+                f"no completion within vllm_serve_ready_timeout ({elapsed(self.timeout)})", reason, self.fix
             )
         return ""
 
-    def _sentence(self, what: str, reason: str, mend: str) -> str:
-        advice = f" Mend: {mend}." if mend else ""
+    def _sentence(self, what: str, reason: str, fix: str) -> str:
+        advice = f" Fix: {fix}." if fix else ""
         return f"{what} on {self.host}: {reason}.{advice} The whole log: journalctl -b -u sparkthor-vllm"
 
     def unanswered(self, message: str, now: float) -> str:

@@ -86,7 +86,7 @@ def option_gone(case: Case) -> Iterator[Hit]:
         for name in sorted(set(serve.args) & set(REMOVED)):
             if name == "swap-space" and serve.version and release(serve.version)[:2] < (0, 20):
                 continue
-            yield Hit(serve.host, [f"{name}: {serve.args[name]!r}"], serve.where, mend=f"{name}: {REMOVED[name]}")
+            yield Hit(serve.host, [f"{name}: {serve.args[name]!r}"], serve.where, fix=f"{name}: {REMOVED[name]}")
 
 
 @check

@@ -57,7 +57,7 @@ def plan_impossible(case: Case) -> Iterator[Hit]:
 def known_bad_kernel(case: Case) -> Iterator[Hit]:
     for host, _evidence in hosts_read(case):
         for problem in host_check.known_bad_problems(host, case.node(host), host_check.KNOWN_BAD):
-            yield Hit(host, [problem.message], mend=problem.mend)
+            yield Hit(host, [problem.message], fix=problem.fix)
 
 
 @check

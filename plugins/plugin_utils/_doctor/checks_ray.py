@@ -141,7 +141,7 @@ def ray_unhealthy(case: Case) -> Iterator[Hit]:
                 continue
             about = problem.get("node") or host
             about = about if about in case.hosts else host
-            yield Hit(about, [problem["cause"]], mend=problem["mend"], hosts=(about,))
+            yield Hit(about, [problem["cause"]], fix=problem["fix"], hosts=(about,))
 
 
 @check

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The doctor's engine: rules as data, logs scanned for their patterns, checks asked, findings folded.
 
-Pure, on the controller.  A rule (``plugins/plugin_utils/_doctor/rules/*.yml``) says symptom, cause, mend and source; it
+Pure, on the controller.  A rule (``plugins/plugin_utils/_doctor/rules/*.yml``) says symptom, cause, fix and source; it
 is seen by a check of :mod:`checks` over the hosts' evidence, by lines of a log, or by either.  What one fault
 brings along is folded under it: a host without power is one finding, not twenty.
 """
@@ -22,7 +22,7 @@ ERROR: t.Final = "error"
 WARNING: t.Final = "warning"
 SEVERITIES: t.Final = (ERROR, WARNING)
 #: version of the JSON that other playbooks read
-SCHEMA: t.Final = 1
+SCHEMA: t.Final = 2
 #: what an expression sees of a line: so much before and after the text that was looked for
 BEFORE: t.Final = 400
 AFTER: t.Final = 800
@@ -32,7 +32,7 @@ QUOTE_LENGTH: t.Final = 400
 
 _RULE_KEYS = frozenset(
     (
-        *("id", "area", "severity", "title", "symptom", "check", "log", "cause", "mend", "source", "explains"),
+        *("id", "area", "severity", "title", "symptom", "check", "log", "cause", "fix", "source", "explains"),
         *("last_resort", "needs_plan", "profile"),
     )
 )
@@ -87,7 +87,7 @@ class Rule:
     title: str
     symptom: str
     cause: str
-    mend: str
+    fix: str
     source: tuple[Mapping[str, str], ...]
     check: str = ""
     log: tuple[Pattern, ...] = ()
@@ -147,7 +147,7 @@ def _rule(data: t.Any, where: str, checks: Iterable[str]) -> Rule:
     unknown = set(data) - _RULE_KEYS
     if unknown:
         raise RuleError(f"{where}: unknown field {sorted(unknown)[0]}")
-    for key in ("id", "area", "title", "symptom", "cause", "mend"):
+    for key in ("id", "area", "title", "symptom", "cause", "fix"):
         if not isinstance(data.get(key), str) or not data[key].strip():
             raise RuleError(f"{where}: {key} is missing")
     if not _ID.fullmatch(data["id"]):
@@ -175,7 +175,7 @@ def _rule(data: t.Any, where: str, checks: Iterable[str]) -> Rule:
         title=data["title"].strip(),
         symptom=data["symptom"].strip(),
         cause=data["cause"].strip(),
-        mend=data["mend"].strip(),
+        fix=data["fix"].strip(),
         source=tuple({"title": str(item["title"]), "url": str(item.get("url", ""))} for item in sources),
         check=check,
         log=tuple(_pattern(item, f"{where}: log {number}") for number, item in enumerate(data.get("log") or [], 1)),
@@ -229,7 +229,7 @@ class Hit:
     hosts: tuple[str, ...] = ()
     count: int = 1
     #: put in place of the rule's own, where the check knows better
-    mend: str = ""
+    fix: str = ""
 
 
 def _line_at(text: str, position: int) -> tuple[int, int]:
@@ -316,7 +316,7 @@ class Diagnosis:
             "evidence": list(self.evidence),
             "count": self.count,
             "cause": finding.cause,
-            "mend": finding.fix,
+            "fix": finding.fix,
             "source": [dict(item) for item in self.rule.source],
             "consequences": [
                 {
@@ -335,7 +335,7 @@ def _diagnosis(rule: Rule, hit: Hit) -> Diagnosis:
     finding = Finding(
         rule.id,
         rule.title,
-        hit.mend or rule.mend,
+        hit.fix or rule.fix,
         hit.host,
         hit.where,
         cause=rule.cause,
@@ -463,7 +463,7 @@ def render(findings: Sequence[Mapping[str, t.Any]], notes: Sequence[str], summar
         if finding["where"]:
             lines.append(f"     where  {finding['where']}")
         lines += _indent(finding["cause"], "     cause  ")
-        lines += _indent(finding["mend"], "     mend   ")
+        lines += _indent(finding["fix"], "     fix   ")
         sources = "; ".join(f"{item['title']} {item['url']}".strip() for item in finding["source"])
         lines.append(f"     source {sources}")
         for item in finding["consequences"]:

@@ -248,7 +248,7 @@ def forks_problems(hosts: Sequence[str], hostvars: Mapping[str, Mapping[str, Any
 
 
 def inventory_problems(groups: Mapping[str, Sequence[str]], hostvars: Mapping[str, Mapping[str, Any]]) -> list[Finding]:
-    """Every problem of the inventory that needs no host, in the order a person would mend them.
+    """Every problem of the inventory that needs no host, in the order a person would fix them.
 
     ``groups`` maps group name → host names; ``hostvars`` maps host → its variables (defaults of roles not included).
     """

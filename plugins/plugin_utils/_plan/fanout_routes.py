@@ -74,7 +74,7 @@ def routes(fabric: Mapping[str, Mapping[str, Any]], order: Sequence[str], shape:
     if full:
         width = 1 if shape == "chain" else BRANCHES
         parent = {host: order[(place - 1) // width] for place, host in enumerate(order) if place}
-        # a chain that is not the fabric's own is cheap to mend: whoever is before the one before takes over
+        # a chain that is not the fabric's own is cheap to fix: whoever is before the one before takes over
         spare = {host: [*reversed(_ancestors(parent, host))] for place, host in enumerate(order) if place}
     else:
         parent = _nearest(near, first)

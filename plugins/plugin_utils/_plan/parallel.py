@@ -77,7 +77,7 @@ def _width_problems(
 
 
 def _only_experts(config: Mapping[str, Any], size: int) -> bool:
-    """Whether whole experts on each rank would mend all that stands against this TP."""
+    """Whether whole experts on each rank would fix all that stands against this TP."""
     shape = read_shape(config)
     return bool(shape.experts) and shape.experts >= size and not tensor_problems(config, size, expert_parallel=True)
 
@@ -232,10 +232,10 @@ def _checked(
         problems = tensor_problems(config, tensor, experts)
         if problems:
             possible = [value for value in _divisors(world) if not tensor_problems(config, value, experts)]
-            mend = f"Possible here: {', '.join(f'TP={value} PP={world // value}' for value in possible)}."
+            fix = f"Possible here: {', '.join(f'TP={value} PP={world // value}' for value in possible)}."
             if not experts and _only_experts(config, tensor):
-                mend += " Or set enable-expert-parallel: true in vllm_serve_args, which keeps experts whole."
-            raise SizingError("vllm_serve_tensor_parallel_size", tensor, "; ".join(problems), mend)
+                fix += " Or set enable-expert-parallel: true in vllm_serve_args, which keeps experts whole."
+            raise SizingError("vllm_serve_tensor_parallel_size", tensor, "; ".join(problems), fix)
     why = f"TP={tensor} PP={pipeline} as asked" if chosen else "One GPU: nothing to divide"
     if chosen and tensor > 1 and not fast and len(names) > 1:
         notes.append(f"over {topology} (TCP) TP slows a single stream, PP would not")

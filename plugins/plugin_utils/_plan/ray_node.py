@@ -83,7 +83,7 @@ def validate_node(
     temp_dir: str = "/var/lib/sparkthor/ray",
     ray_version: str = "",
 ) -> list[str]:
-    """What is wrong with one node's settings; every entry names the variable, the value and the mend."""
+    """What is wrong with one node's settings; every entry names the variable, the value and the fix."""
     problems = _port_problems(ports, worker_ports, reserved or {})
     need = workers_needed(cpus)
     if not problems:

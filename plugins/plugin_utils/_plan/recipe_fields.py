@@ -25,7 +25,7 @@ SERVE_FIELDS = ("max-model-len", "tensor-parallel-size", "pipeline-parallel-size
 
 
 class RecipeError(ValueError):
-    """One sentence: the recipe, what is wrong, the mend."""
+    """One sentence: the recipe, what is wrong, the fix."""
 
 
 def validated(data: Mapping[str, Any], called: str) -> dict[str, Any]:
@@ -60,10 +60,10 @@ def validated(data: Mapping[str, Any], called: str) -> dict[str, Any]:
     owned = sorted({vllm_args.option_name(key) for key in (*data["args"], *later)} & set(vllm_config.OWNED))
     if owned:
         ours = [f"{name}: {vllm_config.OWNED[name]}" for name in owned if name not in SERVE_FIELDS]
-        mend = f"The role decides it ({'; '.join(ours)})." if ours else ""
+        fix = f"The role decides it ({'; '.join(ours)})." if ours else ""
         if len(ours) < len(owned):
-            mend = f"Use the fields model, served_model_name, max_model_len and split. {mend}".strip()
-        raise RecipeError(f"vllm_serve_recipe={called!r}: {', '.join(owned)} is no argument of a recipe. {mend}")
+            fix = f"Use the fields model, served_model_name, max_model_len and split. {fix}".strip()
+        raise RecipeError(f"vllm_serve_recipe={called!r}: {', '.join(owned)} is no argument of a recipe. {fix}")
     if data["runtime"] not in ("venv", "container"):
         raise RecipeError(f"vllm_serve_recipe={called!r}: runtime {data['runtime']!r} is not venv or container.")
     host_counts(data, called)

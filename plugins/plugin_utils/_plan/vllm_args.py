@@ -111,20 +111,20 @@ FATAL, WARNING = "error", "warning"
 
 @dataclass(frozen=True)
 class Problem:
-    """One finding: the option, its value, what is wrong, and the mend."""
+    """One finding: the option, its value, what is wrong, and the fix."""
 
     option: str
     value: Any
     kind: str  # unknown, removed, value, type, companion, dangerous, twice, deprecated, slow, default
     problem: str
-    mend: str
+    fix: str
 
     @property
     def severity(self) -> str:
         return WARNING if self.kind in ("deprecated", "slow", "default") else FATAL
 
     def __str__(self) -> str:
-        return f"{self.option}: {self.value!r}: {self.problem}. {self.mend}."
+        return f"{self.option}: {self.value!r}: {self.problem}. {self.fix}."
 
 
 class VllmArgsError(ValueError):
@@ -332,8 +332,8 @@ def _unknown(name: str, value: Any, names: Collection[str], version: str) -> Pro
             name, value, "unknown", "is a short form, which a configuration file does not take", f"Use {SHORT[name]}"
         )
     close = _closest(name, names)
-    mend = f"Did you mean {close}?" if close else "See `vllm serve --help=all` of that version"
-    return Problem(name, value, "unknown", f"vLLM {version} has no such option", mend.rstrip("?"))
+    fix = f"Did you mean {close}?" if close else "See `vllm serve --help=all` of that version"
+    return Problem(name, value, "unknown", f"vLLM {version} has no such option", fix.rstrip("?"))
 
 
 def _sentence(text: str) -> str:
@@ -391,8 +391,8 @@ def _value_problem(name: str, value: Any, table: Mapping[str, Any], given: Colle
     for item in value if isinstance(value, list) else [value]:
         text = str(item)
         if (name, text) in _WRONG_VALUES:
-            problem, mend = _WRONG_VALUES[(name, text)]
-            return Problem(name, text, "value", problem, mend)
+            problem, fix = _WRONG_VALUES[(name, text)]
+            return Problem(name, text, "value", problem, fix)
         known = text in choices
         if name == "attention-backend":
             # looked up in capitals; what vLLM takes for "choose yourself" came after 0.17

@@ -46,7 +46,7 @@ _JSON_LISTS = ("allowed-origins", "allowed-methods", "allowed-headers")
 
 
 class ServeConfigError(ValueError):
-    """One sentence with the variable, the value and the mend."""
+    """One sentence with the variable, the value and the fix."""
 
 
 def option_name(key: object) -> str:

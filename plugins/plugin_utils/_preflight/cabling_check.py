@@ -48,12 +48,12 @@ def _wrong_ends(wrong: Sequence[Seen], backwards: Sequence[str]) -> list[Problem
         told.add(cage)
         other_host, other_netdev = seen[0]
         if backwards:
-            mend = (
+            fix = (
                 f"the ring runs the other way round: list the hosts as {', '.join(backwards)}, or swap both cables on "
                 "every host"
             )
         else:
-            mend = (
+            fix = (
                 f"move the end that is in {cage_name(other_netdev)} of {other_host} to "
                 f"{cage_name(link['peer_netdev'])} of {link['peer']}"
             )
@@ -63,7 +63,7 @@ def _wrong_ends(wrong: Sequence[Seen], backwards: Sequence[str]) -> list[Problem
                 host,
                 f"NIC {link['netdev']} is cabled to {other_host} {other_netdev}, the plan wants {link['peer']} "
                 f"{link['peer_netdev']} there",
-                mend,
+                fix,
                 link["netdev"],
             )
         )

@@ -25,13 +25,13 @@ KNOWN_BAD: t.Final[tuple[dict[str, str], ...]] = (
         "fact": "kernel",
         "match": "7.0.0-1019-nvidia*",
         "reason": "it reserves no contiguous memory (CmaTotal is 0) and CUDA allocations fail",
-        "mend": "boot a 6.17.0-103x-nvidia kernel",
+        "fix": "boot a 6.17.0-103x-nvidia kernel",
     },
     {
         "fact": "kernel",
         "match": "6.17.0-1008-nvidia*",
         "reason": "it panics under load",
-        "mend": "update to a 6.17.0-103x-nvidia kernel",
+        "fix": "update to a 6.17.0-103x-nvidia kernel",
     },
 )
 
@@ -123,7 +123,7 @@ def netplan_problems(host: str, probe: Mapping[str, t.Any]) -> list[Problem]:
             "foreign_file" if item["kind"] == "foreign_settings" and item.get("alone") else item["kind"],
             host,
             item["message"],
-            item["mend"],
+            item["fix"],
             item.get("netdev", ""),
         )
         for item in (probe.get("netplan") or {}).get("findings", ())
@@ -155,7 +155,7 @@ def known_bad_problems(host: str, node: Node, known_bad: Sequence[Mapping[str, s
             value = value.get(key, "") if isinstance(value, Mapping) else ""
         if value and fnmatchcase(str(value), entry["match"]):
             problems.append(
-                Problem("known_bad", host, f"{entry['fact']} {value} is known bad: {entry['reason']}", entry["mend"])
+                Problem("known_bad", host, f"{entry['fact']} {value} is known bad: {entry['reason']}", entry["fix"])
             )
     return problems
 

@@ -40,7 +40,7 @@ def overlap_problems(
 ) -> list[Problem]:
     """Interfaces, routes and gateways of this host that the planned subnets would collide with."""
     own = set((probe.get("netplan") or {}).get("own", ())) | {link["netdev"] for link in entry["links"]}
-    mend = "choose a fabric_cidr that no network of any host uses, or remove it"
+    fix = "choose a fabric_cidr that no network of any host uses, or remove it"
     problems = []
     blamed: set[str] = set()
     for name, interface in interfaces_of(node).items():
@@ -56,7 +56,7 @@ def overlap_problems(
                         "overlap",
                         host,
                         f"NIC {name} has {item['address']}, inside or around the planned {subnet}",
-                        mend,
+                        fix,
                         name,
                     )
                 )
@@ -71,12 +71,12 @@ def overlap_problems(
         subnet = _hit(gateway, subnets)
         if subnet:
             problems.append(
-                Problem("overlap", host, f"the gateway of {words} is in the planned {subnet}", mend, route["dev"])
+                Problem("overlap", host, f"the gateway of {words} is in the planned {subnet}", fix, route["dev"])
             )
             continue
         subnet = _hit(None if route["dst"] == "default" else ipv4_network_of(route["dst"]), subnets)
         if subnet:
-            problems.append(Problem("overlap", host, f"{words} overlaps the planned {subnet}", mend, route["dev"]))
+            problems.append(Problem("overlap", host, f"{words} overlaps the planned {subnet}", fix, route["dev"]))
     return problems
 
 

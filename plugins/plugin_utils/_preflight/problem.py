@@ -23,12 +23,12 @@ class Problem:
     kind: str
     host: str
     message: str
-    mend: str
+    fix: str
     netdev: str = ""
     severity: str = "error"
 
     def __str__(self) -> str:
-        return f"host {self.host}: {self.message}; {self.mend}"
+        return f"host {self.host}: {self.message}; {self.fix}"
 
 
 def interfaces_of(node: Node) -> dict[str, Mapping[str, t.Any]]:

@@ -173,7 +173,7 @@ def _verify_row(entry: Mapping[str, Any], runs: Sequence[Mapping[str, Any]]) -> 
         "points": curve(history),
         "told": told,
         "note": entry["note"],
-        "mend": entry["mend"],
+        "fix": entry["fix"],
     }
 
 
@@ -196,7 +196,7 @@ def _finding(item: Mapping[str, Any]) -> dict[str, Any]:
         "evidence": [_words(line) for line in ([evidence] if isinstance(evidence, str) else list(evidence)[:5])],
         "explained": [
             (name, _words(item[key]))
-            for key, name in (("cause", "cause"), ("mend", "fix"), ("source", "source"))
+            for key, name in (("cause", "cause"), ("fix", "fix"), ("source", "source"))
             if item.get(key)
         ],
     }

@@ -131,7 +131,7 @@ def _problem_lines(problems: Sequence[Mapping[str, str]], limit: int) -> list[st
     lines = [f"{len(problems)} to fix:"]
     for item in problems[:limit]:
         lines.append(f"  {item['host']}: {item['text']}"[:160])
-        lines.append(f"      -> {item['mend']}"[:220])
+        lines.append(f"      -> {item['fix']}"[:220])
     if len(problems) > limit:
         lines.append(f"  and {len(problems) - limit} more (-e output=json shows all)")
     return lines

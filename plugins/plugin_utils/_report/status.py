@@ -76,8 +76,8 @@ def plan(
 # -- the document ---------------------------------------------------------------------------------------------------
 
 
-def _problem(host: str, text: str, mend: str) -> dict[str, str]:
-    return {"host": host, "text": text, "mend": mend}
+def _problem(host: str, text: str, fix: str) -> dict[str, str]:
+    return {"host": host, "text": text, "fix": fix}
 
 
 def rate_of(interface: Mapping[str, Any], rdma: Mapping[str, Any]) -> float | None:
@@ -191,7 +191,7 @@ def host_status(
         links=[link_status(link, look) for link in planned.get("links", [])],
     )
     for link in found["links"]:
-        problems += [_problem(host, text, mend) for text, mend in link["problems"]]
+        problems += [_problem(host, text, fix) for text, fix in link["problems"]]
     for name, unit in look["units"].items():
         if unit["active"] == "failed":
             problems.append(_problem(host, f"{name} failed ({unit['result']})", f"journalctl -u {name} -n 50"))
@@ -313,22 +313,22 @@ def document(
         )
         if host in lost:
             by_host[host]["control_address"] = ""
-            text, _semicolon, mend = lost[host].partition("; ")
-            own.append(_problem(host, text, mend))
+            text, _semicolon, fix = lost[host].partition("; ")
+            own.append(_problem(host, text, fix))
         problems += own
     ray = ray_status(looks.get(head))
     # an unquoted off is a boolean of YAML
     tls = str(hostvars[head].get("vllm_serve_tls", "off")).lower() not in ("off", "false")
     serving = serving_status(head, looks.get(head), hostvars[head].get("vllm_serve_api_port", 8000), taken, tls)
     problems += [
-        _problem(item.get("node") or head, f"Ray: {item['cause']}", item["mend"]) for item in ray.get("problems", [])
+        _problem(item.get("node") or head, f"Ray: {item['cause']}", item["fix"]) for item in ray.get("problems", [])
     ]
     if ray["state"] == "down":
         problems.append(_problem(head, f"Ray: {ray['line']}", "journalctl -u sparkthor-ray -n 50 on the head"))
     if head in looks and serving["state"] not in ("serving", "absent"):
-        mend = "ansible-playbook playbooks/start.yml" if serving["state"] in ("stopped", "maintenance") else ""
-        mend = mend or "playbooks/doctor.yml says why"
-        problems.append(_problem(head, f"not serving: {serving['line']}", mend))
+        fix = "ansible-playbook playbooks/start.yml" if serving["state"] in ("stopped", "maintenance") else ""
+        fix = fix or "playbooks/doctor.yml says why"
+        problems.append(_problem(head, f"not serving: {serving['line']}", fix))
     differences = differing(by_host)
     for name, versions in differences.items():
         told = ", ".join(f"{host} {version or '-'}" for host, version in versions.items())

@@ -79,7 +79,7 @@ def line(
     unit: str = "",
     threshold: float | None = None,
     note: str = "",
-    mend: str = "",
+    fix: str = "",
 ) -> dict[str, Any]:
     return {
         "check": check,
@@ -89,18 +89,18 @@ def line(
         "threshold": threshold,
         "verdict": verdict,
         "note": note,
-        "mend": mend,
+        "fix": fix,
     }
 
 
-def at_least(check: str, where: str, value: float, unit: str, least: float, note: str, mend: str) -> dict[str, Any]:
+def at_least(check: str, where: str, value: float, unit: str, least: float, note: str, fix: str) -> dict[str, Any]:
     good = value >= least
-    return line(check, where, PASS if good else FAIL, value, unit, least, note, "" if good else mend)
+    return line(check, where, PASS if good else FAIL, value, unit, least, note, "" if good else fix)
 
 
-def at_most(check: str, where: str, value: float, unit: str, most: float, note: str, mend: str) -> dict[str, Any]:
+def at_most(check: str, where: str, value: float, unit: str, most: float, note: str, fix: str) -> dict[str, Any]:
     good = value <= most
-    return line(check, where, PASS if good else FAIL, value, unit, most, note, "" if good else mend)
+    return line(check, where, PASS if good else FAIL, value, unit, most, note, "" if good else fix)
 
 
 def host_lines(status: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -108,12 +108,12 @@ def host_lines(status: Mapping[str, Any]) -> list[dict[str, Any]]:
     lines = []
     for host, found in status["hosts"].items():
         if not found["reachable"]:
-            lines.append(line("host", host, FAIL, note="did not answer", mend=found["error"]))
+            lines.append(line("host", host, FAIL, note="did not answer", fix=found["error"]))
             continue
         for link in found["links"]:
             half = f"{host} {link['netdev']} (half {link['half']})"
-            for text, mend in link["problems"]:
-                lines.append(line("link", half, FAIL, note=text, mend=mend))
+            for text, fix in link["problems"]:
+                lines.append(line("link", half, FAIL, note=text, fix=fix))
     if not lines:
         count = sum(len(found["links"]) for found in status["hosts"].values())
         lines.append(line("link", f"{len(status['hosts'])} hosts", PASS, count, "ports", note="all as planned"))
@@ -147,14 +147,14 @@ def link_lines(
         )
         found = results.get(test["id"])
         if found is None:
-            lines.append(line("bandwidth", where, FAIL, note="not measured", mend="see the task that measures"))
+            lines.append(line("bandwidth", where, FAIL, note="not measured", fix="see the task that measures"))
             continue
         if not both and "mtu" in found:
             lines.append(_mtu_line(where, found["mtu"], first))
         how = found["how"]
         if "error" in found:
-            mend = "check cable, address and firewall of both ends (playbooks/status.yml)"
-            lines.append(line("bandwidth", where, FAIL, note=found["error"], mend=mend))
+            fix = "check cable, address and firewall of both ends (playbooks/status.yml)"
+            lines.append(line("bandwidth", where, FAIL, note=found["error"], fix=fix))
             continue
         limits = thresholds([kinds.get(test["host"], "spark"), kinds.get(test["peer"], "spark")], own)
         ends = [speeds.get(test["host"], {}).get(p["netdev"]) for p in test["paths"]]
@@ -182,8 +182,8 @@ def _mtu_line(where: str, mtu: int, path: Mapping[str, Any]) -> dict[str, Any]:
     note = "nothing passes" if mtu == 0 else f"larger packets are lost between {path['netdev']} and its other end"
     if mtu == 0:
         return line("path MTU", where, FAIL, mtu, "bytes", wanted, note, "check the cable and the address of both ends")
-    mend = f"give both ends, and the switch between them, MTU {wanted} (fabric_mtu), or lower fabric_mtu everywhere"
-    return line("path MTU", where, FAIL, mtu, "bytes", wanted, note, mend)
+    fix = f"give both ends, and the switch between them, MTU {wanted} (fabric_mtu), or lower fabric_mtu everywhere"
+    return line("path MTU", where, FAIL, mtu, "bytes", wanted, note, fix)
 
 
 def shared_ports(lines: Sequence[Mapping[str, Any]], tests: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -220,15 +220,15 @@ def collective_lines(
     absent = [host for host in hosts if host not in results]
     if absent or errors:
         told = [f"{host}: {text}" for host, text in errors.items()] + [f"{host}: no result" for host in absent]
-        mend = "is the engine installed, do all ranks reach the head's control address?"
-        return [line("all-reduce", where, FAIL, note="; ".join(told)[:600], mend=mend)]
+        fix = "is the engine installed, do all ranks reach the head's control address?"
+        return [line("all-reduce", where, FAIL, note="; ".join(told)[:600], fix=fix)]
     first = results[hosts[0]]
     rows = first["rows"]
     backend = first["backend"]
     lines = []
     if not all(results[host].get("right") for host in hosts):
         lines.append(
-            line("all-reduce", where, FAIL, note="the sum of the ranks is wrong", mend="same engine everywhere?")
+            line("all-reduce", where, FAIL, note="the sum of the ranks is wrong", fix="same engine everywhere?")
         )
     best = max(rows, key=lambda row: row["busbw_gbytes"])
     name = "busbw_gloo_gbytes"
@@ -237,9 +237,9 @@ def collective_lines(
         if profile != "tcp" and topology == "ring":
             name = "busbw_nccl_ring_gbytes"
     value = round(best["busbw_gbytes"], 4)
-    mend = "about 11 GB/s is one half only, about 2 is sockets: see the transport and the links above"
+    fix = "about 11 GB/s is one half only, about 2 is sockets: see the transport and the links above"
     lines.append(
-        at_least("all-reduce", f"{where}, {size(best['bytes'])}", value, "GB/s bus", limits[name], backend, mend)
+        at_least("all-reduce", f"{where}, {size(best['bytes'])}", value, "GB/s bus", limits[name], backend, fix)
     )
     latency = round(min(rows, key=lambda row: row["bytes"])["seconds"] * 1e6, 1)
     lines.append(
@@ -266,7 +266,7 @@ def collective_not_run(hosts: Sequence[str], plan: Mapping[str, Any]) -> dict[st
     bare = [host for host in hosts if host not in plan["with_engine"] and host not in plan["in_container"]]
     if bare:
         note = f"not run: no engine with torch on {', '.join(bare)}"
-        return line("all-reduce", "all ranks", FAIL, note=note, mend="run site.yml")
+        return line("all-reduce", "all ranks", FAIL, note=note, fix="run site.yml")
     if plan["in_container"]:
         # a rank there would need the GPUs that the running engine's container has
         note = f"not run: the engine is in a container on {', '.join(plan['in_container'])}"
@@ -283,18 +283,18 @@ def transport_line(host: str, found: Mapping[str, Any], profile: str, planned: M
         detail = ", ".join(log["ports"] or log["netdevs"])
         note += f" over {detail}" if detail else ""
         if log["network"] != wanted:
-            mend = (
+            fix = (
                 "NCCL_IB_DISABLE=1 is set somewhere (playbooks/site.yml --tags nccl_conf)"
                 if log["ib_disabled"]
                 else "check /etc/sparkthor/fabric.env, NCCL_IB_HCA and ibv_devices on this host"
             )
-            return line("transport", host, FAIL, log["network"], note=f"{note}, not {wanted}", mend=mend)
+            return line("transport", host, FAIL, log["network"], note=f"{note}, not {wanted}", fix=fix)
         planned_devices = {link["device"] for link in planned["links"] if link.get("device")}
         used = {port.partition(":")[0] for port in log["ports"]}
         if wanted == "IB" and planned_devices and not planned_devices <= used:
             lacking = ", ".join(sorted(planned_devices - used))
-            mend = "half of the bandwidth is lost: check this device's cable, GID and NCCL_IB_HCA"
-            return line("transport", host, FAIL, log["network"], note=f"{note}, without {lacking}", mend=mend)
+            fix = "half of the bandwidth is lost: check this device's cable, GID and NCCL_IB_HCA"
+            return line("transport", host, FAIL, log["network"], note=f"{note}, without {lacking}", fix=fix)
         return line("transport", host, PASS, log["network"], note=note)
     sent = {name: count for name, count in found.get("sent", {}).items() if count > 0}
     total = sum(sent.values())
@@ -303,8 +303,8 @@ def transport_line(host: str, found: Mapping[str, Any], profile: str, planned: M
     most = max(sent, key=lambda name: sent[name], default="nothing")
     note = f"gloo, {100 * share:.0f} % of {size(total)} left by {wanted}"
     if share < 0.5:
-        mend = "GLOO_SOCKET_IFNAME in /etc/sparkthor/fabric.env; the host's own name must not mean 127.0.0.1"
-        return line("transport", host, FAIL, most, note=f"{note}, most by {most}", mend=mend)
+        fix = "GLOO_SOCKET_IFNAME in /etc/sparkthor/fabric.env; the host's own name must not mean 127.0.0.1"
+        return line("transport", host, FAIL, most, note=f"{note}, most by {most}", fix=fix)
     return line("transport", host, PASS, wanted, note=note)
 
 
@@ -313,8 +313,8 @@ def ray_lines(status: Mapping[str, Any], fabric: Mapping[str, Mapping[str, Any]]
     if status["serving"].get("executor") == "mp":
         return [line("ray", "cluster", INFO, note="not used: vllm_serve_executor is mp")]
     if ray["state"] in ("absent", "down", "unknown"):
-        mend = "run site.yml" if ray["state"] == "absent" else "journalctl -u sparkthor-ray on the head"
-        return [line("ray", "cluster", FAIL, ray["state"], note=ray["line"], mend=mend)]
+        fix = "run site.yml" if ray["state"] == "absent" else "journalctl -u sparkthor-ray on the head"
+        return [line("ray", "cluster", FAIL, ray["state"], note=ray["line"], fix=fix)]
     lines = []
     for host, planned in fabric.items():
         wanted = planned["control_address"]
@@ -323,8 +323,8 @@ def ray_lines(status: Mapping[str, Any], fabric: Mapping[str, Mapping[str, Any]]
             lines.append(line("ray", host, PASS, address, note=f"alive on {planned['control_netdev']}"))
             continue
         note = f"not alive on {wanted}" if address is None else f"alive on {address}, not on {wanted}"
-        mend = next((item["mend"] for item in ray["problems"] if item.get("node") == host), "run site.yml --tags ray")
-        lines.append(line("ray", host, FAIL, address, note=note, mend=mend))
+        fix = next((item["fix"] for item in ray["problems"] if item.get("node") == host), "run site.yml --tags ray")
+        lines.append(line("ray", host, FAIL, address, note=note, fix=fix))
     for stranger in ray["strangers"]:
         lines.append(line("ray", stranger.get("name", "?"), FAIL, stranger.get("address"), note="not expected here"))
     return lines
@@ -335,10 +335,10 @@ def serving_lines(
 ) -> list[dict[str, Any]]:
     where = "API"
     if found is None:
-        return [line("completion", where, FAIL, note="not asked: the head did not answer", mend="power, ssh")]
+        return [line("completion", where, FAIL, note="not asked: the head did not answer", fix="power, ssh")]
     if "completion" not in found:
         note = found.get("error", "no answer")
-        return [line("completion", where, FAIL, note=note, mend="playbooks/status.yml, then playbooks/doctor.yml")]
+        return [line("completion", where, FAIL, note=note, fix="playbooks/status.yml, then playbooks/doctor.yml")]
     done = found["completion"]
     good = done["tokens"] > 0
     lines = [
@@ -346,17 +346,17 @@ def serving_lines(
     ]
     runs = found["streams"]
     if found.get("error"):
-        lines.append(line("throughput", where, FAIL, note=found["error"], mend="journalctl -u sparkthor-vllm"))
+        lines.append(line("throughput", where, FAIL, note=found["error"], fix="journalctl -u sparkthor-vllm"))
     one = runs.get("1")
     if one:
-        mend = "is another client busy? long queues and cold caches show here first"
-        lines.append(at_most("TTFT", "1 stream", one["ttft_seconds"], "s", limits["ttft_seconds"], "median", mend))
+        fix = "is another client busy? long queues and cold caches show here first"
+        lines.append(at_most("TTFT", "1 stream", one["ttft_seconds"], "s", limits["ttft_seconds"], "median", fix))
         speed = one["decode_tokens_per_second"]
         if bound:
             fraction = limits["decode_fraction"]
             note = f"{100 * speed / bound:.2g} % of the bound {bound:g} tokens/s (memory bandwidth / bytes per token)"
-            mend = "see transport and bandwidth above; enforce-eager, a desktop or swap cost as much"
-            lines.append(at_least("decode", "1 stream", speed, "tokens/s", round(fraction * bound, 3), note, mend))
+            fix = "see transport and bandwidth above; enforce-eager, a desktop or swap cost as much"
+            lines.append(at_least("decode", "1 stream", speed, "tokens/s", round(fraction * bound, 3), note, fix))
         else:
             lines.append(line("decode", "1 stream", INFO, speed, "tokens/s", note=f"no bound: {why}"))
     eight = runs.get("8")
@@ -441,7 +441,7 @@ def text(document: Mapping[str, Any]) -> str:
     out.append("")
     if failed:
         out.append(f"{len(failed)} of {len(document['lines'])} lines are below what is needed:")
-        out += [f"  {entry['check']}, {entry['where']}: {entry['mend'] or entry['note']}" for entry in failed]
+        out += [f"  {entry['check']}, {entry['where']}: {entry['fix'] or entry['note']}" for entry in failed]
         if document.get("suspects"):
             out.append("  common to the slow measurements: " + ", ".join(document["suspects"]))
     else:

@@ -1,10 +1,10 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A fast run still looks at everything: many kinds of drift at once, one run mends them, another finds nothing.
+"""A fast run still looks at everything: many kinds of drift at once, one run fixes them, another finds nothing.
 
 Each drift is a shell line that makes it and one that succeeds only while it is there.  They lie on different hosts, so
-that one that is overlooked is not mended by the way.
+that one that is overlooked is not fixed by the way.
 """
 
 from __future__ import annotations
@@ -160,16 +160,16 @@ DRIFTS = (
 )
 
 
-def test_one_run_mends_every_kind_of_drift(cluster: Cluster) -> None:
+def test_one_run_fixes_every_kind_of_drift(cluster: Cluster) -> None:
     assert len({drift.name for drift in DRIFTS}) >= 20
     for drift in DRIFTS:
         host = cluster.hosts[drift.host]
         cluster.run(host, drift.make)
         cluster.run(host, drift.there)
 
-    mended = run_playbook("site.yml", cluster.inventories, name="drift")
-    print(f"mending {len(DRIFTS)} drifts: {mended.seconds:.1f} s, {mended.stages}")
-    assert mended.rc == 0, mended.failures
+    fixed = run_playbook("site.yml", cluster.inventories, name="drift")
+    print(f"fixing {len(DRIFTS)} drifts: {fixed.seconds:.1f} s, {fixed.stages}")
+    assert fixed.rc == 0, fixed.failures
     left = []
     for drift in DRIFTS:
         # the shell line ends with 0 only while the drift is there

@@ -370,7 +370,7 @@ def test_half_a_cable(diagnose: Callable[..., Any], cluster: Any) -> None:
     try:
         answer = diagnose()
     finally:
-        cluster.lab.mend(B, "enP2p1s0f0np0")
+        cluster.lab.fix(B, "enP2p1s0f0np0")
     assert answer.places == [("half-cable", (B, C))], answer.output
     assert "enP2p1s0f0np0" in answer.output
 
@@ -380,7 +380,7 @@ def test_a_cable_is_out(diagnose: Callable[..., Any], cluster: Any) -> None:
     try:
         answer = diagnose()
     finally:
-        cluster.lab.mend(B, "enp1s0f0np0", "enP2p1s0f0np0")
+        cluster.lab.fix(B, "enp1s0f0np0", "enP2p1s0f0np0")
     assert answer.places == [("cable-down", (B, C))], answer.output
 
 
@@ -389,7 +389,7 @@ def test_a_link_with_a_carrier_and_nothing_else(diagnose: Callable[..., Any], cl
     try:
         answer = diagnose()
     finally:
-        cluster.lab.mend(B, "enp1s0f0np0")
+        cluster.lab.fix(B, "enp1s0f0np0")
     assert answer.places == [("link-silent", (B, C))], answer.output
 
 

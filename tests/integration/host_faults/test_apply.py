@@ -41,7 +41,7 @@ def live(site):
 
 
 @pytest.fixture(autouse=True)
-def mended(live):
+def fixed(live):
     """Whatever a test does, the next one starts on hosts that are as planned."""
     yield
     run = live.play()
@@ -180,7 +180,7 @@ def test_a_switch_or_cable_that_swallows_large_frames_is_named(live):
         assert "with 8972 bytes unfragmented" in text
         assert "does not reach spark-03" not in text, "the other cables are sound"
     finally:
-        live.lab.mend("spark-02", "enP2p1s0f1np1")
+        live.lab.fix("spark-02", "enP2p1s0f1np1")
 
 
 def test_a_file_by_hand_that_means_the_same_is_adopted(live):

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Faults that a look can see: a failed run within seconds that names host, NIC and mend, and nothing written."""
+"""Faults that a look can see: a failed run within seconds that names host, NIC and fix, and nothing written."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_one_half_without_carrier(ring):
     try:
         refused(ring, "spark-02", "enP2p1s0f0np0", "reseat the cable")
     finally:
-        ring.lab.mend("spark-02", "enP2p1s0f0np0")
+        ring.lab.fix("spark-02", "enP2p1s0f0np0")
 
 
 def test_both_halves_in_one_subnet(ring):
@@ -140,7 +140,7 @@ def test_ports_that_are_down_are_set_up_to_look_and_down_again(ring):
         assert states(ring) == before
         assert "reseat the cable" not in output, "check mode sets nothing up, so it cannot know"
     finally:
-        ring.lab.mend("spark-02", "enP2p1s0f0np0")
+        ring.lab.fix("spark-02", "enP2p1s0f0np0")
         for host in ring.hosts:
             ring.on(host, f"for nic in {nics}; do ip link set $nic up; done")
 

@@ -72,7 +72,7 @@ def test_a_link_is_cut_for_20_seconds(site: Site, big: Model) -> None:
     site.until(second, 0.3)
     site.lab.cut(second, *NETS)
     time.sleep(20)
-    site.lab.mend(second, *NETS)
+    site.lab.fix(second, *NETS)
     run = site.end(play)
     assert run.rc == 0, run.output
     site.check_everywhere(big)

@@ -45,7 +45,7 @@ def test_a_second_run_changes_nothing_and_restarts_no_raylet(three):
     assert set(again.changed.values()) == {0}, again.output
     assert three.units() == before
     # looking whether Ray could be started is for when it is to be
-    looked = again.output.partition("Look for what stands against a start")[2].partition("TASK")[0]
+    looked = again.output.partition("Check that Ray can start")[2].partition("TASK")[0]
     assert not re.search(r"^(ok|changed): ", looked, re.MULTILINE), again.output
 
 
@@ -197,8 +197,8 @@ def test_a_wrong_token_is_the_play_s_message(three, tmp_path, results):
     # the others have joined anew, for which the play did not wait
     others = [three.head, three.workers[0]]
     three.wait_for(lambda found: [entry["name"] for entry in found["alive"]] == others, 60)
-    mended = three.ray()
-    assert mended.rc == 0, mended.output
+    fixed = three.ray()
+    assert fixed.rc == 0, fixed.output
     assert_members(three, three.healthy())
 
 

@@ -114,7 +114,7 @@ def test_workers_keep_trying_while_there_is_no_head(three, results):
     assert seconds < HEAD_LIMIT
 
 
-def test_a_mended_link_brings_the_node_back(three, results):
+def test_a_fixed_link_brings_the_node_back(three, results):
     worker, took, noticed, died = three.workers[0], [], [], []
     three.healthy()
     nic = three.fabric_nic(worker)
@@ -130,14 +130,14 @@ def test_a_mended_link_brings_the_node_back(three, results):
         died.append(round(datetime.fromisoformat(entry["ended"]).timestamp() - cut_at, 1))
         assert "health check" in " ".join(entry["reason"] for entry in answer["dead"]).lower()
         time.sleep(max(0.0, CUT_SECONDS - (time.monotonic() - begun)))
-        three.lab.mend(worker, nic)
+        three.lab.fix(worker, nic)
         seconds, answer = three.wait_for(again(before, worker), 4 * LINK_LIMIT)
         took.append(seconds)
         assert_members(three, answer)
     # whole seconds, by the GCS's clock, which is this machine's
     assert results.add("silent peer dead for the GCS", died, SILENT_LIMIT) < SILENT_LIMIT
     results.add("silent peer missing for ray_info", noticed, 20)
-    assert results.add("link cut for 90 s, member after mending", took, LINK_LIMIT) < LINK_LIMIT
+    assert results.add("link cut for 90 s, member after fixing", took, LINK_LIMIT) < LINK_LIMIT
     assert max(took) < LINK_LIMIT
 
 

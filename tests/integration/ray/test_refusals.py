@@ -33,7 +33,7 @@ def refused(site, *words: str, **variables) -> str:
     assert run.rc != 0, run.output
     for word in words:
         assert word in run.output, run.output
-    assert "Run Ray on this host" not in run.output
+    assert "Start Ray" not in run.output
     return run.output
 
 
@@ -68,8 +68,8 @@ def test_a_foreign_program_on_a_port(three):
     finally:
         three.on(worker, "systemctl stop squatter")
     # what was owed is made up for: nothing of the failed run is lost, and the cluster is of one mind
-    mended = three.ray("--extra-vars", json.dumps(CHANGE))
-    assert mended.rc == 0, mended.output
+    fixed = three.ray("--extra-vars", json.dumps(CHANGE))
+    assert fixed.rc == 0, fixed.output
     assert_members(three, three.healthy())
     assert three.units() != units
     back = three.ray()
@@ -101,7 +101,7 @@ def test_a_ray_that_is_too_old(untouched):
 
 
 @pytest.mark.parametrize(
-    ("fault", "mend", "words"),
+    ("fault", "fix", "words"),
     [
         # somebody's route that swallows the head: the look at all hosts names it, before Ray's own look does
         (
@@ -116,7 +116,7 @@ def test_a_ray_that_is_too_old(untouched):
         ),
     ],
 )
-def test_a_control_address_that_cannot_be_reached(three, fault, mend, words):
+def test_a_control_address_that_cannot_be_reached(three, fault, fix, words):
     """ssh goes over the management network, so the play gets there."""
     worker = three.workers[1]
     three.healthy()
@@ -130,7 +130,7 @@ def test_a_control_address_that_cannot_be_reached(three, fault, mend, words):
         for host in (three.head, three.workers[0]):
             assert three.units()[host] == units[host]
     finally:
-        three.on(worker, mend.format(**names))
+        three.on(worker, fix.format(**names))
     three.healthy()
     back = three.ray()
     assert back.rc == 0, back.output

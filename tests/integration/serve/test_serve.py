@@ -131,7 +131,7 @@ def test_a_failing_configuration_says_why_and_is_taken_back(serving: Serving) ->
     assert "journalctl" in message
     assert "timeout" not in message.lower()
     assert "NoSuchModel" in message
-    assert "Mend: " in message
+    assert "Fix: " in message
     back = serving.play("playbooks/rollback.yml")
     assert back.rc == 0, back.failures
     assert serving.cluster.run(serving.cluster.head, "cat /etc/sparkthor/vllm.yaml") == good

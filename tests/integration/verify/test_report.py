@@ -98,7 +98,7 @@ def test_a_cut_half_is_red(cluster, tmp_path):
     try:
         outcome = report(cluster, tmp_path)
     finally:
-        cluster.lab.mend(second, "enP2p1s0f1np1")
+        cluster.lab.fix(second, "enP2p1s0f1np1")
     assert outcome.rc == 0, outcome.failures
     text = (tmp_path / "report.html").read_text()
     assert text.count('class="broken"') == 1

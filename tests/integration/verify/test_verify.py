@@ -153,7 +153,7 @@ def test_a_cut_half_fails_its_link_and_what_needs_it(cluster, tmp_path):
         outcome, document = verify(cluster, tmp_path)
         seen, _outcome = status(cluster, tmp_path)
     finally:
-        cluster.lab.mend(second, HALF[1])
+        cluster.lab.fix(second, HALF[1])
     assert outcome.rc != 0
     failed = failing(document)
     assert failed[0] == ("link", f"{second} {HALF[1]} (half 1)")

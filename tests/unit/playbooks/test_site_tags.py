@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 TOP = next(parent for parent in Path(__file__).resolve().parents if (parent / "galaxy.yml").exists())
-BUILDS = "engine : Have Ray and vLLM"
-FETCHES = "engine : Have the wheels on the controller"
+BUILDS = "engine : Install Ray and vLLM"
+FETCHES = "engine : Download the wheels to the controller"
 #: a task that writes Ray's files, and one that writes vLLM's
 RAY, VLLM = "ray_node : ", "vllm_serve : "
 

@@ -36,7 +36,7 @@ def test_the_public_keys() -> None:
     assert isinstance(plan["weights_bytes_per_rank"], int)
 
 
-def test_errors_are_filter_errors_with_the_mend() -> None:
+def test_errors_are_filter_errors_with_the_fix() -> None:
     config = json.loads((MODELS / "llama-3.1-8b.json").read_text())
     with pytest.raises(AnsibleFilterError, match=r"memory_plan: tensor_parallel=3: .* Possible: 1, 2, 4"):
         memory_plan(config, tensor_parallel=3)

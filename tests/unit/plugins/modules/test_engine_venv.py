@@ -159,7 +159,7 @@ def test_from_nothing_to_an_environment_and_nothing_more(host: Host) -> None:
         (lambda site: (site.parents[2] / ".sparkthor-engine.json").unlink(), "not complete"),
     ],
 )
-def test_drift_is_found_and_mended_beside_the_running_one(host: Host, damage: Any, problem: str) -> None:
+def test_drift_is_found_and_fixed_beside_the_running_one(host: Host, damage: Any, problem: str) -> None:
     host.converge()
     before = os.path.realpath(host.path)
     damage(Path(before, "lib", f"python{MINOR}", "site-packages"))

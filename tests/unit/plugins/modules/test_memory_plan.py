@@ -67,12 +67,12 @@ def test_own_memory_is_the_default(capsys: pytest.CaptureFixture[str], folder: P
     assert result["plan"]["ranks"]["memory_bytes"] == [memory_plan.mem_total_bytes()]
 
 
-def test_a_bad_folder_fails_with_the_mend(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_a_bad_folder_fails_with_the_fix(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     code, result = run(capsys, model_path=str(tmp_path))
     assert code == 1
     assert "no config.json" in result["msg"]
     assert result["variable"] == "model_path"
-    assert result["mend"]
+    assert result["fix"]
 
 
 def test_meminfo_without_a_total(tmp_path: Path) -> None:

@@ -228,7 +228,7 @@ def test_adopted_writes_the_environment_only(host: dict[str, Any], capsys: pytes
 
 
 def test_inspected(host: dict[str, Any], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    found = [{"kind": "pending_edit", "message": "m", "mend": "n"}, {"kind": "shadowed", "message": "m", "mend": "n"}]
+    found = [{"kind": "pending_edit", "message": "m", "fix": "n"}, {"kind": "shadowed", "message": "m", "fix": "n"}]
     monkeypatch.setattr(
         netplan_apply.netplan_inspect,
         "inspect",

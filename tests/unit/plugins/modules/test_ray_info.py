@@ -80,7 +80,7 @@ def test_every_returned_key_is_documented_and_every_answer_has_them_all(run, tmp
     [
         ("alive[].address", list(ADDRESSES)),
         ("alive[].{node: name, gpus: resources_available.GPU}[1]", {"node": "rx-h1", "gpus": 1.0}),
-        ("problems[].[cause, mend]", []),
+        ("problems[].[cause, fix]", []),
         ("dead[?rejoined].address", ["10.89.0.12"]),
     ],
 )

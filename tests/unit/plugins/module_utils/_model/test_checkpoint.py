@@ -114,7 +114,7 @@ def test_a_torn_file_is_to_be_fetched_again(tmp_path: Path, name: str, content: 
     with pytest.raises(SizingError, match=words) as caught:
         read_model_folder(str(folder))
     assert name in str(caught.value)
-    assert caught.value.mend == "Fetch the model again."
+    assert caught.value.fix == "Fetch the model again."
 
 
 def test_folders_that_are_none(tmp_path: Path) -> None:

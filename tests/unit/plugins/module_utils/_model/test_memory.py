@@ -411,7 +411,7 @@ def test_bad_options(options: dict[str, Any], variable: str, text: str) -> None:
         plan(model("llama-3.1-8b"), **options)
     assert caught.value.variable == variable
     assert text in str(caught.value)
-    assert caught.value.mend
+    assert caught.value.fix
     assert isinstance(caught.value, ValueError)
 
 

@@ -107,7 +107,7 @@ def test_host_as_planned_is_not_even_inspected(host: Host, monkeypatch: pytest.M
     assert not decision.needs_apply
 
 
-def test_wrong_mode_is_mended_without_touching_the_network(host: Host) -> None:
+def test_wrong_mode_is_fixed_without_touching_the_network(host: Host) -> None:
     host.file = state(netplan.render([LINK]), 0o644)
     host.as_planned()
     decision = present()
@@ -156,7 +156,7 @@ def test_adopted_but_not_live_is_applied_from_the_foreign_file(host: Host) -> No
 
 
 def finding(kind: str, **more: Any) -> dict[str, Any]:
-    return {"kind": kind, "message": f"there is {kind}", "mend": "mend it", "path": "", "netdev": "", **more}
+    return {"kind": kind, "message": f"there is {kind}", "fix": "fix it", "path": "", "netdev": "", **more}
 
 
 @pytest.mark.parametrize(
@@ -174,7 +174,7 @@ def finding(kind: str, **more: Any) -> dict[str, Any]:
 )
 def test_every_finding_stops_before_anything_is_written(host: Host, kind: str) -> None:
     host.seen["findings"] = [finding(kind)]
-    with pytest.raises(netplan_decision.ChangeError, match=f"there is {kind} \\(mend it\\)"):
+    with pytest.raises(netplan_decision.ChangeError, match=f"there is {kind} \\(fix it\\)"):
         present()
 
 

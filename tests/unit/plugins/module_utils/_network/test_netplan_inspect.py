@@ -82,7 +82,7 @@ def test_inspect_of_a_host_without_netplan_says_what_to_install(monkeypatch: pyt
     host.error = netplan_generator.NoNetplanError("netplan is not installed", "/etc/netplan/01-m.yaml")
     (finding,) = netplan_inspect.inspect("/etc/netplan/40-cx7.yaml", [LINK])["findings"]
     assert (finding["kind"], finding["message"]) == ("no_netplan", "netplan is not installed")
-    assert finding["mend"] == "install the package netplan.io (sudo apt install netplan.io)"
+    assert finding["fix"] == "install the package netplan.io (sudo apt install netplan.io)"
 
 
 def test_inspect_adopts_or_names_a_foreign_file_at_our_path(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -97,7 +97,7 @@ def test_explain(lines: list[str], reason: str, final: bool) -> None:
     failure = p.explain(lines)
     assert reason in failure.reason
     assert failure.final is final
-    assert bool(failure.mend) or not final
+    assert bool(failure.fix) or not final
 
 
 def test_settings_that_the_engine_logs_are_no_cause():
@@ -122,4 +122,4 @@ def test_a_model_with_code_of_its_own_is_told_from_its_loaders_words():
     )
     found = p.explain([line])
     assert found.final
-    assert "trust-remote-code" in found.mend
+    assert "trust-remote-code" in found.fix

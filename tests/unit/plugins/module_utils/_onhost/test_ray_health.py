@@ -147,7 +147,7 @@ def test_why_a_node_is_absent(status, words):
     probe = ray_probe.Probe("raylet", status)
     result = ray_health.assess(config(), answers(view, raylets={ADDRESSES[1]: probe, ADDRESSES[2]: probe}))
     assert words in result["problems"][0]["cause"]
-    assert result["problems"][0]["mend"]
+    assert result["problems"][0]["fix"]
 
 
 def test_absent_node_tells_when_and_why_it_left():
@@ -277,7 +277,7 @@ def test_wrong_token_is_told_from_no_token():
 def test_other_ways_to_get_no_list(probe, code):
     result = ray_health.assess(config(), answers(None, sources=[probe]))
     assert codes(result) == [(code, "")]
-    assert result["problems"][0]["mend"]
+    assert result["problems"][0]["fix"]
 
 
 @pytest.mark.parametrize(
@@ -304,7 +304,7 @@ def test_healthy_means_every_expected_address_once_and_nobody_else(rows):
     whole = sorted(a for a, _g in living) == sorted(ADDRESSES) and all(g >= 1 for _a, g in living)
     assert result["healthy"] is whole
     assert len(result["alive"]) == len({a for a, _g in living} & set(ADDRESSES))
-    assert result["healthy"] or result["problems"][0]["mend"]
+    assert result["healthy"] or result["problems"][0]["fix"]
     json.dumps(result)
 
 

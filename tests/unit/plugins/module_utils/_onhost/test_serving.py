@@ -587,13 +587,13 @@ def test_waiting_speaks_every_ten_seconds_at_most() -> None:
 
 def test_waiting_gives_up_with_the_reason() -> None:
     waiting = _waiting.Waiting("spark-01", 100, 2, 0.0)
-    failure = {"reason": "OSError: x", "mend": "", "final": False, "invocation": "a"}
+    failure = {"reason": "OSError: x", "fix": "", "final": False, "invocation": "a"}
     assert waiting.verdict({"failure": failure}, 1.0) == ""
     assert waiting.verdict({"failure": failure}, 5.0) == ""  # the same failed start, seen again
     verdict = waiting.verdict({"failure": {**failure, "invocation": "b"}}, 9.0)
     assert verdict.startswith("vLLM failed to start 2 times on spark-01: OSError: x.")
     final = _waiting.Waiting("spark-01", 100, 5, 0.0)
-    assert "Mend: correct it." in final.verdict({"failure": {**failure, "final": True, "mend": "correct it"}}, 1.0)
+    assert "Fix: correct it." in final.verdict({"failure": {**failure, "final": True, "fix": "correct it"}}, 1.0)
     late = _waiting.Waiting("spark-01", 100, 5, 0.0)
     assert "within vllm_serve_ready_timeout (1 min 40 s)" in late.verdict({"line": "loading: 41 %"}, 100.0)
     assert "loading: 41 %" in late.verdict({"line": "loading: 41 %"}, 100.0)

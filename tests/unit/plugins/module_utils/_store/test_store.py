@@ -209,7 +209,7 @@ def test_files_that_lie_there_already_are_adopted(store: Store) -> None:
     assert store.refresh_record("tiny", entries()) is False
 
 
-def test_modes_are_mended(store: Store, tmp_path: Path) -> None:
+def test_modes_are_fixed(store: Store, tmp_path: Path) -> None:
     fill(store, tmp_path, FILES)
     path = Path(store.folder("tiny")) / "config.json"
     path.chmod(0o666)

@@ -183,7 +183,7 @@ def degraded(case: Case) -> None:
 
 
 def ray_lacks_a_node(case: Case) -> None:
-    problem = {"code": "node_missing", "node": "b", "cause": "node b is not a member", "mend": "see b"}
+    problem = {"code": "node_missing", "node": "b", "cause": "node b is not a member", "fix": "see b"}
     ev(case, "a")["ray"] = {"problems": [problem]}
 
 
@@ -257,7 +257,7 @@ def test_a_dead_host_explains_its_cables_and_ray_but_not_the_neighbour_s_own_tro
             if nic["name"] in towards:
                 nic["carrier"] = False
     ev(case, "a")["ray"] = {
-        "problems": [{"code": "node_missing", "node": "c", "cause": "node c is not a member", "mend": "see c"}]
+        "problems": [{"code": "node_missing", "node": "c", "cause": "node c is not a member", "fix": "see c"}]
     }
     ev(case, "b")["nccl"] = {"/etc/nccl.conf": {"settings": {"NCCL_IB_DISABLE": "1"}, "ineffective": []}}
     assert found(case) == [("host-unreachable", ("c",)), ("nccl-ib-disabled", ("b",))]

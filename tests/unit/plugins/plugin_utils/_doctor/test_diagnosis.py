@@ -93,7 +93,7 @@ def test_there_are_enough_rules_and_each_is_complete() -> None:
     for rule in RULES:
         assert all(item["title"] for item in rule.source), rule.id
         assert any(item["url"].startswith("https://") or "sparkthor.cluster" in item["title"] for item in rule.source)
-        assert rule.cause != rule.mend
+        assert rule.cause != rule.fix
 
 
 def test_every_check_has_a_rule() -> None:
@@ -106,7 +106,7 @@ GOOD = {
     "title": "t",
     "symptom": "s",
     "cause": "c",
-    "mend": "m",
+    "fix": "m",
     "log": ["some text"],
     "source": [{"title": "x"}],
 }
@@ -116,7 +116,7 @@ GOOD = {
     ("change", "message"),
     [
         ({"id": "A B"}, "id is small letters"),
-        ({"mend": ""}, "mend is missing"),
+        ({"fix": ""}, "fix is missing"),
         ({"severity": "fatal"}, "neither error nor warning"),
         ({"source": []}, "source"),
         ({"source": [{"url": "x"}]}, "needs a title"),
@@ -265,7 +265,7 @@ def test_what_comes_after_a_list_of_secrets_stays() -> None:
     assert _doctor.mask(text) == shown
 
 
-def test_the_report_has_evidence_cause_mend_and_source() -> None:
+def test_the_report_has_evidence_cause_fix_and_source() -> None:
     case = next(item for item in LINES if item["name"] == "fp8_block")
     findings, _notes = _doctor.diagnose(
         RULES, {}, None, [Log("spark-01", "vllm.log", case["text"] * 5)], "roce", planned=False
@@ -274,7 +274,7 @@ def test_the_report_has_evidence_cause_mend_and_source() -> None:
     summary = {"errors": 1, "warnings": 0, "rules": 80, "hosts": 0, "lines": 5, "seconds": 0.1}
     text = "\n".join(_doctor.render(public, ["a note"], summary))
     assert "[fp8-block-indivisible] on spark-01" in text
-    for word in ("seen ", "5 times in all", "cause ", "mend ", "vllm/issues/17569", "note: a note", "1 errors"):
+    for word in ("seen ", "5 times in all", "cause ", "fix ", "vllm/issues/17569", "note: a note", "1 errors"):
         assert word in text
     assert "nothing found" in _doctor.render([], [], summary)[-1]
 

@@ -129,13 +129,13 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize(("name", "hosts", "options", "variable", "problem", "mend"), BAD)
-def test_bad_splits(name: str, hosts: Any, options: dict[str, Any], variable: str, problem: str, mend: str) -> None:
+@pytest.mark.parametrize(("name", "hosts", "options", "variable", "problem", "fix"), BAD)
+def test_bad_splits(name: str, hosts: Any, options: dict[str, Any], variable: str, problem: str, fix: str) -> None:
     with pytest.raises(SizingError) as caught:
         plan_parallel(hosts, topology="switch", config=model(name), **options)
     assert caught.value.variable == variable
     assert problem in str(caught.value)
-    assert mend in caught.value.mend
+    assert fix in caught.value.fix
 
 
 def test_a_topology_that_is_none() -> None:

@@ -46,7 +46,7 @@ def test_defaults_are_valid():
         ({"ray_version": "new"}, "not a version number"),
     ],
 )
-def test_bad_input_names_variable_and_mend(changes, words):
+def test_bad_input_names_variable_and_fix(changes, words):
     problems = ray_node.validate_node(**{**GOOD, **changes})
     assert len(problems) == 1, problems
     assert words in problems[0]

@@ -374,7 +374,7 @@ def test_rdma_faults_of_one_nic() -> None:
 
 
 def finding(kind: str, **more: t.Any) -> dict[str, t.Any]:
-    return {"kind": kind, "message": f"/etc/netplan/50-x.yaml is {kind}", "mend": "mend it", "netdev": "", **more}
+    return {"kind": kind, "message": f"/etc/netplan/50-x.yaml is {kind}", "fix": "fix it", "netdev": "", **more}
 
 
 def test_netplan_findings_stop_unless_accepted_or_replaced() -> None:
@@ -385,7 +385,7 @@ def test_netplan_findings_stop_unless_accepted_or_replaced() -> None:
         finding("foreign_settings", alone=True, netdev=B0),
         finding("foreign_settings", alone=False, netdev=B1),
     ]
-    assert world.errors()[0] == "host b: /etc/netplan/50-x.yaml is pending_edit; mend it"
+    assert world.errors()[0] == "host b: /etc/netplan/50-x.yaml is pending_edit; fix it"
     assert len(world.errors()) == 4
     left = [
         problem.kind
@@ -424,7 +424,7 @@ def test_known_bad_kernels_come_with_a_reason() -> None:
     assert len(errors) == 2
     assert "kernel 7.0.0-1019-nvidia is known bad: it reserves no contiguous memory (CmaTotal is 0)" in errors[0]
     assert world.errors(accept=["known_bad"]) == []
-    own = [{"fact": "os.pretty", "match": "Ubuntu 24.04*", "reason": "tested", "mend": "nothing"}]
+    own = [{"fact": "os.pretty", "match": "Ubuntu 24.04*", "reason": "tested", "fix": "nothing"}]
     assert "os.pretty Ubuntu 24.04.3 LTS is known bad" in world.errors(known_bad=own)[0]
 
 

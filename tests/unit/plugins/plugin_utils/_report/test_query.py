@@ -16,7 +16,7 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._report.query im
 
 STATUS = {
     "hosts": {"a": {"kernel": "6.17"}},
-    "problems": [{"host": "a", "text": "did not answer", "mend": "power"}],
+    "problems": [{"host": "a", "text": "did not answer", "fix": "power"}],
     "serving": {"state": "degraded", "endpoint": "http://10.0.0.1:8000/v1"},
 }
 VERIFY = {"lines": [verify.line("ray", "a", verify.PASS), verify.line("link", "b", verify.FAIL, 1.5, "Gb/s")]}
@@ -25,7 +25,7 @@ OPERATIONS = (Path(__file__).resolve().parents[5] / "docs" / "operations.md").re
 
 @pytest.mark.parametrize(
     ("query", "found"),
-    [("serving.state", "degraded"), ("problems[].[host, mend]", [["a", "power"]]), ("nothing", None)],
+    [("serving.state", "degraded"), ("problems[].[host, fix]", [["a", "power"]]), ("nothing", None)],
 )
 def test_fields(query: str, found: Any) -> None:
     assert pick(STATUS, query) == found

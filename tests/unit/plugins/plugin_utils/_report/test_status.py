@@ -125,11 +125,11 @@ def change(outcomes, host, netdev, **values):
         ({"name": "eth9"}, "enP2p1s0f1np1 does not exist"),
     ],
 )
-def test_a_wrong_link_is_one_line_with_host_and_mend(outcomes, values, expected):
+def test_a_wrong_link_is_one_line_with_host_and_fix(outcomes, values, expected):
     change(outcomes, "spark-03", "enP2p1s0f1np1", **values)
     document = made(outcomes)
     assert texts(document) == [f"spark-03: {expected}"]
-    assert document["problems"][0]["mend"]
+    assert document["problems"][0]["fix"]
     assert not document["ok"]
 
 
@@ -144,7 +144,7 @@ def test_half_a_cluster_still_has_a_plan_for_all_links(outcomes):
     outcomes["spark-03"] = {"unreachable": True, "msg": "ssh: connect to host 10.110.1.13 port 22: timed out"}
     document = made(outcomes)
     assert texts(document) == ["spark-03: did not answer"]
-    assert "10.110.1.13" in document["problems"][0]["mend"]
+    assert "10.110.1.13" in document["problems"][0]["fix"]
     assert len(document["hosts"]["spark-01"]["links"]) == 2
     assert "no answer" in screen.render(document)
 
@@ -198,7 +198,7 @@ def test_ray_says_itself_what_is_wrong(outcomes):
     cluster.update(
         healthy=False,
         reason="2 of 3 nodes: spark-03 is not a member",
-        problems=[{"code": "absent", "node": "spark-03", "cause": "spark-03 is not a member", "mend": "power"}],
+        problems=[{"code": "absent", "node": "spark-03", "cause": "spark-03 is not a member", "fix": "power"}],
         alive=cluster["alive"][:2],
     )
     document = made(outcomes)

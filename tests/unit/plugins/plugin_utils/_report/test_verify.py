@@ -119,7 +119,7 @@ def test_what_was_not_measured_fails_with_its_reason():
 def test_throttled_nics_are_told_from_others(gbits, word):
     lines, _suspects = judged(plan("direct", ["a", "b"]), ["a", "b"], {"a>b:0": {"how": "rdma", "gbits": gbits}})
     [line] = [line for line in lines if line["verdict"] == "fail"]
-    assert word in line["mend"]
+    assert word in line["fix"]
     assert line["threshold"] == 85
 
 
@@ -155,7 +155,7 @@ def test_sockets_instead_of_rdma_fail_the_host_and_name_the_variable():
     results = {host: rank() for host in HOSTS} | {"b": rank(network="Socket", ports=())}
     lines = collective(results)
     assert failing(lines) == [("transport", "b")]
-    assert "NCCL_IB_DISABLE" in next(line["mend"] for line in lines if line["verdict"] == "fail")
+    assert "NCCL_IB_DISABLE" in next(line["fix"] for line in lines if line["verdict"] == "fail")
 
 
 def test_one_half_only_fails():
