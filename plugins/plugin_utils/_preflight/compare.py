@@ -10,7 +10,6 @@ takes more than reading - a download, a question to the host or to a hub - the c
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._engine import pins
@@ -103,23 +102,6 @@ def prepare(role: str, comparisons: Any, host: str, variables: dict[str, Any]) -
         prepared.append({"role": role, "module": module, "arguments": arguments})
     # a role that wants nothing of this host is converged all the same
     return prepared or [{"role": role}]
-
-
-def role_variables(variables: Mapping[str, Any], role: str, roles: Path) -> dict[str, Any]:
-    """The variables as the role's own tasks have them: its path, and where Ansible looks for files and templates.
-
-    ``roles``: the folder that holds the role.
-    """
-    path = str(roles / role)
-    search = [path, f"{path}/tasks", *([variables["playbook_dir"]] if "playbook_dir" in variables else [])]
-    name = f"sparkthor.cluster.{role}"
-    return {
-        **variables,
-        "role_path": path,
-        "role_name": name,
-        "ansible_role_name": name,
-        "ansible_search_path": search,
-    }
 
 
 def converged_everywhere(wanted: Sequence[str], results: Mapping[str, Mapping[str, Any]]) -> list[str]:
