@@ -86,7 +86,6 @@ def canonical(name: str) -> str:
 
 
 _PIN = re.compile(r"\A([A-Za-z0-9][A-Za-z0-9._-]*)(?:\[[^\]]*\])?\s*==\s*([A-Za-z0-9][A-Za-z0-9.!+_-]*)\Z")
-_VERSION_LIKE = re.compile(r"\A\d+(\.\d+)*")
 
 
 def parse_lock(text: str, source: str) -> list[Pin]:

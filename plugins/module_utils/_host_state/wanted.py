@@ -95,11 +95,6 @@ class UnitSpec:
     no_block: bool = False
     defer: bool = False
 
-    @property
-    def leaves(self) -> bool:
-        """It is to be stopped or disabled: done before the files change."""
-        return self.state == "stopped" or self.enabled is False
-
 
 @dataclass
 class Wanted:

@@ -33,7 +33,6 @@ CONFIG = "/etc/sparkthor/container.json"
 RUN_DIR = "/run/sparkthor/container"
 CDI_DEVICE = "nvidia.com/gpu"
 HOOKS = ("nvidia-container-runtime-hook", "nvidia-container-toolkit")
-GPU_MODES = ("auto", "cdi", "gpus", "runtime", "none")
 CAP_SYS_RESOURCE = 24
 #: files at most; what systemd gives the units without a container
 OPEN_FILES = 1048576

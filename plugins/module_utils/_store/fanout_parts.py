@@ -228,9 +228,3 @@ class Parts:
                 if content.fd < 0:
                     content.fd = os.open(content.path, os.O_RDONLY | os.O_CLOEXEC)
         return content.fd
-
-    def bytes_here(self) -> int:
-        return sum(
-            content.size if not content.missing else (content.count - content.missing) * self.part_size
-            for content in self.contents
-        )

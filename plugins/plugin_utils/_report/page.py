@@ -32,11 +32,6 @@ def _templates() -> jinja2.Environment:
     )
 
 
-def topology_svg(status: Mapping[str, Any]) -> str:
-    """The drawing of the cables alone, as SVG."""
-    return _templates().get_template("topology.svg.j2").render(drawing=topology.drawing(status))
-
-
 # -- memory ---------------------------------------------------------------------------------------------------------
 
 
