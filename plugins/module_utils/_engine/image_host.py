@@ -74,8 +74,6 @@ class Host:
     def store(self) -> Store:
         return private_store(os.path.join(self.work_dir, "images"))
 
-    # -- what is in an image ---------------------------------------------------------------------------------------
-
     def records(self) -> dict[str, Any]:
         return read_json(self._record_path())
 
@@ -110,8 +108,6 @@ class Host:
         with open(os.path.join(self.work_dir, ".images.lock"), "w", encoding="utf-8") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield
-
-    # -- making ----------------------------------------------------------------------------------------------------
 
     def load(self, path: str, names: Sequence[str]) -> None:
         self.docker("load", "--quiet", "--input", path, seconds=self.timeout)

@@ -69,8 +69,6 @@ class UnitManager:
         out = self.changes.must(["systemctl", "show", f"--property={SHOW_PROPERTIES}", "--", *names], "units", 60)
         return parse_show(out, names)
 
-    # -- decisions ----------------------------------------------------------------------------------------------------
-
     def _arriving_content(self, name: str) -> bytes | None:
         """The content of a unit file which this very call writes (a template's file serves its instances)."""
         names = {name}
@@ -208,8 +206,6 @@ class UnitManager:
             for path in self.changed_paths
         )
 
-    # -- check mode ---------------------------------------------------------------------------------------------------
-
     def predict(self) -> None:
         self._report()
         for unit in self.units:
@@ -237,8 +233,6 @@ class UnitManager:
             result.changed_units.append(name)
         result.restarted_units = [unit.name for unit in self.restarts]
         result.daemon_reloaded = self.need_reload
-
-    # -- apply --------------------------------------------------------------------------------------------------------
 
     def remember_pending(self) -> None:
         """Should this run die between a file and the restart it asks for, the next one must still restart."""

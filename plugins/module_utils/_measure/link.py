@@ -53,9 +53,6 @@ def parse_perftest(text: str) -> float:
     return value if gbits else value * 8 * 1024 * 1024 / 1e9
 
 
-# -- the agent ------------------------------------------------------------------------------------------------------
-
-
 def _read_line(connection: socket.socket) -> bytes:
     line = b""
     while not line.endswith(b"\n"):
@@ -182,9 +179,6 @@ def start_agent(nonce: str, addresses: Sequence[str], port: int, seconds: float)
                 os._exit(0)
         os._exit(0)
     return {"started": True, "errors": agent.errors}
-
-
-# -- the side that measures -----------------------------------------------------------------------------------------
 
 
 def _connect(source: str, netdev: str, address: str, port: int, timeout: float) -> socket.socket:

@@ -93,8 +93,6 @@ class Firewall:
         port = server_port()
         self.ssh_ports = sorted(set(params["ssh_ports"]) | ({port} if port else set()))
 
-    # -- what is wanted -----------------------------------------------------------------------------------------------
-
     def text(self) -> str:
         names = ("trusted", "ssh_sources", "api_port", "api_sources", "sources", "interfaces", "tcp_ports", "udp_ports")
         return ruleset(Policy(ssh_ports=self.ssh_ports, mdns=self.params["mdns"], **{n: self.params[n] for n in names}))
@@ -109,8 +107,6 @@ class Firewall:
             "units": [{"name": UNIT, "enabled": True, "state": "started"}],
         }
         return HostState(Wanted.parse(wanted), Host(run=run_limited), check)
-
-    # -- what is loaded -----------------------------------------------------------------------------------------------
 
     def listing(self, *options: str) -> str:
         """Our table as it is loaded; empty if it is not."""
@@ -141,8 +137,6 @@ class Firewall:
         code, _out, err = run_limited([self.nft, "-f", path], LIMIT)
         if code != 0:
             raise FirewallError(f"nft cannot load {path}: {err.strip()}")
-
-    # -- steps --------------------------------------------------------------------------------------------------------
 
     def compare(self, folder: str) -> dict[str, Any]:
         """What differs, in files, unit and table; nothing is changed."""

@@ -229,8 +229,6 @@ def plain(seen: Seen) -> dict[str, list[dict[str, str]]]:
     }
 
 
-# --- ports that are administratively down -----------------------------------------------------------------------------
-
 LinkStates = Callable[[], Mapping[str, Mapping[str, Any]]]
 Runner = Callable[[list[str]], tuple[int, str, str]]
 

@@ -180,8 +180,6 @@ def _short(line: str, limit: int = 110) -> str:
     return line if len(line) <= limit else line[: limit - 1].rstrip() + "…"
 
 
-# -- why a start failed ------------------------------------------------------------------------------------------
-
 #: text -> (what to do about it, whether another try with the same files must fail the same way)
 _KNOWN: tuple[tuple[re.Pattern[str], str, bool], ...] = (
     (

@@ -86,8 +86,6 @@ class Head:
                 member.link.close()
             await self.rank.stop()
 
-    # -- the three steps ------------------------------------------------------------------------------------------
-
     def _absent(self, state: str) -> list[str]:
         return [
             host
@@ -154,8 +152,6 @@ class Head:
         code = ended.result()
         self.say(f"generation {self.generation}: the head's rank ended with {code}")
         return code if 0 < code < 255 else 1
-
-    # -- connections ----------------------------------------------------------------------------------------------
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         link = Link(reader, writer, self.settings.silence)
@@ -235,8 +231,6 @@ class Head:
         while True:
             await asyncio.sleep(self.settings.heartbeat)
             await self._tell_all()
-
-    # -- what others on the head read -----------------------------------------------------------------------------
 
     def publish(self) -> None:
         state = {

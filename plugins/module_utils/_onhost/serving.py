@@ -73,9 +73,6 @@ def notify(text: str) -> None:
         door.sendto(text.encode(), address)
 
 
-# -- files ----------------------------------------------------------------------------------------------------------
-
-
 def read_json(path: str) -> dict[str, Any]:
     """A file that may be absent or half of another program's: then there is nothing in it."""
     try:
@@ -206,8 +203,6 @@ def note_start(path: str = STARTS) -> float:
     return start_delay(count)
 
 
-# -- systemd and its journal ----------------------------------------------------------------------------------------
-
 _PROPERTIES = "ActiveState,SubState,InvocationID,MainPID,Result,NRestarts,LoadState,ExecMainStatus,ExecMainCode"
 
 
@@ -243,9 +238,6 @@ def journal(unit: str, invocation: str = "", lines: int = 120, runner: Runner = 
     argv = ["journalctl", "--no-pager", "--quiet", "--boot", "--all", "--output=json", "--output-fields=MESSAGE"]
     status, out, _err = runner([*argv, f"--lines={lines}", *chosen], 20)
     return progress.messages(out) if status == 0 else []
-
-
-# -- the engine's socket --------------------------------------------------------------------------------------------
 
 
 class _UnixConnection(http.client.HTTPConnection):
@@ -338,9 +330,6 @@ def metrics(path: str, seconds: float = 2.0) -> str:
     except (OSError, http.client.HTTPException):
         return ""
     return text if status == 200 else ""
-
-
-# -- moving the group -----------------------------------------------------------------------------------------------
 
 
 def restart(unit: str, kill: bool, runner: Runner = run) -> str:

@@ -85,8 +85,6 @@ class Parts:
             whole.update(digest)
         return whole.digest()
 
-    # -- what is here at the start ---------------------------------------------------------------------------------
-
     def adopt(self, local: Mapping[str, str], spare: Iterable[str]) -> None:
         """Take whole files from ``local`` (digest -> path), else parts of earlier runs and of ``spare`` files."""
         missing = []
@@ -161,8 +159,6 @@ class Parts:
                     for index in wanted.pop(hashlib.sha256(data).digest(), ()):
                         self.store(index, data, finish=False)
 
-    # -- what comes in ---------------------------------------------------------------------------------------------
-
     def store(self, index: int, data: bytes | memoryview, finish: bool = True) -> None:
         """Keep a part whose digest is right and wake those who wait for it."""
         content = self.owners[index]
@@ -205,8 +201,6 @@ class Parts:
                 "arrived is kept: make room and run again"
             )
         return FanoutError(f"{self.incoming}: {error.strerror}. What arrived is kept: fix it and run again")
-
-    # -- what goes out ---------------------------------------------------------------------------------------------
 
     def wait(self, index: int, seconds: float) -> bool:
         event = threading.Event()

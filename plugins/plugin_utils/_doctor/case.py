@@ -71,9 +71,6 @@ class Case:
         return entry.get("links") or () if entry.get("addressing") == "managed" else ()
 
 
-# --- reading what hosts and logs told ---------------------------------------------------------------------------------
-
-
 def parse_argv(argv: Sequence[str]) -> dict[str, t.Any]:
     """``vllm serve MODEL --key value --flag --no-flag --key=value`` as options by name."""
     found: dict[str, t.Any] = {}
@@ -209,8 +206,6 @@ def memory_share(serve: Serve) -> float:
     except (TypeError, ValueError):
         return 0.0
 
-
-# --- the checks by name ---
 
 CHECKS: dict[str, Callable[[Case], Iterable[Hit]]] = {}
 

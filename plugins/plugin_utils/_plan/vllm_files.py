@@ -101,9 +101,6 @@ def secret_files(serving: Serving, read_secret: ReadSecret) -> list[File]:
     return found
 
 
-# --- what is served, as programs on the host read it ------------------------------------------------------------------
-
-
 def declared_file(serving: Serving) -> File:
     """cluster.json: who was declared head, on every host, so that a former head that returns knows that it is one."""
     cluster, fabric = serving.cluster, serving.fabric
@@ -205,9 +202,6 @@ def serving_settings(serving: Serving) -> dict[str, Any]:
             "expected": members(serving),
         },
     }
-
-
-# --- files ------------------------------------------------------------------------------------------------------------
 
 
 def files(serving: Serving) -> list[File]:
@@ -322,9 +316,6 @@ def _directories(serving: Serving) -> list[Directory]:
         *((directory(f"{_ETC}/vllm"),) if serving.has_engine else ()),
         *((directory(f"{_ETC}/front", mode="0700"),) if serving.is_head else ()),
     ]
-
-
-# --- units ------------------------------------------------------------------------------------------------------------
 
 
 def units(serving: Serving) -> list[Unit]:

@@ -25,9 +25,6 @@ class Unknown(Exception):
     """Whether there is something to do cannot be known by reading alone; the message says why."""
 
 
-# --- arguments as a host needs them -----------------------------------------------------------------------------------
-
-
 def _firewall(arguments: Arguments, host: str, _variables: Mapping[str, Any]) -> Arguments:
     plan = arguments.pop("plan")
     return {**arguments, "trusted": trusted_sources(plan, host)}

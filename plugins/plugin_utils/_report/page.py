@@ -32,9 +32,6 @@ def _templates() -> jinja2.Environment:
     )
 
 
-# -- memory ---------------------------------------------------------------------------------------------------------
-
-
 def budgets(status: Mapping[str, Any], memory: Mapping[str, Any] | None) -> list[dict[str, Any]]:
     """By rank: weights, cache, overhead and reserve in bytes; without a plan, used and available alone."""
     found = []
@@ -110,9 +107,6 @@ def _memory_row(row: Mapping[str, Any], parts: Sequence[tuple[str, str, str]]) -
     }
 
 
-# -- verify ---------------------------------------------------------------------------------------------------------
-
-
 def curve(values: Sequence[float]) -> list[tuple[float, float]]:
     """The points of a small curve of earlier values, oldest left; none where there is nothing to compare."""
     if len(values) < 2:
@@ -169,9 +163,6 @@ def _verify_row(entry: Mapping[str, Any], runs: Sequence[Mapping[str, Any]]) -> 
         "note": entry["note"],
         "fix": entry["fix"],
     }
-
-
-# -- doctor, hosts, versions ----------------------------------------------------------------------------------------
 
 
 def _doctor(doctor: Mapping[str, Any] | None) -> dict[str, Any] | None:

@@ -32,9 +32,6 @@ LOW_MEMORY = 0.04
 LOW_DISK = 0.05
 
 
-# -- the plan -------------------------------------------------------------------------------------------------------
-
-
 def _stand_in(variables: Mapping[str, Any], kind: str, cidr: str) -> dict[str, Any]:
     """Facts of a host that did not answer, as far as the inventory tells."""
     netdev = str(variables.get("fabric_lan_nic") or ("enP2p1s0" if kind == "thor" else "enP7s7"))
@@ -70,9 +67,6 @@ def plan(
     except (ClusterError, KeyError, TypeError, ValueError) as error:
         return bare, {}, nodes, " ".join(str(error).split())
     return cluster, fabric, nodes, ""
-
-
-# -- the document ---------------------------------------------------------------------------------------------------
 
 
 def _problem(host: str, text: str, fix: str) -> dict[str, str]:
