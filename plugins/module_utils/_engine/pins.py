@@ -1,5 +1,4 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What an engine is made of: pins, wheels for a target, the environment built from them, and parity between hosts.
 
@@ -87,7 +86,6 @@ def canonical(name: str) -> str:
 
 
 _PIN = re.compile(r"\A([A-Za-z0-9][A-Za-z0-9._-]*)(?:\[[^\]]*\])?\s*==\s*([A-Za-z0-9][A-Za-z0-9.!+_-]*)\Z")
-_VERSION_LIKE = re.compile(r"\A\d+(\.\d+)*")
 
 
 def parse_lock(text: str, source: str) -> list[Pin]:

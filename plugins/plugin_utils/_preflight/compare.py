@@ -1,5 +1,4 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Controller's part of the comparison before a run: the arguments of the roles' modules as a host needs them, and what
 the hosts' answers add up to.
@@ -24,9 +23,6 @@ Arguments = dict[str, Any]
 
 class Unknown(Exception):
     """Whether there is something to do cannot be known by reading alone; the message says why."""
-
-
-# --- arguments as a host needs them -----------------------------------------------------------------------------------
 
 
 def _firewall(arguments: Arguments, host: str, _variables: Mapping[str, Any]) -> Arguments:

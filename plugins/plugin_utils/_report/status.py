@@ -1,5 +1,4 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The looks of all hosts beside the plan: one document.  Runs on the controller; pure.
 
@@ -31,9 +30,6 @@ FRESH_SECONDS = 30.0
 #: memory that a host needs to stay alive under load, as a fraction
 LOW_MEMORY = 0.04
 LOW_DISK = 0.05
-
-
-# -- the plan -------------------------------------------------------------------------------------------------------
 
 
 def _stand_in(variables: Mapping[str, Any], kind: str, cidr: str) -> dict[str, Any]:
@@ -72,9 +68,6 @@ def plan(
     except (ClusterError, KeyError, TypeError, ValueError) as error:
         return bare, {}, nodes, " ".join(str(error).split())
     return cluster, fabric, nodes, ""
-
-
-# -- the document ---------------------------------------------------------------------------------------------------
 
 
 def _problem(host: str, text: str, fix: str) -> dict[str, str]:
