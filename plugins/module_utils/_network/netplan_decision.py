@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
-from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import ssh
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import environment_file, ssh
 from ansible_collections.sparkthor.cluster.plugins.module_utils._network import (
     link_state,
     netplan,
@@ -61,7 +61,7 @@ def _diff(name: str, before: str, after: str, name_after: str = "") -> dict[str,
 
 def decide_environment(path: str, variables: dict[str, Any]) -> tuple[dict[str, job.FileState | None], dict[str, str]]:
     """The environment file if it has to change, and its diff."""
-    wanted = {"content": netplan.render_environment(variables), "mode": 0o644, "uid": 0, "gid": 0}
+    wanted = {"content": environment_file.render(variables), "mode": 0o644, "uid": 0, "gid": 0}
     current = job.read_state(path)
     if current == wanted:
         return {}, {}

@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from .._lib import files
 from . import serving
 from .rank_link import (
     BROKEN,
@@ -223,7 +224,7 @@ class Head:
 
     def _served(self) -> bool:
         """Whether the watchdog has seen a completion of this very start."""
-        memory = serving.read_json(self.settings.watchdog_state).get("memory") or {}
+        memory = files.read_json(self.settings.watchdog_state).get("memory") or {}
         invocation = os.environ.get("INVOCATION_ID", "")
         return self.phase == RUN and bool(memory.get("served")) and memory.get("invocation") == invocation
 
