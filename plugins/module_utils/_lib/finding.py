@@ -5,8 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
 from typing import Any
 
 ERROR, WARNING, UNKNOWN = "error", "warning", "unknown"
@@ -34,6 +34,15 @@ class Finding:
     source: str = ""
     #: ``error`` stops a run; ``warning`` and ``unknown`` (could not be found out) are reported
     severity: str = ERROR
+
+    def to_dict(self) -> dict[str, Any]:
+        """All fields by name, as a module returns them."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, fields: Mapping[str, Any]) -> Finding:
+        """What :meth:`to_dict` gave.  Raises ``TypeError`` for other fields."""
+        return cls(**fields)
 
     def __str__(self) -> str:
         """``host a: where: 'value': what; fix [source]``; a place that ``what`` names is not said twice."""

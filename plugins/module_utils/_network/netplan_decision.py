@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import environment_file, ssh
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import Finding
 from ansible_collections.sparkthor.cluster.plugins.module_utils._network import (
     link_state,
     netplan,
@@ -37,7 +38,7 @@ class Decision:
     needs_apply: bool = False
     adopted: bool = False
     backup: str = ""
-    findings: list[dict[str, Any]] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
     after: dict[str, job.FileState | None] = field(default_factory=dict)
     netdevs: list[str] = field(default_factory=list)
     expect: list[dict[str, Any]] = field(default_factory=list)
@@ -68,22 +69,17 @@ def decide_environment(path: str, variables: dict[str, Any]) -> tuple[dict[str, 
     return {path: wanted}, _diff(path, _text(current), str(wanted["content"]))
 
 
-def blocking(findings: list[dict[str, Any]], accept: list[str], replace_foreign: bool) -> list[dict[str, Any]]:
+def blocking(findings: list[Finding], accept: list[str], replace_foreign: bool) -> list[Finding]:
     """The findings that forbid a change."""
     allowed = set(accept) & set(ACCEPTABLE)
     if replace_foreign:
         allowed |= {"foreign_file", "foreign_address"}
-    return [
-        item
-        for item in findings
-        if item["kind"] not in allowed
-        and not (replace_foreign and item["kind"] == "foreign_settings" and item.get("alone"))
-    ]
+    return [finding for finding in findings if finding.id not in allowed]
 
 
-def explain(findings: list[dict[str, Any]]) -> str:
+def explain(findings: list[Finding]) -> str:
     """Findings as one message: what, then how to fix it."""
-    return "; ".join(f"{item['message']} ({item['fix']})" for item in findings)
+    return "; ".join(f"{finding.what} ({finding.fix})" for finding in findings)
 
 
 def _free_name(path: str) -> str:
