@@ -45,9 +45,9 @@ class Finding:
         return cls(**fields)
 
     def __str__(self) -> str:
-        """``host a: where: 'value': what; fix [source]``; a place that ``what`` names is not said twice."""
+        """``host a: where: 'value': what; fix [source]``; a place alone that ``what`` names is not said twice."""
         place = [f"host {self.host}"] if self.host else []
-        if self.where and self.where not in self.what:
+        if self.where and (self.value is not None or self.where not in self.what):
             place.append(self.where)
         if self.value is not None:
             place.append(repr(self.value))
