@@ -159,7 +159,7 @@ BAD = [
     ("wrong value", {"vllm_serve_args": {"quantization": "nvfp4"}}, ["KV-cache dtype"]),
     ("danger", {"vllm_serve_args": {"gpu-memory-utilization": 0.95}}, ["acknowledge gpu-memory-utilization"]),
     ("danger", {"vllm_serve_args": {"trust-remote-code": True}}, ["acknowledge trust-remote-code"]),
-    ("companion", {"vllm_serve_args": {"enable-auto-tool-choice": False}}, ["Add enable-auto-tool-choice"]),
+    ("companion", {"vllm_serve_args": {"enable-auto-tool-choice": False}}, ["add enable-auto-tool-choice"]),
     (
         "FP8 blocks",
         {

@@ -166,7 +166,7 @@ def test_a_model_without_a_recipe_is_checked_all_the_same():
         ({"max-num-seq": 4}, "did you mean max-num-seqs"),
         ({"gpu-memory-utilization": 0.95}, "acknowledge gpu-memory-utilization by name"),
         ({"trust-remote-code": True}, "acknowledge trust-remote-code by name"),
-        ({"tool-call-parser": "hermes"}, "Add enable-auto-tool-choice: true"),
+        ({"tool-call-parser": "hermes"}, "add enable-auto-tool-choice: true"),
     ]:
         with pytest.raises(RecipeError, match=words):
             plan_serving({**first, "vllm_serve_args": args}, cluster, nodes, ".")
