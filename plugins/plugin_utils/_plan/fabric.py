@@ -146,7 +146,7 @@ def fabric_plan(
     nic_by_host = checked_mapping("nics", nics)
     override_by_host = checked_mapping("fabric_overrides", overrides)
     if ray_head is not None and ray_head not in set(names):
-        raise FabricError("ray_head", ray_head, "this host is not in the cluster", f"Use one of {first_names(names)}")
+        raise FabricError("ray_head", ray_head, "this host is not in the cluster", f"use one of {first_names(names)}")
     head = names[0] if ray_head is None else str(ray_head)
     resolved_kinds = {host: check_kind(host, kind_by_host.get(host), topology) for host in names}
     needs_management = topology in ("lan", "ring")

@@ -324,8 +324,7 @@ def document(
         )
         if host in lost:
             by_host[host]["control_address"] = ""
-            text, _semicolon, fix = lost[host].partition("; ")
-            own.append(Finding("link", text, fix, host))
+            own.append(replace(lost[host], host=host))
         problems += own
     ray = ray_status(looks.get(head))
     # an unquoted off is a boolean of YAML
