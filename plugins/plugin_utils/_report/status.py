@@ -149,6 +149,31 @@ def _control_address(planned: Mapping[str, Any], answered: bool) -> str:
     return address if answered or address != planned.get("management_address") else ""
 
 
+def _room_problems(host: str, memory: Mapping[str, Any], disk: Mapping[str, Any]) -> list[Finding]:
+    """Memory, disk and swap that are nearly used up."""
+    problems = []
+    if memory["total"] and memory["available"] < LOW_MEMORY * memory["total"]:
+        free = memory["available"] / GIB
+        problems.append(
+            Finding(
+                "memory",
+                f"only {free:.1f} GiB of memory are left",
+                "lower vllm_serve_args gpu-memory-utilization",
+                host,
+            )
+        )
+    if disk["total"] and disk["free"] < LOW_DISK * disk["total"]:
+        problems.append(
+            Finding("disk", f"disk nearly full: {disk['free'] / GIB:.1f} GiB left", "remove old models", host)
+        )
+    if memory["swap_used"] > GIB:
+        used = memory["swap_used"] / GIB
+        problems.append(
+            Finding("swap", f"{used:.1f} GiB are swapped out", "something beside the model takes memory", host)
+        )
+    return problems
+
+
 def host_status(
     host: str,
     variables: Mapping[str, Any],
@@ -197,25 +222,7 @@ def host_status(
     for name, unit in look["units"].items():
         if unit["active"] == "failed":
             problems.append(Finding("unit", f"{name} failed ({unit['result']})", f"journalctl -u {name} -n 50", host))
-    if memory["total"] and memory["available"] < LOW_MEMORY * memory["total"]:
-        free = memory["available"] / GIB
-        problems.append(
-            Finding(
-                "memory",
-                f"only {free:.1f} GiB of memory are left",
-                "lower vllm_serve_args gpu-memory-utilization",
-                host,
-            )
-        )
-    if disk["total"] and disk["free"] < LOW_DISK * disk["total"]:
-        problems.append(
-            Finding("disk", f"disk nearly full: {disk['free'] / GIB:.1f} GiB left", "remove old models", host)
-        )
-    if memory["swap_used"] > GIB:
-        used = memory["swap_used"] / GIB
-        problems.append(
-            Finding("swap", f"{used:.1f} GiB are swapped out", "something beside the model takes memory", host)
-        )
+    problems += _room_problems(host, memory, disk)
     return found, problems
 
 
