@@ -109,7 +109,7 @@ class ActionModule(ClusterAction):
             raise AnsibleActionFail(f"Nothing was changed: {error}") from error
 
     @staticmethod
-    def _fail(problems: Sequence[Finding | str]) -> None:
+    def _fail(problems: Sequence[Finding]) -> None:
         if problems:
             raise AnsibleActionFail(nothing_changed(problems))
 

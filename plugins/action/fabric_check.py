@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ansible.errors import AnsibleActionFail
-from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import nothing_changed
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import errors_and_others, nothing_changed
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action.base import ClusterAction
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import fabric as _fabric
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._preflight import compare, fabric_check
@@ -32,7 +32,7 @@ class ActionModule(ClusterAction):
             host: hostvars[host].get(arguments["probes"]) or {} for host in fabric
         }
         probes = {host: outcome.get("probe") or {} for host, outcome in outcomes.items()}
-        errors, warnings = fabric_check.split(
+        errors, warnings = errors_and_others(
             fabric_check.check_facts(fabric, nodes, probes, arguments["accept"], arguments["replace_foreign"])
         )
         if errors:

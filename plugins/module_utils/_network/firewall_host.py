@@ -237,7 +237,7 @@ class Firewall:
         argv += [f"--on-active={self.params['rollback_timeout']}s", "--description=Take back an unconfirmed firewall"]
         code, _out, err = run_limited([*argv, self.nft, "-f", restore], LIMIT)
         if code != 0:
-            raise FirewallError(f"the rollback cannot be armed, so nothing was changed: {err.strip()}")
+            raise FirewallError(f"the rollback cannot be armed, so the ruleset is not loaded: {err.strip()}")
 
     @staticmethod
     def disarm() -> None:

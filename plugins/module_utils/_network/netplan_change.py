@@ -189,7 +189,7 @@ def arm_and_start(decision: Decision, params: dict[str, Any], management: str, f
             [_python(), script, "rollback", folder],
         )
         if not job.unit_active(f"{job.TIMER}.timer"):
-            raise ChangeError("the rollback timer did not start; nothing was changed")
+            raise ChangeError("the rollback timer did not start, so the change was not started")
         _systemd_run(APPLY_UNIT, ["--no-block"], [_python(), script, "apply", folder])
     except ChangeError:
         job.finish(folder)

@@ -57,7 +57,7 @@ def netplan_obstacles(path: str, links: list[dict[str, Any]], renderer: str) -> 
     seen = netplan_inspect.inspect(path, links, renderer)
     own = seen.get("previous") or set()
     return {
-        "findings": seen["findings"],
+        "findings": [finding.to_dict() for finding in seen["findings"]],
         "adoptable": bool(seen["foreign"] and seen["adoptable"]),
         "own": sorted(own) if seen["own"] is not None and netplan.is_ours(seen["own"]) else [],
     }

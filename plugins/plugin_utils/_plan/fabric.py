@@ -133,7 +133,7 @@ def fabric_plan(
     override_by_host = fabric_values.checked_mapping("fabric_overrides", overrides)
     if ray_head is not None and ray_head not in set(names):
         raise FabricError(
-            "ray_head", ray_head, "this host is not in the cluster", f"Use one of {fabric_values.first_names(names)}"
+            "ray_head", ray_head, "this host is not in the cluster", f"use one of {fabric_values.first_names(names)}"
         )
     head = names[0] if ray_head is None else str(ray_head)
     resolved_kinds = {host: fabric_values.check_kind(host, kind_by_host.get(host), topology) for host in names}

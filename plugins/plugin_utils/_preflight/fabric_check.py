@@ -12,9 +12,10 @@ import dataclasses
 import typing as t
 from collections.abc import Iterable, Mapping, Sequence
 
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import ERROR, WARNING, Finding
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._preflight import host_check, network_check, port_check
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._preflight.cabling_check import cabling_problems
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._preflight.problem import Node, Plan, Problem
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._preflight.facts import Node, Plan
 
 #: findings that a user may declare known; everything else stops the run
 ACCEPTABLE: t.Final = ("pending_edit", "runtime_address", "parity", "known_bad", "clock")
@@ -29,10 +30,10 @@ def check_facts(
     accept: Iterable[str] = (),
     replace_foreign: bool = False,
     known_bad: Sequence[Mapping[str, str]] = host_check.KNOWN_BAD,
-) -> list[Problem]:
+) -> list[Finding]:
     """Every finding, host by host in the plan's order, then those that concern several hosts."""
     probes = probes or {}
-    problems: list[Problem] = []
+    problems: list[Finding] = []
     subnets = network_check.planned_subnets(plan)
     for host, entry in plan.items():
         node, probe = nodes[host], probes.get(host) or {}
@@ -51,15 +52,6 @@ def check_facts(
     return _settle(_fold(problems), set(accept), replace_foreign)
 
 
-def split(problems: Iterable[Problem]) -> tuple[list[str], list[str]]:
-    """Messages that stop the run, and those that are only reported."""
-    errors: list[str] = []
-    others: list[str] = []
-    for problem in problems:
-        (errors if problem.severity == "error" else others).append(str(problem))
-    return errors, others
-
-
 def devices(probes: Mapping[str, Mapping[str, t.Any]]) -> dict[str, dict[str, str]]:
     """RDMA device by host and NIC, for ``_plan.fabric.adopt_devices``."""
     return {
@@ -68,23 +60,23 @@ def devices(probes: Mapping[str, Mapping[str, t.Any]]) -> dict[str, dict[str, st
     }
 
 
-def _settle(problems: Iterable[Problem], accept: set[str], replace_foreign: bool) -> list[Problem]:
+def _settle(problems: Iterable[Finding], accept: set[str], replace_foreign: bool) -> list[Finding]:
     settled = []
     for problem in problems:
-        known = problem.kind in accept and problem.kind in ACCEPTABLE
-        replaced = replace_foreign and problem.kind in REPLACEABLE
-        if problem.severity == "error" and (known or replaced):
-            problem = dataclasses.replace(problem, severity="warning")
+        known = problem.id in accept and problem.id in ACCEPTABLE
+        replaced = replace_foreign and problem.id in REPLACEABLE
+        if problem.severity == ERROR and (known or replaced):
+            problem = dataclasses.replace(problem, severity=WARNING)
         settled.append(problem)
     return settled
 
 
-def _fold(problems: Iterable[Problem]) -> list[Problem]:
+def _fold(problems: Iterable[Finding]) -> list[Finding]:
     """The same finding once: a NIC without a carrier has no neighbour either, and says so by itself."""
     seen: set[tuple[str, str, str]] = set()
     folded = []
     for problem in problems:
-        key = (problem.kind, problem.host, problem.message)
+        key = (problem.id, problem.host, problem.what)
         if key not in seen:
             seen.add(key)
             folded.append(problem)
