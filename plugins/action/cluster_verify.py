@@ -21,7 +21,7 @@ _PARTS = ("links", "collective", "ray", "serving")
 class ActionModule(ClusterAction):
     ARGUMENTS = {
         "stage": {"type": "str", "choices": ["plan", "verdict"], "default": "plan"},
-        "looks": {"type": "str", "required": True},
+        "nodes": {"type": "str", "required": True},
         "plan": {"type": "dict", "default": {}},
         "links": {"type": "str"},
         "collective": {"type": "str"},
@@ -35,7 +35,7 @@ class ActionModule(ClusterAction):
 
     def act(self, arguments: dict[str, Any]) -> dict[str, Any]:
         given, task_vars = arguments, self.vars
-        seen = _results.see(task_vars, given["looks"])
+        seen = _results.see(task_vars, given["nodes"])
         verify.thresholds(["spark"], given["thresholds"])
         if seen.plan_error:
             raise AnsibleActionFail(f"verify needs a plan: {seen.plan_error}")

@@ -13,13 +13,13 @@ author:
   - sparkthor.cluster contributors (@sparkthor)
 description:
   - Runs on the controller, once for all hosts, and changes nothing on any host.
-  - In the stage V(plan) it decides from the looks of M(sparkthor.cluster.cluster_look) who measures towards whom.
+  - In the stage V(plan) it decides from what M(sparkthor.cluster.node_info) read who measures towards whom.
   - In the stage V(verdict) it compares what M(sparkthor.cluster.verify_probe) found with the thresholds, shows a table,
     keeps the result beside those of earlier runs, and fails if anything is below what is needed.
 extends_documentation_fragment:
   - sparkthor.cluster.attributes
   - sparkthor.cluster.attributes.controller_files
-  - sparkthor.cluster.looks
+  - sparkthor.cluster.nodes
 options:
   stage:
     description: Which stage to run.
@@ -62,14 +62,15 @@ options:
 
 EXAMPLES = r"""
 - name: Read the state of every host
-  sparkthor.cluster.cluster_look:
-  register: look
+  sparkthor.cluster.node_info:
+    gather: status
+  register: read
   ignore_unreachable: true
   become: true
 
 - name: Plan the measurements
   sparkthor.cluster.cluster_verify:
-    looks: look
+    nodes: read
     parts: [ray]
   register: planned
   run_once: true
@@ -77,7 +78,7 @@ EXAMPLES = r"""
 - name: Judge
   sparkthor.cluster.cluster_verify:
     stage: verdict
-    looks: look
+    nodes: read
     parts: [ray]
     plan: "{{ planned.plan }}"
     thresholds: {ttft_seconds: 2}

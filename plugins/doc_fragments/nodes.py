@@ -6,11 +6,12 @@ from __future__ import annotations
 
 
 class ModuleDocFragment:
-    # For what judges on the controller the looks of all hosts.
+    # For what judges on the controller the status of all hosts.
     DOCUMENTATION = r"""
 options:
-  looks:
-    description: Name of the variable in which each host's look was registered, see M(sparkthor.cluster.cluster_look).
+  nodes:
+    description:
+      - Name of the variable in which M(sparkthor.cluster.node_info) with C(gather=status) was registered for each host.
     type: str
-    default: __look
+    required: true
 """
