@@ -21,8 +21,12 @@ description:
 extends_documentation_fragment:
   - sparkthor.cluster.attributes
   - sparkthor.cluster.attributes.controller_files
-  - sparkthor.cluster.nodes
 options:
+  nodes:
+    description:
+      - Name of the variable in which M(sparkthor.cluster.node_info) with C(gather=status) was registered for each host.
+    type: str
+    required: true
   format:
     description:
       - V(text) shows one screen, V(json) the same as JSON, V(none) shows nothing and only returns.
