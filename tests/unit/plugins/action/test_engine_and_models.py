@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from ansible.errors import AnsibleActionFail
-from ansible_collections.sparkthor.cluster.plugins.action import engine_parity, engine_venv, model_store
+from ansible_collections.sparkthor.cluster.plugins.action import cluster_plan, engine_venv, model_store
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import (
     fanout,
     hub,
@@ -140,7 +140,9 @@ def test_wheels_need_to_know_the_host(engine: dict[str, Any], monkeypatch: pytes
 def parity(monkeypatch: pytest.MonkeyPatch, engines: dict[str, dict[str, Any]]) -> dict[str, Any]:
     hostvars = {host: {"ansible_facts": {"sparkthor_engine": engine}} for host, engine in engines.items()}
     hostvars["spark-09"] = {"ansible_facts": {}}
-    return act(engine_parity, monkeypatch, {}, [], hostvars=hostvars, ansible_play_hosts=[*engines, "spark-09"])[0]
+    return act(
+        cluster_plan, monkeypatch, {"stage": "engine"}, [], hostvars=hostvars, ansible_play_hosts=[*engines, "spark-09"]
+    )[0]
 
 
 SAME = {"python": "3.12", "versions": {"ray": "2.60.0", "vllm": "0.32.0+cu130", "torch": "2.13.0"}}
