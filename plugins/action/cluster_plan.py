@@ -12,7 +12,12 @@ from typing import Any
 
 import yaml
 from ansible.errors import AnsibleActionFail
-from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.pins import parity_table, versions_across
+from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.pins import (
+    compare_parity,
+    parity_table,
+    releases,
+    versions_across,
+)
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import Finding, nothing_changed
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action.base import ClusterAction
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory import inventory, play_roles
@@ -46,7 +51,7 @@ class ActionModule(ClusterAction):
         if arguments["stage"] == "hosts":
             return self._hosts_stage(arguments)
         if arguments["stage"] == "engine":
-            return self._engine_stage()
+            return self._engine_stage(arguments["nodes"])
         groups = {name: list(hosts) for name, hosts in self.vars["groups"].items()}
         hosts = inventory.cluster_hosts(groups)
         everything = self.vars["hostvars"]
@@ -210,8 +215,20 @@ class ActionModule(ClusterAction):
             "warnings": warnings,
         }
 
-    def _engine_stage(self) -> dict[str, Any]:
-        """Fail if the hosts of the play have different engines."""
+    def _engine_stage(self, registered: str | None) -> dict[str, Any]:
+        """Fail if the hosts of the play have different engines, by what a task asked them or by their facts."""
+        if registered:
+            asked = {
+                host: releases((self.vars["hostvars"][host].get(registered) or {}).get("versions") or {})
+                for host in self.vars.get("ansible_play_hosts", [])
+            }
+            engines = {host: versions for host, versions in asked.items() if versions}
+            if different := compare_parity(engines):
+                raise AnsibleActionFail(
+                    "Ray was not touched. All nodes of a cluster need the same Python, Ray, vLLM and torch, but they "
+                    f"differ:\n{parity_table(engines, different)}\nRun the engine role on all hosts."
+                )
+            return {"changed": False, "engines": engines}
         facts = {
             host: (self.vars["hostvars"][host].get("ansible_facts") or {}).get("sparkthor_engine")
             for host in self.vars.get("ansible_play_hosts", [])

@@ -40,6 +40,8 @@ options:
       - Name of the variable in which M(sparkthor.cluster.node_info) was registered for each host. It says of a host
         without facts why it has none.
       - Needed in the stage V(facts), unless O(assumed=true).
+      - In the stage V(engine), the variable in which M(sparkthor.cluster.ray_info) with C(before_start=true) was
+        registered. The versions that it found are compared instead of the facts.
     type: str
   assumed:
     description:
