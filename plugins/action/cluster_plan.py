@@ -5,19 +5,28 @@
 
 from __future__ import annotations
 
+import copy
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import yaml
 from ansible.errors import AnsibleActionFail
-from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import Finding, nothing_changed
+from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.pins import (
+    compare_parity,
+    parity_table,
+    releases,
+    versions_across,
+)
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import Finding, errors_and_others, nothing_changed
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action.base import ClusterAction
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory import inventory, play_roles
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory.role_specs import RoleSpecs
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import fabric as _fabric
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.assumed import assumed_nodes
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.cluster import ClusterError, plan_cluster
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric_inventory import fabric_problems
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._preflight import compare, fabric_check
 
 # the loader in C takes a tenth of the time
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -29,12 +38,20 @@ _SERVING_ROLES = frozenset(("engine", "model_store", "ray_node", "ray_head", "ra
 
 class ActionModule(ClusterAction):
     ARGUMENTS = {
-        "stage": {"type": "str", "choices": ["inventory", "facts"], "default": "facts"},
+        "stage": {"type": "str", "choices": ["inventory", "facts", "hosts", "engine"], "default": "facts"},
         "nodes": {"type": "str"},
         "assumed": {"type": "bool", "default": False},
+        "fabric": {"type": "dict"},
+        "probes": {"type": "str"},
+        "accept": {"type": "list", "elements": "str", "default": [], "choices": list(fabric_check.ACCEPTABLE)},
+        "replace_foreign": {"type": "bool", "default": False},
     }
 
     def act(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        if arguments["stage"] == "hosts":
+            return self._hosts_stage(arguments)
+        if arguments["stage"] == "engine":
+            return self._engine_stage(arguments["nodes"])
         groups = {name: list(hosts) for name, hosts in self.vars["groups"].items()}
         hosts = inventory.cluster_hosts(groups)
         everything = self.vars["hostvars"]
@@ -166,3 +183,67 @@ class ActionModule(ClusterAction):
                     )
                 )
         self._fail(problems)
+
+    def _hosts_stage(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Compare what all hosts are with the plan."""
+        for name in ("fabric", "probes"):
+            if not arguments[name]:
+                raise AnsibleActionFail(f"{name} is needed in the stage hosts")
+        hostvars = self.vars["hostvars"]
+        fabric = copy.deepcopy(arguments["fabric"])
+        nodes = {host: hostvars[host]["ansible_facts"]["sparkthor_node"] for host in fabric}
+        outcomes: dict[str, Mapping[str, Any]] = {
+            host: hostvars[host].get(arguments["probes"]) or {} for host in fabric
+        }
+        probes = {host: outcome.get("probe") or {} for host, outcome in outcomes.items()}
+        errors, warnings = errors_and_others(
+            fabric_check.check_facts(fabric, nodes, probes, arguments["accept"], arguments["replace_foreign"])
+        )
+        self._fail(errors)
+        _fabric.adopt_devices(fabric, fabric_check.devices(probes))
+        renamed = fabric != arguments["fabric"]
+        compared = next(iter(outcomes.values()), {}).get("compared") or []
+        # hosts that were compared with a plan that has other device names in it were not compared
+        converged = [] if renamed else compare.converged_everywhere(compared, outcomes)
+        return {
+            "changed": False,
+            "msg": f"the facts of {len(fabric)} hosts agree with the plan",
+            "fabric": fabric,
+            "renamed": renamed,
+            "converged": converged,
+            "nothing_to_do": bool(converged) and converged == compared,
+            "warnings": warnings,
+        }
+
+    def _engine_stage(self, registered: str | None) -> dict[str, Any]:
+        """Fail if the hosts of the play have different engines, by what a task asked them or by their facts."""
+        if registered:
+            asked = {
+                host: releases((self.vars["hostvars"][host].get(registered) or {}).get("versions") or {})
+                for host in self.vars.get("ansible_play_hosts", [])
+            }
+            engines = {host: versions for host, versions in asked.items() if versions}
+            if different := compare_parity(engines):
+                raise AnsibleActionFail(
+                    "Ray was not touched. All nodes of a cluster need the same Python, Ray, vLLM and torch, but they "
+                    f"differ:\n{parity_table(engines, different)}\nRun the engine role on all hosts."
+                )
+            return {"changed": False, "engines": engines}
+        facts = {
+            host: (self.vars["hostvars"][host].get("ansible_facts") or {}).get("sparkthor_engine")
+            for host in self.vars.get("ansible_play_hosts", [])
+        }
+        engines, shared = versions_across({host: engine for host, engine in facts.items() if engine})
+        if "image" in shared:
+            raise AnsibleActionFail(
+                "engine_image: the hosts of one cluster need the same image, but they differ:\n"
+                f"{parity_table(engines, shared)}\nA tag can move: set engine_image_digest, so that every host "
+                "gets the same."
+            )
+        if shared:
+            raise AnsibleActionFail(
+                "engine_requirements: the hosts of one cluster need the same Python, Ray, vLLM and torch, but they "
+                f"differ:\n{parity_table(engines, shared)}\nUse locks with the same versions for all hosts, and "
+                "engine_python where the systems' Python differs."
+            )
+        return {"changed": False, "engines": engines}

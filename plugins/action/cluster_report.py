@@ -17,7 +17,7 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._report import r
 
 class ActionModule(ClusterAction):
     ARGUMENTS = {
-        "looks": {"type": "str", "required": True},
+        "nodes": {"type": "str", "required": True},
         "format": {"type": "str", "choices": ["text", "json", "none", "html"], "default": "text"},
         "path": {"type": "path"},
         "folder": {"type": "path"},
@@ -28,7 +28,7 @@ class ActionModule(ClusterAction):
     }
 
     def act(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        seen = results.see(self.vars, arguments["looks"])
+        seen = results.see(self.vars, arguments["nodes"])
         return self._page(arguments, seen) if arguments["format"] == "html" else self._screen(arguments, seen.status)
 
     def _screen(self, arguments: dict[str, Any], status: dict[str, Any]) -> dict[str, Any]:

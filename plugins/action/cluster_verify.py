@@ -11,31 +11,28 @@ import secrets
 from typing import Any
 
 from ansible.errors import AnsibleActionFail
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action.base import ClusterAction
+from ansible_collections.sparkthor.cluster.plugins.module_utils._measure.arguments import ARGUMENTS, MEASURING
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action.base import Action
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._report import measurements, verify
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._report import results as _results
 
-_PARTS = ("links", "collective", "ray", "serving")
 
-
-class ActionModule(ClusterAction):
-    ARGUMENTS = {
-        "stage": {"type": "str", "choices": ["plan", "verdict"], "default": "plan"},
-        "looks": {"type": "str", "required": True},
-        "plan": {"type": "dict", "default": {}},
-        "links": {"type": "str"},
-        "collective": {"type": "str"},
-        "serving": {"type": "str"},
-        "parts": {"type": "list", "elements": "str", "choices": list(_PARTS), "default": list(_PARTS)},
-        "thresholds": {"type": "dict", "default": {}},
-        "folder": {"type": "path"},
-        "query": {"type": "str"},
-    }
+class ActionModule(Action):
+    ARGUMENTS = ARGUMENTS
     ERRORS = (verify.VerifyError,)
+
+    def explain(self, error: Exception) -> str:
+        return str(error)
 
     def act(self, arguments: dict[str, Any]) -> dict[str, Any]:
         given, task_vars = arguments, self.vars
-        seen = _results.see(task_vars, given["looks"])
+        if given["stage"] in MEASURING:
+            return self._measure(given)
+        if not given["nodes"]:
+            raise AnsibleActionFail("nodes: name the variable in which each host's status was registered")
+        if not self._task.run_once:
+            raise AnsibleActionFail(f"the stage {given['stage']} is for all hosts together: add run_once: true")
+        seen = _results.see(task_vars, given["nodes"])
         verify.thresholds(["spark"], given["thresholds"])
         if seen.plan_error:
             raise AnsibleActionFail(f"verify needs a plan: {seen.plan_error}")
@@ -61,6 +58,20 @@ class ActionModule(ClusterAction):
             result.update(failed=True, msg=f"below what is needed: {told}{more}", _ansible_verbose_override=False)
             result.pop("verify")
         return result
+
+    def _measure(self, given: dict[str, Any]) -> dict[str, Any]:
+        """On the host, with its part of the plan."""
+        plan = given["plan"]
+        if plan:
+            plan = {
+                **{name: plan[name] for name in ("nonce", "port", "world", "master")},
+                **{name: plan[name].get(self.host) or [] for name in ("addresses", "tests")},
+                "rank": plan["ranks"][self.host],
+                "python": plan["python"].get(self.host, ""),
+            }
+        elif given["stage"] != "serving":
+            raise AnsibleActionFail(f"plan: the stage {given['stage']} needs what the stage plan returned")
+        return self.execute("cluster_verify", {**self._task.args, "plan": plan})
 
     @staticmethod
     def _plan(cluster: dict[str, Any], fabric: dict[str, Any], looks: dict[str, Any]) -> dict[str, Any]:

@@ -16,5 +16,8 @@ class ActionModule(Action):
     def act(self, arguments: dict[str, Any]) -> dict[str, Any]:
         before = time.time()
         outcome = self.execute("node_info", arguments)
+        if arguments.get("gather") == "evidence":
+            # the doctor says itself how far the host's clock is off
+            return {**outcome, "before": before, "after": time.time()}
         clock.add_offset(outcome, before)
         return outcome

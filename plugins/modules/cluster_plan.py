@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: cluster_plan
-short_description: Validate the inventory and compute the plan of every host, once
+short_description: Validate the inventory, compute the plan of every host, and compare hosts with it
 version_added: 0.1.0
 author:
   - sparkthor.cluster contributors (@sparkthor)
@@ -17,6 +17,13 @@ description:
     inventory sets, without speaking to a host.
   - In the stage V(facts) it checks that every host was reached and computes the fabric plan, the environment and the
     split of the model from the facts that M(sparkthor.cluster.node_info) read.
+  - In the stage V(hosts) it judges the facts and what M(sparkthor.cluster.host_compare) found - carrier, cage, both
+    halves of a cable, who is at its other end, MTU, RDMA, networks and routes that overlap the plan, two NICs in one
+    subnet, netplan and NetworkManager settings by others, and whether hosts of one kind have the same kernel, driver,
+    firmware and OS image.
+  - In the stage V(engine) it compares Python, Ray, vLLM, torch and the container image in the facts C(sparkthor_engine)
+    of all hosts of the play, and fails with a table if they differ. Ray refuses a node of another version, and ranks of
+    different versions fail in ways that do not say so.
 requirements:
   - netaddr (Python package, on the controller)
 extends_documentation_fragment:
@@ -26,13 +33,15 @@ options:
   stage:
     description: Which stage to run.
     type: str
-    choices: [inventory, facts]
+    choices: [inventory, facts, hosts, engine]
     default: facts
   nodes:
     description:
       - Name of the variable in which M(sparkthor.cluster.node_info) was registered for each host. It says of a host
         without facts why it has none.
       - Needed in the stage V(facts), unless O(assumed=true).
+      - In the stage V(engine), the variable in which M(sparkthor.cluster.ray_info) with C(before_start=true) was
+        registered. The versions that it found are compared instead of the facts.
     type: str
   assumed:
     description:
@@ -43,7 +52,35 @@ options:
         holds them all, or, where some are names, to be none.
     type: bool
     default: false
+  fabric:
+    description:
+      - The plan of all hosts, as P(sparkthor.cluster.fabric_plan#filter) returns it.
+      - Needed in the stage V(hosts).
+    type: dict
+  probes:
+    description:
+      - Name of the variable that M(sparkthor.cluster.host_compare) was registered in.
+      - Needed in the stage V(hosts).
+    type: str
+  accept:
+    description:
+      - In the stage V(hosts), findings that are only reported.
+      - V(pending_edit) is an edit in another netplan file that was never applied, V(runtime_address) an address that no
+        file sets, V(parity) hosts that differ, V(known_bad) a version that is known not to work,
+        V(clock) a clock that is off.
+    type: list
+    elements: str
+    choices: [pending_edit, runtime_address, parity, known_bad, clock]
+    default: []
+  replace_foreign:
+    description:
+      - In the stage V(hosts), settings of the fabric NICs by others are only reported, because they are going to be
+        replaced.
+    type: bool
+    default: false
 notes:
+  - In check mode M(sparkthor.cluster.host_compare) leaves ports alone that are administratively down; what that leaves
+    unknown is a warning.
   - Every problem found is part of one failure message, so that a person fixes all of them in one go.
 """
 
@@ -66,6 +103,23 @@ EXAMPLES = r"""
 - name: Compute the plan of hosts that nobody asks
   sparkthor.cluster.cluster_plan:
     assumed: true
+
+- name: Read the fabric ports of all hosts at once
+  sparkthor.cluster.host_compare:
+    probe:
+      host: "{{ inventory_hostname }}"
+      links: "{{ sparkthor_fabric[inventory_hostname].links }}"
+  register: probe
+
+- name: Fail if the hosts do not match the plan
+  sparkthor.cluster.cluster_plan:
+    stage: hosts
+    fabric: "{{ sparkthor_fabric }}"
+    probes: probe
+
+- name: Check that all hosts run the same engine
+  sparkthor.cluster.cluster_plan:
+    stage: engine
 """
 
 RETURN = r"""
@@ -87,7 +141,28 @@ cluster:
 fabric:
   description:
     - By host, what P(sparkthor.cluster.fabric_plan#filter) returns; preflight shares it as C(sparkthor_fabric).
-  returned: in stage V(facts)
+    - In the stage V(hosts) with the names that the RDMA devices really have.
+  returned: in the stages V(facts) and V(hosts)
+  type: dict
+renamed:
+  description: Whether RV(fabric) differs from O(fabric).
+  returned: in stage V(hosts)
+  type: bool
+converged:
+  description:
+    - Roles that M(sparkthor.cluster.host_compare) found to have nothing to do on any host, up to the first that has.
+    - Empty where RV(renamed), because the hosts were compared with other names.
+  returned: in stage V(hosts)
+  type: list
+  elements: str
+  sample: [os_hardening, roce_network]
+nothing_to_do:
+  description: Whether that are all the roles that were compared.
+  returned: in stage V(hosts)
+  type: bool
+engines:
+  description: Versions by host.
+  returned: in stage V(engine)
   type: dict
 """
 

@@ -12,7 +12,7 @@ version_added: 0.1.0
 author:
   - sparkthor.cluster contributors (@sparkthor)
 description:
-  - Runs on the controller, once for all hosts. Puts the looks of M(sparkthor.cluster.cluster_look) beside the plan that
+  - Runs on the controller, once for all hosts. Puts what M(sparkthor.cluster.node_info) read beside the plan that
     the inventory means, and shows the result.
   - A host that did not answer, and a plan that cannot be made, are part of what is shown and not errors.
   - The HTML page draws the topology from the live links, the memory budget of each host, the results of verify with
@@ -21,8 +21,12 @@ description:
 extends_documentation_fragment:
   - sparkthor.cluster.attributes
   - sparkthor.cluster.attributes.controller_files
-  - sparkthor.cluster.looks
 options:
+  nodes:
+    description:
+      - Name of the variable in which M(sparkthor.cluster.node_info) with C(gather=status) was registered for each host.
+    type: str
+    required: true
   format:
     description:
       - V(text) shows one screen, V(json) the same as JSON, V(none) shows nothing and only returns.
@@ -61,23 +65,24 @@ options:
 
 EXAMPLES = r"""
 - name: Read the state of every host
-  sparkthor.cluster.cluster_look:
-  register: look
+  sparkthor.cluster.node_info:
+    gather: status
+  register: read
   ignore_unreachable: true
   become: true
 
 - name: Show the status
   sparkthor.cluster.cluster_report:
-    looks: look
+    nodes: read
 
 - name: Show what is wrong, and how to fix it
   sparkthor.cluster.cluster_report:
-    looks: look
+    nodes: read
     query: problems[].[host, text, fix]
 
 - name: Write the HTML report
   sparkthor.cluster.cluster_report:
-    looks: look
+    nodes: read
     format: html
     path: report.html
 """

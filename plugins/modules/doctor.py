@@ -13,7 +13,7 @@ author:
   - sparkthor.cluster contributors (@sparkthor)
 description:
   - Runs on the controller, once for all hosts, and changes nothing anywhere.
-  - Judges by rules what M(sparkthor.cluster.doctor_evidence) read on the hosts, or a folder of logs that somebody
+  - Judges by rules what M(sparkthor.cluster.node_info) read on the hosts, or a folder of logs that somebody
     sent. Each finding has the evidence, the cause, the fix and the source of that knowledge.
   - What one fault brings along is put under it, so that one fault is one finding.
   - Hosts that cannot be reached or read are findings, not failures.
@@ -30,7 +30,7 @@ options:
     default: judge
   evidence:
     description:
-      - Name of the variable that M(sparkthor.cluster.doctor_evidence) was registered in.
+      - Name of the variable that M(sparkthor.cluster.node_info) with C(gather=evidence) was registered in.
       - Needed in the stage V(judge) without O(logs).
     type: str
     default: ""

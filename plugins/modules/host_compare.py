@@ -43,7 +43,7 @@ options:
         much longer where a port has no carrier and one of its ends was only just set up, V(5) by default; C(timeout)
         the seconds that one command may take, V(10) by default.
       - Reads carrier, MTU limits and RDMA links of the planned ports, and everything in netplan and NetworkManager that
-        stands in the way of the plan. Judges nothing; M(sparkthor.cluster.fabric_check) does.
+        stands in the way of the plan. Judges nothing; M(sparkthor.cluster.cluster_plan) does.
       - Finds out who is at the other end of each cable with own Ethernet frames (EtherType 0x88B5), since there may be
         no addresses yet. All hosts have to do it at the same time, which one task of a play does.
       - A port that is administratively down is set up for the time of the probe and down again afterwards.
@@ -91,7 +91,7 @@ drift:
   type: str
   sample: "os_hardening: /etc/sysctl.d/60-sparkthor.conf"
 probe:
-  description: What was found at the fabric ports; M(sparkthor.cluster.fabric_check) judges it.
+  description: What was found at the fabric ports; M(sparkthor.cluster.cluster_plan) judges it.
   returned: with O(probe)
   type: dict
   contains:

@@ -14,17 +14,52 @@ author:
 description:
   - Reads kind (DGX Spark, Jetson Thor or other), operating system, memory, GPUs, network interfaces, routes, the
     interface the controller came in by, installed programs and fingerprints of this collection's secret files.
+  - With O(gather) it reads what status, verify and report show of a host, or all that may explain a fault, instead.
   - One fat call instead of many small ones, because each task costs about 0.1 s of controller time per host.
-  - Runs only read-only commands, each with a time limit, and returns no secret.
+  - Runs only read-only commands, each with a time limit, and returns no secret. What does not answer in time is missing
+    in the result, and no error.
 extends_documentation_fragment:
   - sparkthor.cluster.attributes
   - sparkthor.cluster.attributes.read_only
   - sparkthor.cluster.attributes.action
 options:
+  gather:
+    description:
+      - V(facts) is what the roles of this collection decide by.
+      - V(status) is the facts and what runs now - memory, units, RDMA links with their counters, versions of the
+        engine, what is served and, on the head, what Ray says of its nodes. M(sparkthor.cluster.cluster_report) and
+        M(sparkthor.cluster.cluster_verify) read it.
+      - V(evidence) is all that M(sparkthor.cluster.doctor) judges - facts, NCCL's files, the files of this collection,
+        engine processes and their network environment, listeners, disks, models, pings to the peers of O(links), and
+        excerpts of the journal, limited in size and with secrets masked.
+    type: str
+    choices: [facts, status, evidence]
+    default: facts
   timeout:
-    description: Seconds that one command on the host may take.
+    description:
+      - Seconds that one command on the host may take.
+      - If it is left out, 10 for V(facts), 5 for V(status) and 8 for V(evidence).
     type: int
-    default: 10
+  links:
+    description:
+      - For O(gather=evidence), this host's fabric links with their peers, as M(sparkthor.cluster.doctor) plans them.
+    type: list
+    elements: dict
+    default: []
+  since:
+    description:
+      - For O(gather=evidence), how far back the journal of a unit that does not run well is read, as
+        C(journalctl --since) takes it.
+    type: str
+    default: "-2h"
+  journal_lines:
+    description: For O(gather=evidence), the newest lines of each journal.
+    type: int
+    default: 3000
+  ray:
+    description: For O(gather=evidence), whether to ask Ray for its nodes, on the head only.
+    type: bool
+    default: true
 attributes:
   action:
     details: It compares the host's clock with the controller's.
@@ -37,12 +72,29 @@ EXAMPLES = r"""
 - name: Hosts with less memory than a full DGX Spark
   ansible.builtin.debug:
     msg: "{{ ansible_facts['sparkthor_node'].mem_total_bytes // 2**30 }} GiB"
+
+- name: Read the status of every host
+  sparkthor.cluster.node_info:
+    gather: status
+  register: read
+  become: true
+
+- name: Memory that is left
+  ansible.builtin.debug:
+    msg: "{{ read.status.memory.available // 2**30 }} GiB"
+
+- name: Collect evidence for the doctor
+  sparkthor.cluster.node_info:
+    gather: evidence
+    since: "-1d"
+  register: read
+  become: true
 """
 
 RETURN = r"""
 ansible_facts:
   description: The host as data, under C(sparkthor_node).
-  returned: always
+  returned: with O(gather=facts)
   type: dict
   contains:
     sparkthor_node:
@@ -59,20 +111,107 @@ ansible_facts:
           netdev: enP7s7
           address: 192.168.1.11
           cidr: 192.168.1.11/24
+status:
+  description: What the host is and what runs there.
+  returned: with O(gather=status)
+  type: dict
+  contains:
+    node:
+      description: The host, as in the fact C(sparkthor_node).
+      type: dict
+    memory:
+      description: Bytes of C(total), C(available), C(cached), C(swap_total) and C(swap_used).
+      type: dict
+    units:
+      description: State of this collection's units by name.
+      type: dict
+    rdma:
+      description: C(links) as M(sparkthor.cluster.rdma_info) returns them, each with C(counters).
+      type: dict
+    serving:
+      description: Served model, the watchdog's state and the engine's plain options.
+      type: dict
+    ray:
+      description: Whether Ray is configured, and on the head what M(sparkthor.cluster.ray_info) returns.
+      type: dict
+    engine:
+      description: The engine's C(runtime), V(venv) or V(container), and for the first its folder C(path).
+      type: dict
+    versions:
+      description: Versions of the engine's parts.
+      type: dict
+evidence:
+  description: What was read, by part.
+  returned: with O(gather=evidence)
+  type: dict
+  contains:
+    errors:
+      description: Parts that could not be read, and why.
+      type: list
+      elements: str
+    logs:
+      description: Excerpts, each with C(name) and C(text).
+      type: list
+      elements: dict
+    started:
+      description: The host's clock when reading began, in seconds of the epoch.
+      type: float
+    seconds:
+      description: How long it took.
+      type: float
+before:
+  description: The controller's clock before the host was asked, against which the host's is compared.
+  returned: with O(gather=evidence)
+  type: float
+after:
+  description: The controller's clock after the host had answered.
+  returned: with O(gather=evidence)
+  type: float
 """
 
+from typing import Any
+
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.sparkthor.cluster.plugins.module_utils._facts import node
+
+#: what one command may take unless the task says otherwise, seconds
+TIMEOUTS = {"facts": 10, "status": 5, "evidence": 8}
+
+
+def read(given: dict[str, Any]) -> dict[str, Any]:
+    # each gathering imports only what it needs: the facts are read in every run
+    timeout = given["timeout"]
+    if given["gather"] == "status":
+        from ansible_collections.sparkthor.cluster.plugins.module_utils._facts import host_status
+
+        return {"status": host_status.read_now(timeout)}
+    if given["gather"] == "evidence":
+        from ansible_collections.sparkthor.cluster.plugins.module_utils._facts import evidence
+
+        found = evidence.read_now(timeout, given["links"], given["since"], given["journal_lines"], given["ray"])
+        return {"evidence": found}
+    from ansible_collections.sparkthor.cluster.plugins.module_utils._facts import node
+
+    return {"ansible_facts": {"sparkthor_node": node.read_now(timeout)}}
 
 
 def main() -> None:
     module = AnsibleModule(
         argument_spec={
-            "timeout": {"type": "int", "default": 10},
+            "gather": {"type": "str", "choices": list(TIMEOUTS), "default": "facts"},
+            "timeout": {"type": "int"},
+            "links": {"type": "list", "elements": "dict", "default": []},
+            "since": {"type": "str", "default": "-2h"},
+            "journal_lines": {"type": "int", "default": 3000},
+            "ray": {"type": "bool", "default": True},
         },
         supports_check_mode=True,
     )
-    module.exit_json(changed=False, ansible_facts={"sparkthor_node": node.read_now(module.params["timeout"])})
+    given = module.params
+    if given["timeout"] is None:
+        given["timeout"] = TIMEOUTS[given["gather"]]
+    if given["timeout"] < 1:
+        module.fail_json(msg=f"timeout is {given['timeout']}: a command needs at least 1 second")
+    module.exit_json(changed=False, **read(given))
 
 
 if __name__ == "__main__":

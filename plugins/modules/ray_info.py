@@ -49,8 +49,8 @@ options:
   before_start:
     description:
       - Whether to return what prevents a start of Ray on this host (RV(obstacles)) and the versions that all nodes must
-        share (RV(versions)) instead of the health of the cluster. P(sparkthor.cluster.ray_versions#filter) makes the
-        table of who has what.
+        share (RV(versions)) instead of the health of the cluster. M(sparkthor.cluster.cluster_plan) with
+        C(stage=engine) compares them.
     type: bool
     default: false
 """

@@ -347,7 +347,7 @@ def own_share(record: dict[str, Any]) -> float:
 _ON_CONTROLLER = frozenset(
     f"ansible.builtin.{name}"
     for name in ("set_fact", "assert", "fail", "debug", "include_tasks", "import_role", "include_role", "meta")
-) | frozenset(f"sparkthor.cluster.{name}" for name in ("cluster_plan", "fabric_check", "engine_parity"))
+) | frozenset(("sparkthor.cluster.cluster_plan",))
 
 
 def _recorded(path: Path) -> dict[str, str]:

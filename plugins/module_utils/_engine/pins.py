@@ -333,13 +333,16 @@ def compare_parity(hosts: Mapping[str, Mapping[str, str]]) -> list[str]:
     return [name for name in names if len({versions.get(name, "") for versions in hosts.values()}) > 1]
 
 
+def releases(versions: Mapping[str, str]) -> dict[str, str]:
+    """Without the local part, which differs where the same release was built for another machine."""
+    return {name: version.partition("+")[0] for name, version in versions.items()}
+
+
 def versions_across(facts: Mapping[str, Mapping[str, Any]]) -> tuple[dict[str, dict[str, str]], list[str]]:
     """Versions by host from the facts ``sparkthor_engine``, and names among them that must agree and do not."""
     engines: dict[str, dict[str, str]] = {}
     for host, engine in facts.items():
-        # the same release built for another machine carries another local part
-        versions = {name: version.split("+")[0] for name, version in engine["versions"].items()}
-        engines[host] = {"python": engine["python"], **versions}
+        engines[host] = {"python": engine["python"], **releases(engine["versions"])}
         if engine.get("image_id"):
             engines[host]["image"] = engine["image_id"].removeprefix("sha256:")[:12]
     # libraries of one vendor's wheels are named by its CUDA; only what speaks across hosts must agree

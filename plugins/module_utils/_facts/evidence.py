@@ -19,13 +19,18 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._facts import node
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.command import run_limited
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.mask import mask
+from ansible_collections.sparkthor.cluster.plugins.module_utils._network import link_state, netplan_job, rdma
 from ansible_collections.sparkthor.cluster.plugins.module_utils._network import nccl as _nccl
-from ansible_collections.sparkthor.cluster.plugins.module_utils._network import rdma
-from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import serving
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import ray_config, ray_health, serving
 
 Runner = Callable[[list[str]], tuple[int, str, str]]
 
+#: seconds for all commands of a host together: one that hangs in many places still answers in time
+BUDGET = 30.0
+#: payload of an echo that any link carries
+SMALL = 56
 #: bytes of one unit's journal, and of one file of Ray
 JOURNAL_LIMIT = 400_000
 FILE_LIMIT = 200_000
@@ -530,3 +535,58 @@ class Collector:
             evidence[name] = self.part(name, read, empty)
         evidence.update(ended=self._clock(), seconds=round(time.monotonic() - begun, 2), errors=self.errors)
         return evidence
+
+
+def ping(links: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Each peer of each link twice: with a few bytes, and with as many as the smaller MTU of both ends takes."""
+    live = netplan_job.live_links()
+    small = [
+        {
+            **link,
+            "mtu": SMALL + 28,
+            "peers": [{**peer, "mtu": SMALL + 28} for peer in link.get("peers") or []],
+        }
+        for link in links
+    ]
+    answers = {(item["netdev"], item["address"]): item for item in link_state.ping_links(small, live, 1.0)}
+    report = []
+    for item in link_state.ping_links(links, live, 1.0):
+        reached = answers.get((item["netdev"], item["address"]), {})
+        report.append(
+            {
+                "netdev": item["netdev"],
+                "host": item["host"],
+                "address": item["address"],
+                "small": bool(reached.get("reachable")),
+                "full": item["reachable"],
+                "payload": item["payload"],
+                "error": reached.get("error") or item["error"],
+            }
+        )
+    return report
+
+
+def health_of_ray(timeout: float) -> dict[str, Any]:
+    """Ray's nodes as the head sees them; empty on every other host, and where no Ray was ever set up."""
+    try:
+        config = ray_config.load_config()
+    except ray_config.RayConfigError:
+        return {}
+    if not config.on_head:
+        return {}
+    return ray_health.cluster_health(config, timeout)
+
+
+def read_now(
+    timeout: float, links: list[dict[str, Any]], since: str, journal_lines: int, ask_ray: bool
+) -> dict[str, Any]:
+    """This host; one command takes ``timeout`` seconds at most, all of them together :data:`BUDGET`."""
+    end = time.monotonic() + BUDGET
+
+    def run(argv: list[str]) -> tuple[int, str, str]:
+        left = end - time.monotonic()
+        return run_limited(argv, min(timeout, left)) if left > 0 else (124, "", f"{argv[0]}: no time left")
+
+    health = (lambda: health_of_ray(timeout)) if ask_ray else None
+    collector = Collector(run, since=since, journal_lines=journal_lines, ping=ping, ray_health=health)
+    return collector.collect(links)

@@ -19,6 +19,7 @@ from typing import Any
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._facts import node as _node
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import environment_file
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.command import run_limited
 from ansible_collections.sparkthor.cluster.plugins.module_utils._network import rdma as _rdma
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import location
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import serving as _serving
@@ -240,3 +241,8 @@ class HostReader:
                 "ray": ray.result(),
             }
         return look
+
+
+def read_now(timeout: int) -> dict[str, Any]:
+    """This host; one command takes ``timeout`` seconds at most."""
+    return HostReader(lambda argv: run_limited(argv, timeout)).read()

@@ -152,26 +152,6 @@ def validate_node(
     return problems
 
 
-def version_differences(by_host: Mapping[str, Mapping[str, str]]) -> str:
-    """A table of who has what where the hosts differ, or nothing where they agree.
-
-    Ray refuses nodes of another Python or Ray, and it says so only in the log of the node refused.
-    """
-    keys = sorted({key for versions in by_host.values() for key in versions})
-    odd = [key for key in keys if len({versions.get(key, "absent") for versions in by_host.values()}) > 1]
-    if not odd:
-        return ""
-    width = max(len("host"), *(len(host) for host in by_host))
-    columns = {
-        key: max(len(key), *(len(str(versions.get(key, "absent"))) for versions in by_host.values())) for key in odd
-    }
-    lines = ["  ".join(["host".ljust(width), *(key.ljust(columns[key]) for key in odd)]).rstrip()]
-    for host, versions in by_host.items():
-        cells = [str(versions.get(key, "absent")).ljust(columns[key]) for key in odd]
-        lines.append("  ".join([host.ljust(width), *cells]).rstrip())
-    return "\n".join(lines)
-
-
 def start_arguments(
     *,
     head: bool,

@@ -56,7 +56,7 @@ def see(task_vars: Mapping[str, Any], name: str) -> Seen:
     if problems:
         raise AnsibleActionFail("; ".join(str(problem) for problem in problems))
     status = _status.document(groups, hostvars, outcomes, time.time())
-    looks = {host: outcome["look"] for host, outcome in outcomes.items() if outcome.get("look")}
+    looks = {host: outcome["status"] for host, outcome in outcomes.items() if outcome.get("status")}
     cluster, fabric, _nodes, plan_error = _status.plan(groups, status["cluster"]["hosts"], hostvars, looks)
     return Seen(status, looks, cluster, fabric, plan_error)
 

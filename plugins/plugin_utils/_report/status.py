@@ -311,7 +311,7 @@ def document(
 ) -> dict[str, Any]:
     """Everything, as data.  ``outcomes`` is what the task that looked returned, by host."""
     hosts = inventory.cluster_hosts(groups)
-    looks = {host: outcome["look"] for host, outcome in outcomes.items() if outcome.get("look")}
+    looks = {host: outcome["status"] for host, outcome in outcomes.items() if outcome.get("status")}
     cluster, fabric, _nodes, plan_error = plan(groups, hosts, hostvars, looks)
     _known, lost = told_cidrs(hostvars, _told(looks))
     head = hosts[0]

@@ -24,7 +24,8 @@ def accepted(**given: Any) -> tuple[list[str], list[str]]:
         values.update(loader.load(trust_as_template((ROLES / file).read_text())))
     templar = Templar(loader=loader, variables={**values, **given})
     tasks = yaml.safe_load((ROLES / "preflight/tasks/main.yml").read_text())
-    (check,) = [task["sparkthor.cluster.fabric_check"] for task in tasks if "sparkthor.cluster.fabric_check" in task]
+    plans = [task["sparkthor.cluster.cluster_plan"] for task in tasks if "sparkthor.cluster.cluster_plan" in task]
+    (check,) = [plan for plan in plans if plan["stage"] == "hosts"]
     return (
         sorted(templar.template(trust_as_template(check["accept"]))),
         sorted(templar.template(trust_as_template("{{ roce_network_accept }}"))),

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from ansible.errors import AnsibleActionFail
-from ansible_collections.sparkthor.cluster.plugins.action import engine_parity, engine_venv, model_store
+from ansible_collections.sparkthor.cluster.plugins.action import cluster_plan, engine_venv, model_store
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import (
     fanout,
     hub,
@@ -140,7 +140,9 @@ def test_wheels_need_to_know_the_host(engine: dict[str, Any], monkeypatch: pytes
 def parity(monkeypatch: pytest.MonkeyPatch, engines: dict[str, dict[str, Any]]) -> dict[str, Any]:
     hostvars = {host: {"ansible_facts": {"sparkthor_engine": engine}} for host, engine in engines.items()}
     hostvars["spark-09"] = {"ansible_facts": {}}
-    return act(engine_parity, monkeypatch, {}, [], hostvars=hostvars, ansible_play_hosts=[*engines, "spark-09"])[0]
+    return act(
+        cluster_plan, monkeypatch, {"stage": "engine"}, [], hostvars=hostvars, ansible_play_hosts=[*engines, "spark-09"]
+    )[0]
 
 
 SAME = {"python": "3.12", "versions": {"ray": "2.60.0", "vllm": "0.32.0+cu130", "torch": "2.13.0"}}
@@ -153,6 +155,41 @@ def test_parity_of_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(AnsibleActionFail) as caught:
         parity(monkeypatch, {"spark-01": SAME, "thor-01": old})
     assert "host      python  ray\nspark-01  3.12    2.60.0\nthor-01   3.11    2.59.0\n" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("by_host", "table"),
+    [
+        ({}, ""),
+        ({"a": {"ray": "2.60.0"}, "b": {"ray": "2.60.0"}}, ""),
+        # another machine's build of the same release, and a host that was not asked
+        ({"a": {"torch": "2.13.0+cu130"}, "b": {"torch": "2.13.0+cpu"}, "c": {}}, ""),
+        (
+            {"a": {"python": "3.12.3", "ray": "2.60.0"}, "b": {"python": "3.12.3", "ray": "2.59.1"}},
+            "host  ray\na     2.60.0\nb     2.59.1\n",
+        ),
+        ({"a": {"vllm": "0.32.0"}, "b": {}, "c": {"vllm": "absent"}}, "host  vllm\na     0.32.0\nc     absent\n"),
+        (
+            {"a": {"python": "3.12.3", "ray": "2.60.0"}, "b": {"torch": "1"}},
+            "host  python  ray     torch\na     3.12.3  2.60.0  -\nb     -       -       1\n",
+        ),
+    ],
+)
+def test_versions_before_a_start(
+    monkeypatch: pytest.MonkeyPatch, by_host: dict[str, dict[str, str]], table: str
+) -> None:
+    hostvars: dict[str, Any] = {host: {"__look": {"versions": versions}} for host, versions in by_host.items()}
+    hostvars["skipped"] = {"__look": {"skipped": True}}
+    arguments = {"stage": "engine", "nodes": "__look"}
+    told: dict[str, Any] = {"hostvars": hostvars, "ansible_play_hosts": [*hostvars]}
+    if table:
+        with pytest.raises(AnsibleActionFail) as caught:
+            act(cluster_plan, monkeypatch, arguments, [], **told)
+        assert str(caught.value).startswith("Ray was not touched. All nodes of a cluster need the same Python, Ray, ")
+        assert f":\n{table}Run the engine role on all hosts." in str(caught.value)
+    else:
+        engines = act(cluster_plan, monkeypatch, arguments, [], **told)[0]["engines"]
+        assert list(engines) == [host for host, versions in by_host.items() if versions]
 
 
 @pytest.fixture

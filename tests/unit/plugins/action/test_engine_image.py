@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 from ansible.errors import AnsibleActionFail
-from ansible_collections.sparkthor.cluster.plugins.action import engine_image, engine_parity
+from ansible_collections.sparkthor.cluster.plugins.action import cluster_plan, engine_image
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import push
 
 NODE = {"arch": "aarch64", "binaries": {"docker": "/usr/bin/docker"}}
@@ -190,8 +190,10 @@ def test_an_archive_for_another_machine(args: dict[str, Any], monkeypatch: pytes
 def test_two_images_of_one_tag_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     same = {"python": "3.12", "versions": {"ray": "2.60.0"}}
     engines = {"spark-01": {**same, "image_id": "sha256:" + "a" * 64}, "spark-02": {**same, "image_id": "sha256:bbbb"}}
-    task = SimpleNamespace(args={}, check_mode=False, diff=False, async_val=0, action="x", delegate_to=None)
-    action = engine_parity.ActionModule(
+    task = SimpleNamespace(
+        args={"stage": "engine"}, check_mode=False, diff=False, async_val=0, action="x", delegate_to=None
+    )
+    action = cluster_plan.ActionModule(
         task, SimpleNamespace(_shell=SimpleNamespace(tmpdir=None)), SimpleNamespace(), None, None, None
     )
     hostvars = {host: {"ansible_facts": {"sparkthor_engine": engine}} for host, engine in engines.items()}

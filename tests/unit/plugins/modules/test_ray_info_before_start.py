@@ -9,7 +9,6 @@ import sys
 
 import pytest
 from ansible.module_utils.testing import patch_module_args
-from ansible_collections.sparkthor.cluster.plugins.filter.ray_versions import ray_versions
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import ray_config
 from ansible_collections.sparkthor.cluster.plugins.modules import ray_info
 
@@ -50,24 +49,3 @@ def test_a_host_without_a_usable_description(capsys, tmp_path, content):
     assert len(result["obstacles"]) == 1
     assert str(path) in result["obstacles"][0]
     assert result["versions"] == {}
-
-
-@pytest.mark.parametrize(
-    ("by_host", "table"),
-    [
-        ({}, ""),
-        ({"a": {"ray": "2.60.0"}, "b": {"ray": "2.60.0"}}, ""),
-        # another machine's build of the same release, and a host that was not asked
-        ({"a": {"torch": "2.13.0+cu130"}, "b": {"torch": "2.13.0+cpu"}, "c": {}}, ""),
-        ({"a": {"python": "3.12.3", "ray": "2.60.0"}, "b": {"python": "3.12.3", "ray": "2.59.1"}},
-         "host  ray\na     2.60.0\nb     2.59.1"),
-        ({"a": {"vllm": "0.32.0"}, "b": {}, "c": {"vllm": "absent"}}, "host  vllm\na     0.32.0\nc     absent"),
-    ],
-)  # fmt: skip
-def test_a_table_of_who_has_what(by_host, table):
-    assert ray_versions(by_host) == table
-
-
-def test_versions_of_another_shape_are_refused():
-    with pytest.raises(Exception, match="versions by host are needed"):
-        ray_versions(["a"])

@@ -54,18 +54,6 @@ def test_bad_input_names_variable_and_fix(changes, words):
     assert words in problems[0]
 
 
-def test_version_differences_is_a_table_of_what_differs():
-    same = {"python": "3.12.3", "ray": "2.60.0"}
-    assert ray_node.version_differences({"a": same, "b": same}) == ""
-    table = ray_node.version_differences({"spark1": same, "s2": {"python": "3.12.3", "ray": "2.59.1"}, "s3": {}})
-    assert table.splitlines() == [
-        "host    python  ray",
-        "spark1  3.12.3  2.60.0",
-        "s2      3.12.3  2.59.1",
-        "s3      absent  absent",
-    ]
-
-
 def test_every_port_is_pinned_once():
     head = ray_node.start_arguments(
         head=True,

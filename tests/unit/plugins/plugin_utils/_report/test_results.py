@@ -53,17 +53,17 @@ def test_the_folder_of_results():
 
 def test_only_what_the_plan_reads_is_gathered():
     everything = {
-        "a": {"ansible_host": "10.0.0.1", "fabric_topology": "switch", "password": "x", "__look": {"look": {}}},
+        "a": {"ansible_host": "10.0.0.1", "fabric_topology": "switch", "password": "x", "__nodes": {"status": {}}},
         "b": {"ansible_host": "10.0.0.2"},
     }
     groups = {"cluster": ["b", "a"], "ray_head": ["a"], "ray_workers": ["b"]}
-    found, hostvars, outcomes = results.gather({"groups": groups, "hostvars": everything}, "__look")
+    found, hostvars, outcomes = results.gather({"groups": groups, "hostvars": everything}, "__nodes")
     assert found == groups
     assert hostvars == {
         "a": {"ansible_host": "10.0.0.1", "fabric_topology": "switch"},
         "b": {"ansible_host": "10.0.0.2"},
     }
-    assert outcomes == {"a": {"look": {}}, "b": {}}
+    assert outcomes == {"a": {"status": {}}, "b": {}}
 
 
 def test_no_serving_plan_without_the_facts_of_every_host():
@@ -78,7 +78,7 @@ VARIABLES = {"fabric_topology": "switch", "fabric_cidr": "10.100.0.0/24"}
 
 def test_a_cluster_of_which_nobody_answered_has_a_plan_all_the_same():
     everything = {host: {"ansible_host": f"10.0.0.{n}", **VARIABLES} for n, host in enumerate(GROUPS["cluster"], 1)}
-    seen = results.see({"groups": GROUPS, "hostvars": everything}, "__look")
+    seen = results.see({"groups": GROUPS, "hostvars": everything}, "__nodes")
     assert (seen.looks, seen.plan_error) == ({}, "")
     assert seen.status["cluster"]["hosts"] == ["a", "b"]
     assert seen.fabric["b"]["control_address"] == "10.100.0.2"
@@ -86,11 +86,11 @@ def test_a_cluster_of_which_nobody_answered_has_a_plan_all_the_same():
 
 def test_a_plan_that_cannot_be_made_is_said_and_groups_that_make_no_sense_are_an_error():
     everything = {host: {"ansible_host": host, **VARIABLES, "fabric_cidr": "10.0.0.1/24"} for host in ("a", "b")}
-    seen = results.see({"groups": GROUPS, "hostvars": everything}, "__look")
+    seen = results.see({"groups": GROUPS, "hostvars": everything}, "__nodes")
     assert seen.fabric == {}
     assert "host bits are set" in seen.plan_error
     with pytest.raises(AnsibleActionFail, match="ray_head"):
-        results.see({"groups": {"cluster": ["a", "b"]}, "hostvars": everything}, "__look")
+        results.see({"groups": {"cluster": ["a", "b"]}, "hostvars": everything}, "__nodes")
 
 
 def test_a_document_is_saved_as_json_and_the_variable_named_where_that_fails(tmp_path):

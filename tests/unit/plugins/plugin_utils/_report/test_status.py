@@ -71,7 +71,7 @@ def look_of(host):
 
 @pytest.fixture
 def outcomes():
-    return {host: {"look": look_of(host)} for host in HOSTS}
+    return {host: {"status": look_of(host)} for host in HOSTS}
 
 
 def made(outcomes, topology="switch", hostvars=None):
@@ -111,7 +111,7 @@ def test_speed_half_mtu_and_address_of_every_link(outcomes):
 
 
 def change(outcomes, host, netdev, **values):
-    [port] = [item for item in outcomes[host]["look"]["node"]["interfaces"] if item["name"] == netdev]
+    [port] = [item for item in outcomes[host]["status"]["node"]["interfaces"] if item["name"] == netdev]
     port.update(values)
 
 
@@ -134,7 +134,7 @@ def test_a_wrong_link_is_one_line_with_host_and_fix(outcomes, values, expected):
 
 
 def test_a_port_that_lost_its_rdma_state(outcomes):
-    for link in outcomes["spark-01"]["look"]["rdma"]["links"]:
+    for link in outcomes["spark-01"]["status"]["rdma"]["links"]:
         if link["netdev"] == "enp1s0f1np1":
             link["port_state"] = "DOWN"
     assert texts(made(outcomes)) == ["spark-01: rocep1s0f1 is DOWN although enp1s0f1np1 is up"]
@@ -175,7 +175,7 @@ def test_an_inventory_without_a_plan_is_one_line(outcomes):
 
 
 def test_versions_that_differ_are_named_with_their_hosts(outcomes):
-    outcomes["spark-02"]["look"]["versions"]["ray"] = "2.54.0"
+    outcomes["spark-02"]["status"]["versions"]["ray"] = "2.54.0"
     document = made(outcomes)
     assert texts(document) == ["cluster: ray differs: spark-01 2.60.0, spark-02 2.54.0, spark-03 2.60.0"]
     assert "ray 2.60" not in screen.render(document).split("versions:")[1].splitlines()[0]
@@ -189,12 +189,12 @@ def test_versions_that_differ_are_named_with_their_hosts(outcomes):
     ],
 )
 def test_a_group_that_does_not_serve(outcomes, state, expected):
-    outcomes["spark-01"]["look"]["serving"]["state"].update(state)
+    outcomes["spark-01"]["status"]["serving"]["state"].update(state)
     assert texts(made(outcomes)) == [f"spark-01: {expected}"]
 
 
 def test_ray_says_itself_what_is_wrong(outcomes):
-    cluster = outcomes["spark-01"]["look"]["ray"]["cluster"]
+    cluster = outcomes["spark-01"]["status"]["ray"]["cluster"]
     cluster.update(
         healthy=False,
         reason="2 of 3 nodes: spark-03 is not a member",
@@ -208,12 +208,12 @@ def test_ray_says_itself_what_is_wrong(outcomes):
 
 
 def test_ray_that_is_down(outcomes):
-    outcomes["spark-01"]["look"]["ray"] = {"configured": True, "error": "no answer within 5 s"}
+    outcomes["spark-01"]["status"]["ray"] = {"configured": True, "error": "no answer within 5 s"}
     assert texts(made(outcomes)) == ["spark-01: Ray: no answer within 5 s"]
 
 
 def test_failed_units_memory_disk_and_swap(outcomes):
-    look = outcomes["spark-02"]["look"]
+    look = outcomes["spark-02"]["status"]
     look["units"]["sparkthor-ray"].update(active="failed", result="exit-code")
     look["memory"].update(available=status.GIB, total=100 * status.GIB, swap_used=3 * status.GIB)
     look["disk"] = {"total": 1000 * status.GIB, "free": status.GIB}
@@ -242,7 +242,7 @@ def test_a_host_known_by_name_that_is_down_leaves_the_others_their_plan(outcomes
     document = made(outcomes, topology, hostvars)
     assert not [text for text in texts(document) if text.startswith("inventory")]
     assert document["hosts"]["spark-03"]["management"] == "spark-03.example.net"
-    looks = {host: outcome["look"] for host, outcome in outcomes.items() if outcome.get("look")}
+    looks = {host: outcome["status"] for host, outcome in outcomes.items() if outcome.get("status")}
     _cluster, fabric, nodes, error = status.plan(GROUPS, HOSTS, hostvars, looks)
     assert (error, list(fabric)) == ("", HOSTS)
     assert nodes["spark-03"]["management"]["cidr"] == "10.110.1.254/24"
@@ -260,7 +260,7 @@ def on_another_nic(outcomes, topology):
     for host, outcome in outcomes.items():
         address = {"address": f"10.9.0.{HOSTS.index(host) + 1}/24", "family": "inet", "scope": "global"}
         port = {"name": "eth9", "addresses": [address], "up": True, "carrier": True, "mtu": 1500}
-        outcome["look"]["node"]["interfaces"].append(port)
+        outcome["status"]["node"]["interfaces"].append(port)
     return {host: {**values, "fabric_lan_nic": "eth9"} for host, values in variables(topology).items()}
 
 

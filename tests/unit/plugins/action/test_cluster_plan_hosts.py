@@ -10,7 +10,7 @@ from unittest.mock import MagicMock
 
 import pytest
 from ansible.errors import AnsibleActionFail
-from ansible_collections.sparkthor.cluster.plugins.action.fabric_check import ActionModule
+from ansible_collections.sparkthor.cluster.plugins.action.cluster_plan import ActionModule
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric import fabric_plan
 
 GROUPS = {"cluster": ["a", "b"], "ray_head": ["a"], "ray_workers": ["b"]}
@@ -47,7 +47,7 @@ def world() -> tuple[dict[str, t.Any], dict[str, t.Any]]:
 
 def run(fabric: dict[str, t.Any], hostvars: dict[str, t.Any], **arguments: t.Any) -> dict[str, t.Any]:
     task = MagicMock(async_val=0, check_mode=False, diff=False)
-    task.args = {"fabric": fabric, "probes": "looked", **arguments}
+    task.args = {"stage": "hosts", "fabric": fabric, "probes": "looked", **arguments}
     action = ActionModule(task, MagicMock(), MagicMock(), MagicMock(), MagicMock(), MagicMock())
     return action.run(task_vars={"hostvars": hostvars, "groups": GROUPS})
 
