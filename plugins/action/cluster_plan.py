@@ -18,7 +18,11 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.pins imp
     releases,
     versions_across,
 )
-from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import Finding, errors_and_others, nothing_changed
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import (
+    Finding,
+    errors_and_others,
+    nothing_changed,
+)
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action.base import ClusterAction
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory import inventory, play_roles
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory.role_specs import RoleSpecs
