@@ -1,7 +1,7 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Jinja2 door to one host's links as C(netplan_apply) takes them."""
+"""One host's links as C(netplan_apply) takes them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a host can tell of its troubles, read in one go and without changing anything.
+"""What the doctor reads on a host, in one call and without changing anything.
 
 Every part is read on its own: what one cannot read is a line in ``errors``, and the others are there all the same.
 Commands have time limits, texts have size limits, and nothing leaves the host before it was masked.  Standard library

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The firewall of one host: what is loaded, what lasts, and the change between the two under a timed way back."""
+"""The firewall of one host: what is loaded, what lasts, and the change between the two under a timed rollback."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The plan against what the hosts say they are: every difference that would hurt, before anything is written.
+"""The plan compared with the hosts' facts: every difference that matters, before anything is written.
 
 Pure, on the controller. Input: the plan of all hosts (:mod:`fabric`), the fact ``sparkthor_node`` of each host
 (module ``node_info``) and, where it ran, the probe of each host's ports (module ``host_compare``).
@@ -49,7 +49,7 @@ def check_facts(
         problems += host_check.clock_problems(host, node)
     problems += cabling_problems(plan, probes)
     problems += host_check.parity_problems(plan, nodes, probes)
-    return _settle(_fold(problems), set(accept), replace_foreign)
+    return _downgrade_accepted(_without_duplicates(problems), set(accept), replace_foreign)
 
 
 def split(problems: Iterable[Problem]) -> tuple[list[str], list[str]]:
@@ -62,25 +62,26 @@ def split(problems: Iterable[Problem]) -> tuple[list[str], list[str]]:
 
 
 def devices(probes: Mapping[str, Mapping[str, t.Any]]) -> dict[str, dict[str, str]]:
-    """RDMA device by host and NIC, for :func:`_fabric.adopt_devices`."""
+    """RDMA device by host and NIC, for :func:`_plan.fabric.adopt_devices`."""
     return {
         host: {link["netdev"]: link["device"] for link in (probe.get("rdma") or {}).get("links", ())}
         for host, probe in probes.items()
     }
 
 
-def _settle(problems: Iterable[Problem], accept: set[str], replace_foreign: bool) -> list[Problem]:
-    settled = []
+def _downgrade_accepted(problems: Iterable[Problem], accept: set[str], replace_foreign: bool) -> list[Problem]:
+    """Errors that the user accepts, or that replacing foreign settings fixes, become warnings."""
+    results = []
     for problem in problems:
         known = problem.kind in accept and problem.kind in ACCEPTABLE
         replaced = replace_foreign and problem.kind in REPLACEABLE
         if problem.severity == "error" and (known or replaced):
             problem = dataclasses.replace(problem, severity="warning")
-        settled.append(problem)
-    return settled
+        results.append(problem)
+    return results
 
 
-def _fold(problems: Iterable[Problem]) -> list[Problem]:
+def _without_duplicates(problems: Iterable[Problem]) -> list[Problem]:
     """The same finding once: a NIC without a carrier has no neighbour either, and says so by itself."""
     seen: set[tuple[str, str, str]] = set()
     folded = []
