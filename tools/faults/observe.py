@@ -38,8 +38,16 @@ class Endpoint:
     key: str
     model: str
 
-    def complete(self, tokens: int, *, stream: bool, timeout: float, prompt: str = "hello") -> str:
-        """Empty when the answer came whole, else what became of it."""
+    def complete(
+        self,
+        tokens: int,
+        *,
+        stream: bool,
+        timeout: float,
+        prompt: str = "hello",
+        connected: Callable[[socket.socket], None] = lambda _socket: None,
+    ) -> str:
+        """Empty when the answer came whole, else what became of it. ``connected`` is given the connection's socket."""
         connection = http.client.HTTPConnection(self.address, self.port, timeout=timeout)
         body = {
             "model": self.model,
@@ -52,6 +60,7 @@ class Endpoint:
         try:
             connection.connect()
             assert connection.sock is not None
+            connected(connection.sock)
             # a peer that lost its power says nothing; a client that wants to hear of it has to ask the line
             connection.sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             for option, value in ((socket.TCP_KEEPIDLE, 5), (socket.TCP_KEEPINTVL, 5), (socket.TCP_KEEPCNT, 3)):
@@ -99,6 +108,8 @@ class Clients:
         self.pulses: list[Request] = []
         self._lock = threading.Lock()
         self._stop = threading.Event()
+        #: the newest connection of each thread
+        self._sockets: dict[int, socket.socket] = {}
         self._threads = [
             threading.Thread(target=self._long, args=(number % 2 == 1,), daemon=True) for number in range(long)
         ]
@@ -110,13 +121,26 @@ class Clients:
         return self
 
     def __exit__(self, *_unused: object) -> None:
+        """End every request that is still open, and wait for the threads."""
         self._stop.set()
+        end = time.monotonic() + 30
+        while any(thread.is_alive() for thread in self._threads) and time.monotonic() < end:
+            with self._lock:
+                open_sockets = list(self._sockets.values())
+            for one in open_sockets:
+                with contextlib.suppress(OSError):
+                    one.shutdown(socket.SHUT_RDWR)
+            time.sleep(0.05)
+
+    def _connected(self, one: socket.socket) -> None:
+        with self._lock:
+            self._sockets[threading.get_ident()] = one
 
     def _one(self, kept: list[Request], tokens: int, stream: bool, timeout: float) -> Request:
         request = Request(time.monotonic())
         with self._lock:
             kept.append(request)
-        error = self.endpoint.complete(tokens, stream=stream, timeout=timeout)
+        error = self.endpoint.complete(tokens, stream=stream, timeout=timeout, connected=self._connected)
         request.error, request.ok = error, not error
         request.ended = time.monotonic()
         return request

@@ -252,6 +252,8 @@ def make(count: str, number: int) -> Iterator[Site]:
     try:
         for host in one.hosts:
             one.on(host, ACCOUNT)
+        package = one.play(playbook="../tests/integration/ray/package.yml")
+        assert package.rc == 0, package.output
         one.first = one.play("--skip-tags=engine,model_store,vllm_serve", timeout=900)
         assert one.first.rc == 0, one.first.output
         yield one

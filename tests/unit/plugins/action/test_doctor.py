@@ -57,7 +57,7 @@ def test_hosts_that_do_not_answer_or_cannot_be_read() -> None:
     assert [item["rule"] for item in doctor["findings"]] == ["host-unreachable", "host-unreadable"]
     assert {name: state["state"] for name, state in doctor["hosts"].items()} == {"a": "unreachable", "b": "unreadable"}
     assert doctor["findings"][1]["evidence"] == ["sudo: a password is required"]
-    assert (doctor["schema"], doctor["mode"], result["changed"]) == (1, "live", False)
+    assert (doctor["schema"], doctor["mode"], result["changed"]) == (2, "live", False)
 
 
 def test_logs_of_a_host_are_judged_with_it() -> None:
