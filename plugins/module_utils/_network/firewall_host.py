@@ -1,6 +1,6 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The firewall of one host: what is loaded, what lasts, and the change between the two under a timed way back."""
+"""The firewall of one host: what is loaded, what lasts, and the change between the two under a timed rollback."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Arm a network change on the host with its way back, start it, and confirm or take it back.
+"""Start a network change on the host under a timed rollback, then confirm it or roll it back.
 
 The order is what keeps a host reachable: everything is decided first (:mod:`netplan_decision`), then the state folder
 and a systemd timer that takes the change back are set up, only then does a unit of its own (not the ssh session) make

@@ -1,6 +1,6 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Everything on a host that stands in the way of the planned netplan file, found without changing anything."""
+"""Everything on a host that conflicts with the planned netplan file, found without changing anything."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Probe a host's fabric ports: who is at their other ends, what stands in the way of the plan, their RDMA devices."""
+"""Probe a host's fabric ports: who is at their other ends, what conflicts with the plan, their RDMA devices."""
 
 from __future__ import annotations
 

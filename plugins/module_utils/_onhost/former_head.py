@@ -3,7 +3,7 @@
 # runs on the host without Ansible, in Ray's unit and in the watchdog:
 # pylint: disable=ansible-bad-function
 
-"""Two masters: a former head that returns after another host was declared head stays down and says why.
+"""Only one head: a former head that comes back after another host was declared head stays down and says why.
 
 Each declaration of another head raises a generation, which every host keeps in C(cluster.json). The head says its own
 in C(/health), the one answer that anybody may ask for: a former head is no member of the new cluster, whose firewall

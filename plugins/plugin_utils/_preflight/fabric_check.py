@@ -1,6 +1,6 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The plan against what the hosts say they are: every difference that would hurt, before anything is written.
+"""The plan compared with the hosts' facts: every difference that matters, before anything is written.
 
 Pure, on the controller. Input: the plan of all hosts (:mod:`fabric`), the fact ``sparkthor_node`` of each host
 (module ``node_info``) and, where it ran, the probe of each host's ports (module ``host_compare``).
@@ -49,7 +49,7 @@ def check_facts(
         problems += host_check.clock_problems(host, node)
     problems += cabling_problems(plan, probes)
     problems += host_check.parity_problems(plan, nodes, probes)
-    return _settle(_fold(problems), set(accept), replace_foreign)
+    return _downgrade_accepted(_without_duplicates(problems), set(accept), replace_foreign)
 
 
 def devices(probes: Mapping[str, Mapping[str, t.Any]]) -> dict[str, dict[str, str]]:
@@ -60,18 +60,19 @@ def devices(probes: Mapping[str, Mapping[str, t.Any]]) -> dict[str, dict[str, st
     }
 
 
-def _settle(problems: Iterable[Finding], accept: set[str], replace_foreign: bool) -> list[Finding]:
-    settled = []
+def _downgrade_accepted(problems: Iterable[Finding], accept: set[str], replace_foreign: bool) -> list[Finding]:
+    """Errors that the user accepts, or that replacing foreign settings fixes, become warnings."""
+    results = []
     for problem in problems:
         known = problem.id in accept and problem.id in ACCEPTABLE
         replaced = replace_foreign and problem.id in REPLACEABLE
         if problem.severity == ERROR and (known or replaced):
             problem = dataclasses.replace(problem, severity=WARNING)
-        settled.append(problem)
-    return settled
+        results.append(problem)
+    return results
 
 
-def _fold(problems: Iterable[Finding]) -> list[Finding]:
+def _without_duplicates(problems: Iterable[Finding]) -> list[Finding]:
     """The same finding once: a NIC without a carrier has no neighbour either, and says so by itself."""
     seen: set[tuple[str, str, str]] = set()
     folded = []

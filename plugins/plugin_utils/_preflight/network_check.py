@@ -1,6 +1,6 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Addresses and routes that are there already, and that the plan would collide with."""
+"""Addresses and routes of a host that conflict with the plan."""
 
 from __future__ import annotations
 
