@@ -259,7 +259,7 @@ def node_plan(
     if problems:
         return plan
     # of ray.json, and of the arguments
-    config = {
+    config: dict[str, Any] = {
         "head_address": addresses[head],
         "node_address": addresses[host],
         "nodes": expected_nodes(cluster["hosts"], addresses, cluster["gpus"], head),
