@@ -37,10 +37,12 @@ _value:
 """
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.ray_node import version_differences
 
 
 def ray_versions(by_host):
+    # imported here because Ansible loads every filter of a collection to find one of them, in each host's process
+    from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.ray_node import version_differences
+
     try:
         # the same release built for another machine carries another local part
         return version_differences(

@@ -37,7 +37,7 @@ EXAMPLES = r"""
 RETURN = r"""
 _raw:
   description:
-    - For V(part=plan) a mapping, in which C(state) holds the arguments of M(sparkthor.cluster.host_state#module); for
+    - For V(part=plan) a mapping, in which C(state) holds the arguments of M(sparkthor.cluster.host_state); for
       V(part=secret_files) a list of its O(sparkthor.cluster.host_state#module:files).
   type: list
   elements: raw

@@ -198,7 +198,8 @@ def probe_program() -> str:
 def read_probe(output: str) -> dict[str, Any]:
     for line in reversed(output.splitlines()):
         if line.startswith("{"):
-            return json.loads(line)
+            found: dict[str, Any] = json.loads(line)
+            return found
     raise ValueError("no answer in the output")
 
 

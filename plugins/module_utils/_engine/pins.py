@@ -322,7 +322,7 @@ def installed_versions(venv: str, python: str) -> dict[str, str]:
     return found
 
 
-def read_marker(venv: str) -> dict[str, object]:
+def read_marker(venv: str) -> dict[str, Any]:
     """What was recorded when the environment was complete; empty if it never was."""
     return read_json(os.path.join(venv, MARKER))
 

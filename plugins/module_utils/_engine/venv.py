@@ -120,7 +120,7 @@ def probe_python(python: str, run: Runner) -> dict[str, str]:
     if rc != 0:
         reason = (err.strip().splitlines() or [f"exit code {rc}"])[-1]
         raise EngineError(f"engine_python: {python!r} does not run on this host: {reason}")
-    found = json.loads(out)
+    found: dict[str, str] = json.loads(out)
     if found.pop("implementation") != "CPython":
         raise EngineError(f"engine_python: {python!r} is not CPython")
     return found

@@ -356,8 +356,8 @@ class Collector:
         """Folders of models: links that lead nowhere, and what names the content (a revision, a manifest's digest)."""
         found: list[dict[str, Any]] = []
         left = 20_000
-        folders = self.folders()
-        for pattern in (folders["models"], f"{folders['cache']}/huggingface/hub", *OTHER_MODEL_ROOTS):
+        declared = self.folders()
+        for pattern in (declared["models"], f"{declared['cache']}/huggingface/hub", *OTHER_MODEL_ROOTS):
             for root in sorted(glob.glob(self.path(pattern))):
                 for name in sorted(self._list(root)):
                     folder = os.path.join(root, name)

@@ -18,4 +18,4 @@ if __name__ == "__main__":
         folder = os.path.dirname(os.path.abspath(__file__))
         sys.path[0] = os.path.dirname(folder)
         package = f"{os.path.basename(folder)}._onhost"
-    sys.exit(importlib.import_module(f"{package}.verbs").main(sys.argv[1:]))
+    raise SystemExit(importlib.import_module(f"{package}.verbs").main(sys.argv[1:]))

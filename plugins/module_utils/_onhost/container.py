@@ -81,7 +81,7 @@ def run(argv: Sequence[str], seconds: float) -> tuple[int, str, str]:
 def load(path: str = CONFIG) -> dict[str, Any]:
     try:
         with open(path, encoding="utf-8") as stream:
-            config = json.load(stream)
+            config: dict[str, Any] = json.load(stream)
         for key in ("image", "user", "commands", "services"):
             config[key]
     except FileNotFoundError as error:

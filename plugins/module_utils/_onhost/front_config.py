@@ -99,7 +99,7 @@ def take(wanted: Path, good: Path) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="sparkthor_host front-config", description=(__doc__ or "").split("\n")[0])
+    parser = argparse.ArgumentParser(prog="sparkthor_host front-config", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument(
         "action",
         choices=("start", "reload"),

@@ -212,7 +212,9 @@ class Watchdog:
         """The pause to keep after the last restart before the next one."""
         if self.attempts <= 0:
             return 0.0
-        return min(self.settings.backoff_first * 2 ** (self.attempts - 1), self.settings.backoff_max)
+        # bounded: after some thousand attempts the power would be too large for a float
+        doublings = min(self.attempts - 1, 64)
+        return min(self.settings.backoff_first * 2.0**doublings, self.settings.backoff_max)
 
     def wait_before_restart(self, now: float) -> float:
         if self.restarted_at is None:

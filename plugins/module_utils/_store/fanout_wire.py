@@ -79,4 +79,4 @@ def admit(sock: socket.socket, key: bytes, run: str, manifest: bytes) -> str:
         raise Refused("a peer of another run")
     if not hmac.compare_digest(receive_bytes(sock, 32), proof(key, b"client", hello, nonce, manifest)):
         raise Refused("a peer without the key of this run")
-    return node.rstrip(b"\0").decode()
+    return str(node.rstrip(b"\0").decode())

@@ -25,7 +25,7 @@ def too_old(version: str) -> str:
     )
 
 
-class Action(ActionBase):
+class Action(ActionBase):  # type: ignore[misc]  # ansible-core ships no types: its base is Any
     """One host's action.  A subclass implements :meth:`act`; its result is added to that of Ansible's own base."""
 
     TRANSFERS_FILES = False

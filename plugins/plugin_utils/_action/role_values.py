@@ -13,6 +13,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+# Roles' variables look their plans up.  Imported here, before the process of each host is forked, the planners are
+# compiled once: Ansible keeps no bytecode of a collection's Python.
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import roles as _planners  # noqa: F401
+
 ROLES = Path(__file__).parents[3] / "roles"
 
 

@@ -93,7 +93,7 @@ def _note_whole(folder: str) -> None:
 
 def _download(hub: Any, repo: str, revision: str, name: str, cache: str) -> str:
     try:
-        return hub.snapshot_download(repo, revision=revision or None, cache_dir=cache)
+        return str(hub.snapshot_download(repo, revision=revision or None, cache_dir=cache))
     except Exception as error:
         kind = type(error).__name__
         if kind == "GatedRepoError":

@@ -78,7 +78,8 @@ def declare(given: Sequence[Any], fetch: bool) -> Declared:
             found.pending.append(name)
             continue
         what = f"model_store_models: {name}"
-        names, links = model.pop("files", None), []
+        names = model.pop("files", None)
+        links: list[Any] = []
         if model.pop("layout", "flat") == "hub":
             # the hub's client looks for a folder of this name, so it is not for the user to choose
             folder, name, names, links = push.hub_folder(folder, what)

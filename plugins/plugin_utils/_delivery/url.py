@@ -33,7 +33,8 @@ def _client(url: str) -> tuple[Any, str]:
             "runs Ansible, or give a folder as the source"
         ) from error
     try:
-        return core.url_to_fs(url)
+        client, path = core.url_to_fs(url)
+        return client, str(path)
     except ImportError as error:
         raise UrlError(f"{scheme}:// needs a package more on the controller: {error}") from error
     except ValueError as error:

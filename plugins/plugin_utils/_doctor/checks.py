@@ -10,12 +10,12 @@ from __future__ import annotations
 
 # each import adds its checks to CHECKS
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor import (
-    checks_engine,  # noqa: F401
-    checks_host,  # noqa: F401
-    checks_nccl,  # noqa: F401
-    checks_network,  # noqa: F401
-    checks_ray,  # noqa: F401
+    checks_engine,
+    checks_host,
+    checks_nccl,
+    checks_network,
+    checks_ray,
 )
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor.case import CHECKS
 
-__all__ = ["CHECKS"]
+__all__ = ["CHECKS", "checks_engine", "checks_host", "checks_nccl", "checks_network", "checks_ray"]

@@ -91,7 +91,7 @@ class InstalledEngine:
 
 def installed_engine(fact: Mapping[str, Any] | None, runtime: str, venv: str) -> InstalledEngine:
     """From the fact ``sparkthor_engine``; where the engine role has not run (render.yml), from its variables."""
-    known = (
+    known: Mapping[str, Any] = (
         fact
         if fact is not None
         else {"runtime": runtime, "path": venv, "command": location.command("container", "python")}

@@ -258,26 +258,27 @@ def node_plan(
     plan.update(head=host == head, address=addresses[host])
     if problems:
         return plan
-    # of ray.json, and of the arguments
-    config: dict[str, Any] = {
+    ports = {port.key: int(settings.ray_node_ports.get(port.key, port.default)) for port in PORTS}
+    # Ray opens its folder to everybody (0777); the one around it, which the role makes, stays ours
+    temp_dir = settings.ray_node_temp_dir.rstrip("/") + "/t"
+    config = {
         "head_address": addresses[head],
         "node_address": addresses[host],
         "nodes": expected_nodes(cluster["hosts"], addresses, cluster["gpus"], head),
-        "ports": {port.key: int(settings.ray_node_ports.get(port.key, port.default)) for port in PORTS},
-        # Ray opens its folder to everybody (0777); the one around it, which the role makes, stays ours
-        "temp_dir": settings.ray_node_temp_dir.rstrip("/") + "/t",
+        "ports": ports,
+        "temp_dir": temp_dir,
         "worker_ports": list(worker_ports),
         "object_store_memory": settings.ray_node_object_store_memory,
     }
     plan["arguments"] = start_arguments(
         head=plan["head"],
         address=addresses[host],
-        gcs_address=f"{addresses[head]}:{config['ports']['gcs']}",
-        ports=config["ports"],
+        gcs_address=f"{addresses[head]}:{ports['gcs']}",
+        ports=ports,
         worker_ports=worker_ports,
         gpus=int(gpus),
         object_store_bytes=settings.ray_node_object_store_memory,
-        temp_dir=config["temp_dir"],
+        temp_dir=temp_dir,
         cpus=settings.ray_node_num_cpus or None,
         resources=settings.ray_node_resources,
         labels=settings.ray_node_labels,

@@ -10,15 +10,10 @@ from typing import Any
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import environment_file
 from ansible_collections.sparkthor.cluster.plugins.module_utils._network import firewall, netplan
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import (
-    engine,
-    ray_files,
-    ray_node,
-    vllm_files,
-    vllm_serve,
-)
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import engine, ray_files, vllm_files, vllm_serve
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric import links_of, trusted_sources
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.host_state import File
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.ray_node import RaySettings
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.settings import plain, read_settings
 
 ROLES = ("engine", "firewall", "ray_node", "roce_network", "vllm_serve")
@@ -50,7 +45,7 @@ def plan(role: str, variables: Mapping[str, Any]) -> dict[str, Any]:
         return engine.plan_engine(read_settings(engine.EngineSettings, variables), facts.get("sparkthor_node") or {})
     if role == "ray_node":
         return ray_files.plan_ray(
-            read_settings(ray_node.RaySettings, variables),
+            read_settings(RaySettings, variables),
             plain(variables["sparkthor_cluster"]),
             variables["sparkthor_fabric"],
             str(variables["inventory_hostname"]),
@@ -67,7 +62,7 @@ def secret_files(role: str, variables: Mapping[str, Any], read_secret: vllm_file
     """The files that hold secrets. ``read_secret`` is asked by name, only for those that this host needs."""
     _check(role)
     if role == "ray_node":
-        return ray_files.ray_secret_files(read_settings(ray_node.RaySettings, variables), read_secret)
+        return ray_files.ray_secret_files(read_settings(RaySettings, variables), read_secret)
     return vllm_files.secret_files(_serving(variables), read_secret) if role == "vllm_serve" else []
 
 

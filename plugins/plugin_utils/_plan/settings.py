@@ -62,7 +62,7 @@ def _converted(name: str, value: Any, wanted: Any, shown: bool) -> Any:
         # "" stands for nothing as well: an inventory that switches a value off has no other text for it
         if value == "":
             return None
-        [wanted] = [kind for kind in typing.get_args(wanted) if kind is not type(None)]
+        [wanted] = [kind for kind in typing.get_args(wanted) if kind is not types.NoneType]
     kind = typing.get_origin(wanted) or wanted
     if kind is Any:
         return value

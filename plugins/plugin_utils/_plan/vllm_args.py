@@ -243,8 +243,9 @@ def _merged(whole: Mapping[str, Any], fields_of_it: Mapping[str, Any]) -> dict[s
     merged = copy.deepcopy(dict(whole))
     for name, value in fields_of_it.items():
         former = merged.get(name)
-        both = isinstance(former, Mapping) and isinstance(value, Mapping)
-        merged[name] = _merged(former, value) if both else value
+        if isinstance(former, Mapping) and isinstance(value, Mapping):
+            value = _merged(former, value)
+        merged[name] = value
     return merged
 
 

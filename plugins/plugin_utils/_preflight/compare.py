@@ -88,9 +88,8 @@ def prepare(role: str, comparisons: Any, host: str, variables: dict[str, Any]) -
         module = item.get("module")
         if not module:
             continue
-        arguments: Arguments | None = dict(item.get("arguments") or {})
-        if module in PREPARE:
-            arguments = PREPARE[module](arguments, host, variables)
+        given: Arguments = dict(item.get("arguments") or {})
+        arguments = PREPARE[module](given, host, variables) if module in PREPARE else given
         if arguments is None:
             continue
         if module == "engine_venv":

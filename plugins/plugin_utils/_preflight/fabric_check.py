@@ -61,7 +61,7 @@ def split(problems: Iterable[Problem]) -> tuple[list[str], list[str]]:
 
 
 def devices(probes: Mapping[str, Mapping[str, t.Any]]) -> dict[str, dict[str, str]]:
-    """RDMA device by host and NIC, for :func:`_fabric.adopt_devices`."""
+    """RDMA device by host and NIC, for ``_plan.fabric.adopt_devices``."""
     return {
         host: {link["netdev"]: link["device"] for link in (probe.get("rdma") or {}).get("links", ())}
         for host, probe in probes.items()

@@ -49,8 +49,8 @@ def plan(
     hosts: Sequence[str],
     hostvars: Mapping[str, Mapping[str, Any]],
     looks: Mapping[str, Mapping[str, Any]],
-) -> tuple[dict[str, Any], dict[str, Any], list[dict[str, Any]], str]:
-    """``(cluster, fabric, nodes, error)``; an empty fabric with the reason where no plan can be made."""
+) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any], str]:
+    """``(cluster, fabric, nodes, error)``, nodes by host; an empty fabric with the reason where no plan can be made."""
     kinds = inventory.asserted_kinds(groups)
     told = _told(looks)
     known, lost = told_cidrs(hostvars, told)
@@ -61,7 +61,8 @@ def plan(
             nodes[host] = _stand_in(hostvars[host], kinds.get(host, "spark"), cidrs[host])
         else:
             nodes[host] = with_cidr(told[host], cidrs[host]) if host in lost else told[host]
-    bare = {"topology": str(hostvars[hosts[0]].get("fabric_topology", "")), "head": hosts[0], "hosts": list(hosts)}
+    topology = str(hostvars[hosts[0]].get("fabric_topology", ""))
+    bare: dict[str, Any] = {"topology": topology, "head": hosts[0], "hosts": list(hosts)}
     try:
         cluster, fabric, _warnings = plan_cluster(groups, hosts, hostvars, nodes)
     except (ClusterError, KeyError, TypeError, ValueError) as error:
