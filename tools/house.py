@@ -43,8 +43,8 @@ class House:
 
     def package(self, name: str) -> str:
         """``module_utils._network`` for ``module_utils._network.netplan``; ``modules`` for a module."""
-        kind, _, rest = name.partition(".")
-        return f"{kind}.{rest.partition('.')[0]}" if kind.endswith("_utils") else kind
+        parts = name.split(".")
+        return ".".join(parts[:2]) if parts[0].endswith("_utils") else parts[0]
 
     def arrows(self) -> dict[str, set[str]]:
         """Package -> the other packages that it imports."""

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The tests, by stage: lint | mypy | unit | sanity | molecule NAME | all.  `make` calls it with .venv/bin on PATH.
+# The tests, by stage: lint (with mypy) | mypy | unit | sanity | molecule NAME | all.  `make` calls it with .venv/bin on PATH.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export PATH=$PWD/.venv/bin:$PATH PYTHONDONTWRITEBYTECODE=1 ANSIBLE_CONFIG=$PWD/ansible.cfg
@@ -13,6 +13,9 @@ lint() {
   begin "ruff"
   ruff check .
   ruff format --check .
+  begin "layout: which package imports which"
+  python -m tools.house >/dev/null || { python -m tools.house; return 1; }
+  types
   begin "yamllint"
   yamllint --strict .
   begin "ansible-lint"

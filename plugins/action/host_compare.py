@@ -1,22 +1,16 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Controller side of ``host_compare``: what the roles of this run want of the host, from their own variables.
-
-The roles are imported into the play, so their variables are visible here; only what Ansible sets for each role (its
-path, and where it looks for files and templates) is set by this plugin.
-"""
+"""Controller side of ``host_compare``: what the roles of this run want of the host, from their own variables."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action.base import Action
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action.role_values import role_variables, templated
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory import play_roles
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._preflight import compare, ports
-
-ROLES = Path(__file__).parents[2] / "roles"
 
 
 class ActionModule(Action):
@@ -52,7 +46,7 @@ class ActionModule(Action):
         comparisons: list[dict[str, Any]] = []
         variables, facts = dict(self.vars), {}
         for role in roles:
-            variables = compare.role_variables(variables, role, ROLES)
+            variables = role_variables(variables, role)
             try:
                 for name in variables.get(f"__{role}_shared_values") or ():
                     variables[name] = self._value(name, variables)
@@ -73,9 +67,4 @@ class ActionModule(Action):
         """A role's variable, templated among the variables as the role's own tasks have them."""
         if name not in variables:
             raise compare.Unknown(f"the variable {name} is not defined")
-        former = self._templar.available_variables
-        self._templar.available_variables = variables
-        try:
-            return self._templar.template(variables[name])
-        finally:
-            self._templar.available_variables = former
+        return templated(self._templar, name, variables)

@@ -40,8 +40,6 @@ class ActionModule(push.StoreAction):
             raise AnsibleActionFail(f"stage: {stage!r} is not one of {', '.join(steps)}")
         return steps[stage]()
 
-    # -- one host, over the task's own connection -------------------------------------------------------------------
-
     def _apply(self) -> dict[str, Any]:
         folders, pending = self._declare()
         outcome = self._look(pending)
@@ -85,8 +83,6 @@ class ActionModule(push.StoreAction):
         names = [models.folder_of(model) for model in self._args.get("models") or []]
         keep = [*names, *(self._args.get("keep") or [])]
         return self._module({**self._args, "models": [], "declared": names, "keep": keep})
-
-    # -- all hosts, over the fabric ----------------------------------------------------------------------------------
 
     def _check(self) -> dict[str, Any]:
         """What this host lacks. Nothing moves before every host has said so and has room."""

@@ -91,8 +91,6 @@ class ActionModule(Action):
             return self._named(host, result)
         return self._confirm(host, {**arguments, "step": then, "token": token}, task_vars, result, None)
 
-    # -- all hosts or none --------------------------------------------------------------------------------------------
-
     def _all_or_none(self, host: str, arguments: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
         name = str(self._task.args["outcomes"])
         if self._task.check_mode:
@@ -134,8 +132,6 @@ class ActionModule(Action):
         if outcome.get("failed") or outcome.get("unreachable") or outcome.get("held") is False:
             return str(outcome.get("msg") or f"{host} failed")
         return ""
-
-    # -- over a new connection ----------------------------------------------------------------------------------------
 
     def _module(self, arguments: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
         return self._execute_module(

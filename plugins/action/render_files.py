@@ -11,31 +11,39 @@ from pathlib import Path
 from typing import Any
 
 from ansible.errors import AnsibleActionFail
+from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action.base import Action
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action.role_values import role_variables, templated
+
+#: how a role lists its files, in the variable __ROLE_rendered_files; the arguments of host_state that say nothing about
+#: text and mode are passed over
+FILES = {
+    "files": {
+        "type": "list",
+        "elements": "dict",
+        "required": True,
+        "options": {
+            "path": {"type": "str", "required": True},
+            "content": {"type": "str", "required": True},
+            "mode": {"type": "str", "default": "0644"},
+            **{name: {"type": "raw"} for name in ("owner", "group", "foreign", "backup")},
+        },
+    }
+}
 
 
 class ActionModule(Action):
     _requires_connection = False
     ARGUMENTS = {
         "dest": {"type": "path", "required": True},
-        "files": {
-            "type": "list",
-            "elements": "dict",
-            "required": True,
-            "options": {
-                "path": {"type": "str", "required": True},
-                "content": {"type": "str", "required": True},
-                "mode": {"type": "str", "default": "0644"},
-                **{name: {"type": "raw"} for name in ("owner", "group", "foreign", "backup")},
-            },
-        },
+        "roles": {"type": "list", "elements": "str", "required": True},
     }
 
     def act(self, arguments: dict[str, Any]) -> dict[str, Any]:
         top = Path(os.path.abspath(arguments["dest"])) / self.host
         changed: list[str] = []
         diffs: list[dict[str, str]] = []
-        for file in arguments["files"]:
+        for file in [file for role in arguments["roles"] for file in self._files(role)]:
             before = self._write(top, file["path"], file["content"], file["mode"])
             if before is None:
                 continue
@@ -46,6 +54,17 @@ class ActionModule(Action):
         if self._task.diff and diffs:
             result["diff"] = diffs
         return result
+
+    def _files(self, role: str) -> list[dict[str, Any]]:
+        name = f"__{role}_rendered_files"
+        variables = role_variables(self.vars, role)
+        if name not in variables:
+            raise AnsibleActionFail(f"roles: {role} has no variable {name}, or the play does not import it")
+        files = templated(self._templar, name, variables)
+        result = ArgumentSpecValidator(FILES).validate({"files": files})
+        if result.error_messages:
+            raise AnsibleActionFail(f"{name}: {'; '.join(result.error_messages)}")
+        return list(result.validated_parameters["files"])
 
     def _write(self, top: Path, name: str, content: str, mode: str) -> str | None:
         """What was there before, if that was something else; None where nothing has to be written."""

@@ -106,11 +106,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.sparkthor.cluster.plugins.module_utils._model import memory
-from ansible_collections.sparkthor.cluster.plugins.module_utils._model.values import SizingError
 
 
 def memory_plan(config: Mapping[str, Any], **options: Any) -> dict[str, Any]:
+    # imported here because Ansible loads every filter of a collection to find one of them, in each host's process
+    from ansible_collections.sparkthor.cluster.plugins.module_utils._model import memory
+    from ansible_collections.sparkthor.cluster.plugins.module_utils._model.values import SizingError
+
     try:
         return memory.plan(config, **options)
     except SizingError as error:
@@ -122,7 +124,7 @@ def memory_plan(config: Mapping[str, Any], **options: Any) -> dict[str, Any]:
 
 
 class FilterModule:
-    """The filter's door to module_utils/_sizing."""
+    """The filter's door to module_utils/_model/memory.py."""
 
     def filters(self) -> dict[str, Any]:
         return {"memory_plan": memory_plan}

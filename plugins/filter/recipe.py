@@ -149,12 +149,14 @@ _value:
 from typing import Any
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.sparkthor.cluster.plugins.module_utils._model.values import SizingError
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import recipe as _recipe
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.recipe_fields import RecipeError
 
 
 def recipe(name: str, hosts: list[str], **options: Any) -> dict[str, Any]:
+    # imported here because Ansible loads every filter of a collection to find one of them, in each host's process
+    from ansible_collections.sparkthor.cluster.plugins.module_utils._model.values import SizingError
+    from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import recipe as _recipe
+    from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.recipe_fields import RecipeError
+
     try:
         return _recipe.resolve(name, hosts, **options)
     except (RecipeError, SizingError) as error:

@@ -10,7 +10,7 @@ version_added: 0.1.0
 author:
   - sparkthor.cluster contributors (@sparkthor)
 description:
-  - Private to the roles C(engine), C(ray_node) and C(vllm_serve), whose tasks declare what it returns.
+  - Private to the roles below, whose tasks declare what it returns.
   - Reads the role's variables, the facts of the host, and the plan that preflight made (C(sparkthor_cluster) and
     C(sparkthor_fabric)).
 options:
@@ -19,7 +19,7 @@ options:
     required: true
     type: list
     elements: str
-    choices: [engine, ray_node, vllm_serve]
+    choices: [engine, firewall, ray_node, roce_network, vllm_serve]
   part:
     description:
       - V(plan) is all but secrets, V(secret_files) the files that hold secrets, for C(host_state), which keeps them out
@@ -37,7 +37,7 @@ EXAMPLES = r"""
 RETURN = r"""
 _raw:
   description:
-    - For V(part=plan) a mapping, in which C(state) holds the arguments of M(sparkthor.cluster.host_state#module); for
+    - For V(part=plan) a mapping, in which C(state) holds the arguments of M(sparkthor.cluster.host_state); for
       V(part=secret_files) a list of its O(sparkthor.cluster.host_state#module:files).
   type: list
   elements: raw

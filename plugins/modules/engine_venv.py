@@ -258,11 +258,7 @@ def main() -> None:
     except (EngineError, StoreError) as error:
         module.fail_json(msg=str(error))
     except OSError as error:
-        module.fail_json(msg=f"{params_path(module)}: {error}")
-
-
-def params_path(module: AnsibleModule) -> str:
-    return str(module.params["path"])
+        module.fail_json(msg=f"{module.params['path']}: {error}")
 
 
 if __name__ == "__main__":

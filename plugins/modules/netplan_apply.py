@@ -283,11 +283,6 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._network import 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._network import netplan_job as job
 
 
-def link_failures(report: list[dict[str, Any]]) -> str:
-    """What is wrong with the links, as one line."""
-    return "; ".join(problem for link in report for problem in link["problems"])
-
-
 def inspect_or_verify(module: AnsibleModule) -> dict[str, Any]:
     """States that write no network configuration."""
     params = module.params

@@ -22,45 +22,25 @@ options:
     description: Folder on the controller; each host's files lie below a folder of the host's name.
     type: path
     required: true
-  files:
-    description: Files as M(sparkthor.cluster.host_state) takes them.
+  roles:
+    description:
+      - Roles of this collection that the play imports. The files of each are those that its variable
+        C(__ROLE_rendered_files) lists, as M(sparkthor.cluster.host_state) takes them.
     type: list
-    elements: dict
+    elements: str
     required: true
-    suboptions:
-      path:
-        description: Absolute path of the file on the host.
-        type: str
-        required: true
-      content:
-        description: The text.
-        type: str
-        required: true
-      mode:
-        description: Its mode, octal.
-        type: str
-        default: "0644"
-      owner:
-        description: Not used on the controller.
-        type: raw
-      group:
-        description: Not used on the controller.
-        type: raw
-      foreign:
-        description: Not used on the controller.
-        type: raw
-      backup:
-        description: Not used on the controller.
-        type: raw
 """
 
 EXAMPLES = r"""
-- name: Render the environment of the fabric
+- name: Make the variables of the role visible
+  ansible.builtin.import_role:
+    name: sparkthor.cluster.roce_network
+    tasks_from: render.yml
+
+- name: Render the netplan file and the environment of the fabric
   sparkthor.cluster.render_files:
     dest: rendered
-    files:
-      - path: /etc/sparkthor/fabric.env
-        content: "{{ sparkthor_fabric[inventory_hostname].env | sparkthor.cluster.environment_file }}"
+    roles: [roce_network]
 """
 
 RETURN = r"""

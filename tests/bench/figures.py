@@ -43,7 +43,7 @@ def _figures(results: Mapping[str, Any], earlier: bool) -> list[Bar]:
         if case in found and base in found:
             rows.append(Bar(name, found[case]["wall"] / found[base]["wall"], limit, "site", (base, case)))
 
-    ratio("no-op `site.yml`, 3 hosts, times the floor", "noop", 8.0)
+    ratio("no-op `site.yml`, 3 hosts, times the floor", "noop", 5.0)
     ratio("the same, times naive stock tasks", "noop", 1.0, "naive")
     ratio("the network alone, no-op, 3 hosts, times the floor", "network", 2.5)
     ratio("`status`, 3 hosts, times the floor", "status", 2.0)
@@ -58,6 +58,10 @@ def _figures(results: Mapping[str, Any], earlier: bool) -> list[Bar]:
         rows.append(Bar(f"`ray_info`, 3 hosts, {source}, s", seconds, 1.0, "site"))
     if "share" in site:
         rows.append(Bar("our share of a first deploy, 3 hosts, s", site["share"], 60.0, "site"))
+    layer = cases(results.get("3") or {}, earlier)
+    if "noop" in layer and "floor" in layer:
+        name = "no-op `host_layer.yml`, 3 hosts, times the floor"
+        rows.append(Bar(name, layer["noop"]["wall"] / layer["floor"]["wall"], 4.0, "3", ("floor", "noop")))
     few, many = (cases(results.get(size) or {}, earlier).get("noop") for size in ("4", "32"))
     if few and many:
         per_host = [few["controller_cpu"] / 4, many["controller_cpu"] / 32]

@@ -1,5 +1,4 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Container images of the engine: what an archive holds, what is in an image, and the image derived from it with Ray.
 
@@ -199,7 +198,8 @@ def probe_program() -> str:
 def read_probe(output: str) -> dict[str, Any]:
     for line in reversed(output.splitlines()):
         if line.startswith("{"):
-            return json.loads(line)
+            found: dict[str, Any] = json.loads(line)
+            return found
     raise ValueError("no answer in the output")
 
 

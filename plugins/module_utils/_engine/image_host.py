@@ -1,5 +1,4 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """An image on a host: found, loaded, pulled or derived by Docker, and the file by which its containers are run."""
 
@@ -75,8 +74,6 @@ class Host:
     def store(self) -> Store:
         return private_store(os.path.join(self.work_dir, "images"))
 
-    # -- what is in an image ---------------------------------------------------------------------------------------
-
     def records(self) -> dict[str, Any]:
         return read_json(self._record_path())
 
@@ -111,8 +108,6 @@ class Host:
         with open(os.path.join(self.work_dir, ".images.lock"), "w", encoding="utf-8") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield
-
-    # -- making ----------------------------------------------------------------------------------------------------
 
     def load(self, path: str, names: Sequence[str]) -> None:
         self.docker("load", "--quiet", "--input", path, seconds=self.timeout)

@@ -1,5 +1,4 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What an engine is made of: pins, wheels for a target, the environment built from them, and parity between hosts.
 
@@ -87,7 +86,6 @@ def canonical(name: str) -> str:
 
 
 _PIN = re.compile(r"\A([A-Za-z0-9][A-Za-z0-9._-]*)(?:\[[^\]]*\])?\s*==\s*([A-Za-z0-9][A-Za-z0-9.!+_-]*)\Z")
-_VERSION_LIKE = re.compile(r"\A\d+(\.\d+)*")
 
 
 def parse_lock(text: str, source: str) -> list[Pin]:
@@ -324,7 +322,7 @@ def installed_versions(venv: str, python: str) -> dict[str, str]:
     return found
 
 
-def read_marker(venv: str) -> dict[str, object]:
+def read_marker(venv: str) -> dict[str, Any]:
     """What was recorded when the environment was complete; empty if it never was."""
     return read_json(os.path.join(venv, MARKER))
 

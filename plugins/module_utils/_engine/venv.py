@@ -1,5 +1,4 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The engine's Python environment on a host: built beside the one in use, switched in one step, checked in passing.
 
@@ -121,7 +120,7 @@ def probe_python(python: str, run: Runner) -> dict[str, str]:
     if rc != 0:
         reason = (err.strip().splitlines() or [f"exit code {rc}"])[-1]
         raise EngineError(f"engine_python: {python!r} does not run on this host: {reason}")
-    found = json.loads(out)
+    found: dict[str, str] = json.loads(out)
     if found.pop("implementation") != "CPython":
         raise EngineError(f"engine_python: {python!r} is not CPython")
     return found

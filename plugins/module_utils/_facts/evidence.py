@@ -1,5 +1,4 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What a host can tell of its troubles, read in one go and without changing anything.
 
@@ -362,8 +361,8 @@ class Collector:
         """Folders of models: links that lead nowhere, and what names the content (a revision, a manifest's digest)."""
         found: list[dict[str, Any]] = []
         left = 20_000
-        folders = self.folders()
-        for pattern in (folders["models"], f"{folders['cache']}/huggingface/hub", *OTHER_MODEL_ROOTS):
+        declared = self.folders()
+        for pattern in (declared["models"], f"{declared['cache']}/huggingface/hub", *OTHER_MODEL_ROOTS):
             for root in sorted(glob.glob(self.path(pattern))):
                 for name in sorted(self._list(root)):
                     folder = os.path.join(root, name)

@@ -1,5 +1,4 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """systemd units: what happens to them, decided before anything is changed."""
 
@@ -69,8 +68,6 @@ class UnitManager:
         names = [unit.name for unit in self.units]
         out = self.changes.must(["systemctl", "show", f"--property={SHOW_PROPERTIES}", "--", *names], "units", 60)
         return parse_show(out, names)
-
-    # -- decisions ----------------------------------------------------------------------------------------------------
 
     def _arriving_content(self, name: str) -> bytes | None:
         """The content of a unit file which this very call writes (a template's file serves its instances)."""
@@ -209,8 +206,6 @@ class UnitManager:
             for path in self.changed_paths
         )
 
-    # -- check mode ---------------------------------------------------------------------------------------------------
-
     def predict(self) -> None:
         self._report()
         for unit in self.units:
@@ -238,8 +233,6 @@ class UnitManager:
             result.changed_units.append(name)
         result.restarted_units = [unit.name for unit in self.restarts]
         result.daemon_reloaded = self.need_reload
-
-    # -- apply --------------------------------------------------------------------------------------------------------
 
     def remember_pending(self) -> None:
         """Should this run die between a file and the restart it asks for, the next one must still restart."""

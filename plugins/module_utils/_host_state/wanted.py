@@ -1,5 +1,4 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What a role wants on one host, read from the module's arguments and checked."""
 
@@ -95,11 +94,6 @@ class UnitSpec:
     optional: bool = False
     no_block: bool = False
     defer: bool = False
-
-    @property
-    def leaves(self) -> bool:
-        """It is to be stopped or disabled: done before the files change."""
-        return self.state == "stopped" or self.enabled is False
 
 
 @dataclass

@@ -1,5 +1,4 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # runs perftest beside a socket, with its own limits:
 # pylint: disable=ansible-bad-function,disallowed-name
@@ -52,9 +51,6 @@ def parse_perftest(text: str) -> float:
         raise LinkError(f"{PERFTEST} printed no result: {words[-1][:200] if words else 'nothing'}")
     # without --report_gbits the unit is MiB/s
     return value if gbits else value * 8 * 1024 * 1024 / 1e9
-
-
-# -- the agent ------------------------------------------------------------------------------------------------------
 
 
 def _read_line(connection: socket.socket) -> bytes:
@@ -183,9 +179,6 @@ def start_agent(nonce: str, addresses: Sequence[str], port: int, seconds: float)
                 os._exit(0)
         os._exit(0)
     return {"started": True, "errors": agent.errors}
-
-
-# -- the side that measures -----------------------------------------------------------------------------------------
 
 
 def _connect(source: str, netdev: str, address: str, port: int, timeout: float) -> socket.socket:

@@ -1,5 +1,4 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The firewall of one host: what is loaded, what lasts, and the change between the two under a timed way back."""
 
@@ -94,8 +93,6 @@ class Firewall:
         port = server_port()
         self.ssh_ports = sorted(set(params["ssh_ports"]) | ({port} if port else set()))
 
-    # -- what is wanted -----------------------------------------------------------------------------------------------
-
     def text(self) -> str:
         names = ("trusted", "ssh_sources", "api_port", "api_sources", "sources", "interfaces", "tcp_ports", "udp_ports")
         return ruleset(Policy(ssh_ports=self.ssh_ports, mdns=self.params["mdns"], **{n: self.params[n] for n in names}))
@@ -110,8 +107,6 @@ class Firewall:
             "units": [{"name": UNIT, "enabled": True, "state": "started"}],
         }
         return HostState(Wanted.parse(wanted), Host(run=run_limited), check)
-
-    # -- what is loaded -----------------------------------------------------------------------------------------------
 
     def listing(self, *options: str) -> str:
         """Our table as it is loaded; empty if it is not."""
@@ -142,8 +137,6 @@ class Firewall:
         code, _out, err = run_limited([self.nft, "-f", path], LIMIT)
         if code != 0:
             raise FirewallError(f"nft cannot load {path}: {err.strip()}")
-
-    # -- steps --------------------------------------------------------------------------------------------------------
 
     def compare(self, folder: str) -> dict[str, Any]:
         """What differs, in files, unit and table; nothing is changed."""

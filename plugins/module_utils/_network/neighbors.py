@@ -1,5 +1,4 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Who is at the other end of a cable, asked with own Ethernet frames because there are no addresses yet.
 
@@ -229,8 +228,6 @@ def plain(seen: Seen) -> dict[str, list[dict[str, str]]]:
         netdev: [{"host": host, "netdev": other} for host, other in sorted(found)] for netdev, found in seen.items()
     }
 
-
-# --- ports that are administratively down -----------------------------------------------------------------------------
 
 LinkStates = Callable[[], Mapping[str, Mapping[str, Any]]]
 Runner = Callable[[list[str]], tuple[int, str, str]]

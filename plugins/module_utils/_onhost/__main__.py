@@ -1,5 +1,4 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Runs a program of this package: on a host as a folder (``python3 -IB …/sparkthor_host VERB``), elsewhere with ``-m``.
 
@@ -19,4 +18,4 @@ if __name__ == "__main__":
         folder = os.path.dirname(os.path.abspath(__file__))
         sys.path[0] = os.path.dirname(folder)
         package = f"{os.path.basename(folder)}._onhost"
-    sys.exit(importlib.import_module(f"{package}.verbs").main(sys.argv[1:]))
+    raise SystemExit(importlib.import_module(f"{package}.verbs").main(sys.argv[1:]))

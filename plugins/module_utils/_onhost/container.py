@@ -1,5 +1,4 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # runs on the host without Ansible, in the units of Ray and vLLM:
 # pylint: disable=ansible-bad-function
@@ -34,7 +33,6 @@ CONFIG = "/etc/sparkthor/container.json"
 RUN_DIR = "/run/sparkthor/container"
 CDI_DEVICE = "nvidia.com/gpu"
 HOOKS = ("nvidia-container-runtime-hook", "nvidia-container-toolkit")
-GPU_MODES = ("auto", "cdi", "gpus", "runtime", "none")
 CAP_SYS_RESOURCE = 24
 #: files at most; what systemd gives the units without a container
 OPEN_FILES = 1048576
@@ -83,7 +81,7 @@ def run(argv: Sequence[str], seconds: float) -> tuple[int, str, str]:
 def load(path: str = CONFIG) -> dict[str, Any]:
     try:
         with open(path, encoding="utf-8") as stream:
-            config = json.load(stream)
+            config: dict[str, Any] = json.load(stream)
         for key in ("image", "user", "commands", "services"):
             config[key]
     except FileNotFoundError as error:

@@ -1,5 +1,4 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # runs on the host without Ansible, in the front's unit:
 # pylint: disable=ansible-bad-function
@@ -100,7 +99,7 @@ def take(wanted: Path, good: Path) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="sparkthor_host front-config", description=(__doc__ or "").split("\n")[0])
+    parser = argparse.ArgumentParser(prog="sparkthor_host front-config", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument(
         "action",
         choices=("start", "reload"),

@@ -1,5 +1,4 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 """What vLLM's log says to a person who waits: how far a load is, and why one failed.
@@ -180,8 +179,6 @@ def _part(line: str) -> float | None:
 def _short(line: str, limit: int = 110) -> str:
     return line if len(line) <= limit else line[: limit - 1].rstrip() + "…"
 
-
-# -- why a start failed ------------------------------------------------------------------------------------------
 
 #: text -> (what to do about it, whether another try with the same files must fail the same way)
 _KNOWN: tuple[tuple[re.Pattern[str], str, bool], ...] = (

@@ -1,5 +1,4 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # runs on the host without Ansible:
 # pylint: disable=ansible-bad-function
@@ -18,23 +17,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from . import serving
-from .rank_link import (
-    BROKEN,
-    FAILED,
-    GATHER,
-    LINE_LIMIT,
-    PREPARE,
-    PREPARED,
-    RUN,
-    STANDBY,
-    Link,
-    Settings,
-    proof,
-    remember,
-    remembered,
-    say,
-)
+from . import rank_link, serving
 from .rank_process import Rank, drop_caches
 
 
@@ -45,8 +28,8 @@ class Member:
     host: str
     address: str
     instance: str
-    link: Link
-    state: str = STANDBY
+    link: rank_link.Link
+    state: str = rank_link.STANDBY
     generation: int = 0
     stale: list[str] = dataclasses.field(default_factory=list)
 
@@ -54,14 +37,14 @@ class Member:
 class Head:
     """The head's side: who is there, which generation runs, and its own rank."""
 
-    def __init__(self, settings: Settings, token: str, talk: Callable[[str], None] = say) -> None:
+    def __init__(self, settings: rank_link.Settings, token: str, talk: Callable[[str], None] = rank_link.say) -> None:
         self.settings = settings
         self.token = token
         self.say = talk
         self.rank = Rank(settings)
         self.instance = secrets.token_hex(8)
-        self.phase = GATHER
-        self.generation = remembered(settings.memory_path)
+        self.phase = rank_link.GATHER
+        self.generation = rank_link.remembered(settings.memory_path)
         self.members: dict[str, Member] = {}
         self.admitted: dict[str, str] = {}
         self.news = asyncio.Event()
@@ -71,7 +54,7 @@ class Head:
 
     async def run(self) -> int:
         server = await asyncio.start_server(
-            self._serve, self.settings.head_address, self.settings.port, limit=LINE_LIMIT
+            self._serve, self.settings.head_address, self.settings.port, limit=rank_link.LINE_LIMIT
         )
         self.beat = asyncio.create_task(self._beat())
         try:
@@ -87,15 +70,13 @@ class Head:
                 member.link.close()
             await self.rank.stop()
 
-    # -- the three steps ------------------------------------------------------------------------------------------
-
     def _absent(self, state: str) -> list[str]:
         return [
             host
             for host in self.settings.workers
             if host not in self.members
             or self.members[host].state != state
-            or (state == PREPARED and self.members[host].generation != self.generation)
+            or (state == rank_link.PREPARED and self.members[host].generation != self.generation)
         ]
 
     async def _until(self, state: str, what: str) -> None:
@@ -110,34 +91,34 @@ class Head:
             self.publish()
             with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(self.news.wait(), 10)
-            if state == PREPARED and any(host not in self.members for host in self.settings.workers):
+            if state == rank_link.PREPARED and any(host not in self.members for host in self.settings.workers):
                 return
 
     async def _gather(self) -> None:
-        await self._until(STANDBY, "waiting for")
+        await self._until(rank_link.STANDBY, "waiting for")
 
     async def _prepare(self) -> None:
         while True:
             self.generation += 1
-            remember(self.settings.memory_path, self.generation)
-            self.phase = PREPARE
+            rank_link.remember(self.settings.memory_path, self.generation)
+            self.phase = rank_link.PREPARE
             self.say(f"generation {self.generation}: all {len(self.settings.members)} hosts are here")
             await self._tell_all()
             trouble = await drop_caches(self.settings)
             if trouble:
                 self.say(f"page cache not dropped on {self.settings.host}: {trouble}")
-            await self._until(PREPARED, "waiting for the page cache of")
-            if not self._absent(PREPARED):
+            await self._until(rank_link.PREPARED, "waiting for the page cache of")
+            if not self._absent(rank_link.PREPARED):
                 return
             # a host went away meanwhile: the generation never ran, the next one gathers anew
-            self.phase = GATHER
+            self.phase = rank_link.GATHER
             await self._tell_all()
             await self._gather()
 
     async def _serve_generation(self) -> int:
         self.admitted = {host: self.members[host].instance for host in self.settings.workers}
         await self.rank.start()
-        self.phase = RUN
+        self.phase = rank_link.RUN
         self.publish()
         await self._tell_all()
         serving.notify(f"READY=1\nSTATUS=generation {self.generation}")
@@ -156,10 +137,8 @@ class Head:
         self.say(f"generation {self.generation}: the head's rank ended with {code}")
         return code if 0 < code < 255 else 1
 
-    # -- connections ----------------------------------------------------------------------------------------------
-
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        link = Link(reader, writer, self.settings.silence)
+        link = rank_link.Link(reader, writer, self.settings.silence)
         member: Member | None = None
         try:
             member = await self._welcome(link)
@@ -171,10 +150,10 @@ class Head:
                 member.state = str(message["state"])
                 member.generation = int(message.get("generation") or 0)
                 member.stale = [str(path) for path in message.get("stale") or []]
-                if member.state == FAILED and self.admitted.get(member.host) == member.instance:
+                if member.state == rank_link.FAILED and self.admitted.get(member.host) == member.instance:
                     self.failure = f"rank on {member.host} failed: {message.get('reason') or 'no reason in its log'}"
                     self.news.set()
-        except BROKEN:
+        except rank_link.BROKEN:
             pass  # what a broken connection means is decided by who is absent
         finally:
             link.close()
@@ -182,12 +161,14 @@ class Head:
                 del self.members[member.host]
             self.news.set()
 
-    async def _welcome(self, link: Link) -> Member:
+    async def _welcome(self, link: rank_link.Link) -> Member:
         nonce = secrets.token_hex(16)
         await link.send(nonce=nonce)
         hello = await link.receive()
         host, instance, theirs = str(hello["host"]), str(hello["instance"]), str(hello["nonce"])
-        if not hmac.compare_digest(str(hello["proof"]), proof(self.token, "worker", nonce, theirs, host, instance)):
+        if not hmac.compare_digest(
+            str(hello["proof"]), rank_link.proof(self.token, "worker", nonce, theirs, host, instance)
+        ):
             self._complain(host, "has another token; run the playbook on all hosts")
             await link.send(refused="this host's token is not the head's; run the playbook on all hosts", token=True)
             raise ValueError("wrong token")
@@ -198,16 +179,16 @@ class Head:
         address = next(where for where, name in self.settings.members.items() if name == host)
         member = Member(host, address, instance, link)
         seen = int(hello.get("generation") or 0)
-        if seen > self.generation and self.phase == GATHER:
+        if seen > self.generation and self.phase == rank_link.GATHER:
             self.generation = seen
         former = self.members.get(host)
         if former is not None:
             former.link.close()
-        member.state = str(hello.get("state") or STANDBY)
+        member.state = str(hello.get("state") or rank_link.STANDBY)
         member.generation = int(hello.get("running") or 0)
         self.members[host] = member
         self.complaints.discard(host)
-        await link.send(proof=proof(self.token, "head", theirs, nonce))
+        await link.send(proof=rank_link.proof(self.token, "head", theirs, nonce))
         self.news.set()
         return member
 
@@ -218,26 +199,24 @@ class Head:
 
     def _word(self, member: Member) -> dict[str, Any]:
         """What a worker is told; a rank that was not there at the start is not let into a generation that runs."""
-        mine = self.phase != RUN or self.admitted.get(member.host) == member.instance
+        mine = self.phase != rank_link.RUN or self.admitted.get(member.host) == member.instance
         return {"phase": self.phase, "generation": self.generation, "admitted": mine, "served": self._served()}
 
     def _served(self) -> bool:
         """Whether the watchdog has seen a completion of this very start."""
         memory = serving.read_json(self.settings.watchdog_state).get("memory") or {}
         invocation = os.environ.get("INVOCATION_ID", "")
-        return self.phase == RUN and bool(memory.get("served")) and memory.get("invocation") == invocation
+        return self.phase == rank_link.RUN and bool(memory.get("served")) and memory.get("invocation") == invocation
 
     async def _tell_all(self) -> None:
         for member in list(self.members.values()):
-            with contextlib.suppress(*BROKEN):
+            with contextlib.suppress(*rank_link.BROKEN):
                 await member.link.send(**self._word(member))
 
     async def _beat(self) -> None:
         while True:
             await asyncio.sleep(self.settings.heartbeat)
             await self._tell_all()
-
-    # -- what others on the head read -----------------------------------------------------------------------------
 
     def publish(self) -> None:
         state = {

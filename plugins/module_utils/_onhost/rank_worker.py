@@ -1,5 +1,4 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # runs on the host without Ansible:
 # pylint: disable=ansible-bad-function
@@ -15,40 +14,20 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from . import serving
-from .rank_link import (
-    AGAIN,
-    BROKEN,
-    FAILED,
-    GATHER,
-    LINE_LIMIT,
-    PREPARE,
-    PREPARED,
-    RUN,
-    RUNNING,
-    STANDBY,
-    GroupError,
-    Link,
-    Settings,
-    WrongToken,
-    proof,
-    remember,
-    remembered,
-    say,
-)
+from . import rank_link, serving
 from .rank_process import Rank, drop_caches
 
 
 class Worker:
     """A worker's side: stand by, start the rank when told, end it when the generation ends."""
 
-    def __init__(self, settings: Settings, token: str, talk: Callable[[str], None] = say) -> None:
+    def __init__(self, settings: rank_link.Settings, token: str, talk: Callable[[str], None] = rank_link.say) -> None:
         self.settings = settings
         self.token = token
         self.say = talk
         self.rank = Rank(settings)
         self.instance = secrets.token_hex(8)
-        self.state = STANDBY
+        self.state = rank_link.STANDBY
         self.generation = 0
         self.said = ""
         self.said_at = 0.0
@@ -71,13 +50,13 @@ class Worker:
                 verdict, connected = talking.result()
                 if verdict:
                     self.say(verdict)
-                    return AGAIN
-                if self.state == RUNNING:
+                    return rank_link.AGAIN
+                if self.state == rank_link.RUNNING:
                     now = time.monotonic()
                     lost_at = now if connected or lost_at is None else lost_at
                     if now - lost_at > self.settings.patience:
                         self.say(f"{self.settings.head} is away for {now - lost_at:.0f} s: a rank alone serves nobody")
-                        return AGAIN
+                        return rank_link.AGAIN
                 await asyncio.sleep(self.settings.retry)
         finally:
             ended.cancel()
@@ -88,28 +67,28 @@ class Worker:
     async def _talk(self) -> tuple[str, bool]:
         """One connection to the head until it ends: (why this program should end, whether it came to be)."""
         connected = False
-        link: Link | None = None
+        link: rank_link.Link | None = None
         beat: asyncio.Task[None] | None = None
         try:
             reader, writer = await asyncio.wait_for(
-                asyncio.open_connection(self.settings.head_address, self.settings.port, limit=LINE_LIMIT),
+                asyncio.open_connection(self.settings.head_address, self.settings.port, limit=rank_link.LINE_LIMIT),
                 self.settings.silence,
             )
-            link = Link(reader, writer, self.settings.silence)
+            link = rank_link.Link(reader, writer, self.settings.silence)
             await self._introduce(link)
             connected = True
-            self._tell(f"standing by for {self.settings.head}" if self.state == STANDBY else "")
+            self._tell(f"standing by for {self.settings.head}" if self.state == rank_link.STANDBY else "")
             beat = asyncio.create_task(self._beat(link))
             while True:
                 verdict = await self._obey(link, await link.receive())
                 if verdict:
                     return verdict, connected
-        except WrongToken as error:
+        except rank_link.WrongToken as error:
             return str(error), connected
-        except GroupError as error:
+        except rank_link.GroupError as error:
             self._tell(str(error))
-        except BROKEN as error:
-            if self.state == STANDBY:
+        except rank_link.BROKEN as error:
+            if self.state == rank_link.STANDBY:
                 self._tell(f"waiting for {self.settings.head} ({str(error) or type(error).__name__})")
         finally:
             if beat is not None:
@@ -118,61 +97,70 @@ class Worker:
                 link.close()
         return "", connected
 
-    async def _introduce(self, link: Link) -> None:
+    async def _introduce(self, link: rank_link.Link) -> None:
         theirs = str((await link.receive())["nonce"])
         nonce = secrets.token_hex(16)
         await link.send(
             host=self.settings.host,
             instance=self.instance,
             nonce=nonce,
-            proof=proof(self.token, "worker", theirs, nonce, self.settings.host, self.instance),
-            generation=remembered(self.settings.memory_path),
+            proof=rank_link.proof(self.token, "worker", theirs, nonce, self.settings.host, self.instance),
+            generation=rank_link.remembered(self.settings.memory_path),
             state=self.state,
             running=self.generation,
         )
         answer = await link.receive()
         if "refused" in answer:
-            error = WrongToken if answer.get("token") else GroupError
+            error = rank_link.WrongToken if answer.get("token") else rank_link.GroupError
             raise error(f"{self.settings.head} refuses: {answer['refused']}")
-        if not hmac.compare_digest(str(answer["proof"]), proof(self.token, "head", nonce, theirs)):
-            raise WrongToken(f"{self.settings.head} does not hold this cluster's token; run the playbook on all hosts")
+        if not hmac.compare_digest(str(answer["proof"]), rank_link.proof(self.token, "head", nonce, theirs)):
+            raise rank_link.WrongToken(
+                f"{self.settings.head} does not hold this cluster's token; run the playbook on all hosts"
+            )
 
-    async def _obey(self, link: Link, word: Mapping[str, Any]) -> str:
+    async def _obey(self, link: rank_link.Link, word: Mapping[str, Any]) -> str:
         """Why this program should end, or nothing."""
         phase, generation = word.get("phase"), int(word.get("generation") or 0)
-        if not phase or self.state == FAILED:
+        if not phase or self.state == rank_link.FAILED:
             return ""
-        if self.state != RUNNING and serving.differing(serving.fingerprint(self.settings.inputs), self.born_with):
+        if self.state != rank_link.RUNNING and serving.differing(
+            serving.fingerprint(self.settings.inputs), self.born_with
+        ):
             return "the configuration has changed: starting anew to read it"
-        if self.state == RUNNING:
-            if phase != RUN or generation != self.generation or not word.get("admitted"):
+        if self.state == rank_link.RUNNING:
+            if phase != rank_link.RUN or generation != self.generation or not word.get("admitted"):
                 return f"generation {self.generation} has ended, {self.settings.head} is at {generation} ({phase})"
             if word.get("served"):
                 self._keep_good()
             return ""
-        if phase == PREPARE and (self.state != PREPARED or self.generation != generation):
-            highest = remembered(self.settings.memory_path)
+        if phase == rank_link.PREPARE and (self.state != rank_link.PREPARED or self.generation != generation):
+            highest = rank_link.remembered(self.settings.memory_path)
             if generation <= highest:
-                raise GroupError(
+                raise rank_link.GroupError(
                     f"{self.settings.head} announces generation {generation}, and this host took part in {highest}: "
                     "an older head does not win"
                 )
-            remember(self.settings.memory_path, generation)
+            rank_link.remember(self.settings.memory_path, generation)
             trouble = await drop_caches(self.settings)
             if trouble:
                 self.say(f"page cache not dropped on {self.settings.host}: {trouble}")
-            self.state, self.generation = PREPARED, generation
+            self.state, self.generation = rank_link.PREPARED, generation
             await self._report(link)
-        elif phase == RUN and self.state == PREPARED and generation == self.generation and word.get("admitted"):
+        elif (
+            phase == rank_link.RUN
+            and self.state == rank_link.PREPARED
+            and generation == self.generation
+            and word.get("admitted")
+        ):
             self.say(f"generation {generation}: starting the rank")
             await self.rank.start()
-            self.state = RUNNING
+            self.state = rank_link.RUNNING
             serving.notify(f"READY=1\nSTATUS=generation {generation}")
             await self._report(link)
-        elif phase == GATHER and self.state == PREPARED:
-            self.state = STANDBY
+        elif phase == rank_link.GATHER and self.state == rank_link.PREPARED:
+            self.state = rank_link.STANDBY
             await self._report(link)
-        elif phase == RUN:
+        elif phase == rank_link.RUN:
             self._tell(f"generation {generation} runs without this rank: waiting for the next")
         return ""
 
@@ -185,19 +173,19 @@ class Worker:
         except (OSError, UnicodeDecodeError) as error:
             self.say(f"{self.settings.good_folder} cannot be written: {error}")
 
-    async def _report(self, link: Link, **more: Any) -> None:
-        stale = self.rank.stale() if self.state == RUNNING else []
+    async def _report(self, link: rank_link.Link, **more: Any) -> None:
+        stale = self.rank.stale() if self.state == rank_link.RUNNING else []
         await link.send(state=self.state, generation=self.generation, stale=stale, **more)
 
-    async def _report_failure(self, link: Link) -> None:
+    async def _report_failure(self, link: rank_link.Link) -> None:
         code = await self.rank.wait()
         self.say(f"the rank ended with {code}")
-        self.state = FAILED
+        self.state = rank_link.FAILED
         await self._report(link, reason=self.rank.reason() or f"it ended with {code}")
         link.close()
 
-    async def _beat(self, link: Link) -> None:
-        with contextlib.suppress(*BROKEN):
+    async def _beat(self, link: rank_link.Link) -> None:
+        with contextlib.suppress(*rank_link.BROKEN):
             while True:
                 with contextlib.suppress(asyncio.TimeoutError):
                     await asyncio.wait_for(self.rank.exited.wait(), self.settings.heartbeat)

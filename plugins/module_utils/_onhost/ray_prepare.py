@@ -1,5 +1,4 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # runs on the host without Ansible:
 # pylint: disable=ansible-bad-function
@@ -10,6 +9,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import errno
+import functools
 import json
 import os
 import shutil
@@ -91,6 +91,10 @@ def port_taken(port: int) -> bool:
     return False
 
 
+def _port_is_free(port: int) -> bool:
+    return not port_taken(port)
+
+
 def wait_until(
     good: Callable[[], bool], seconds: float, interval: float = 0.5, sleep: Callable[[float], None] = time.sleep
 ) -> bool:
@@ -155,7 +159,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         say(f"the control address {config.node_address} is on no interface of this host: check its fabric port")
         return NOT_NOW
     for port, name in settings.own_ports(config.on_head):
-        if not wait_until(lambda port=port: not port_taken(port), 5):
+        if not wait_until(functools.partial(_port_is_free, port), 5):
             say(f"port {port} ({name}) is taken by another program on this host: ss -ltnp 'sport = :{port}'")
             return NOT_NOW
     token = ray_config.read_token(config)

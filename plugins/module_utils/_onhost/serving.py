@@ -1,5 +1,4 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # runs on the host without Ansible, in the serving units:
 # pylint: disable=ansible-bad-function
@@ -72,9 +71,6 @@ def notify(text: str) -> None:
     address = "\0" + path[1:] if path.startswith("@") else path
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as door, contextlib.suppress(OSError):
         door.sendto(text.encode(), address)
-
-
-# -- files ----------------------------------------------------------------------------------------------------------
 
 
 def read_json(path: str) -> dict[str, Any]:
@@ -207,8 +203,6 @@ def note_start(path: str = STARTS) -> float:
     return start_delay(count)
 
 
-# -- systemd and its journal ----------------------------------------------------------------------------------------
-
 _PROPERTIES = "ActiveState,SubState,InvocationID,MainPID,Result,NRestarts,LoadState,ExecMainStatus,ExecMainCode"
 
 
@@ -244,9 +238,6 @@ def journal(unit: str, invocation: str = "", lines: int = 120, runner: Runner = 
     argv = ["journalctl", "--no-pager", "--quiet", "--boot", "--all", "--output=json", "--output-fields=MESSAGE"]
     status, out, _err = runner([*argv, f"--lines={lines}", *chosen], 20)
     return progress.messages(out) if status == 0 else []
-
-
-# -- the engine's socket --------------------------------------------------------------------------------------------
 
 
 class _UnixConnection(http.client.HTTPConnection):
@@ -339,9 +330,6 @@ def metrics(path: str, seconds: float = 2.0) -> str:
     except (OSError, http.client.HTTPException):
         return ""
     return text if status == 200 else ""
-
-
-# -- moving the group -----------------------------------------------------------------------------------------------
 
 
 def restart(unit: str, kill: bool, runner: Runner = run) -> str:

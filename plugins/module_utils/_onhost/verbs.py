@@ -1,5 +1,4 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The programs of this package, by the verb that calls them on a host."""
 
@@ -27,9 +26,9 @@ def main(argv: Sequence[str]) -> int:
     """The exit status of the verb's program; 2 where there is no such verb."""
     verb, arguments = (argv[0], list(argv[1:])) if argv else ("", [])
     if verb not in VERBS:
-        usage = f"usage: sparkthor_host {'|'.join(VERBS)} [ARGUMENTS]"
+        usage = f"usage: sparkthor_host {'|'.join(VERBS)} [ARGUMENTS]\n"
         wants_help = verb in ("--help", "-h")
-        print(usage, file=sys.stdout if wants_help else sys.stderr)
+        (sys.stdout if wants_help else sys.stderr).write(usage)
         return 0 if wants_help else 2
     status: int = importlib.import_module(f".{VERBS[verb]}", __package__).main(arguments)
     return status

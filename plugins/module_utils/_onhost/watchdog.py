@@ -1,5 +1,4 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # runs on the host without Ansible:
 # pylint: disable=ansible-bad-function
@@ -213,7 +212,9 @@ class Watchdog:
         """The pause to keep after the last restart before the next one."""
         if self.attempts <= 0:
             return 0.0
-        return min(self.settings.backoff_first * 2 ** (self.attempts - 1), self.settings.backoff_max)
+        # bounded: after some thousand attempts the power would be too large for a float
+        doublings = min(self.attempts - 1, 64)
+        return min(self.settings.backoff_first * 2.0**doublings, self.settings.backoff_max)
 
     def wait_before_restart(self, now: float) -> float:
         if self.restarted_at is None:

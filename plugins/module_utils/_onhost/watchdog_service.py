@@ -1,5 +1,4 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # runs on the host without Ansible, as a service:
 # pylint: disable=ansible-bad-function
@@ -125,8 +124,6 @@ class Service:
         self._probe: observation.Probe | None = None
         self._probe_thread: threading.Thread | None = None
 
-    # -- the past -----------------------------------------------------------------------------------------------
-
     def take_up(self) -> None:
         """Go on where an earlier process of the same boot stopped."""
         old = serving.read_json(self.state_path)
@@ -149,8 +146,6 @@ class Service:
         self.machine.without = tuple(still) if settings.degraded_after > 0 else ()
         if len(self.machine.without) != len(former):
             self._leave_out(self.machine.without)
-
-    # -- the present ----------------------------------------------------------------------------------------------
 
     def observe(self) -> watchdog.Observation | None:
         unit = serving.unit_state(serving.show(self.unit, self.runner))
@@ -239,8 +234,6 @@ class Service:
         except (OSError, UnicodeDecodeError) as error:
             self._complain(f"{serving.GOOD[0]} cannot be written: {error}")
 
-    # -- one round ------------------------------------------------------------------------------------------------
-
     def round(self) -> watchdog.Decision | None:
         seen = self.observe()
         if seen is None:
@@ -306,9 +299,6 @@ class Service:
             self._complain(f"{self.state_path} cannot be written: {error.strerror}")
 
 
-# -- /health -----------------------------------------------------------------------------------------------------------
-
-
 class _Handler(http.server.BaseHTTPRequestHandler):
     server: HealthServer
     timeout = 10
@@ -359,9 +349,6 @@ class HealthServer(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A client that went away is no event."""
-
-
-# -- the process -------------------------------------------------------------------------------------------------------
 
 
 def main(argv: list[str] | None = None) -> int:

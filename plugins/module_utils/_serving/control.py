@@ -1,5 +1,4 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 """Stop, start, restart and drain the serving group on the head, without fighting the watchdog."""
@@ -52,8 +51,6 @@ class Control:
         self.config = serving.read_json(self.config_path)
         self.unit = str(self.config.get("unit", "sparkthor-vllm.service"))
 
-    # -- small steps, each only where it is needed --------------------------------------------------------------
-
     def _do(self, text: str) -> bool:
         """Whether to really do it."""
         self.outcome.changed = True
@@ -95,8 +92,6 @@ class Control:
         if properties.get("LoadState") == "not-found":
             raise ControlError(f"{self.unit} is not set up on this host; run the vllm_serve role first")
         return unit
-
-    # -- what a person asks for -----------------------------------------------------------------------------------
 
     def apply(self, state: str, reason: str, drain_timeout: float) -> Outcome:
         unit = self._state()

@@ -1,5 +1,4 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # runs on the host without Ansible, as a part of the program fanout.py:
 # pylint: disable=ansible-bad-function
@@ -86,8 +85,6 @@ class Parts:
             whole.update(digest)
         return whole.digest()
 
-    # -- what is here at the start ---------------------------------------------------------------------------------
-
     def adopt(self, local: Mapping[str, str], spare: Iterable[str]) -> None:
         """Take whole files from ``local`` (digest -> path), else parts of earlier runs and of ``spare`` files."""
         missing = []
@@ -162,8 +159,6 @@ class Parts:
                     for index in wanted.pop(hashlib.sha256(data).digest(), ()):
                         self.store(index, data, finish=False)
 
-    # -- what comes in ---------------------------------------------------------------------------------------------
-
     def store(self, index: int, data: bytes | memoryview, finish: bool = True) -> None:
         """Keep a part whose digest is right and wake those who wait for it."""
         content = self.owners[index]
@@ -207,8 +202,6 @@ class Parts:
             )
         return FanoutError(f"{self.incoming}: {error.strerror}. What arrived is kept: fix it and run again")
 
-    # -- what goes out ---------------------------------------------------------------------------------------------
-
     def wait(self, index: int, seconds: float) -> bool:
         event = threading.Event()
         with self.lock:
@@ -229,9 +222,3 @@ class Parts:
                 if content.fd < 0:
                     content.fd = os.open(content.path, os.O_RDONLY | os.O_CLOEXEC)
         return content.fd
-
-    def bytes_here(self) -> int:
-        return sum(
-            content.size if not content.missing else (content.count - content.missing) * self.part_size
-            for content in self.contents
-        )

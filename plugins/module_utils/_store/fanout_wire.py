@@ -1,5 +1,4 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 # runs on the host without Ansible, as a part of the program fanout.py:
 # pylint: disable=ansible-bad-function
@@ -80,4 +79,4 @@ def admit(sock: socket.socket, key: bytes, run: str, manifest: bytes) -> str:
         raise Refused("a peer of another run")
     if not hmac.compare_digest(receive_bytes(sock, 32), proof(key, b"client", hello, nonce, manifest)):
         raise Refused("a peer without the key of this run")
-    return node.rstrip(b"\0").decode()
+    return str(node.rstrip(b"\0").decode())

@@ -1,5 +1,4 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Folders of big files on a host, complete or absent, known by their content.
 
@@ -139,7 +138,7 @@ class Store:
         row = record.get(entry.path)
         if not full and row and row[:2] == [*state[1:]]:
             # untouched since it was read: this content, or another one
-            return row[2] == entry.sha256
+            return bool(row[2] == entry.sha256)
         found = content.hash_file(path)
         if content.identity(path) == state:
             read[entry.path] = [*state[1:], found]
@@ -340,10 +339,10 @@ class Store:
         if fresh:
             shutil.rmtree(target, ignore_errors=True)
         self._make_folder(target, "")
-        last_use = {source: entry.path for source, entry in moves if os.path.dirname(source) == self._incoming}
-        for source, entry in moves:
+        last_use = {path: entry.path for path, entry in moves if os.path.dirname(path) == self._incoming}
+        for origin, entry in moves:
             self._make_folder(target, os.path.dirname(entry.path))
-            scratch = self._second_name(source, entry.sha256, last_use.get(source) == entry.path)
+            scratch = self._second_name(origin, entry.sha256, last_use.get(origin) == entry.path)
             if not fresh:
                 self._own(scratch, 0o644)
             os.replace(scratch, os.path.join(target, entry.path))
@@ -361,9 +360,9 @@ class Store:
         if fresh:
             os.rename(target, folder)
         self._keep_record(name, note)
-        for source in last_use:
+        for origin in last_use:
             with contextlib.suppress(FileNotFoundError):
-                os.unlink(source)
+                os.unlink(origin)
 
     def _second_name(self, source: str, sha256: str, last: bool) -> str:
         """The same file under a scratch name; where names cannot be had a copy, or itself if nobody else wants it."""
@@ -519,7 +518,7 @@ class Store:
 
 def to_come(item: Mapping[str, Any]) -> int:
     """Bytes that the disk must still take for a content that is needed."""
-    return item["size"] - max(item["have"], item.get("held", 0))
+    return int(item["size"]) - max(int(item["have"]), int(item.get("held", 0)))
 
 
 def private_store(root: str) -> Store:

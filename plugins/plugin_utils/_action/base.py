@@ -1,5 +1,4 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The base of every action plugin: the ansible-core version, validated arguments, one way to report a failure."""
 
@@ -26,7 +25,7 @@ def too_old(version: str) -> str:
     )
 
 
-class Action(ActionBase):
+class Action(ActionBase):  # type: ignore[misc]  # ansible-core ships no types: its base is Any
     """One host's action.  A subclass implements :meth:`act`; its result is added to that of Ansible's own base."""
 
     TRANSFERS_FILES = False

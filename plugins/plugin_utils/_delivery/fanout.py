@@ -1,5 +1,4 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Controller side of a fan-out: who lacks what, the key of a run, and what is shown while it goes on."""
 
@@ -77,9 +76,6 @@ def contents(
     return [[item["sha256"], item["size"], parts[places[item["sha256"]]]] for item in wanted]
 
 
-# -- the key of a run ----------------------------------------------------------------------------------------------
-
-
 def _key_file(run: str) -> str:
     if not re.fullmatch(r"[0-9a-f]{16}", run):
         raise RunError(f"run {run!r}: not the name of a run")
@@ -111,9 +107,6 @@ def key(run: str) -> str:
 def forget(run: str) -> None:
     with contextlib.suppress(FileNotFoundError):
         os.unlink(_key_file(run))
-
-
-# -- what is shown -------------------------------------------------------------------------------------------------
 
 
 def terminal() -> bool:

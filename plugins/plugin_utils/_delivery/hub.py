@@ -1,5 +1,4 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Models of the Hugging Face hub on the controller, by the hub's own client."""
 
@@ -94,7 +93,7 @@ def _note_whole(folder: str) -> None:
 
 def _download(hub: Any, repo: str, revision: str, name: str, cache: str) -> str:
     try:
-        return hub.snapshot_download(repo, revision=revision or None, cache_dir=cache)
+        return str(hub.snapshot_download(repo, revision=revision or None, cache_dir=cache))
     except Exception as error:
         kind = type(error).__name__
         if kind == "GatedRepoError":

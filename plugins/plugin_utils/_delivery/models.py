@@ -1,5 +1,4 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Declared models, completed by what their sources hold: a folder of the controller, a hub's or a URL's copy there."""
 
@@ -79,7 +78,8 @@ def declare(given: Sequence[Any], fetch: bool) -> Declared:
             found.pending.append(name)
             continue
         what = f"model_store_models: {name}"
-        names, links = model.pop("files", None), []
+        names = model.pop("files", None)
+        links: list[Any] = []
         if model.pop("layout", "flat") == "hub":
             # the hub's client looks for a folder of this name, so it is not for the user to choose
             folder, name, names, links = push.hub_folder(folder, what)

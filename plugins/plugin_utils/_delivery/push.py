@@ -1,5 +1,4 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Controller side of a store (module_utils/_store/store.py): what a folder holds, and bringing files to a host.
 
@@ -60,7 +59,7 @@ def digests(folder: str, names: Iterable[str]) -> dict[str, tuple[int, str]]:
     states = {name: os.stat(os.path.join(folder, name)) for name in names}
 
     def known(name: str, kept: Mapping[str, Any]) -> bool:
-        return kept.get(name, [None, None])[:2] == [states[name].st_size, states[name].st_mtime_ns]
+        return bool(kept.get(name, [None, None])[:2] == [states[name].st_size, states[name].st_mtime_ns])
 
     kept = read_json(place)
     if not all(known(name, kept) for name in names):

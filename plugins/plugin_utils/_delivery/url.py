@@ -1,5 +1,4 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Models behind a URL on the controller, by fsspec and its clients (s3fs for S3, aiohttp for HTTP)."""
 
@@ -34,7 +33,8 @@ def _client(url: str) -> tuple[Any, str]:
             "runs Ansible, or give a folder as the source"
         ) from error
     try:
-        return core.url_to_fs(url)
+        client, path = core.url_to_fs(url)
+        return client, str(path)
     except ImportError as error:
         raise UrlError(f"{scheme}:// needs a package more on the controller: {error}") from error
     except ValueError as error:

@@ -1,5 +1,4 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What the doctor judges: all that is known of a cluster, and how checks read it.  Pure, on the controller."""
 
@@ -70,9 +69,6 @@ class Case:
         """The links that this collection configures on a host; none on a lan."""
         entry = (self.fabric or {}).get(host) or {}
         return entry.get("links") or () if entry.get("addressing") == "managed" else ()
-
-
-# --- reading what hosts and logs told ---------------------------------------------------------------------------------
 
 
 def parse_argv(argv: Sequence[str]) -> dict[str, t.Any]:
@@ -210,8 +206,6 @@ def memory_share(serve: Serve) -> float:
     except (TypeError, ValueError):
         return 0.0
 
-
-# --- the checks by name ---
 
 CHECKS: dict[str, Callable[[Case], Iterable[Hit]]] = {}
 

@@ -1,5 +1,4 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The doctor's checks: small questions to what the hosts told, each the eye of one rule.
 
@@ -11,12 +10,12 @@ from __future__ import annotations
 
 # each import adds its checks to CHECKS
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor import (
-    checks_engine,  # noqa: F401
-    checks_host,  # noqa: F401
-    checks_nccl,  # noqa: F401
-    checks_network,  # noqa: F401
-    checks_ray,  # noqa: F401
+    checks_engine,
+    checks_host,
+    checks_nccl,
+    checks_network,
+    checks_ray,
 )
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor.case import CHECKS
 
-__all__ = ["CHECKS"]
+__all__ = ["CHECKS", "checks_engine", "checks_host", "checks_nccl", "checks_network", "checks_ray"]

@@ -1,5 +1,4 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The doctor's engine: rules as data, logs scanned for their patterns, checks asked, findings folded.
 
@@ -242,7 +241,8 @@ def scan_pattern(pattern: Pattern, text: str) -> tuple[int, list[str]]:
     """How many lines match, and the first and last few of them; nothing where a later line clears them."""
     if (pattern.unless_file and pattern.unless_file in text) or pattern.with_file not in text:
         return 0, []
-    count, quoted, position, last = 0, [], 0, -1
+    quoted: list[str] = []
+    count, position, last = 0, 0, -1
     while (position := text.find(pattern.has, position)) >= 0:
         start, end = _line_at(text, position)
         line = text[max(start, position - BEFORE) : min(end, position + AFTER)]
@@ -402,13 +402,13 @@ def fold(findings: Sequence[Diagnosis]) -> list[Diagnosis]:
         else:
             result.append(finding)
     for other in findings:
-        one = swallowed.get(id(other))
+        cause = swallowed.get(id(other))
         seen = {id(other)}
-        while one is not None and id(one) in swallowed and id(one) not in seen:
-            seen.add(id(one))
-            one = swallowed[id(one)]
-        if one is not None:
-            one.consequences.append(other)
+        while cause is not None and id(cause) in swallowed and id(cause) not in seen:
+            seen.add(id(cause))
+            cause = swallowed[id(cause)]
+        if cause is not None:
+            cause.consequences.append(other)
     return result
 
 

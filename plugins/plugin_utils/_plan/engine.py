@@ -1,5 +1,4 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What a host gets of the engine (Ray and vLLM): its user, environment and, with a container, what Docker is told."""
 
@@ -92,7 +91,7 @@ class InstalledEngine:
 
 def installed_engine(fact: Mapping[str, Any] | None, runtime: str, venv: str) -> InstalledEngine:
     """From the fact ``sparkthor_engine``; where the engine role has not run (render.yml), from its variables."""
-    known = (
+    known: Mapping[str, Any] = (
         fact
         if fact is not None
         else {"runtime": runtime, "path": venv, "command": location.command("container", "python")}

@@ -1,5 +1,4 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Every fault of the fabric's inventory that can be seen without a host's facts."""
 
@@ -8,21 +7,13 @@ from __future__ import annotations
 import typing as t
 from collections.abc import Mapping, Sequence
 
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import fabric_values
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.addresses import ipv4_interface_of, netaddr
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric_error import FabricError
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric_ports import (
     allot,
     check_management_duplicates,
     check_no_overrides,
-)
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric_values import (
-    check_cage,
-    check_cidr,
-    check_hosts,
-    check_kind,
-    check_mtu,
-    check_topology,
-    checked_mapping,
 )
 
 if t.TYPE_CHECKING:
@@ -59,17 +50,17 @@ def fabric_problems(
     attempt(netaddr)
     if problems:
         return problems
-    checked = attempt(check_topology, topology)
-    attempt(check_cage, cage)
-    attempt(check_mtu, mtu)
+    checked = attempt(fabric_values.check_topology, topology)
+    attempt(fabric_values.check_cage, cage)
+    attempt(fabric_values.check_mtu, mtu)
     if checked is None:
         return problems
-    names = attempt(check_hosts, hosts, checked)
+    names = attempt(fabric_values.check_hosts, hosts, checked)
     if not (checked == "lan" and cidr in (None, "")):
-        attempt(check_cidr, cidr)
+        attempt(fabric_values.check_cidr, cidr)
     kinds = dict.fromkeys(groups.get("thors", ()), "thor") | dict.fromkeys(groups.get("sparks", ()), "spark")
     for host in names or ():
-        attempt(check_kind, host, kinds.get(host), checked)
+        attempt(fabric_values.check_kind, host, kinds.get(host), checked)
     if problems:
         return problems
     # An address the inventory states has no prefix length, so it stands for itself alone here (a /32); the rule that
@@ -77,13 +68,15 @@ def fabric_problems(
     stated = management or {}
     addresses = {host: _stated_address(stated.get(host)) for host in names}
     attempt(check_management_duplicates, addresses)
-    by_host = attempt(checked_mapping, "fabric_overrides", overrides)
+    by_host = attempt(fabric_values.checked_mapping, "fabric_overrides", overrides)
     if problems:
         return problems
     if checked == "lan":
         attempt(check_no_overrides, by_host)
     else:
-        attempt(allot, names, checked, check_cidr(cidr), check_cage(cage), by_host, addresses)
+        attempt(
+            allot, names, checked, fabric_values.check_cidr(cidr), fabric_values.check_cage(cage), by_host, addresses
+        )
     return problems
 
 

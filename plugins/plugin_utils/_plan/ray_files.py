@@ -1,5 +1,4 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What the role ``ray_node`` puts on a host: Ray's files, environment and unit, out of the node's plan."""
 
@@ -7,16 +6,9 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engine import (
-    CACHE,
-    VENV,
-    InstalledEngine,
-    bytecode_folder,
-    installed_engine,
-)
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engine import InstalledEngine, installed_engine
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.host_state import (
     ROLES,
     File,
@@ -30,7 +22,7 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.host_state
     secret_file,
     switched_off,
 )
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.ray_node import node_plan
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.ray_node import RaySettings, node_plan
 
 UNIT = "sparkthor-ray.service"
 TOKEN = "/etc/sparkthor/secrets/ray_token"
@@ -38,36 +30,6 @@ TOKEN = "/etc/sparkthor/secrets/ray_token"
 #: write (the engine, the fabric's environment), so that their changes show here.
 RESTART_ON = ("/etc/sparkthor/ray.env", "/etc/sparkthor/ray.json", TOKEN, f"/etc/systemd/system/{UNIT}")
 _TEMPLATES = ROLES / "ray_node" / "templates"
-
-
-@dataclass(frozen=True)
-class RaySettings:
-    """Variables of the role ``ray_node``, and those of other roles that Ray has to know."""
-
-    ray_node_ports: dict[str, Any]
-    ray_node_worker_port_min: int
-    ray_node_worker_port_max: int
-    ray_node_object_store_memory: int
-    ray_node_temp_dir: str
-    ray_node_num_cpus: int
-    ray_node_resources: dict[str, Any]
-    ray_node_labels: dict[str, Any]
-    ray_node_health_check_period_ms: int
-    ray_node_health_check_timeout_ms: int
-    ray_node_health_check_failure_threshold: int
-    ray_node_health_check_initial_delay_ms: int
-    ray_node_gcs_reconnect_timeout: int
-    ray_node_grpc_client_keepalive_timeout_ms: int
-    ray_node_memory_monitor_refresh_ms: int
-    ray_node_env: dict[str, Any]
-    engine_runtime: str = "venv"
-    engine_venv_path: str = VENV
-    engine_cache_dir: str = CACHE
-    engine_extra_env: dict[str, Any] = field(default_factory=dict)
-    vllm_serve_executor: str = "ray"
-    vllm_serve_api_port: int = 8000
-    vllm_serve_master_port: int = 29501
-    vllm_serve_group_port: int = 29502
 
 
 def ray_environment(settings: RaySettings) -> dict[str, Any]:
@@ -101,7 +63,7 @@ def plan_ray(
     """
     engine = installed_engine(facts.get("sparkthor_engine"), settings.engine_runtime, settings.engine_venv_path)
     network = dict((fabric.get(host) or {}).get("env") or {})
-    node = node_plan(cluster, fabric, host, _node_settings(settings, engine, network), facts.get("sparkthor_node"))
+    node = node_plan(settings, engine, cluster, fabric, host, facts.get("sparkthor_node"))
     wanted = settings.vllm_serve_executor == "ray"
     state = HostState(units=[{**switched_off(UNIT), "defer": True}])
     # without arguments there is nothing to render: the problems end the run before that
@@ -121,29 +83,6 @@ def plan_ray(
 def ray_secret_files(settings: RaySettings, read_secret: Callable[[str], str]) -> list[File]:
     """The token, where Ray runs; the role vllm_serve writes the same file where it does not."""
     return [secret_file(TOKEN, read_secret("ray_token") + "\n")] if settings.vllm_serve_executor == "ray" else []
-
-
-def _node_settings(settings: RaySettings, engine: InstalledEngine, network: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        "ports": settings.ray_node_ports,
-        "worker_port_min": settings.ray_node_worker_port_min,
-        "worker_port_max": settings.ray_node_worker_port_max,
-        "object_store_memory": settings.ray_node_object_store_memory,
-        "temp_dir": settings.ray_node_temp_dir,
-        "num_cpus": settings.ray_node_num_cpus or None,
-        "resources": settings.ray_node_resources,
-        "labels": settings.ray_node_labels,
-        "engine": engine.python,
-        # root's questions run the engine as this user, with the bytecode that this user's Ray has compiled
-        "user": "" if engine.container else "sparkthor",
-        "environment": {"PYTHONPYCACHEPREFIX": bytecode_folder(settings.engine_cache_dir)},
-        "inputs": {"engine": engine.digest, "fabric": network},
-        "reserved_ports": {
-            "vllm_serve_api_port": settings.vllm_serve_api_port,
-            "vllm_serve_master_port": settings.vllm_serve_master_port,
-            "vllm_serve_group_port": settings.vllm_serve_group_port,
-        },
-    }
 
 
 def _files(settings: RaySettings, node: Mapping[str, Any], engine: InstalledEngine) -> list[File]:

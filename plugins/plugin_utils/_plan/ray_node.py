@@ -1,5 +1,4 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The plan of one Ray node: the arguments of ``ray start``, ray.json, and what is wrong with the settings."""
 
@@ -7,10 +6,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.ray_config import (
-    DEFAULT_ENGINE,
     FIXED_PORTS,
     PORTS,
     TOKEN_PATH,
@@ -18,11 +17,49 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.ray_conf
     object_store_problems,
     version_problems,
 )
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engine import (
+    CACHE,
+    VENV,
+    InstalledEngine,
+    bytecode_folder,
+)
 
 #: what Ray itself refuses to go below
 MINIMUM_OBJECT_STORE = 75 * 1024 * 1024
 #: AF_UNIX paths end at 107 bytes; Ray appends session_<25 characters>_<pid>/sockets/plasma_store_<n>
 MAXIMUM_TEMP_DIR = 36
+#: variables with ports of others, which Ray must leave free
+RESERVED_PORTS = ("vllm_serve_api_port", "vllm_serve_master_port", "vllm_serve_group_port")
+
+
+@dataclass(frozen=True)
+class RaySettings:
+    """Variables of the role ``ray_node``, and those of other roles that Ray has to know."""
+
+    ray_node_ports: dict[str, Any]
+    ray_node_worker_port_min: int
+    ray_node_worker_port_max: int
+    ray_node_object_store_memory: int
+    ray_node_temp_dir: str
+    ray_node_num_cpus: int
+    ray_node_resources: dict[str, Any]
+    ray_node_labels: dict[str, Any]
+    ray_node_health_check_period_ms: int
+    ray_node_health_check_timeout_ms: int
+    ray_node_health_check_failure_threshold: int
+    ray_node_health_check_initial_delay_ms: int
+    ray_node_gcs_reconnect_timeout: int
+    ray_node_grpc_client_keepalive_timeout_ms: int
+    ray_node_memory_monitor_refresh_ms: int
+    ray_node_env: dict[str, Any]
+    engine_runtime: str = "venv"
+    engine_venv_path: str = VENV
+    engine_cache_dir: str = CACHE
+    engine_extra_env: dict[str, Any] = field(default_factory=dict)
+    vllm_serve_executor: str = "ray"
+    vllm_serve_api_port: int = 8000
+    vllm_serve_master_port: int = 29501
+    vllm_serve_group_port: int = 29502
 
 
 def workers_needed(cpus: int) -> int:
@@ -170,27 +207,33 @@ def expected_nodes(
 
 
 def node_plan(
+    settings: RaySettings,
+    engine: InstalledEngine,
     cluster: Mapping[str, Any],
     fabric: Mapping[str, Mapping[str, Any]],
     host: str,
-    settings: Mapping[str, Any],
-    node: Mapping[str, Any] | None = None,
+    facts: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Everything one host's files are rendered from: the arguments of ``ray start``, ray.json, and what is wrong.
 
-    ``cluster`` and ``fabric`` are the plan that preflight made, ``settings`` the role's variables without their
-    prefix, ``node`` the host's facts.
+    ``cluster`` and ``fabric`` are the plan that preflight made, ``facts`` the node's.
     """
-    facts = node or {}
+    facts = facts or {}
     head = str(cluster["head"])
     addresses = {name: str(fabric[name]["control_address"]) for name in cluster["hosts"]}
-    ports = dict(settings.get("ports") or {})
-    worker_ports = (settings.get("worker_port_min"), settings.get("worker_port_max"))
-    # Ray opens its folder to everybody (0777); the one around it, which the role makes, stays ours
-    temp_dir = str(settings.get("temp_dir") or "").rstrip("/") + "/t"
+    worker_ports = (settings.ray_node_worker_port_min, settings.ray_node_worker_port_max)
     gpus = cluster["gpus"].get(host, 0)
-    store = settings.get("object_store_memory")
-    problems = _settings_problems(settings, facts, gpus)
+    problems = validate_node(
+        ports=settings.ray_node_ports,
+        worker_ports=worker_ports,
+        reserved={name: getattr(settings, name) for name in RESERVED_PORTS},
+        cpus=settings.ray_node_num_cpus or int(facts.get("cpus") or 1),
+        gpus=gpus,
+        object_store_bytes=settings.ray_node_object_store_memory,
+        # what is free says little while Ray and the engine run; the host's own check knows whether they do
+        memory_bytes=int(facts.get("mem_total_bytes") or 0),
+        temp_dir=settings.ray_node_temp_dir,
+    )
     plan: dict[str, Any] = {
         "problems": [f"{host}: {problem}" for problem in problems],
         "head": host == head,
@@ -200,55 +243,44 @@ def node_plan(
     }
     if problems:
         return plan
-    numbers = {port.key: int(ports.get(port.key, port.default)) for port in PORTS}
-    plan["arguments"] = start_arguments(
-        head=plan["head"],
-        address=addresses[host],
-        gcs_address=f"{addresses[head]}:{numbers['gcs']}",
-        ports=numbers,
-        worker_ports=(int(worker_ports[0]), int(worker_ports[1])),  # type: ignore[arg-type]
-        gpus=int(gpus),
-        object_store_bytes=int(store),  # type: ignore[arg-type]
-        temp_dir=temp_dir,
-        cpus=int(settings["num_cpus"]) if settings.get("num_cpus") else None,
-        resources=settings.get("resources") or {},
-        labels=settings.get("labels") or {},
-    )
-    plan["config"] = {
+    ports = {port.key: int(settings.ray_node_ports.get(port.key, port.default)) for port in PORTS}
+    # Ray opens its folder to everybody (0777); the one around it, which the role makes, stays ours
+    temp_dir = settings.ray_node_temp_dir.rstrip("/") + "/t"
+    config = {
         "head_address": addresses[head],
         "node_address": addresses[host],
         "nodes": expected_nodes(cluster["hosts"], addresses, cluster["gpus"], head),
-        "ports": numbers,
+        "ports": ports,
         "temp_dir": temp_dir,
-        "worker_ports": [int(worker_ports[0]), int(worker_ports[1])],  # type: ignore[arg-type]
-        "object_store_memory": int(store),  # type: ignore[arg-type]
-        **_how_to_ask(settings),
+        "worker_ports": list(worker_ports),
+        "object_store_memory": settings.ray_node_object_store_memory,
     }
+    plan["arguments"] = start_arguments(
+        head=plan["head"],
+        address=addresses[host],
+        gcs_address=f"{addresses[head]}:{ports['gcs']}",
+        ports=ports,
+        worker_ports=worker_ports,
+        gpus=int(gpus),
+        object_store_bytes=settings.ray_node_object_store_memory,
+        temp_dir=temp_dir,
+        cpus=settings.ray_node_num_cpus or None,
+        resources=settings.ray_node_resources,
+        labels=settings.ray_node_labels,
+    )
+    plan["config"] = {**config, **_how_to_ask(settings, engine, (fabric[host].get("env") or {}))}
     return plan
 
 
-def _settings_problems(settings: Mapping[str, Any], facts: Mapping[str, Any], gpus: Any) -> list[str]:
-    return validate_node(
-        ports=settings.get("ports") or {},
-        worker_ports=(settings.get("worker_port_min"), settings.get("worker_port_max")),
-        reserved={str(name): int(port) for name, port in (settings.get("reserved_ports") or {}).items()},
-        cpus=int(settings.get("num_cpus") or facts.get("cpus") or 1),
-        gpus=gpus,
-        object_store_bytes=settings.get("object_store_memory"),
-        # what is free says little while Ray and the engine run; the host's own check knows whether they do
-        memory_bytes=int(facts.get("mem_total_bytes") or 0),
-        temp_dir=str(settings.get("temp_dir") or ""),
-    )
-
-
-def _how_to_ask(settings: Mapping[str, Any]) -> dict[str, Any]:
+def _how_to_ask(settings: RaySettings, engine: InstalledEngine, network: Mapping[str, Any]) -> dict[str, Any]:
     """Of ray.json: how programs on the host reach Ray, and what else Ray is started anew for."""
     return {
         "auth": True,
         "token_path": TOKEN_PATH,
-        "engine": list(settings.get("engine") or DEFAULT_ENGINE),
-        "user": str(settings.get("user") or ""),
-        "environment": {str(key): str(value) for key, value in (settings.get("environment") or {}).items()},
+        "engine": engine.python,
+        # root's questions run the engine as this user, with the bytecode that this user's Ray has compiled
+        "user": "" if engine.container else "sparkthor",
+        "environment": {"PYTHONPYCACHEPREFIX": bytecode_folder(settings.engine_cache_dir)},
         # what Ray must be started anew for although it stands in files of others
-        "inputs": dict(settings.get("inputs") or {}),
+        "inputs": {"engine": engine.digest, "fabric": dict(network)},
     }

@@ -1,18 +1,37 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A role's plan by the role's name, from a host's variables: what the lookup ``role_plan`` answers."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from typing import Any
 
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import environment_file
+from ansible_collections.sparkthor.cluster.plugins.module_utils._network import firewall, netplan
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import engine, ray_files, vllm_files, vllm_serve
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric import links_of, trusted_sources
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.host_state import File
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.ray_node import RaySettings
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.settings import plain, read_settings
 
-ROLES = ("engine", "ray_node", "vllm_serve")
+ROLES = ("engine", "firewall", "ray_node", "roce_network", "vllm_serve")
+
+
+@dataclass(frozen=True)
+class FirewallSettings:
+    """Variables of the role ``firewall`` that say what may come in."""
+
+    firewall_ssh_ports: list[Any]
+    firewall_ssh_sources: list[Any]
+    firewall_api_port: int
+    firewall_api_sources: list[Any]
+    firewall_sources: list[Any]
+    firewall_interfaces: list[Any]
+    firewall_tcp_ports: list[Any]
+    firewall_udp_ports: list[Any]
+    firewall_mdns: bool
 
 
 def plan(role: str, variables: Mapping[str, Any]) -> dict[str, Any]:
@@ -26,23 +45,25 @@ def plan(role: str, variables: Mapping[str, Any]) -> dict[str, Any]:
         return engine.plan_engine(read_settings(engine.EngineSettings, variables), facts.get("sparkthor_node") or {})
     if role == "ray_node":
         return ray_files.plan_ray(
-            read_settings(ray_files.RaySettings, variables),
+            read_settings(RaySettings, variables),
             plain(variables["sparkthor_cluster"]),
             variables["sparkthor_fabric"],
             str(variables["inventory_hostname"]),
             facts,
         )
+    if role == "roce_network":
+        return _network(variables)
+    if role == "firewall":
+        return _firewall(variables)
     return vllm_files.plan_serving(_serving(variables))
 
 
 def secret_files(role: str, variables: Mapping[str, Any], read_secret: vllm_files.ReadSecret) -> list[File]:
     """The files that hold secrets. ``read_secret`` is asked by name, only for those that this host needs."""
     _check(role)
-    if role == "engine":
-        return []
     if role == "ray_node":
-        return ray_files.ray_secret_files(read_settings(ray_files.RaySettings, variables), read_secret)
-    return vllm_files.secret_files(_serving(variables), read_secret)
+        return ray_files.ray_secret_files(read_settings(RaySettings, variables), read_secret)
+    return vllm_files.secret_files(_serving(variables), read_secret) if role == "vllm_serve" else []
 
 
 def explained(error: ValueError | KeyError) -> str:
@@ -55,6 +76,29 @@ def explained(error: ValueError | KeyError) -> str:
 def _check(role: str) -> None:
     if role not in ROLES:
         raise ValueError(f"{role!r} is no role with a plan; choose one of {', '.join(ROLES)}")
+
+
+def _network(variables: Mapping[str, Any]) -> dict[str, Any]:
+    """``links`` with the peers on each, for netplan_apply, and the ``files`` that it makes of them and the plan."""
+    fabric, host = variables["sparkthor_fabric"], str(variables["inventory_hostname"])
+    own = fabric[host]
+    files = [{"path": variables["roce_network_env_path"], "content": environment_file.render(own["env"])}]
+    if own["topology"] != "lan":
+        renderer = str(variables["roce_network_renderer"])
+        text = netplan.render(own["links"], "" if renderer == "auto" else renderer)
+        files.insert(0, {"path": variables["roce_network_netplan_path"], "content": text, "mode": "0600"})
+    return {"links": links_of(fabric, host), "files": files}
+
+
+def _firewall(variables: Mapping[str, Any]) -> dict[str, Any]:
+    """``files``: the ruleset that firewall_apply loads and keeps."""
+    fabric, host = variables["sparkthor_fabric"], str(variables["inventory_hostname"])
+    settings = asdict(read_settings(FirewallSettings, variables))
+    policy = {name.removeprefix("firewall_"): value for name, value in settings.items()}
+    if host != variables["sparkthor_cluster"]["head"]:
+        policy["api_port"] = 0
+    text = firewall.ruleset(firewall.Policy(trusted=trusted_sources(fabric, host), **policy))
+    return {"files": [{"path": "/etc/sparkthor/firewall.nft", "content": text, "mode": "0600"}]}
 
 
 def _serving(variables: Mapping[str, Any]) -> vllm_serve.Serving:

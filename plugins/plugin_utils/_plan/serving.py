@@ -1,5 +1,4 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What is to be served, planned from the inventory's variables and the hosts' facts.
 
@@ -84,7 +83,8 @@ def plan_serving(
     plan["warnings"] += [f"recipe {plan['name']}: not translated: {part}" for part in plan["untranslated"]]
     if from_hub(first):
         # vLLM fetches the model itself, by its whole name; the revision is its to know too
-        name, models = plan["model"], []
+        name = plan["model"]
+        models: list[dict[str, Any]] = []
         if plan["revision"]:
             plan["args"] = dict(sorted({"revision": plan["revision"], **plan["args"]}.items()))
     else:
@@ -102,7 +102,7 @@ def plan_serving(
 
 
 def from_hub(first: Mapping[str, Any]) -> bool:
-    return boolean(first.get("vllm_serve_from_hub") or False, strict=False)
+    return bool(boolean(first.get("vllm_serve_from_hub") or False, strict=False))
 
 
 def stored(plan: Mapping[str, Any]) -> tuple[str, list[dict[str, Any]]]:
@@ -219,7 +219,7 @@ def plan_degraded(
     after = int(first.get("vllm_serve_degraded_after") or 0)
     if after <= 0:
         return {}
-    name = first.get("vllm_serve_degraded_recipe")
+    name = first.get("vllm_serve_degraded_recipe") or ""
     _check_degraded(first, cluster, after, name, whole)
     config, weights = on_controller(name, {**first, "vllm_serve_model": ""}, base)
     plan: dict[str, Any] = {}

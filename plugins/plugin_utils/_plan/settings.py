@@ -1,5 +1,4 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A role's variables as typed settings: whatever way a value was written, planners see the type it is declared with.
 
@@ -63,7 +62,7 @@ def _converted(name: str, value: Any, wanted: Any, shown: bool) -> Any:
         # "" stands for nothing as well: an inventory that switches a value off has no other text for it
         if value == "":
             return None
-        [wanted] = [kind for kind in typing.get_args(wanted) if kind is not type(None)]
+        [wanted] = [kind for kind in typing.get_args(wanted) if kind is not types.NoneType]
     kind = typing.get_origin(wanted) or wanted
     if kind is Any:
         return value

@@ -1,5 +1,4 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Check `vllm serve` arguments against the option table of one vLLM version, before anything is stopped.
 
@@ -244,8 +243,9 @@ def _merged(whole: Mapping[str, Any], fields_of_it: Mapping[str, Any]) -> dict[s
     merged = copy.deepcopy(dict(whole))
     for name, value in fields_of_it.items():
         former = merged.get(name)
-        both = isinstance(former, Mapping) and isinstance(value, Mapping)
-        merged[name] = _merged(former, value) if both else value
+        if isinstance(former, Mapping) and isinstance(value, Mapping):
+            value = _merged(former, value)
+        merged[name] = value
     return merged
 
 

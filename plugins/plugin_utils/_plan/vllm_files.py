@@ -1,5 +1,4 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The files, directories and units of serving on one host, and what restarts what."""
 
@@ -8,10 +7,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.environment_file import MARKER
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import location
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import front, onhost, vllm_serve
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.host_state import (
-    MARKER,
     ROLES,
     Directory,
     File,
@@ -100,9 +99,6 @@ def secret_files(serving: Serving, read_secret: ReadSecret) -> list[File]:
     if serving.has_engine and serving.hf_token:
         found.append(secret_file(_HF_TOKEN, serving.hf_token + "\n"))
     return found
-
-
-# --- what is served, as programs on the host read it ------------------------------------------------------------------
 
 
 def declared_file(serving: Serving) -> File:
@@ -206,9 +202,6 @@ def serving_settings(serving: Serving) -> dict[str, Any]:
             "expected": members(serving),
         },
     }
-
-
-# --- files ------------------------------------------------------------------------------------------------------------
 
 
 def files(serving: Serving) -> list[File]:
@@ -323,9 +316,6 @@ def _directories(serving: Serving) -> list[Directory]:
         *((directory(f"{_ETC}/vllm"),) if serving.has_engine else ()),
         *((directory(f"{_ETC}/front", mode="0700"),) if serving.is_head else ()),
     ]
-
-
-# --- units ------------------------------------------------------------------------------------------------------------
 
 
 def units(serving: Serving) -> list[Unit]:

@@ -1,5 +1,4 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Controller's part of the comparison before a run: the arguments of the roles' modules as a host needs them, and what
 the hosts' answers add up to.
@@ -11,7 +10,6 @@ takes more than reading - a download, a question to the host or to a hub - the c
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._engine import pins
@@ -25,9 +23,6 @@ Arguments = dict[str, Any]
 
 class Unknown(Exception):
     """Whether there is something to do cannot be known by reading alone; the message says why."""
-
-
-# --- arguments as a host needs them -----------------------------------------------------------------------------------
 
 
 def _firewall(arguments: Arguments, host: str, _variables: Mapping[str, Any]) -> Arguments:
@@ -93,9 +88,8 @@ def prepare(role: str, comparisons: Any, host: str, variables: dict[str, Any]) -
         module = item.get("module")
         if not module:
             continue
-        arguments: Arguments | None = dict(item.get("arguments") or {})
-        if module in PREPARE:
-            arguments = PREPARE[module](arguments, host, variables)
+        given: Arguments = dict(item.get("arguments") or {})
+        arguments = PREPARE[module](given, host, variables) if module in PREPARE else given
         if arguments is None:
             continue
         if module == "engine_venv":
@@ -104,23 +98,6 @@ def prepare(role: str, comparisons: Any, host: str, variables: dict[str, Any]) -
         prepared.append({"role": role, "module": module, "arguments": arguments})
     # a role that wants nothing of this host is converged all the same
     return prepared or [{"role": role}]
-
-
-def role_variables(variables: Mapping[str, Any], role: str, roles: Path) -> dict[str, Any]:
-    """The variables as the role's own tasks have them: its path, and where Ansible looks for files and templates.
-
-    ``roles``: the folder that holds the role.
-    """
-    path = str(roles / role)
-    search = [path, f"{path}/tasks", *([variables["playbook_dir"]] if "playbook_dir" in variables else [])]
-    name = f"sparkthor.cluster.{role}"
-    return {
-        **variables,
-        "role_path": path,
-        "role_name": name,
-        "ansible_role_name": name,
-        "ansible_search_path": search,
-    }
 
 
 def converged_everywhere(wanted: Sequence[str], results: Mapping[str, Mapping[str, Any]]) -> list[str]:

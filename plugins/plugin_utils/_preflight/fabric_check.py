@@ -1,5 +1,4 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The plan against what the hosts say they are: every difference that would hurt, before anything is written.
 
@@ -62,7 +61,7 @@ def split(problems: Iterable[Problem]) -> tuple[list[str], list[str]]:
 
 
 def devices(probes: Mapping[str, Mapping[str, t.Any]]) -> dict[str, dict[str, str]]:
-    """RDMA device by host and NIC, for :func:`_fabric.adopt_devices`."""
+    """RDMA device by host and NIC, for ``_plan.fabric.adopt_devices``."""
     return {
         host: {link["netdev"]: link["device"] for link in (probe.get("rdma") or {}).get("links", ())}
         for host, probe in probes.items()

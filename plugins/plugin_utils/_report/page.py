@@ -1,5 +1,4 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """One self-contained page about the cluster: topology, memory, verify, doctor, versions.  Runs on the controller; pure.
 
@@ -31,14 +30,6 @@ def _templates() -> jinja2.Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-
-
-def topology_svg(status: Mapping[str, Any]) -> str:
-    """The drawing of the cables alone, as SVG."""
-    return _templates().get_template("topology.svg.j2").render(drawing=topology.drawing(status))
-
-
-# -- memory ---------------------------------------------------------------------------------------------------------
 
 
 def budgets(status: Mapping[str, Any], memory: Mapping[str, Any] | None) -> list[dict[str, Any]]:
@@ -116,9 +107,6 @@ def _memory_row(row: Mapping[str, Any], parts: Sequence[tuple[str, str, str]]) -
     }
 
 
-# -- verify ---------------------------------------------------------------------------------------------------------
-
-
 def curve(values: Sequence[float]) -> list[tuple[float, float]]:
     """The points of a small curve of earlier values, oldest left; none where there is nothing to compare."""
     if len(values) < 2:
@@ -175,9 +163,6 @@ def _verify_row(entry: Mapping[str, Any], runs: Sequence[Mapping[str, Any]]) -> 
         "note": entry["note"],
         "fix": entry["fix"],
     }
-
-
-# -- doctor, hosts, versions ----------------------------------------------------------------------------------------
 
 
 def _doctor(doctor: Mapping[str, Any] | None) -> dict[str, Any] | None:

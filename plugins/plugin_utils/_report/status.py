@@ -1,5 +1,4 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
-# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The looks of all hosts beside the plan: one document.  Runs on the controller; pure.
 
@@ -33,9 +32,6 @@ LOW_MEMORY = 0.04
 LOW_DISK = 0.05
 
 
-# -- the plan -------------------------------------------------------------------------------------------------------
-
-
 def _stand_in(variables: Mapping[str, Any], kind: str, cidr: str) -> dict[str, Any]:
     """Facts of a host that did not answer, as far as the inventory tells."""
     netdev = str(variables.get("fabric_lan_nic") or ("enP2p1s0" if kind == "thor" else "enP7s7"))
@@ -53,8 +49,8 @@ def plan(
     hosts: Sequence[str],
     hostvars: Mapping[str, Mapping[str, Any]],
     looks: Mapping[str, Mapping[str, Any]],
-) -> tuple[dict[str, Any], dict[str, Any], list[dict[str, Any]], str]:
-    """``(cluster, fabric, nodes, error)``; an empty fabric with the reason where no plan can be made."""
+) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any], str]:
+    """``(cluster, fabric, nodes, error)``, nodes by host; an empty fabric with the reason where no plan can be made."""
     kinds = inventory.asserted_kinds(groups)
     told = _told(looks)
     known, lost = told_cidrs(hostvars, told)
@@ -65,15 +61,13 @@ def plan(
             nodes[host] = _stand_in(hostvars[host], kinds.get(host, "spark"), cidrs[host])
         else:
             nodes[host] = with_cidr(told[host], cidrs[host]) if host in lost else told[host]
-    bare = {"topology": str(hostvars[hosts[0]].get("fabric_topology", "")), "head": hosts[0], "hosts": list(hosts)}
+    topology = str(hostvars[hosts[0]].get("fabric_topology", ""))
+    bare: dict[str, Any] = {"topology": topology, "head": hosts[0], "hosts": list(hosts)}
     try:
         cluster, fabric, _warnings = plan_cluster(groups, hosts, hostvars, nodes)
     except (ClusterError, KeyError, TypeError, ValueError) as error:
         return bare, {}, nodes, " ".join(str(error).split())
     return cluster, fabric, nodes, ""
-
-
-# -- the document ---------------------------------------------------------------------------------------------------
 
 
 def _problem(host: str, text: str, fix: str) -> dict[str, str]:

@@ -156,6 +156,7 @@ def test_each_of_many_hosts_has_its_own(tmp_path):
         "vllm_serve_model": "/models/m",
         "vllm_serve_tensor_parallel_size": 1,
         "vllm_serve_pipeline_parallel_size": len(names),
+        "nccl_conf_settings": {"NCCL_A": "1", "NCCL_B": 2},
     }
     workers: dict[str, dict[str, object]] = {name: {} for name in names[1:]}
     groups = {"ray_head": {"hosts": {names[0]: {}}}, "ray_workers": {"hosts": workers}}
@@ -173,6 +174,8 @@ def test_each_of_many_hosts_has_its_own(tmp_path):
         if line.startswith("VLLM_HOST_IP=")
     }
     assert len(addresses) == len(names)
+    nccl = "# Ansible managed: sparkthor.cluster\nNCCL_A=1\nNCCL_B=2\n"
+    assert {found[f"{name}/etc/nccl.conf"] for name in names} == {nccl}
     again = render(tmp_path / "out", path)
     assert again.returncode == 0, again.stdout + again.stderr
     assert "changed=1" not in again.stdout

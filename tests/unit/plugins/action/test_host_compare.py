@@ -12,6 +12,7 @@ import pytest
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar, trust_as_template
 from ansible_collections.sparkthor.cluster.plugins.action import host_compare
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action import role_values
 
 
 def compare(
@@ -53,8 +54,8 @@ def test_roles_are_asked_in_one_call_as_in_their_own_tasks(monkeypatch: pytest.M
     )
     (call,) = calls
     assert [(item["role"], item["arguments"]["absent"]) for item in call["comparisons"]] == [
-        ("one", [str(host_compare.ROLES / "one")]),
-        ("two", [str(host_compare.ROLES / "two")]),
+        ("one", [str(role_values.ROLES / "one")]),
+        ("two", [str(role_values.ROLES / "two")]),
     ]
     assert (result["converged"], result["compared"]) == (["one", "two"], ["one", "two"])
 

@@ -13,9 +13,11 @@ from ansible_collections.sparkthor.cluster.plugins.action.render_files import Ac
 
 
 def render(dest: Path, *files: dict[str, Any], check: bool = False) -> dict[str, Any]:
-    task = MagicMock(async_val=0, check_mode=check, diff=True, args={"dest": str(dest), "files": list(files)})
-    action = ActionModule(task, MagicMock(), MagicMock(), MagicMock(), MagicMock(), MagicMock())
-    return action.run(task_vars={"inventory_hostname": "spark-01"})
+    task = MagicMock(async_val=0, check_mode=check, diff=True, args={"dest": str(dest), "roles": ["one", "two"]})
+    templar = MagicMock(template=lambda value: value)
+    action = ActionModule(task, MagicMock(), MagicMock(), MagicMock(), templar, MagicMock())
+    roles = {"__one_rendered_files": [], "__two_rendered_files": list(files)}
+    return action.run(task_vars={"inventory_hostname": "spark-01", **roles})
 
 
 FILE = {"path": "/etc/x", "content": "1\n", "mode": "0600", "owner": "sparkthor"}
@@ -33,7 +35,12 @@ def test_files_lie_below_the_name_of_their_host(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("change", "words"),
-    [({"path": "etc/x"}, "not an absolute path"), ({"path": "/a/../x"}, "absolute"), ({"mode": "u=r"}, "not octal")],
+    [
+        ({"text": "1"}, "text"),
+        ({"path": "etc/x"}, "not an absolute path"),
+        ({"path": "/a/../x"}, "absolute"),
+        ({"mode": "u=r"}, "not octal"),
+    ],
 )
 def test_a_file_that_cannot_be_written_is_named(tmp_path: Path, change: dict[str, str], words: str) -> None:
     with pytest.raises(AnsibleActionFail, match=words):

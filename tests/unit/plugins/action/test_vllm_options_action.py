@@ -95,7 +95,7 @@ def test_check_mode_before_the_first_run_takes_the_shipped_table(own_cache: Path
 @pytest.mark.parametrize("version", [{}, {"version": "99.1.0"}], ids=["an image that is not there", "not shipped"])
 def test_check_mode_before_the_first_run_goes_on_without_a_table(own_cache: Path, version: dict[str, str]) -> None:
     args = {"engine": "", "arguments": {"max-num-seqs": 4}, **version}
-    answer = {"failed": True, "msg": "sparkthor-container: No such file or directory"}
+    answer = {"failed": True, "msg": "sparkthor_host: No such file or directory"}
     outcome = Action(args, answer, check_mode=True).run()
     assert not outcome.get("failed")
     assert "without --check" in outcome["msg"]

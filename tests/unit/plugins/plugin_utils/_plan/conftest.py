@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import location
 
 TOP = next(parent for parent in Path(__file__).resolve().parents if (parent / "galaxy.yml").exists())
 CLUSTER: dict[str, Any] = {
@@ -27,7 +28,7 @@ FABRIC: dict[str, Any] = {
 NODE: dict[str, Any] = {"kind": "spark", "cpus": 20, "mem_total_bytes": 121 * 2**30, "binaries": {}}
 CONTAINER = {
     "runtime": "container",
-    "command": ["/usr/local/lib/sparkthor/sparkthor-container", "python"],
+    "command": location.command("container", "python"),
     "digest": "sha256:1",
     "versions": {"vllm": "0.33.0"},
 }

@@ -8,6 +8,8 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import (
     ray_config,
 )
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import ray_node
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engine import installed_engine
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.settings import read_settings
 
 GOOD = {"ports": {}, "worker_ports": ray_config.WORKER_PORTS, "cpus": 20, "gpus": 1, "object_store_bytes": 1 << 30}
 
@@ -101,19 +103,16 @@ def test_expected_nodes_keep_the_plan_s_order():
 
 CLUSTER = {"head": "a", "hosts": ["a", "b"], "gpus": {"a": 1, "b": 2}}
 FABRIC = {"a": {"control_address": "10.0.0.1"}, "b": {"control_address": "10.0.0.2"}}
-SETTINGS = {
-    "ports": {},
-    "worker_port_min": 20000,
-    "worker_port_max": 20999,
-    "object_store_memory": 1 << 30,
-    "temp_dir": "/var/lib/sparkthor/ray",
-    "user": "sparkthor",
-    "inputs": {"engine": "abc"},
-}
+ENGINE = installed_engine({"path": "/opt/sparkthor/venv", "digest": "abc"}, "venv", "")
 
 
-def test_node_plan_of_a_worker():
-    plan = ray_node.node_plan(CLUSTER, FABRIC, "b", SETTINGS, {"cpus": 20, "mem_total_bytes": 100 << 30})
+def node_plan(variables, host, facts=None, **given):
+    settings = read_settings(ray_node.RaySettings, {**variables, **given})
+    return ray_node.node_plan(settings, ENGINE, CLUSTER, FABRIC, host, facts)
+
+
+def test_node_plan_of_a_worker(variables):
+    plan = node_plan(variables, "b", {"cpus": 20, "mem_total_bytes": 100 << 30})
     assert plan["problems"] == []
     assert plan["head"] is False
     assert {"--address=10.0.0.1:6379", "--node-ip-address=10.0.0.2", "--num-gpus=2"} < set(plan["arguments"])
@@ -126,12 +125,12 @@ def test_node_plan_of_a_worker():
         "sparkthor",
     )
     assert not made.on_head
-    assert plan["config"]["inputs"] == {"engine": "abc"}
+    assert plan["config"]["inputs"] == {"engine": "abc", "fabric": {}}
     assert (plan["config"]["worker_ports"], plan["config"]["object_store_memory"]) == ([20000, 20999], 1 << 30)
 
 
-def test_node_plan_of_the_head():
-    plan = ray_node.node_plan(CLUSTER, FABRIC, "a", {**SETTINGS, "num_cpus": 4, "ports": {"gcs": 7000}})
+def test_node_plan_of_the_head(variables):
+    plan = node_plan(variables, "a", ray_node_num_cpus=4, ray_node_ports={"gcs": 7000})
     assert plan["head"] is True
     assert {"--head", "--port=7000", "--num-cpus=4"} < set(plan["arguments"])
     assert ray_config.Config.from_mapping(plan["config"]).on_head
@@ -140,13 +139,13 @@ def test_node_plan_of_the_head():
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"ports": {"gcs": 8000}, "reserved_ports": {"vllm_serve_api_port": "8000"}}, "b: port 8000 is wanted by"),
-        ({"worker_port_max": 20010}, "b: ray_node_worker_port_min/max"),
-        ({"object_store_memory": 1 << 50}, "b: ray_node_object_store_memory"),
-        ({"temp_dir": ""}, "b: ray_node_temp_dir"),
+        ({"ray_node_ports": {"gcs": 8000}, "vllm_serve_api_port": "8000"}, "b: port 8000 is wanted by"),
+        ({"ray_node_worker_port_max": 20010}, "b: ray_node_worker_port_min/max"),
+        ({"ray_node_object_store_memory": 1 << 50}, "b: ray_node_object_store_memory"),
+        ({"ray_node_temp_dir": ""}, "b: ray_node_temp_dir"),
     ],
 )
-def test_node_plan_refuses_before_anything_is_rendered(changes, words):
-    plan = ray_node.node_plan(CLUSTER, FABRIC, "b", {**SETTINGS, **changes}, {"cpus": 20, "mem_total_bytes": 1 << 40})
+def test_node_plan_refuses_before_anything_is_rendered(variables, changes, words):
+    plan = node_plan(variables, "b", {"cpus": 20, "mem_total_bytes": 1 << 40}, **changes)
     assert plan["problems"][0].startswith(words)
     assert plan["arguments"] == []

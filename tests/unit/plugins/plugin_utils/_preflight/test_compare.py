@@ -118,13 +118,6 @@ def test_arguments_of_the_engine_are_checked_on_the_controller(monkeypatch: pyte
         prepare([look])
 
 
-def test_a_role_finds_its_own_files() -> None:
-    seen = compare.role_variables({"x": 1, "role_path": "/roles/preflight", "playbook_dir": "/plays"}, "a", Path("/r"))
-    assert seen["role_path"] == "/r/a"
-    assert seen["ansible_search_path"] == ["/r/a", "/r/a/tasks", "/plays"]
-    assert (seen["role_name"], seen["x"]) == ("sparkthor.cluster.a", 1)
-
-
 def results(**converged: list[str]) -> dict[str, dict[str, Any]]:
     return {host: {"converged": roles} for host, roles in converged.items()}
 

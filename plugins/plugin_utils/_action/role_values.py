@@ -1,0 +1,48 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A role's variables, read by an action that runs outside of the role.
+
+The roles are imported into the play, so their variables are visible to every task of it; only what Ansible sets for
+each role (its path, and where it looks for files and templates) is set here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+# Roles' variables look their plans up.  Imported here, before the process of each host is forked, the planners are
+# compiled once: Ansible keeps no bytecode of a collection's Python.
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import roles as _planners  # noqa: F401
+
+ROLES = Path(__file__).parents[3] / "roles"
+
+
+def role_variables(variables: Mapping[str, Any], role: str, roles: Path = ROLES) -> dict[str, Any]:
+    """The variables as the role's own tasks have them: its path, and where Ansible looks for files and templates.
+
+    ``roles``: the folder that holds the role.
+    """
+    path = str(roles / role)
+    search = [path, f"{path}/tasks", *([variables["playbook_dir"]] if "playbook_dir" in variables else [])]
+    name = f"sparkthor.cluster.{role}"
+    return {
+        **variables,
+        "role_path": path,
+        "role_name": name,
+        "ansible_role_name": name,
+        "ansible_search_path": search,
+    }
+
+
+def templated(templar: Any, name: str, variables: dict[str, Any]) -> Any:
+    """A variable's value, templated among ``variables``.  KeyError if there is none of that name."""
+    raw = variables[name]
+    former = templar.available_variables
+    templar.available_variables = variables
+    try:
+        return templar.template(raw)
+    finally:
+        templar.available_variables = former
