@@ -18,7 +18,11 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.pins imp
     releases,
     versions_across,
 )
-from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import Finding, nothing_changed
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import (
+    Finding,
+    errors_and_others,
+    nothing_changed,
+)
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action.base import ClusterAction
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory import inventory, play_roles
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory.role_specs import RoleSpecs
@@ -126,7 +130,7 @@ class ActionModule(ClusterAction):
             raise AnsibleActionFail(f"Nothing was changed: {error}") from error
 
     @staticmethod
-    def _fail(problems: Sequence[Finding | str]) -> None:
+    def _fail(problems: Sequence[Finding]) -> None:
         if problems:
             raise AnsibleActionFail(nothing_changed(problems))
 
@@ -196,7 +200,7 @@ class ActionModule(ClusterAction):
             host: hostvars[host].get(arguments["probes"]) or {} for host in fabric
         }
         probes = {host: outcome.get("probe") or {} for host, outcome in outcomes.items()}
-        errors, warnings = fabric_check.split(
+        errors, warnings = errors_and_others(
             fabric_check.check_facts(fabric, nodes, probes, arguments["accept"], arguments["replace_foreign"])
         )
         self._fail(errors)

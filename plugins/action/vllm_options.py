@@ -13,6 +13,7 @@ from typing import Any
 
 from ansible.errors import AnsibleActionFail
 from ansible_collections.sparkthor.cluster.plugins.module_utils._engine import option_table
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import errors_and_others
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.values import SizingError
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action.base import Action
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import option_tables
@@ -60,10 +61,8 @@ class ActionModule(Action):
 
     @staticmethod
     def _check(args: dict[str, Any], table: dict[str, Any], result: dict[str, Any]) -> None:
-        problems = option_tables.problems(args, table)
-        found = vllm_args.fatal(problems)
-        if found:
-            raise AnsibleActionFail(f"No service was touched: {vllm_args.VllmArgsError(found, table['vllm'])}")
-        warnings = [str(problem) for problem in problems if problem.severity == vllm_args.WARNING]
+        errors, warnings = errors_and_others(option_tables.problems(args, table))
+        if errors:
+            raise AnsibleActionFail(f"No service was touched: {vllm_args.refusal(errors, table['vllm'])}")
         if warnings:
             result["warnings"] = warnings

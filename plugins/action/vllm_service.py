@@ -1,7 +1,7 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Controller side of ``vllm_service``: with ``state: serving`` many short looks with something to read in between.
+"""Controller side of ``vllm_service``: with ``state: serving`` it asks until vLLM is ready, and shows progress.
 
 One module call that waits for half an hour would show nothing and would not survive a lost connection.
 """

@@ -173,6 +173,7 @@ found:
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import files
 from ansible_collections.sparkthor.cluster.plugins.module_utils._measure import collective, completion, link
 from ansible_collections.sparkthor.cluster.plugins.module_utils._measure.arguments import ARGUMENTS
 from ansible_collections.sparkthor.cluster.plugins.module_utils._network import link_state
@@ -186,7 +187,7 @@ def echo(netdev: str, address: str, size: int) -> bool:
 
 
 def serving(given: dict[str, Any]) -> dict[str, Any]:
-    config = _serving.read_json(_serving.CONFIG)
+    config = files.read_json(_serving.CONFIG)
     if not config.get("model"):
         return {"error": f"{_serving.CONFIG} names no model: nothing is served here (run site.yml)"}
     try:

@@ -77,7 +77,7 @@ doctor:
     schema:
       description: Version of this structure.
       type: int
-      sample: 1
+      sample: 2
     time:
       description: When it was made, in UTC.
       type: str

@@ -217,7 +217,10 @@ def apply(module: AnsibleModule) -> dict[str, Any]:
     plan = store.plan(wanted.digest, manifest)
     if plan.need:
         store.check_space(plan.bytes_needed, "the engine's wheels")
-    engine.check_room(wanted.path, int(target.get("unpacked", 0)) + plan.bytes_needed)
+    try:
+        engine.check_room(wanted.path, int(target.get("unpacked", 0)) + plan.bytes_needed)
+    except EngineError as error:
+        raise EngineError(f"Nothing was changed: {error}") from error
     if module.check_mode:
         return result
     if plan.need:

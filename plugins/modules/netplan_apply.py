@@ -223,7 +223,7 @@ verified:
   returned: except in check mode when something would change, and with O(state=absent) and O(state=inspected)
   type: bool
 findings:
-  description: What stands against a change, each with C(kind), C(message), C(fix), C(path), C(netdev) and C(address).
+  description: What would stop a change, each with C(id), C(what), C(fix) and C(where) (the NIC or the file).
   returned: when looked for
   type: list
   elements: dict
@@ -291,8 +291,8 @@ def inspect_or_verify(module: AnsibleModule) -> dict[str, Any]:
         stops = netplan_decision.blocking(seen["findings"], params["accept"], params["replace_foreign"])
         return {
             "changed": False,
-            "findings": seen["findings"],
-            "blocking": stops,
+            "findings": [finding.to_dict() for finding in seen["findings"]],
+            "blocking": [finding.to_dict() for finding in stops],
             "renderer": seen["renderer"],
             "adopted": bool(seen["foreign"] and seen["adoptable"]),
             "armed": change.armed(),
@@ -340,7 +340,7 @@ def decided(module: AnsibleModule, decision: netplan_decision.Decision) -> dict[
         "needs_change": decision.changed,
         "diff": list(decision.diff),
         "adopted": decision.adopted,
-        "findings": decision.findings,
+        "findings": [finding.to_dict() for finding in decision.findings],
         "renderer": decision.renderer,
         "started": False,
     }

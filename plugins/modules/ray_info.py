@@ -215,6 +215,7 @@ probes:
 """
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import Finding
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import ray_config, ray_health, ray_start_check
 
 UNIT = "sparkthor-ray.service"
@@ -225,7 +226,7 @@ def unconfigured(cause: str) -> dict:
     return {
         "healthy": False,
         "reason": cause,
-        "problems": [{"code": "not_configured", "cause": cause, "fix": "run the ray roles on this host", "node": ""}],
+        "problems": [ray_health.public_problem(Finding("not_configured", cause, "run the ray roles on this host"))],
         "alive": [],
         "dead": [],
         "strangers": [],

@@ -247,8 +247,7 @@ def check_room(path: str, unpacked: int) -> None:
     if unpacked * 1.05 > free:
         raise EngineError(
             f"engine_venv_path: the environment needs {unpacked * 1.05 / 2**30:.1f} GiB under {environments(path)}, "
-            f"but only {free / 2**30:.1f} GiB are free there. Free some or choose another engine_venv_path. "
-            "Nothing was changed."
+            f"but only {free / 2**30:.1f} GiB are free there. Free some or choose another engine_venv_path."
         )
 
 

@@ -1,6 +1,6 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a host can tell of its troubles, read in one go and without changing anything.
+"""What the doctor reads on a host, in one call and without changing anything.
 
 Every part is read on its own: what one cannot read is a line in ``errors``, and the others are there all the same.
 Commands have time limits, texts have size limits, and nothing leaves the host before it was masked.  Standard library

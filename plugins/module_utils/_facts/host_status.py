@@ -1,6 +1,6 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Everything that status, verify and report want to know of one host, in one look.
+"""What status, verify and report read on a host, in one call.
 
 The slow questions (a vendor tool, systemd, Ray's gate) are asked at the same time, each with a time limit; what does
 not answer is data, not an error, so that a host that is half down still tells what it can.  Standard library only.

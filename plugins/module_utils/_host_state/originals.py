@@ -1,6 +1,6 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What stood there before us: a copy beside each replaced file, and a record of everything else."""
+"""What a host had before: a copy beside each replaced file, and a record of everything else."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Taking back what was declared once."""
+"""Undo what a role declared on a host."""
 
 from __future__ import annotations
 

@@ -4,8 +4,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
 from typing import Any
 
 ERROR, WARNING, UNKNOWN = "error", "warning", "unknown"
@@ -34,10 +34,19 @@ class Finding:
     #: ``error`` stops a run; ``warning`` and ``unknown`` (could not be found out) are reported
     severity: str = ERROR
 
+    def to_dict(self) -> dict[str, Any]:
+        """All fields by name, as a module returns them."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, fields: Mapping[str, Any]) -> Finding:
+        """What :meth:`to_dict` gave.  Raises ``TypeError`` for other fields."""
+        return cls(**fields)
+
     def __str__(self) -> str:
-        """``host a: where: 'value': what; fix [source]``; a place that ``what`` names is not said twice."""
+        """``host a: where: 'value': what; fix [source]``; a place alone that ``what`` names is not said twice."""
         place = [f"host {self.host}"] if self.host else []
-        if self.where and self.where not in self.what:
+        if self.where and (self.value is not None or self.where not in self.what):
             place.append(self.where)
         if self.value is not None:
             place.append(repr(self.value))

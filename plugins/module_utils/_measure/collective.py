@@ -22,7 +22,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import envi
 
 MARK = "SPARKTHOR-VERIFY "
 
-#: read by the engine's Python from standard input
+#: read by the engine's Python from standard input, so it can import nothing of ours
 PROGRAM = r"""
 import json, os, sys, time
 from datetime import timedelta

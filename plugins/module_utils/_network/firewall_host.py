@@ -1,6 +1,6 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The firewall of one host: what is loaded, what lasts, and the change between the two under a timed way back."""
+"""The firewall of one host: what is loaded, what lasts, and the change between the two under a timed rollback."""
 
 from __future__ import annotations
 
@@ -237,7 +237,7 @@ class Firewall:
         argv += [f"--on-active={self.params['rollback_timeout']}s", "--description=Take back an unconfirmed firewall"]
         code, _out, err = run_limited([*argv, self.nft, "-f", restore], LIMIT)
         if code != 0:
-            raise FirewallError(f"the rollback cannot be armed, so nothing was changed: {err.strip()}")
+            raise FirewallError(f"the rollback cannot be armed, so the ruleset is not loaded: {err.strip()}")
 
     @staticmethod
     def disarm() -> None:

@@ -1,10 +1,9 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The netplan file of this collection, and the environment file beside it."""
+"""The netplan file of this collection."""
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 MARKER = "# Ansible managed: sparkthor.cluster"
@@ -39,16 +38,3 @@ def render(links: list[dict[str, Any]], renderer: str = "") -> str:
 def is_ours(content: str) -> bool:
     """Whether a file carries our marker as its first line."""
     return content.split("\n", 1)[0].strip() == MARKER
-
-
-def render_environment(variables: dict[str, Any]) -> str:
-    """An EnvironmentFile= for systemd: sorted, quoted only where systemd would split or drop something."""
-    lines = [MARKER]
-    for key in sorted(variables):
-        value = str(variables[key])
-        if "\n" in value or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", key):
-            raise ValueError(f"{key}: not a variable that an environment file can hold")
-        if re.search(r"[\s\"'\\#;$`]", value):
-            value = '"' + re.sub(r'(["\\$`])', r"\\\1", value) + '"'
-        lines.append(f"{key}={value}")
-    return "\n".join(lines) + "\n"

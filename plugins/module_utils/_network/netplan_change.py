@@ -1,6 +1,6 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Arm a network change on the host with its way back, start it, and confirm or take it back.
+"""Start a network change on the host under a timed rollback, then confirm it or roll it back.
 
 The order is what keeps a host reachable: everything is decided first (:mod:`netplan_decision`), then the state folder
 and a systemd timer that takes the change back are set up, only then does a unit of its own (not the ssh session) make
@@ -189,7 +189,7 @@ def arm_and_start(decision: Decision, params: dict[str, Any], management: str, f
             [_python(), script, "rollback", folder],
         )
         if not job.unit_active(f"{job.TIMER}.timer"):
-            raise ChangeError("the rollback timer did not start; nothing was changed")
+            raise ChangeError("the rollback timer did not start, so the change was not started")
         _systemd_run(APPLY_UNIT, ["--no-block"], [_python(), script, "apply", folder])
     except ChangeError:
         job.finish(folder)

@@ -10,7 +10,8 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
-from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import ssh
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import environment_file, ssh
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import Finding
 from ansible_collections.sparkthor.cluster.plugins.module_utils._network import (
     link_state,
     netplan,
@@ -36,7 +37,7 @@ class Decision:
     needs_apply: bool = False
     adopted: bool = False
     backup: str = ""
-    findings: list[dict[str, Any]] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
     after: dict[str, job.FileState | None] = field(default_factory=dict)
     netdevs: list[str] = field(default_factory=list)
     expect: list[dict[str, Any]] = field(default_factory=list)
@@ -60,29 +61,24 @@ def _diff(name: str, before: str, after: str, name_after: str = "") -> dict[str,
 
 def decide_environment(path: str, variables: dict[str, Any]) -> tuple[dict[str, job.FileState | None], dict[str, str]]:
     """The environment file if it has to change, and its diff."""
-    wanted = {"content": netplan.render_environment(variables), "mode": 0o644, "uid": 0, "gid": 0}
+    wanted = {"content": environment_file.render(variables), "mode": 0o644, "uid": 0, "gid": 0}
     current = job.read_state(path)
     if current == wanted:
         return {}, {}
     return {path: wanted}, _diff(path, _text(current), str(wanted["content"]))
 
 
-def blocking(findings: list[dict[str, Any]], accept: list[str], replace_foreign: bool) -> list[dict[str, Any]]:
+def blocking(findings: list[Finding], accept: list[str], replace_foreign: bool) -> list[Finding]:
     """The findings that forbid a change."""
     allowed = set(accept) & set(ACCEPTABLE)
     if replace_foreign:
         allowed |= {"foreign_file", "foreign_address"}
-    return [
-        item
-        for item in findings
-        if item["kind"] not in allowed
-        and not (replace_foreign and item["kind"] == "foreign_settings" and item.get("alone"))
-    ]
+    return [finding for finding in findings if finding.id not in allowed]
 
 
-def explain(findings: list[dict[str, Any]]) -> str:
+def explain(findings: list[Finding]) -> str:
     """Findings as one message: what, then how to fix it."""
-    return "; ".join(f"{item['message']} ({item['fix']})" for item in findings)
+    return "; ".join(f"{finding.what} ({finding.fix})" for finding in findings)
 
 
 def _free_name(path: str) -> str:

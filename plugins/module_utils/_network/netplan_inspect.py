@@ -1,6 +1,6 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Everything on a host that stands in the way of the planned netplan file, found without changing anything."""
+"""Everything on a host that conflicts with the planned netplan file, found without changing anything."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import contextlib
 import os
 from typing import Any
 
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import Finding
 from ansible_collections.sparkthor.cluster.plugins.module_utils._network import (
     netplan,
     netplan_generator,
@@ -15,21 +16,16 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._network import 
 )
 from ansible_collections.sparkthor.cluster.plugins.module_utils._network import netplan_job as job
 
-Finding = dict[str, Any]
 FileState = job.FileState
 #: what is known of a host before a change; see :func:`inspect`
 Inspection = dict[str, Any]
 
 
-def _finding(kind: str, message: str, fix: str, **where: Any) -> Finding:
-    return {"kind": kind, "message": message, "fix": fix, "path": "", "netdev": "", "address": "", **where}
-
-
 def inspect(path: str, links: list[dict[str, Any]], renderer: str = "") -> Inspection:
     """Everything that would go wrong with a change, found without changing anything.
 
-    Returns ``findings`` (each ``kind, message, fix, path, netdev, address``), the renderer of our NICs and, for the
-    module, what netplan makes of the files as they are, without ours, and as planned.
+    Returns ``findings``, the renderer of our NICs and, for the module, what netplan makes of the files as they are,
+    without ours, and as planned.
     """
     files = netplan_generator.source_files()
     own = files.get(path)
@@ -75,11 +71,11 @@ def _ids(generated: dict[str, FileState]) -> set[str]:
 
 def _shadowing_files(path: str, seen: Inspection) -> list[Finding]:
     return [
-        _finding(
+        Finding(
             "shadowed",
             f"{name} hides {path}",
             f"remove {name} or move what it sets to a file of another name",
-            path=name,
+            where=name,
         )
         for name in seen["sources"]
         if os.path.basename(name) == os.path.basename(path) and name.startswith("/run/")
@@ -92,23 +88,23 @@ def _generate_as_is(path: str, seen: Inspection) -> Finding | None:
     try:
         seen["others"] = netplan_generator.generate(others)
     except netplan_generator.NoNetplanError as error:
-        return _finding("no_netplan", str(error), "install the package netplan.io (sudo apt install netplan.io)")
+        return Finding("no_netplan", str(error), "install the package netplan.io (sudo apt install netplan.io)")
     except netplan_generator.NetplanError as error:
-        return _finding(
+        return Finding(
             "invalid_yaml",
             f"netplan refuses {error.path or 'its files'}: {error}",
             f"correct {error.path or 'the file'} (sudo netplan generate shows the same error)",
-            path=error.path,
+            where=error.path,
         )
     try:
         seen["generated"] = netplan_generator.generate({**others, path: own}) if own is not None else seen["others"]
     except netplan_generator.NetplanError as error:
         if not netplan.is_ours(own or ""):
-            return _finding(
+            return Finding(
                 "invalid_yaml",
                 f"netplan refuses {error.path or path}: {error}",
                 f"correct or remove {error.path or path}",
-                path=error.path or path,
+                where=error.path or path,
             )
         seen["generated"] = seen["others"]  # ours and broken: it is about to be written anew
     return None
@@ -122,14 +118,12 @@ def _settings_of_others(links: list[dict[str, Any]], seen: Inspection) -> list[F
     for item in foreign:
         item["alone"] = _only_about(set(macs), item, seen)
         findings.append(
-            _finding(
-                "foreign_settings",
+            Finding(
+                "foreign_file" if item["alone"] else "foreign_settings",
                 f"{item['path']} also configures fabric NIC {item['netdev']}",
                 f"remove {item['netdev']} from {item['path']}"
                 + (", or set roce_network_replace_foreign: true to have the file set aside" if item["alone"] else ""),
-                path=item["path"],
-                netdev=item["netdev"],
-                alone=item["alone"],
+                where=item["netdev"],
             )
         )
     seen["aside"] = sorted({item["path"] for item in foreign if item["alone"]})
@@ -155,13 +149,12 @@ def _pending_edits(seen: Inspection) -> list[Finding]:
             continue  # shared rules follow from the file already named
         named = netplan_generator.files_defining(item["id"], seen["sources"]) if item["id"] else []
         findings.append(
-            _finding(
+            Finding(
                 "pending_edit",
                 f"{' and '.join(named) or 'a netplan file'} holds a change that was never applied"
                 f" ({item['id'] or os.path.basename(item['path'])}: {item['detail']})",
                 "apply it (sudo netplan try) or take it back, then run again, or list pending_edit in preflight_accept",
-                path=named[0] if named else item["path"],
-                netdev=item["id"],
+                where=named[0] if named else item["path"],
             )
         )
     return findings
@@ -169,12 +162,12 @@ def _pending_edits(seen: Inspection) -> list[Finding]:
 
 def _runtime_addresses(seen: Inspection) -> list[Finding]:
     return [
-        _finding(
+        Finding(
             "runtime_address",
             f"{item['netdev']} has {item['address']} at run time only; the next netplan apply or reboot would drop it",
             f"add {item['address']} to the netplan file of {item['netdev']} and apply it, or remove it, or list"
             " runtime_address in preflight_accept",
-            **item,
+            where=item["netdev"],
         )
         for item in netplan_others.runtime_addresses(seen["live"], seen["run"], seen["static"], seen["ids"])
     ]
@@ -189,11 +182,11 @@ def _compare_with_plan(path: str, links: list[dict[str, Any]], renderer: str, se
         seen["wanted"] = netplan_generator.generate({**kept, path: seen["content"]})
     except netplan_generator.NetplanError as error:
         return [
-            _finding(
+            Finding(
                 "invalid_plan",
                 f"netplan refuses the file planned for {path}: {error}",
                 "correct fabric_cidr, fabric_mtu or fabric_overrides",
-                path=path,
+                where=path,
             )
         ]
     profiles = [
@@ -208,11 +201,11 @@ def _compare_with_plan(path: str, links: list[dict[str, Any]], renderer: str, se
     findings = []
     if seen["foreign"] and not seen["adoptable"]:
         findings.append(
-            _finding(
+            Finding(
                 "foreign_file",
                 f"{path} was not written by this collection and means something else than the plan",
                 "make it match, remove it, or set roce_network_replace_foreign: true (a backup is kept)",
-                path=path,
+                where=path,
             )
         )
     return findings + _foreign_addresses(links, seen)
@@ -228,13 +221,12 @@ def _foreign_addresses(links: list[dict[str, Any]], seen: Inspection) -> list[Fi
         ]
     )
     return [
-        _finding(
+        Finding(
             "foreign_address",
             f"fabric NIC {link['netdev']} has {address}, which is neither planned nor from our file",
             f"remove it (sudo ip address del {address} dev {link['netdev']}), allot it with"
             " fabric_overrides, or set roce_network_replace_foreign: true",
-            netdev=link["netdev"],
-            address=address,
+            where=link["netdev"],
         )
         for link in links
         for address, item in seen["live"].get(link["netdev"], {}).get("addresses", {}).items()

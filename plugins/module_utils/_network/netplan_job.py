@@ -1,6 +1,6 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Apply a prepared network change and take it back, on the host and without Ansible.
+"""Apply a prepared network change and roll it back, on the host and without Ansible.
 
 The module ``netplan_apply`` copies this file into its state folder and has systemd run it.  It must run before
 anything of ours is installed and survive an upgrade in between, so it stays one self-contained file that needs nothing

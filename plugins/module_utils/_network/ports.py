@@ -1,6 +1,6 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Probe a host's fabric ports: who is at their other ends, what stands in the way of the plan, their RDMA devices."""
+"""Probe a host's fabric ports: who is at their other ends, what conflicts with the plan, their RDMA devices."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def netplan_obstacles(path: str, links: list[dict[str, Any]], renderer: str) -> 
     seen = netplan_inspect.inspect(path, links, renderer)
     own = seen.get("previous") or set()
     return {
-        "findings": seen["findings"],
+        "findings": [finding.to_dict() for finding in seen["findings"]],
         "adoptable": bool(seen["foreign"] and seen["adoptable"]),
         "own": sorted(own) if seen["own"] is not None and netplan.is_ours(seen["own"]) else [],
     }

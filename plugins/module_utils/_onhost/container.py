@@ -27,6 +27,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from .._lib import files
 from . import location
 
 CONFIG = "/etc/sparkthor/container.json"
@@ -389,14 +390,6 @@ def remove(
 # ---------------------------------------------------------------------------------------------------------------
 
 
-def _write_private(path: str, text: str) -> None:
-    os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
-    handle = os.open(f"{path}.new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(handle, "w", encoding="utf-8") as stream:
-        stream.write(text)
-    os.replace(f"{path}.new", path)
-
-
 def credentials_of(environment: Mapping[str, str]) -> str:
     """The unit's credentials, as far as a path in the environment leads there."""
     found = environment.get("CREDENTIALS_DIRECTORY", "")
@@ -414,7 +407,8 @@ def prepare_run(service: str, arguments: Sequence[str], config: Mapping[str, Any
         with contextlib.suppress(FileNotFoundError), open(path, encoding="utf-8") as stream:
             names += names_in(stream.read())
     env_file = os.path.join(RUN_DIR, f"{service}.env")
-    _write_private(env_file, environment_lines(names, os.environ))
+    os.makedirs(RUN_DIR, mode=0o700, exist_ok=True)
+    files.write_atomic(env_file, environment_lines(names, os.environ), mode=0o600)
     return run_arguments(
         config,
         service,

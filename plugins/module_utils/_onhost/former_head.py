@@ -3,7 +3,7 @@
 # runs on the host without Ansible, in Ray's unit and in the watchdog:
 # pylint: disable=ansible-bad-function
 
-"""Two masters: a former head that returns after another host was declared head stays down and says why.
+"""Only one head: a former head that comes back after another host was declared head stays down and says why.
 
 Each declaration of another head raises a generation, which every host keeps in C(cluster.json). The head says its own
 in C(/health), the one answer that anybody may ask for: a former head is no member of the new cluster, whose firewall
@@ -12,16 +12,16 @@ has no other door for it. The lower generation never wins, so the head that was 
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import http.client
 import json
-import os
 import ssl
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Optional
+
+from .._lib import files
 
 CLUSTER = "/etc/sparkthor/cluster.json"
 #: what this host learned; it survives a reboot, and a higher generation of its own overrules it
@@ -45,15 +45,6 @@ class Successor:
             f"{self.name} was declared head of this cluster later (generation {self.generation}); this former head "
             "stays down until a play gives this host its place"
         )
-
-
-def read(path: str) -> dict[str, Any]:
-    try:
-        with open(path, encoding="utf-8") as stream:
-            data = json.load(stream)
-    except (OSError, ValueError):
-        return {}
-    return data if isinstance(data, dict) else {}
 
 
 def health(address: str, port: int, tls: bool, seconds: float = 2.0) -> Mapping[str, Any] | None:
@@ -101,7 +92,7 @@ def find(cluster: Mapping[str, Any], ask: Ask | None = None) -> Successor | None
 
 def known(cluster: Mapping[str, Any], marker: str = MARKER) -> Successor | None:
     """The one that was found earlier, unless a play has declared this host head again since."""
-    data = read(marker)
+    data = files.read_json(marker)
     generation = data.get("generation")
     if not isinstance(generation, int) or generation <= int(cluster.get("generation") or 0):
         return None
@@ -109,15 +100,7 @@ def known(cluster: Mapping[str, Any], marker: str = MARKER) -> Successor | None:
 
 
 def note(found: Successor, marker: str = MARKER) -> None:
-    part = f"{marker}.{os.getpid()}"
-    try:
-        with open(part, "w", encoding="utf-8") as stream:
-            json.dump(dataclasses.asdict(found), stream)
-        os.replace(part, marker)
-    except OSError:
-        with contextlib.suppress(OSError):
-            os.unlink(part)
-        raise
+    files.write_atomic(marker, json.dumps(dataclasses.asdict(found)))
 
 
 def stay_down(
@@ -135,7 +118,7 @@ def stay_down(
     found: Successor | None = None
     said = float("-inf")
     while True:
-        cluster = read(path)
+        cluster = files.read_json(path)
         if not cluster or cluster.get("host") != cluster.get("head"):
             return
         if found is None or found.generation <= int(cluster.get("generation") or 0):
@@ -157,7 +140,7 @@ def former_head(
     """
 
     def look(others: bool) -> str:
-        cluster = read(path)
+        cluster = files.read_json(path)
         found = known(cluster, marker)
         if found is None and others:
             found = find(cluster, ask)

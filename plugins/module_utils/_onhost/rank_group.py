@@ -28,7 +28,7 @@ import signal
 import sys
 from collections.abc import Callable, Mapping
 
-from . import serving
+from .._lib import files
 from .rank_head import Head
 from .rank_link import CONFIG, GroupError, Settings, say
 from .rank_worker import Worker
@@ -76,7 +76,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("config", nargs="?", default=CONFIG)
     path = parser.parse_args(argv).config
     try:
-        settings = Settings.from_dict(serving.read_json(path))
+        settings = Settings.from_dict(files.read_json(path))
     except TypeError:
         print(f"{path} is missing or incomplete; run the playbook again", file=sys.stderr, flush=True)
         return 78

@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from .._lib import files
 from . import rank_link, serving
 from .rank_process import Rank, drop_caches
 
@@ -204,7 +205,7 @@ class Head:
 
     def _served(self) -> bool:
         """Whether the watchdog has seen a completion of this very start."""
-        memory = serving.read_json(self.settings.watchdog_state).get("memory") or {}
+        memory = files.read_json(self.settings.watchdog_state).get("memory") or {}
         invocation = os.environ.get("INVOCATION_ID", "")
         return self.phase == rank_link.RUN and bool(memory.get("served")) and memory.get("invocation") == invocation
 

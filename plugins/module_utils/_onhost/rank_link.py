@@ -15,6 +15,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from .._lib import files
 from . import serving
 from .rank_state import STATE
 
@@ -93,7 +94,7 @@ def say(text: str) -> None:
 
 def remembered(path: str) -> int:
     """The highest generation that this host took part in."""
-    value = serving.read_json(path).get("generation") if path else 0
+    value = files.read_json(path).get("generation") if path else 0
     return value if isinstance(value, int) and value >= 0 else 0
 
 

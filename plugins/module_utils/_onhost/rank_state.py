@@ -10,14 +10,14 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from . import serving
+from .._lib import files
 
 STATE = "/run/sparkthor/vllm/group.json"
 
 
 def published(path: str = STATE, wall: Callable[[], float] = time.time) -> dict[str, Any]:
     """The head's view, empty where it is absent or no longer kept up."""
-    state = serving.read_json(path)
+    state = files.read_json(path)
     updated = state.get("updated")
     return state if isinstance(updated, (int, float)) and abs(wall() - updated) < 30 else {}
 

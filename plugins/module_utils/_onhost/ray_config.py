@@ -13,6 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from .._lib.versions import release
+
 CONFIG_PATH = "/etc/sparkthor/ray.json"
 TOKEN_PATH = "/etc/sparkthor/secrets/ray_token"
 DEFAULT_ENGINE = ("/opt/sparkthor/venv/bin/python",)
@@ -52,20 +54,6 @@ FIXED_PORTS: Mapping[str, int] = {"autoscaler metrics": 44217, "dashboard metric
 WORKER_PORTS = (20000, 20999)
 
 
-def version_tuple(text: str) -> tuple[int, ...]:
-    parts = []
-    for piece in text.split("+")[0].split("."):
-        digits = ""
-        for letter in piece:
-            if not letter.isdigit():
-                break
-            digits += letter
-        if not digits:
-            break
-        parts.append(int(digits))
-    return tuple(parts)
-
-
 def mib(value: int | float) -> str:
     return f"{value / (1024 * 1024):,.0f} MiB"
 
@@ -80,8 +68,8 @@ def object_store_problems(wanted: int, memory: int, words: str) -> list[str]:
 
 
 def version_problems(ray_version: str) -> list[str]:
-    found = version_tuple(ray_version)
-    if len(found) < 2:
+    found = release(ray_version)
+    if not found or "." not in ray_version:
         return [f"Ray {ray_version!r}: this is not a version number"]
     if found < MINIMUM_RAY:
         wanted = ".".join(str(part) for part in MINIMUM_RAY)

@@ -11,6 +11,7 @@ import dataclasses
 import json
 from collections.abc import Sequence
 
+from .._lib import files
 from . import ray_config, ray_health
 
 
@@ -41,10 +42,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def without(config: ray_config.Config, path: str) -> ray_config.Config:
     """The cluster that is expected when the watchdog serves without some hosts (degraded mode)."""
-    try:
-        with open(path, encoding="utf-8") as stream:
-            left_out = json.load(stream)["without"]
-        nodes = tuple(node for node in config.nodes if node.address not in left_out or node.role == "head")
-    except (OSError, ValueError, KeyError, TypeError):
+    left_out = files.read_json(path).get("without")
+    if not isinstance(left_out, (dict, list)):
         return config
+    nodes = tuple(node for node in config.nodes if node.address not in left_out or node.role == "head")
     return dataclasses.replace(config, nodes=nodes)

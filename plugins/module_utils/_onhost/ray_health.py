@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import Any
 
+from .._lib.finding import Finding
 from .ray_config import Config, ExpectedNode, read_token
 from .ray_members import Row, View, read_dashboard_nodes, read_dashboard_status, read_engine
 from .ray_probe import (
@@ -50,8 +51,9 @@ def _iso(milliseconds: int) -> str:
     return datetime.fromtimestamp(milliseconds / 1000, timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")  # noqa: UP017
 
 
-def _problem(code: str, cause: str, fix: str, node: str = "") -> dict[str, str]:
-    return {"code": code, "node": node, "cause": cause, "fix": fix}
+def public_problem(found: Finding) -> dict[str, str]:
+    """A problem as the answer holds it; ``node`` is empty where the whole cluster has it."""
+    return {"code": found.id, "node": found.host, "cause": found.what, "fix": found.fix}
 
 
 _GCS_CAUSES = {
@@ -61,46 +63,46 @@ _GCS_CAUSES = {
 }
 
 
-def _unreadable(config: Config, answers: Answers) -> dict[str, str]:
+def _unreadable(config: Config, answers: Answers) -> Finding:
     """Why there is no list of nodes at all."""
     where = f"{config.head_address}:{config.gcs_port}"
     if not answers.gcs.ok:
         what, fix = _GCS_CAUSES.get(answers.gcs.status, (answers.gcs.detail, "see the head's journal"))
         if fix.endswith("journalctl -u"):
             fix += " sparkthor-ray"
-        return _problem("gcs_" + answers.gcs.status, f"the GCS at {where} cannot be reached: {what}", fix)
+        return Finding("gcs_" + answers.gcs.status, f"the GCS at {where} cannot be reached: {what}", fix)
     for probe in answers.sources:
         if probe.status == UNAUTHORIZED:
             lacking = "cannot be opened or is empty" in probe.detail or "Missing authentication token" in probe.detail
             cause = "this host has no token" if lacking else "the cluster does not know this host's token"
-            return _problem(
+            return Finding(
                 "token_missing" if lacking else "token_refused",
                 f"the GCS at {where} refuses us: {cause} ({config.token_path})",
                 "run the ray roles on all hosts, so that every host has the same token, then restart Ray",
             )
     for probe in answers.sources:
         if probe.status == ABSENT:
-            return _problem(
+            return Finding(
                 "engine_absent",
                 f"the engine's Python with Ray cannot be run: {probe.detail}",
                 "run the engine role on this host",
             )
     for probe in answers.sources:
         if probe.status == SLOW:
-            return _problem(
+            return Finding(
                 "gcs_hangs",
                 f"the GCS at {where} takes connections but does not answer: {probe.detail}",
                 "if it stays so, restart sparkthor-ray.service on the head",
             )
     detail = "; ".join(probe.detail for probe in answers.sources if probe.detail)
-    return _problem(
+    return Finding(
         "no_answer", f"no source could list the nodes: {detail or 'nothing was asked'}", "see the head's journal"
     )
 
 
 def assess(config: Config, answers: Answers) -> dict[str, Any]:
     """Judge.  A node is there only by an ALIVE row on its expected control address, with its GPUs."""
-    problems: list[dict[str, str]] = []
+    problems: list[Finding] = []
     by_address: dict[str, list[Row]] = {}
     view = answers.view
     if view is None:
@@ -127,7 +129,7 @@ def assess(config: Config, answers: Answers) -> dict[str, Any]:
     dead.sort(key=lambda entry: (entry["ended"], entry["address"]))
     result = {
         "healthy": not problems,
-        "problems": problems,
+        "problems": [public_problem(found) for found in problems],
         "reason": "",
         "alive": alive,
         "dead": dead,
@@ -153,7 +155,7 @@ def assess(config: Config, answers: Answers) -> dict[str, Any]:
 
 def _node_problems(
     node: ExpectedNode, rows: Sequence[Row], living: Sequence[Row], raylet: Probe | None
-) -> list[dict[str, str]]:
+) -> list[Finding]:
     where = f"{node.name} ({node.address})"
     problems = []
     if not living:
@@ -169,11 +171,11 @@ def _node_problems(
             cause += "; its host answers, but no raylet runs there"
         elif raylet is not None and raylet.ok:
             cause += "; a raylet runs there, but not in this cluster (yet)"
-        problems.append(_problem("absent", cause, fix, node.name))
+        problems.append(Finding("absent", cause, fix, node.name))
         return problems
     if len(living) > 1:
         problems.append(
-            _problem(
+            Finding(
                 "ghost",
                 f"{where} is listed alive {len(living)} times: the death of its former raylet is not noticed yet",
                 "wait for the health check to notice (seconds); vLLM must not be started on a ghost",
@@ -183,7 +185,7 @@ def _node_problems(
     found = int(living[-1].total.get("GPU", 0))
     if found < node.gpus:
         problems.append(
-            _problem(
+            Finding(
                 "gpus",
                 f"{where} offers {found} of {node.gpus} GPUs",
                 "check nvidia-smi there and ray_node_num_gpus, then restart its sparkthor-ray.service",
@@ -192,7 +194,7 @@ def _node_problems(
         )
     if raylet is not None and not raylet.ok and raylet.status not in (SKIPPED, SLOW):
         problems.append(
-            _problem(
+            Finding(
                 "raylet_" + raylet.status,
                 f"{where} is listed alive, but its raylet does not answer ({raylet.status}): "
                 "it died a moment ago, or its agent is still starting",
@@ -203,14 +205,14 @@ def _node_problems(
     return problems
 
 
-def _stranger_problem(config: Config, row: Row) -> dict[str, str]:
+def _stranger_problem(config: Config, row: Row) -> Finding:
     named = [node for node in config.nodes if row.hostname and node.name == row.hostname]
     who = (
         f"{named[0].name} joined on {row.address}, not on {named[0].address}"
         if named
         else (f"{row.hostname or 'a node'} on {row.address} is a member but not expected")
     )
-    return _problem(
+    return Finding(
         "wrong_address" if named else "stranger",
         who,
         "stop Ray there; a node of this cluster is started by its unit alone, which pins the address",

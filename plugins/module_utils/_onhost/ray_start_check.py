@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # runs on the host without Ansible:
 # pylint: disable=ansible-bad-function
-"""What stands against a start of Ray on this host."""
+"""What prevents a start of Ray on this host."""
 
 from __future__ import annotations
 

@@ -20,11 +20,11 @@ import shutil
 import socket
 import stat
 import subprocess
-import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from .._lib import files
 from . import observation, progress
 
 CONFIG = "/etc/sparkthor/serving.json"
@@ -73,35 +73,15 @@ def notify(text: str) -> None:
         door.sendto(text.encode(), address)
 
 
-def read_json(path: str) -> dict[str, Any]:
-    """A file that may be absent or half of another program's: then there is nothing in it."""
-    try:
-        with open(path, encoding="utf-8") as stream:
-            data = json.load(stream)
-    except (OSError, ValueError):
-        return {}
-    return data if isinstance(data, dict) else {}
-
-
 def write_file(path: str, content: str, mode: int = 0o644) -> None:
-    """All or nothing, also on a full disk."""
-    directory = os.path.dirname(path)
-    os.makedirs(directory, mode=0o755, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(prefix=f".{os.path.basename(path)}.", dir=directory)
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as stream:
-            os.fchmod(stream.fileno(), mode)
-            stream.write(content)
-        os.replace(temporary, path)
-    except OSError:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary)
-        raise
+    """Replace a file in one step, and make its folder where it is absent.  Raises ``OSError``."""
+    os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
+    files.write_atomic(path, content, mode=mode)
 
 
 def left_out(path: str = DEGRADED) -> dict[str, str]:
     """The hosts that the group does without: name by address."""
-    without = read_json(path).get("without")
+    without = files.read_json(path).get("without")
     return {str(one): str(without[one]) for one in sorted(without)} if isinstance(without, dict) else {}
 
 
@@ -139,7 +119,7 @@ def differing(wanted: Mapping[str, str], started: Mapping[str, Any]) -> list[str
 def keep_good(paths: Iterable[str], folder: str) -> bool:
     """Copies of the files that the engine served with, absent ones noted; whether they were others before."""
     wanted = fingerprint(paths)
-    if read_json(os.path.join(folder, GOOD_INDEX)).get("files") == wanted:
+    if files.read_json(os.path.join(folder, GOOD_INDEX)).get("files") == wanted:
         return False
     scratch = f"{folder}.new"
     shutil.rmtree(scratch, ignore_errors=True)
@@ -161,11 +141,11 @@ def kept_good(folder: str) -> dict[str, str | None]:
         index = json.loads(_read_plain(os.path.join(folder, GOOD_INDEX)) or b"{}")
     except ValueError:
         return {}
-    files = index.get("files") if isinstance(index, dict) else None
-    if not isinstance(files, dict):
+    digests = index.get("files") if isinstance(index, dict) else None
+    if not isinstance(digests, dict):
         return {}
     found: dict[str, str | None] = {}
-    for path, digest in files.items():
+    for path, digest in digests.items():
         if not digest:
             found[path] = None
             continue
@@ -196,7 +176,7 @@ def start_delay(failed_starts: int) -> float:
 
 def note_start(path: str = STARTS) -> float:
     """Count this start; the watchdog forgets the count as soon as one of them served. How long to wait before it."""
-    count = read_json(path).get("starts")
+    count = files.read_json(path).get("starts")
     count = count if isinstance(count, int) and 0 <= count < 1000 else 0
     with contextlib.suppress(OSError):
         write_file(path, json.dumps({"starts": count + 1}) + "\n")

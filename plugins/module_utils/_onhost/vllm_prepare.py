@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from .._lib import files
 from . import serving
 
 DROP_CACHES = "/usr/local/lib/sparkthor/sparkthor-drop-caches"
@@ -70,7 +71,7 @@ def record_start(inputs: Sequence[str], environment: Mapping[str, str], path: st
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="sparkthor_host vllm-prepare", description="Steps before a start of vLLM.")
     parser.add_argument("config", nargs="?", default=serving.CONFIG)
-    config = serving.read_json(parser.parse_args(argv).config)
+    config = files.read_json(parser.parse_args(argv).config)
     delay = serving.note_start()
     if delay:
         pause(delay, os.environ.get("PYTHONPYCACHEPREFIX", ""), str(config.get("cache") or CACHE))

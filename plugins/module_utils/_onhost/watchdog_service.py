@@ -25,6 +25,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Optional
 
+from .._lib import files
 from . import (
     former_head,
     observation,
@@ -126,7 +127,7 @@ class Service:
 
     def take_up(self) -> None:
         """Go on where an earlier process of the same boot stopped."""
-        old = serving.read_json(self.state_path)
+        old = files.read_json(self.state_path)
         memory = old.get("memory")
         if old.get("version") == watchdog.VERSION and isinstance(memory, dict):
             self.machine.restore(memory, self.clock())
@@ -226,7 +227,7 @@ class Service:
 
     def _keep_good(self) -> None:
         """What this engine was started with is what playbooks/rollback.yml brings back."""
-        started = serving.read_json(serving.STARTED_WITH).get("files")
+        started = files.read_json(serving.STARTED_WITH).get("files")
         if not isinstance(started, dict) or serving.differing(serving.fingerprint(started), started):
             return  # declared anew since; nobody knows whether that would serve
         try:
@@ -355,7 +356,7 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="sparkthor_host watchdog", description="Supervise the serving group.")
     parser.add_argument("config", nargs="?", default=serving.CONFIG)
     path = parser.parse_args(argv).config
-    config = serving.read_json(path)
+    config = files.read_json(path)
     if not config.get("model"):
         print(f"{path} is missing or names no model; run the playbook again", file=sys.stderr, flush=True)
         return 78

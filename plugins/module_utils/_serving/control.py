@@ -10,6 +10,7 @@ import os
 import time
 from collections.abc import Callable
 
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import files
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import (
     observation,
     serving,
@@ -48,7 +49,7 @@ class Control:
 
     def __post_init__(self) -> None:
         self.outcome = Outcome()
-        self.config = serving.read_json(self.config_path)
+        self.config = files.read_json(self.config_path)
         self.unit = str(self.config.get("unit", "sparkthor-vllm.service"))
 
     def _do(self, text: str) -> bool:

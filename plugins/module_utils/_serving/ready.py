@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import files
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import (
     observation,
     progress,
@@ -79,7 +80,7 @@ def look(
     sleep: Callable[[float], None] = time.sleep,
 ) -> Look:
     """Start or restart the group if it must be, then say where it stands."""
-    config = serving.read_json(config_path)
+    config = files.read_json(config_path)
     if not config.get("model"):
         if check:
             return Look(changed=start, line="not set up yet")
@@ -95,7 +96,7 @@ def look(
         raise ReadyError(f"{unit_name} is {properties['LoadState']} on this host; run the vllm_serve role")
     found = Look(invocation=unit.invocation)
     if start:
-        found.stale = stale_files(unit, serving.read_json(record_path), serving.fingerprint(config.get("inputs") or []))
+        found.stale = stale_files(unit, files.read_json(record_path), serving.fingerprint(config.get("inputs") or []))
         if not found.stale and unit.active in ("active", "activating"):
             sleep(settle)
             found.stale = stale_elsewhere(str(config.get("group_state") or ""), wall)
@@ -131,7 +132,7 @@ def _judge(
     runner: serving.Runner,
     wall: Callable[[], float],
 ) -> None:
-    state = serving.read_json(state_path)
+    state = files.read_json(state_path)
     memory = state.get("memory") or {}
     updated = state.get("updated")
     fresh = isinstance(updated, (int, float)) and abs(wall() - updated) < 30

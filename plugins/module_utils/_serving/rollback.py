@@ -3,7 +3,7 @@
 # runs inside a module on the host:
 # pylint: disable=ansible-bad-function
 
-"""From the files that are declared back to those that served last."""
+"""Roll back from the declared files to those that served last."""
 
 from __future__ import annotations
 

@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import Finding
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.values import SizingError
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import push
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import vllm_args
@@ -30,7 +31,7 @@ def read(path: str) -> dict[str, Any] | None:
         return None  # absent, cut short or of another schema: asked for again
 
 
-def problems(args: Mapping[str, Any], table: Mapping[str, Any]) -> list[vllm_args.Problem]:
+def problems(args: Mapping[str, Any], table: Mapping[str, Any]) -> list[Finding]:
     """All that is to be said about the options ``arguments``, ``acknowledged`` and ``environment``."""
     found = vllm_args.check(args["arguments"], table, args.get("acknowledged") or [])
     return [*found, *vllm_args.check_environment(args.get("environment") or {})]

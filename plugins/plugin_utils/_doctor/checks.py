@@ -1,6 +1,6 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The doctor's checks: small questions to what the hosts told, each the eye of one rule.
+"""The doctor's checks: each rule names one, which reads what the hosts reported.
 
 Pure, on the controller.  A check takes the :class:`~_doctor.case.Case` and yields a :class:`~_doctor.diagnosis.Hit`
 for each place where its trouble shows; it never decides what the trouble means, that is the rule's.

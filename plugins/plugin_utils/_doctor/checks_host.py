@@ -56,7 +56,7 @@ def plan_impossible(case: Case) -> Iterator[Hit]:
 def known_bad_kernel(case: Case) -> Iterator[Hit]:
     for host, _evidence in hosts_read(case):
         for problem in host_check.known_bad_problems(host, case.node(host), host_check.KNOWN_BAD):
-            yield Hit(host, [problem.message], fix=problem.fix)
+            yield Hit(host, [problem.what], fix=problem.fix)
 
 
 @check
@@ -71,7 +71,7 @@ def versions_differ(case: Case) -> Iterator[Hit]:
     probes = {host: {"rdma": case.evidence[host].get("rdma") or {}} for host in plan}
     for problem in host_check.parity_problems(plan, nodes, probes):
         for host in problem.host.split(", "):
-            yield Hit(host, [problem.message])
+            yield Hit(host, [problem.what])
 
 
 @check

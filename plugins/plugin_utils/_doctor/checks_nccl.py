@@ -1,6 +1,6 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The doctor's checks of what NCCL and its like are told about the network."""
+"""The doctor's checks of the network settings of NCCL and similar libraries."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The doctor's engine: rules as data, logs scanned for their patterns, checks asked, findings folded.
+"""The doctor's engine: rules are data; it searches logs for their patterns, runs their checks and merges the findings.
 
 Pure, on the controller.  A rule (``plugins/plugin_utils/_doctor/rules/*.yml``) says symptom, cause, fix and source; it
 is seen by a check of :mod:`checks` over the hosts' evidence, by lines of a log, or by either.  What one fault

@@ -1,6 +1,6 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What can be known to be wrong from the inventory alone, before any host is spoken to.
+"""What is wrong with an inventory, found before any host is contacted.
 
 Pure: plain dicts in, findings out.  Each names the variable, the host, the value and the fix.
 """

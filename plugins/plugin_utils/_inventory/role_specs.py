@@ -1,6 +1,6 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""All roles' argument specs checked at once, before the first host is spoken to.
+"""All roles' argument specs checked at once, before the first host is contacted.
 
 Ansible checks a role's arguments when the role starts, which for the last role is after the first ones changed the
 hosts.  A typing error in ``vllm_serve_max_model_len`` must not wait that long.  Runs on the controller only.

@@ -33,7 +33,7 @@ def netaddr() -> t.Any:
             "Python package netaddr",
             "not installed",
             "the controller plans the fabric with it",
-            f"Install it there: {sys.executable} -m pip install netaddr",
+            f"install it there: {sys.executable} -m pip install netaddr",
         ) from None
 
 

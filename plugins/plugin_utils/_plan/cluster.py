@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 class ClusterError(ValueError):
     """The facts contradict the inventory; ``findings`` holds every problem with its fix."""
 
-    def __init__(self, *findings: Finding | str) -> None:
+    def __init__(self, *findings: Finding) -> None:
         self.findings = findings
         super().__init__("\n".join(str(finding) for finding in self.findings))
 
@@ -127,15 +127,16 @@ def shared_nic(host: str, topology: str, variables: Mapping[str, Any], node: Map
 
 def told_cidrs(
     hostvars: Mapping[str, Mapping[str, Any]], nodes: Mapping[str, Mapping[str, Any]]
-) -> tuple[dict[str, str], dict[str, str]]:
+) -> tuple[dict[str, str], dict[str, Finding]]:
     """By which address peers reach the hosts that answered, and why it cannot be told of the others among them."""
-    known, lost = {}, {}
+    known: dict[str, str] = {}
+    lost: dict[str, Finding] = {}
     for host, node in nodes.items():
         variables = hostvars[host]
         try:
             known[host] = shared_nic(host, str(variables.get("fabric_topology", "")), variables, node)[1]
         except ClusterError as error:
-            lost[host] = str(error)
+            lost[host] = error.findings[0]
     return known, lost
 
 
@@ -210,7 +211,7 @@ def plan_cluster(
             ray_ports=first.get("ray_node_ports"),
         )
     except FabricError as error:
-        raise ClusterError(str(error)) from error
+        raise ClusterError(error.finding) from error
     for host in hosts:
         fabric[host]["management_address"] = nodes[host]["management"]["address"]
         fabric[host]["management_netdev"] = nodes[host]["management"]["netdev"]

@@ -7,7 +7,6 @@ from __future__ import annotations
 import typing as t
 from collections.abc import Mapping, Sequence
 
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import fabric_values
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.addresses import netaddr, subnet_of
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric_error import FabricError
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric_ports import (
@@ -16,6 +15,20 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric_por
     check_management_duplicates,
     check_no_overrides,
     lan_ports,
+)
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric_values import (
+    MTU_ROCE,
+    check_cage,
+    check_cidr,
+    check_hosts,
+    check_kind,
+    check_management,
+    check_mtu,
+    check_netdev,
+    check_ray_port,
+    check_topology,
+    checked_mapping,
+    first_names,
 )
 
 if t.TYPE_CHECKING:
@@ -119,29 +132,25 @@ def fabric_plan(
 ) -> dict[str, HostPlan]:
     """Plan the fabric of an ordered list of hosts, or raise FabricError with the first fault."""
     netaddr()
-    topology = fabric_values.check_topology(topology)
-    names = fabric_values.check_hosts(hosts, topology)
-    cage = fabric_values.check_cage(cage)
-    mtu_number = fabric_values.check_mtu(mtu)
-    ray_port = fabric_values.check_ray_port(ray_ports)
+    topology = check_topology(topology)
+    names = check_hosts(hosts, topology)
+    cage = check_cage(cage)
+    mtu_number = check_mtu(mtu)
+    ray_port = check_ray_port(ray_ports)
     lan = topology == "lan"
     # A lan takes no address from the range, so it may be left undefined there; nonsense is still named.
-    network = None if lan and cidr in (None, "") else fabric_values.check_cidr(cidr)
-    management_by_host = fabric_values.checked_mapping("management", management)
-    kind_by_host = fabric_values.checked_mapping("kinds", kinds)
-    nic_by_host = fabric_values.checked_mapping("nics", nics)
-    override_by_host = fabric_values.checked_mapping("fabric_overrides", overrides)
+    network = None if lan and cidr in (None, "") else check_cidr(cidr)
+    management_by_host = checked_mapping("management", management)
+    kind_by_host = checked_mapping("kinds", kinds)
+    nic_by_host = checked_mapping("nics", nics)
+    override_by_host = checked_mapping("fabric_overrides", overrides)
     if ray_head is not None and ray_head not in set(names):
-        raise FabricError(
-            "ray_head", ray_head, "this host is not in the cluster", f"Use one of {fabric_values.first_names(names)}"
-        )
+        raise FabricError("ray_head", ray_head, "this host is not in the cluster", f"use one of {first_names(names)}")
     head = names[0] if ray_head is None else str(ray_head)
-    resolved_kinds = {host: fabric_values.check_kind(host, kind_by_host.get(host), topology) for host in names}
+    resolved_kinds = {host: check_kind(host, kind_by_host.get(host), topology) for host in names}
     needs_management = topology in ("lan", "ring")
-    addresses = {
-        host: fabric_values.check_management(host, management_by_host.get(host), needs_management) for host in names
-    }
-    netdevs = {host: fabric_values.check_netdev(host, nic_by_host.get(host)) for host in names}
+    addresses = {host: check_management(host, management_by_host.get(host), needs_management) for host in names}
+    netdevs = {host: check_netdev(host, nic_by_host.get(host)) for host in names}
     check_management_duplicates(addresses)
 
     if lan:
@@ -226,7 +235,7 @@ def _host_plan(
 
 def _link_mtu(mtu: int | None, lan: bool, kind: str) -> int | None:
     if mtu is None:
-        return None if lan else fabric_values.MTU_ROCE
+        return None if lan else MTU_ROCE
     return min(mtu, MTU_THOR) if kind == "thor" else mtu
 
 

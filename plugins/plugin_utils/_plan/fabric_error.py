@@ -4,16 +4,14 @@
 
 from __future__ import annotations
 
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import Finding
+
 
 class FabricError(ValueError):
     """A fault in the inventory: which variable, on which host, with which value, and what fixes it."""
 
     def __init__(self, variable: str, value: object, problem: str, fix: str, host: str = "") -> None:
-        self.variable = variable
-        self.host = host
-        self.value = value
-        self.problem = problem
-        self.fix = fix
         where = f" of host {host}" if host else ""
         shown = "undefined" if value is None else f"{value!s}"
-        super().__init__(f"{variable}{where} is {shown}: {problem}. {fix}.")
+        self.finding = Finding("fabric", f"{variable}{where} is {shown}: {problem}", fix, where=variable)
+        super().__init__(str(self.finding))

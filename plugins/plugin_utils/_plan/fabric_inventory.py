@@ -7,6 +7,7 @@ from __future__ import annotations
 import typing as t
 from collections.abc import Mapping, Sequence
 
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import Finding
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import fabric_values
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.addresses import ipv4_interface_of, netaddr
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric_error import FabricError
@@ -29,14 +30,14 @@ def fabric_problems(
     overrides: t.Any = None,
     groups: Mapping[str, Sequence[str]] | None = None,
     management: Mapping[str, str] | None = None,
-) -> list[str]:
-    """Every fault of the inventory that can be seen without a host's facts, as ready messages.
+) -> list[Finding]:
+    """Every fault of the inventory that can be seen without a host's facts.
 
     ``management`` holds each host's ``ansible_host``. One that is a name says nothing here; an overlap with its
     network is found in the facts stage.
     """
     groups = groups or {}
-    problems: list[str] = _group_problems(hosts, groups)
+    problems: list[Finding] = _group_problems(hosts, groups)
     if problems:
         return problems
 
@@ -44,7 +45,7 @@ def fabric_problems(
         try:
             return check(*arguments)
         except FabricError as error:
-            problems.append(str(error))
+            problems.append(error.finding)
             return None
 
     attempt(netaddr)
@@ -89,19 +90,19 @@ def _stated_address(value: object) -> IPNetwork | None:
     return None if interface.ip.is_loopback() else interface
 
 
-def _group_problems(hosts: t.Any, groups: Mapping[str, Sequence[str]]) -> list[str]:
+def _group_problems(hosts: t.Any, groups: Mapping[str, Sequence[str]]) -> list[Finding]:
     if not groups:
         return []
     errors: list[FabricError] = []
     heads, workers = list(groups.get("ray_head", ())), set(groups.get("ray_workers", ()))
     if len(heads) != 1:
         shown = ", ".join(heads) or "empty"
-        errors.append(FabricError("group ray_head", shown, "a cluster has exactly one head", "List one host in it"))
+        errors.append(FabricError("group ray_head", shown, "a cluster has exactly one head", "list one host in it"))
     for host in heads:
         if host in workers:
             errors.append(
                 FabricError(
-                    "group ray_workers", host, "it is the head as well", "List it in one of the two groups", host
+                    "group ray_workers", host, "it is the head as well", "list it in one of the two groups", host
                 )
             )
     placed = workers.union(heads)
@@ -109,11 +110,11 @@ def _group_problems(hosts: t.Any, groups: Mapping[str, Sequence[str]]) -> list[s
         if isinstance(host, str) and host not in placed:
             errors.append(
                 FabricError(
-                    "group cluster", host, "it is in neither ray_head nor ray_workers", "Add it to ray_workers", host
+                    "group cluster", host, "it is in neither ray_head nor ray_workers", "add it to ray_workers", host
                 )
             )
     thors = set(groups.get("thors", ()))
     for host in groups.get("sparks", ()):
         if host in thors:
-            errors.append(FabricError("group thors", host, "it is in sparks as well", "List it in one of them", host))
-    return [str(error) for error in errors]
+            errors.append(FabricError("group thors", host, "it is in sparks as well", "list it in one of them", host))
+    return [error.finding for error in errors]

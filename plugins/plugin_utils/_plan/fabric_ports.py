@@ -82,7 +82,7 @@ def _switch_ports(hosts: Sequence[str], cidr: IPNetwork, cage: int, topology: st
             cidr,
             f"too small: it holds {room} hosts ({topology} needs one subnet per half of the cage), the inventory has "
             f"{len(hosts)}",
-            f"Use a /{wanted} or larger",
+            f"use a /{wanted} or larger",
         )
     for half in HALVES:
         netdev, device = spark_netdev(cage, half), spark_device(cage, half)
@@ -96,7 +96,7 @@ def _ring_ports(hosts: Sequence[str], cidr: IPNetwork) -> Iterator[Port]:
     prefix = max(cidr.prefixlen + (_RING_PARTS - 1).bit_length(), _RING_SUBNET_PREFIX)
     if prefix > 30:
         raise FabricError(
-            "fabric_cidr", cidr, "too small: a ring needs six subnets of two hosts each", "Use a /27 or larger"
+            "fabric_cidr", cidr, "too small: a ring needs six subnets of two hosts each", "use a /27 or larger"
         )
     for cable, host in enumerate(hosts):
         peer = hosts[(cable + 1) % len(hosts)]
@@ -123,7 +123,7 @@ def _apply_overrides(ports: list[Port], overrides: Mapping[str, t.Any]) -> list[
                 "fabric_overrides",
                 host,
                 "this host is not in the cluster",
-                "Remove the entry or correct the name",
+                "remove the entry or correct the name",
                 host,
             )
         for netdev in by_netdev:
@@ -132,7 +132,7 @@ def _apply_overrides(ports: list[Port], overrides: Mapping[str, t.Any]) -> list[
                     "fabric_overrides",
                     netdev,
                     "the plan gives this NIC no address",
-                    f"Override one of {', '.join(names[host])}",
+                    f"override one of {', '.join(names[host])}",
                     host,
                 )
     result = []
@@ -157,7 +157,7 @@ def _check_addresses(
                 "fabric_cidr",
                 cidr,
                 f"it overlaps the management network {network} of host {host}",
-                "Choose a range that no other network of these hosts uses",
+                "choose a range that no other network of these hosts uses",
             )
     segments: dict[int, Port] = {}
     owners: dict[IPAddress, Port] = {}
@@ -168,7 +168,7 @@ def _check_addresses(
                 "fabric_overrides",
                 port.address.ip,
                 f"this address is given twice, to {other.netdev} of {other.host} and to {port.netdev} of {port.host}",
-                "Override it with an unused one, or remove the override",
+                "override it with an unused one, or remove the override",
                 port.host,
             )
         first = segments.setdefault(port.segment, port)
@@ -177,7 +177,7 @@ def _check_addresses(
                 f"fabric_overrides[{port.netdev}]",
                 port.address,
                 f"{first.netdev} of {first.host} at the other end is {first.address}, in another subnet",
-                "Both ends of a link belong in one subnet: override both, or neither",
+                "both ends of a link belong in one subnet: override both, or neither",
                 port.host,
             )
     chosen = list(segments.values())
@@ -191,7 +191,7 @@ def _check_addresses(
                     guilty.address,
                     f"its subnet overlaps {victim.address.cidr} of {victim.netdev} on {victim.host}; two NICs in "
                     "one subnet make routing ambiguous and NCCL hang",
-                    "Use a different subnet for each half and each cable",
+                    "use a different subnet for each half and each cable",
                     guilty.host,
                 )
         for management, host in networks.items():
@@ -200,7 +200,7 @@ def _check_addresses(
                     f"fabric_overrides[{port.netdev}]",
                     port.address,
                     f"it overlaps the management network {management} of host {host}",
-                    "Choose a range that no other network of these hosts uses",
+                    "choose a range that no other network of these hosts uses",
                     port.host,
                 )
 
@@ -237,12 +237,12 @@ def lan_ports(
                 "management NIC",
                 None,
                 "on a lan NCCL, Gloo and Ray are bound to it by name",
-                "Name the NIC that carries the management address (preflight finds it by that address)",
+                "name the NIC that carries the management address (preflight finds it by that address)",
                 host,
             )
         if interface.prefixlen > 30:
             raise FabricError(
-                "management address", interface, "its prefix leaves no room for peers", "Give it as a.b.c.d/24", host
+                "management address", interface, "its prefix leaves no room for peers", "give it as a.b.c.d/24", host
             )
         if first is None:
             first = interface
@@ -251,7 +251,7 @@ def lan_ports(
                 "management address",
                 interface,
                 f"host {hosts[0]} is in {first.cidr}, and a lan is one subnet",
-                "Give all hosts addresses and prefix lengths of one subnet",
+                "give all hosts addresses and prefix lengths of one subnet",
                 host,
             )
         yield Port(host, netdevs[host], "", 0, 0, interface, "", "")
@@ -264,7 +264,7 @@ def check_no_overrides(overrides: Mapping[str, t.Any]) -> None:
                 "fabric_overrides",
                 value,
                 "on a lan the hosts keep the addresses they have",
-                "Remove fabric_overrides, or change the address on the host itself",
+                "remove fabric_overrides, or change the address on the host itself",
                 str(host),
             )
 
@@ -280,6 +280,6 @@ def check_management_duplicates(addresses: Mapping[str, IPNetwork | None]) -> No
                 "management address",
                 interface.ip,
                 f"host {other} has the same address",
-                "Give each host its own address (is one machine listed under two names?)",
+                "give each host its own address (is one machine listed under two names?)",
                 host,
             )

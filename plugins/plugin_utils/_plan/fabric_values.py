@@ -41,7 +41,7 @@ def _integer(value: object) -> int | None:
 
 def check_topology(topology: object) -> str:
     if not isinstance(topology, str) or topology not in TOPOLOGIES:
-        raise FabricError("fabric_topology", topology, "not a topology", f"Use one of {', '.join(TOPOLOGIES)}")
+        raise FabricError("fabric_topology", topology, "not a topology", f"use one of {', '.join(TOPOLOGIES)}")
     return str(topology)
 
 
@@ -52,7 +52,7 @@ def check_cage(cage: object) -> int:
             "fabric_cage",
             cage,
             "a Spark has the cages 0 and 1",
-            "Use 0 for the cage next to the RJ45 port (enp1s0f0np0) or 1 for the other (enp1s0f1np1)",
+            "use 0 for the cage next to the RJ45 port (enp1s0f0np0) or 1 for the other (enp1s0f1np1)",
         )
     return number
 
@@ -66,14 +66,14 @@ def check_mtu(mtu: object) -> int | None:
             "fabric_mtu",
             mtu,
             f"an MTU here is a whole number from {MTU_MIN} to {MTU_MAX}",
-            f"Use {MTU_ROCE} for jumbo frames, 1500 where the switch has none, or leave it undefined",
+            f"use {MTU_ROCE} for jumbo frames, 1500 where the switch has none, or leave it undefined",
         )
     return number
 
 
 def check_cidr(cidr: object) -> IPNetwork:
     text = str(cidr).strip() if isinstance(cidr, str) else ""
-    fix = "Set an unused private IPv4 range such as 10.100.0.0/24"
+    fix = "set an unused private IPv4 range such as 10.100.0.0/24"
     if not text:
         raise FabricError("fabric_cidr", cidr, "a range to take the fabric's addresses from is needed", fix)
     if ":" in text:
@@ -87,10 +87,7 @@ def check_cidr(cidr: object) -> IPNetwork:
         raise FabricError("fabric_cidr", cidr, "not an IPv4 range in the form a.b.c.d/length", fix) from None
     if interface.ip != interface.network:
         raise FabricError(
-            "fabric_cidr",
-            cidr,
-            "host bits are set",
-            f"Did you mean {interface.cidr}? Give the range's first address",
+            "fabric_cidr", cidr, "host bits are set", f"did you mean {interface.cidr}? give the range's first address"
         )
     problem = _unusable(interface)
     if problem:
@@ -117,27 +114,27 @@ def _unusable(network: IPNetwork) -> str:
 
 def check_hosts(hosts: object, topology: str) -> list[str]:
     if isinstance(hosts, (str, bytes, Mapping)) or not isinstance(hosts, Iterable):
-        raise FabricError("hosts", hosts, "not a list of host names", "Pass the ordered list groups['cluster']")
+        raise FabricError("hosts", hosts, "not a list of host names", "pass the ordered list groups['cluster']")
     names = list(hosts)
     seen: set[str] = set()
     for name in names:
         if not isinstance(name, str) or not name:
-            raise FabricError("hosts", name, "not a host name", "Pass the ordered list groups['cluster']")
+            raise FabricError("hosts", name, "not a host name", "pass the ordered list groups['cluster']")
         if name in seen:
-            raise FabricError("hosts", name, "this host is listed twice", "List each host once")
+            raise FabricError("hosts", name, "this host is listed twice", "list each host once")
         seen.add(name)
     count = len(names)
     shown = f"{topology} with {count} host{'' if count == 1 else 's'}"
     if topology == "direct" and count != 2:
-        more = "For three Sparks use ring or switch, for more use switch" if count > 2 else "Add the second host"
+        more = "for three Sparks use ring or switch, for more use switch" if count > 2 else "add the second host"
         raise FabricError("fabric_topology", shown, "a direct cable joins exactly 2 hosts", more)
     if topology == "ring" and count != 3:
-        more = "For two hosts use direct" if count < 3 else "For more than three hosts use switch"
+        more = "for two hosts use direct" if count < 3 else "for more than three hosts use switch"
         raise FabricError("fabric_topology", shown, "a ring has exactly 3 hosts (Ray needs a full mesh)", more)
     if topology == "switch" and count < 2:
-        raise FabricError("fabric_topology", shown, "a switch joins at least 2 hosts", "Add hosts to the group cluster")
+        raise FabricError("fabric_topology", shown, "a switch joins at least 2 hosts", "add hosts to the group cluster")
     if count < 1:
-        raise FabricError("fabric_topology", shown, "there are no hosts", "Add hosts to the group cluster")
+        raise FabricError("fabric_topology", shown, "there are no hosts", "add hosts to the group cluster")
     return [str(name) for name in names]
 
 
@@ -145,7 +142,7 @@ def check_ray_port(ports: object) -> int:
     """The port of Ray's GCS, by which every host reaches the head."""
     number = checked_mapping("ray_node_ports", ports).get("gcs", RAY_PORT)
     if isinstance(number, bool) or not isinstance(number, int) or not 1024 <= number <= 65535:
-        raise FabricError("ray_node_ports.gcs", number, "not a port from 1024 to 65535", f"Use {RAY_PORT}, or leave it")
+        raise FabricError("ray_node_ports.gcs", number, "not a port from 1024 to 65535", f"use {RAY_PORT}, or leave it")
     return int(number)
 
 
@@ -153,20 +150,20 @@ def checked_mapping(variable: str, value: object) -> dict[str, t.Any]:
     if value is None:
         return {}
     if not isinstance(value, Mapping):
-        raise FabricError(variable, value, "not a mapping by host name", "Write host: value lines")
+        raise FabricError(variable, value, "not a mapping by host name", "write host: value lines")
     return dict(value)
 
 
 def check_kind(host: str, value: object, topology: str) -> str:
     kind = "spark" if value is None and topology != "lan" else ("generic" if value is None else value)
     if not isinstance(kind, str) or kind not in KINDS:
-        raise FabricError("kind", value, "not a kind of host", f"Use one of {', '.join(KINDS)}", host)
+        raise FabricError("kind", value, "not a kind of host", f"use one of {', '.join(KINDS)}", host)
     if kind == "thor" and topology != "lan":
         raise FabricError(
             "kind",
             kind,
             f"a Jetson Thor has no RDMA NIC and cannot be part of a {topology} fabric",
-            "Set fabric_topology: lan for clusters with a Thor, or take the host out of the group cluster",
+            "set fabric_topology: lan for clusters with a Thor, or take the host out of the group cluster",
             host,
         )
     return str(kind)
@@ -174,7 +171,7 @@ def check_kind(host: str, value: object, topology: str) -> str:
 
 def check_management(host: str, value: object, strict: bool) -> IPNetwork | None:
     """The management address; None where there is none, or an IPv6 one that no rule here needs."""
-    fix = "Give it as IPv4 address and prefix length, such as 192.168.1.11/24"
+    fix = "give it as IPv4 address and prefix length, such as 192.168.1.11/24"
     if value is None or value == "":
         if strict:
             raise FabricError("management address", value, "this topology runs its control traffic over it", fix, host)
@@ -195,7 +192,7 @@ def check_netdev(host: str, value: object) -> str:
         return ""
     if not isinstance(value, str) or not _NETDEV_RE.fullmatch(value) or value in (".", ".."):
         raise FabricError(
-            "management NIC", value, "not a network interface name", "Give one name of at most 15 characters", host
+            "management NIC", value, "not a network interface name", "give one name of at most 15 characters", host
         )
     return str(value)
 
@@ -203,7 +200,7 @@ def check_netdev(host: str, value: object) -> str:
 def check_override(host: str, netdev: str, value: object, planned: IPNetwork) -> IPNetwork:
     variable = f"fabric_overrides[{netdev}]"
     text = str(value).strip() if isinstance(value, str) else ""
-    fix = f"Give an IPv4 address of {planned.cidr}, such as {planned}"
+    fix = f"give an IPv4 address of {planned.cidr}, such as {planned}"
     try:
         interface = ipv4_interface_of(text if "/" in text else f"{text}/{planned.prefixlen}")
     except ValueError:

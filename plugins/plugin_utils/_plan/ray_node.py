@@ -234,13 +234,8 @@ def node_plan(
         memory_bytes=int(facts.get("mem_total_bytes") or 0),
         temp_dir=settings.ray_node_temp_dir,
     )
-    plan: dict[str, Any] = {
-        "problems": [f"{host}: {problem}" for problem in problems],
-        "head": host == head,
-        "address": addresses[host],
-        "arguments": [],
-        "config": {},
-    }
+    plan: dict[str, Any] = {"problems": [f"{host}: {problem}" for problem in problems], "arguments": [], "config": {}}
+    plan.update(head=host == head, address=addresses[host])
     if problems:
         return plan
     ports = {port.key: int(settings.ray_node_ports.get(port.key, port.default)) for port in PORTS}

@@ -15,6 +15,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import yaml
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import errors_and_others
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model import memory
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.config import with_overrides
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.values import (
@@ -306,10 +307,9 @@ def _check_arguments(
         return _unchecked(args), ["No vLLM version is named: arguments are not checked."], ""
     problems = vllm_args.check(args, options, acknowledged)
     problems += vllm_args.check_environment(environment)
-    found = vllm_args.fatal(problems)
-    if found:
-        raise RecipeError(f"recipe {data['name']}: {vllm_args.VllmArgsError(found, options['vllm'])}")
-    warnings = [str(problem) for problem in problems if problem.severity == vllm_args.WARNING]
+    errors, warnings = errors_and_others(problems)
+    if errors:
+        raise RecipeError(f"recipe {data['name']}: {vllm_args.refusal(errors, options['vllm'])}")
     return vllm_args.normalise(args, options), warnings, options["vllm"]
 
 

@@ -16,9 +16,9 @@ import json
 import os
 import re
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import WARNING, Finding
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.versions import release
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.values import SizingError
 
@@ -75,11 +75,11 @@ SHORT = {
 _WRONG_VALUES = {
     ("quantization", "nvfp4"): (
         "nvfp4 is a KV-cache dtype, not a quantization method",
-        "Leave quantization out: a checkpoint that is packed as NVFP4 says so itself (the method is modelopt_fp4)",
+        "leave quantization out: a checkpoint that is packed as NVFP4 says so itself (the method is modelopt_fp4)",
     ),
     ("reasoning-parser", "super_v3"): (
         "super_v3 is a plugin file of the model's authors",
-        "Use nemotron_v3, which is built in",
+        "use nemotron_v3, which is built in",
     ),
 }
 
@@ -105,34 +105,10 @@ _ENVIRONMENT = {
 
 _HUMAN = re.compile(r"\d+(?:\.\d+)?[kKmMgGtT]")
 
-FATAL, WARNING = "error", "warning"
 
-
-@dataclass(frozen=True)
-class Problem:
-    """One finding: the option, its value, what is wrong, and the fix."""
-
-    option: str
-    value: Any
-    kind: str  # unknown, removed, value, type, companion, dangerous, twice, deprecated, slow, default
-    problem: str
-    fix: str
-
-    @property
-    def severity(self) -> str:
-        return WARNING if self.kind in ("deprecated", "slow", "default") else FATAL
-
-    def __str__(self) -> str:
-        return f"{self.option}: {self.value!r}: {self.problem}. {self.fix}."
-
-
-class VllmArgsError(ValueError):
-    """All fatal problems of one set of arguments, in one message."""
-
-    def __init__(self, problems: Collection[Problem], version: str) -> None:
-        self.problems = list(problems)
-        text = " ".join(str(problem) for problem in self.problems)
-        super().__init__(f"vllm_serve_args (vLLM {version}): {text}")
+def refusal(errors: Iterable[str], version: str) -> str:
+    """One message of all findings that stop a run."""
+    return f"vllm_serve_args (vLLM {version}): {'. '.join(errors)}."
 
 
 # --------------------------------------------------------------------------------------------------------------
@@ -266,12 +242,12 @@ def _nest(target: dict[str, Any], path: list[str], value: Any) -> None:
     target[path[-1]] = value
 
 
-def _resolve(args: Mapping[str, Any], table: Mapping[str, Any]) -> tuple[dict[str, Any], list[Problem]]:
+def _resolve(args: Mapping[str, Any], table: Mapping[str, Any]) -> tuple[dict[str, Any], list[Finding]]:
     """Arguments under their full names with negations undone, and what could not be resolved."""
     names = _lookup(table)
     resolved: dict[str, Any] = {}
     given: dict[str, str] = {}
-    problems: list[Problem] = []
+    problems: list[Finding] = []
     version = table["vllm"]
     for key, value in args.items():
         spelled = option_name(key)
@@ -286,7 +262,9 @@ def _resolve(args: Mapping[str, Any], table: Mapping[str, Any]) -> tuple[dict[st
         if dot:
             if kind != "json":
                 problems.append(
-                    Problem(spelled, value, "unknown", f"{name} takes no fields", f"Give {name} a plain value")
+                    Finding(
+                        "unknown", f"{name} takes no fields", f"give {name} a plain value", where=spelled, value=value
+                    )
                 )
                 continue
             inner = _parsed(resolved.get(name, {}))
@@ -299,13 +277,15 @@ def _resolve(args: Mapping[str, Any], table: Mapping[str, Any]) -> tuple[dict[st
             continue
         if name in given:
             problems.append(
-                Problem(spelled, value, "twice", f"is the same option as {given[name]!r}", "Keep one of the two")
+                Finding(
+                    "twice", f"is the same option as {given[name]!r}", "keep one of the two", where=spelled, value=value
+                )
             )
             continue
         given[name] = str(key)
         if negated:
             if not isinstance(value, bool):
-                problems.append(Problem(spelled, value, "type", "is a switch", "Give true or leave it out"))
+                problems.append(Finding("type", "is a switch", "give true or leave it out", where=spelled, value=value))
                 continue
             value = not value
         earlier = resolved.get(name)  # fields of it that stood before
@@ -320,35 +300,35 @@ def _resolve(args: Mapping[str, Any], table: Mapping[str, Any]) -> tuple[dict[st
     return resolved, problems
 
 
-def _no_dictionary(option: str, value: Any, problem: str) -> Problem:
-    return Problem(option, value, "twice", problem, "Keep one of the two, or give a dictionary")
+def _no_dictionary(option: str, value: Any, problem: str) -> Finding:
+    return Finding("twice", problem, "keep one of the two, or give a dictionary", where=option, value=value)
 
 
-def _unknown(name: str, value: Any, names: Collection[str], version: str) -> Problem:
+def _unknown(name: str, value: Any, names: Collection[str], version: str) -> Finding:
     if name in REMOVED:
-        return Problem(name, value, "removed", f"vLLM {version} has no such option any more", _sentence(REMOVED[name]))
+        return Finding("removed", f"vLLM {version} has no such option any more", REMOVED[name], where=name, value=value)
     if name in SHORT:
-        return Problem(
-            name, value, "unknown", "is a short form, which a configuration file does not take", f"Use {SHORT[name]}"
+        return Finding(
+            "unknown",
+            "is a short form, which a configuration file does not take",
+            f"use {SHORT[name]}",
+            where=name,
+            value=value,
         )
     close = _closest(name, names)
-    fix = f"Did you mean {close}?" if close else "See `vllm serve --help=all` of that version"
-    return Problem(name, value, "unknown", f"vLLM {version} has no such option", fix.rstrip("?"))
-
-
-def _sentence(text: str) -> str:
-    return text[:1].upper() + text[1:]
+    fix = f"did you mean {close}" if close else "see `vllm serve --help=all` of that version"
+    return Finding("unknown", f"vLLM {version} has no such option", fix, where=name, value=value)
 
 
 # --------------------------------------------------------------------------------------------------------------
 # Values
 
 
-def _type_problem(name: str, value: Any, entry: Mapping[str, Any]) -> Problem | None:
+def _type_problem(name: str, value: Any, entry: Mapping[str, Any]) -> Finding | None:
     kind = entry["kind"]
 
-    def wrong(expected: str) -> Problem:
-        return Problem(name, value, "type", f"is {type(value).__name__}", f"Give {expected}")
+    def wrong(expected: str) -> Finding:
+        return Finding("type", f"is {type(value).__name__}", f"give {expected}", where=name, value=value)
 
     if kind in ("bool", "flag"):
         return None if isinstance(value, bool) else wrong("true or false")
@@ -381,7 +361,7 @@ def _type_problem(name: str, value: Any, entry: Mapping[str, Any]) -> Problem | 
 _PLUGINS = {"tool-call-parser": "tool-parser-plugin", "reasoning-parser": "reasoning-parser-plugin"}
 
 
-def _value_problem(name: str, value: Any, table: Mapping[str, Any], given: Collection[str]) -> Problem | None:
+def _value_problem(name: str, value: Any, table: Mapping[str, Any], given: Collection[str]) -> Finding | None:
     entry = table["options"][name]
     choices = table["value_lists"].get(name) or entry.get("choices")
     if choices is None or isinstance(value, (bool, Mapping)):
@@ -392,21 +372,25 @@ def _value_problem(name: str, value: Any, table: Mapping[str, Any], given: Colle
         text = str(item)
         if (name, text) in _WRONG_VALUES:
             problem, fix = _WRONG_VALUES[(name, text)]
-            return Problem(name, text, "value", problem, fix)
+            return Finding("value", problem, fix, where=name, value=text)
         known = text in choices
         if name == "attention-backend":
             # looked up in capitals; what vLLM takes for "choose yourself" came after 0.17
             known = text.upper() in choices or (text.lower() == "auto" and vllm_release(table["vllm"])[:2] >= (0, 20))
         if not known:
             close = _closest(text, choices)
-            hint = f"Did you mean {close}? " if close else ""
-            return Problem(
-                name, text, "value", f"vLLM {table['vllm']} does not know it", f"{hint}Valid: {', '.join(choices)}"
+            hint = f"did you mean {close}? " if close else ""
+            return Finding(
+                "value",
+                f"vLLM {table['vllm']} does not know it",
+                f"{hint}valid: {', '.join(choices)}",
+                where=name,
+                value=text,
             )
     return None
 
 
-def _dangers(resolved: Mapping[str, Any], acknowledged: Collection[str]) -> list[Problem]:
+def _dangers(resolved: Mapping[str, Any], acknowledged: Collection[str]) -> list[Finding]:
     problems = []
     known = {option_name(name) for name in acknowledged}
     share = resolved.get("gpu-memory-utilization")
@@ -417,50 +401,52 @@ def _dangers(resolved: Mapping[str, Any], acknowledged: Collection[str]) -> list
             number = 0.0
         if number > UTILIZATION_EDGE:
             problems.append(
-                Problem(
-                    "gpu-memory-utilization",
-                    share,
+                Finding(
                     "dangerous",
                     f"memory is unified: above {UTILIZATION_EDGE:.2f} the whole machine has frozen",
-                    "Use 0.85, or acknowledge gpu-memory-utilization by name",
+                    "use 0.85, or acknowledge gpu-memory-utilization by name",
+                    where="gpu-memory-utilization",
+                    value=share,
                 )
             )
     if resolved.get("trust-remote-code") and "trust-remote-code" not in known:
         problems.append(
-            Problem(
-                "trust-remote-code",
-                True,
+            Finding(
                 "dangerous",
                 "runs code from the model's repository as the serving user",
-                "Leave it out (models built into vLLM need none), or acknowledge trust-remote-code by name",
+                "leave it out (models built into vLLM need none), or acknowledge trust-remote-code by name",
+                where="trust-remote-code",
+                value=True,
             )
         )
     return problems + _blinding(resolved, known)
 
 
-def _blinding(resolved: Mapping[str, Any], known: Collection[str]) -> list[Problem]:
+def _blinding(resolved: Mapping[str, Any], known: Collection[str]) -> list[Finding]:
     """The watchdog holds a busy engine for alive by its token counters, and a drain counts requests by them."""
     if not resolved.get("disable-log-stats") or "disable-log-stats" in known:
         return []
     return [
-        Problem(
-            "disable-log-stats",
-            True,
+        Finding(
             "dangerous",
             "without these numbers the watchdog takes a busy engine for one that hangs and restarts it, and a drain "
             "cannot see when the last request has ended",
-            "Leave it out, or acknowledge disable-log-stats by name",
+            "leave it out, or acknowledge disable-log-stats by name",
+            where="disable-log-stats",
+            value=True,
         )
     ]
 
 
-def _companions(resolved: Mapping[str, Any], table: Mapping[str, Any]) -> list[Problem]:
+def _companions(resolved: Mapping[str, Any], table: Mapping[str, Any]) -> list[Finding]:
     problems = []
     for name, (needs, how) in _COMPANIONS.items():
         if not resolved.get(name) or needs not in table["options"]:
             continue
         if not resolved.get(needs):
-            problems.append(Problem(name, resolved[name], "companion", f"has no effect without {needs}", f"Add {how}"))
+            problems.append(
+                Finding("companion", f"has no effect without {needs}", f"add {how}", where=name, value=resolved[name])
+            )
     batched, length = resolved.get("max-num-batched-tokens"), resolved.get("max-model-len")
     if (
         resolved.get("enable-chunked-prefill") is False
@@ -469,12 +455,12 @@ def _companions(resolved: Mapping[str, Any], table: Mapping[str, Any]) -> list[P
         and batched < length
     ):
         problems.append(
-            Problem(
-                "max-num-batched-tokens",
-                batched,
+            Finding(
                 "companion",
                 f"is less than max-model-len {length} while chunked prefill is off",
-                "Raise it, or leave chunked prefill on",
+                "raise it, or leave chunked prefill on",
+                where="max-num-batched-tokens",
+                value=batched,
             )
         )
     return problems
@@ -484,10 +470,10 @@ def _companions(resolved: Mapping[str, Any], table: Mapping[str, Any]) -> list[P
 # The check
 
 
-def check(args: Mapping[str, Any], table: Mapping[str, Any], acknowledged: Collection[str] = ()) -> list[Problem]:
+def check(args: Mapping[str, Any], table: Mapping[str, Any], acknowledged: Collection[str] = ()) -> list[Finding]:
     """All findings, fatal and not; an empty list means that vLLM will take the arguments as they are meant."""
     if not isinstance(args, Mapping):
-        return [Problem("vllm_serve_args", args, "type", "is not a dictionary", "Give option: value")]
+        return [Finding("type", "is not a dictionary", "give option: value", where="vllm_serve_args", value=args)]
     resolved, problems = _resolve(args, table)
     for name, value in resolved.items():
         entry = table["options"][name]
@@ -496,7 +482,14 @@ def check(args: Mapping[str, Any], table: Mapping[str, Any], acknowledged: Colle
             problems.append(problem)
         if entry.get("deprecated"):
             problems.append(
-                Problem(name, value, "deprecated", f"is deprecated in vLLM {table['vllm']}", "Leave it out")
+                Finding(
+                    "deprecated",
+                    f"is deprecated in vLLM {table['vllm']}",
+                    "leave it out",
+                    where=name,
+                    value=value,
+                    severity=WARNING,
+                )
             )
     problems += _share_out_of_range(resolved)
     problems += _companions(resolved, table)
@@ -504,22 +497,29 @@ def check(args: Mapping[str, Any], table: Mapping[str, Any], acknowledged: Colle
     if "gpu-memory-utilization" not in resolved and "kv-cache-memory-bytes" not in resolved:
         default = 0.9 if vllm_release(table["vllm"])[:2] < (0, 20) else 0.92
         problems.append(
-            Problem(
-                "gpu-memory-utilization",
-                None,
+            Finding(
                 "default",
                 f"is not given, and vLLM's own {default} is too much for unified memory",
-                "Give 0.85",
+                "give 0.85",
+                where="gpu-memory-utilization",
+                severity=WARNING,
             )
         )
     if resolved.get("enforce-eager") and "enforce-eager" not in {option_name(name) for name in acknowledged}:
         problems.append(
-            Problem("enforce-eager", True, "slow", "costs about half of decode speed", "Keep it as a fallback only")
+            Finding(
+                "slow",
+                "costs about half of decode speed",
+                "keep it as a fallback only",
+                where="enforce-eager",
+                value=True,
+                severity=WARNING,
+            )
         )
     return problems
 
 
-def _share_out_of_range(resolved: Mapping[str, Any]) -> list[Problem]:
+def _share_out_of_range(resolved: Mapping[str, Any]) -> list[Finding]:
     share = resolved.get("gpu-memory-utilization")
     try:
         number = float(share) if share is not None else 0.5
@@ -527,11 +527,9 @@ def _share_out_of_range(resolved: Mapping[str, Any]) -> list[Problem]:
         return []
     if 0 < number <= 1:
         return []
-    return [Problem("gpu-memory-utilization", share, "value", "is not a share of memory", "Give 0.85, not 85")]
-
-
-def fatal(problems: Iterable[Problem]) -> list[Problem]:
-    return [problem for problem in problems if problem.severity == FATAL]
+    return [
+        Finding("value", "is not a share of memory", "give 0.85, not 85", where="gpu-memory-utilization", value=share)
+    ]
 
 
 def normalise(args: Mapping[str, Any], table: Mapping[str, Any]) -> dict[str, Any]:
@@ -540,19 +538,11 @@ def normalise(args: Mapping[str, Any], table: Mapping[str, Any]) -> dict[str, An
     return dict(sorted(without_idle_flags(resolved, table).items()))
 
 
-def checked(args: Mapping[str, Any], table: Mapping[str, Any], acknowledged: Collection[str] = ()) -> dict[str, Any]:
-    """normalise() of arguments without a fatal problem, else VllmArgsError with all of them."""
-    found = fatal(check(args, table, acknowledged))
-    if found:
-        raise VllmArgsError(found, table["vllm"])
-    return normalise(args, table)
-
-
-def check_environment(environment: Mapping[str, Any]) -> list[Problem]:
+def check_environment(environment: Mapping[str, Any]) -> list[Finding]:
     """Environment variables of older guides that do nothing, or that would leak a secret."""
     secret = ("VLLM_API_KEY", "HF_TOKEN")
     return [
-        Problem(name, "(hidden)" if name in secret else environment[name], "removed", text, "Remove it")
+        Finding("removed", text, "remove it", where=name, value="(hidden)" if name in secret else environment[name])
         for name, text in _ENVIRONMENT.items()
         if name in environment
     ]

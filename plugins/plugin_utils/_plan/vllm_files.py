@@ -329,8 +329,8 @@ def units(serving: Serving) -> list[Unit]:
     former = [switched_off(_FRONT), switched_off(_WATCHDOG)]
     if not serving.has_engine:
         return [*common, *former, switched_off(_VLLM)]
-    # It stands by until the head's starts. What changed on this host is the head's to act upon (vllm_service): a rank
-    # that restarts alone would end the group once more than needed.
+    # It waits until the head's unit starts. Only the head restarts the group (vllm_service): a rank that restarted by
+    # itself would end the group once more than needed.
     return [*common, *former, {"name": _VLLM, "enabled": True, "state": "started", "no_block": True}]
 
 
@@ -351,6 +351,6 @@ def _head_units() -> list[Unit]:
             # the unit's file changes with the watchdog's code
             "restart_on": [f"{_UNITS}/{_WATCHDOG}", f"{_ETC}/serving.json"],
         },
-        # started, and restarted at most once, by vllm_service, which knows what the running engine was started with
+        # vllm_service starts it and restarts it at most once: _serving/ready.py compares the files of `inputs`
         {"name": _VLLM, "enabled": True},
     ]

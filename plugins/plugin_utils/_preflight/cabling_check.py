@@ -7,15 +7,16 @@ from __future__ import annotations
 import typing as t
 from collections.abc import Mapping, Sequence
 
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import ERROR, UNKNOWN, Finding
 from ansible_collections.sparkthor.cluster.plugins.module_utils._network import neighbors
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric_ports import spark_netdev
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._preflight.problem import Plan, Problem, cage_name
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._preflight.facts import Plan, cage_name
 
 #: what a probed port has at its other end: host, its planned link, the (host, NIC) that were seen there
 Seen = tuple[str, t.Any, list[tuple[str, str]]]
 
 
-def cabling_problems(plan: Plan, probes: Mapping[str, Mapping[str, t.Any]]) -> list[Problem]:
+def cabling_problems(plan: Plan, probes: Mapping[str, Mapping[str, t.Any]]) -> list[Finding]:
     """Links whose other end is somebody else than planned, with the cable to move."""
     wrong: list[Seen] = []
     silent: list[tuple[str, t.Any]] = []
@@ -36,7 +37,7 @@ def cabling_problems(plan: Plan, probes: Mapping[str, Mapping[str, t.Any]]) -> l
     return swapped + _wrong_ends(left, _runs_backwards(plan, wrong)) + [_silent_end(*end, probes) for end in silent]
 
 
-def _wrong_ends(wrong: Sequence[Seen], backwards: Sequence[str]) -> list[Problem]:
+def _wrong_ends(wrong: Sequence[Seen], backwards: Sequence[str]) -> list[Finding]:
     """Cables that end at somebody else; ``backwards`` is the order of hosts that would make them right."""
     problems = []
     told: set[tuple[str, str]] = set()
@@ -57,39 +58,39 @@ def _wrong_ends(wrong: Sequence[Seen], backwards: Sequence[str]) -> list[Problem
                 f"{cage_name(link['peer_netdev'])} of {link['peer']}"
             )
         problems.append(
-            Problem(
+            Finding(
                 "cabling",
-                host,
                 f"NIC {link['netdev']} is cabled to {other_host} {other_netdev}, the plan wants {link['peer']} "
                 f"{link['peer_netdev']} there",
                 fix,
+                host,
                 link["netdev"],
             )
         )
     return problems
 
 
-def _silent_end(host: str, link: t.Any, probes: Mapping[str, Mapping[str, t.Any]]) -> Problem:
+def _silent_end(host: str, link: t.Any, probes: Mapping[str, Mapping[str, t.Any]]) -> Finding:
     """A port with a carrier on which nobody of the cluster answered."""
     peer_port = ((probes.get(link["peer"]) or {}).get("ports") or {}).get(link["peer_netdev"]) or {}
     if not probes.get(link["peer"]) or peer_port.get("carrier") is None:
-        severity, why = "unknown", f"{link['peer']} was not probed there"
+        severity, why = UNKNOWN, f"{link['peer']} was not probed there"
     else:
-        severity, why = "error", f"nobody of this cluster answers on it, the plan wants {link['peer']} there"
-    return Problem(
+        severity, why = ERROR, f"nobody of this cluster answers on it, the plan wants {link['peer']} there"
+    return Finding(
         "cabling",
-        host,
         f"NIC {link['netdev']} has a carrier, but {why}",
         f"follow the cable from {cage_name(link['netdev'])}: its other end belongs in "
         f"{cage_name(link['peer_netdev'])} of {link['peer']}",
+        host,
         link["netdev"],
-        severity,
+        severity=severity,
     )
 
 
 def _swapped(
     wrong: Sequence[Seen],
-) -> tuple[list[Problem], list[Seen]]:
+) -> tuple[list[Finding], list[Seen]]:
     """Hosts whose two cables changed places, as one problem each, and the wrong links that this does not explain."""
     ports: dict[str, dict[str, tuple[t.Any, list[tuple[str, str]]]]] = {}
     for host, link, seen in wrong:
@@ -105,13 +106,13 @@ def _swapped(
         ):
             swapped.add(host)
             problems.append(
-                Problem(
+                Finding(
                     "cabling",
-                    host,
                     f"its two cables are swapped: NIC {one['netdev']} is cabled to {sees_one[0][0]} {sees_one[0][1]}, "
                     f"NIC {two['netdev']} to {sees_two[0][0]} {sees_two[0][1]}, the plan wants it the other way",
                     f"swap the two cables at {host}: the one from {two['peer']} belongs in {cage_name(two['netdev'])}, "
                     f"the one from {one['peer']} in {cage_name(one['netdev'])}",
+                    host,
                     one["netdev"],
                 )
             )

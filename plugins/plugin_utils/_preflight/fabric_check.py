@@ -1,6 +1,6 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The plan against what the hosts say they are: every difference that would hurt, before anything is written.
+"""The plan compared with the hosts' facts: every difference that matters, before anything is written.
 
 Pure, on the controller. Input: the plan of all hosts (:mod:`fabric`), the fact ``sparkthor_node`` of each host
 (module ``node_info``) and, where it ran, the probe of each host's ports (module ``host_compare``).
@@ -12,9 +12,10 @@ import dataclasses
 import typing as t
 from collections.abc import Iterable, Mapping, Sequence
 
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import ERROR, WARNING, Finding
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._preflight import host_check, network_check, port_check
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._preflight.cabling_check import cabling_problems
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._preflight.problem import Node, Plan, Problem
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._preflight.facts import Node, Plan
 
 #: findings that a user may declare known; everything else stops the run
 ACCEPTABLE: t.Final = ("pending_edit", "runtime_address", "parity", "known_bad", "clock")
@@ -29,10 +30,10 @@ def check_facts(
     accept: Iterable[str] = (),
     replace_foreign: bool = False,
     known_bad: Sequence[Mapping[str, str]] = host_check.KNOWN_BAD,
-) -> list[Problem]:
+) -> list[Finding]:
     """Every finding, host by host in the plan's order, then those that concern several hosts."""
     probes = probes or {}
-    problems: list[Problem] = []
+    problems: list[Finding] = []
     subnets = network_check.planned_subnets(plan)
     for host, entry in plan.items():
         node, probe = nodes[host], probes.get(host) or {}
@@ -48,16 +49,7 @@ def check_facts(
         problems += host_check.clock_problems(host, node)
     problems += cabling_problems(plan, probes)
     problems += host_check.parity_problems(plan, nodes, probes)
-    return _settle(_fold(problems), set(accept), replace_foreign)
-
-
-def split(problems: Iterable[Problem]) -> tuple[list[str], list[str]]:
-    """Messages that stop the run, and those that are only reported."""
-    errors: list[str] = []
-    others: list[str] = []
-    for problem in problems:
-        (errors if problem.severity == "error" else others).append(str(problem))
-    return errors, others
+    return _downgrade_accepted(_without_duplicates(problems), set(accept), replace_foreign)
 
 
 def devices(probes: Mapping[str, Mapping[str, t.Any]]) -> dict[str, dict[str, str]]:
@@ -68,23 +60,24 @@ def devices(probes: Mapping[str, Mapping[str, t.Any]]) -> dict[str, dict[str, st
     }
 
 
-def _settle(problems: Iterable[Problem], accept: set[str], replace_foreign: bool) -> list[Problem]:
-    settled = []
+def _downgrade_accepted(problems: Iterable[Finding], accept: set[str], replace_foreign: bool) -> list[Finding]:
+    """Errors that the user accepts, or that replacing foreign settings fixes, become warnings."""
+    results = []
     for problem in problems:
-        known = problem.kind in accept and problem.kind in ACCEPTABLE
-        replaced = replace_foreign and problem.kind in REPLACEABLE
-        if problem.severity == "error" and (known or replaced):
-            problem = dataclasses.replace(problem, severity="warning")
-        settled.append(problem)
-    return settled
+        known = problem.id in accept and problem.id in ACCEPTABLE
+        replaced = replace_foreign and problem.id in REPLACEABLE
+        if problem.severity == ERROR and (known or replaced):
+            problem = dataclasses.replace(problem, severity=WARNING)
+        results.append(problem)
+    return results
 
 
-def _fold(problems: Iterable[Problem]) -> list[Problem]:
+def _without_duplicates(problems: Iterable[Finding]) -> list[Finding]:
     """The same finding once: a NIC without a carrier has no neighbour either, and says so by itself."""
     seen: set[tuple[str, str, str]] = set()
     folded = []
     for problem in problems:
-        key = (problem.kind, problem.host, problem.message)
+        key = (problem.id, problem.host, problem.what)
         if key not in seen:
             seen.add(key)
             folded.append(problem)

@@ -4,15 +4,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import typing as t
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._preflight.problem import (
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import WARNING, Finding
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._preflight.facts import (
     Node,
     Plan,
-    Problem,
     interfaces_of,
 )
 
@@ -35,7 +36,7 @@ KNOWN_BAD: t.Final[tuple[dict[str, str], ...]] = (
 )
 
 
-def rdma_problems(host: str, entry: t.Any, node: Node, probe: Mapping[str, t.Any]) -> list[Problem]:
+def rdma_problems(host: str, entry: t.Any, node: Node, probe: Mapping[str, t.Any]) -> list[Finding]:
     """RDMA where the plan needs it: a device on every planned NIC, Ethernet, active with a carrier, at full rate."""
     found = probe.get("rdma") or node.get("rdma")
     if found is None:
@@ -43,12 +44,12 @@ def rdma_problems(host: str, entry: t.Any, node: Node, probe: Mapping[str, t.Any
     by_netdev = {link["netdev"]: link for link in found["links"] if link["netdev"]}
     if not found["links"]:
         return [
-            Problem(
+            Finding(
                 "rdma",
-                host,
                 f"it has no RDMA device, which a {entry['topology']} fabric needs",
                 "see that its ConnectX-7 is cabled and its driver loaded (sudo modprobe mlx5_ib; dmesg), or set "
                 "fabric_topology: lan",
+                host,
             )
         ]
     present = interfaces_of(node)
@@ -59,12 +60,12 @@ def rdma_problems(host: str, entry: t.Any, node: Node, probe: Mapping[str, t.Any
             problems += _rdma_device_problems(host, entry, rdma, probe)
         elif link["netdev"] in present:
             problems.append(
-                Problem(
+                Finding(
                     "rdma",
-                    host,
                     f"NIC {link['netdev']} has no RDMA device; those of this host are "
                     + ", ".join(f"{name} ({item['device']})" for name, item in sorted(by_netdev.items())),
                     "reload the driver (sudo modprobe -r mlx5_ib && sudo modprobe mlx5_ib) or reboot the host",
+                    host,
                     link["netdev"],
                 )
             )
@@ -73,16 +74,16 @@ def rdma_problems(host: str, entry: t.Any, node: Node, probe: Mapping[str, t.Any
 
 def _rdma_device_problems(
     host: str, entry: t.Any, rdma: Mapping[str, t.Any], probe: Mapping[str, t.Any]
-) -> list[Problem]:
+) -> list[Finding]:
     netdev = rdma["netdev"]
     problems = []
     if rdma.get("link_layer") == "InfiniBand":
         problems.append(
-            Problem(
+            Finding(
                 "rdma",
-                host,
                 f"RDMA device {rdma['device']} of NIC {netdev} is in InfiniBand mode, the plan is RoCE",
                 "set LINK_TYPE to Ethernet (2) with mlxconfig and power the host off and on",
+                host,
                 netdev,
             )
         )
@@ -93,60 +94,52 @@ def _rdma_device_problems(
     rate = rdma.get("rate")
     if trained and rdma.get("port_state") not in ("", None, "ACTIVE"):
         problems.append(
-            Problem(
+            Finding(
                 "rdma",
-                host,
                 f"RDMA device {rdma['device']} is {rdma['port_state']} although its NIC {netdev} has a carrier",
                 "reload the driver (sudo modprobe -r mlx5_ib && sudo modprobe mlx5_ib) or reboot the host",
+                host,
                 netdev,
             )
         )
     if trained and rate and rate < 200 and entry["kind"] == "spark":
         problems.append(
-            Problem(
+            Finding(
                 "rate",
-                host,
                 f"NIC {netdev} has negotiated {rate} Gb/s of 200",
                 "use a 200 Gb/s cable; on a switch set the port to 200 Gb/s without negotiation",
+                host,
                 netdev,
-                "warning",
+                severity=WARNING,
             )
         )
     return problems
 
 
-def netplan_problems(host: str, probe: Mapping[str, t.Any]) -> list[Problem]:
-    """What netplan and NetworkManager have against the plan, in the words of the probe."""
-    return [
-        Problem(
-            "foreign_file" if item["kind"] == "foreign_settings" and item.get("alone") else item["kind"],
-            host,
-            item["message"],
-            item["fix"],
-            item.get("netdev", ""),
-        )
-        for item in (probe.get("netplan") or {}).get("findings", ())
-    ]
+def netplan_problems(host: str, probe: Mapping[str, t.Any]) -> list[Finding]:
+    """What would stop a change of the netplan file, as the probe found it."""
+    found = (probe.get("netplan") or {}).get("findings", ())
+    return [dataclasses.replace(Finding.from_dict(item), host=host) for item in found]
 
 
-def clock_problems(host: str, node: Node) -> list[Problem]:
+def clock_problems(host: str, node: Node) -> list[Finding]:
     """A clock that is wrong now is wrong before any service of ours could set it right."""
     offset = float(node.get("clock_offset") or 0)
     if abs(offset) <= CLOCK_LIMIT:
         return []
     way = "ahead of" if offset > 0 else "behind"
     return [
-        Problem(
+        Finding(
             "clock",
-            host,
             f"its clock is {abs(offset):.0f} s {way} the controller's, by which tokens and TLS certificates are judged",
             "let it synchronise (sudo timedatectl set-ntp true; timedatectl shows when it has), or list clock in "
             "preflight_accept",
+            host,
         )
     ]
 
 
-def known_bad_problems(host: str, node: Node, known_bad: Sequence[Mapping[str, str]]) -> list[Problem]:
+def known_bad_problems(host: str, node: Node, known_bad: Sequence[Mapping[str, str]]) -> list[Finding]:
     problems = []
     for entry in known_bad:
         value: t.Any = node
@@ -154,7 +147,7 @@ def known_bad_problems(host: str, node: Node, known_bad: Sequence[Mapping[str, s
             value = value.get(key, "") if isinstance(value, Mapping) else ""
         if value and fnmatchcase(str(value), entry["match"]):
             problems.append(
-                Problem("known_bad", host, f"{entry['fact']} {value} is known bad: {entry['reason']}", entry["fix"])
+                Finding("known_bad", f"{entry['fact']} {value} is known bad: {entry['reason']}", entry["fix"], host)
             )
     return problems
 
@@ -171,7 +164,7 @@ def _firmware(node: Node, probe: Mapping[str, t.Any]) -> str:
     return ", ".join(sorted({link["firmware"] for link in links if link.get("firmware")}))
 
 
-def parity_problems(plan: Plan, nodes: Mapping[str, Node], probes: Mapping[str, Mapping[str, t.Any]]) -> list[Problem]:
+def parity_problems(plan: Plan, nodes: Mapping[str, Node], probes: Mapping[str, Mapping[str, t.Any]]) -> list[Finding]:
     """Kernel, driver, firmware and OS image must be one across the hosts of one kind: mixed ranks fail in odd ways."""
     problems = []
     kinds: dict[str, list[str]] = {}
@@ -194,12 +187,12 @@ def parity_problems(plan: Plan, nodes: Mapping[str, Node], probes: Mapping[str, 
             for value, odd in values.items():
                 if value != usual:
                     problems.append(
-                        Problem(
+                        Finding(
                             "parity",
-                            ", ".join(odd),
                             f"{what} is {value}, but {usual} on {', '.join(values[usual])}: all {kind} hosts of a "
                             "cluster must have the same",
                             "update them to the same version, or list parity in preflight_accept",
+                            ", ".join(odd),
                         )
                     )
     if any(entry["addressing"] == "adopted" for entry in plan.values()):
@@ -207,7 +200,7 @@ def parity_problems(plan: Plan, nodes: Mapping[str, Node], probes: Mapping[str, 
     return problems
 
 
-def _lan_mtu_parity(plan: Plan, nodes: Mapping[str, Node]) -> list[Problem]:
+def _lan_mtu_parity(plan: Plan, nodes: Mapping[str, Node]) -> list[Finding]:
     mtus: dict[int, list[str]] = {}
     for host, entry in plan.items():
         for link in entry["links"]:
@@ -218,12 +211,12 @@ def _lan_mtu_parity(plan: Plan, nodes: Mapping[str, Node]) -> list[Problem]:
         return []
     smallest = min(mtus)
     return [
-        Problem(
+        Finding(
             "mtu",
-            ", ".join(hosts),
             f"its NIC has an MTU of {mtu}, but {smallest} on {', '.join(mtus[smallest])}",
             "give all hosts of the lan one MTU",
-            severity="warning",
+            ", ".join(hosts),
+            severity=WARNING,
         )
         for mtu, hosts in mtus.items()
         if mtu != smallest

@@ -1,22 +1,22 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Addresses and routes that are there already, and that the plan would collide with."""
+"""Addresses and routes of a host that conflict with the plan."""
 
 from __future__ import annotations
 
 import typing as t
 from collections.abc import Mapping
 
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import Finding
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.addresses import (
     ipv4_interface_of,
     ipv4_network_of,
     overlap,
 )
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._preflight.problem import (
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._preflight.facts import (
     SPARK_NETDEVS,
     Node,
     Plan,
-    Problem,
     interfaces_of,
 )
 
@@ -36,7 +36,7 @@ def planned_subnets(plan: Plan) -> dict[IPNetwork, str]:
 
 def overlap_problems(
     host: str, entry: t.Any, node: Node, probe: Mapping[str, t.Any], subnets: Mapping[IPNetwork, str]
-) -> list[Problem]:
+) -> list[Finding]:
     """Interfaces, routes and gateways of this host that the planned subnets would collide with."""
     own = set((probe.get("netplan") or {}).get("own", ())) | {link["netdev"] for link in entry["links"]}
     fix = "choose a fabric_cidr that no network of any host uses, or remove it"
@@ -51,11 +51,11 @@ def overlap_problems(
             if subnet:
                 blamed.add(name)
                 problems.append(
-                    Problem(
+                    Finding(
                         "overlap",
-                        host,
                         f"NIC {name} has {item['address']}, inside or around the planned {subnet}",
                         fix,
+                        host,
                         name,
                     )
                 )
@@ -70,12 +70,12 @@ def overlap_problems(
         subnet = _hit(gateway, subnets)
         if subnet:
             problems.append(
-                Problem("overlap", host, f"the gateway of {words} is in the planned {subnet}", fix, route["dev"])
+                Finding("overlap", f"the gateway of {words} is in the planned {subnet}", fix, host, route["dev"])
             )
             continue
         subnet = _hit(None if route["dst"] == "default" else ipv4_network_of(route["dst"]), subnets)
         if subnet:
-            problems.append(Problem("overlap", host, f"{words} overlaps the planned {subnet}", fix, route["dev"]))
+            problems.append(Finding("overlap", f"{words} overlaps the planned {subnet}", fix, host, route["dev"]))
     return problems
 
 
@@ -85,7 +85,7 @@ def _hit(network: IPNetwork | None, subnets: Mapping[IPNetwork, str]) -> IPNetwo
     return next((subnet for subnet in subnets if overlap(subnet, network)), None)
 
 
-def same_subnet_problems(host: str, entry: t.Any, node: Node) -> list[Problem]:
+def same_subnet_problems(host: str, entry: t.Any, node: Node) -> list[Finding]:
     """Two fabric NICs of a host that have addresses in one subnet right now."""
     planned = {(link["netdev"], link["address"]) for link in entry["links"]}
     names = {*SPARK_NETDEVS, *(link["netdev"] for link in entry["links"])}
@@ -102,13 +102,13 @@ def same_subnet_problems(host: str, entry: t.Any, node: Node) -> list[Problem]:
                 pair_is_planned = (name, item["address"]) in planned and (other, address) in planned
                 if other != name and overlap(existing, network) and not pair_is_planned:
                     problems.append(
-                        Problem(
+                        Finding(
                             "same_subnet",
-                            host,
                             f"NICs {other} ({address}) and {name} ({item['address']}) are in one subnet: routing "
                             "between them is ambiguous and NCCL hangs",
                             f"remove the address of {name} (sudo ip address del {item['address']} dev {name}) and the "
                             "file that sets it, or set roce_network_replace_foreign: true",
+                            host,
                             name,
                         )
                     )
@@ -116,7 +116,7 @@ def same_subnet_problems(host: str, entry: t.Any, node: Node) -> list[Problem]:
     return problems
 
 
-def adopted_problems(host: str, entry: t.Any, node: Node) -> list[Problem]:
+def adopted_problems(host: str, entry: t.Any, node: Node) -> list[Finding]:
     """On a lan the network is taken as it is: the one NIC must be there, up and with the MTU that was declared."""
     problems = []
     interfaces = interfaces_of(node)
@@ -125,24 +125,24 @@ def adopted_problems(host: str, entry: t.Any, node: Node) -> list[Problem]:
         interface = interfaces.get(netdev)
         if interface is None or not any(item["address"] == link["address"] for item in interface["addresses"]):
             problems.append(
-                Problem(
+                Finding(
                     "address",
-                    host,
                     f"NIC {netdev} does not have {link['address']}, which peers would use",
                     "correct fabric_lan_nic or the host's address",
+                    host,
                     netdev,
                 )
             )
             continue
         if not interface["carrier"]:
-            problems.append(Problem("carrier", host, f"NIC {netdev} has no carrier", "plug in its cable", netdev))
+            problems.append(Finding("carrier", f"NIC {netdev} has no carrier", "plug in its cable", host, netdev))
         if link["mtu"] and interface["mtu"] != link["mtu"]:
             problems.append(
-                Problem(
+                Finding(
                     "mtu",
-                    host,
                     f"NIC {netdev} has an MTU of {interface['mtu']}, fabric_mtu asks for {link['mtu']}",
                     "on a lan nothing is configured: set the MTU on the host, or leave fabric_mtu undefined",
+                    host,
                     netdev,
                 )
             )

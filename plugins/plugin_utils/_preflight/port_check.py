@@ -8,11 +8,11 @@ import dataclasses
 import typing as t
 from collections.abc import Mapping
 
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import ERROR, UNKNOWN, Finding
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric_ports import spark_netdev
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._preflight.problem import (
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._preflight.facts import (
     SPARK_NETDEVS,
     Node,
-    Problem,
     cage_name,
     interfaces_of,
 )
@@ -20,7 +20,7 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._preflight.probl
 
 def port_problems(
     host: str, entry: t.Any, nodes: Mapping[str, Node], probes: Mapping[str, Mapping[str, t.Any]]
-) -> list[Problem]:
+) -> list[Finding]:
     """Carrier, cage, both halves, what MTU the NIC can do."""
     probe = probes.get(host) or {}
     interfaces = interfaces_of(nodes[host])
@@ -37,11 +37,11 @@ def port_problems(
         limit = int(interfaces.get(netdev, {}).get("max_mtu") or 0)
         if link["mtu"] and limit and link["mtu"] > limit:
             problems.append(
-                Problem(
+                Finding(
                     "mtu",
-                    host,
                     f"NIC {netdev} can do an MTU of {limit} at most, fabric_mtu asks for {link['mtu']}",
                     f"set fabric_mtu: {limit} or less",
+                    host,
                     netdev,
                 )
             )
@@ -54,7 +54,7 @@ def _carrier_problems(
     states: Mapping[str, str],
     nodes: Mapping[str, Node],
     probes: Mapping[str, Mapping[str, t.Any]],
-) -> list[Problem]:
+) -> list[Finding]:
     """Planned ports without a carrier: one problem where the cable is in the other cage, else one for each port."""
     planned = [link["netdev"] for link in entry["links"]]
     dead = [link for link in entry["links"] if states[link["netdev"]] in ("absent", "dark")]
@@ -62,12 +62,12 @@ def _carrier_problems(
     if dead and len(dead) == len(planned) and other_cage:
         number = SPARK_NETDEVS[other_cage[0]][0]
         return [
-            Problem(
+            Finding(
                 "cage",
-                host,
                 f"NIC {planned[0]} has no carrier, but {other_cage[0]} has: the cable is in "
                 f"{cage_name(other_cage[0])}, the plan uses {cage_name(planned[0])}",
                 f"move the cable, or set fabric_cage: {number} if it is in that cage on every host",
+                host,
                 planned[0],
             )
         ]
@@ -77,22 +77,22 @@ def _carrier_problems(
         if states[link["netdev"]] == "dark" and _peer_is_down(link, nodes, probes):
             why = f"{link['peer']} {link['peer_netdev']} at its other end is administratively down"
             problem = dataclasses.replace(
-                problem, message=f"NIC {link['netdev']} has no carrier, but {why}", severity="unknown"
+                problem, what=f"NIC {link['netdev']} has no carrier, but {why}", severity=UNKNOWN
             )
         problems.append(problem)
     return problems
 
 
-def _port_is_down(host: str, netdev: str, error: str | None) -> Problem:
+def _port_is_down(host: str, netdev: str, error: str | None) -> Finding:
     """``error``: why it could not be set up for the probe."""
-    return Problem(
+    return Finding(
         "carrier",
-        host,
         f"NIC {netdev} is administratively down, so its carrier and neighbour are unknown"
         + (f" ({error})" if error else ""),
         f"a run without check mode sets it up to look; by hand: sudo ip link set {netdev} up",
+        host,
         netdev,
-        "error" if error else "unknown",
+        severity=ERROR if error else UNKNOWN,
     )
 
 
@@ -120,26 +120,26 @@ def _peer_is_down(
     return _port_state(interface, probed) == "down"
 
 
-def _dead_port(host: str, link: Mapping[str, t.Any], states: Mapping[str, str]) -> Problem:
+def _dead_port(host: str, link: Mapping[str, t.Any], states: Mapping[str, str]) -> Finding:
     netdev = link["netdev"]
     gone = "is not there" if states[netdev] == "absent" else "has no carrier"
     place = SPARK_NETDEVS.get(netdev)
     twin = spark_netdev(place[0], 1 - place[1]) if place else ""
     if twin and states.get(twin) == "carrier":
-        return Problem(
+        return Finding(
             "half",
-            host,
             f"NIC {netdev} {gone} though {twin}, the other half of the same cage, has a carrier: the link would run at "
             "half its speed",
             "reseat the cable at both ends; if that does not help, power the host off and on (a reboot is not enough)",
+            host,
             netdev,
         )
     end = f" to {link['peer']} {link['peer_netdev']}" if link["peer"] else " to the switch"
     hint = "; an uncabled ConnectX-7 leaves the PCI bus" if states[netdev] == "absent" else ""
-    return Problem(
+    return Finding(
         "carrier",
-        host,
         f"NIC {netdev} {gone}{hint}",
         f"plug the cable{end} into {cage_name(netdev)}, and see that the other end is plugged and powered",
+        host,
         netdev,
     )

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import Finding
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory import inventory
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.cluster import (
     ClusterError,
@@ -70,8 +71,9 @@ def plan(
     return cluster, fabric, nodes, ""
 
 
-def _problem(host: str, text: str, fix: str) -> dict[str, str]:
-    return {"host": host, "text": text, "fix": fix}
+def _public(found: Finding) -> dict[str, str]:
+    """A problem as the document holds it."""
+    return {"host": found.host, "text": found.what, "fix": found.fix}
 
 
 def rate_of(interface: Mapping[str, Any], rdma: Mapping[str, Any]) -> float | None:
@@ -141,6 +143,31 @@ def _control_address(planned: Mapping[str, Any], answered: bool) -> str:
     return address if answered or address != planned.get("management_address") else ""
 
 
+def _room_problems(host: str, memory: Mapping[str, Any], disk: Mapping[str, Any]) -> list[Finding]:
+    """Memory, disk and swap that are nearly used up."""
+    problems = []
+    if memory["total"] and memory["available"] < LOW_MEMORY * memory["total"]:
+        free = memory["available"] / GIB
+        problems.append(
+            Finding(
+                "memory",
+                f"only {free:.1f} GiB of memory are left",
+                "lower vllm_serve_args gpu-memory-utilization",
+                host,
+            )
+        )
+    if disk["total"] and disk["free"] < LOW_DISK * disk["total"]:
+        problems.append(
+            Finding("disk", f"disk nearly full: {disk['free'] / GIB:.1f} GiB left", "remove old models", host)
+        )
+    if memory["swap_used"] > GIB:
+        used = memory["swap_used"] / GIB
+        problems.append(
+            Finding("swap", f"{used:.1f} GiB are swapped out", "something beside the model takes memory", host)
+        )
+    return problems
+
+
 def host_status(
     host: str,
     variables: Mapping[str, Any],
@@ -148,7 +175,7 @@ def host_status(
     look: Mapping[str, Any] | None,
     planned: Mapping[str, Any],
     head: bool,
-) -> tuple[dict[str, Any], list[dict[str, str]]]:
+) -> tuple[dict[str, Any], list[Finding]]:
     found: dict[str, Any] = {
         "reachable": look is not None,
         "role": "head" if head else "worker",
@@ -158,12 +185,12 @@ def host_status(
         "control_address": _control_address(planned, look is not None),
         "links": [],
     }
-    problems: list[dict[str, str]] = []
+    problems: list[Finding] = []
     if look is None:
         message = str(outcome.get("msg") or outcome.get("module_stderr") or "no answer")
         why = inventory.explain_contact(host, found["management"], str(variables.get("ansible_user", "")), message)
         found["error"] = str(replace(why, host=""))
-        problems.append(_problem(host, "did not answer", found["error"]))
+        problems.append(Finding("contact", "did not answer", found["error"], host))
         return found, problems
     node, memory, disk = look["node"], look["memory"], look["disk"]
     found.update(
@@ -185,20 +212,11 @@ def host_status(
         links=[link_status(link, look) for link in planned.get("links", [])],
     )
     for link in found["links"]:
-        problems += [_problem(host, text, fix) for text, fix in link["problems"]]
+        problems += [Finding("link", text, fix, host) for text, fix in link["problems"]]
     for name, unit in look["units"].items():
         if unit["active"] == "failed":
-            problems.append(_problem(host, f"{name} failed ({unit['result']})", f"journalctl -u {name} -n 50"))
-    if memory["total"] and memory["available"] < LOW_MEMORY * memory["total"]:
-        free = memory["available"] / GIB
-        problems.append(
-            _problem(host, f"only {free:.1f} GiB of memory are left", "lower vllm_serve_args gpu-memory-utilization")
-        )
-    if disk["total"] and disk["free"] < LOW_DISK * disk["total"]:
-        problems.append(_problem(host, f"disk nearly full: {disk['free'] / GIB:.1f} GiB left", "remove old models"))
-    if memory["swap_used"] > GIB:
-        used = memory["swap_used"] / GIB
-        problems.append(_problem(host, f"{used:.1f} GiB are swapped out", "something beside the model takes memory"))
+            problems.append(Finding("unit", f"{name} failed ({unit['result']})", f"journalctl -u {name} -n 50", host))
+    problems += _room_problems(host, memory, disk)
     return found, problems
 
 
@@ -298,35 +316,35 @@ def document(
     _known, lost = told_cidrs(hostvars, _told(looks))
     head = hosts[0]
     by_host: dict[str, Any] = {}
-    problems: list[dict[str, str]] = []
+    problems: list[Finding] = []
     if plan_error:
-        problems.append(_problem("inventory", plan_error, "correct the inventory"))
+        problems.append(Finding("plan", plan_error, "correct the inventory", "inventory"))
     for host in hosts:
         by_host[host], own = host_status(
             host, hostvars[host], outcomes.get(host, {}), looks.get(host), fabric.get(host, {}), host == head
         )
         if host in lost:
             by_host[host]["control_address"] = ""
-            text, _semicolon, fix = lost[host].partition("; ")
-            own.append(_problem(host, text, fix))
+            own.append(replace(lost[host], host=host))
         problems += own
     ray = ray_status(looks.get(head))
     # an unquoted off is a boolean of YAML
     tls = str(hostvars[head].get("vllm_serve_tls", "off")).lower() not in ("off", "false")
     serving = serving_status(head, looks.get(head), hostvars[head].get("vllm_serve_api_port", 8000), taken, tls)
     problems += [
-        _problem(item.get("node") or head, f"Ray: {item['cause']}", item["fix"]) for item in ray.get("problems", [])
+        Finding("ray", f"Ray: {item['cause']}", item["fix"], item.get("node") or head)
+        for item in ray.get("problems", [])
     ]
     if ray["state"] == "down":
-        problems.append(_problem(head, f"Ray: {ray['line']}", "journalctl -u sparkthor-ray -n 50 on the head"))
+        problems.append(Finding("ray", f"Ray: {ray['line']}", "journalctl -u sparkthor-ray -n 50 on the head", head))
     if head in looks and serving["state"] not in ("serving", "absent"):
         fix = "ansible-playbook playbooks/start.yml" if serving["state"] in ("stopped", "maintenance") else ""
         fix = fix or "playbooks/doctor.yml says why"
-        problems.append(_problem(head, f"not serving: {serving['line']}", fix))
+        problems.append(Finding("serving", f"not serving: {serving['line']}", fix, head))
     differences = differing(by_host)
     for name, versions in differences.items():
         told = ", ".join(f"{host} {version or '-'}" for host, version in versions.items())
-        problems.append(_problem("cluster", f"{name} differs: {told}", "run site.yml on all hosts"))
+        problems.append(Finding("differs", f"{name} differs: {told}", "run site.yml on all hosts", "cluster"))
     shown = {key: cluster.get(key) for key in ("topology", "profile", "head", "hosts", "head_address", "world")}
     if head not in looks or head in lost:
         shown["head_address"] = by_host[head]["control_address"]
@@ -339,5 +357,5 @@ def document(
         "ray": ray,
         "serving": serving,
         "differences": differences,
-        "problems": problems,
+        "problems": [_public(found) for found in problems],
     }

@@ -58,9 +58,9 @@ OVERRIDE = {"enp1s0f0np0": "10.100.0.77/24"}
         (
             "4spark",
             {"fabric_cidr": "10.100.0.0/29"},
-            ("fabric_cidr", "10.100.0.0/29", "too small", "Use a /28 or larger"),
+            ("fabric_cidr", "10.100.0.0/29", "too small", "use a /28 or larger"),
         ),
-        ("3spark_ring", {"fabric_cidr": "10.100.0.0/28"}, ("fabric_cidr", "too small", "Use a /27 or larger")),
+        ("3spark_ring", {"fabric_cidr": "10.100.0.0/28"}, ("fabric_cidr", "too small", "use a /27 or larger")),
         (
             "3spark_ring",
             {"fabric_cidr": "192.168.0.0/16"},
@@ -72,7 +72,7 @@ OVERRIDE = {"enp1s0f0np0": "10.100.0.77/24"}
         ("2spark", {"fabric_cage": 2}, ("fabric_cage", "is 2", "cages 0 and 1")),
         ("2spark", {"fabric_mtu": 1279}, ("fabric_mtu", "1279", "from 1280 to 9216")),
         ("2spark", {"fabric_mtu": 9217}, ("fabric_mtu", "9217", "from 1280 to 9216")),
-        ("2spark", {"fabric_topology": "ring"}, ("ring with 2 hosts", "For two hosts use direct")),
+        ("2spark", {"fabric_topology": "ring"}, ("ring with 2 hosts", "for two hosts use direct")),
         ("4spark", {"fabric_topology": "ring"}, ("ring with 4 hosts", "use switch")),
         ("3spark", {"fabric_topology": "direct"}, ("direct with 3 hosts", "use ring or switch")),
         (

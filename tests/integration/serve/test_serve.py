@@ -154,12 +154,12 @@ BAD = [
     ("context", {"vllm_serve_max_model_len": 1000000}, ["1000000", "longer than the model's own"]),
     ("unknown recipe", {"vllm_serve_recipe": "qwen3.5-397b-a17b-nvfp5"}, ["unknown", BIG]),
     ("four hosts on three", {"vllm_serve_recipe": "qwen3.5-397b-a17b-fp8"}, ["is for 4 hosts", "has 3"]),
-    ("unknown argument", {"vllm_serve_args": {"max-num-seq": 4}}, ["max-num-seq", "Did you mean max-num-seqs"]),
+    ("unknown argument", {"vllm_serve_args": {"max-num-seq": 4}}, ["max-num-seq", "did you mean max-num-seqs"]),
     ("removed argument", {"vllm_serve_args": {"swap-space": 4}}, ["swap-space", "no such option any more"]),
     ("wrong value", {"vllm_serve_args": {"quantization": "nvfp4"}}, ["KV-cache dtype"]),
     ("danger", {"vllm_serve_args": {"gpu-memory-utilization": 0.95}}, ["acknowledge gpu-memory-utilization"]),
     ("danger", {"vllm_serve_args": {"trust-remote-code": True}}, ["acknowledge trust-remote-code"]),
-    ("companion", {"vllm_serve_args": {"enable-auto-tool-choice": False}}, ["Add enable-auto-tool-choice"]),
+    ("companion", {"vllm_serve_args": {"enable-auto-tool-choice": False}}, ["add enable-auto-tool-choice"]),
     (
         "FP8 blocks",
         {

@@ -163,10 +163,10 @@ def test_a_model_without_a_recipe_is_checked_all_the_same():
     for args, words in [
         ({"swap-space": 4}, "no such option any more"),
         ({"quantization": "nvfp4"}, "KV-cache dtype"),
-        ({"max-num-seq": 4}, "Did you mean max-num-seqs"),
+        ({"max-num-seq": 4}, "did you mean max-num-seqs"),
         ({"gpu-memory-utilization": 0.95}, "acknowledge gpu-memory-utilization by name"),
         ({"trust-remote-code": True}, "acknowledge trust-remote-code by name"),
-        ({"tool-call-parser": "hermes"}, "Add enable-auto-tool-choice: true"),
+        ({"tool-call-parser": "hermes"}, "add enable-auto-tool-choice: true"),
     ]:
         with pytest.raises(RecipeError, match=words):
             plan_serving({**first, "vllm_serve_args": args}, cluster, nodes, ".")

@@ -67,7 +67,7 @@ def test_a_spoilt_copy_is_asked_for_again(own_cache: Path) -> None:
 
 def test_bad_arguments_are_one_message() -> None:
     args = {"engine": "abc", "arguments": {"swap-space": 4, "max-num-seq": 2}}
-    with pytest.raises(AnsibleActionFail, match=r"No service was touched.*swap-space.*Did you mean max-num-seqs"):
+    with pytest.raises(AnsibleActionFail, match=r"No service was touched.*swap-space.*did you mean max-num-seqs"):
         Action(args, HOST).run()
     dangerous = {"engine": "abc", "arguments": {"trust-remote-code": True}}
     with pytest.raises(AnsibleActionFail, match="acknowledge trust-remote-code by name"):

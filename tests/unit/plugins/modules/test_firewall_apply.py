@@ -228,7 +228,7 @@ def test_an_unconfirmed_change_is_taken_back_before_the_next(
     [
         ("check", "nft refuses the ruleset"),
         ("trial", "the kernel refuses the ruleset"),
-        ("arm", "the rollback cannot be armed, so nothing was changed"),
+        ("arm", "the rollback cannot be armed, so the ruleset is not loaded"),
         ("list", "nft cannot list the table"),
     ],
 )

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from ansible.module_utils.testing import patch_module_args
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import Finding
 from ansible_collections.sparkthor.cluster.plugins.modules import netplan_apply
 
 LINKS = [{"netdev": "fab0", "address": "10.9.0.1/24", "mtu": 9000, "peers": [{"address": "10.9.0.2"}]}]
@@ -228,15 +229,15 @@ def test_adopted_writes_the_environment_only(host: dict[str, Any], capsys: pytes
 
 
 def test_inspected(host: dict[str, Any], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    found = [{"kind": "pending_edit", "message": "m", "fix": "n"}, {"kind": "shadowed", "message": "m", "fix": "n"}]
+    found = [Finding("pending_edit", "m", "n"), Finding("shadowed", "m", "n")]
     monkeypatch.setattr(
         netplan_apply.netplan_inspect,
         "inspect",
         lambda *args: {"findings": found, "renderer": "networkd", "foreign": True, "adoptable": True},
     )
     result = run(capsys, state="inspected", accept=["pending_edit"])
-    assert result["findings"] == found
-    assert result["blocking"] == found[1:]
+    assert result["findings"] == [finding.to_dict() for finding in found]
+    assert result["blocking"] == [found[1].to_dict()]
     assert (result["changed"], result["adopted"], result["renderer"]) == (False, True, "networkd")
 
 

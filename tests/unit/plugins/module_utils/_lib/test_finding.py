@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import json
+
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import (
     UNKNOWN,
     WARNING,
@@ -33,3 +35,9 @@ def test_what_stops_a_run() -> None:
 def test_what_a_run_says_that_changed_nothing() -> None:
     assert nothing_changed([CARRIER]) == f"Nothing was changed: one problem to fix first.\n  - {CARRIER}"
     assert nothing_changed(["a", "b"]) == "Nothing was changed: 2 problems to fix first.\n  - a\n  - b"
+
+
+def test_a_module_returns_what_the_controller_reads() -> None:
+    finding = Finding("mtu", "is too large", "lower it", "a", "fabric_mtu", 9000, severity=WARNING)
+    assert json.loads(json.dumps(finding.to_dict()))["where"] == "fabric_mtu"
+    assert Finding.from_dict(json.loads(json.dumps(finding.to_dict()))) == finding

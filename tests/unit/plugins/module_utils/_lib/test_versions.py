@@ -17,7 +17,11 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.versions im
         ("2", (2, 0, 0)),
         ("2.54.0rc1", (2, 54, 0)),
         ("580.95.05.01", (580, 95, 5, 1)),
+        ("2.60.0", (2, 60, 0)),
+        ("3.0.0.dev0", (3, 0, 0)),
+        ("2.54.0rc1+cu1", (2, 54, 0)),
         ("", ()),
+        ("x", ()),
         ("main", ()),
     ],
 )

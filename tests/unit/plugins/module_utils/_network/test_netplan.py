@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import pytest
 from ansible_collections.sparkthor.cluster.plugins.module_utils._network import (
     netplan,
 )
@@ -29,14 +28,3 @@ def test_render_sets_a_renderer_per_nic_only_and_no_mtu_unless_planned() -> None
     assert "\n      renderer: networkd\n" in text
     assert "\n  renderer:" not in text
     assert "mtu" not in text
-
-
-def test_environment_quotes_only_where_systemd_would_misread() -> None:
-    text = netplan.render_environment({"B": "=rocep1s0f1,roceP2p1s0f1", "A": 'two "words" $x', "C": 0})
-    assert text == f'{netplan.MARKER}\nA="two \\"words\\" \\$x"\nB==rocep1s0f1,roceP2p1s0f1\nC=0\n'
-
-
-@pytest.mark.parametrize(("key", "value"), [("A", "one\ntwo"), ("A B", "x"), ("1A", "x"), ("", "x")])
-def test_environment_refuses_what_it_cannot_hold(key: str, value: str) -> None:
-    with pytest.raises(ValueError, match="not a variable"):
-        netplan.render_environment({key: value})

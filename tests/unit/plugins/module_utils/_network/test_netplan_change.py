@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import Finding
 from ansible_collections.sparkthor.cluster.plugins.module_utils._network import (
     link_state,
     netplan,
@@ -155,8 +156,8 @@ def test_adopted_but_not_live_is_applied_from_the_foreign_file(host: Host) -> No
     assert decision.after[NETWORK] == state("theirs")
 
 
-def finding(kind: str, **more: Any) -> dict[str, Any]:
-    return {"kind": kind, "message": f"there is {kind}", "fix": "fix it", "path": "", "netdev": "", **more}
+def finding(kind: str) -> Finding:
+    return Finding(kind, f"there is {kind}", "fix it")
 
 
 @pytest.mark.parametrize(

@@ -44,9 +44,7 @@ class Host:
         return files("1.1.2", self.renderer, {"by hand": "by_hand", "guide": "guide"}.get(own, "planned"))
 
     def kinds(self, **options: Any) -> list[str]:
-        return [
-            item["kind"] for item in netplan_inspect.inspect("/etc/netplan/40-cx7.yaml", [LINK], **options)["findings"]
-        ]
+        return [item.id for item in netplan_inspect.inspect("/etc/netplan/40-cx7.yaml", [LINK], **options)["findings"]]
 
 
 @pytest.mark.parametrize("renderer", RENDERERS)
@@ -65,8 +63,8 @@ def test_inspect_finds_a_pending_edit_and_names_its_file(monkeypatch: pytest.Mon
     monkeypatch.setattr(host, "generate", lambda given: files("1.1.2", "networkd", "edited"))
     monkeypatch.setattr(netplan_generator, "generate", host.generate)
     findings = netplan_inspect.inspect("/etc/netplan/40-cx7.yaml", [])["findings"]
-    assert [(f["kind"], f["path"]) for f in findings] == [("pending_edit", "/etc/netplan/01-m.yaml")]
-    assert "+Address=10.83.0.99/24" in findings[0]["message"]
+    assert [(f.id, f.where) for f in findings] == [("pending_edit", "/etc/netplan/01-m.yaml")]
+    assert "+Address=10.83.0.99/24" in findings[0].what
 
 
 def test_inspect_finds_invalid_yaml_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,15 +72,15 @@ def test_inspect_finds_invalid_yaml_of_others(monkeypatch: pytest.MonkeyPatch) -
     host.sources["/etc/netplan/99-x.yaml"] = "broken"
     host.error = netplan_generator.NetplanError("/etc/netplan/99-x.yaml:3:1: Invalid YAML", "/etc/netplan/99-x.yaml")
     findings = netplan_inspect.inspect("/etc/netplan/40-cx7.yaml", [LINK])["findings"]
-    assert [(f["kind"], f["path"]) for f in findings] == [("invalid_yaml", "/etc/netplan/99-x.yaml")]
+    assert [(f.id, f.where) for f in findings] == [("invalid_yaml", "/etc/netplan/99-x.yaml")]
 
 
 def test_inspect_of_a_host_without_netplan_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     host = Host(monkeypatch)
     host.error = netplan_generator.NoNetplanError("netplan is not installed", "/etc/netplan/01-m.yaml")
     (finding,) = netplan_inspect.inspect("/etc/netplan/40-cx7.yaml", [LINK])["findings"]
-    assert (finding["kind"], finding["message"]) == ("no_netplan", "netplan is not installed")
-    assert finding["fix"] == "install the package netplan.io (sudo apt install netplan.io)"
+    assert (finding.id, finding.what) == ("no_netplan", "netplan is not installed")
+    assert finding.fix == "install the package netplan.io (sudo apt install netplan.io)"
 
 
 def test_inspect_adopts_or_names_a_foreign_file_at_our_path(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,10 +99,12 @@ def test_inspect_finds_run_time_and_foreign_addresses(monkeypatch: pytest.Monkey
         {"10.99.0.2/24": GLOBAL, "10.100.0.1/25": GLOBAL, "169.254.3.4/16": {**GLOBAL, "scope": "link"}}
     )
     findings = netplan_inspect.inspect("/etc/netplan/40-cx7.yaml", [LINK])["findings"]
-    assert [(f["kind"], f["netdev"], f["address"]) for f in findings] == [
-        ("runtime_address", "enP7s7", "10.83.0.212/24"),
-        ("foreign_address", "enp1s0f1np1", "10.99.0.2/24"),
+    assert [(f.id, f.where) for f in findings] == [
+        ("runtime_address", "enP7s7"),
+        ("foreign_address", "enp1s0f1np1"),
     ]
+    assert "enP7s7 has 10.83.0.212/24 at run time only" in findings[0].what
+    assert "enp1s0f1np1 has 10.99.0.2/24, which is neither planned" in findings[1].what
 
 
 def test_inspect_knows_addresses_of_our_former_plan(monkeypatch: pytest.MonkeyPatch) -> None:

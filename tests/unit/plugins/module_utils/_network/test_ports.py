@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import Finding
 from ansible_collections.sparkthor.cluster.plugins.module_utils._network import ports
 
 LINK = {"netdev": "enp1s0f1np1", "address": "10.100.0.1/25", "peer": "b", "peer_netdev": "enp1s0f1np1", "mtu": 9000}
@@ -31,7 +32,7 @@ def host(monkeypatch: pytest.MonkeyPatch) -> dict[str, t.Any]:
     monkeypatch.setattr(ports.job, "live_links", lambda: {"enp1s0f1np1": dict(port)})
     monkeypatch.setattr(ports.link_state, "connected_routes", set)
     seen = {
-        "findings": [{"kind": "invalid_yaml"}],
+        "findings": [Finding("invalid_yaml", "m", "f")],
         "foreign": False,
         "adoptable": False,
         "own": None,
@@ -52,7 +53,7 @@ def test_a_port_is_raised_and_restored(host: dict[str, t.Any]) -> None:
     found = probe()
     assert host["commands"] == ["up", "down"]
     assert found["ports"]["enp1s0f1np1"] == {"present": True, "up": False, "carrier": False, "mtu": 1500}
-    assert found["netplan"]["findings"] == [{"kind": "invalid_yaml"}]
+    assert found["netplan"]["findings"] == [Finding("invalid_yaml", "m", "f").to_dict()]
     assert found["rdma"]["links"] == []
 
 

@@ -350,13 +350,6 @@ def test_a_credential_goes_before_the_file(tmp_path):
 # -- validation --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("text_", "parts"), [("2.60.0", (2, 60, 0)), ("3.0.0.dev0", (3, 0, 0)), ("2.54.0rc1+cu1", (2, 54, 0)), ("x", ())]
-)
-def test_version_tuple(text_, parts):
-    assert ray_config.version_tuple(text_) == parts
-
-
 def test_the_documented_ports_are_the_pinned_ones():
     """docs/ray.md has the one table; its rows must be the code's."""
     words = {"any": "every interface", "node": "control address, loopback", "loopback": "loopback"}

@@ -64,4 +64,4 @@ def test_what_hosts_told_of_the_lan() -> None:
     hostvars = {host: {"fabric_topology": "lan", "fabric_lan_nic": "eth9"} for host in "ab"}
     known, lost = told_cidrs(hostvars, {"a": node("10.9.0.1/24"), "b": node("")})
     assert known == {"a": "10.9.0.1/24"}
-    assert lost["b"].startswith("fabric_lan_nic of host b is eth9, which has no IPv4 address there; ")
+    assert str(lost["b"]).startswith("fabric_lan_nic of host b is eth9, which has no IPv4 address there; ")

@@ -9,10 +9,11 @@ import time
 import typing as t
 
 import pytest
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import Finding, errors_and_others
 from ansible_collections.sparkthor.cluster.plugins.module_utils._network import neighbors
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import fabric, fabric_ports
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._preflight import fabric_check
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._preflight.fabric_check import check_facts, split
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._preflight.fabric_check import check_facts
 
 CIDR = "10.100.0.0/24"
 A0, A1 = "enp1s0f0np0", "enP2p1s0f0np0"
@@ -112,11 +113,11 @@ class World:
                     {"host": other, "netdev": fabric_ports.spark_netdev(other_cage, half)}
                 ]
 
-    def check(self, **options: t.Any) -> list[fabric_check.Problem]:
+    def check(self, **options: t.Any) -> list[Finding]:
         return check_facts(self.plan, self.nodes, self.probes, **options)
 
     def errors(self, **options: t.Any) -> list[str]:
-        return split(self.check(**options))[0]
+        return errors_and_others(self.check(**options))[0]
 
 
 @pytest.mark.parametrize(("topology", "count"), [("direct", 2), ("ring", 3), ("switch", 4), ("lan", 3)])
@@ -237,7 +238,7 @@ def test_check_mode_reports_ports_that_are_down_as_unknown() -> None:
     world.probes["b"]["neighbours"] = {}
     problems = world.check()
     assert {problem.severity for problem in problems} == {"unknown"}
-    assert {(problem.host, problem.netdev) for problem in problems} == {("a", B0), ("a", B1), ("b", B0), ("b", B1)}
+    assert {(problem.host, problem.where) for problem in problems} == {("a", B0), ("a", B1), ("b", B0), ("b", B1)}
 
 
 def test_a_port_facing_one_that_is_down_is_unknown_too() -> None:
@@ -246,7 +247,7 @@ def test_a_port_facing_one_that_is_down_is_unknown_too() -> None:
         world.probes["b"]["ports"][name] = {"present": True, "up": False, "carrier": None, "mtu": 1500}
     world.probes["b"]["neighbours"] = {}
     world.cut("a", B0, B1)
-    errors, others = split(world.check())
+    errors, others = errors_and_others(world.check())
     assert errors == []
     assert f"host a: NIC {B0} has no carrier, but b {B0} at its other end is administratively down" in others[0]
 
@@ -255,7 +256,7 @@ def test_without_a_probe_the_facts_alone_are_judged() -> None:
     world = World("direct", ["a", "b"])
     world.cut("a", B1)
     problems = check_facts(world.plan, world.nodes)
-    assert [(problem.kind, problem.host, problem.netdev) for problem in problems] == [("half", "a", B1)]
+    assert [(problem.id, problem.host, problem.where) for problem in problems] == [("half", "a", B1)]
 
 
 def test_mtu_beyond_the_nic() -> None:
@@ -364,7 +365,7 @@ def test_rdma_faults_of_one_nic() -> None:
     world.probes["a"]["rdma"]["links"] = [link for link in links if link["netdev"] != B1]
     world.probes["b"]["rdma"]["links"][2]["link_layer"] = "InfiniBand"
     world.probes["b"]["rdma"]["links"][3]["rate"] = 100
-    errors, others = split(world.check())
+    errors, others = errors_and_others(world.check())
     assert [error.split(";")[0] for error in errors] == [
         f"host a: NIC {B1} has no RDMA device",
         f"host b: RDMA device rocep1s0f1 of NIC {B0} is in InfiniBand mode, the plan is RoCE",
@@ -373,8 +374,8 @@ def test_rdma_faults_of_one_nic() -> None:
     assert f"NIC {B1} has negotiated 100 Gb/s of 200" in others[0]
 
 
-def finding(kind: str, **more: t.Any) -> dict[str, t.Any]:
-    return {"kind": kind, "message": f"/etc/netplan/50-x.yaml is {kind}", "fix": "fix it", "netdev": "", **more}
+def finding(kind: str, where: str = "/etc/netplan/50-x.yaml") -> dict[str, t.Any]:
+    return Finding(kind, f"{where} is {kind}", "fix it", where=where).to_dict()
 
 
 def test_netplan_findings_stop_unless_accepted_or_replaced() -> None:
@@ -382,13 +383,13 @@ def test_netplan_findings_stop_unless_accepted_or_replaced() -> None:
     world.probes["b"]["netplan"]["findings"] = [
         finding("pending_edit"),
         finding("invalid_yaml"),
-        finding("foreign_settings", alone=True, netdev=B0),
-        finding("foreign_settings", alone=False, netdev=B1),
+        finding("foreign_file", B0),
+        finding("foreign_settings", B1),
     ]
     assert world.errors()[0] == "host b: /etc/netplan/50-x.yaml is pending_edit; fix it"
     assert len(world.errors()) == 4
     left = [
-        problem.kind
+        problem.id
         for problem in world.check(accept=["pending_edit"], replace_foreign=True)
         if problem.severity == "error"
     ]

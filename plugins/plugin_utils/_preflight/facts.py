@@ -1,10 +1,9 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One finding of the checks before a run, and what all of them read of plan and facts."""
+"""What the checks before a run read of plan and facts."""
 
 from __future__ import annotations
 
-import dataclasses
 import typing as t
 from collections.abc import Mapping
 
@@ -13,21 +12,6 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric_por
 Node = Mapping[str, t.Any]
 Plan = Mapping[str, t.Any]
 SPARK_NETDEVS: t.Final = {spark_netdev(cage, half): (cage, half) for cage in (0, 1) for half in HALVES}
-
-
-@dataclasses.dataclass(frozen=True)
-class Problem:
-    """One finding. ``severity``: ``error`` stops the run, ``warning`` and ``unknown`` are only reported."""
-
-    kind: str
-    host: str
-    message: str
-    fix: str
-    netdev: str = ""
-    severity: str = "error"
-
-    def __str__(self) -> str:
-        return f"host {self.host}: {self.message}; {self.fix}"
 
 
 def interfaces_of(node: Node) -> dict[str, Mapping[str, t.Any]]:
