@@ -212,7 +212,7 @@ class ActionModule(ClusterAction):
             else:
                 nodes[host] = with_cidr(told[host], cidrs[host]) if host in lost else told[host]
         # these hosts' own trouble is no reason to look at the others without a plan
-        case.plan_error = "\n".join([*map(str, management_problems(answered)), *lost.values()])
+        case.plan_error = "\n".join(map(str, [*management_problems(answered), *lost.values()]))
         try:
             case.cluster, fabric, _warnings = plan_cluster(groups, hosts, hostvars, nodes)
         except ClusterError as error:
