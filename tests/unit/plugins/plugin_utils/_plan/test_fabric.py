@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import json
-import sys
 import time
 import typing as t
 from ipaddress import IPv4Interface, IPv4Network
@@ -18,40 +17,12 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric imp
 )
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric_error import FabricError
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric_inventory import fabric_problems
-from hypothesis import assume, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.unit.plugins.plugin_utils._plan.fabric_cases import AB, ABC, LAN_NICS, RING_MANAGEMENT, cases, names
+
 LINK_KEYS = {"netdev", "device", "half", "address", "subnet", "peer", "peer_netdev", "mtu"}
-RING_MANAGEMENT = {"a": "192.168.1.11/24", "b": "192.168.1.12/24", "c": "192.168.1.13/24"}
-LAN_NICS = {"a": "enP7s7", "b": "mgbe0_0", "c": "enP7s7"}
-
-
-def names(count: int) -> list[str]:
-    return [f"node{index:03d}" for index in range(count)]
-
-
-@st.composite
-def cases(draw: st.DrawFn, topologies: tuple[str, ...] = fabric_values.TOPOLOGIES, least: int = 2) -> dict[str, t.Any]:
-    """A valid call for every topology, at every size the topology allows (a switch: 2 to 64)."""
-    topology = draw(st.sampled_from(topologies))
-    size = {"direct": st.just(2), "ring": st.just(3), "switch": st.integers(least, 64), "lan": st.integers(2, 64)}
-    hosts = names(draw(size[topology]))
-    smallest = 27 if topology == "ring" else next(p for p in range(29, 1, -1) if (1 << (31 - p)) - 2 >= len(hosts))
-    prefix = draw(st.integers(12, smallest))
-    cidr = IPv4Network((draw(st.integers(0x0A000000, 0x0AFFFFFF)) >> (32 - prefix) << (32 - prefix), prefix))
-    kinds = {
-        host: draw(st.sampled_from(["spark", "thor", "generic"] if topology == "lan" else ["spark"])) for host in hosts
-    }
-    return {
-        "hosts": hosts,
-        "topology": topology,
-        "cidr": str(cidr),
-        "cage": draw(st.sampled_from([0, 1])),
-        "mtu": draw(st.one_of(st.none(), st.integers(1280, 9216))),
-        "management": {host: f"192.168.7.{index + 1}/24" for index, host in enumerate(hosts)},
-        "kinds": kinds,
-        "nics": dict.fromkeys(hosts, "eth0"),
-    }
 
 
 @given(cases())
@@ -85,35 +56,6 @@ def test_plan_properties(case: dict[str, t.Any]) -> None:
             ports = {link["netdev"][-2:], back["netdev"][-2:]}
             assert ports == ({"p0", "p1"} if case["topology"] == "ring" else {f"p{case['cage']}"})
     json.dumps(plan)
-
-
-@given(cases(("switch",), least=3))
-@settings(deadline=None, max_examples=60)
-def test_a_host_added_at_the_end_changes_no_address(case: dict[str, t.Any]) -> None:
-    whole = fabric_plan(**case)
-    part = fabric_plan(**(case | {"hosts": case["hosts"][:-1]}))
-    assert {host: entry["links"] for host, entry in part.items()} == {
-        host: entry["links"] for host, entry in list(whole.items())[:-1]
-    }
-
-
-@given(cases(("direct", "ring", "switch")), st.data())
-@settings(deadline=None, max_examples=60)
-def test_any_allotted_address_can_be_overridden(case: dict[str, t.Any], data: st.DataObject) -> None:
-    plan = fabric_plan(**case)
-    host = data.draw(st.sampled_from(case["hosts"]))
-    link = data.draw(st.sampled_from(plan[host]["links"]))
-    taken = {IPv4Interface(other["address"]).ip for entry in plan.values() for other in entry["links"]}
-    # the highest host address is the last one to be allotted
-    free = IPv4Network(link["subnet"]).broadcast_address - 1
-    assume(free not in taken)
-    changed = fabric_plan(**case, overrides={host: {link["netdev"]: str(free)}})
-    for name, entry in changed.items():
-        for before, after in zip(plan[name]["links"], entry["links"], strict=True):
-            moved = name == host and before["netdev"] == link["netdev"]
-            assert after["address"] == (
-                f"{free}/{IPv4Network(link['subnet']).prefixlen}" if moved else before["address"]
-            )
 
 
 def test_direct_plan_in_full() -> None:
@@ -183,13 +125,6 @@ def test_ring_follows_the_documented_cabling() -> None:
     assert "enP7s7" in plan["b"]["trusted_netdevs"]
 
 
-def test_a_pair_keeps_its_addresses_behind_a_switch() -> None:
-    direct = fabric_plan(["a", "b"], "direct", "10.1.0.0/24")
-    switch = fabric_plan(["a", "b", "c"], "switch", "10.1.0.0/24")
-    for host in "ab":
-        assert [x["address"] for x in direct[host]["links"]] == [x["address"] for x in switch[host]["links"]]
-
-
 def test_lan_adopts_addresses_and_picks_tcp_and_says_why() -> None:
     kinds = {"a": "spark", "b": "thor", "c": "generic"}
     plan = fabric_plan(["a", "b", "c"], "lan", management=RING_MANAGEMENT, kinds=kinds, nics=LAN_NICS, ray_head="b")
@@ -219,21 +154,6 @@ def test_mtu_is_capped_on_a_thor_only() -> None:
     assert (plan["a"]["links"][0]["mtu"], plan["b"]["links"][0]["mtu"]) == (9000, 8966)
 
 
-def test_values_as_text_are_read() -> None:
-    assert fabric_plan(["a", "b"], "direct", "10.1.0.0/24", cage="0", mtu="1500") == fabric_plan(
-        ["a", "b"], "direct", "10.1.0.0/24", cage=0, mtu=1500
-    )
-
-
-def test_whole_subnet_can_be_moved_by_overriding_both_ends() -> None:
-    overrides = {"a": {"enp1s0f1np1": "172.20.0.1/30"}, "b": {"enp1s0f1np1": "172.20.0.2/30"}}
-    plan = fabric_plan(["a", "b"], "direct", "10.1.0.0/24", overrides=overrides)
-    assert plan["a"]["control_address"] == "172.20.0.1"
-    assert plan["b"]["links"][0]["subnet"] == "172.20.0.0/30"
-
-
-AB = ["a", "b"]
-ABC = ["a", "b", "c"]
 BAD: list[tuple[str, dict[str, t.Any], str, str]] = [
     ("no such topology", {"hosts": AB, "topology": "star"}, "fabric_topology", "star"),
     ("topology undefined", {"hosts": AB, "topology": None}, "fabric_topology", "undefined"),
@@ -451,56 +371,6 @@ def test_256_hosts_are_planned_and_checked_in_linear_time() -> None:
     assert run(1024) < 16 * run(256), "four times the hosts must not cost the square of it"
 
 
-class TestInventoryStage:
-    GROUPS: t.ClassVar = {"ray_head": ["a"], "ray_workers": ["b"]}
-
-    def test_good_inventories_have_no_problem(self) -> None:
-        assert fabric_problems("direct", AB, "10.0.0.0/24", groups=self.GROUPS) == []
-        assert fabric_problems("ring", ABC, "10.0.0.0/24") == []
-        assert fabric_problems("lan", AB, groups=self.GROUPS | {"thors": ["b"]}) == []
-        assert fabric_problems("direct", AB, "10.0.0.0/24", management={"a": "192.168.1.1", "b": "spark-2.lan"}) == []
-        assert fabric_problems("direct", AB, "10.0.0.0/24", management={"a": "127.0.0.1", "b": "127.0.0.1"}) == []
-
-    def test_all_faults_are_named_at_once(self) -> None:
-        problems = fabric_problems("ring", AB, "10.0.0.1/24", cage=3, mtu=1)
-        assert [problem.where for problem in problems] == [
-            "fabric_cage",
-            "fabric_mtu",
-            "fabric_topology",
-            "fabric_cidr",
-        ]
-
-    @pytest.mark.parametrize(
-        ("arguments", "words"),
-        [
-            ({"groups": {"ray_head": [], "ray_workers": AB}}, "exactly one head"),
-            ({"groups": {"ray_head": AB, "ray_workers": []}}, "group ray_head is a, b"),
-            ({"groups": {"ray_head": ["a"], "ray_workers": AB}}, "group ray_workers of host a"),
-            ({"groups": {"ray_head": ["a"], "ray_workers": []}}, "group cluster of host b"),
-            ({"groups": GROUPS | {"sparks": ["b"], "thors": ["b"]}}, "group thors of host b"),
-            ({"groups": GROUPS | {"thors": ["b"]}}, "kind of host b is thor"),
-            ({"management": {"a": "10.0.0.7"}}, "overlaps the management network 10.0.0.7/32 of host a"),
-            ({"management": {"a": "10.9.0.7", "b": "10.9.0.7"}}, "host a has the same address"),
-            ({"overrides": {"a": {"enp1s0f1np1": "10.0.0.2"}}}, "given twice"),
-            ({"overrides": ["a"]}, "not a mapping"),
-            ({"cidr": "10.0.0.0/30"}, "too small"),
-        ],
-    )
-    def test_faults(self, arguments: dict[str, t.Any], words: str) -> None:
-        (problem,) = fabric_problems("direct", AB, **({"cidr": "10.0.0.0/24"} | arguments))
-        assert words in str(problem)
-
-    def test_without_netaddr_that_is_the_only_problem(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setitem(sys.modules, "netaddr", None)
-        (problem,) = fabric_problems("direct", AB, "10.0.0.1/24", cage=3)
-        assert str(problem).startswith("Python package netaddr is not installed: ")
-        assert str(problem).endswith(f"{sys.executable} -m pip install netaddr")
-
-    def test_overrides_are_refused_on_a_lan(self) -> None:
-        (problem,) = fabric_problems("lan", AB, overrides={"a": {"eth0": "10.0.0.1"}})
-        assert "keep the addresses they have" in str(problem)
-
-
 def test_firewall_sources_are_the_peers_on_each_trusted_nic() -> None:
     plan = fabric_plan(ABC, "ring", "10.100.0.0/16", management=RING_MANAGEMENT)
     assert trusted_sources(plan, "a") == {
@@ -523,10 +393,3 @@ def test_real_device_names_replace_the_expected_ones() -> None:
     assert plan["a"]["env"]["NCCL_IB_HCA"] == "=mlx5_1,roceP2p1s0f1"
     assert [link["device"] for link in plan["a"]["links"]] == ["mlx5_1", "roceP2p1s0f1"]
     assert plan["b"]["env"]["NCCL_IB_HCA"] == "=rocep1s0f1,roceP2p1s0f1"
-
-
-def test_an_address_with_a_mask_or_a_zone_is_understood() -> None:
-    plan = fabric_plan(ABC, "ring", "10.100.0.0/16", management=RING_MANAGEMENT | {"a": "192.168.1.11/255.255.255.0"})
-    assert plan["a"]["management_address"] == "192.168.1.11/24"
-    plan = fabric_plan(AB, "direct", "10.100.0.0/24", management={"a": "fe80::1%enP7s7/64", "b": "fe80::2%enP7s7"})
-    assert plan["a"]["management_address"] == "fe80::1%enP7s7/64"

@@ -23,6 +23,8 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.recipe imp
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.recipe_fields import RecipeError, host_counts
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.vllm_config import OWNED, serve_config
 
+from tests.unit.plugins.plugin_utils._plan.minimal_recipe import MINIMAL
+
 ROOT = Path(__file__).parents[5]
 FIXTURES = ROOT / "tests" / "fixtures"
 GOLDEN = FIXTURES / "recipes" / "golden"
@@ -365,28 +367,6 @@ def test_the_acknowledged_is_let_through() -> None:
         overrides={"args": {"trust-remote-code": True}, "acknowledged": ["trust-remote-code"]},
     )
     assert plan["args"]["trust-remote-code"] is True
-
-
-MINIMAL: dict[str, Any] = {"name": "n", "summary": "s", "model": "m", "runtime": "venv", "hosts": 1, "args": {}}
-MALFORMED: list[tuple[dict[str, Any], str]] = [
-    ({"model": ...}, "lacks model"),
-    ({"splitt": {}}, "unknown fields splitt. Did you mean split"),
-    ({"args": ["a"]}, "args is not a dictionary"),
-    ({"acknowledged": "trust-remote-code"}, "acknowledged is not a list"),
-    ({"args": {"tensor_parallel_size": 2}}, "tensor-parallel-size is no argument of a recipe"),
-    ({"runtime": "podman"}, "not venv or container"),
-    ({"hosts": 0}, "not a number of hosts"),
-    ({"hosts": "two"}, "not a number of hosts"),
-]
-
-
-@pytest.mark.parametrize(("change", "text"), MALFORMED)
-def test_malformed_recipes(tmp_path: Path, change: dict[str, Any], text: str) -> None:
-    data = {key: value for key, value in {**MINIMAL, **change}.items() if value is not ...}
-    (tmp_path / "r.yml").write_text(yaml.safe_dump(data))
-    with pytest.raises(RecipeError, match=r"r\.yml") as caught:
-        load("r.yml", base=str(tmp_path))
-    assert text in str(caught.value)
 
 
 def test_files_that_are_none(tmp_path: Path) -> None:

@@ -9,26 +9,11 @@ from typing import Any
 import pytest
 import yaml
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import roles
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.vllm_config import ServeConfigError
+
+from tests.unit.plugins.plugin_utils._plan.vllm_plan import files, plan, units, with_serving
 
 VLLM = "/etc/systemd/system/sparkthor-vllm.service"
 HOST = ["/usr/bin/python3", "-IB", "/usr/local/lib/sparkthor/sparkthor_host"]
-
-
-def plan(variables: dict[str, Any], **given: Any) -> dict[str, Any]:
-    return roles.plan("vllm_serve", {**variables, **given})
-
-
-def files(planned: dict[str, Any]) -> dict[str, str]:
-    return {file["path"]: file["content"] for file in planned["state"]["files"]}
-
-
-def units(planned: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    return {unit["name"]: unit for unit in planned["state"]["units"]}
-
-
-def with_serving(variables: dict[str, Any], **serving: Any) -> dict[str, Any]:
-    return {**variables, "sparkthor_cluster": {**variables["sparkthor_cluster"], "serving": serving}}
 
 
 def test_the_head_serves_and_watches(variables: dict[str, Any]) -> None:
@@ -132,35 +117,6 @@ def test_store_and_caches_lie_where_their_variables_say(variables: dict[str, Any
     ]
 
 
-def test_the_environment_of_the_recipe_goes_to_ray_s_workers(variables: dict[str, Any]) -> None:
-    own = {"VLLM_X": 1, "a_b": "$x", "HOME": "/elsewhere"}
-    environment = files(plan(variables, vllm_serve_env=own))["/etc/sparkthor/vllm.env"].splitlines()
-    assert 'VLLM_RAY_EXTRA_ENV_VARS_TO_COPY="a_b,HOME,VLLM_X"' in environment
-    assert 'a_b="\\$x"' in environment
-    assert 'HOME="/elsewhere"' in environment
-    without = files(plan(variables, vllm_serve_env=own, vllm_serve_executor="mp"))["/etc/sparkthor/vllm.env"]
-    assert "VLLM_RAY_EXTRA" not in without
-    kept = json.loads(files(plan(variables))["/etc/sparkthor/vllm/ray_non_carry_over_env_vars.json"])
-    assert {"NEW_HOST_VARIABLE", "HOME", "NCCL_IB_HCA"} <= set(kept)
-    assert kept == sorted(set(kept), key=str.lower)
-
-
-def test_preflight_s_plan_goes_before_the_variables(variables: dict[str, Any]) -> None:
-    planned = {
-        **{"model": "m", "models": [{"name": "m"}], "served_model_name": "name", "max_model_len": 4096},
-        **{"args": {"enforce-eager": False}, "environment": {"A": "1"}, "acknowledged": ["x"], "sizing": {"q": 1}},
-    }
-    found = plan(with_serving(variables, **planned), vllm_serve_args={"other": 1})
-    config = yaml.safe_load(files(found)["/etc/sparkthor/vllm.yaml"])
-    assert config["model"] == "/var/lib/sparkthor/models/m"
-    assert (config["served-model-name"], config["max-model-len"], config["no-enforce-eager"]) == ("name", 4096, True)
-    assert "other" not in config
-    assert found["model_elsewhere"] is False
-    assert (found["options"]["arguments"], found["options"]["acknowledged"]) == (planned["args"], ["x"])
-    assert found["sizing"]["q"] == 1
-    assert found["sizing"]["hosts"] == ["a", "b"]
-
-
 def test_degraded_mode(variables: dict[str, Any]) -> None:
     smaller = {
         **{"model": "s", "served_model_name": "small", "max_model_len": 1024, "args": {}, "hosts": 1},
@@ -230,19 +186,3 @@ def test_only_what_a_host_needs_is_read_of_the_secrets(variables: dict[str, Any]
     assert asked == []
     roles.secret_files("vllm_serve", variables, read)
     assert asked == ["api_key", "api_key.previous"]
-
-
-def test_names_of_the_model(variables: dict[str, Any]) -> None:
-    names = files(plan(variables, vllm_serve_served_model_name=["x", "y"]))
-    assert yaml.safe_load(names["/etc/sparkthor/vllm.yaml"])["served-model-name"] == ["x", "y"]
-    assert json.loads(names["/etc/sparkthor/serving.json"])["model"] == "x"
-    hub = files(plan(variables, vllm_serve_model="Qwen/Qwen3-8B", vllm_serve_from_hub=True))
-    assert yaml.safe_load(hub["/etc/sparkthor/vllm.yaml"])["served-model-name"] == "Qwen3-8B"
-    assert json.loads(hub["/etc/sparkthor/serving.json"])["model"] == "Qwen3-8B"
-
-
-def test_a_wrong_argument_is_refused_with_its_variable(variables: dict[str, Any]) -> None:
-    with pytest.raises(ServeConfigError, match="vllm_serve_args: port is decided by the role"):
-        plan(variables, vllm_serve_args={"port": 1})
-    with pytest.raises(ValueError, match="vllm_serve_front_max_body: 'big' is no size"):
-        plan(variables, vllm_serve_front_max_body="big")

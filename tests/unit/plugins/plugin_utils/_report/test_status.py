@@ -5,83 +5,10 @@
 
 from __future__ import annotations
 
-import copy
-import json
-from pathlib import Path
-
 import pytest
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._report import screen, status
 
-TOP = next(parent for parent in Path(__file__).resolve().parents if (parent / "galaxy.yml").exists())
-LOOK = json.loads((TOP / "tests/fixtures/status/look-spark.json").read_text())
-HOSTS = ["spark-01", "spark-02", "spark-03"]
-GROUPS = {"cluster": HOSTS, "ray_head": HOSTS[:1], "ray_workers": HOSTS[1:], "sparks": HOSTS, "all": HOSTS}
-NOW = 1_800_000_000.0
-PORTS = ("enp1s0f0np0", "enP2p1s0f0np0", "enp1s0f1np1", "enP2p1s0f1np1")
-
-
-def variables(topology="switch"):
-    return {
-        host: {"ansible_host": f"10.110.1.{10 + index}", "fabric_topology": topology, "fabric_cidr": "10.100.0.0/16"}
-        for index, host in enumerate(HOSTS, 1)
-    }
-
-
-def look_of(host):
-    """The captured look, moved to another host: addresses and what serves there."""
-    index = HOSTS.index(host) + 1
-    look = copy.deepcopy(LOOK)
-    look["time"] = NOW
-    management = look["node"]["management"]
-    management.update(address=f"10.110.1.{10 + index}", cidr=f"10.110.1.{10 + index}/24")
-    addresses = {"enp1s0f1np1": f"10.100.0.{index}/17", "enP2p1s0f1np1": f"10.100.128.{index}/17"}
-    for interface in look["node"]["interfaces"]:
-        if interface["name"] in PORTS:
-            own = addresses.get(interface["name"])
-            kept = [{"address": own, "family": "inet", "scope": "global", "dynamic": False}] if own else []
-            interface.update(addresses=kept, mtu=9000, carrier=True, up=True)
-    unit = {"active": "active", "sub": "running", "enabled": "enabled", "load": "loaded", "result": "success"}
-    unit |= {"restarts": 0, "invocation": "x", "need_daemon_reload": False, "seconds": 60.0}
-    look["units"] = {"sparkthor-ray": dict(unit)}
-    look["versions"] = {"vllm": "0.32.0", "ray": "2.60.0"}
-    if host == HOSTS[0]:
-        look["units"] |= {f"sparkthor-{name}": dict(unit) for name in ("vllm", "front", "watchdog")}
-        look["serving"] |= {
-            "model": "tiny",
-            "options": {"pipeline-parallel-size": "3"},
-            "state": {
-                "state": "serving",
-                "line": "serving",
-                "healthy": True,
-                "since": NOW - 3700,
-                "updated": NOW - 1,
-                "completion": {"seconds_ago": 4.0, "latency": 0.12},
-            },
-        }
-        look["ray"] = {
-            "configured": True,
-            "cluster": {
-                "healthy": True,
-                "reason": "3 of 3 nodes",
-                "alive": [{"name": name, "address": f"10.100.0.{i}"} for i, name in enumerate(HOSTS, 1)],
-            },
-        }
-    return look
-
-
-@pytest.fixture
-def outcomes():
-    return {host: {"status": look_of(host)} for host in HOSTS}
-
-
-def made(outcomes, topology="switch", hostvars=None):
-    document = status.document(GROUPS, hostvars or variables(topology), outcomes, NOW)
-    json.dumps(document)
-    return document
-
-
-def texts(document):
-    return [f"{item['host']}: {item['text']}" for item in document["problems"]]
+from tests.unit.plugins.plugin_utils._report.captured_look import GROUPS, HOSTS, NOW, made, texts, variables
 
 
 def test_a_healthy_cluster_has_nothing_to_fix(outcomes):
@@ -94,12 +21,6 @@ def test_a_healthy_cluster_has_nothing_to_fix(outcomes):
     assert "TP=1 PP=3" in text
     assert "nothing to fix" in text
     assert "last completion 4 s ago in 0.12 s" in text
-
-
-def test_the_screen_is_one_screen(outcomes):
-    lines = screen.render(made(outcomes)).splitlines()
-    assert len(lines) <= 24
-    assert max(map(len, lines)) <= 120
 
 
 def test_speed_half_mtu_and_address_of_every_link(outcomes):
@@ -223,14 +144,6 @@ def test_failed_units_memory_disk_and_swap(outcomes):
         "spark-02: disk nearly full: 1.0 GiB left",
         "spark-02: 3.0 GiB are swapped out",
     ]
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [(None, "-"), (0, "0 s"), (59, "59 s"), (60, "1 min"), (3700, "1 h 1 min"), (90000, "1 d 1 h"), (86400, "1 d")],
-)
-def test_durations(seconds, text):
-    assert screen.duration(seconds) == text
 
 
 @pytest.mark.parametrize("topology", ["switch", "ring", "lan"])

@@ -8,52 +8,9 @@ from __future__ import annotations
 import json
 
 import pytest
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric import fabric_plan
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._report import measurements, verify
 
-HOSTS = ("a", "b", "c")
-MANAGEMENT = {host: f"192.168.1.{index}/24" for index, host in enumerate("abcd", 11)}
-
-
-def plan(topology, hosts=HOSTS, **more):
-    nics = dict.fromkeys(hosts, "enP7s7")
-    management = {host: MANAGEMENT[host] for host in hosts}
-    return fabric_plan(list(hosts), topology, "10.100.0.0/16", 1, None, management, more.get("kinds"), nics)
-
-
-@pytest.mark.parametrize(
-    ("topology", "hosts", "count"),
-    [
-        ("direct", ["a", "b"], 6),
-        ("switch", HOSTS, 9),
-        ("switch", list("abcd"), 12),
-        ("ring", HOSTS, 18),
-        ("lan", HOSTS, 3),
-    ],
-)
-def test_every_half_and_both_in_every_direction(topology, hosts, count):
-    tests = measurements.link_tests(plan(topology, hosts), hosts, {})
-    everything = [test for host in hosts for test in tests[host]]
-    assert len(everything) == count
-    assert len({test["id"] for test in everything}) == count
-    sending = {(test["host"], path["netdev"]) for test in everything for path in test["paths"]}
-    taking = {(test["peer"], path["peer_netdev"]) for test in everything for path in test["paths"]}
-    assert sending == taking
-    assert {test["how"] for test in everything} == ({"tcp"} if topology == "lan" else {"rdma"})
-    json.dumps(tests)
-
-
-def test_a_ring_measures_along_its_cables():
-    tests = measurements.link_tests(plan("ring"), HOSTS, {})
-    [first] = [test for test in tests["a"] if test["id"] == "a>b:0"]
-    assert (first["paths"][0]["netdev"], first["paths"][0]["peer_netdev"]) == ("enp1s0f0np0", "enp1s0f1np1")
-    assert first["paths"][0]["wanted_mtu"] == 9000
-
-
-def test_hosts_that_are_away_are_left_out():
-    tests = measurements.link_tests(plan("switch"), ["a", "c"], {})
-    assert {test["peer"] for test in tests["a"]} == {"c"}
-    assert measurements.link_tests(plan("switch"), ["a"], {}) == {"a": []}
+from tests.unit.plugins.plugin_utils._report.planned_fabric import HOSTS, plan
 
 
 def test_the_weaker_kind_decides_and_the_user_above_it():

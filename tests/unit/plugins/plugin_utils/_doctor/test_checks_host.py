@@ -1,0 +1,53 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The doctor's checks of a host: clock, kernel, versions, disk."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor.case import Case
+
+from tests.unit.plugins.plugin_utils._doctor.sound_cluster import ev, found, world
+
+
+def skew(case: Case) -> None:
+    case.clocks["b"] = (59.0, 61.0)
+
+
+def kernel(case: Case) -> None:
+    for host in case.hosts:
+        ev(case, host)["node"]["kernel"] = "7.0.0-1019-nvidia"
+
+
+def odd_driver(case: Case) -> None:
+    ev(case, "b")["node"]["driver"] = "570.1"
+
+
+def inodes(case: Case) -> None:
+    ev(case, "b")["disks"][0]["inodes_free"] = 0
+
+
+def test_half_a_cluster_without_a_plan() -> None:
+    case = world()
+    case.cluster = case.fabric = None
+    case.plan_error = "host a: is a thor"
+    assert found(case) == [("plan-contradicted", ())]
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        (skew, [("clock-skew", ("b",))]),
+        (kernel, [("kernel-known-bad", ("a",)), ("kernel-known-bad", ("b",))]),
+        (odd_driver, [("versions-differ", ("b",))]),
+        (inodes, [("disk-full", ("b",))]),
+    ],
+)
+def test_what_a_lab_cannot_lay(change: Callable[[Case], None], expected: list[Any]) -> None:
+    case = world()
+    change(case)
+    assert found(case) == expected

@@ -1,0 +1,55 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The doctor's checks of Ray and of the units that serve."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor.case import Case
+
+from tests.unit.plugins.plugin_utils._doctor.sound_cluster import ev, found, process, world
+
+
+def container_memlock(case: Case) -> None:
+    ev(case, "a")["processes"].append(process("worker", "ray::x", contained=True, memlock=65536))
+
+
+def unit_in_restart_loop(case: Case) -> None:
+    ev(case, "a")["units"]["sparkthor-vllm.service"] = {
+        "LoadState": "loaded",
+        "UnitFileState": "enabled",
+        "ActiveState": "activating",
+        "SubState": "auto-restart",
+        "NRestarts": "7",
+        "Result": "exit-code",
+    }
+
+
+def degraded(case: Case) -> None:
+    state = {"state": "degraded", "updated": 1001.0, "line": "no completion for 40 s"}
+    ev(case, "a")["files"]["state.json"] = json.dumps(state)
+
+
+def ray_lacks_a_node(case: Case) -> None:
+    problem = {"code": "node_missing", "node": "b", "cause": "node b is not a member", "fix": "see b"}
+    ev(case, "a")["ray"] = {"problems": [problem]}
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        (container_memlock, [("memlock-limited", ("a",))]),
+        (unit_in_restart_loop, [("unit-down", ("a",))]),
+        (degraded, [("serving-down", ("a",))]),
+        (ray_lacks_a_node, [("ray-node-lost", ("b",))]),
+    ],
+)
+def test_what_a_lab_cannot_lay(change: Callable[[Case], None], expected: list[Any]) -> None:
+    case = world()
+    change(case)
+    assert found(case) == expected

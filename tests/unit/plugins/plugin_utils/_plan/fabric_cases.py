@@ -1,0 +1,47 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Valid calls of fabric_plan, for tests of what holds for each of them."""
+
+from __future__ import annotations
+
+import typing as t
+from ipaddress import IPv4Network
+
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import fabric_values
+from hypothesis import strategies as st
+
+RING_MANAGEMENT = {"a": "192.168.1.11/24", "b": "192.168.1.12/24", "c": "192.168.1.13/24"}
+LAN_NICS = {"a": "enP7s7", "b": "mgbe0_0", "c": "enP7s7"}
+
+
+def names(count: int) -> list[str]:
+    return [f"node{index:03d}" for index in range(count)]
+
+
+@st.composite
+def cases(draw: st.DrawFn, topologies: tuple[str, ...] = fabric_values.TOPOLOGIES, least: int = 2) -> dict[str, t.Any]:
+    """A valid call for every topology, at every size the topology allows (a switch: 2 to 64)."""
+    topology = draw(st.sampled_from(topologies))
+    size = {"direct": st.just(2), "ring": st.just(3), "switch": st.integers(least, 64), "lan": st.integers(2, 64)}
+    hosts = names(draw(size[topology]))
+    smallest = 27 if topology == "ring" else next(p for p in range(29, 1, -1) if (1 << (31 - p)) - 2 >= len(hosts))
+    prefix = draw(st.integers(12, smallest))
+    cidr = IPv4Network((draw(st.integers(0x0A000000, 0x0AFFFFFF)) >> (32 - prefix) << (32 - prefix), prefix))
+    kinds = {
+        host: draw(st.sampled_from(["spark", "thor", "generic"] if topology == "lan" else ["spark"])) for host in hosts
+    }
+    return {
+        "hosts": hosts,
+        "topology": topology,
+        "cidr": str(cidr),
+        "cage": draw(st.sampled_from([0, 1])),
+        "mtu": draw(st.one_of(st.none(), st.integers(1280, 9216))),
+        "management": {host: f"192.168.7.{index + 1}/24" for index, host in enumerate(hosts)},
+        "kinds": kinds,
+        "nics": dict.fromkeys(hosts, "eth0"),
+    }
+
+
+AB = ["a", "b"]
+ABC = ["a", "b", "c"]

@@ -1,0 +1,36 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Recipes whose fields are missing, unknown or of the wrong kind."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.recipe import load
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.recipe_fields import RecipeError
+
+from tests.unit.plugins.plugin_utils._plan.minimal_recipe import MINIMAL
+
+MALFORMED: list[tuple[dict[str, Any], str]] = [
+    ({"model": ...}, "lacks model"),
+    ({"splitt": {}}, "unknown fields splitt. Did you mean split"),
+    ({"args": ["a"]}, "args is not a dictionary"),
+    ({"acknowledged": "trust-remote-code"}, "acknowledged is not a list"),
+    ({"args": {"tensor_parallel_size": 2}}, "tensor-parallel-size is no argument of a recipe"),
+    ({"runtime": "podman"}, "not venv or container"),
+    ({"hosts": 0}, "not a number of hosts"),
+    ({"hosts": "two"}, "not a number of hosts"),
+]
+
+
+@pytest.mark.parametrize(("change", "text"), MALFORMED)
+def test_malformed_recipes(tmp_path: Path, change: dict[str, Any], text: str) -> None:
+    data = {key: value for key, value in {**MINIMAL, **change}.items() if value is not ...}
+    (tmp_path / "r.yml").write_text(yaml.safe_dump(data))
+    with pytest.raises(RecipeError, match=r"r\.yml") as caught:
+        load("r.yml", base=str(tmp_path))
+    assert text in str(caught.value)

@@ -1,0 +1,60 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which model is served under which names, with which arguments and environment."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+import yaml
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.vllm_config import ServeConfigError
+
+from tests.unit.plugins.plugin_utils._plan.vllm_plan import files, plan, with_serving
+
+
+def test_the_environment_of_the_recipe_goes_to_ray_s_workers(variables: dict[str, Any]) -> None:
+    own = {"VLLM_X": 1, "a_b": "$x", "HOME": "/elsewhere"}
+    environment = files(plan(variables, vllm_serve_env=own))["/etc/sparkthor/vllm.env"].splitlines()
+    assert 'VLLM_RAY_EXTRA_ENV_VARS_TO_COPY="a_b,HOME,VLLM_X"' in environment
+    assert 'a_b="\\$x"' in environment
+    assert 'HOME="/elsewhere"' in environment
+    without = files(plan(variables, vllm_serve_env=own, vllm_serve_executor="mp"))["/etc/sparkthor/vllm.env"]
+    assert "VLLM_RAY_EXTRA" not in without
+    kept = json.loads(files(plan(variables))["/etc/sparkthor/vllm/ray_non_carry_over_env_vars.json"])
+    assert {"NEW_HOST_VARIABLE", "HOME", "NCCL_IB_HCA"} <= set(kept)
+    assert kept == sorted(set(kept), key=str.lower)
+
+
+def test_preflight_s_plan_goes_before_the_variables(variables: dict[str, Any]) -> None:
+    planned = {
+        **{"model": "m", "models": [{"name": "m"}], "served_model_name": "name", "max_model_len": 4096},
+        **{"args": {"enforce-eager": False}, "environment": {"A": "1"}, "acknowledged": ["x"], "sizing": {"q": 1}},
+    }
+    found = plan(with_serving(variables, **planned), vllm_serve_args={"other": 1})
+    config = yaml.safe_load(files(found)["/etc/sparkthor/vllm.yaml"])
+    assert config["model"] == "/var/lib/sparkthor/models/m"
+    assert (config["served-model-name"], config["max-model-len"], config["no-enforce-eager"]) == ("name", 4096, True)
+    assert "other" not in config
+    assert found["model_elsewhere"] is False
+    assert (found["options"]["arguments"], found["options"]["acknowledged"]) == (planned["args"], ["x"])
+    assert found["sizing"]["q"] == 1
+    assert found["sizing"]["hosts"] == ["a", "b"]
+
+
+def test_names_of_the_model(variables: dict[str, Any]) -> None:
+    names = files(plan(variables, vllm_serve_served_model_name=["x", "y"]))
+    assert yaml.safe_load(names["/etc/sparkthor/vllm.yaml"])["served-model-name"] == ["x", "y"]
+    assert json.loads(names["/etc/sparkthor/serving.json"])["model"] == "x"
+    hub = files(plan(variables, vllm_serve_model="Qwen/Qwen3-8B", vllm_serve_from_hub=True))
+    assert yaml.safe_load(hub["/etc/sparkthor/vllm.yaml"])["served-model-name"] == "Qwen3-8B"
+    assert json.loads(hub["/etc/sparkthor/serving.json"])["model"] == "Qwen3-8B"
+
+
+def test_a_wrong_argument_is_refused_with_its_variable(variables: dict[str, Any]) -> None:
+    with pytest.raises(ServeConfigError, match="vllm_serve_args: port is decided by the role"):
+        plan(variables, vllm_serve_args={"port": 1})
+    with pytest.raises(ValueError, match="vllm_serve_front_max_body: 'big' is no size"):
+        plan(variables, vllm_serve_front_max_body="big")

@@ -1,0 +1,68 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Cables that end at somebody else than planned, and which one to move."""
+
+from __future__ import annotations
+
+from ansible_collections.sparkthor.cluster.plugins.module_utils._network import neighbors
+
+from tests.unit.plugins.plugin_utils._preflight.planned_world import A0, A1, B0, B1, World
+
+
+def test_two_cables_swapped_at_one_host_are_one_message() -> None:
+    world = World("ring", ["a", "b", "c"])
+    world.cable(("a", 1), ("b", 1))
+    world.cable(("a", 0), ("c", 0))
+    assert world.errors() == [
+        f"host a: its two cables are swapped: NIC {A0} is cabled to c {A0}, NIC {B0} to b {B0}, the plan wants it the "
+        "other way; swap the two cables at a: the one from c belongs in cage 1 (away from the RJ45 port), the one from "
+        "b in cage 0 (next to the RJ45 port)"
+    ]
+
+
+def test_ends_of_two_cables_swapped_between_hosts_name_the_ends_to_move() -> None:
+    world = World("ring", ["a", "b", "c"])
+    # a0-b1 and b0-c1 became a0-c1 and b0-b1: nobody counts frames of its own
+    world.cable(("a", 0), ("c", 1))
+    for name in (A0, A1, B0, B1):
+        world.probes["b"]["neighbours"].pop(name)
+    errors = world.errors()
+    assert errors[0] == (
+        f"host a: NIC {A0} is cabled to c {B0}, the plan wants b {B0} there; move the end that is in cage 1 (away from "
+        "the RJ45 port) of c to cage 1 (away from the RJ45 port) of b"
+    )
+    assert f"host c: NIC {B0} is cabled to a {A0}, the plan wants b {A0} there" in errors[1]
+    assert all(f"host b: NIC {name} has a carrier, but nobody" in " ".join(errors) for name in (A0, A1, B0, B1))
+
+
+def test_a_ring_the_other_way_round_asks_for_the_hosts_in_another_order() -> None:
+    world = World("ring", ["a", "b", "c"])
+    world.cable(("a", 0), ("c", 1))
+    world.cable(("c", 0), ("b", 1))
+    world.cable(("b", 0), ("a", 1))
+    errors = world.errors()
+    assert len(errors) == 6
+    assert all("the ring runs the other way round: list the hosts as a, c, b" in error for error in errors)
+
+
+def test_a_nic_may_hear_both_halves_of_the_right_cage() -> None:
+    world = World("direct", ["a", "b"])
+    for host, other in (("a", "b"), ("b", "a")):
+        for name in (B0, B1):
+            world.probes[host]["neighbours"][name] = [{"host": other, "netdev": B1}, {"host": other, "netdev": B0}]
+    assert world.check() == []
+
+
+def test_a_carrier_behind_which_nobody_answers() -> None:
+    world = World("direct", ["a", "b"])
+    for host in "ab":
+        world.probes[host]["neighbours"] = {}
+    errors = world.errors()
+    assert len(errors) == 4
+    assert f"host a: NIC {B0} has a carrier, but nobody of this cluster answers on it" in errors[0]
+
+
+def test_probe_and_check_agree_on_what_a_neighbour_is() -> None:
+    assert neighbors.port_of(A0) == neighbors.port_of(A1) == "np0"
+    assert neighbors.port_of("eth7") == "eth7"

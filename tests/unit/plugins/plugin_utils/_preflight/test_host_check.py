@@ -1,0 +1,123 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""RDMA, netplan, clock, kernel and image: of each host, and of the hosts of one kind compared."""
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import Finding, errors_and_others
+
+from tests.unit.plugins.plugin_utils._preflight.planned_world import B0, B1, World
+
+
+def test_no_rdma_where_the_plan_needs_it() -> None:
+    world = World("ring", ["a", "b", "c"])
+    world.probes["c"]["rdma"]["links"] = []
+    (error,) = world.errors()
+    assert "host c: it has no RDMA device, which a ring fabric needs" in error
+
+
+@pytest.mark.parametrize("state", ["DOWN", "INIT"])
+def test_a_port_with_a_carrier_whose_rdma_is_not_active(state: str) -> None:
+    """Up and Down of ibdev2netdev are the carrier; the RDMA port has a state of its own."""
+    world = World("direct", ["a", "b"])
+    for link in world.probes["a"]["rdma"]["links"]:
+        link["port_state"] = "ACTIVE" if link["netdev"] == B1 else state
+    (error,) = world.errors()  # the other cage has no cable and is none of the plan's
+    assert f"host a: RDMA device rocep1s0f1 is {state} although its NIC {B0} has a carrier; reload the driver" in error
+    world.probes["a"]["raised"] = [B0]
+    assert world.errors() == [], "a port that has just been set up may still be training"
+
+
+def test_rdma_faults_of_one_nic() -> None:
+    world = World("direct", ["a", "b"])
+    links = world.probes["a"]["rdma"]["links"]
+    world.probes["a"]["rdma"]["links"] = [link for link in links if link["netdev"] != B1]
+    world.probes["b"]["rdma"]["links"][2]["link_layer"] = "InfiniBand"
+    world.probes["b"]["rdma"]["links"][3]["rate"] = 100
+    errors, others = errors_and_others(world.check())
+    assert [error.split(";")[0] for error in errors] == [
+        f"host a: NIC {B1} has no RDMA device",
+        f"host b: RDMA device rocep1s0f1 of NIC {B0} is in InfiniBand mode, the plan is RoCE",
+    ]
+    assert len(others) == 1
+    assert f"NIC {B1} has negotiated 100 Gb/s of 200" in others[0]
+
+
+def finding(kind: str, where: str = "/etc/netplan/50-x.yaml") -> dict[str, t.Any]:
+    return Finding(kind, f"{where} is {kind}", "fix it", where=where).to_dict()
+
+
+def test_netplan_findings_stop_unless_accepted_or_replaced() -> None:
+    world = World("direct", ["a", "b"])
+    world.probes["b"]["netplan"]["findings"] = [
+        finding("pending_edit"),
+        finding("invalid_yaml"),
+        finding("foreign_file", B0),
+        finding("foreign_settings", B1),
+    ]
+    assert world.errors()[0] == "host b: /etc/netplan/50-x.yaml is pending_edit; fix it"
+    assert len(world.errors()) == 4
+    left = [
+        problem.id
+        for problem in world.check(accept=["pending_edit"], replace_foreign=True)
+        if problem.severity == "error"
+    ]
+    assert left == ["invalid_yaml", "foreign_settings"]
+    assert len(world.errors(accept=["invalid_yaml"])) == 4, "broken YAML cannot be accepted"
+
+
+def test_parity_names_the_odd_host() -> None:
+    world = World("switch", ["a", "b", "c"])
+    world.nodes["c"]["kernel"] = "6.17.0-1026-nvidia"
+    world.nodes["b"]["os"]["dgx"] = world.nodes["b"]["os"]["dgx"].replace("7.5.0", "7.4.0")
+    for link in world.probes["a"]["rdma"]["links"]:
+        link["firmware"] = "28.45.4000"
+    errors = world.errors()
+    assert [error.split(":")[0] for error in errors] == ["host c", "host b", "host a"]
+    assert "kernel is 6.17.0-1026-nvidia, but 6.17.0-1031-nvidia on a, b" in errors[0]
+    assert "OS image is Ubuntu 24.04.3 LTS DGX OS 7.4.0" in errors[1]
+    assert "ConnectX firmware is 28.45.4000" in errors[2]
+    assert world.errors(accept=["parity"]) == []
+
+
+def test_hosts_of_different_kinds_may_differ() -> None:
+    world = World("lan", ["a", "b"], kinds={"a": "spark", "b": "thor"})
+    world.nodes["b"].update(kernel="6.8.12-tegra", driver="")
+    assert world.check() == []
+
+
+def test_known_bad_kernels_come_with_a_reason() -> None:
+    world = World("direct", ["a", "b"])
+    for host in "ab":
+        world.nodes[host]["kernel"] = "7.0.0-1019-nvidia"
+    errors = world.errors()
+    assert len(errors) == 2
+    assert "kernel 7.0.0-1019-nvidia is known bad: it reserves no contiguous memory (CmaTotal is 0)" in errors[0]
+    assert world.errors(accept=["known_bad"]) == []
+    own = [{"fact": "os.pretty", "match": "Ubuntu 24.04*", "reason": "tested", "fix": "nothing"}]
+    assert "os.pretty Ubuntu 24.04.3 LTS is known bad" in world.errors(known_bad=own)[0]
+
+
+@pytest.mark.parametrize(("offset", "words"), [(31.0, "31 s ahead of"), (-86400.0, "86400 s behind"), (30.0, "")])
+def test_a_clock_that_is_off_is_named(offset: float, words: str) -> None:
+    world = World("lan", ["a", "b"])
+    world.nodes["b"]["clock_offset"] = offset
+    errors = world.errors()
+    assert [words in error and error.startswith("host b: its clock") for error in errors] == ([True] if words else [])
+    assert world.errors(accept=["clock"]) == []
+
+
+def test_an_end_that_the_peer_has_set_down_again_is_no_fault_of_rdma() -> None:
+    """Heard while the peer had its port up for the probe; the state was read after that, with the carrier gone."""
+    world = World("direct", ["a", "b"])
+    for link in world.probes["a"]["rdma"]["links"]:
+        link.update(port_state="DOWN", state="down")
+    world.probes["b"]["raised"] = [B0, B1]
+    assert world.errors() == []
+    for link in world.probes["a"]["rdma"]["links"]:
+        link.update(port_state="DOWN", state="up")
+    assert len(world.errors()) == 2

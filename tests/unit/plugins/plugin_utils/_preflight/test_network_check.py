@@ -1,0 +1,96 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Addresses and routes of a host that conflict with the plan."""
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+
+from tests.unit.plugins.plugin_utils._preflight.planned_world import A0, A1, B0, B1, World
+
+OVERLAPS = [
+    (
+        "interface",
+        lambda w: w.nodes["b"]["interfaces"].append(w.nic("docker0", "10.100.0.1/16")),
+        "docker0 has 10.100.0.1/16",
+    ),
+    (
+        "route",
+        lambda w: w.nodes["b"]["routes"].append(w.route("10.0.0.0/8", "192.168.1.254", "enP7s7", "static")),
+        "route 10.0.0.0/8 via 192.168.1.254 dev enP7s7 overlaps the planned 10.100.0.0/25",
+    ),
+    (
+        "gateway",
+        lambda w: w.nodes["b"]["routes"].append(w.route("172.30.0.0/16", "10.100.0.200", "wlP9s9", "static")),
+        "the gateway of route 172.30.0.0/16 via 10.100.0.200 dev wlP9s9 is in the planned 10.100.0.128/25",
+    ),
+    (
+        "route on a fabric NIC",
+        lambda w: w.nodes["b"]["routes"].append(w.route("10.100.0.64/26", "", B0, "static")),
+        "route 10.100.0.64/26 dev enp1s0f1np1 overlaps",
+    ),
+    (
+        "other cage",
+        lambda w: w.interface("b", A0)["addresses"].append({"address": "10.100.0.9/25", "scope": "global"}),
+        f"NIC {A0} has 10.100.0.9/25",
+    ),
+]
+
+
+@pytest.mark.parametrize(("breaks", "words"), [case[1:] for case in OVERLAPS], ids=[case[0] for case in OVERLAPS])
+def test_overlap_with_anything_there(breaks: t.Callable[[World], None], words: str) -> None:
+    world = World("switch", ["a", "b"])
+    breaks(world)
+    (error,) = world.errors()
+    assert error.startswith("host b: ")
+    assert words in error
+    assert "choose a fabric_cidr" in error
+
+
+def test_a_connected_route_is_not_told_twice() -> None:
+    world = World("switch", ["a", "b"])
+    world.nodes["b"]["interfaces"].append(world.nic("wg0", "10.100.0.77/24"))
+    world.nodes["b"]["routes"].append(world.route("10.100.0.0/24", "", "wg0", "kernel"))
+    assert len(world.errors()) == 1
+
+
+def test_what_our_own_file_set_before_is_no_overlap() -> None:
+    world = World("switch", ["a", "b"])
+    world.interface("b", A0)["addresses"].append({"address": "10.100.0.2/25", "scope": "global"})
+    world.nodes["b"]["routes"].append(world.route("10.100.0.0/25", "", A0, "kernel"))
+    world.probes["b"]["netplan"]["own"] = [A0, A1]
+    assert world.check() == []
+
+
+def test_halves_in_one_subnet() -> None:
+    world = World("direct", ["a", "b"])
+    world.interface("a", B0)["addresses"].append({"address": "192.168.100.10/24", "scope": "global"})
+    world.interface("a", B1)["addresses"].append({"address": "192.168.100.11/24", "scope": "global"})
+    (error,) = world.errors()
+    assert f"host a: NICs {B0} (192.168.100.10/24) and {B1} (192.168.100.11/24) are in one subnet" in error
+    (replaced,) = world.check(replace_foreign=True)
+    assert replaced.severity == "warning"
+
+
+def test_link_local_halves_are_left_to_the_netplan_findings() -> None:
+    world = World("direct", ["a", "b"])
+    for name, last in ((B0, 1), (B1, 2)):
+        world.interface("a", name)["addresses"].append({"address": f"169.254.3.{last}/16", "scope": "link"})
+    assert world.check() == []
+
+
+def test_a_lan_is_taken_as_it_is() -> None:
+    world = World("lan", ["a", "b"], mtu=9000)
+    world.interface("a", "enP7s7")["carrier"] = False
+    errors = world.errors()
+    assert "host a: NIC enP7s7 has no carrier" in errors[0]
+    assert sum("has an MTU of 1500, fabric_mtu asks for 9000; on a lan nothing is configured" in e for e in errors) == 2
+    world = World("lan", ["a", "b"])
+    world.interface("b", "enP7s7")["mtu"] = 9000
+    (problem,) = world.check()
+    assert (problem.severity, problem.host) == ("warning", "b")
+    world.interface("b", "enP7s7")["addresses"] = []
+    assert "does not have 192.168.1.12/24" in world.errors()[0]
