@@ -8,7 +8,10 @@ from __future__ import annotations
 import typing as t
 from ipaddress import IPv4Network
 
+import pytest
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import fabric_values
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric import fabric_plan
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric_error import FabricError
 from hypothesis import strategies as st
 
 RING_MANAGEMENT = {"a": "192.168.1.11/24", "b": "192.168.1.12/24", "c": "192.168.1.13/24"}
@@ -45,3 +48,13 @@ def cases(draw: st.DrawFn, topologies: tuple[str, ...] = fabric_values.TOPOLOGIE
 
 AB = ["a", "b"]
 ABC = ["a", "b", "c"]
+
+
+def check_refused(arguments: dict[str, t.Any], variable: str, words: str) -> None:
+    """A call that cannot be planned ends in one line that names the variable."""
+    with pytest.raises(FabricError) as caught:
+        fabric_plan(**({"cidr": "10.100.0.0/24"} | arguments))
+    assert caught.value.finding.where == variable
+    assert str(caught.value).startswith(variable)
+    assert words in str(caught.value)
+    assert "\n" not in str(caught.value)

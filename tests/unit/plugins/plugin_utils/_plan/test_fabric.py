@@ -20,7 +20,15 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric_inv
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.unit.plugins.plugin_utils._plan.fabric_cases import AB, ABC, LAN_NICS, RING_MANAGEMENT, cases, names
+from tests.unit.plugins.plugin_utils._plan.fabric_cases import (
+    AB,
+    ABC,
+    LAN_NICS,
+    RING_MANAGEMENT,
+    cases,
+    check_refused,
+    names,
+)
 
 LINK_KEYS = {"netdev", "device", "half", "address", "subnet", "peer", "peer_netdev", "mtu"}
 
@@ -155,185 +163,13 @@ def test_mtu_is_capped_on_a_thor_only() -> None:
 
 
 BAD: list[tuple[str, dict[str, t.Any], str, str]] = [
-    ("no such topology", {"hosts": AB, "topology": "star"}, "fabric_topology", "star"),
-    ("topology undefined", {"hosts": AB, "topology": None}, "fabric_topology", "undefined"),
-    ("direct with 3", {"hosts": ABC, "topology": "direct"}, "fabric_topology", "direct with 3 hosts"),
-    ("direct with 1", {"hosts": ["a"], "topology": "direct"}, "fabric_topology", "direct with 1 host:"),
-    ("ring with 2", {"hosts": AB, "topology": "ring"}, "fabric_topology", "use direct"),
-    ("ring with 4", {"hosts": [*ABC, "d"], "topology": "ring"}, "fabric_topology", "use switch"),
-    ("switch with 1", {"hosts": ["a"], "topology": "switch"}, "fabric_topology", "at least 2"),
-    ("no hosts", {"hosts": [], "topology": "lan"}, "fabric_topology", "no hosts"),
-    ("hosts as text", {"hosts": "a,b", "topology": "direct"}, "hosts", "not a list"),
-    ("host twice", {"hosts": ["a", "a"], "topology": "direct"}, "hosts", "twice"),
-    ("cidr too small", {"hosts": AB, "topology": "direct", "cidr": "10.0.0.0/30"}, "fabric_cidr", "/29 or larger"),
-    ("too small", {"hosts": names(64), "topology": "switch", "cidr": "10.0.0.0/26"}, "fabric_cidr", "use a /24 or"),
-    (
-        "ring too small",
-        {"hosts": ABC, "topology": "ring", "cidr": "10.0.0.0/28", "management": RING_MANAGEMENT},
-        "fabric_cidr",
-        "/27 or larger",
-    ),
-    ("no cidr", {"hosts": AB, "topology": "direct", "cidr": None}, "fabric_cidr", "undefined"),
-    ("empty cidr", {"hosts": AB, "topology": "direct", "cidr": ""}, "fabric_cidr", "10.100.0.0/24"),
-    ("IPv6", {"hosts": AB, "topology": "direct", "cidr": "fd00::/64"}, "fabric_cidr", "IPv6"),
-    ("host bits", {"hosts": AB, "topology": "direct", "cidr": "10.0.0.1/24"}, "fabric_cidr", "10.0.0.0/24"),
-    ("netmask form", {"hosts": AB, "topology": "direct", "cidr": "10.0.0.0/255.0.0.0"}, "fabric_cidr", "form"),
-    ("no prefix", {"hosts": AB, "topology": "direct", "cidr": "10.0.0.0"}, "fabric_cidr", "form"),
-    ("not a range", {"hosts": AB, "topology": "direct", "cidr": "10.0.0/24"}, "fabric_cidr", "form"),
-    ("loopback", {"hosts": AB, "topology": "direct", "cidr": "127.0.0.0/24"}, "fabric_cidr", "loopback"),
-    ("link-local", {"hosts": AB, "topology": "direct", "cidr": "169.254.0.0/24"}, "fabric_cidr", "link-local"),
-    ("cage 2", {"hosts": AB, "topology": "direct", "cage": 2}, "fabric_cage", "2"),
-    ("cage text", {"hosts": AB, "topology": "direct", "cage": "left"}, "fabric_cage", "left"),
-    ("cage bool", {"hosts": AB, "topology": "direct", "cage": True}, "fabric_cage", "True"),
-    ("mtu low", {"hosts": AB, "topology": "direct", "mtu": 1279}, "fabric_mtu", "1280 to 9216"),
-    ("mtu high", {"hosts": AB, "topology": "direct", "mtu": 9217}, "fabric_mtu", "9217"),
-    ("mtu text", {"hosts": AB, "topology": "direct", "mtu": "jumbo"}, "fabric_mtu", "jumbo"),
-    ("thor", {"hosts": AB, "topology": "direct", "kinds": {"b": "thor"}}, "kind", "fabric_topology: lan"),
-    ("kind", {"hosts": AB, "topology": "direct", "kinds": {"b": "orin"}}, "kind", "orin"),
-    (
-        "management inside the range",
-        {"hosts": AB, "topology": "direct", "management": {"b": "10.100.0.40/24"}},
-        "fabric_cidr",
-        "management network 10.100.0.0/24 of host b",
-    ),
-    (
-        "range inside the management network",
-        {"hosts": AB, "topology": "switch", "management": {"a": "10.1.2.3/8"}},
-        "fabric_cidr",
-        "10.0.0.0/8",
-    ),
-    ("management nonsense", {"hosts": AB, "topology": "direct", "management": {"b": "x"}}, "management address", "x"),
-    ("ring without management", {"hosts": ABC, "topology": "ring"}, "management address", "undefined"),
-    (
-        "ring with IPv6 management",
-        {"hosts": ABC, "topology": "ring", "management": RING_MANAGEMENT | {"b": "fd00::2/64"}},
-        "management address",
-        "IPv6",
-    ),
-    (
-        "management twice",
-        {"hosts": ABC, "topology": "ring", "management": RING_MANAGEMENT | {"c": "192.168.1.11/24"}},
-        "management address",
-        "host a has the same",
-    ),
-    ("lan without NIC", {"hosts": AB, "topology": "lan", "management": RING_MANAGEMENT}, "management NIC", "undefined"),
-    (
-        "lan over two subnets",
-        {"hosts": AB, "topology": "lan", "management": {"a": "10.1.0.1/24", "b": "10.2.0.1/24"}, "nics": LAN_NICS},
-        "management address",
-        "one subnet",
-    ),
-    (
-        "lan without prefix",
-        {"hosts": AB, "topology": "lan", "management": {"a": "10.1.0.1", "b": "10.1.0.2"}, "nics": LAN_NICS},
-        "management address",
-        "a.b.c.d/24",
-    ),
-    (
-        "lan with overrides",
-        {
-            "hosts": AB,
-            "topology": "lan",
-            "management": RING_MANAGEMENT,
-            "nics": LAN_NICS,
-            "overrides": {"a": {"eth0": "10.1.1.1"}},
-        },
-        "fabric_overrides",
-        "keep the addresses",
-    ),
     ("foreign head", {"hosts": AB, "topology": "direct", "ray_head": "z"}, "ray_head", "use one of a, b"),
-    (
-        "override of a stranger",
-        {"hosts": AB, "topology": "direct", "overrides": {"z": {"enp1s0f1np1": "10.100.0.9"}}},
-        "fabric_overrides",
-        "not in the cluster",
-    ),
-    (
-        "override of an unplanned NIC",
-        {"hosts": AB, "topology": "direct", "overrides": {"b": {"enp1s0f0np0": "10.100.0.9"}}},
-        "fabric_overrides",
-        "override one of enp1s0f1np1, enP2p1s0f1np1",
-    ),
-    (
-        "override twice",
-        {"hosts": AB, "topology": "direct", "overrides": {"b": {"enp1s0f1np1": "10.100.0.1"}}},
-        "fabric_overrides",
-        "given twice, to enp1s0f1np1 of a and to enp1s0f1np1 of b",
-    ),
-    (
-        "override at one end",
-        {"hosts": AB, "topology": "direct", "overrides": {"b": {"enp1s0f1np1": "172.16.0.9/24"}}},
-        "fabric_overrides[enp1s0f1np1]",
-        "both ends",
-    ),
-    (
-        "override into the other half",
-        {
-            "hosts": AB,
-            "topology": "direct",
-            "overrides": {"a": {"enp1s0f1np1": "10.100.0.140/25"}, "b": {"enp1s0f1np1": "10.100.0.141/25"}},
-        },
-        "fabric_overrides[enp1s0f1np1]",
-        "two NICs in one subnet",
-    ),
-    (
-        "override into the management network",
-        {
-            "hosts": AB,
-            "topology": "direct",
-            "management": RING_MANAGEMENT,
-            "overrides": {"a": {"enp1s0f1np1": "192.168.1.1/24"}, "b": {"enp1s0f1np1": "192.168.1.2/24"}},
-        },
-        "fabric_overrides[enp1s0f1np1]",
-        "management network 192.168.1.0/24",
-    ),
-    (
-        "override nonsense",
-        {"hosts": AB, "topology": "direct", "overrides": {"b": {"enp1s0f1np1": "10.0.0.300"}}},
-        "fabric_overrides[enp1s0f1np1]",
-        "not an IPv4 address",
-    ),
-    (
-        "a mask that is none",
-        {"hosts": ABC, "topology": "ring", "management": RING_MANAGEMENT | {"b": "192.168.1.12/255.0.255.0"}},
-        "management address",
-        "not an address",
-    ),
-    (
-        "a short form of an address",
-        {"hosts": ABC, "topology": "ring", "management": RING_MANAGEMENT | {"b": "10/8"}},
-        "management address",
-        "not an address",
-    ),
-    (
-        "a signed length",
-        {"hosts": AB, "topology": "direct", "overrides": {"b": {"enp1s0f1np1": "10.100.0.9/+25"}}},
-        "fabric_overrides[enp1s0f1np1]",
-        "not an IPv4 address",
-    ),
-    (
-        "override with the broadcast address",
-        {"hosts": AB, "topology": "direct", "overrides": {"b": {"enp1s0f1np1": "10.100.0.127"}}},
-        "fabric_overrides[enp1s0f1np1]",
-        "no host's",
-    ),
-    (
-        "overrides as text",
-        {"hosts": AB, "topology": "direct", "overrides": {"b": "10.100.0.9"}},
-        "fabric_overrides[b]",
-        "not a mapping",
-    ),
 ]
 
 
 @pytest.mark.parametrize(("arguments", "variable", "words"), [case[1:] for case in BAD], ids=[case[0] for case in BAD])
 def test_bad_input_is_one_clear_message(arguments: dict[str, t.Any], variable: str, words: str) -> None:
-    with pytest.raises(FabricError) as caught:
-        fabric_plan(**({"cidr": "10.100.0.0/24"} | arguments))
-    assert caught.value.finding.where == variable
-    assert str(caught.value).startswith(variable)
-    assert words in str(caught.value)
-    assert "\n" not in str(caught.value)
+    check_refused(arguments, variable, words)
 
 
 @given(

@@ -5,11 +5,19 @@
 
 from __future__ import annotations
 
+import typing as t
+
+import pytest
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric import (
     fabric_plan,
 )
 
-from tests.unit.plugins.plugin_utils._plan.fabric_cases import AB, ABC, RING_MANAGEMENT
+from tests.unit.plugins.plugin_utils._plan.fabric_cases import (
+    AB,
+    ABC,
+    RING_MANAGEMENT,
+    check_refused,
+)
 
 
 def test_values_as_text_are_read() -> None:
@@ -23,3 +31,83 @@ def test_an_address_with_a_mask_or_a_zone_is_understood() -> None:
     assert plan["a"]["management_address"] == "192.168.1.11/24"
     plan = fabric_plan(AB, "direct", "10.100.0.0/24", management={"a": "fe80::1%enP7s7/64", "b": "fe80::2%enP7s7"})
     assert plan["a"]["management_address"] == "fe80::1%enP7s7/64"
+
+
+BAD: list[tuple[str, dict[str, t.Any], str, str]] = [
+    ("no such topology", {"hosts": AB, "topology": "star"}, "fabric_topology", "star"),
+    ("topology undefined", {"hosts": AB, "topology": None}, "fabric_topology", "undefined"),
+    ("direct with 3", {"hosts": ABC, "topology": "direct"}, "fabric_topology", "direct with 3 hosts"),
+    ("direct with 1", {"hosts": ["a"], "topology": "direct"}, "fabric_topology", "direct with 1 host:"),
+    ("ring with 2", {"hosts": AB, "topology": "ring"}, "fabric_topology", "use direct"),
+    ("ring with 4", {"hosts": [*ABC, "d"], "topology": "ring"}, "fabric_topology", "use switch"),
+    ("switch with 1", {"hosts": ["a"], "topology": "switch"}, "fabric_topology", "at least 2"),
+    ("no hosts", {"hosts": [], "topology": "lan"}, "fabric_topology", "no hosts"),
+    ("hosts as text", {"hosts": "a,b", "topology": "direct"}, "hosts", "not a list"),
+    ("host twice", {"hosts": ["a", "a"], "topology": "direct"}, "hosts", "twice"),
+    ("no cidr", {"hosts": AB, "topology": "direct", "cidr": None}, "fabric_cidr", "undefined"),
+    ("empty cidr", {"hosts": AB, "topology": "direct", "cidr": ""}, "fabric_cidr", "10.100.0.0/24"),
+    ("IPv6", {"hosts": AB, "topology": "direct", "cidr": "fd00::/64"}, "fabric_cidr", "IPv6"),
+    ("host bits", {"hosts": AB, "topology": "direct", "cidr": "10.0.0.1/24"}, "fabric_cidr", "10.0.0.0/24"),
+    ("netmask form", {"hosts": AB, "topology": "direct", "cidr": "10.0.0.0/255.0.0.0"}, "fabric_cidr", "form"),
+    ("no prefix", {"hosts": AB, "topology": "direct", "cidr": "10.0.0.0"}, "fabric_cidr", "form"),
+    ("not a range", {"hosts": AB, "topology": "direct", "cidr": "10.0.0/24"}, "fabric_cidr", "form"),
+    ("loopback", {"hosts": AB, "topology": "direct", "cidr": "127.0.0.0/24"}, "fabric_cidr", "loopback"),
+    ("link-local", {"hosts": AB, "topology": "direct", "cidr": "169.254.0.0/24"}, "fabric_cidr", "link-local"),
+    ("cage 2", {"hosts": AB, "topology": "direct", "cage": 2}, "fabric_cage", "2"),
+    ("cage text", {"hosts": AB, "topology": "direct", "cage": "left"}, "fabric_cage", "left"),
+    ("cage bool", {"hosts": AB, "topology": "direct", "cage": True}, "fabric_cage", "True"),
+    ("mtu low", {"hosts": AB, "topology": "direct", "mtu": 1279}, "fabric_mtu", "1280 to 9216"),
+    ("mtu high", {"hosts": AB, "topology": "direct", "mtu": 9217}, "fabric_mtu", "9217"),
+    ("mtu text", {"hosts": AB, "topology": "direct", "mtu": "jumbo"}, "fabric_mtu", "jumbo"),
+    ("thor", {"hosts": AB, "topology": "direct", "kinds": {"b": "thor"}}, "kind", "fabric_topology: lan"),
+    ("kind", {"hosts": AB, "topology": "direct", "kinds": {"b": "orin"}}, "kind", "orin"),
+    ("management nonsense", {"hosts": AB, "topology": "direct", "management": {"b": "x"}}, "management address", "x"),
+    ("ring without management", {"hosts": ABC, "topology": "ring"}, "management address", "undefined"),
+    (
+        "ring with IPv6 management",
+        {"hosts": ABC, "topology": "ring", "management": RING_MANAGEMENT | {"b": "fd00::2/64"}},
+        "management address",
+        "IPv6",
+    ),
+    (
+        "override nonsense",
+        {"hosts": AB, "topology": "direct", "overrides": {"b": {"enp1s0f1np1": "10.0.0.300"}}},
+        "fabric_overrides[enp1s0f1np1]",
+        "not an IPv4 address",
+    ),
+    (
+        "a mask that is none",
+        {"hosts": ABC, "topology": "ring", "management": RING_MANAGEMENT | {"b": "192.168.1.12/255.0.255.0"}},
+        "management address",
+        "not an address",
+    ),
+    (
+        "a short form of an address",
+        {"hosts": ABC, "topology": "ring", "management": RING_MANAGEMENT | {"b": "10/8"}},
+        "management address",
+        "not an address",
+    ),
+    (
+        "a signed length",
+        {"hosts": AB, "topology": "direct", "overrides": {"b": {"enp1s0f1np1": "10.100.0.9/+25"}}},
+        "fabric_overrides[enp1s0f1np1]",
+        "not an IPv4 address",
+    ),
+    (
+        "override with the broadcast address",
+        {"hosts": AB, "topology": "direct", "overrides": {"b": {"enp1s0f1np1": "10.100.0.127"}}},
+        "fabric_overrides[enp1s0f1np1]",
+        "no host's",
+    ),
+    (
+        "overrides as text",
+        {"hosts": AB, "topology": "direct", "overrides": {"b": "10.100.0.9"}},
+        "fabric_overrides[b]",
+        "not a mapping",
+    ),
+]
+
+
+@pytest.mark.parametrize(("arguments", "variable", "words"), [case[1:] for case in BAD], ids=[case[0] for case in BAD])
+def test_bad_input_is_one_clear_message(arguments: dict[str, t.Any], variable: str, words: str) -> None:
+    check_refused(arguments, variable, words)
