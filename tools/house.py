@@ -21,6 +21,8 @@ PLUGINS = "ansible_collections.sparkthor.cluster.plugins"
 FILE_LIMIT = 600
 #: lines above which a function needs a reason in LONG_FUNCTIONS
 FUNCTION_LIMIT = 60
+#: lines from which on a util has tests of its own; shorter ones hold constants and types
+TESTED_FROM = 35
 #: name of a longer function, as `make house` prints it -> why it is not split
 LONG_FUNCTIONS: dict[str, str] = {}
 #: what a kind of plugin may import; kinds that are not named are doors and import nothing of one another
@@ -36,8 +38,9 @@ ALLOWED = {
 
 @dataclass
 class House:
-    """Files of ``plugins/`` by their dotted name below it, and what each imports of the others."""
+    """Files of ``plugins/`` below ``top`` by their dotted name, and what each imports of the others."""
 
+    top: Path = TOP
     files: dict[str, Path] = field(default_factory=dict)
     imports: dict[str, set[str]] = field(default_factory=dict)
 
@@ -67,7 +70,7 @@ class House:
 
 def read(top: Path = TOP) -> House:
     """The house as it stands below ``top``."""
-    house = House()
+    house = House(top)
     base = top / "plugins"
     for path in sorted(base.rglob("*.py")):
         parts = path.relative_to(base).with_suffix("").parts
@@ -120,6 +123,9 @@ def problems(house: House) -> list[str]:
         lines = len(house.files[name].read_text(encoding="utf-8").splitlines())
         if lines > FILE_LIMIT:
             found.append(f"{name} has {lines} lines, more than {FILE_LIMIT}")
+        test = test_file(name)
+        if lines >= TESTED_FROM and test and not (house.top / test).exists():
+            found.append(f"{name} has no tests: write them in {test}")
     long = {name: length for length, name in functions(house) if length > FUNCTION_LIMIT}
     found += [
         f"{name} has {length} lines, more than {FUNCTION_LIMIT}: split it, or say in LONG_FUNCTIONS why not"
@@ -128,6 +134,14 @@ def problems(house: House) -> list[str]:
     ]
     found += [f"{name} is in LONG_FUNCTIONS and is no long function" for name in LONG_FUNCTIONS if name not in long]
     return found
+
+
+def test_file(name: str) -> str:
+    """Where the tests of a util lie, below the top; empty for plugins, whose tests may span several of them."""
+    *folders, file = name.split(".")
+    if not folders or not folders[0].endswith("_utils"):
+        return ""
+    return "/".join(["tests/unit/plugins", *folders, f"test_{file}.py"])
 
 
 def functions(house: House) -> list[tuple[int, str]]:

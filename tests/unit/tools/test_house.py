@@ -24,11 +24,14 @@ SOUND = {
 
 
 def changed(top: Path, name: str, text: str) -> house.House:
-    """The sound tree with one file added or replaced."""
+    """The sound tree with one file added or replaced; each has its tests."""
     for each, content in {**SOUND, name: text}.items():
         path = top / "plugins" / each
-        path.parent.mkdir(parents=True, exist_ok=True)
+        test = top / "tests" / "unit" / "plugins" / Path(each).with_name(f"test_{path.name}")
+        for folder in (path.parent, test.parent):
+            folder.mkdir(parents=True, exist_ok=True)
         path.write_text(content)
+        test.touch()
     return house.read(top)
 
 
@@ -109,3 +112,22 @@ def test_a_reason_allows_a_long_function_and_outlives_it_not(tmp_path: Path, mon
     assert house.problems(changed(tmp_path, "module_utils/_onhost/watchdog.py", long)) == []
     (problem,) = house.problems(changed(tmp_path, "module_utils/_onhost/watchdog.py", "def turn(): pass\n"))
     assert problem == "module_utils._onhost.watchdog.turn is in LONG_FUNCTIONS and is no long function"
+
+
+def test_a_util_without_tests_is_named_with_where_to_write_them(tmp_path: Path) -> None:
+    text = "#\n" * house.TESTED_FROM
+    assert house.problems(changed(tmp_path, "plugin_utils/_plan/fabric.py", text)) == []
+    test = tmp_path / "tests/unit/plugins/plugin_utils/_plan/test_fabric.py"
+    test.unlink()
+    problem = (
+        "plugin_utils._plan.fabric has no tests: write them in tests/unit/plugins/plugin_utils/_plan/test_fabric.py"
+    )
+    assert house.problems(house.read(tmp_path)) == [problem]
+    (tmp_path / "plugins/plugin_utils/_plan/fabric.py").write_text("#\n" * (house.TESTED_FROM - 1))
+    assert house.problems(house.read(tmp_path)) == [], "constants and types alone"
+
+
+def test_a_module_needs_no_test_file_of_its_own(tmp_path: Path) -> None:
+    found = changed(tmp_path, "modules/netplan_apply.py", "#\n" * house.TESTED_FROM)
+    (tmp_path / "tests/unit/plugins/modules/test_netplan_apply.py").unlink()
+    assert not [problem for problem in house.problems(found) if "no tests" in problem]

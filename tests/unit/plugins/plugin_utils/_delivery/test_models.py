@@ -1,0 +1,120 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Declared models: their names and folders in the store, and what their sources hold."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible.errors import AnsibleActionFail
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import hub, models, url
+
+COMMIT = "c" * 40
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    found = tmp_path / "tiny"
+    found.mkdir()
+    (found / "config.json").write_text("{}")
+    (found / "notes.txt").write_text("n")
+    return found
+
+
+@pytest.mark.parametrize("entry", [{"source": "/x"}, "tiny", None, {"name": "../x"}])
+def test_a_model_without_a_proper_name_is_refused_with_its_variable(entry: Any) -> None:
+    with pytest.raises(AnsibleActionFail, match=r"^model_store_models: "):
+        models.name_of(entry)
+
+
+@pytest.mark.parametrize(
+    ("model", "expected"),
+    [
+        ({"name": "tiny", "source": "/srv/tiny"}, "tiny"),
+        ({"name": "tiny", "source": "owner/model", "layout": "hub"}, "models--owner--model"),
+        ({"name": "tiny", "source": f"/absent/models--o--n/snapshots/{COMMIT}", "layout": "hub"}, "models--o--n"),
+    ],
+)
+def test_the_folder_in_the_store_is_known_without_the_source(model: dict[str, str], expected: str) -> None:
+    assert models.folder_of(model) == expected
+
+
+def test_the_hub_s_layout_needs_a_folder_of_its_cache() -> None:
+    with pytest.raises(AnsibleActionFail, match="tiny: layout hub needs a model of the hub's cache"):
+        models.folder_of({"name": "tiny", "source": "/srv/tiny", "layout": "hub"})
+
+
+@pytest.mark.parametrize(
+    ("model", "expected"),
+    [
+        ({"source": "/srv/tiny"}, True),
+        ({"source": "~/tiny"}, True),
+        ({"source": "s3://bucket/tiny"}, True),
+        ({"source": "owner/tiny", "revision": COMMIT}, True),
+        ({"source": "owner/tiny", "revision": "main"}, False),
+        ({"source": "owner/tiny"}, False),
+    ],
+)
+def test_only_a_branch_of_the_hub_moves(model: dict[str, str], expected: bool) -> None:
+    assert models.fixed(model) is expected
+
+
+def test_a_folder_is_declared_by_its_contents(folder: Path) -> None:
+    given = [{"name": "tiny", "source": str(folder), "files": ["config.json"], "keep": 1}]
+    found = models.declare(given, fetch=False)
+    (model,) = found.models
+    assert [row[:2] for row in model["manifest"]] == [["config.json", 2]]
+    assert (model["name"], model["keep"], model["links"], model["commit"]) == ("tiny", 1, [], "")
+    assert "files" not in model
+    assert found.folders["tiny"][0] == str(folder)
+    assert found.pending == []
+    assert given[0]["files"] == ["config.json"], "the task's own argument stays as it is"
+
+
+def test_what_is_not_here_is_pending_until_it_may_be_fetched(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hub, "snapshot", lambda *_given, fetch: (str(folder), COMMIT) if fetch else (None, ""))
+    monkeypatch.setattr(url, "fetch", lambda *_given, fetch: str(folder) if fetch else None)
+    given = [{"name": "a", "source": "owner/a"}, {"name": "b", "source": "s3://bucket/b"}]
+    assert models.declare(given, fetch=False).pending == ["a", "b"]
+    found = models.declare(given, fetch=True)
+    assert [(model["name"], model["commit"], len(model["manifest"])) for model in found.models] == [
+        ("a", COMMIT, 2),
+        ("b", "", 2),
+    ]
+
+
+def test_two_models_of_one_folder_are_refused(folder: Path) -> None:
+    given = [{"name": name, "source": "owner/model", "layout": "hub"} for name in ("a", "b")]
+    with pytest.raises(AnsibleActionFail, match="a and b are both to be models--owner--model in the store"):
+        models.declare(given, fetch=False)
+
+
+@pytest.mark.parametrize(
+    ("source", "words"), [("/srv/tiny", "a folder has no revision"), ("s3://b/tiny", "a URL has no revision")]
+)
+def test_only_the_hub_has_revisions(source: str, words: str) -> None:
+    with pytest.raises(AnsibleActionFail, match=f"^model_store_models: tiny: {words}"):
+        models.declare([{"name": "tiny", "source": source, "revision": "main"}], fetch=False)
+
+
+def test_what_hub_and_url_refuse_names_the_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse_hub(*_given: Any, fetch: bool) -> None:
+        raise hub.HubError("no such repository")
+
+    def refuse_url(*_given: Any, fetch: bool) -> None:
+        raise url.UrlError("no such bucket")
+
+    monkeypatch.setattr(hub, "snapshot", refuse_hub)
+    monkeypatch.setattr(url, "fetch", refuse_url)
+    with pytest.raises(AnsibleActionFail, match=r"^model_store_models: tiny: no such repository"):
+        models.declare([{"name": "tiny", "source": "owner/tiny"}], fetch=True)
+    with pytest.raises(AnsibleActionFail, match=r"^model_store_models: tiny: no such bucket"):
+        models.declare([{"name": "tiny", "source": "s3://b/tiny"}], fetch=True)
