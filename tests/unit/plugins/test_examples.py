@@ -94,14 +94,20 @@ class Ray:
         self.broken = captured("rejoined.dashboard_nodes.json")
         rows = self.broken["data"]["result"]
         rows["result"] = [row for row in rows["result"] if row["node_id"] != REJOINED]
+        own_ports = dict.fromkeys(("gcs", "dashboard", "dashboard_agent_listen"), self.port)
+        # nobody listens on these, whatever else runs on this machine
+        unused_ports = {port.key: 1 + index for index, port in enumerate(ray_config.PORTS)}
+        engine = self.write_engine()
+        self.running = self.write_config("running.json", engine, own_ports)
+        self.stopped = self.write_config("stopped.json", engine, unused_ports)
 
     def nodes(self) -> dict[str, t.Any]:
         """The third question is the second one of the example that waits: by then the node is back."""
         self.questions += 1
         return self.broken if self.questions < 3 else self.whole
 
-    def engine(self) -> str:
-        """A program that answers on its standard input's questions as Ray's client in the engine does."""
+    def write_engine(self) -> str:
+        """Path of a program that answers the two programs which are run in the engine's Python."""
         answer = captured("rejoined.engine.json")
         answer["nodes"] = [row for row in answer["nodes"] if row["node_id"] != REJOINED]
         versions = {"python": "3.12.3", "ray": "2.60.0", "torch": "2.13.0", "vllm": "0.32.0"}
@@ -113,23 +119,16 @@ class Ray:
         script.chmod(0o755)
         return str(script)
 
-    def describe(self, name: str, **ports: int) -> str:
-        """Write the host's description of the cluster; its path."""
+    def write_config(self, name: str, engine: str, ports: dict[str, int]) -> str:
+        """Path of what a host knows of the cluster."""
         path = self.folder / name
         nodes = [
             {"name": host, "address": address, "role": "worker" if number else "head"}
             for number, (host, address) in enumerate(zip(HOSTS, ADDRESSES, strict=True))
         ]
-        described = {"nodes": nodes, "node_address": ADDRESSES[0], "auth": False, "engine": [self.engine()]}
+        described = {"nodes": nodes, "node_address": ADDRESSES[0], "auth": False, "engine": [engine]}
         path.write_text(json.dumps({**described, "ports": ports, "worker_ports": [2, 2]}))
         return str(path)
-
-    def running(self) -> str:
-        return self.describe("ray.json", **dict.fromkeys(("gcs", "dashboard", "dashboard_agent_listen"), self.port))
-
-    def to_be_started(self) -> str:
-        """On ports on which nobody on the machine that runs this listens."""
-        return self.describe("start.json", **{port.key: 1 + index for index, port in enumerate(ray_config.PORTS)})
 
     @contextlib.contextmanager
     def answering(self) -> Iterator[None]:
@@ -159,7 +158,7 @@ class Ray:
 def with_config(task: dict[str, t.Any], ray: Ray) -> dict[str, t.Any]:
     """The task as it is, on a host whose /etc/sparkthor/ray.json lies elsewhere."""
     arguments = task.get("sparkthor.cluster.ray_info") or {}
-    config = ray.to_be_started() if arguments.get("before_start") else ray.running()
+    config = ray.stopped if arguments.get("before_start") else ray.running
     return {"block": [task], "module_defaults": {"sparkthor.cluster.ray_info": {"config": config}}}
 
 
