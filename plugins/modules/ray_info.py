@@ -61,6 +61,10 @@ EXAMPLES = r"""
   register: ray
   become: true
 
+- name: What is wrong and how to fix it
+  ansible.builtin.debug:
+    msg: "{{ ray | sparkthor.cluster.json_query('problems[].[cause, fix]') }}"
+
 - name: Addresses of the nodes that are alive
   ansible.builtin.debug:
     msg: "{{ ray | sparkthor.cluster.json_query('alive[].address') }}"
@@ -85,7 +89,7 @@ EXAMPLES = r"""
 
 - name: Which expected nodes are absent, without a collection for it
   ansible.builtin.debug:
-    msg: "{{ ray.missing }}, of {{ ray.expected_nodes }}"
+    msg: "{{ ray.missing | join(', ') }}, of {{ ray.expected_nodes }}"
 
 - name: Wait two minutes for all nodes, and say why they are not there
   sparkthor.cluster.ray_info:
@@ -105,10 +109,6 @@ EXAMPLES = r"""
   ansible.builtin.assert:
     that: not checked.obstacles
     fail_msg: "{{ checked.obstacles | join('; ') }}"
-
-- name: What is wrong and how to fix it
-  ansible.builtin.debug:
-    msg: "{{ ray | sparkthor.cluster.json_query('problems[].[cause, fix]') }}"
 """
 
 RETURN = r"""
