@@ -1,7 +1,7 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A host's folder for the engine's environment, with a stand-in for uv that lays down what the wheels are named after."""
+"""A host for the engine's environment, with a stand-in for uv that lays down what the wheels are named after."""
 
 from __future__ import annotations
 
