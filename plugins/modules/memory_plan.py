@@ -123,7 +123,7 @@ def main() -> None:
     try:
         plan = make_plan(module.params)
     except SizingError as error:
-        module.fail_json(msg=str(error), variable=error.variable, fix=error.fix)
+        module.fail_json(msg=str(error), variable=error.variable, fix=error.fix, mend=error.fix)
     except OSError as error:
         module.fail_json(msg=f"model_path={module.params['model_path']!r}: {error}")
     module.exit_json(changed=False, plan=plan)

@@ -61,6 +61,10 @@ EXAMPLES = r"""
   register: ray
   become: true
 
+- name: What is wrong and how to fix it
+  ansible.builtin.debug:
+    msg: "{{ ray | sparkthor.cluster.json_query('problems[].[cause, fix]') }}"
+
 - name: Addresses of the nodes that are alive
   ansible.builtin.debug:
     msg: "{{ ray | sparkthor.cluster.json_query('alive[].address') }}"
@@ -85,7 +89,7 @@ EXAMPLES = r"""
 
 - name: Which expected nodes are absent, without a collection for it
   ansible.builtin.debug:
-    msg: "{{ ray.missing }}, of {{ ray.expected_nodes }}"
+    msg: "{{ ray.missing | join(', ') }}, of {{ ray.expected_nodes }}"
 
 - name: Wait two minutes for all nodes, and say why they are not there
   sparkthor.cluster.ray_info:
@@ -105,10 +109,6 @@ EXAMPLES = r"""
   ansible.builtin.assert:
     that: not checked.obstacles
     fail_msg: "{{ checked.obstacles | join('; ') }}"
-
-- name: What is wrong and how to fix it
-  ansible.builtin.debug:
-    msg: "{{ ray | sparkthor.cluster.json_query('problems[].[cause, fix]') }}"
 """
 
 RETURN = r"""
@@ -121,7 +121,9 @@ reason:
   returned: unless O(before_start=true)
   type: str
 problems:
-  description: What is wrong, each with C(code), C(cause), C(fix) and C(node).
+  description:
+    - What is wrong, each with C(code), C(cause), C(fix) and C(node).
+    - C(mend) is the former name of C(fix) and still there.
   returned: unless O(before_start=true)
   type: list
   elements: dict
@@ -255,6 +257,11 @@ def check_before_start(path: str) -> dict:
     return {"obstacles": found["problems"], "versions": found["versions"]}
 
 
+def with_former_key(result: dict) -> dict:
+    """``fix`` of each problem by its former name as well: the answer of this module is promised."""
+    return {**result, "problems": [{**problem, "mend": problem["fix"]} for problem in result["problems"]]}
+
+
 def main() -> None:
     module = AnsibleModule(
         argument_spec={
@@ -273,13 +280,13 @@ def main() -> None:
     try:
         config = ray_config.load_config(given["config"])
     except ray_config.RayConfigError as error:
-        module.exit_json(changed=False, final=True, **unconfigured(str(error)))
+        module.exit_json(changed=False, final=True, **with_former_key(unconfigured(str(error))))
     result = ray_health.wait_healthy(config, given["wait"], given["timeout"], given["source"])
     if given["journal_lines"] > 0 and not result["healthy"]:
         argv = ["timeout", "10", "journalctl", "--no-pager", "--quiet", "--output=cat", f"--unit={UNIT}"]
         lines = module.run_command([*argv, f"--lines={given['journal_lines']}"])[1].splitlines()
         result["journal"] = "\n".join(line[:300] for line in lines)
-    module.exit_json(changed=False, final=ray_health.is_final(result), **result)
+    module.exit_json(changed=False, final=ray_health.is_final(result), **with_former_key(result))
 
 
 if __name__ == "__main__":

@@ -66,6 +66,11 @@ def test_healthy(run):
     assert set(result["probes"]) == {"gcs", "sources", "raylets"}
 
 
+def test_the_fix_of_a_problem_keeps_its_former_name(run, tmp_path):
+    [problem] = run(config=str(tmp_path / "none"))["problems"]
+    assert problem["mend"] == problem["fix"] == "run the ray roles on this host"
+
+
 def test_every_returned_key_is_documented_and_every_answer_has_them_all(run, tmp_path, monkeypatch):
     always = set(yaml.safe_load(ray_info.RETURN)) - {"journal", "obstacles", "versions"}
     # where a cluster is configured the answer comes with the time that the questions took

@@ -6,45 +6,18 @@
 from __future__ import annotations
 
 import json
-import os
-import socket
 import sys
-import threading
 import time
 from pathlib import Path
 
 import pytest
-from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import (
-    ray_config,
-    ray_health,
-    ray_members,
-    ray_probe,
-)
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import ray_health, ray_members, ray_probe
 from hypothesis import given
 from hypothesis import strategies as st
 
-FIXTURES = Path(__file__).parents[4] / "fixtures" / "ray"
-ADDRESSES = ("10.89.0.10", "10.89.0.11", "10.89.0.12")
+from tests.unit.plugins.module_utils._onhost.ray_cluster import ADDRESSES, FIXTURES, config, engine_view, http, text
+
 OK = ray_probe.Probe("x", ray_probe.OK, 1.0)
-
-
-def text(name):
-    return (FIXTURES / name).read_text()
-
-
-def config(**changes):
-    data = {
-        "nodes": [
-            {"name": f"rx-h{i}", "address": a, "gpus": 1, "role": "worker" if i else "head"}
-            for i, a in enumerate(ADDRESSES)
-        ],
-        "node_address": ADDRESSES[0],
-    }
-    return ray_config.Config.from_mapping({**data, **changes})
-
-
-def engine_view(case):
-    return ray_members.read_engine(json.loads(text(f"{case}.engine.json")))
 
 
 def dashboard_view(case):
@@ -222,19 +195,6 @@ def test_pending_demands_are_data_not_sickness(view):
     ]
 
 
-def test_resources_in_use_are_zero_not_absent():
-    by_address = {row.address: row for row in engine_view("pending").rows}
-    assert by_address["10.89.0.10"].available["GPU"] == 0.0
-    assert by_address["10.89.0.11"].available["GPU"] == 1.0
-    assert "bundle_group_0_f1194e8d26465a0bb1270a49280801000000" not in by_address["10.89.0.12"].total
-
-
-def test_dashboard_status_agrees_with_the_engine():
-    available, _demands = ray_members.read_dashboard_status(text("pending.dashboard_status.json"))
-    for row in engine_view("pending").rows:
-        assert available[row.node_id] == row.available
-
-
 @pytest.mark.parametrize(
     ("gcs", "code", "words"),
     [
@@ -280,14 +240,6 @@ def test_other_ways_to_get_no_list(probe, code):
     assert result["problems"][0]["fix"]
 
 
-@pytest.mark.parametrize(
-    "body", ["", "[]", "null", "{}", '{"result": false, "msg": "x"}', '{"result": true, "data": {}}', "<html>"]
-)
-def test_strange_dashboard_answers_raise_value_error(body):
-    with pytest.raises(ValueError):  # noqa: PT011  json's own error is one, its words are not ours
-        ray_members.read_dashboard_nodes(body)
-
-
 @given(
     st.lists(
         st.tuples(st.sampled_from([*ADDRESSES, "10.0.0.9"]), st.booleans(), st.integers(0, 2), st.integers(1, 10**6)),
@@ -306,160 +258,6 @@ def test_healthy_means_every_expected_address_once_and_nobody_else(rows):
     assert len(result["alive"]) == len({a for a, _g in living} & set(ADDRESSES))
     assert result["healthy"] or result["problems"][0]["fix"]
     json.dumps(result)
-
-
-# -- configuration ---------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("data", "words"),
-    [
-        ([], "not a JSON object"),
-        ({}, "nobody is expected"),
-        ({"nodes": [{"name": "a"}]}, "needs an address"),
-        ({"nodes": [{"address": "10.0.0.1", "gpus": "many"}]}, "needs an address and a number"),
-        ({"nodes": [{"address": "10.0.0.1"}]}, "head_address is missing"),
-        ({"nodes": [{"address": "10.0.0.1"}] * 2, "head_address": "10.0.0.1"}, "given to two nodes"),
-        ({"nodes": [{"address": "10.0.0.1", "role": "head"}], "ports": {"gcs": "x"}}, "ports"),
-    ],
-)
-def test_bad_configuration(data, words):
-    with pytest.raises(ray_config.RayConfigError, match=words):
-        ray_config.Config.from_mapping(data, "ray.json")
-
-
-def test_load_config_names_the_missing_file(tmp_path):
-    with pytest.raises(ray_config.RayConfigError, match="was not set up as a Ray node"):
-        ray_config.load_config(str(tmp_path / "ray.json"))
-    (tmp_path / "ray.json").write_text("{")
-    with pytest.raises(ray_config.RayConfigError, match="cannot be read"):
-        ray_config.load_config(str(tmp_path / "ray.json"))
-
-
-def test_a_credential_goes_before_the_file(tmp_path):
-    (tmp_path / "file").write_text("from-file\n")
-    (tmp_path / "credential").write_text("from-unit\n")
-    made = config(token_path=str(tmp_path / "file"))
-    assert ray_config.read_token(made, {}) == "from-file"
-    assert ray_config.read_token(made, {"RAY_AUTH_TOKEN_PATH": str(tmp_path / "credential")}) == "from-unit"
-    assert ray_config.read_token(made, {"RAY_AUTH_TOKEN_PATH": str(tmp_path / "gone")}) == "from-file"
-    assert ray_config.read_token(config(token_path=str(tmp_path / "gone")), {}) == ""
-    assert ray_config.read_token(config(auth=False, token_path=str(tmp_path / "file")), {}) == ""
-
-
-# -- validation --------------------------------------------------------------------------------------------------------
-
-
-def test_the_documented_ports_are_the_pinned_ones():
-    """docs/ray.md has the one table; its rows must be the code's."""
-    words = {"any": "every interface", "node": "control address, loopback", "loopback": "loopback"}
-    rows = [
-        f"| `{port.key}` | {port.default} | {port.where} | {words[port.binds]} | {port.purpose} |"
-        for port in ray_config.PORTS
-    ]
-    low, high = ray_config.WORKER_PORTS
-    fixed = ", ".join(str(port) for port in ray_config.FIXED_PORTS.values())
-    document = (Path(__file__).parents[5] / "docs/ray.md").read_text(encoding="utf-8")
-    table = [line for line in document.splitlines() if line.startswith("| ")][1 : len(rows) + 3]
-    assert table[: len(rows)] == rows
-    assert table[len(rows)].startswith(f"| | {low}–{high} |")
-    assert table[len(rows) + 1].startswith(f"| | {fixed} |")
-
-
-# -- probes on real sockets --------------------------------------------------------------------------------------------
-
-
-class Server:
-    """One canned answer per connection; ``drip`` sends it byte by byte."""
-
-    def __init__(self, answer=b"", drip=0.0):
-        self.socket = socket.create_server(("127.0.0.1", 0))
-        self.port = self.socket.getsockname()[1]
-        self.answer, self.drip, self.requests = answer, drip, []
-        self.thread = threading.Thread(target=self.serve)
-        self.thread.start()
-
-    def serve(self):
-        while True:
-            try:
-                peer, _unused = self.socket.accept()
-            except OSError:
-                return
-            with peer:
-                self.requests.append(peer.recv(65536).decode())
-                try:
-                    if not self.drip:
-                        peer.sendall(self.answer)
-                    for byte in self.answer if self.drip else b"":
-                        peer.sendall(bytes([byte]))
-                        time.sleep(self.drip)
-                except OSError:
-                    pass
-                if not self.answer:
-                    peer.recv(1)  # mute until the asker gives up
-
-    def close(self):
-        # closing alone does not wake whoever waits in accept()
-        self.socket.shutdown(socket.SHUT_RDWR)
-        self.socket.close()
-        self.thread.join()
-
-
-@pytest.fixture
-def serve():
-    servers = []
-
-    def make(*args, **kwargs):
-        servers.append(Server(*args, **kwargs))
-        return servers[-1]
-
-    yield make
-    for server in servers:
-        server.close()
-
-
-def http(status, body):
-    return f"HTTP/1.1 {status} X\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode()
-
-
-def test_http_sends_the_token(serve):
-    server = serve(http(200, "success"))
-    probe = ray_probe.probe_http("x", f"http://127.0.0.1:{server.port}/a?b=c", 2, "secret-token")
-    assert probe.ok
-    assert probe.data == "success"
-    assert server.requests[0].startswith("GET /a?b=c HTTP/1.1\r\n")
-    assert "Authorization: Bearer secret-token\r\n" in server.requests[0]
-
-
-@pytest.mark.parametrize(
-    ("answer", "status"),
-    [
-        (http(401, "Unauthorized: Missing authentication token"), ray_probe.UNAUTHORIZED),
-        (http(403, "Forbidden: Invalid authentication token"), ray_probe.UNAUTHORIZED),
-        (http(503, "no raylet"), ray_probe.ERROR),
-        (b"rubbish\r\n\r\n", ray_probe.ERROR),
-    ],
-)
-def test_http_answers(serve, answer, status):
-    probe = ray_probe.probe_http("x", f"http://127.0.0.1:{serve(answer).port}/", 2)
-    assert probe.status == status
-    assert "secret" not in probe.detail
-
-
-@pytest.mark.parametrize("drip", [0.0, 0.05], ids=["mute", "dripping"])
-def test_http_has_one_deadline(serve, drip):
-    server = serve(http(200, "x" * 1000) if drip else b"", drip)
-    start = time.monotonic()
-    probe = ray_probe.probe_http("x", f"http://127.0.0.1:{server.port}/", 0.4)
-    assert probe.status == ray_probe.SLOW
-    assert time.monotonic() - start < 20  # the whole answer drips for 50 s
-
-
-def test_refused():
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
-    assert ray_probe.probe_tcp("gcs", "127.0.0.1", port, 1).status == ray_probe.REFUSED
-    assert ray_probe.probe_http("x", f"http://127.0.0.1:{port}/", 1).status == ray_probe.REFUSED
 
 
 def test_collect_reads_the_dashboard_on_the_head(serve):
@@ -582,13 +380,6 @@ def test_an_engine_that_is_not_there(serve):
     assert codes(ray_health.cluster_health(made, timeout=1, raylets=False)) == [("engine_absent", "")]
 
 
-def test_auth_switched_off_leaves_no_token_in_the_environment():
-    env = ray_probe.engine_environment(config(auth=False), {"RAY_AUTH_TOKEN_PATH": "/x", "PATH": "/bin"})
-    assert env["RAY_AUTH_MODE"] == "disabled"
-    assert "RAY_AUTH_TOKEN_PATH" not in env
-    assert env["HOME"] == "/var/lib/sparkthor"
-
-
 # -- waiting -----------------------------------------------------------------------------------------------------------
 
 
@@ -642,17 +433,3 @@ def test_wait_may_accept_less():
     )
     assert clock.now == 0
     assert not result["healthy"]
-
-
-def test_another_user_reads_the_token_from_memory():
-    handle = ray_probe._token_handle("0123456789abcdef", os.getuid())
-    try:
-        assert Path(f"/proc/self/fd/{handle}").read_text() == "0123456789abcdef"
-        assert os.fstat(handle).st_mode & 0o777 == 0o400
-    finally:
-        os.close(handle)
-
-
-def test_no_other_account_unless_root_and_known():
-    assert ray_probe._account(config()) is None
-    assert ray_probe._account(config(user="no-such-user-here")) is None

@@ -1,6 +1,7 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
+
 from __future__ import annotations
 
 import dataclasses
@@ -9,90 +10,9 @@ import json
 from typing import Any
 
 import pytest
-from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import (
-    observation,
-    watchdog,
-    watchdog_report,
-)
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import observation, watchdog, watchdog_report
 
-EXPECTED = {"10.0.0.1": "spark-01", "10.0.0.2": "spark-02", "10.0.0.3": "spark-03"}
-ALIVE = {"10.0.0.1": "n1", "10.0.0.2": "n2", "10.0.0.3": "n3"}
-
-
-class World:
-    """A clock, a unit and an engine around one machine."""
-
-    def __init__(self, **settings: Any) -> None:
-        self.machine = watchdog.Watchdog(watchdog.Settings(expected=EXPECTED, **settings))
-        self.now = 1000.0
-        self.unit = observation.Unit("active", "running", "inv-1", 4711)
-        self.ranks: dict[str, str] | None = dict(ALIVE)
-        self.listening = True
-        self.counters: tuple[float, ...] | None = (0.0,)
-        self.maintenance: str | None = None
-        self.draining = False
-        self.mark = ""
-        self.answer = "ok"
-        self.latency = 0.1
-        self.asked: tuple[float, float] | None = None  # when the probe in flight began, its deadline
-        self.decisions: list[watchdog.Decision] = []
-        self.on_restart = True
-
-    def step(self, seconds: float = 2.0) -> watchdog.Decision:
-        self.now += seconds
-        probe = None
-        if self.asked:
-            began, deadline = self.asked
-            if self.answer == "hang":
-                if self.now - began >= deadline:
-                    text = f"completion timed out after {deadline:.0f} s"
-                    probe = observation.Probe(began, began + deadline, "timeout", text)
-            elif self.now - began >= self.latency:
-                probe = observation.Probe(
-                    began, began + self.latency, self.answer, "" if self.answer == "ok" else "said no"
-                )
-            if probe:
-                self.asked = None
-        seen = watchdog.Observation(
-            now=self.now,
-            unit=self.unit,
-            ranks=self.ranks,
-            listening=self.listening,
-            probing=self.asked is not None,
-            probe=probe,
-            counters=self.counters,
-            mark=self.mark,
-            progress=self.mark,
-            maintenance=self.maintenance,
-            draining=self.draining,
-        )
-        decision = self.machine.look(seen)
-        self.seen = seen
-        if decision.probe_deadline is not None:
-            assert self.asked is None
-            self.asked = (self.now, decision.probe_deadline)
-        if decision.restart and self.on_restart:
-            self.started_anew()
-        self.decisions.append(decision)
-        return decision
-
-    def run(self, seconds: float, step: float = 2.0) -> list[watchdog.Decision]:
-        before = len(self.decisions)
-        end = self.now + seconds
-        while self.now < end:
-            self.step(step)
-        return self.decisions[before:]
-
-    def started_anew(self, restarts: int = 0) -> None:
-        number = int(self.unit.invocation.split("-")[1]) + 1
-        self.unit = observation.Unit("active", "running", f"inv-{number}", 4711 + number, restarts=restarts)
-        self.asked = None
-
-    def serve(self) -> World:
-        decisions = self.run(10)
-        assert decisions[-1].line == "serving"
-        assert decisions[-1].healthy
-        return self
+from tests.unit.plugins.module_utils._onhost.watchdog_world import ALIVE, World
 
 
 def restarts(decisions: list[watchdog.Decision]) -> list[str]:
@@ -407,44 +327,6 @@ def test_memory_that_cannot_be_ours_is_left_out(data: dict[str, Any]) -> None:
     machine = watchdog.Watchdog(watchdog.Settings())
     machine.restore(data, 100.0)
     assert machine.dump() == watchdog.Watchdog(watchdog.Settings()).dump()
-
-
-METRICS = """# HELP vllm:prompt_tokens_total x
-vllm:prompt_tokens_total{engine="0",model_name="tiny"} 12.0
-vllm:prompt_tokens_total{engine="1",model_name="tiny"} 3.0
-vllm:generation_tokens_total{engine="0",model_name="tiny"} 40.0
-vllm:kv_cache_usage_perc{engine="0",model_name="tiny"} 0.25
-vllm:num_requests_running{engine="0",model_name="tiny"} 2.0
-vllm:num_requests_waiting{engine="0",model_name="tiny"} 1.0
-vllm:request_success_total{engine="0",finished_reason="abort"} 5.0
-http_requests_total{handler="/metrics"} 99.0
-"""
-
-
-def test_engine_counters_hold_nothing_that_the_server_moves_alone() -> None:
-    assert watchdog_report.engine_counters(METRICS) == (15.0, 40.0, 0.0, 0.0, 0.25)
-    moved = METRICS.replace('"abort"} 5.0', '"abort"} 6.0').replace("} 99.0", "} 100.0")
-    assert watchdog_report.engine_counters(moved) == watchdog_report.engine_counters(METRICS)
-    assert watchdog_report.engine_counters("python_info 1\n") is None
-    assert watchdog_report.requests_in_flight(METRICS) == 3
-    assert watchdog_report.requests_in_flight("") is None
-
-
-def test_status_metrics_and_health() -> None:
-    world = World().serve()
-    decision = world.step()
-    state = watchdog_report.status(world.machine, decision, world.seen, since=500.0, wall=560.0)
-    assert json.loads(json.dumps(state)) == state
-    text = watchdog_report.metrics_text(state, 560.0)
-    assert 'sparkthor_serving_state{state="serving"} 1\n' in text
-    assert 'sparkthor_serving_state{state="loading"} 0\n' in text
-    assert "sparkthor_serving_state_seconds 60.0\n" in text
-    assert 'sparkthor_serving_restarts_total{cause="lost_rank"} 0\n' in text
-    assert 'sparkthor_serving_rank_alive{host="spark-03"} 1\n' in text
-    assert watchdog_report.health_body(state)[0] == 200
-    status, body = watchdog_report.health_body({**state, "healthy": False, "state": watchdog.LOADING, "detail": "41 %"})
-    assert (status, body["status"], body["detail"]) == (503, "loading", "41 %")
-    assert watchdog_report.health_body(None)[0] == 503
 
 
 # -- degraded mode -----------------------------------------------------------------------------------------------------

@@ -1,0 +1,108 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The head's decisions, heard over real connections with real child processes."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import rank_link
+
+from tests.unit.plugins.module_utils._onhost.rank_site import HOSTS, TOKEN, Site, run, until
+
+
+def test_a_rank_that_comes_back_is_seen_and_not_let_in(tmp_path: Path) -> None:
+    async def story(site: Site) -> None:
+        for host in HOSTS.values():
+            site.start(host)
+        await site.running()
+        first = site.sides["two"].instance
+        await site.end("two")
+        await until(lambda: "127.0.0.2" not in site.state()["ranks"])
+        site.start("two")
+        await until(lambda: site.state()["ranks"].get("127.0.0.2", first) != first)
+        await until(lambda: any("runs without this rank" in line for line in site.said))
+        assert len(site.began("two")) == 1
+        assert not site.tasks["one"].done()
+
+    run(tmp_path, story)
+
+
+def test_a_rank_that_fails_ends_the_generation_with_its_reason(tmp_path: Path) -> None:
+    async def story(site: Site) -> None:
+        site.start("one")
+        site.start("two")
+        site.start("three", "echo 'OSError: /models/tiny does not appear to have a file named config.json'; exit 3")
+        assert await site.tasks["one"] == 1
+        assert await site.tasks["three"] == 1
+        assert await site.tasks["two"] == rank_link.AGAIN
+
+    site = run(tmp_path, story)
+    [line] = [line for line in site.said if line.startswith("RuntimeError: ")]
+    assert "rank on three failed" in line
+    assert "config.json" in line
+    assert "check vllm_serve_model" in line
+
+
+def test_the_exit_of_the_heads_rank_is_its_own(tmp_path: Path) -> None:
+    async def story(site: Site) -> None:
+        site.start("two")
+        site.start("three")
+        site.start("one", "exit 7")
+        assert await site.tasks["one"] == 7
+
+    run(tmp_path, story)
+
+
+def test_another_token_gets_nowhere(tmp_path: Path) -> None:
+    async def story(site: Site) -> None:
+        site.start("one")
+        site.start("two")
+        site.start("three", token="another-token-of-length")
+        await until(lambda: any("token is not the head's" in line for line in site.said))
+        await asyncio.sleep(0.3)
+        assert not site.began("one")
+
+    site = run(tmp_path, story)
+    assert "three has another token; run the playbook on all hosts" in site.said
+    assert not [line for line in site.said if TOKEN in line]
+
+
+def test_a_stranger_is_refused_by_name(tmp_path: Path) -> None:
+    async def story(site: Site) -> None:
+        site.start("one")
+        site.start("four", members={**HOSTS, "127.0.0.4": "four"})
+        await until(lambda: any("four is no member of the group of one" in line for line in site.said))
+
+    run(tmp_path, story)
+
+
+def test_a_lower_generation_never_wins(tmp_path: Path) -> None:
+    async def story(site: Site) -> None:
+        rank_link.remember(str(tmp_path / "two.memory"), 41)  # it served under another head meanwhile
+        rank_link.remember(str(tmp_path / "one.memory"), 3)
+        for host in HOSTS.values():
+            site.start(host)
+        await site.running()
+        await until(lambda: site.state()["phase"] == rank_link.RUN)
+        assert site.state()["generation"] == 42
+
+    run(tmp_path, story)
+
+
+def test_changed_files_of_a_worker_are_seen_on_the_head(tmp_path: Path) -> None:
+    path = tmp_path / "vllm.yaml"
+    path.write_text("a: 1\n")
+
+    async def story(site: Site) -> None:
+        for host in HOSTS.values():
+            site.start(host, inputs=[str(path)] if host == "two" else [])
+        await site.running()
+        assert site.state()["stale"] == {}
+        path.write_text("a: 2\n")
+        await until(lambda: site.state()["stale"] == {"two": [str(path)]})
+        assert not site.tasks["two"].done()
+
+    run(tmp_path, story)

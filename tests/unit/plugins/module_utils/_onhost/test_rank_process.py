@@ -1,0 +1,47 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from pathlib import Path
+
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import rank_process
+
+from tests.unit.plugins.module_utils._onhost.rank_site import HOSTS, Site, alive, run, until
+
+
+def test_a_child_that_ignores_sigterm_is_killed_with_its_children(tmp_path: Path) -> None:
+    script = "trap '' TERM; sleep 60 & echo $! > {0}.child; echo $$ > {0}.pid; date +%s%N >> {0}.began; wait; sleep 60"
+
+    async def story(site: Site) -> None:
+        for host in HOSTS.values():
+            site.start(host, script, stop_patience=0.3)
+        await site.running()
+        grandchild = int((tmp_path / "two.child").read_text())
+        await site.end("two")
+        await until(lambda: not alive(site.pid("two")) and not alive(grandchild))
+
+    run(tmp_path, story)
+
+
+def test_the_page_cache_is_asked_for_through_the_requests_folder(tmp_path: Path) -> None:
+    async def story(site: Site) -> None:
+        (tmp_path / "requests").mkdir()
+        request, done = tmp_path / "requests" / "drop", tmp_path / "done"
+        settings = site.settings("two", drop_request=str(request), drop_done=str(done), drop_patience=0.3)
+        assert await rank_process.drop_caches(settings) == "sparkthor-drop-caches.service did not answer"
+
+        async def answer() -> None:
+            request.unlink()
+            await until(request.exists)
+            done.write_text("")
+
+        answering = asyncio.create_task(answer())
+        await asyncio.sleep(0)
+        assert await rank_process.drop_caches(dataclasses.replace(settings, drop_patience=5)) == ""
+        await answering
+
+    run(tmp_path, story)

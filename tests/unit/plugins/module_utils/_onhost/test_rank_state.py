@@ -1,0 +1,19 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import rank_state
+
+
+def test_old_news_of_the_head_is_no_news(tmp_path: Path) -> None:
+    path = tmp_path / "state.json"
+    path.write_text(json.dumps({"updated": time.time() - 60, "ranks": {"127.0.0.1": "a"}}))
+    assert rank_state.published(str(path)) == {}
+    assert rank_state.ranks(str(path)) is None
+    assert rank_state.ranks(str(tmp_path / "absent")) is None

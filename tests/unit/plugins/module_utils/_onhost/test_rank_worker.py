@@ -1,0 +1,93 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A worker's decisions, heard over real connections with real child processes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from pathlib import Path
+
+import pytest
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import rank_head, rank_link, rank_worker
+
+from tests.unit.plugins.module_utils._onhost.rank_site import HOSTS, TOKEN, Site, alive, run, until
+
+
+def test_a_head_without_the_token_is_not_obeyed(tmp_path: Path) -> None:
+    async def imposter(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        link = rank_link.Link(reader, writer, 1)
+        await link.send(nonce="0")
+        await link.receive()
+        await link.send(proof="0" * 64)
+        with contextlib.suppress(*rank_link.BROKEN):
+            await link.send(phase=rank_link.PREPARE, generation=99, admitted=True)
+            await link.send(phase=rank_link.RUN, generation=99, admitted=True)
+
+    async def story(site: Site) -> None:
+        server = await asyncio.start_server(imposter, "127.0.0.1", site.port)
+        site.start("two")
+        await until(lambda: any("does not hold this cluster's token" in line for line in site.said))
+        server.close()
+        assert not site.began("two")
+
+    run(tmp_path, story)
+
+
+def test_an_older_head_is_told_why_it_is_not_obeyed(tmp_path: Path) -> None:
+    async def story(site: Site) -> None:
+        worker = rank_worker.Worker(site.settings("two"), TOKEN, site.said.append)
+        rank_link.remember(str(tmp_path / "two.memory"), 9)
+        with pytest.raises(rank_link.GroupError, match="an older head does not win"):
+            await worker._obey(None, {"phase": rank_link.PREPARE, "generation": 9, "admitted": True})
+
+    run(tmp_path, story)
+
+
+def test_a_head_that_falls_silent_is_left_after_a_while(tmp_path: Path) -> None:
+    async def story(site: Site) -> None:
+        head = site.start("one")
+        for host in ("two", "three"):
+            site.start(host, silence=0.5, patience=1.0)
+        await site.running()
+
+        async def frozen(link: rank_link.Link) -> rank_head.Member:
+            raise ValueError(await asyncio.sleep(60))
+
+        # a frozen head keeps its connections open and answers nobody
+        head.beat.cancel()
+        head._welcome = frozen
+        assert await asyncio.wait_for(site.tasks["two"], 30) == rank_link.AGAIN
+        assert not alive(site.pid("two"))
+
+    site = run(tmp_path, story)
+    assert any("a rank alone serves nobody" in line for line in site.said)
+
+
+def test_a_short_cut_of_the_link_ends_nothing(tmp_path: Path) -> None:
+    async def story(site: Site) -> None:
+        for host in HOSTS.values():
+            site.start(host, patience=20.0)
+        await site.running()
+        site.sides["one"].members["two"].link.close()
+        await until(lambda: site.state()["ranks"].get("127.0.0.2") == site.sides["two"].instance)
+        await asyncio.sleep(0.3)
+        assert not site.tasks["two"].done()
+        assert alive(site.pid("two"))
+
+    run(tmp_path, story)
+
+
+def test_a_rank_that_stands_by_reads_a_new_configuration_first(tmp_path: Path) -> None:
+    path = tmp_path / "vllm.yaml"
+    path.write_text("a: 1\n")
+
+    async def story(site: Site) -> None:
+        site.start("one")
+        site.start("two", inputs=[str(path)])
+        await until(lambda: "127.0.0.2" in site.sides["one"].admitted or site.sides["one"].members != {})
+        path.write_text("a: 2\n")
+        assert await site.tasks["two"] == rank_link.AGAIN
+
+    run(tmp_path, story)

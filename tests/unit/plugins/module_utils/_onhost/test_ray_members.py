@@ -1,0 +1,31 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import pytest
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import ray_members
+
+from tests.unit.plugins.module_utils._onhost.ray_cluster import engine_view, text
+
+
+def test_resources_in_use_are_zero_not_absent():
+    by_address = {row.address: row for row in engine_view("pending").rows}
+    assert by_address["10.89.0.10"].available["GPU"] == 0.0
+    assert by_address["10.89.0.11"].available["GPU"] == 1.0
+    assert "bundle_group_0_f1194e8d26465a0bb1270a49280801000000" not in by_address["10.89.0.12"].total
+
+
+def test_dashboard_status_agrees_with_the_engine():
+    available, _demands = ray_members.read_dashboard_status(text("pending.dashboard_status.json"))
+    for row in engine_view("pending").rows:
+        assert available[row.node_id] == row.available
+
+
+@pytest.mark.parametrize(
+    "body", ["", "[]", "null", "{}", '{"result": false, "msg": "x"}', '{"result": true, "data": {}}', "<html>"]
+)
+def test_strange_dashboard_answers_raise_value_error(body):
+    with pytest.raises(ValueError):  # noqa: PT011  json's own error is one, its words are not ours
+        ray_members.read_dashboard_nodes(body)

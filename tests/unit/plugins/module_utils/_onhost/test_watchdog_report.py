@@ -1,0 +1,48 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import json
+
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import watchdog, watchdog_report
+
+from tests.unit.plugins.module_utils._onhost.watchdog_world import World
+
+METRICS = """# HELP vllm:prompt_tokens_total x
+vllm:prompt_tokens_total{engine="0",model_name="tiny"} 12.0
+vllm:prompt_tokens_total{engine="1",model_name="tiny"} 3.0
+vllm:generation_tokens_total{engine="0",model_name="tiny"} 40.0
+vllm:kv_cache_usage_perc{engine="0",model_name="tiny"} 0.25
+vllm:num_requests_running{engine="0",model_name="tiny"} 2.0
+vllm:num_requests_waiting{engine="0",model_name="tiny"} 1.0
+vllm:request_success_total{engine="0",finished_reason="abort"} 5.0
+http_requests_total{handler="/metrics"} 99.0
+"""
+
+
+def test_engine_counters_hold_nothing_that_the_server_moves_alone() -> None:
+    assert watchdog_report.engine_counters(METRICS) == (15.0, 40.0, 0.0, 0.0, 0.25)
+    moved = METRICS.replace('"abort"} 5.0', '"abort"} 6.0').replace("} 99.0", "} 100.0")
+    assert watchdog_report.engine_counters(moved) == watchdog_report.engine_counters(METRICS)
+    assert watchdog_report.engine_counters("python_info 1\n") is None
+    assert watchdog_report.requests_in_flight(METRICS) == 3
+    assert watchdog_report.requests_in_flight("") is None
+
+
+def test_status_metrics_and_health() -> None:
+    world = World().serve()
+    decision = world.step()
+    state = watchdog_report.status(world.machine, decision, world.seen, since=500.0, wall=560.0)
+    assert json.loads(json.dumps(state)) == state
+    text = watchdog_report.metrics_text(state, 560.0)
+    assert 'sparkthor_serving_state{state="serving"} 1\n' in text
+    assert 'sparkthor_serving_state{state="loading"} 0\n' in text
+    assert "sparkthor_serving_state_seconds 60.0\n" in text
+    assert 'sparkthor_serving_restarts_total{cause="lost_rank"} 0\n' in text
+    assert 'sparkthor_serving_rank_alive{host="spark-03"} 1\n' in text
+    assert watchdog_report.health_body(state)[0] == 200
+    status, body = watchdog_report.health_body({**state, "healthy": False, "state": watchdog.LOADING, "detail": "41 %"})
+    assert (status, body["status"], body["detail"]) == (503, "loading", "41 %")
+    assert watchdog_report.health_body(None)[0] == 503

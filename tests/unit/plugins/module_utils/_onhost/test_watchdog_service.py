@@ -1,0 +1,288 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import time
+import types
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import serving
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import watchdog_service as service
+
+from tests.unit import servers
+from tests.unit.plugins.module_utils.serving_head import Engine, Systemd, make_service, record, settle
+
+
+def test_service_serves_then_restarts_a_broken_engine(engine: Engine, tmp_path: Path, config: str) -> None:
+    systemd = Systemd()
+    one, said = make_service(tmp_path, config, systemd)
+    (tmp_path / "starts.json").write_text('{"starts": 4}')
+    assert one.round().state == "loading"
+    settle(one)
+    assert one.round().line == "serving"
+    assert not (tmp_path / "starts.json").exists()
+    state = json.loads((tmp_path / "run/state.json").read_text())
+    assert state["healthy"] is True
+    assert state["completion"]["latency"] is not None
+    assert 'state="serving"} 1' in (tmp_path / "run/metrics.prom").read_text()
+    engine.status = 500
+    one.machine.probe_ended_at = float("-inf")
+    one.round()
+    settle(one)
+    assert one.round().state == "degraded"
+    settle(one)
+    assert one.round().restart == "completion"
+    assert [call for call in systemd.calls if "kill" in call or "restart" in call] == [
+        ["kill", "--signal=SIGKILL", "sparkthor-vllm.service"],
+        ["--no-block", "restart", "sparkthor-vllm.service"],
+    ]
+    assert said[-1].startswith("restarting: completion answered 500")
+    assert said[-1].endswith("(restart, cause: completion)")
+
+
+def test_what_served_is_kept_for_a_rollback(
+    engine: Engine, tmp_path: Path, config: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = tmp_path / "vllm.yaml"
+    good = tmp_path / "good"
+    monkeypatch.setattr(serving, "GOOD", (str(good),))
+    monkeypatch.setattr(serving, "STARTED_WITH", str(tmp_path / "record.json"))
+    Path(config).write_text(json.dumps({**json.loads(Path(config).read_text()), "kept": [str(kept)]}))
+    record(tmp_path)
+    one, _said = make_service(tmp_path, config, Systemd())
+    one.round()
+    assert not good.exists()  # nothing served yet
+    settle(one)
+    one.round()
+    assert serving.kept_good(str(good)) == {str(kept): "model: x\n"}
+    # declared anew while the start that served was on its way: nobody knows whether this would serve
+    kept.write_text("model: y\n")
+    two, _said = make_service(tmp_path, config, Systemd())
+    two.round()
+    settle(two)
+    two.round()
+    assert serving.kept_good(str(good)) == {str(kept): "model: x\n"}
+
+
+def test_ranks_without_ray_are_what_the_heads_program_publishes(tmp_path: Path) -> None:
+    path = tmp_path / "group.json"
+    config = {"group_state": str(path)}
+    assert service.group_ranks(config) is None
+    path.write_text(json.dumps({"updated": time.time(), "ranks": {"10.0.0.1": "a", "10.0.0.2": "b"}}))
+    assert service.group_ranks(config) == {"10.0.0.1": "a", "10.0.0.2": "b"}
+
+
+def test_service_goes_on_after_its_own_death(engine: Engine, tmp_path: Path, config: str) -> None:
+    systemd = Systemd()
+    one, _said = make_service(tmp_path, config, systemd)
+    one.round()
+    settle(one)
+    one.round()
+    two, said = make_service(tmp_path, config, systemd)
+    two.take_up()
+    decision = two.round()
+    assert (decision.state, decision.healthy) == ("serving", True)
+    assert systemd.calls == []
+    assert two.since == pytest.approx(one.since, abs=0.01)
+    assert said == ["serving"]
+
+
+def test_service_lives_with_a_full_disk_and_a_silent_systemd(
+    engine: Engine, tmp_path: Path, config: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    systemd = Systemd()
+    one, said = make_service(tmp_path, config, systemd)
+
+    def full(path: str, content: str, mode: int = 0o644) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(service.serving, "write_file", full)
+    assert one.round() is not None
+    assert any("No space left" in line for line in said)
+    one.runner = lambda argv, seconds: (124, "", "timeout")
+    assert one.round() is None
+    assert said[-1].startswith("systemd gives no answer")
+
+
+def test_service_leaves_a_host_out_and_takes_it_in_again(engine: Engine, tmp_path: Path, config: str) -> None:
+    data = json.loads(Path(config).read_text())
+    data["settings"].update(
+        expected={"10.0.0.1": "spark-01", "10.0.0.2": "spark-02"}, degraded_after=60.0, degraded_hosts=1
+    )
+    data["degraded"] = {"model": "small"}
+    Path(config).write_text(json.dumps(data))
+    systemd = Systemd()
+    systemd.unit.update(ActiveState="activating", SubState="start-pre", MainPID="0")
+    alive = {"10.0.0.1": "n1"}
+    now = [1000.0]
+    marker = tmp_path / "run/degraded.json"
+    one, said = make_service(
+        tmp_path, config, systemd, ranks=lambda _config: dict(alive), clock=lambda: now[0], degraded_path=str(marker)
+    )
+    assert one.round().line == "degraded: waiting for spark-02"
+    assert one.served_model == "tiny"
+    now[0] += 61
+    assert one.round().restart == "degraded"
+    assert json.loads(marker.read_text()) == {"without": {"10.0.0.2": "spark-02"}}
+    assert one.served_model == "small"
+    assert said[-1] == "restarting: spark-02 stayed away for 60 s: serving without (restart, cause: degraded)"
+    # another life of the watchdog goes on with it
+    two, _said = make_service(
+        tmp_path, config, systemd, ranks=lambda _config: dict(alive), clock=lambda: now[0], degraded_path=str(marker)
+    )
+    two.take_up()
+    assert two.machine.without == ("10.0.0.2",)
+    alive["10.0.0.2"] = "n2"
+    two.round()
+    now[0] += 16
+    assert two.round().restart == "restored"
+    assert not marker.exists()
+    assert [call for call in systemd.calls if "restart" in call] == [
+        ["--no-block", "restart", "sparkthor-vllm.service"],
+        ["--no-block", "restart", "sparkthor-vllm.service"],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("expected", "after"),
+    [
+        pytest.param({"10.0.0.1": "spark-01", "10.0.0.2": "spark-02"}, 60.0, id="taken out of the inventory"),
+        pytest.param({"10.0.0.1": "spark-01", "10.0.0.3": "spark-04"}, 60.0, id="its address is another's"),
+        pytest.param({"10.0.0.1": "spark-01", "10.0.0.3": "spark-03"}, 0.0, id="degraded mode was switched off"),
+    ],
+)
+def test_nobody_is_left_out_of_another_cluster(
+    engine: Engine, tmp_path: Path, config: str, expected: dict[str, str], after: float
+) -> None:
+    data = json.loads(Path(config).read_text())
+    data["settings"].update(expected=expected, degraded_after=after, degraded_hosts=1)
+    data["degraded"] = {"model": "small"}
+    Path(config).write_text(json.dumps(data))
+    marker = tmp_path / "degraded.json"
+    marker.write_text(json.dumps({"without": {"10.0.0.3": "spark-03"}}))
+    alive = {address: f"n{address}" for address in expected}
+    now = [1000.0]
+    systemd = Systemd()
+    one, _said = make_service(
+        *(tmp_path, config, systemd),
+        ranks=lambda _config: dict(alive),
+        clock=lambda: now[0],
+        degraded_path=str(marker),
+    )
+    one.take_up()
+    assert one.machine.without == ()
+    # the unit's preparation and its gate read the file
+    assert not marker.exists()
+    one.round()
+    settle(one)
+    now[0] += 2
+    assert one.round().state == "serving"
+    assert one.served_model == "tiny"
+    lost = next(address for address in expected if address != "10.0.0.1")
+    del alive[lost]
+    for _look in range(2):
+        now[0] += 2
+        decision = one.round()
+    assert decision.restart == "lost_rank"
+
+
+def test_of_two_that_were_left_out_one_may_stay_so(engine: Engine, tmp_path: Path, config: str) -> None:
+    data = json.loads(Path(config).read_text())
+    data["settings"].update(expected={"10.0.0.1": "a", "10.0.0.2": "b"}, degraded_after=60.0, degraded_hosts=1)
+    Path(config).write_text(json.dumps(data))
+    marker = tmp_path / "degraded.json"
+    marker.write_text(json.dumps({"without": {"10.0.0.2": "b", "10.0.0.3": "c"}}))
+    one, _said = make_service(tmp_path, config, Systemd(), ranks=lambda _config: {}, degraded_path=str(marker))
+    assert one.machine.without == ("10.0.0.2",)
+    assert json.loads(marker.read_text()) == {"without": {"10.0.0.2": "b"}}
+
+
+def test_service_of_a_former_head_keeps_still(engine: Engine, tmp_path: Path, config: str) -> None:
+    data = json.loads(Path(config).read_text())
+    data["settings"]["expected"] = {"10.0.0.1": "spark-01", "10.0.0.2": "spark-02"}
+    Path(config).write_text(json.dumps(data))
+    systemd = Systemd()
+    systemd.unit.update(ActiveState="activating", SubState="start-pre", MainPID="0")
+    asked: list[bool] = []
+
+    def successor(ask: bool) -> str:
+        asked.append(ask)
+        return "spark-02 was declared head" if sum(asked) == 2 else ""
+
+    now = [1000.0]
+    # its Ray stays down, so there is nobody to ask for the ranks
+    one, said = make_service(
+        tmp_path, config, systemd, ranks=lambda _config: None, successor=successor, clock=lambda: now[0]
+    )
+    assert one.round().line == "starting: preparing the nodes"
+    assert one.round().line == "starting: preparing the nodes"
+    assert asked == [True, False], "not at every look"
+    now[0] += 31
+    assert one.round().line == "stopped: spark-02 was declared head"
+    assert said[-1] == "stopped: spark-02 was declared head"
+    assert systemd.calls == []
+
+
+def test_ray_that_throws_does_not_end_the_supervision(engine: Engine, tmp_path: Path, config: str) -> None:
+    data = json.loads(Path(config).read_text())
+    data["settings"]["expected"] = {"10.0.0.1": "spark-01"}
+    Path(config).write_text(json.dumps(data))
+
+    def ranks(_config: Any) -> dict[str, str]:
+        raise RuntimeError("odd answer")
+
+    one, said = make_service(tmp_path, config, Systemd(), ranks=ranks)
+    assert one.round().state == "loading"
+    assert "Ray cannot be asked: odd answer" in said
+
+
+def test_ray_ranks_reads_the_living_newest_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [
+        types.SimpleNamespace(address="10.0.0.1", node_id="new", alive=True, started_ms=2),
+        types.SimpleNamespace(address="10.0.0.1", node_id="old", alive=True, started_ms=1),
+        types.SimpleNamespace(address="10.0.0.2", node_id="dead", alive=False, started_ms=1),
+    ]
+    answer = types.SimpleNamespace(ok=True, data="text")
+    asked = []
+
+    def probe_http(name: str, url: str, timeout: float, token: str) -> Any:
+        asked.append((url, token))
+        return answer
+
+    monkeypatch.setattr(service.ray_config, "load_config", lambda path: types.SimpleNamespace(dashboard_port=8265))
+    monkeypatch.setattr(service.ray_config, "read_token", lambda config: "token")
+    monkeypatch.setattr(service.ray_probe, "probe_http", probe_http)
+    monkeypatch.setattr(service.ray_members, "read_dashboard_nodes", lambda text: rows)
+    assert service.ray_ranks()({}) == {"10.0.0.1": "new"}
+    assert asked == [("http://127.0.0.1:8265/api/v0/nodes?detail=true&limit=10000", "token")]
+    answer.ok = False
+    assert service.ray_ranks()({}) is None
+
+
+def test_health_socket(engine: Engine, tmp_path: Path, config: str) -> None:
+    one, _said = make_service(tmp_path, config, Systemd())
+    path = str(tmp_path / "health.sock")
+    server = service.HealthServer(path, one)
+    with servers.serving(server):
+        assert serving.request(path, "GET", "/health", 5)[0] == 503
+        one.round()
+        settle(one)
+        one.round()
+        status, text = serving.request(path, "GET", "/health?x=1", 5)
+        assert (status, json.loads(text)["status"]) == (200, "serving")
+        status, text = serving.request(path, "GET", "/metrics", 5)
+        assert status == 200
+        assert "sparkthor_serving_healthy 1" in text
+        assert os.stat(path).st_mode & 0o777 == 0o660
+        with contextlib.closing(serving._UnixConnection(path, 5)) as asker:
+            asker.request("HEAD", "/health")
+            answer = asker.getresponse()
+            assert (answer.status, answer.getheader("Content-Type"), answer.read()) == (200, "application/json", b"")
+            assert int(answer.getheader("Content-Length") or 0) > 0

@@ -1,0 +1,141 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import serving
+from ansible_collections.sparkthor.cluster.plugins.module_utils._serving import control as serving_control
+
+from tests.unit.plugins.module_utils.serving_head import Engine, Systemd
+
+
+def control(tmp_path: Path, config: str, systemd: Systemd, check: bool = False) -> serving_control.Control:
+    return serving_control.Control(
+        check=check,
+        config_path=config,
+        draining=str(tmp_path / "draining"),
+        marker=str(tmp_path / "maintenance"),
+        markers=(str(tmp_path / "maintenance"), str(tmp_path / "maintenance2")),
+        runner=systemd,
+        connections=lambda path: 0,
+        sleep=lambda seconds: None,
+    )
+
+
+def test_stop_and_start(engine: Engine, tmp_path: Path, config: str) -> None:
+    systemd = Systemd()
+    predicted = control(tmp_path, config, systemd, check=True).apply("stopped", "cables", 0)
+    assert predicted.changed
+    assert not (tmp_path / "maintenance").exists()
+    assert systemd.calls == []
+    done = control(tmp_path, config, systemd).apply("stopped", "cables", 0)
+    assert done.steps == predicted.steps
+    assert serving.maintenance([str(tmp_path / "maintenance")]) == "cables"
+    assert (systemd.enabled, systemd.unit["ActiveState"]) == (False, "inactive")
+    assert control(tmp_path, config, systemd).apply("stopped", "cables", 0).changed is False
+    (tmp_path / "draining").touch()
+    started = control(tmp_path, config, systemd).apply("started", "", 0)
+    assert started.changed
+    assert (systemd.enabled, systemd.unit["ActiveState"]) == (True, "activating")
+    assert not (tmp_path / "maintenance").exists()
+    assert not (tmp_path / "draining").exists()
+    assert control(tmp_path, config, systemd).apply("started", "", 0).changed is False
+
+
+def test_restart_after_stop_serves_after_a_reboot_too(engine: Engine, tmp_path: Path, config: str) -> None:
+    systemd = Systemd()
+    control(tmp_path, config, systemd).apply("stopped", "cables", 0)
+    predicted = control(tmp_path, config, systemd, check=True).apply("restarted", "", 0)
+    assert (systemd.enabled, systemd.unit["ActiveState"]) == (False, "inactive")
+    done = control(tmp_path, config, systemd).apply("restarted", "", 0)
+    assert done.steps == predicted.steps
+    assert (systemd.enabled, systemd.unit["ActiveState"]) == (True, "activating")
+    assert not (tmp_path / "maintenance").exists()
+    again = control(tmp_path, config, systemd).apply("restarted", "", 0)
+    assert [step for step in again.steps if step.startswith("enable")] == []
+
+
+def test_a_restart_that_cannot_drain_leaves_what_was_said(engine: Engine, tmp_path: Path, config: str) -> None:
+    systemd = Systemd()
+    systemd.enabled = False
+    (tmp_path / "maintenance").write_text("cables\n")
+    engine.metrics = 'vllm:num_requests_running{engine="0"} 2.0\n'
+    one = control(tmp_path, config, systemd)
+    clock = iter(range(0, 1000, 10))
+    one.clock = lambda: float(next(clock))
+    with pytest.raises(serving_control.ControlError, match="still running"):
+        one.apply("restarted", "", 30)
+    assert not systemd.enabled
+    assert (tmp_path / "maintenance").exists()
+
+
+def test_drain_waits_for_running_requests(engine: Engine, tmp_path: Path, config: str) -> None:
+    engine.metrics = 'vllm:num_requests_running{engine="0"} 2.0\nvllm:num_requests_waiting{engine="0"} 1.0\n'
+    one = control(tmp_path, config, Systemd())
+    sleeps: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        sleeps.append(seconds)
+        if len(sleeps) == 3:
+            engine.metrics = 'vllm:num_requests_running{engine="0"} 0.0\n'
+
+    one.sleep = sleep
+    outcome = one.apply("drained", "", 60)
+    # once more after the first look without requests
+    assert (outcome.changed, outcome.in_flight, len(sleeps)) == (True, 0, 4)
+    assert (tmp_path / "draining").exists()
+    assert control(tmp_path, config, Systemd()).apply("drained", "", 60).changed is False
+
+
+def test_drain_sees_a_request_that_the_gauges_do_not_show(engine: Engine, tmp_path: Path, config: str) -> None:
+    """A lone request in its first step: vLLM's gauges say 0, its connection is open."""
+    one = control(tmp_path, config, Systemd())
+    # the request, the front that hands on one more, and the watchdog's own probe
+    seen = iter([1, 1, 0, 1, 0, 1, 0, 0])
+    looks: list[str] = []
+
+    def connections(path: str) -> int:
+        looks.append(path)
+        return next(seen)
+
+    one.connections = connections
+    outcome = one.apply("drained", "", 60)
+    assert (outcome.in_flight, len(looks)) == (0, 8)
+    assert set(looks) == {engine.path}
+    late = control(tmp_path, config, Systemd())
+    late.connections = lambda path: 1
+    clock = iter(range(0, 1000, 10))
+    late.clock = lambda: float(next(clock))
+    with pytest.raises(serving_control.ControlError, match="1 requests are still running after 30 s"):
+        late.apply("drained", "", 30)
+
+
+def test_drain_of_an_engine_without_gauges(engine: Engine, tmp_path: Path, config: str) -> None:
+    engine.metrics = "python_info 1.0\n"
+    assert control(tmp_path, config, Systemd()).apply("drained", "", 60).in_flight == 0
+    blind = control(tmp_path, config, Systemd())
+    blind.connections = lambda path: None
+    clock = iter(range(0, 1000, 10))
+    blind.clock = lambda: float(next(clock))
+    with pytest.raises(serving_control.ControlError, match="an unknown number of requests"):
+        blind.apply("drained", "", 30)
+
+
+def test_drain_that_does_not_end_says_what_is_left(engine: Engine, tmp_path: Path, config: str) -> None:
+    engine.metrics = 'vllm:num_requests_running{engine="0"} 2.0\n'
+    one = control(tmp_path, config, Systemd())
+    clock = iter(range(0, 1000, 10))
+    one.clock = lambda: float(next(clock))
+    with pytest.raises(serving_control.ControlError, match="2 requests are still running after 30 s"):
+        one.apply("drained", "", 30)
+
+
+def test_unit_that_is_not_there(tmp_path: Path, config: str) -> None:
+    systemd = Systemd()
+    systemd.unit["LoadState"] = "not-found"
+    with pytest.raises(serving_control.ControlError, match="vllm_serve role"):
+        control(tmp_path, config, systemd).apply("started", "", 0)

@@ -1,0 +1,140 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.sparkthor.cluster.plugins.module_utils._serving import ready
+
+from tests.unit.plugins.module_utils.serving_head import Engine, Systemd, make_service, record, settle
+
+
+def look(tmp_path: Path, config: str, systemd: Systemd, **more: Any) -> ready.Look:
+    return ready.look(
+        config_path=config,
+        runner=systemd,
+        state_path=str(tmp_path / "run/state.json"),
+        record_path=str(tmp_path / "record.json"),
+        maintenance_paths=(str(tmp_path / "maintenance"),),
+        **more,
+    )
+
+
+def test_serving_group_without_a_change_is_ready_at_once(engine: Engine, tmp_path: Path, config: str) -> None:
+    systemd = Systemd()
+    record(tmp_path)
+    one, _said = make_service(tmp_path, config, systemd)
+    one.round()
+    settle(one)
+    one.round()
+    found = look(tmp_path, config, systemd, start=True)
+    assert (found.ready, found.changed, found.line) == (True, False, "serving")
+    assert systemd.calls == []
+
+
+def test_changed_file_restarts_once(engine: Engine, tmp_path: Path, config: str) -> None:
+    systemd = Systemd()
+    record(tmp_path)
+    (tmp_path / "vllm.yaml").write_text("model: y\n")
+    predicted = look(tmp_path, config, systemd, start=True, check=True)
+    assert (predicted.changed, systemd.calls) == (True, [])
+    found = look(tmp_path, config, systemd, start=True)
+    assert found.changed
+    assert found.stale == [str(tmp_path / "vllm.yaml")]
+    assert ["--no-block", "restart", "sparkthor-vllm.service"] in systemd.calls
+    count = len(systemd.calls)
+    # the new start has not noted its files yet: it will read the ones that lie there
+    again = look(tmp_path, config, systemd, start=True)
+    assert (again.changed, len(systemd.calls)) == (False, count)
+
+
+def test_a_rank_elsewhere_with_other_files_restarts_the_group_too(engine: Engine, tmp_path: Path, config: str) -> None:
+    group = tmp_path / "group.json"
+    Path(config).write_text(json.dumps({**json.loads(Path(config).read_text()), "group_state": str(group)}))
+    record(tmp_path)
+    slept: list[float] = []
+
+    def report(seconds: float) -> None:
+        slept.append(seconds)
+        group.write_text(json.dumps({"updated": time.time(), "stale": {"spark-02": ["/etc/sparkthor/vllm.yaml"]}}))
+
+    assert not look(tmp_path, config, Systemd(), start=True).changed
+    systemd = Systemd()
+    found = look(tmp_path, config, systemd, start=True, settle=4.0, sleep=report)
+    assert slept == [4.0]
+    assert found.changed
+    assert found.stale == ["/etc/sparkthor/vllm.yaml on spark-02"]
+    assert [call for call in systemd.calls if "restart" in call] == [
+        ["--no-block", "restart", "sparkthor-vllm.service"]
+    ]
+
+
+def test_stopped_group_is_started_only_when_asked(engine: Engine, tmp_path: Path, config: str) -> None:
+    systemd = Systemd()
+    systemd.unit.update(ActiveState="inactive", SubState="dead", MainPID="0")
+    assert look(tmp_path, config, systemd).changed is False
+    assert systemd.calls == []
+    assert look(tmp_path, config, systemd, start=True).changed is True
+
+
+def test_loading_group_is_not_asked(engine: Engine, tmp_path: Path, config: str) -> None:
+    systemd = Systemd()
+    record(tmp_path)
+    one, _said = make_service(tmp_path, config, systemd)
+    engine.delay = 0.5
+    one.round()
+    found = look(tmp_path, config, systemd, start=True)
+    assert (found.ready, found.state) == (False, "loading")
+    settle(one)
+
+
+def test_readiness_is_proved_even_without_a_watchdog(engine: Engine, tmp_path: Path, config: str) -> None:
+    record(tmp_path)
+    assert look(tmp_path, config, Systemd(), start=True).ready
+    engine.status = 500
+    found = look(tmp_path, config, Systemd(), start=True)
+    assert not found.ready
+    assert "answered 500" in found.line
+
+
+def test_failed_start_is_explained(engine: Engine, tmp_path: Path, config: str) -> None:
+    systemd = Systemd()
+    systemd.log = ["vllm: error: unrecognized arguments: --swap-space"]
+    systemd.unit.update(ActiveState="activating", SubState="auto-restart", MainPID="0", Result="exit-code")
+    record(tmp_path)
+    found = look(tmp_path, config, systemd)
+    assert found.failure["final"] is True
+    assert found.failure["invocation"] == "aaa"
+    systemd.unit.update(ActiveState="active", SubState="running", InvocationID="bbb", MainPID="9", NRestarts="1")
+    engine.status = 500
+    seen = look(tmp_path, config, systemd, known_invocation="aaa")
+    assert seen.failure["invocation"] == "aaa"
+    systemd.unit["NRestarts"] = "0"
+    assert look(tmp_path, config, systemd, known_invocation="aaa").failure is None
+
+
+def test_virgin_host(tmp_path: Path) -> None:
+    systemd = Systemd()
+    missing = str(tmp_path / "none.json")
+    assert look(tmp_path, missing, systemd, start=True, check=True).changed is True
+    with pytest.raises(ready.ReadyError, match="vllm_serve role"):
+        look(tmp_path, missing, systemd, start=True)
+
+
+def test_deadline_shorter_than_a_completion_is_refused_with_the_latency() -> None:
+    assert ready.deadline_problem({"latency": 0.1, "median_latency": 0.2, "deadline": 20.0}) == ""
+    assert ready.deadline_problem({"latency": None, "deadline": 20.0}) == ""
+    # one slow answer of a busy server is no reason
+    assert ready.deadline_problem({"latency": 19.0, "median_latency": 0.2, "deadline": 20.0}) == ""
+    problem = ready.deadline_problem({"latency": 2.5, "median_latency": 3.0, "deadline": 4.0})
+    assert "vllm_serve_watchdog_deadline: 4 s" in problem
+    assert "2.50 s" in problem
+    problem = ready.deadline_problem({"latency": 2.5, "median_latency": 3.0, "deadline": 20.0, "interval": 2.0})
+    assert "vllm_serve_watchdog_interval: 2 s is too short: a one-token completion takes 2.50 s" in problem
+    assert problem.endswith("set at least 10")
