@@ -1,120 +1,20 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The environment and its module, with a stand-in for uv that lays down what the wheels are named after."""
+"""The environment's module on a host whose uv is a stand-in."""
 
 from __future__ import annotations
 
 import fcntl
-import hashlib
-import json
 import os
 import platform
-import sys
-import zipfile
 from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible.module_utils.testing import patch_module_args
 from ansible_collections.sparkthor.cluster.plugins.module_utils._engine import venv
-from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.pins import EngineError, set_digest
-from ansible_collections.sparkthor.cluster.plugins.modules import engine_venv
 
-MINOR = ".".join(platform.python_version_tuple()[:2])
-PINS = {"ray": "2.60.0", "vllm": "0.32.0", "uv": "0.13.8"}
-
-# what uv does, as far as these tests look: "venv TARGET" and "pip install --python=TARGET/bin/python WHEEL..."
-UV = f"""#!{sys.executable}
-import base64, hashlib, os, sys
-if sys.argv[1] == "venv":
-    os.makedirs(sys.argv[-1] + "/lib/python{MINOR}/site-packages")
-    os.makedirs(sys.argv[-1] + "/bin")
-    os.symlink({sys.executable!r}, sys.argv[-1] + "/bin/python")
-    sys.exit()
-target = next(word for word in sys.argv if word.startswith("--python="))[9:-len("/bin/python")]
-assert "--no-index" in sys.argv and "--offline" in sys.argv and "--no-deps" in sys.argv
-if os.path.exists(os.path.dirname(target) + "/fail"):
-    sys.exit("disk on fire")
-site = target + "/lib/python{MINOR}/site-packages/"
-for wheel in sys.argv:
-    if wheel.endswith(".whl"):
-        name, version = os.path.basename(wheel).split("-")[:2]
-        info = site + name + "-" + version + ".dist-info"
-        os.makedirs(info)
-        os.makedirs(site + name)
-        with open(site + name + "/__init__.py", "w") as file:
-            file.write("x = 1")
-        with open(site + name + "/big.bin", "wb") as file:
-            file.truncate(2 << 20)
-        digest = base64.urlsafe_b64encode(hashlib.sha256(b"x = 1").digest()).rstrip(b"=").decode()
-        with open(info + "/RECORD", "w") as file:
-            file.write(name + "/__init__.py,sha256=" + digest + ",5\\n")
-        open(target + "/bin/" + name, "w").close()
-"""
-
-
-class Host:
-    """A host's folder and the module called on it as the controller's side calls it."""
-
-    def __init__(self, root: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        self.path = root / "opt" / "venv"
-        self.source = root / "wheels"
-        self.source.mkdir()
-        self._capsys = capsys
-        self.pins = dict(PINS)
-        self.make_wheels()
-
-    @property
-    def environments(self) -> Path:
-        return Path(f"{self.path}s")
-
-    def make_wheels(self) -> None:
-        for path in self.source.iterdir():
-            path.unlink()
-        for name, version in self.pins.items():
-            with zipfile.ZipFile(self.source / f"{name}-{version}-py3-none-any.whl", "w") as archive:
-                # with a fixed time: the same wheel made a moment later is the same wheel
-                archive.writestr(zipfile.ZipInfo(f"{name}-{version}.data/scripts/{name}"), UV)
-
-    def target(self) -> dict[str, Any]:
-        rows = []
-        for path in sorted(self.source.iterdir()):
-            data = path.read_bytes()
-            rows.append([path.name, len(data), hashlib.sha256(data).hexdigest()])
-        digest = set_digest({row[0]: row[2] for row in rows})
-        return {"python": MINOR, "machine": "x86_64", "digest": digest, "pins": self.pins, "manifest": rows}
-
-    def call(self, check: bool = False, **args: Any) -> dict[str, Any]:
-        settings = {
-            "path": str(self.path),
-            "requirements": "lock",
-            "python": sys.executable,
-            "target": self.target(),
-            **args,
-            "_ansible_check_mode": check,
-            "_ansible_diff": True,
-        }
-        with patch_module_args(settings), pytest.raises(SystemExit):
-            engine_venv.main()
-        return json.loads(self._capsys.readouterr().out)
-
-    def send(self, need: list[dict[str, Any]]) -> None:
-        by_digest = {row[2]: row for row in self.target()["manifest"]}
-        parts = []
-        for item in need:
-            name, size, sha256 = by_digest[item["sha256"]]
-            upload = self.source.parent / f"upload-{sha256[:8]}"
-            upload.write_bytes((self.source / name).read_bytes())
-            parts.append({"file": str(upload), "sha256": sha256, "offset": 0, "size": size})
-        assert self.call(stage="receive", parts=parts)["changed"] is True
-
-    def converge(self, **args: Any) -> dict[str, Any]:
-        result = self.call(**args)
-        if result.get("need"):
-            self.send(result["need"])
-            result = self.call(**args)
-        return result
+from tests.unit.engine_host import MINOR, Host, running_from
 
 
 @pytest.fixture
@@ -268,59 +168,6 @@ def test_the_probe(host: Host) -> None:
     result = host.call(stage="probe", python="/nowhere/python3")
     assert result["failed"] is True
     assert "engine_python: '/nowhere/python3' is not on this host" in result["msg"]
-
-
-def test_an_interpreter_that_fails_is_reported() -> None:
-    with pytest.raises(EngineError, match="does not run on this host: broken"):
-        venv.probe_python("python3", lambda argv, environment, timeout: (1, "", "x\nbroken\n"))
-
-
-LDD = """\tlinux-vdso.so.1 (0x00007fe766002000)
-\tlibnuma.so.1 => not found
-\tlibc10.so => not found
-\tlibcuda.so.1 => not found
-\tlibstdc++.so.6 => /lib/x86_64-linux-gnu/libstdc++.so.6 (0x00007fe763800000)
-"""
-
-
-def test_missing_libraries_of_the_system_are_named(host: Host) -> None:
-    assert venv.parse_ldd(LDD) == ["libnuma.so.1"]
-    host.converge()
-    real = os.path.realpath(host.path)
-    site = Path(real, "lib", f"python{MINOR}", "site-packages")
-    (site / "vllm" / "_C.abi3.so").touch()
-
-    def run(argv, environment, timeout):
-        return 0, LDD, ""
-
-    assert venv.missing_libraries(real, MINOR, run) == {"libnuma.so.1": "vllm/_C.abi3.so"}
-    # brought by another package of the environment: found at run time by its own path
-    (site / "ray" / "libnuma.so.1").touch()
-    assert venv.missing_libraries(real, MINOR, run) == {}
-
-
-def running_from(proc: Path, *folders: Path) -> str:
-    """A /proc in which one process has something of each folder in its memory, and one may not be looked into."""
-    row = "7f00-7f01 r-xp 00000000 00:2f 4711        "
-    for number, folder in enumerate(folders, start=10):
-        (proc / str(number)).mkdir(parents=True)
-        (proc / str(number) / "maps").write_text(f"7f00-7f01 rw-p 0 00:00 0 \n{row}{folder}/lib/x.so\n")
-    (proc / "9").mkdir(parents=True)
-    (proc / "self").mkdir()
-    return str(proc)
-
-
-def test_an_environment_that_something_runs_from_is_kept(tmp_path: Path) -> None:
-    path = tmp_path / "venv"
-    made = {name: tmp_path / "venvs" / name for name in ("a.0", "a.01", "b.0", "c.0")}
-    for folder in made.values():
-        folder.mkdir(parents=True)
-    proc = running_from(tmp_path / "proc", made["a.01"])
-    keep = [str(made["c.0"]), str(made["b.0"])]
-    assert venv.prune(str(path), keep, spare_running=True, proc=proc) == [str(made["a.0"])]
-    assert sorted(os.listdir(tmp_path / "venvs")) == ["a.01", "b.0", "c.0"]
-    # who wants the room more than the running engine gets it
-    assert venv.prune(str(path), keep, proc=proc) == [str(made["a.01"])]
 
 
 @pytest.mark.parametrize("keep", [True, False])

@@ -5,123 +5,17 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-import os
-import random
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable
 
 import pytest
-from ansible_collections.sparkthor.cluster.plugins.module_utils._store import fanout, fanout_parts, fanout_wire
-from ansible_collections.sparkthor.cluster.plugins.module_utils._store.fanout import Node
-from ansible_collections.sparkthor.cluster.plugins.module_utils._store.fanout_parts import FanoutError, Parts
+from ansible_collections.sparkthor.cluster.plugins.module_utils._store import fanout
+from ansible_collections.sparkthor.cluster.plugins.module_utils._store.fanout_parts import Parts
 
-from tests.unit.ports import free_port
-
-PART = 1000
-FILES = [random.Random(size).randbytes(size) for size in (2500, 0, 1000, 999, 12345)]
-KEY = "11" * 32
-
-
-def sha(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
-
-
-def contents(files: list[bytes] | None = None) -> list[list[Any]]:
-    return [
-        [sha(data), len(data), [sha(data[start : start + PART]) for start in range(0, len(data), PART)]]
-        for data in (FILES if files is None else files)
-    ]
-
-
-class Ring:
-    """Any number of hosts on 127.0.1.N, begun in any order."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.port = free_port()
-        self.nodes: dict[int, Node] = {}
-        self.threads: dict[int, threading.Thread] = {}
-
-    def address(self, number: int) -> str:
-        return f"127.0.1.{number}"
-
-    def incoming(self, number: int) -> Path:
-        path = self.folder / str(number)
-        path.mkdir(exist_ok=True)
-        return path
-
-    def source(self, files: list[bytes] | None = None) -> dict[str, str]:
-        folder = self.folder / "source"
-        folder.mkdir(exist_ok=True)
-        for data in FILES if files is None else files:
-            (folder / sha(data)).write_bytes(data)
-        return {path.name: str(path) for path in folder.iterdir()}
-
-    def begin(
-        self, number: int, ups: list[int], behind: list[int] | None = None, local: dict[str, str] | None = None,
-        spare: list[str] | None = None, wanted: list[list[Any]] | None = None,
-        before: Callable[[Parts], None] = lambda parts: None, **changes: Any,
-    ) -> Node:  # fmt: skip
-        parts = Parts(str(self.incoming(number)), PART, contents() if wanted is None else wanted)
-
-        def prepare() -> None:
-            before(parts)
-            parts.adopt(local or {}, spare or [])
-
-        job = {
-            "run": "ab" * 8, "node": f"n{number}", "key": KEY, "port": self.port, "listen": [self.address(number)],
-            "peers": [self.address(other) for other in range(1, 9)], "names": {}, "streams": 2, "patience": 20,
-            "upstreams": [{"node": f"n{up}", "paths": [[self.address(number), self.address(up)]]} for up in ups],
-            "behind": [f"n{other}" for other in behind or []], **changes,
-        }  # fmt: skip
-        node = Node(job, parts, str(self.folder / f"{number}.json"))
-        self.nodes[number] = node
-        self.threads[number] = threading.Thread(target=node.run, args=(prepare,), daemon=True)
-        self.threads[number].start()
-        return node
-
-    def listening(self, number: int) -> None:
-        end = time.monotonic() + 30
-        while not self.nodes[number].listeners and time.monotonic() < end:
-            time.sleep(0.01)
-
-    def end(self, number: int, seconds: float = 60) -> dict[str, Any]:
-        self.threads[number].join(seconds)
-        assert not self.threads[number].is_alive(), f"n{number} did not end: {self.nodes[number].own_report()}"
-        return self.nodes[number].own_report()
-
-    def close(self) -> None:
-        """On a host the process ends; here everything that waits for others is told to stop."""
-        for node in self.nodes.values():
-            node.error = node.error or "the test is over"
-            node.finished.set()
-        for thread in self.threads.values():
-            thread.join()
-        for node in self.nodes.values():
-            for listener in node.listeners:
-                # closing alone does not wake whoever waits in accept()
-                listener.shutdown(socket.SHUT_RDWR)
-                listener.close()
-
-    def have(self, number: int) -> dict[str, bytes]:
-        return {path.name: path.read_bytes() for path in self.incoming(number).iterdir()}
-
-
-WHOLE = {sha(data): data for data in FILES}
-TOTAL = sum(len(data) for data in FILES)
-
-
-@pytest.fixture
-def ring(tmp_path: Path) -> Iterator[Ring]:
-    ring = Ring(tmp_path)
-    yield ring
-    ring.close()
+from tests.unit.fanout_ring import FILES, PART, TOTAL, WHOLE, Ring, contents, sha
 
 
 def test_a_chain_brings_everything_to_all_and_the_first_knows(ring: Ring) -> None:
@@ -159,51 +53,6 @@ def test_parts_that_are_here_are_not_sent(ring: Ring) -> None:
     assert place.read_bytes() == bytes(damaged)
 
 
-def test_a_later_run_goes_on_where_the_earlier_one_stopped(ring: Ring, monkeypatch: pytest.MonkeyPatch) -> None:
-    parts = Parts(str(ring.incoming(2)), PART, contents())
-    parts.adopt({}, [])
-    first = parts.contents[-1].first
-    for index in range(first, first + 5):
-        parts.store(index, FILES[4][parts.offsets[index] : parts.offsets[index] + PART])
-    assert sorted(ring.have(2)) == sorted(
-        [sha(b"")] + [f"{name}.{end}" for name in WHOLE if name != sha(b"") for end in ("have", "part")]
-    )
-    # after a loss of power a note may speak of data that never reached the disk
-    os.pwrite(parts.contents[-1].fd, b"?" * PART, parts.offsets[first])
-    monkeypatch.setattr(fanout_parts, "boot_id", lambda: "b" * 36)
-    again = Parts(str(ring.incoming(2)), PART, contents())
-    again.adopt({}, [])
-    assert [index - first for index in range(first, again.total) if again.have[index]] == [1, 2, 3, 4]
-    ring.begin(1, [], [2], ring.source())
-    node = ring.begin(2, [1])
-    ring.end(2)
-    assert node.received == TOTAL - 4 * PART
-    assert ring.have(2) == WHOLE
-
-
-def test_a_wrong_key_gets_and_gives_nothing(ring: Ring) -> None:
-    seed = ring.begin(1, [], [2], ring.source(), patience=3)
-    node = ring.begin(2, [1], key="22" * 32)
-    report = ring.end(2)
-    assert report["state"] == "failed"
-    assert "n1 (127.0.1.1) does not hold the key of this run" in report["error"]
-    assert (node.received, seed.sent) == (0, 0)
-    assert sha(FILES[0]) not in ring.have(2)
-
-
-def test_a_client_without_the_key_is_refused_by_the_server(ring: Ring) -> None:
-    seed = ring.begin(1, [], [2], ring.source())
-    ring.listening(1)
-    with socket.create_connection((ring.address(1), ring.port), source_address=(ring.address(2), 0)) as sock:
-        sock.settimeout(5)
-        sock.sendall(fanout_wire.MAGIC + fanout_wire.HELLO.pack(b"ab" * 8, b"n2", b"n" * 32))
-        assert len(sock.recv(96, socket.MSG_WAITALL)) == 96
-        sock.sendall(b"?" * 32)
-        assert sock.recv(1) == b""
-    assert list(seed.own_report()["refused"]) == ["127.0.1.2: a peer without the key of this run"]
-    assert seed.sent == 0
-
-
 def test_a_stranger_is_not_even_asked(ring: Ring) -> None:
     seed = ring.begin(1, [], [2], ring.source())
     ring.listening(1)
@@ -211,14 +60,6 @@ def test_a_stranger_is_not_even_asked(ring: Ring) -> None:
         sock.settimeout(5)
         assert sock.recv(1) == b""
     assert list(seed.own_report()["refused"]) == ["127.0.9.9: no host of the fabric"]
-
-
-def test_another_manifest_is_refused(ring: Ring) -> None:
-    ring.begin(1, [], [2], ring.source())
-    ring.begin(2, [1], wanted=contents([FILES[0], b"other"]))
-    report = ring.end(2)
-    assert report["state"] == "failed"
-    assert "another manifest" in report["error"]
 
 
 def test_a_damaged_source_is_named_and_nothing_of_it_is_kept(ring: Ring) -> None:
@@ -250,20 +91,6 @@ def test_giving_up_names_the_peers_and_keeps_what_came(ring: Ring) -> None:
     assert report["state"] == "failed"
     assert "nothing arrived for 1 s: no answer from n1 over the fabric" in report["error"]
     assert "run again" in report["error"]
-
-
-def test_a_full_disk_is_a_sentence(ring: Ring, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(fd: int, offset: int, size: int) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(os, "posix_fallocate", full)
-    with pytest.raises(FanoutError, match=r"became full .*make room and run again"):
-        Parts(str(ring.incoming(2)), PART, contents()).adopt({}, [])
-
-
-def test_a_manifest_whose_parts_do_not_add_up(tmp_path: Path) -> None:
-    with pytest.raises(FanoutError, match="not those of 2500 bytes"):
-        Parts(str(tmp_path), PART, [[sha(FILES[0]), 2500, [sha(b"")]]])
 
 
 def reading(seconds: float, until: threading.Event | None = None) -> Callable[[Parts], None]:
@@ -366,30 +193,3 @@ def test_contents_of_no_bytes_at_all_are_there_in_the_end(ring: Ring) -> None:
     ring.begin(2, [1], [], wanted=wanted, before=reading(1))
     assert ring.end(2)["state"] == "done"
     assert ring.have(2) == {sha(b""): b""}
-
-
-def test_a_full_file_that_nobody_verified_is_looked_through(ring: Ring) -> None:
-    """A run over ssh that was killed before it had read what it brought."""
-    big = bytearray(FILES[4])
-    big[5678] ^= 1
-    left = ring.incoming(2) / sha(FILES[4])
-    left.write_bytes(big)
-    ring.begin(1, [], [2], ring.source())
-    local = {name: path for name, path in ring.source().items() if name != sha(FILES[4])}
-    node = ring.begin(2, [1], [], local)
-    assert ring.end(2)["state"] == "done"
-    assert node.received == PART
-    assert ring.have(2) == {sha(FILES[4]): FILES[4]}
-    assert left.stat().st_mode & 0o777 == 0o400
-    # and the next one takes it as it is
-    parts = Parts(str(ring.incoming(2)), PART, contents([FILES[4]]))
-    parts.adopt({}, [])
-    assert parts.contents[0].path == str(left)
-
-
-def test_a_part_file_that_another_run_took_away_is_a_sentence(ring: Ring) -> None:
-    parts = Parts(str(ring.incoming(2)), PART, contents([FILES[2]]))
-    parts.adopt({}, [])
-    (ring.incoming(2) / f"{sha(FILES[2])}.part").unlink()
-    with pytest.raises(FanoutError, match="No such file"):
-        parts.store(0, FILES[2])

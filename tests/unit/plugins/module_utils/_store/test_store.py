@@ -4,62 +4,22 @@
 
 from __future__ import annotations
 
-import fcntl
-import hashlib
 import os
 import shutil
-import subprocess
-import sys
 import tarfile
 import threading
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
-from ansible_collections.sparkthor.cluster.plugins.module_utils._store import content, incoming
-from ansible_collections.sparkthor.cluster.plugins.module_utils._store.content import free_bytes, human
+from ansible_collections.sparkthor.cluster.plugins.module_utils._store import content
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store.manifest import (
-    Entry,
     StoreError,
     parse_links,
-    parse_manifest,
 )
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store.store import Owner, Store, private_store
 
-FILES = {"config.json": b"{}", "sub/weights-1": b"a" * 5000, "sub/weights-2": b"b" * 5000, "twin": b"a" * 5000}
-
-
-def sha(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
-
-
-def entries(files: dict[str, bytes] | None = None) -> list[Entry]:
-    return [Entry(name, len(data), sha(data)) for name, data in (files or FILES).items()]
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return Store(str(tmp_path / "store"), Owner(os.getuid(), os.getgid()))
-
-
-def piece(tmp_path: Path, data: bytes, offset: int = 0, length: int | None = None) -> dict[str, Any]:
-    path = tmp_path / f"piece-{sha(data)[:8]}-{offset}"
-    path.write_bytes(data[offset : None if length is None else offset + length])
-    return {"file": str(path), "sha256": sha(data), "offset": offset, "size": len(data)}
-
-
-def fill(store: Store, tmp_path: Path, files: dict[str, bytes], name: str = "tiny") -> None:
-    wanted = entries(files)
-    plan = store.plan(name, wanted)
-    contents = {sha(data): data for data in files.values()}
-    store.receive([piece(tmp_path, contents[item["sha256"]]) for item in plan.need])
-    store.commit(name, wanted, plan.wrong)
-    store.clean_incoming()
-
-
-def read(folder: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+from tests.unit.stores import FILES, entries, fill, piece, read, sha
 
 
 def test_a_folder_arrives_whole_and_is_right_afterwards(store: Store, tmp_path: Path) -> None:
@@ -95,33 +55,6 @@ def test_nothing_is_visible_before_the_commit(store: Store, tmp_path: Path) -> N
     assert not os.path.exists(store.folder("tiny"))
 
 
-def test_a_broken_transfer_continues(store: Store, tmp_path: Path) -> None:
-    data = FILES["sub/weights-2"]
-    store.receive([piece(tmp_path, data, 0, 3000)])
-    (item,) = [item for item in store.plan("tiny", entries()).need if item["sha256"] == sha(data)]
-    assert item["have"] == 3000
-    store.receive([piece(tmp_path, data, 3000)])
-    assert sha(data) not in {item["sha256"] for item in store.plan("tiny", entries()).need}
-
-
-def test_a_piece_out_of_turn_is_refused_and_forgotten(store: Store, tmp_path: Path) -> None:
-    data = FILES["sub/weights-2"]
-    store.receive([piece(tmp_path, data, 0, 3000)])
-    with pytest.raises(StoreError, match="run again"):
-        store.receive([piece(tmp_path, data, 4000)])
-    (item,) = [item for item in store.plan("tiny", entries()).need if item["sha256"] == sha(data)]
-    assert item["have"] == 0
-    store.receive([piece(tmp_path, data)])
-
-
-def test_a_wrong_content_is_discarded(store: Store, tmp_path: Path) -> None:
-    part = piece(tmp_path, b"x" * 10)
-    Path(part["file"]).write_bytes(b"y" * 10)
-    with pytest.raises(StoreError, match="discarded"):
-        store.receive([part])
-    assert not os.path.exists(os.path.join(store.root, ".incoming", sha(b"x" * 10)))
-
-
 def test_a_bundle(store: Store, tmp_path: Path) -> None:
     path = tmp_path / "bundle"
     with tarfile.open(path, "w") as archive:
@@ -133,15 +66,6 @@ def test_a_bundle(store: Store, tmp_path: Path) -> None:
     store.receive([{"file": str(path), "bundle": True}])
     store.commit("tiny", entries(), plan.wrong)
     assert read(Path(store.folder("tiny"))) == FILES
-
-
-@pytest.mark.parametrize("name", ["../../etc/passwd", "/etc/passwd", "readme"])
-def test_a_bundle_with_a_strange_member(store: Store, tmp_path: Path, name: str) -> None:
-    path = tmp_path / "bundle"
-    with tarfile.open(path, "w") as archive:
-        archive.add(__file__, arcname=name)
-    with pytest.raises(StoreError, match="unexpected member"):
-        store.receive([{"file": str(path), "bundle": True}])
 
 
 def test_damage_is_found(store: Store, tmp_path: Path) -> None:
@@ -236,36 +160,10 @@ def test_no_room_is_said_before_a_byte_moves(store: Store) -> None:
     store.check_space(1, "tiny")
 
 
-@pytest.mark.parametrize("path", ["../x", "/etc/passwd", "a/../b", "a//b", "", ".", "a/.", "a\0b"])
-def test_a_path_may_not_leave_its_folder(path: str) -> None:
-    with pytest.raises(StoreError, match="does not stay inside"):
-        parse_manifest([[path, 1, "0" * 64]])
-
-
-@pytest.mark.parametrize(
-    "rows",
-    [
-        [],
-        [["a", 1, "0" * 63]],
-        [["a", -1, "0" * 64]],
-        [["a", 1, "0" * 64]] * 2,
-        [["a", 1, "0" * 64], ["a/b", 1, "1" * 64]],
-    ],
-)
-def test_bad_manifests(rows: list[list[Any]]) -> None:
-    with pytest.raises(StoreError):
-        parse_manifest(rows)
-
-
 @pytest.mark.parametrize("name", ["..", ".incoming", "a/b", "", "-x", "x" * 200])
 def test_bad_names(store: Store, name: str) -> None:
     with pytest.raises(StoreError, match="named with letters"):
         store.folder(name)
-
-
-@pytest.mark.parametrize(("size", "text"), [(12, "12 B"), (2048, "2.0 KiB"), (379 * 2**30, "379.0 GiB")])
-def test_sizes_for_people(size: int, text: str) -> None:
-    assert human(size) == text
 
 
 def test_links_are_part_of_a_model(store: Store, tmp_path: Path) -> None:
@@ -285,23 +183,6 @@ def test_links_are_part_of_a_model(store: Store, tmp_path: Path) -> None:
     assert (again.wrong, again.links) == ([], ["snapshots/c/model.safetensors"])
     store.commit("models--o--n", wanted, again.wrong, links)
     assert os.readlink(path) == "../../blobs/aa"
-
-
-@pytest.mark.parametrize(
-    ("row", "message"),
-    [
-        (["x", "/etc/passwd"], "no file of the same folder"),
-        (["x", "../other/y"], "no file of the same folder"),
-        (["x", "nowhere"], "no file of the same folder"),
-        (["../x", "config.json"], "does not stay inside"),
-        (["/x", "config.json"], "does not stay inside"),
-        (["config.json", "sub/weights-1"], "occurs twice"),
-        (["config.json/x", "../config.json"], "both a file and a folder"),
-    ],
-)
-def test_links_that_lead_elsewhere_are_refused(row: list[str], message: str) -> None:
-    with pytest.raises(StoreError, match=message):
-        parse_links([row], entries())
 
 
 def test_a_damaged_file_is_known_once_a_full_look_found_it(store: Store, tmp_path: Path) -> None:
@@ -367,11 +248,6 @@ def test_removing_follows_no_link_and_leaves_other_names_alone(store: Store, tmp
 def test_a_private_store_is_of_whoever_makes_it(tmp_path: Path) -> None:
     store = private_store(str(tmp_path / "wheels"))
     assert (store.root, store.owner) == (str(tmp_path / "wheels"), Owner(os.geteuid(), os.getegid()))
-
-
-def test_room_is_known_before_a_folder_is_there(tmp_path: Path) -> None:
-    usage = os.statvfs(tmp_path)
-    assert free_bytes(str(tmp_path / "not" / "yet")) == pytest.approx(usage.f_bavail * usage.f_frsize, rel=0.05)
 
 
 class Reads(list):
@@ -453,128 +329,12 @@ def test_a_full_file_that_nobody_verified_is_read(
     assert (Path(store.folder("other")) / "w").stat().st_mode & 0o777 == 0o644
 
 
-def test_contents_of_a_bundle_lie_on_the_disk_before_they_count(
-    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    source = tmp_path / "source"
-    source.write_bytes(b"x")
-    with tarfile.open(tmp_path / "bundle", "w") as archive:
-        archive.add(source, arcname=sha(b"x"))
-    synced = []
-    fsync = os.fsync
-    monkeypatch.setattr(
-        os, "fsync", lambda handle: synced.append(os.readlink(f"/proc/self/fd/{handle}")) or fsync(handle)
-    )
-    store.receive([{"file": str(tmp_path / "bundle"), "bundle": True}])
-    arrived = Path(store.incoming) / sha(b"x")
-    assert synced == [str(arrived)]
-    assert arrived.stat().st_mode & 0o777 == 0o400
-
-
-@pytest.mark.parametrize("bundle", [False, True])
-def test_a_content_is_not_on_the_disk_twice_after_a_broken_fan_out(store: Store, tmp_path: Path, bundle: bool) -> None:
-    data = b"a" * 5000
-    left = [Path(store.incoming) / f"{sha(data)}.{end}" for end in ("part", "have")]
-    for path in left:
-        path.write_bytes(b"?" * 5000)
-    part = piece(tmp_path, data)
-    if bundle:
-        with tarfile.open(tmp_path / "bundle", "w") as archive:
-            archive.add(part["file"], arcname=sha(data))
-        part = {"file": str(tmp_path / "bundle"), "bundle": True}
-    store.receive([part])
-    assert not any(path.exists() for path in left)
-
-
-def test_what_two_runs_send_counts_once(store: Store, tmp_path: Path) -> None:
-    data = bytes(range(250)) * 20
-    store.receive([piece(tmp_path, data, 0, 3000)])
-    store.receive([piece(tmp_path, data, 2000, 2000)])
-    assert (Path(store.incoming) / sha(data)).stat().st_size == 4000
-    store.receive([piece(tmp_path, data, 3000)])
-    store.receive([piece(tmp_path, data, 4000)])  # whole already
-    wanted = entries({"w": data})
-    assert store.plan("tiny", wanted).need == []
-    store.commit("tiny", wanted, ["w"])
-    assert read(Path(store.folder("tiny"))) == {"w": data}
-
-
 def test_a_relative_root_is_refused() -> None:
     with pytest.raises(StoreError, match=r"root 'models': .*absolute path"):
         Store("models", Owner(0, 0))
 
 
-def test_room_of_a_relative_path_is_that_of_where_it_lies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert free_bytes("models") > 0
-
-
-def test_a_new_root_can_be_read_whatever_the_umask(tmp_path: Path) -> None:
-    store = Store(str(tmp_path / "srv" / "models"), Owner(os.getuid(), os.getgid()))
-    before = os.umask(0o077)
-    try:
-        fill(store, tmp_path, FILES)
-        (tmp_path / "own").mkdir(mode=0o700)
-        fill(Store(str(tmp_path / "own"), store.owner), tmp_path, FILES)
-    finally:
-        os.umask(before)
-    modes = [path.stat().st_mode & 0o777 for path in (tmp_path / "srv", tmp_path / "srv/models", tmp_path / "own")]
-    assert modes == [0o755, 0o755, 0o700]  # one that was there is its owner's business
-
-
 # -- two runs at once ----------------------------------------------------------------------------------------------
-
-
-def hold(store: Store) -> int:
-    """Somebody else works in the store."""
-    store.receive([])
-    handle = os.open(os.path.join(store.root, ".records", ".lock"), os.O_RDWR | os.O_CREAT, 0o600)
-    fcntl.flock(handle, fcntl.LOCK_EX)
-    os.ftruncate(handle, 0)
-    os.pwrite(handle, b"4711", 0)
-    return handle
-
-
-def test_a_run_waits_for_another_one_and_not_for_ever(
-    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fill(store, tmp_path, FILES)
-    handle = hold(store)
-    monkeypatch.setattr(incoming, "LOCK_LIMIT", 0.3)
-    for act in (
-        lambda: store.receive([]),
-        lambda: store.commit("tiny", entries(), []),
-        lambda: store.remove("tiny"),
-    ):
-        with pytest.raises(StoreError, match=r"another run works in .* \(process 4711 .*run again.*kill 4711"):
-            act()
-    store.clean_incoming()
-    assert os.path.isdir(os.path.join(store.root, ".incoming"))  # the other one may need it
-    monkeypatch.setattr(incoming, "LOCK_LIMIT", 20.0)
-    threading.Timer(0.3, os.close, [handle]).start()
-    store.remove("tiny")
-    store.clean_incoming()
-    assert os.listdir(store.root) == [".records"]
-
-
-def test_a_lock_ends_with_the_process_that_holds_it(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(incoming, "LOCK_LIMIT", 10.0)
-    program = (
-        "import sys, time\n"
-        "from ansible_collections.sparkthor.cluster.plugins.module_utils._store.store import Store\n"
-        "with Store(sys.argv[1], None)._arrivals.alone():\n"
-        "    print('held', flush=True)\n"
-        "    time.sleep(60)\n"
-    )
-    with subprocess.Popen([sys.executable, "-c", program, store.root], stdout=subprocess.PIPE, text=True) as holder:
-        assert holder.stdout is not None
-        assert holder.stdout.readline() == "held\n"
-        with monkeypatch.context() as impatient:
-            impatient.setattr(incoming, "LOCK_LIMIT", 0.1)
-            with pytest.raises(StoreError, match=f"process {holder.pid}"):
-                store.receive([])
-        holder.kill()
-    store.receive([])
 
 
 def test_two_commits_at_once_make_one_whole_folder(

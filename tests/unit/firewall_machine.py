@@ -1,0 +1,106 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""An nft that holds one table and a systemd that notes its timers."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from ansible_collections.sparkthor.cluster.plugins.module_utils._network import firewall_host
+
+from tests.unit.clock import Clock
+
+
+@dataclass
+class Machine:
+    """What the kernel holds, what was run, and what is to fail."""
+
+    folder: Path
+    table: str = ""
+    log: list[str] = field(default_factory=list)
+    refuse: str = ""
+    files_differ: bool = True
+    declared: list[dict[str, Any]] = field(default_factory=list)
+
+    def run(self, argv: list[str], timeout: float, stdin: str | None = None) -> tuple[int, str, str]:
+        words = [word.rpartition("/")[2] for word in argv]
+        line = " ".join(words)
+        if "list" in words:
+            return self._list(words)
+        if words[0] == "unshare":
+            self.log.append("trial")
+            text = self._table_of(argv[-1])
+            return self._answer("trial", f"{text}#json\n{self._json(text)}")
+        if "--check" in words:
+            return self._answer("check")
+        if words[:2] == ["nft", "-f"]:
+            self.log.append(f"load {words[-1]}")
+            if self.refuse == f"load {words[-1]}":
+                return 1, "", "Operation not permitted"
+            self.table = self._table_of(argv[-1])
+            return 0, "", ""
+        if words[:2] == ["nft", "delete"]:
+            self.log.append("delete")
+            self.table = ""
+            return self._answer("delete")
+        if words[0] == "systemd-run":
+            self.log.append("arm " + next(word for word in words if word.startswith("--on-active")).partition("=")[2])
+            return self._answer("arm")
+        if words[:2] == ["systemctl", "stop"]:
+            self.log.append("disarm")
+            return 0, "", ""
+        raise AssertionError(line)
+
+    def _answer(self, what: str, out: str = "") -> tuple[int, str, str]:
+        return (1, "", "Operation not permitted") if self.refuse == what else (0, out, "")
+
+    def _list(self, words: list[str]) -> tuple[int, str, str]:
+        if self.refuse == "list":
+            return 1, "", "Operation not permitted"
+        if not self.table:
+            return 1, "", "Error: No such file or directory"
+        return 0, self._json(self.table) if "-j" in words else self.table, ""
+
+    @staticmethod
+    def _table_of(path: str) -> str:
+        """What is left of a ruleset once it has replaced our table."""
+        return Path(path).read_text().partition("delete table inet sparkthor\n")[2]
+
+    @staticmethod
+    def _json(text: str) -> str:
+        return json.dumps({"nftables": [{"metainfo": {}}, *({"rule": line} for line in text.splitlines())]})
+
+    def host_state(self, wanted: Any, host: Any, check: bool) -> Any:
+        """In place of HostState: says what was declared."""
+        self.declared.append({"wanted": wanted, "check": check})
+        if not check:
+            self.log.append("files")
+        changed = self.files_differ
+        return SimpleNamespace(
+            run=lambda: SimpleNamespace(
+                changed=changed, diff=[], changed_paths=["/etc/sparkthor/firewall.nft"] * changed, changed_units=[]
+            )
+        )
+
+
+def replaced(folder: Path, monkeypatch: pytest.MonkeyPatch, clock: Clock) -> Machine:
+    """The machine, in place of the one that the firewall would be changed on."""
+    made = Machine(folder)
+    monkeypatch.setattr(firewall_host, "run_limited", made.run)
+    monkeypatch.setattr(firewall_host, "HostState", made.host_state)
+    monkeypatch.setattr(firewall_host, "RUN", str(made.folder))
+    monkeypatch.setattr(firewall_host, "server_port", lambda: 22)
+    monkeypatch.setattr(firewall_host.shutil, "which", lambda name, path: f"/usr/sbin/{name}")
+    monkeypatch.setattr(firewall_host, "time", clock)
+    monkeypatch.setattr(
+        firewall_host,
+        "write_atomic",
+        lambda path, content, uid, gid, mode: (Path(path).write_bytes(content), Path(path).chmod(mode)),
+    )
+    return made

@@ -1,0 +1,46 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from ansible_collections.sparkthor.cluster.plugins.module_utils._model.memory import plan
+from ansible_collections.sparkthor.cluster.plugins.module_utils._model.values import SizingError
+
+from tests.unit.published_models import model
+
+
+def test_torch_dtype_and_dtype_are_the_same_field() -> None:
+    config = model("llama-3.1-8b")
+    config["dtype"] = config.pop("torch_dtype")
+    assert plan(config)["kv_bytes_per_token"] == 131_072
+    config["dtype"] = "torch.float32"
+    assert plan(config)["kv_bytes_per_token"] == 262_144
+
+
+BROKEN = [
+    ("num_hidden_layers", None, "num_hidden_layers"),
+    ("hidden_size", None, "hidden_size"),
+    ("num_attention_heads", None, "num_attention_heads"),
+    ("num_hidden_layers", "many", "num_hidden_layers"),
+    ("num_attention_heads", 30, "hidden_size"),
+    ("torch_dtype", "float12", "dtype"),
+    ("layer_types", ["full_attention", "dreaming"], "layer_types"),
+    ("layer_types", ["full_attention"] * 31, "num_hidden_layers"),
+    ("hybrid_override_pattern", "MX*", "hybrid_override_pattern"),
+]
+
+
+@pytest.mark.parametrize(("key", "value", "variable"), BROKEN)
+def test_broken_configs(key: str, value: Any, variable: str) -> None:
+    config = model("llama-3.1-8b")
+    if value is None:
+        del config[key]
+    else:
+        config[key] = value
+    with pytest.raises(SizingError) as caught:
+        plan(config)
+    assert caught.value.variable == f"config.{variable}"
