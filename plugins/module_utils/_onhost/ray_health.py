@@ -48,6 +48,7 @@ class Answers:
 def _iso(milliseconds: int) -> str:
     if not milliseconds:
         return ""
+    # datetime.UTC came with Python 3.11; this package runs on 3.10
     return datetime.fromtimestamp(milliseconds / 1000, timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")  # noqa: UP017
 
 

@@ -57,6 +57,7 @@ class Action(ActionBase):  # type: ignore[misc]  # ansible-core ships no types: 
 
     def act(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """Do the work and return the task's result."""
+        # every action plugin overrides it; a plugin that does not is a mistake in this collection
         raise NotImplementedError
 
     def explain(self, error: Exception) -> str:

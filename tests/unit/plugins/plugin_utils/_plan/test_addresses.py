@@ -35,6 +35,7 @@ def test_subnet_of(text: str, subnet: str) -> None:
 
 @pytest.mark.parametrize("text", ["10.0.0.1/24", "spark-01", "", "10.0.0", "1", "010.0.0.1.2"])
 def test_what_is_no_address(text: str) -> None:
+    # netaddr says it, each time in other words
     with pytest.raises(ValueError):  # noqa: PT011
         addresses.address_of(text)
 
