@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -64,7 +65,7 @@ class ActionModule(ClusterAction):
         hosts = inventory.cluster_hosts(groups)
         hostvars = {host: self._known(task_vars["hostvars"][host]) for host in hosts}
         if given["stage"] == "plan":
-            return {"changed": False, "links": self._links(groups, hosts, hostvars)}
+            return {"changed": False, "links": self._links(groups, hosts, hostvars), "key": secrets.token_hex(16)}
         if not given["logs"] and not given["evidence"]:
             raise AnsibleActionFail(
                 "evidence: name the variable in which each host's node_info with gather=evidence was registered, "

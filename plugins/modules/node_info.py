@@ -13,7 +13,7 @@ author:
   - sparkthor.cluster contributors (@sparkthor)
 description:
   - Reads kind (DGX Spark, Jetson Thor or other), operating system, memory, GPUs, network interfaces, routes, the
-    interface the controller came in by, installed programs and fingerprints of this collection's secret files.
+    interface the controller came in by, installed programs and which of this collection's secrets the host holds.
   - With O(gather) it reads what status, verify and report show of a host, or all that may explain a fault, instead.
   - One fat call instead of many small ones, because each task costs about 0.1 s of controller time per host.
   - Runs only read-only commands, each with a time limit, and returns no secret. What does not answer in time is missing
@@ -56,6 +56,11 @@ options:
     description: For O(gather=evidence), the newest lines of each journal.
     type: int
     default: 3000
+  key:
+    description:
+      - For O(gather=evidence), a random text of this one run, by which the host tells whether its secrets are those of
+        the other hosts. The result has no fingerprint of a secret without it.
+    type: str
   ray:
     description: For O(gather=evidence), whether to ask Ray for its nodes, on the head only.
     type: bool
@@ -187,7 +192,9 @@ def read(given: dict[str, Any]) -> dict[str, Any]:
     if given["gather"] == "evidence":
         from ansible_collections.sparkthor.cluster.plugins.module_utils._facts import evidence
 
-        found = evidence.read_now(timeout, given["links"], given["since"], given["journal_lines"], given["ray"])
+        found = evidence.read_now(
+            timeout, given["links"], given["since"], given["journal_lines"], given["ray"], given["key"] or ""
+        )
         return {"evidence": found}
     from ansible_collections.sparkthor.cluster.plugins.module_utils._facts import node
 
@@ -203,6 +210,7 @@ def main() -> None:
             "since": {"type": "str", "default": "-2h"},
             "journal_lines": {"type": "int", "default": 3000},
             "ray": {"type": "bool", "default": True},
+            "key": {"type": "str", "no_log": True},
         },
         supports_check_mode=True,
     )
