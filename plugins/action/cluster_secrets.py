@@ -145,13 +145,14 @@ class ActionModule(Action):
 
     def _fetch(self, name: str, task_vars: dict[str, Any]) -> str:
         # from -vvv on the connection prints what a module answers, here the secret in base64
-        shown, self._play_context.no_log = self._play_context.no_log, True
+        context = self._connection._play_context
+        shown, context.no_log = context.no_log, True
         try:
             outcome = self._execute_module(
                 "ansible.legacy.slurp", {"src": f"/etc/sparkthor/secrets/{name}"}, task_vars=task_vars
             )
         finally:
-            self._play_context.no_log = shown
+            context.no_log = shown
         value = base64.b64decode(outcome.get("content", "")).decode().strip()
         if len(value) < MINIMUM_SECRET_LENGTH:
             raise AnsibleActionFail(

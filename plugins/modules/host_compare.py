@@ -127,6 +127,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.sparkthor.cluster.plugins.module_utils._drift import compare
+from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state import folders
 
 
 class QuietModule(AnsibleModule):
@@ -154,18 +155,19 @@ def main() -> None:
         argument_spec={
             "roles": {"type": "list", "elements": "str", "default": []},
             "probe": {"type": "dict", "default": {}},
+            "folders": {"type": "dict", "default": {}},
             "comparisons": {"type": "list", "elements": "dict", "default": []},
         },
         supports_check_mode=True,
     )
     # what the files of the roles hold is nobody's business, whatever becomes of the call
-    invocation = {
-        "module_args": {"roles": module.params["roles"], "probe": module.params["probe"], "comparisons": "..."}
-    }
+    shown = {name: module.params[name] for name in ("roles", "probe", "folders")}
+    invocation = {"module_args": {**shown, "comparisons": "..."}}
     result: dict[str, Any] = {"changed": False}
     if module.params["probe"]:
         # first: the other hosts wait for this one's frames
         result["probe"] = probe_ports(module, invocation)
+    result["refused"] = folders.refused(module.params["folders"])
     result["converged"], result["drift"] = compare.compare(module.params["comparisons"])
     module.exit_json(invocation=invocation, **result)
 

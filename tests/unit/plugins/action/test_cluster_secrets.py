@@ -118,21 +118,22 @@ def test_what_the_head_has_is_asked_of_the_head(tmp_path, monkeypatch):
 
 def test_what_is_fetched_is_not_printed_by_the_connection():
     action = Action({})
-    action._play_context = SimpleNamespace(no_log=False)
+    context = SimpleNamespace(no_log=False)
+    action._connection = SimpleNamespace(_play_context=context)
     seen = []
 
     def slurp(module, arguments, task_vars):
-        seen.append((module, arguments["src"], action._play_context.no_log))
+        seen.append((module, arguments["src"], context.no_log))
         return {"content": base64.b64encode(b"the-key-of-the-cluster\n").decode()}
 
     action._execute_module = slurp
     assert action._fetch("api_key", {}) == "the-key-of-the-cluster"
     assert seen == [("ansible.legacy.slurp", "/etc/sparkthor/secrets/api_key", True)]
-    assert action._play_context.no_log is False
+    assert context.no_log is False
     action._execute_module = lambda *_words, **_more: {"failed": True, "msg": "Permission denied"}
     with pytest.raises(AnsibleActionFail, match="could not be read from there; check become, or set vllm_serve_api"):
         action._fetch("api_key", {})
-    assert action._play_context.no_log is False
+    assert context.no_log is False
 
 
 def test_the_folder_of_the_secrets_is_ignored_by_git(tmp_path, monkeypatch):
