@@ -1,7 +1,7 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Faults that strike after the hosts were looked at, or between two runs: no host stays cut off, none half changed."""
+"""Faults that strike after preflight, or between two runs: no host stays cut off, none half changed."""
 
 from __future__ import annotations
 

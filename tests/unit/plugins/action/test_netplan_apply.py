@@ -62,7 +62,7 @@ def test_nothing_to_change_is_one_call() -> None:
 
 
 @pytest.mark.parametrize("state", ["inspected", "verified", "adopted"])
-def test_looking_needs_no_token(state: str) -> None:
+def test_inspecting_needs_no_token(state: str) -> None:
     _result, script = play({"changed": False}, args={"state": state, "token": "forged", "step": "confirm"})
     assert (script.log, script.tokens) == (["only"], [None])
 

@@ -209,7 +209,7 @@ WRONG = [
         ("adopted", WRONG, "fab0 has MTU 1500"),
     ],
 )
-def test_looking_only(
+def test_inspecting_only(
     host: dict[str, Any], capsys: pytest.CaptureFixture[str], wanted: str, report: Any, message: str
 ) -> None:
     host["report"] = report
