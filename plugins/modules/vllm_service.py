@@ -13,7 +13,7 @@ author:
   - sparkthor.cluster contributors (@sparkthor)
 description:
   - Runs on the head, V(rolled_back) on every host. Tells the watchdog what is wanted, so that it does not undo it.
-  - While drained or stopped, the front stays up and answers 503 with C(Retry-After).
+  - While drained or stopped, the front proxy stays up and answers 503 with C(Retry-After).
 extends_documentation_fragment:
   - sparkthor.cluster.attributes
 options:

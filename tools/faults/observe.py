@@ -31,7 +31,7 @@ class Request:
 
 @dataclass
 class Endpoint:
-    """The front, and what to send it."""
+    """The front proxy, and what to send it."""
 
     address: str
     port: int

@@ -48,7 +48,7 @@ class Successor:
 
 
 def health(address: str, port: int, tls: bool, seconds: float = 2.0) -> Mapping[str, Any] | None:
-    """What the front of a host answers, if it runs one. Its certificate is its own: the question is no secret."""
+    """What the front proxy of a host answers, if it runs one. Its certificate is its own: the question is no secret."""
     if tls:
         context = ssl.create_default_context()
         context.check_hostname = False

@@ -331,7 +331,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         return "unix"
 
     def log_message(self, format: str, *args: Any) -> None:
-        """The front has an access log; a line for each health check would bury the decisions."""
+        """The front proxy has an access log; a line for each health check would bury the decisions."""
 
 
 class HealthServer(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):

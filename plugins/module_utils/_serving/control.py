@@ -141,10 +141,10 @@ class Control:
         self._remove(self.draining, "take new requests again")
 
     def _drain(self, seconds: float) -> None:
-        """The front refuses what is new from now on; what runs may end within the time given.
+        """The front proxy refuses what is new from now on; what runs may end within the time given.
 
-        It has ended when two rounds in a row see neither a request in the engine nor a connection to it: the front may
-        still be taking in a body, and the watchdog asks now and then.
+        It has ended when two rounds in a row see neither a request in the engine nor a connection to it: the front
+        proxy may still be taking in a body, and the watchdog asks now and then.
         """
         self._write(self.draining, "", "take no new requests")
         if self.check:

@@ -94,7 +94,7 @@ def test_drain_waits_for_running_requests(engine: Engine, tmp_path: Path, config
 def test_drain_sees_a_request_that_the_gauges_do_not_show(engine: Engine, tmp_path: Path, config: str) -> None:
     """A lone request in its first step: vLLM's gauges say 0, its connection is open."""
     one = control(tmp_path, config, Systemd())
-    # the request, the front that hands on one more, and the watchdog's own probe
+    # the request, the front proxy that hands on one more, and the watchdog's own probe
     seen = iter([1, 1, 0, 1, 0, 1, 0, 0])
     asked: list[str] = []
 

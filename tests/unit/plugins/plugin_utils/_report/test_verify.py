@@ -192,7 +192,7 @@ def run(speed=20.0, ttft=0.5, eight=80.0):
         (run(ttft=9.0), 40.0, [("TTFT", "1 stream")]),
         (run(eight=20.0), 40.0, [("throughput", "8 streams")]),
         (None, 40.0, [("completion", "API")]),
-        ({"error": "the front answered 503"}, 40.0, [("completion", "API")]),
+        ({"error": "the front proxy answered 503"}, 40.0, [("completion", "API")]),
         ({"completion": {"tokens": 5, "seconds": 1}, "streams": {}, "error": "broke"}, 40.0, [("throughput", "API")]),
     ],
 )
