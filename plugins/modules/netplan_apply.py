@@ -137,7 +137,7 @@ options:
     choices: [start, check, confirm, take_back]
     default: start
   reason:
-    description: Used by the action plugin to say why a change is taken back.
+    description: Used by the action plugin to say why a change is rolled back.
     type: str
     default: ''
   token:
@@ -406,7 +406,7 @@ def start(module: AnsibleModule) -> dict[str, Any]:
 
 
 def confirm(module: AnsibleModule) -> dict[str, Any]:
-    """Check a change that is live, disarm it, or report why it was taken back."""
+    """Check a change that is live, disarm it, or report why it was rolled back."""
     params = module.params
     if params["step"] == "take_back":
         return {"changed": False, "rollback": change.take_back(params["token"], params["reason"])}
