@@ -65,7 +65,7 @@ class ActionModule(ClusterAction):
         everything = self.vars["hostvars"]
         first = arguments["stage"] == "inventory"
         try:
-            # templated once: host variables are lazy, and every look costs; what is refused is reported with the rest
+            # templated once: host variables are lazy, and every access costs; what is refused is reported with the rest
             hostvars = {host: inventory.planned_by(Declared(everything[host], strict=not first)) for host in hosts}
         except ValueRefused as error:
             raise AnsibleActionFail(nothing_changed([error])) from error
