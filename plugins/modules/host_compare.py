@@ -48,6 +48,12 @@ options:
       - A port that is administratively down is set up for the time of the probe and down again afterwards.
     type: dict
     default: {}
+  folders:
+    description:
+      - By variable, the folders that roles give to the serving user. One that is somebody else's is refused.
+      - Computed on the controller from the roles' variables; not an option of the task.
+    type: dict
+    default: {}
   comparisons:
     description: Set by the action plugin.
     type: list
@@ -81,6 +87,13 @@ converged:
   sample: [os_hardening, roce_network]
 compared:
   description: Roles of O(roles) that this run has.
+  returned: success
+  type: list
+  elements: str
+refused:
+  description: >-
+    What roles would refuse after others have changed the host - values that their plans cannot use, models that are not
+    there, folders that are somebody else's. Each names variable, value and fix.
   returned: success
   type: list
   elements: str

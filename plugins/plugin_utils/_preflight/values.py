@@ -14,9 +14,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from ansible.errors import AnsibleActionFail
 from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.wanted import PROTECTED
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import Finding
 from ansible_collections.sparkthor.cluster.plugins.module_utils._network import firewall, nccl
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import models
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory.role_specs import Declared, of_collection
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import environment, front
 
@@ -129,6 +131,7 @@ def _of_host(given: Variables) -> Iterator[Finding]:
     yield from _secrets(given)
     yield from _firewall(given)
     yield from _nccl(given)
+    yield from _models(given)
 
 
 def _finding(name: str, value: Any, what: str, fix: str) -> Finding:
@@ -229,6 +232,17 @@ def _nccl(given: Variables) -> Iterator[Finding]:
         )
     except nccl.NcclError as error:
         yield _finding("nccl_conf_settings", None, str(error), "correct nccl_conf_settings or nccl_conf_remove")
+
+
+def _models(given: Variables) -> Iterator[Finding]:
+    """Names only: a source may be away just now, and is needed only where a host lacks the model."""
+    entries = given.get("model_store_models")
+    try:
+        for entry in entries if isinstance(entries, list) else ():
+            models.folder_of(entry)
+    except AnsibleActionFail as error:
+        what = str(error).partition(": ")[2]
+        yield _finding("model_store_models", None, what, "correct it in the inventory")
 
 
 _NAMES = frozenset(of_collection().names)

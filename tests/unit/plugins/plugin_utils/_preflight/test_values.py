@@ -81,6 +81,7 @@ REFUSED: list[tuple[dict[str, Any], tuple[str, ...]]] = [
     ({"model_store_owner": "root; reboot"}, ("model_store_owner: 'root; reboot'",)),
     ({"vllm_serve_front_package": "nginx apache2"}, ("vllm_serve_front_package: 'nginx apache2'",)),
     ({"vllm_serve_served_model_name": "a", "vllm_serve_reasoning_parser": "x\ny"}, ("reasoning_parser", "line break")),
+    ({"model_store_models": [{"name": "../up", "source": "/srv/m"}]}, ("model_store_models", "name '../up'")),
     # environments
     ({"vllm_serve_env": {"HF_TOKEN": "S3CRET-of-some-length"}}, ("vllm_serve_env", "HF_TOKEN", "vllm_serve_hf_token")),
     ({"vllm_serve_env": {"DB_PASSWORD": "S3CRET-of-some-length"}}, ("DB_PASSWORD", "DB_PASSWORD_FILE")),
