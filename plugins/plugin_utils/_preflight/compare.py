@@ -30,7 +30,9 @@ def _firewall(arguments: Arguments, host: str, _variables: Mapping[str, Any]) ->
     return {**arguments, "trusted": trusted_sources(plan, host)}
 
 
-def _engine_venv(arguments: Arguments, _host: str, variables: Mapping[str, Any]) -> Arguments:
+def _engine(arguments: Arguments, _host: str, variables: Mapping[str, Any]) -> Arguments:
+    if arguments.get("runtime") == "container":
+        raise Unknown("Docker has to be asked")
     node = variables["ansible_facts"]["sparkthor_node"]
     if arguments.get("verify") == "full":
         raise Unknown("every file of the engine is to be read")
@@ -73,7 +75,7 @@ def _vllm_options(arguments: Arguments, _host: str, _variables: Mapping[str, Any
 #: by module; a module that is not here takes its arguments as they are, one that answers None needs no host
 PREPARE: dict[str, Callable[[Arguments, str, Mapping[str, Any]], Arguments | None]] = {
     "firewall_apply": _firewall,
-    "engine_venv": _engine_venv,
+    "engine": _engine,
     "model_store": _model_store,
     "vllm_options": _vllm_options,
 }
@@ -92,7 +94,7 @@ def prepare(role: str, comparisons: Any, host: str, variables: dict[str, Any]) -
         arguments = PREPARE[module](given, host, variables) if module in PREPARE else given
         if arguments is None:
             continue
-        if module == "engine_venv":
+        if module == "engine":
             facts = {"sparkthor_engine": engine_facts(arguments)}
             variables["ansible_facts"] = {**variables["ansible_facts"], **facts}
         prepared.append({"role": role, "module": module, "arguments": arguments})

@@ -57,7 +57,7 @@ def engine(locked_wheels: dict[str, str]) -> dict[str, Any]:
 
 def test_the_engine_that_is_wanted_is_a_fact_for_the_roles_after_it(engine: dict[str, Any]) -> None:
     variables: dict[str, Any] = {"ansible_facts": {"sparkthor_node": NODE}}
-    (look,) = compare.prepare("engine", [{"module": "engine_venv", "arguments": engine}], "a", variables)
+    (look,) = compare.prepare("engine", [{"module": "engine", "arguments": engine}], "a", variables)
     target = look["arguments"]["target"]
     assert (target["python"], target["kind"], "manifest" in target) == ("3.12", "spark", False)
     fact = variables["ansible_facts"]["sparkthor_engine"]
@@ -70,13 +70,14 @@ def test_the_engine_that_is_wanted_is_a_fact_for_the_roles_after_it(engine: dict
     ("change", "words"),
     [
         ({"verify": "full"}, "every file"),
+        ({"runtime": "container"}, "Docker has to be asked"),
         ({"python": "/opt/python3.13/bin/python3"}, "asked on the host"),
         ({"wheel_dir": "/nonexistent"}, "wheels are missing"),
     ],
 )
 def test_an_engine_that_takes_more_than_reading(engine: dict[str, Any], change: dict[str, str], words: str) -> None:
     with pytest.raises(compare.Unknown, match=words):
-        prepare([{"module": "engine_venv", "arguments": {**engine, **change}}])
+        prepare([{"module": "engine", "arguments": {**engine, **change}}])
 
 
 def store(source: str, **more: str) -> list[dict[str, Any]]:
