@@ -13,6 +13,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._network import 
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import (
     engine,
     hardening,
+    monitoring,
     ray_files,
     vllm_files,
     vllm_serve,
@@ -22,7 +23,7 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.host_state
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.ray_node import RaySettings
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.settings import plain, read_settings
 
-ROLES = ("engine", "firewall", "os_hardening", "ray_node", "roce_network", "vllm_serve")
+ROLES = ("engine", "firewall", "monitoring", "os_hardening", "ray_node", "roce_network", "vllm_serve")
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,13 @@ def plan(role: str, variables: Mapping[str, Any]) -> dict[str, Any]:
         return _firewall(variables)
     if role == "os_hardening":
         return _hardening(variables)
+    if role == "monitoring":
+        return monitoring.plan_monitoring(
+            read_settings(monitoring.MonitoringSettings, variables),
+            variables["sparkthor_cluster"],
+            variables["sparkthor_fabric"],
+            str(variables["inventory_hostname"]),
+        )
     return vllm_files.plan_serving(_serving(variables))
 
 
