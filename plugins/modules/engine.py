@@ -13,11 +13,11 @@ author:
   - sparkthor.cluster contributors (@sparkthor)
 description:
   - The controller holds a lock and a folder of wheels, or the archive of an image. It sends the host what the host
-    lacks. If the host has what is described, nothing is sent and one quick look is all that happens.
+    lacks. If the host has what is described, nothing is sent and one quick check is all that happens.
   - With O(runtime=venv) the host builds the environment from wheels alone with C(uv), which comes out of its own
     wheel. O(path) is a link. An environment is built beside the one in use and the link is switched in one step, so
     neither a killed run nor a failed build ever leaves half an environment behind, and running processes keep theirs.
-    The quick look finds packages and programs that were removed, added or replaced, and big files of another size.
+    The quick check finds packages and programs that were removed, added or replaced, and big files of another size.
   - With O(runtime=container) the image comes from an archive on the controller, which is loaded if the host lacks it,
     or is pulled. It is known by its digest, never by its tag alone. An image that lacks Ray gets it once, pinned, as a
     derived image built on the host without a network. Packages the image has stay as they are; what it lacks of

@@ -51,7 +51,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._store.store imp
 
 Runner = Callable[[Sequence[str], Mapping[str, str], float], tuple[int, str, str]]
 
-#: files of at least this size are looked at one by one in the quick check
+#: files of at least this size are checked one by one in the quick check
 _BIG = 1 << 20
 #: provided by the GPU's driver or looked up by the libraries themselves, not by the loader
 _NOT_OURS = (
@@ -135,7 +135,7 @@ def apply(params: Mapping[str, Any], check: bool) -> dict[str, Any]:
     manifest = parse_manifest(target["manifest"])
     wanted = wanted_of(params, [entry.path for entry in manifest])
     full = params["verify"] == "full"
-    found = look(wanted, full)
+    found = inspect(wanted, full)
     result = {
         "changed": bool(found.problems),
         "problems": found.problems,
@@ -164,7 +164,7 @@ def apply(params: Mapping[str, Any], check: bool) -> dict[str, Any]:
         return {**result, "need": plan.need}
     with alone(wanted.path, params["timeout"]):
         # a run that lost its controller goes on here: what it finished meanwhile need not be built again
-        if look(wanted, full).problems:
+        if inspect(wanted, full).problems:
             store.commit(wanted.digest, manifest, store.plan(wanted.digest, manifest).wrong)
             folder = build(wanted, store.folder(wanted.digest), run, params["timeout"])
             switch(wanted.path, folder)
@@ -229,7 +229,7 @@ def fingerprint(venv: str, minor: str) -> dict[str, Any]:
     }
 
 
-def look(wanted: Wanted, full: bool = False) -> Found:
+def inspect(wanted: Wanted, full: bool = False) -> Found:
     """Is the environment in use the one that is wanted, and whole?"""
     if not os.path.islink(wanted.path):
         if os.path.lexists(wanted.path):

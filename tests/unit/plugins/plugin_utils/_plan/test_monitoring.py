@@ -34,7 +34,7 @@ def test_a_worker_has_its_exporter_and_no_server() -> None:
     plan = planned("b", monitoring_prometheus="yes")
     assert plan["prometheus"] is False
     (unit,) = texts(plan).values()
-    assert f"# its code is {onhost.program_digest('exporter')};" in unit
+    assert f"is a change of this unit: {onhost.program_digest('exporter')}\n" in unit
     assert "--listen 127.0.0.1:9835" in unit
     assert [item["name"] for item in plan["state"]["units"]] == [
         "sparkthor-exporter.service",
