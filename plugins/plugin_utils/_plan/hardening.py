@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.wanted import unit_name
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.environment_file import MARKER
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.host_state import (
-    MARKER,
     File,
     HostState,
     merged,
