@@ -73,6 +73,7 @@ def test_a_bare_host_is_all_absence_and_no_error(tmp_path):
     assert look["serving"]["model"] == ""
     assert look["memory"]["total"] == 0
     assert look["rdma"]["links"] == []
+    assert look["firewall"]["state"] == "unmanaged"
     json.dumps(look)
 
 
