@@ -92,6 +92,7 @@ class Service:
         starts_path: str = serving.STARTS,
         degraded_path: str = serving.DEGRADED,
         successor: Callable[[bool], str] | None = None,
+        proof: Callable[[], str] = str,
     ) -> None:
         self.config = config
         self.unit = str(config.get("unit", "sparkthor-vllm.service"))
@@ -110,6 +111,7 @@ class Service:
         self.starts_path = starts_path
         self.degraded_path = degraded_path
         self.successor = successor
+        self.proof = proof
         self.successor_asked_at = float("-inf")
         self.state: dict[str, Any] | None = None
         self.progress = progress.Progress()
@@ -252,8 +254,8 @@ class Service:
             self.since = wall
         self._tell(decision, seen.now)
         state = watchdog_report.status(self.machine, decision, seen, self.since, wall)
-        # a former head that returns asks for it
-        state["generation"] = self.config.get("generation")
+        # a former head that returns asks for both
+        state["generation"], state["proof"] = self.config.get("generation"), self.proof()
         # The state is on record before the act: whoever reads sees why the group goes down.
         self._publish(state, wall)
         if decision.restart in ("degraded", "restored"):
@@ -310,7 +312,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             text = watchdog_report.metrics_text(state, self.server.service.wall()) if state else ""
             self._answer(200 if state else 503, text.encode(), "text/plain; version=0.0.4")
             return
-        status, body = watchdog_report.health_body(self.server.service.state)
+        status, body = watchdog_report.health_body(self.server.service.state, self.server.service.wall())
         self._answer(status, json.dumps(body).encode() + b"\n", "application/json")
 
     def do_HEAD(self) -> None:
@@ -372,6 +374,7 @@ def main(argv: list[str] | None = None) -> int:
         state_path=str(config.get("state") or serving.STATE),
         metrics_path=str(config.get("metrics") or METRICS_FILE),
         successor=former_head.former_head(lambda argv: serving.run(argv, 30)),
+        proof=former_head.own_proof,
     )
     service.take_up()
     server = HealthServer(str(config.get("health_socket", HEALTH_SOCKET)), service, str(config.get("group", "")))
