@@ -186,7 +186,7 @@ def former_head(
     Once one is found, Ray is started anew here: its preparation stays down, and the engine's gate with it.
     """
 
-    def look(others: bool) -> str:
+    def reason(others: bool) -> str:
         cluster = files.read_json(path)
         found = known(cluster, marker)
         if found is None and others:
@@ -196,4 +196,4 @@ def former_head(
                 move(["systemctl", "--no-block", "try-restart", "sparkthor-ray.service"])
         return found.text if found else ""
 
-    return look
+    return reason

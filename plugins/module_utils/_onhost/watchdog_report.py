@@ -152,10 +152,10 @@ def metrics_text(state: Mapping[str, Any], wall: float) -> str:
 def health_body(state: Mapping[str, Any] | None, wall: float) -> tuple[int, dict[str, Any]]:
     """What ``/health`` answers: 200 only for a group that completed something recently."""
     if state is None:
-        return 503, {"status": "unknown", "detail": "the watchdog has not looked yet"}
+        return 503, {"status": "unknown", "detail": "the watchdog has observed nothing yet"}
     age = wall - float(state["updated"])
     if age > STALE_SECONDS:
-        return 503, {"status": "unknown", "detail": f"the watchdog has not looked for {age:.0f} s"}
+        return 503, {"status": "unknown", "detail": f"the watchdog has observed nothing for {age:.0f} s"}
     body: dict[str, Any] = {
         "status": state["state"],
         "detail": state["detail"],
