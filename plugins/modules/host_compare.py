@@ -64,7 +64,7 @@ attributes:
 """
 
 EXAMPLES = r"""
-- name: Look at the fabric ports of all hosts at once, and compare the hosts with what the roles want
+- name: Probe the fabric ports of all hosts at once, and compare the hosts with what the roles want
   sparkthor.cluster.host_compare:
     roles: [os_hardening, roce_network]
     probe:

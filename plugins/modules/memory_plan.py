@@ -35,7 +35,7 @@ options:
   memory_available_bytes:
     description:
       - C(MemAvailable) of the hosts in bytes, as O(memory_bytes).
-      - Not looked at if not given.
+      - Not checked if not given.
     type: list
     elements: int
 seealso:

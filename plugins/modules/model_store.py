@@ -88,7 +88,7 @@ options:
     description:
       - V(apply) does all that one host needs, over the connection of the task.
       - The others are the steps of a fan-out over the fabric, each a task for all hosts, as the role uses them.
-      - V(check) looks and checks for room, V(seed) brings what no host has to the host that lacks least.
+      - V(check) says what is missing and checks for room, V(seed) brings what no host has to the host that lacks least.
       - V(start) starts the copy on every host, V(watch) shows how far it is, V(finish) makes the models visible.
       - V(list) lists what lies in the store, and removes what is not in use if O(remove_unused) says so, with whatever
         broken runs left of contents on their way.

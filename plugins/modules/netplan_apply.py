@@ -137,7 +137,7 @@ options:
     choices: [start, check, confirm, take_back]
     default: start
   reason:
-    description: Used by the action plugin to say why a change is taken back.
+    description: Used by the action plugin to say why a change is rolled back.
     type: str
     default: ''
   token:
@@ -224,7 +224,7 @@ verified:
   type: bool
 findings:
   description: What would stop a change, each with C(id), C(what), C(fix) and C(where) (the NIC or the file).
-  returned: when looked for
+  returned: O(state=present), O(state=absent) and O(state=inspected)
   type: list
   elements: dict
 adopted:
@@ -406,7 +406,7 @@ def start(module: AnsibleModule) -> dict[str, Any]:
 
 
 def confirm(module: AnsibleModule) -> dict[str, Any]:
-    """Look at a change that is live, disarm it, or report why it was taken back."""
+    """Check a change that is live, disarm it, or report why it was rolled back."""
     params = module.params
     if params["step"] == "take_back":
         return {"changed": False, "rollback": change.take_back(params["token"], params["reason"])}
@@ -426,7 +426,7 @@ def main() -> None:
     if not 30 <= params["rollback_timeout"] <= 600:
         module.fail_json(msg=f"rollback_timeout: {params['rollback_timeout']} is not between 30 and 600 seconds")
     if params["outcomes"]:
-        module.fail_json(msg="outcomes are looked at by the action plugin of this module, on the controller")
+        module.fail_json(msg="outcomes are judged by the action plugin of this module, on the controller")
     if params["state"] in ("present", "adopted", "verified") and not params["links"]:
         module.fail_json(msg=f"links: state {params['state']} needs at least one link")
     try:

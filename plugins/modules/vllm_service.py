@@ -13,7 +13,7 @@ author:
   - sparkthor.cluster contributors (@sparkthor)
 description:
   - Runs on the head, V(rolled_back) on every host. Tells the watchdog what is wanted, so that it does not undo it.
-  - While drained or stopped, the front stays up and answers 503 with C(Retry-After).
+  - While drained or stopped, the front proxy stays up and answers 503 with C(Retry-After).
 extends_documentation_fragment:
   - sparkthor.cluster.attributes
 options:
@@ -195,11 +195,11 @@ def change_state(module: AnsibleModule) -> None:
     module.exit_json(**dataclasses.asdict(outcome))
 
 
-def look_once(module: AnsibleModule) -> None:
+def report_readiness(module: AnsibleModule) -> None:
     """One of many answers; the controller's side of this module asks until it is ready."""
     params = module.params
     try:
-        found = ready.look(
+        found = ready.ensure(
             config_path=params["config"],
             start=params["start"],
             check=module.check_mode,
@@ -238,7 +238,7 @@ def roll_back(module: AnsibleModule) -> None:
 
 def main() -> None:
     module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True)
-    {"serving": look_once, "rolled_back": roll_back}.get(module.params["state"], change_state)(module)
+    {"serving": report_readiness, "rolled_back": roll_back}.get(module.params["state"], change_state)(module)
 
 
 if __name__ == "__main__":

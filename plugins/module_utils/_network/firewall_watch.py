@@ -184,7 +184,7 @@ class Watch:
         self.reloads = 0
         self.said = ""
 
-    def look(self) -> bool:
+    def check(self) -> bool:
         """Compare once, and load the table if it differs; whether the host is closed now, as far as it should be."""
         if unconfirmed(self.armed):
             self._publish(self.said)
@@ -255,7 +255,7 @@ def main(argv: list[str]) -> int:
     # before the first comparison, so that no change can fall between
     door = announcements()
     while True:
-        closed = watch.look()
+        closed = watch.check()
         time.sleep(PAUSE)
         wait(door, EVERY if closed else AGAIN)
 

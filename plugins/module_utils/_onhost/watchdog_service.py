@@ -3,7 +3,7 @@
 # runs on the host without Ansible, as a service:
 # pylint: disable=ansible-bad-function
 
-"""The program around the watchdog's state machine: looks, asks it, does what it says, and tells the world.
+"""The program around the watchdog's state machine: observes, lets it decide, does what it says, and tells the world.
 
 Runs on the head as root under systemd, without Ansible, with the system's Python. Everything here survives a full
 disk, a hanging engine and a dead Ray; what it knows lies in C(/run/sparkthor/state.json), so that its own death and
@@ -39,10 +39,10 @@ from . import (
     watchdog_report,
 )
 
-LOOK_EVERY = 2.0
+OBSERVE_EVERY = 2.0
 READ_LOG_EVERY = 4.0
 SAY_AGAIN_AFTER = 30.0
-#: how often a head that waits for its hosts looks whether another one was declared
+#: how often a head that waits for its hosts asks whether another one was declared
 SUCCESSOR_EVERY = 30.0
 HEALTH_SOCKET = "/run/sparkthor/watchdog/health.sock"
 METRICS_FILE = "/run/sparkthor/watchdog/metrics.prom"
@@ -75,7 +75,7 @@ def group_ranks(config: Mapping[str, Any]) -> Mapping[str, str] | None:
 
 
 class Service:
-    """One look after the other; every door to the outside can be replaced by a test."""
+    """One round after the other; every door to the outside can be replaced by a test."""
 
     def __init__(
         self,
@@ -92,6 +92,7 @@ class Service:
         starts_path: str = serving.STARTS,
         degraded_path: str = serving.DEGRADED,
         successor: Callable[[bool], str] | None = None,
+        proof: Callable[[], str] = str,
     ) -> None:
         self.config = config
         self.unit = str(config.get("unit", "sparkthor-vllm.service"))
@@ -110,6 +111,7 @@ class Service:
         self.starts_path = starts_path
         self.degraded_path = degraded_path
         self.successor = successor
+        self.proof = proof
         self.successor_asked_at = float("-inf")
         self.state: dict[str, Any] | None = None
         self.progress = progress.Progress()
@@ -185,7 +187,7 @@ class Service:
         try:
             return self.successor(ask)
         except Exception as error:  # like Ray's side above
-            self._complain(f"another head cannot be looked for: {error}")
+            self._complain(f"the hosts cannot be asked for another head: {error}")
             return ""
 
     def _read_ranks(self) -> Mapping[str, str] | None:
@@ -241,7 +243,7 @@ class Service:
             self._complain("systemd gives no answer; nothing is decided without it")
             return None
         had_served = self.machine.served
-        decision = self.machine.look(seen)
+        decision = self.machine.decide(seen)
         if self.machine.served and not had_served:
             # starts that never served are made ever more slowly; this one did
             with contextlib.suppress(OSError):
@@ -252,8 +254,8 @@ class Service:
             self.since = wall
         self._tell(decision, seen.now)
         state = watchdog_report.status(self.machine, decision, seen, self.since, wall)
-        # a former head that returns asks for it
-        state["generation"] = self.config.get("generation")
+        # a former head that returns asks for both
+        state["generation"], state["proof"] = self.config.get("generation"), self.proof()
         # The state is on record before the act: whoever reads sees why the group goes down.
         self._publish(state, wall)
         if decision.restart in ("degraded", "restored"):
@@ -310,7 +312,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             text = watchdog_report.metrics_text(state, self.server.service.wall()) if state else ""
             self._answer(200 if state else 503, text.encode(), "text/plain; version=0.0.4")
             return
-        status, body = watchdog_report.health_body(self.server.service.state)
+        status, body = watchdog_report.health_body(self.server.service.state, self.server.service.wall())
         self._answer(status, json.dumps(body).encode() + b"\n", "application/json")
 
     def do_HEAD(self) -> None:
@@ -331,7 +333,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         return "unix"
 
     def log_message(self, format: str, *args: Any) -> None:
-        """The front has an access log; a line for each health check would bury the decisions."""
+        """The front proxy has an access log; a line for each health check would bury the decisions."""
 
 
 class HealthServer(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
@@ -372,6 +374,7 @@ def main(argv: list[str] | None = None) -> int:
         state_path=str(config.get("state") or serving.STATE),
         metrics_path=str(config.get("metrics") or METRICS_FILE),
         successor=former_head.former_head(lambda argv: serving.run(argv, 30)),
+        proof=former_head.own_proof,
     )
     service.take_up()
     server = HealthServer(str(config.get("health_socket", HEALTH_SOCKET)), service, str(config.get("group", "")))
@@ -381,4 +384,4 @@ def main(argv: list[str] | None = None) -> int:
         started = time.monotonic()
         service.round()
         serving.notify("WATCHDOG=1")
-        time.sleep(max(0.2, LOOK_EVERY - (time.monotonic() - started)))
+        time.sleep(max(0.2, OBSERVE_EVERY - (time.monotonic() - started)))

@@ -17,13 +17,13 @@ OWNED: dict[str, str] = {
     "tensor-parallel-size": "vllm_serve_tensor_parallel_size",
     "pipeline-parallel-size": "vllm_serve_pipeline_parallel_size",
     "distributed-executor-backend": "vllm_serve_executor",
-    "host": "vllm_serve_listen (the front listens; vLLM itself is reached through a UNIX socket only)",
-    "port": "vllm_serve_api_port (the front listens; vLLM itself is reached through a UNIX socket only)",
-    "uds": "nothing: the front and the watchdog know the socket by its place",
-    "api-key": "vllm_serve_api_key (the front checks the key; vLLM never holds it)",
-    "ssl-keyfile": "vllm_serve_tls (the front speaks TLS)",
-    "ssl-certfile": "vllm_serve_tls (the front speaks TLS)",
-    "ssl-ca-certs": "vllm_serve_tls (the front speaks TLS)",
+    "host": "vllm_serve_listen (the front proxy listens; vLLM itself is reached through a UNIX socket only)",
+    "port": "vllm_serve_api_port (the front proxy listens; vLLM itself is reached through a UNIX socket only)",
+    "uds": "nothing: the front proxy and the watchdog know the socket by its place",
+    "api-key": "vllm_serve_api_key (the front proxy checks the key; vLLM never holds it)",
+    "ssl-keyfile": "vllm_serve_tls (the front proxy speaks TLS)",
+    "ssl-certfile": "vllm_serve_tls (the front proxy speaks TLS)",
+    "ssl-ca-certs": "vllm_serve_tls (the front proxy speaks TLS)",
     "config": "vllm_serve_args itself: it becomes the configuration file",
     "headless": "vllm_serve_executor: mp (the role knows which hosts serve no API)",
     "nnodes": "vllm_serve_executor: mp (the number of hosts is known)",
@@ -39,6 +39,9 @@ _ALIASES = {
     "n": "nnodes",
     "r": "node-rank",
 }
+
+#: vLLM's own log of requests, which repeats the front proxy's with query strings and the watchdog's questions
+_ACCESS_LOG = "disable-uvicorn-access-log"
 
 #: lists that vLLM takes as one JSON text, not as several words
 _JSON_LISTS = ("allowed-origins", "allowed-methods", "allowed-headers")
@@ -123,6 +126,8 @@ def serve_config(
         config["headless"] = True
     else:
         config["uds"] = socket
+        if not {_ACCESS_LOG, f"no-{_ACCESS_LOG}", "enable-uvicorn-access-log"} & {option_name(key) for key in args}:
+            config[_ACCESS_LOG] = True
     rendered = render_args(args)
     config.update(sorted(rendered.items()))
     return config

@@ -89,12 +89,13 @@ def secret_files(serving: Serving, read_secret: ReadSecret) -> list[File]:
         # the role ray_node writes the same file where Ray runs
         found.append(secret_file(_RAY_TOKEN, read_secret("ray_token") + "\n"))
     if serving.is_head:
-        key = read_secret("api_key")
-        former = read_secret("api_key.previous")
-        keys = [key, *([former] if former else []), *given.vllm_serve_additional_api_keys]
+        key, former = read_secret("api_key"), read_secret("api_key.previous")
+        main = front.NamedKey(front.MAIN, front.checked_key(key, "vllm_serve_api_key"))
+        previous = [front.NamedKey(front.PREVIOUS, former)] if former else []
+        keys = [main, *previous, *front.named_keys(given.vllm_serve_api_keys)]
         found.append(secret_file(f"{_ETC}/front/keys.conf", front.key_map(keys)))
         found.append(secret_file(f"{_ETC}/secrets/api_key", key + "\n"))
-        if given.vllm_serve_tls == "given":
+        if serving.tls == "given":
             found.append(secret_file(f"{_ETC}/front/tls.key", given.vllm_serve_tls_key.strip() + "\n"))
     if serving.has_engine and serving.hf_token:
         found.append(secret_file(_HF_TOKEN, serving.hf_token + "\n"))
@@ -111,7 +112,7 @@ def declared_file(serving: Serving) -> File:
         "head_address": cluster["head_address"],
         "peers": {host: fabric[host]["management_address"] for host in cluster["hosts"]},
         "api_port": serving.settings.vllm_serve_api_port,
-        "tls": serving.settings.vllm_serve_tls != "off",
+        "tls": serving.tls != "off",
         # for status and doctor
         "folders": {"models": serving.settings.model_store_root, "cache": serving.settings.engine_cache_dir},
     }
@@ -259,7 +260,8 @@ def _front_files(serving: Serving) -> list[File]:
     config = rendered(
         _TEMPLATES / "nginx.conf.j2",
         settings=given,
-        tls=given.vllm_serve_tls != "off",
+        tls=serving.tls != "off",
+        key_rates=front.key_rates(front.named_keys(given.vllm_serve_api_keys)),
         listen=front.listen_addresses(given.vllm_serve_listen, given.vllm_serve_api_port),
         read_timeout=front.checked_duration(given.vllm_serve_front_read_timeout, "vllm_serve_front_read_timeout"),
         client_timeout=front.checked_duration(given.vllm_serve_front_client_timeout, "vllm_serve_front_client_timeout"),
@@ -272,9 +274,9 @@ def _front_files(serving: Serving) -> list[File]:
         {"path": f"{_ETC}/front/nginx.conf", "content": config, "mode": "0600"},
         _unit_file(_FRONT, nginx=nginx),
     ]
-    if given.vllm_serve_tls == "self_signed":
+    if serving.tls == "self_signed":
         found.append({"path": f"{_ETC}/front/self-signed", "content": subjects + "\n", "mode": "0600"})
-    if given.vllm_serve_tls == "given":
+    if serving.tls == "given":
         certificate = given.vllm_serve_tls_certificate.strip() + "\n"
         found.append({"path": f"{_ETC}/front/tls.crt", "content": certificate, "mode": "0600"})
     return found
@@ -287,7 +289,7 @@ def _own_names(serving: Serving) -> list[str]:
 
 def absent(serving: Serving) -> list[str]:
     """What an earlier run may have left that this host must not have now."""
-    given, found = serving.settings, []
+    found = []
     if not serving.has_engine:
         found.append(f"{_UNITS}/{_VLLM}")
     if serving.by_ray:
@@ -297,7 +299,7 @@ def absent(serving: Serving) -> list[str]:
     else:
         found += [f"{_UNITS}/{_FRONT}", f"{_UNITS}/{_WATCHDOG}"]
         found += [f"{_ETC}/front", f"{_ETC}/front.good", f"{_ETC}/serving.json"]
-    if serving.is_head and given.vllm_serve_tls != "self_signed":
+    if serving.is_head and serving.tls != "self_signed":
         found.append(f"{_ETC}/front/self-signed")
     if not serving.degraded:
         found += [vllm_serve.SMALLER_CONFIG, "/run/sparkthor/degraded.json"]

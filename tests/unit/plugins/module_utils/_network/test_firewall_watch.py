@@ -116,10 +116,10 @@ def watch(kernel: Kernel, said: list[str]) -> Watch:
 
 def test_what_is_loaded_is_left_alone(kernel: Kernel, watch: Watch, said: list[str]) -> None:
     kernel.table = ["10.0.0.1", "10.0.0.2"]
-    assert watch.look()
+    assert watch.check()
     # once, to learn what the kernel makes of the file
     assert kernel.loads == 1
-    assert watch.look()
+    assert watch.check()
     assert (kernel.loads, watch.reloads, said) == (1, 0, [])
     assert kernel.state["closed"] is True
     assert os.stat(kernel.folder / "state.json").st_mode & 0o777 == 0o644
@@ -129,10 +129,10 @@ def test_what_is_loaded_is_left_alone(kernel: Kernel, watch: Watch, said: list[s
 def test_what_was_flushed_or_changed_comes_back(
     kernel: Kernel, watch: Watch, said: list[str], table: list[str], word: str
 ) -> None:
-    watch.look()
+    watch.check()
     said.clear()
     kernel.table = table
-    assert watch.look()
+    assert watch.check()
     assert kernel.table == ["10.0.0.1", "10.0.0.2"]
     assert (kernel.loads, kernel.state["closed"], kernel.state["reloads"]) == (2, True, 2)
     assert len(said) == 1
@@ -141,12 +141,12 @@ def test_what_was_flushed_or_changed_comes_back(
 
 
 def test_a_new_file_is_loaded_and_is_what_counts_from_then_on(kernel: Kernel, watch: Watch) -> None:
-    watch.look()
+    watch.check()
     kernel.rules.write_text("10.0.0.9\n")
-    assert watch.look()
+    assert watch.check()
     assert kernel.table == ["10.0.0.9"]
     loads = kernel.loads
-    assert watch.look()
+    assert watch.check()
     assert kernel.loads == loads
 
 
@@ -154,14 +154,14 @@ def test_an_unconfirmed_change_is_left_alone_until_its_time_is_over(
     kernel: Kernel, watch: Watch, monkeypatch: pytest.MonkeyPatch, clock: Clock
 ) -> None:
     monkeypatch.setattr(firewall_watch, "time", clock)
-    watch.look()
+    watch.check()
     kernel.armed.write_text(json.dumps({"until": 60.0}))
     kernel.table = ["10.0.0.7"]
-    assert watch.look()
+    assert watch.check()
     assert kernel.table == ["10.0.0.7"]
     assert kernel.state["closed"] is True
     clock.now = 61.0
-    assert watch.look()
+    assert watch.check()
     assert kernel.table == ["10.0.0.1", "10.0.0.2"]
 
 
@@ -176,20 +176,20 @@ def test_what_cannot_be_closed_is_said_once_and_published(
     kernel: Kernel, watch: Watch, said: list[str], refuse: str, word: str
 ) -> None:
     kernel.refuse = refuse
-    assert not watch.look()
-    assert not watch.look()
+    assert not watch.check()
+    assert not watch.check()
     assert len(said) == 1
     assert word in said[0]
     assert kernel.state["closed"] is False
     assert word in kernel.state["reason"]
     kernel.refuse = ""
-    assert watch.look()
+    assert watch.check()
     assert said[-1] == "the firewall is closed"
 
 
 def test_a_file_that_is_gone_is_said(kernel: Kernel, watch: Watch) -> None:
     kernel.rules.unlink()
-    assert not watch.look()
+    assert not watch.check()
     assert "No such file" in kernel.state["reason"]
 
 
@@ -200,7 +200,7 @@ def test_a_table_that_another_program_takes_away_at_once_is_no_closed_one(kernel
         return answer
 
     watch = Watch(NFT, ask, str(kernel.rules), str(kernel.armed), str(kernel.folder / "state.json"), said.append)
-    assert not watch.look()
+    assert not watch.check()
     assert "was gone again" in said[0]
 
 
