@@ -7,6 +7,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.sandbox import (
+    NETWORK,
+    engine_sandbox,
+    sandbox,
+)
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.environment_file import MARKER
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import location
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import front, onhost, vllm_serve
@@ -239,8 +244,16 @@ def _engine_files(serving: Serving) -> list[File]:
             command=" ".join(serving.command),
             prepare_nodes=" ".join([*serving.engine.python, "-B", location.PACKAGE, "nodes-prepare"]),
             config=vllm_serve.CONFIG_LINK if serving.degraded else vllm_serve.CONFIG,
+            sandbox=engine_sandbox(_folders(serving)),
         ),
     ]
+
+
+def _folders(serving: Serving) -> list[Any]:
+    """Settings by which the engine may come to folders that are not ours."""
+    given = serving.settings
+    places = (serving.engine.venv, serving.model_path, given.model_store_root, given.engine_cache_dir)
+    return [*places, given.vllm_serve_args, given.vllm_serve_env]
 
 
 def _head_files(serving: Serving) -> list[File]:
