@@ -106,9 +106,7 @@ def _health(address: str, port: int, tls: bool, seconds: float) -> Mapping[str, 
     return data if isinstance(data, dict) else None
 
 
-def find(
-    cluster: Mapping[str, Any], ask: Ask | None = None, token: Callable[[], str] = read_token
-) -> Successor | None:
+def find(cluster: Mapping[str, Any], ask: Ask | None = None, token: Callable[[], str] = read_token) -> Successor | None:
     """A host that this head takes for its worker, and that proves to be the head of a higher generation."""
     own, secret = int(cluster.get("generation") or 0), token()
     peers = {
