@@ -143,6 +143,20 @@ def _control_address(planned: Mapping[str, Any], answered: bool) -> str:
     return address if answered or address != planned.get("management_address") else ""
 
 
+def _firewall_problems(host: str, firewall: Mapping[str, Any], units: Mapping[str, Any]) -> list[Finding]:
+    """What is loaded beside what should be; a change that waits for its controller is none."""
+    state, reason = firewall.get("state"), firewall.get("reason", "")
+    if state == "open":
+        fix = "systemctl restart sparkthor-firewall there, or site.yml --tags firewall"
+        return [Finding("firewall", f"the firewall is open: {reason}", fix, host)]
+    if state == "unknown":
+        return [Finding("firewall", f"the firewall cannot be read: {reason}", "nft list ruleset there", host)]
+    if state == "closed" and units.get("sparkthor-firewall-watch", {}).get("active") != "active":
+        fix = "systemctl restart sparkthor-firewall-watch there, or site.yml --tags firewall"
+        return [Finding("firewall", "nobody watches over the firewall: a flush would leave it open", fix, host)]
+    return []
+
+
 def _room_problems(host: str, memory: Mapping[str, Any], disk: Mapping[str, Any]) -> list[Finding]:
     """Memory, disk and swap that are nearly used up."""
     problems = []
@@ -209,6 +223,7 @@ def host_status(
         versions=facts["versions"],
         models=facts["models"],
         ray=facts["ray"],
+        firewall=(facts.get("firewall") or {}).get("state", ""),
         links=[link_status(link, facts) for link in planned.get("links", [])],
     )
     for link in found["links"]:
@@ -216,6 +231,7 @@ def host_status(
     for name, unit in facts["units"].items():
         if unit["active"] == "failed":
             problems.append(Finding("unit", f"{name} failed ({unit['result']})", f"journalctl -u {name} -n 50", host))
+    problems += _firewall_problems(host, facts.get("firewall") or {}, facts["units"])
     problems += _room_problems(host, memory, disk)
     return found, problems
 

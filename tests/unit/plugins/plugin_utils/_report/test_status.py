@@ -133,6 +133,26 @@ def test_ray_that_is_down(outcomes):
     assert texts(made(outcomes)) == ["spark-01: Ray: no answer within 5 s"]
 
 
+@pytest.mark.parametrize(
+    ("firewall", "watch", "expected"),
+    [
+        ({"state": "closed", "reason": ""}, "active", []),
+        ({"state": "unmanaged", "reason": ""}, "absent", []),
+        ({"state": "unconfirmed", "reason": "a change"}, "active", []),
+        ({"state": "open", "reason": "it is not loaded"}, "active", ["the firewall is open: it is not loaded"]),
+        ({"state": "unknown", "reason": "no nft"}, "active", ["the firewall cannot be read: no nft"]),
+        ({"state": "closed", "reason": ""}, "inactive", ["nobody watches over the firewall"]),
+    ],
+)
+def test_an_open_firewall_is_something_to_fix(outcomes, firewall, watch, expected):
+    look = outcomes["spark-02"]["status"]
+    look["firewall"] = firewall
+    look["units"]["sparkthor-firewall-watch"] = {"active": watch}
+    document = made(outcomes)
+    assert [text.removeprefix("spark-02: ").partition(": a flush")[0] for text in texts(document)] == expected
+    assert document["hosts"]["spark-02"]["firewall"] == firewall["state"]
+
+
 def test_failed_units_memory_disk_and_swap(outcomes):
     facts = outcomes["spark-02"]["status"]
     facts["units"]["sparkthor-ray"].update(active="failed", result="exit-code")
