@@ -22,7 +22,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import envi
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.command import run_limited
 from ansible_collections.sparkthor.cluster.plugins.module_utils._network import firewall_watch
 from ansible_collections.sparkthor.cluster.plugins.module_utils._network import rdma as _rdma
-from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import location
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import front_config, location
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import serving as _serving
 
 Runner = Callable[[list[str]], tuple[int, str, str]]
@@ -221,6 +221,8 @@ class HostReader:
             "state": state,
             "options": options,
             "maintenance": maintenance,
+            "tls": bool(self._json("/etc/sparkthor/cluster.json").get("tls")),
+            "certificate": front_config.fingerprint(self._root),
         }
 
     def read(self) -> dict[str, Any]:

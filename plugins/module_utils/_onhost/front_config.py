@@ -11,8 +11,10 @@ proxy down.
 from __future__ import annotations
 
 import argparse
+import hashlib
 import os
 import shutil
+import ssl
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -34,6 +36,18 @@ def _has_content(path: Path) -> bool:
 
 def _text(path: Path) -> str:
     return path.read_text(encoding="utf-8").rstrip("\n") if path.exists() else ""
+
+
+def fingerprint(root: str = "/", folder: str = FOLDER) -> str:
+    """SHA-256 of the certificate that was made here and is in use, written as openssl does; else nothing."""
+    good = Path(root) / folder.lstrip("/") / "front.good"
+    try:
+        if not (good / "self-signed").exists():
+            return ""
+        certificate = ssl.PEM_cert_to_DER_cert(_text(good / "tls.crt"))
+    except (OSError, ValueError):
+        return ""
+    return hashlib.sha256(certificate).digest().hex(":").upper()
 
 
 def make_certificate(wanted: Path) -> None:

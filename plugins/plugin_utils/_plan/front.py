@@ -57,7 +57,11 @@ def named_keys(given: Iterable[object]) -> list[NamedKey]:
                 f"{where} ({name}): requests_per_minute {rate!r} is no whole number up to 999999; give one, or 0 for "
                 "no limit"
             )
-        found.append(NamedKey(name, checked_key(entry.get("key"), f"vllm_serve_api_keys: {name}"), int(rate)))
+        key = checked_key(entry.get("key"), f"vllm_serve_api_keys: {name}")
+        for known in found:
+            if known.key == key:
+                raise FrontError(f"{where}: {name} has the key of {known.name}; give each a key of its own")
+        found.append(NamedKey(name, key, int(rate)))
     return found
 
 
@@ -107,9 +111,10 @@ def effective_tls(wanted: str, topology: str) -> str:
     return "self_signed" if topology in SHARED_LANS else "off"
 
 
-def clear_text(wanted: str, topology: str) -> list[str]:
+def clear_text(wanted: object, topology: str) -> list[str]:
     """A warning where everybody on the LAN of the cluster can read what clients send."""
-    if topology not in SHARED_LANS or effective_tls(wanted, topology) != "off":
+    # an unquoted off is a boolean of YAML
+    if topology not in SHARED_LANS or str(wanted).lower() not in ("off", "false"):
         return []
     return [
         f"vllm_serve_tls is off on the topology {topology}: API keys, prompts and answers travel in clear text through "

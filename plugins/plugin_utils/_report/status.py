@@ -236,9 +236,7 @@ def host_status(
     return found, problems
 
 
-def serving_status(
-    host: str, facts: Mapping[str, Any] | None, port: Any, taken: float, tls: bool = False
-) -> dict[str, Any]:
+def serving_status(host: str, facts: Mapping[str, Any] | None, port: Any, taken: float) -> dict[str, Any]:
     """What the head's watchdog says, or why nobody says anything."""
     found: dict[str, Any] = {"state": "unknown", "line": f"the head {host} did not answer", "model": ""}
     if facts is None:
@@ -256,7 +254,8 @@ def serving_status(
         pipeline_parallel=int(options.get("pipeline-parallel-size", 1) or 1),
         max_model_len=options.get("max-model-len", ""),
         options=options,
-        endpoint=f"{'https' if tls else 'http'}://{facts['node']['management']['address']}:{port}/v1",
+        endpoint=f"{'https' if serving.get('tls') else 'http'}://{facts['node']['management']['address']}:{port}/v1",
+        certificate=serving.get("certificate", ""),
         unit=unit.get("active", "absent"),
         unit_seconds=unit.get("seconds"),
         restarts=state.get("restarts") or {},
@@ -344,9 +343,7 @@ def document(
             own.append(replace(lost[host], host=host))
         problems += own
     ray = ray_status(facts_by_host.get(head))
-    # an unquoted off is a boolean of YAML
-    tls = str(hostvars[head].get("vllm_serve_tls", "off")).lower() not in ("off", "false")
-    serving = serving_status(head, facts_by_host.get(head), hostvars[head].get("vllm_serve_api_port", 8000), taken, tls)
+    serving = serving_status(head, facts_by_host.get(head), hostvars[head].get("vllm_serve_api_port", 8000), taken)
     problems += [
         Finding("ray", f"Ray: {item['cause']}", item["fix"], item.get("node") or head)
         for item in ray.get("problems", [])

@@ -182,10 +182,11 @@ def test_a_host_known_by_name_that_is_down_leaves_the_others_their_plan(outcomes
 
 
 def test_the_endpoint_is_the_one_that_answers(outcomes):
-    hostvars = variables()
-    for tls, scheme in (("off", "http"), (False, "http"), ("self_signed", "https"), ("given", "https")):
-        hostvars["spark-01"]["vllm_serve_tls"] = tls
-        assert made(outcomes, hostvars=hostvars)["serving"]["endpoint"] == f"{scheme}://10.110.1.11:8000/v1"
+    for tls, scheme in ((False, "http"), (True, "https")):
+        outcomes["spark-01"]["status"]["serving"].update(tls=tls, certificate="AB:CD" if tls else "")
+        document = made(outcomes)
+        assert document["serving"]["endpoint"] == f"{scheme}://10.110.1.11:8000/v1"
+        assert ("SHA-256 AB:CD" in screen.render(document)) is tls
 
 
 def on_another_nic(outcomes, topology):
