@@ -285,7 +285,7 @@ def _front_files(serving: Serving) -> list[File]:
     subjects = front.subject_names(given.vllm_serve_tls_names or _own_names(serving))
     found: list[File] = [
         {"path": f"{_ETC}/front/nginx.conf", "content": config, "mode": "0600"},
-        _unit_file(_FRONT, nginx=nginx),
+        _unit_file(_FRONT, nginx=nginx, sandbox=sandbox(families=NETWORK, capabilities=["CAP_NET_BIND_SERVICE"])),
     ]
     if serving.tls == "self_signed":
         found.append({"path": f"{_ETC}/front/self-signed", "content": subjects + "\n", "mode": "0600"})
