@@ -40,6 +40,8 @@ _UNITS = "/etc/systemd/system"
 _VLLM = "sparkthor-vllm.service"
 _FRONT = "sparkthor-front.service"
 _WATCHDOG = "sparkthor-watchdog.service"
+#: whom the watchdog is, but for its root part
+_WATCHDOG_USER = "sparkthor-watchdog"
 _DROP_CACHES = "sparkthor-drop-caches.path"
 _RAY_TOKEN = f"{_ETC}/secrets/ray_token"
 _HF_TOKEN = f"{_ETC}/secrets/hf_token"
@@ -76,9 +78,10 @@ def plan_serving(serving: Serving) -> dict[str, Any]:
 def host_state(serving: Serving) -> HostState:
     return HostState(
         groups=[{"name": "sparkthor-api", "system": True}] if serving.has_engine else [],
-        users=[{"name": "sparkthor-front", "system": True, "home": "/nonexistent", "shell": "/usr/sbin/nologin"}]
-        if serving.is_head
-        else [],
+        users=[
+            {"name": name, "system": True, "home": "/nonexistent", "shell": "/usr/sbin/nologin"}
+            for name in (("sparkthor-front", _WATCHDOG_USER) if serving.is_head else ())
+        ],
         directories=_directories(serving),
         files=files(serving),
         absent=absent(serving),
@@ -190,6 +193,7 @@ def serving_settings(serving: Serving) -> dict[str, Any]:
         "cache": given.engine_cache_dir,
         "model": serving.names[0],
         "group": "sparkthor-api",
+        "user": _WATCHDOG_USER,
         "ray": serving.by_ray,
         "group_state": "" if serving.by_ray else _GROUP_STATE,
         "degraded": degraded,
@@ -249,6 +253,16 @@ def _engine_files(serving: Serving) -> list[File]:
     ]
 
 
+def _watchdog_sandbox() -> str:
+    """Its root part gives root up for the other one, and writes what survives a reboot below /var/lib."""
+    return sandbox(
+        families=NETWORK,
+        capabilities=["CAP_CHOWN", "CAP_SETGID", "CAP_SETUID"],
+        writable=["/run/sparkthor", "/var/lib"],
+        refused=["@resources"],
+    )
+
+
 def _folders(serving: Serving) -> list[Any]:
     """Settings by which the engine may come to folders that are not ours."""
     given = serving.settings
@@ -259,7 +273,7 @@ def _folders(serving: Serving) -> list[Any]:
 def _head_files(serving: Serving) -> list[File]:
     found = [
         json_file(f"{_ETC}/serving.json", serving_settings(serving)),
-        _unit_file(_WATCHDOG, digest=onhost.program_digest("watchdog")),
+        _unit_file(_WATCHDOG, digest=onhost.program_digest("watchdog"), sandbox=_watchdog_sandbox()),
     ]
     if serving.degraded:
         config = yaml_text(vllm_serve.smaller_config(serving))
