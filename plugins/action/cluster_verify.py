@@ -98,7 +98,7 @@ class ActionModule(Action):
         }
 
     def _verdict(self, given: dict[str, Any], seen: _results.Seen) -> dict[str, Any]:
-        status, facts_by_host, cluster, fabric, _plan_error = seen
+        status, facts, cluster, fabric, _plan_error = seen
         own, parts, plan = given["thresholds"], given["parts"], given["plan"]
         everything = self.vars["hostvars"]
         hosts = cluster["hosts"]
@@ -127,8 +127,7 @@ class ActionModule(Action):
                 host: {link["netdev"]: link["rate_gbits"] for link in status["hosts"][host]["links"]}
                 for host in plan["reached"]
             }
-            lan = cluster["topology"] == "lan"
-            lines += verify.link_lines(tests, results, cluster["kinds"], own, speeds, lan)
+            lines += verify.link_lines(tests, results, cluster["kinds"], own, speeds, cluster["topology"] == "lan")
             suspects = verify.shared_ports(lines, tests)
         if "collective" in parts:
             not_run = verify.collective_not_run(hosts, plan)
@@ -142,8 +141,7 @@ class ActionModule(Action):
         if "ray" in parts:
             lines += verify.ray_lines(status, fabric)
         if "serving" in parts:
-            nodes = {host: facts["node"] for host, facts in facts_by_host.items()}
-            bound, why = _results.decode_bound(everything, cluster, nodes)
+            bound, why = _results.decode_bound(everything, cluster, {host: one["node"] for host, one in facts.items()})
             answer = found(cluster["head"], given["serving"]) if cluster["head"] in plan["reached"] else None
             if answer is None and cluster["head"] in plan["reached"]:
                 answer = {"error": "nothing is set up to be served (run site.yml)"}
