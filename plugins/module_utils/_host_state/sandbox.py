@@ -51,14 +51,15 @@ def sandbox(
     capabilities: Sequence[str] = (),
     writable: Sequence[str] = (),
     refused: Sequence[str] = ("@privileged", "@resources"),
+    without: Sequence[str] = (),
     home: str = "yes",
     engine: bool = False,
 ) -> str:
     """Lines of a section Service.
 
     ``families`` are the kinds of sockets, ``writable`` the folders that are not read-only (those of RuntimeDirectory=
-    and its like need no mention), ``refused`` the groups of system calls without which a program gets by, ``home`` what
-    ProtectHome= says.
+    and its like need no mention), ``refused`` the groups of system calls without which a program gets by, ``without``
+    the directives that would keep it from its work, ``home`` what ProtectHome= says.
     """
     lines = [*EVERY, *(ENGINE if engine else PROGRAM)]
     if refused and not engine:
@@ -71,7 +72,7 @@ def sandbox(
     if writable:
         # one that is not there yet is no reason not to start
         lines.append(f"ReadWritePaths={' '.join(f'-{path}' for path in writable)}")
-    return "\n".join(sorted(lines))
+    return "\n".join(line for line in sorted(lines) if line.partition("=")[0] not in without)
 
 
 def engine_sandbox(*values: Any) -> str:
