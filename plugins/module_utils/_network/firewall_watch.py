@@ -132,7 +132,7 @@ def unconfirmed(armed: str = ARMED, now: float | None = None) -> bool:
     return (time.monotonic() if now is None else now) < until
 
 
-def compare(ask: Runner, nft: str, rules: str = RULES) -> dict[str, Any]:
+def compare(ask: Runner, rules: str = RULES, nft: str = "") -> dict[str, Any]:
     """The loaded table beside the file, for whoever asks from outside.
 
     ``state`` is C(unmanaged) without a file, C(closed), C(open), C(unconfirmed) while a change waits for its
@@ -142,6 +142,7 @@ def compare(ask: Runner, nft: str, rules: str = RULES) -> dict[str, Any]:
         return {"state": "unmanaged", "reason": ""}
     if unconfirmed():
         return {"state": "unconfirmed", "reason": "a change waits for its controller"}
+    nft = nft or find_nft() or "nft"
     try:
         live = loaded(ask, nft)
     except NftError as error:
