@@ -1,5 +1,7 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
+# runs on the host without Ansible, in its own unit:
+# pylint: disable=ansible-bad-function
 """Keep the cluster's own nftables table loaded, on the host and without Ansible.
 
 Whoever flushes the ruleset (``systemctl restart nftables``, a script, a package) takes our table along, and nothing
@@ -55,7 +57,7 @@ def run(argv: list[str]) -> tuple[int, str, str]:
     """A command that can neither hang nor raise."""
     try:
         # AnsibleModule.run_command has no time limit, and there is no module here
-        done = subprocess.run(  # pylint: disable=ansible-bad-function
+        done = subprocess.run(
             argv,
             stdin=subprocess.DEVNULL,
             capture_output=True,
