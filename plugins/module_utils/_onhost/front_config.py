@@ -95,12 +95,12 @@ def as_nginx(user: str) -> list[str]:
     return ["setpriv", f"--reuid={user}", f"--regid={user}", "--init-groups", *ports]
 
 
-def check_with_nginx(config: Path, user: str) -> None:
-    """Raises FrontError with what nginx says against the configuration."""
+def check_with_nginx(copy: Path, wanted: Path, user: str) -> None:
+    """Raises FrontError with what nginx says against the copy, in words about what it is a copy of."""
     nginx = shutil.which("nginx") or "/usr/sbin/nginx"
     try:
         test = subprocess.run(
-            [*as_nginx(user), nginx, "-t", "-q", "-c", str(config)],
+            [*as_nginx(user), nginx, "-t", "-q", "-c", str(copy / "nginx.conf")],
             check=False,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -110,7 +110,7 @@ def check_with_nginx(config: Path, user: str) -> None:
     except OSError as error:
         raise FrontError(f"{INVALID}: {nginx}: {error.strerror}") from error
     if test.returncode != 0:
-        raise FrontError(f"{INVALID}: {test.stdout.strip()}")
+        raise FrontError(f"{INVALID}: {test.stdout.strip().replace(str(copy), str(wanted))}")
 
 
 def take(wanted: Path, good: Path, user: str = USER) -> None:
@@ -126,7 +126,7 @@ def take(wanted: Path, good: Path, user: str = USER) -> None:
         # cp keeps owners and modes: nobody else reads it before it is whole
         subprocess.run(["cp", "-a", str(wanted), str(new)], check=True, stdin=subprocess.DEVNULL)
         hand_over(new, user)
-        check_with_nginx(new / "nginx.conf", user)
+        check_with_nginx(new, wanted, user)
         shutil.rmtree(old, ignore_errors=True)
         if good.exists():
             good.rename(old)

@@ -253,6 +253,11 @@ def _engine_files(serving: Serving) -> list[File]:
     ]
 
 
+def _front_sandbox() -> str:
+    """A port below 1024 needs the capability; each worker of nginx sets its own limit of open files."""
+    return sandbox(families=NETWORK, capabilities=["CAP_NET_BIND_SERVICE"], refused=["@privileged"])
+
+
 def _watchdog_sandbox() -> str:
     """Its root part gives root up for the other one, and writes what survives a reboot below /var/lib."""
     return sandbox(
@@ -299,7 +304,7 @@ def _front_files(serving: Serving) -> list[File]:
     subjects = front.subject_names(given.vllm_serve_tls_names or _own_names(serving))
     found: list[File] = [
         {"path": f"{_ETC}/front/nginx.conf", "content": config, "mode": "0600"},
-        _unit_file(_FRONT, nginx=nginx, sandbox=sandbox(families=NETWORK, capabilities=["CAP_NET_BIND_SERVICE"])),
+        _unit_file(_FRONT, nginx=nginx, sandbox=_front_sandbox()),
     ]
     if serving.tls == "self_signed":
         found.append({"path": f"{_ETC}/front/self-signed", "content": subjects + "\n", "mode": "0600"})
