@@ -29,6 +29,7 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory.role_
     of_collection,
 )
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import fabric as _fabric
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import front
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.assumed import assumed_nodes
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.cluster import ClusterError, plan_cluster
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric_inventory import fabric_problems
@@ -102,7 +103,9 @@ class ActionModule(ClusterAction):
             cluster, fabric, warnings = plan_cluster(groups, hosts, hostvars, nodes)
         except ClusterError as error:
             raise AnsibleActionFail(nothing_changed(error.findings)) from error
-        serving = self._serving(Declared(everything[hosts[0]]), cluster, nodes)
+        head = Declared(everything[hosts[0]])
+        warnings = [*warnings, *front.clear_text(head.get("vllm_serve_tls", "auto"), str(cluster["topology"]))]
+        serving = self._serving(head, cluster, nodes)
         if serving:
             cluster.update(
                 serving=serving,

@@ -190,17 +190,16 @@ def _secrets(given: Variables) -> Iterator[Finding]:
         if isinstance(value, str) and value.strip() and not _TOKEN.fullmatch(value.strip()):
             what = "the value (not shown) holds a blank or a character outside of ASCII"
             yield _finding(name, None, what, "use letters, digits and signs of ASCII")
-    keys = [given[name] for name in ("vllm_serve_api_key",) if isinstance(given.get(name), str)]
-    keys = [str(key).strip() for key in keys]
-    more = given.get("vllm_serve_additional_api_keys")
-    for where, several in (("vllm_serve_api_key", keys), ("vllm_serve_additional_api_keys", more)):
-        # too short a key of its own is inventory.secret_problems' to say
-        if isinstance(several, list) and several and (where != "vllm_serve_api_key" or len(keys[0]) >= front.MINIMUM):
-            try:
-                front.key_map(several)
-            except front.FrontError as error:
-                what, _sign, fix = str(error).partition(": ")[2].partition("; ")
-                yield _finding(where, None, what, fix)
+    try:
+        key, named = given.get("vllm_serve_api_key"), given.get("vllm_serve_api_keys")
+        # too short a key is inventory.secret_problems' to say
+        if isinstance(key, str) and len(key.strip()) >= front.MINIMUM:
+            front.checked_key(key.strip(), "vllm_serve_api_key")
+        front.named_keys(named if isinstance(named, list) else ())
+    except front.FrontError as error:
+        where, _sign, message = str(error).partition(": ")
+        what, _sign, fix = message.partition("; ")
+        yield _finding(where, None, what, fix)
     if given.get("vllm_serve_tls") == "given":
         for name, mark in (("vllm_serve_tls_certificate", "BEGIN CERTIFICATE"), ("vllm_serve_tls_key", "PRIVATE KEY")):
             if mark not in str(given.get(name) or ""):

@@ -33,7 +33,6 @@ VALUES = {
     "vllm_serve_front_read_timeout": ("1800", "1800"),
     "vllm_serve_prefix_caching": (False, "false"),
     "vllm_serve_watchdog_interval": (7, "7"),
-    "vllm_serve_additional_api_keys": (["a-key-of-more-than-16"], "a-key-of-more-than-16"),
 }
 #: names of hosts that no certificate and no DNS can have
 HOSTS = ("spark_01", "küche")

@@ -14,7 +14,9 @@ FORMER = "the-key-before-the-last-rotation"
 FILES = {
     "/etc/sparkthor/secrets/api_key": f"{API_KEY}\n",
     "/etc/sparkthor/secrets/ray_token": "a-token-of-some-length\n",
-    "/etc/sparkthor/front/keys.conf": front.key_map([API_KEY, FORMER]),
+    "/etc/sparkthor/front/keys.conf": front.key_map(
+        [front.NamedKey("default", API_KEY), front.NamedKey("previous", FORMER)]
+    ),
     "/etc/sparkthor/front/tls.key": "-----BEGIN PRIVATE KEY-----\nMIGHAgEAMBMGByqGSM49\n-----END PRIVATE KEY-----\n",
 }
 

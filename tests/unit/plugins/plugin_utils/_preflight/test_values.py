@@ -92,7 +92,8 @@ REFUSED: list[tuple[dict[str, Any], tuple[str, ...]]] = [
     # secrets
     ({"vllm_serve_api_key": "S3CRET with a blank"}, ("vllm_serve_api_key", "use letters, digits and")),
     ({"vllm_serve_api_key": "S3CRET"}, ("vllm_serve_api_key", "has 6 characters")),
-    ({"vllm_serve_additional_api_keys": [KEY, "S3CRET"]}, ("vllm_serve_additional_api_keys", "key number 2")),
+    ({"vllm_serve_api_keys": [{"name": "me", "key": "S3CRET"}]}, ("vllm_serve_api_keys: me", "shorter than 16")),
+    ({"vllm_serve_api_keys": [{"name": "default", "key": KEY}]}, ("vllm_serve_api_keys", "'default' cannot be used")),
     ({"ray_node_token": "S3CRET-Schlüssel-von-Länge"}, ("ray_node_token", "outside of ASCII")),
     ({"vllm_serve_tls": "given", "vllm_serve_tls_key": "/etc/S3CRET.pem"}, ("vllm_serve_tls_certificate", "PEM")),
 ]
