@@ -158,7 +158,7 @@ def test_a_plan_that_stands_is_what_the_comparison_reads(monkeypatch: pytest.Mon
         **FIREWALL,
     )
     assert result["refused"] == []
-    (file,) = calls[0]["comparisons"][0]["arguments"]["files"]
+    file = calls[0]["comparisons"][0]["arguments"]["files"][0]
     assert "tcp dport { 9100, 9101 } accept" in file["content"]
 
 
