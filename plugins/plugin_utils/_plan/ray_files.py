@@ -91,6 +91,7 @@ def _files(settings: RaySettings, node: Mapping[str, Any], engine: InstalledEngi
         head=node["head"],
         address=node["address"],
         container=engine.container,
+        folder=settings.ray_node_temp_dir,
         program=program,
         command=engine.as_root + " ".join(engine.program("ray", "ray")),
         arguments=shlex.join(node["arguments"]),
