@@ -16,7 +16,7 @@ description:
     environment from these files alone with C(uv), which comes out of its own wheel.
   - O(path) is a link. An environment is built beside the one in use and the link is switched in one step, so neither a
     killed run nor a failed build ever leaves half an environment behind, and running processes keep theirs.
-  - If the host has what the lock describes, nothing is sent and one quick look is all that happens. It finds packages
+  - If the host has what the lock describes, nothing is sent and one quick check is all that happens. It finds packages
     and programs that were removed, added or replaced, and big files of another size; O(verify=full) reads every file.
   - Wheels are chosen for the host's Python, machine and C library, never for the controller's. What the controller's
     folder lacks is fetched with C(pip download) there, with the controller's own settings.
@@ -198,7 +198,7 @@ def apply(module: AnsibleModule) -> dict[str, Any]:
     manifest = parse_manifest(target["manifest"])
     wanted = engine.wanted_of(params, [entry.path for entry in manifest])
     full = params["verify"] == "full"
-    found = engine.look(wanted, full)
+    found = engine.inspect(wanted, full)
     result: dict[str, Any] = {
         "changed": bool(found.problems),
         "problems": found.problems,
@@ -228,7 +228,7 @@ def apply(module: AnsibleModule) -> dict[str, Any]:
         return result
     with engine.alone(wanted.path, params["timeout"]):
         # a run that lost its controller goes on here: what it finished meanwhile need not be built again
-        again = engine.look(wanted, full)
+        again = engine.inspect(wanted, full)
         if again.problems:
             store.commit(wanted.digest, manifest, store.plan(wanted.digest, manifest).wrong)
             folder = engine.build(wanted, store.folder(wanted.digest), run, params["timeout"])

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The comparison before a run: whether a host is already as the roles' own arguments want it, all roles in one call.
 
-A comparison only ever answers "as wanted" or "not known to be": with the first that differs, fails or cannot be made,
-its role and all after it run as if nobody had looked.  So nothing here writes, and no trouble is reported from here.
+A comparison only ever answers "converged" or "not known to be": with the first that differs, fails or cannot be made,
+its role and all after it run as if nothing had been compared.  So nothing here writes or reports an error.
 
 Code of a comparison is loaded when it is asked for: most hosts need few of them.
 """
@@ -80,7 +80,7 @@ def _firewall_apply(arguments: Mapping[str, Any]) -> None:
 def _engine_venv(arguments: Mapping[str, Any]) -> None:
     from ansible_collections.sparkthor.cluster.plugins.module_utils._engine import venv as engine
 
-    problems = engine.look(engine.wanted_of(arguments, [])).problems
+    problems = engine.inspect(engine.wanted_of(arguments, [])).problems
     if problems:
         raise Drift("; ".join(problems))
 
@@ -109,7 +109,7 @@ def _vllm_service(_arguments: Mapping[str, Any]) -> None:
 
     from ansible_collections.sparkthor.cluster.plugins.module_utils._serving import ready
 
-    found = ready.look(start=True, check=True, patience=PATIENCE)
+    found = ready.ensure(start=True, check=True, patience=PATIENCE)
     problem = ready.deadline_problem(dataclasses.asdict(found))
     if found.changed or not found.ready or problem:
         raise Drift(problem or found.line)

@@ -47,7 +47,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._store.content i
 
 Runner = Callable[[Sequence[str], Mapping[str, str], float], tuple[int, str, str]]
 
-#: files of at least this size are looked at one by one in the quick check
+#: files of at least this size are checked one by one in the quick check
 _BIG = 1 << 20
 #: provided by the GPU's driver or looked up by the libraries themselves, not by the loader
 _NOT_OURS = (
@@ -160,7 +160,7 @@ def fingerprint(venv: str, minor: str) -> dict[str, Any]:
     }
 
 
-def look(wanted: Wanted, full: bool = False) -> Found:
+def inspect(wanted: Wanted, full: bool = False) -> Found:
     """Is the environment in use the one that is wanted, and whole?"""
     if not os.path.islink(wanted.path):
         if os.path.lexists(wanted.path):

@@ -337,7 +337,7 @@ class StoreAction(Action):
     def _arrived(self, what: str, first: Mapping[str, Any], last: dict[str, Any], sent: int) -> dict[str, Any]:
         """The result of the call after a delivery, seen together with the one before it."""
         last["sent_bytes"] = sent
-        # the state before is what the first look found: the diff shows the whole change
+        # the state before is what the first check found: the diff shows the whole change
         if "diff" in first:
             last["diff"] = first["diff"]
         if last.get("need"):

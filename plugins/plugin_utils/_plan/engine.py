@@ -154,7 +154,7 @@ def container_settings(settings: EngineSettings) -> dict[str, Any]:
             },
             "vllm": {
                 "group": "sparkthor-api",
-                # the front's user reaches the socket by this group
+                # the front proxy's user reaches the socket by this group
                 "umask": "0007",
                 "directory": settings.engine_cache_dir,
                 "oom_score_adj": 300,

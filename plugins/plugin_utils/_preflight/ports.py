@@ -1,6 +1,6 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a host is told of its peers' ports before it looks at its own.
+"""What a host is told of its peers' ports before it probes its own.
 
 A link whose both ends were up and that has no carrier will not get one by waiting.  Only the controller has the facts
 of both ends.
@@ -13,7 +13,7 @@ from typing import Any
 
 
 def with_peers(links: Sequence[Mapping[str, Any]], hostvars: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The links, each with ``peer_up``: whether the NIC at its other end was up before anybody looked."""
+    """The links, each with ``peer_up``: whether the NIC at its other end was up before anything was probed."""
     up = {peer: _up(hostvars, peer) for peer in {link.get("peer") for link in links} if peer}
     return [{**link, "peer_up": link.get("peer_netdev") in up.get(link.get("peer"), ())} for link in links]
 

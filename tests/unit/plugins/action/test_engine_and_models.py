@@ -178,9 +178,9 @@ def test_parity_of_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_versions_before_a_start(
     monkeypatch: pytest.MonkeyPatch, by_host: dict[str, dict[str, str]], table: str
 ) -> None:
-    hostvars: dict[str, Any] = {host: {"__look": {"versions": versions}} for host, versions in by_host.items()}
-    hostvars["skipped"] = {"__look": {"skipped": True}}
-    arguments = {"stage": "engine", "nodes": "__look"}
+    hostvars: dict[str, Any] = {host: {"__info": {"versions": versions}} for host, versions in by_host.items()}
+    hostvars["skipped"] = {"__info": {"skipped": True}}
+    arguments = {"stage": "engine", "nodes": "__info"}
     told: dict[str, Any] = {"hostvars": hostvars, "ansible_play_hosts": [*hostvars]}
     if table:
         with pytest.raises(AnsibleActionFail) as caught:
@@ -250,7 +250,7 @@ FABRIC = {
 
 
 def fan_out(model: Path, stage: str, need: dict[str, list[dict[str, Any]]], **more: Any) -> tuple[dict, dict]:
-    """Arguments and variables of a step for spark-01, after all hosts were looked at."""
+    """Arguments and variables of a step for spark-01, after all hosts were checked."""
     args = {
         "stage": stage,
         "models": [{"name": "tiny", "source": str(model)}],
@@ -271,7 +271,7 @@ def lacking(model: Path) -> dict[str, Any]:
     return {"sha256": entry.sha256, "size": 2, "have": 0}
 
 
-def test_a_look_reports_what_is_lacking_and_no_change(
+def test_a_check_reports_what_is_lacking_and_no_change(
     model: Path, lacking: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     args, variables = fan_out(model, "check", {"spark-01": []})
@@ -343,7 +343,7 @@ def test_wheels_are_handed_over_to_the_fabric(engine: dict[str, Any], monkeypatc
     assert result["wheels"]["root"] == "/opt/sparkthor/wheels"
     model = result["wheels"]["model"]
     assert (model["source"], len(model["files"])) == (engine["wheel_dir"], 3)
-    # the second look knew how much is to be built, so that a disk that is too small stops the run here
+    # the second check knew how much is to be built, so that a disk that is too small stops the run here
     assert calls[1]["target"]["unpacked"] > 0
     result, _calls = act(engine_venv, monkeypatch, {**engine, "deliver": "fabric"}, [{"changed": False}])
     assert "wheels" not in result
@@ -417,7 +417,7 @@ def watch(model: Path, lacking: dict[str, Any], monkeypatch: pytest.MonkeyPatch,
         model, "watch", {"spark-01": [], "spark-02": [lacking]},
         spark_01={"__model_store_run": {"seed": "spark-01", "run": "ab" * 8}},
     )  # fmt: skip
-    monkeypatch.setattr(fanout, "follow", lambda board, look: nodes)
+    monkeypatch.setattr(fanout, "follow", lambda board, ask: nodes)
     return act(model_store, monkeypatch, args, [], **variables)[0]
 
 

@@ -191,8 +191,8 @@ def test_serving(monkeypatch: pytest.MonkeyPatch, found: dict[str, Any], converg
 
     def ready(**arguments: Any) -> Any:
         asked.append(arguments)
-        return dataclasses.replace(_ready.Look(), **found)
+        return dataclasses.replace(_ready.Readiness(), **found)
 
-    monkeypatch.setattr(_ready, "look", ready)
+    monkeypatch.setattr(_ready, "ensure", ready)
     assert compare.compare([item("a", "vllm_service")])[0] == converged
     assert (asked[0]["start"], asked[0]["check"]) == (True, True)

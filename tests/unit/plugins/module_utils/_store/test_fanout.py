@@ -100,7 +100,7 @@ def reading(seconds: float, until: threading.Event | None = None) -> Callable[[P
     def read(parts: Parts) -> None:
         end = time.monotonic() + seconds
         while time.monotonic() < end and not told.wait(0.1):
-            parts.looked = time.monotonic()
+            parts.last_step = time.monotonic()
 
     return read
 
