@@ -8,6 +8,7 @@ import json
 import os
 from pathlib import Path
 
+import pytest
 from ansible_collections.sparkthor.cluster.plugins.module_utils._facts import evidence
 
 SECRET = "S3CRET-S3CRET-S3CRET"
