@@ -45,7 +45,8 @@ for home in ({CACHE!r}, {HOME!r}, {HOME + "/ray"!r}):
 compiled = 0
 for name in ("json", "argparse", "subprocess", "shutil", "importlib.metadata", "logging"):
     source = importlib.util.find_spec(name).origin
-    target = pathlib.Path({CACHE!r} + "/pycache" + os.path.splitext(source)[0] + f".{{sys.implementation.cache_tag}}.pyc")
+    stem = os.path.splitext(source)[0]
+    target = pathlib.Path(f"{CACHE}/pycache{{stem}}.{{sys.implementation.cache_tag}}.pyc")
     if not target.exists():
         continue
     header = target.read_bytes()[:16]
@@ -95,9 +96,7 @@ def test_what_is_planted_for_python_never_runs_as_root(target: Target) -> None:
         assert [host for host, names in ran.items() if "proof-0" in names] == []
     finally:
         for host in target.hosts:
-            target.run(
-                host, f"rm -rf {PROOF}-* {CACHE}/.local {CACHE}/pycache {HOME}/ray/.local {CACHE}/*.py {HOME}/ray/*.py"
-            )
+            target.run(host, f"rm -rf {PROOF}-* {CACHE}/pycache {{{CACHE},{HOME}/ray}}/{{.local,*.py}}")
         restart(target)
 
 
@@ -151,9 +150,7 @@ def test_planted_links_lead_nowhere(target: Target, canary: str) -> None:
     restart(target)
     target.play()
     for host in target.hosts:
-        target.run(
-            host, f"find {HOME}/cache {HOME}/ray/t /run/sparkthor -maxdepth 1 -type l -lname '{CANARY}*' -delete"
-        )
+        target.run(host, f"find {CACHE} {HOME}/ray/t /run/sparkthor -type l -lname '{CANARY}*' -delete")
     target.serving()
 
 
