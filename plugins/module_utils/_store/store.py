@@ -341,7 +341,8 @@ class Store:
         if fresh:
             shutil.rmtree(target, ignore_errors=True)
         # First all folders, outer ones first: once they are the owner's alone, nobody changes what is below meanwhile.
-        for path in sorted({"", *(os.path.dirname(item.path) for item in [*entries, *links])}):
+        inside = [*(entry.path for entry in entries), *(link.path for link in links)]
+        for path in sorted({"", *map(os.path.dirname, inside)}):
             self._make_folder(target, path)
         last_use = {path: entry.path for path, entry in moves if os.path.dirname(path) == self._incoming}
         for origin, entry in moves:
