@@ -35,8 +35,8 @@ DRAINING = "/run/sparkthor/draining"
 DEGRADED = "/run/sparkthor/degraded.json"
 #: the first survives a reboot (playbooks/stop.yml), the second is for an hour's work by hand
 MAINTENANCE = ("/var/lib/sparkthor/maintenance", "/run/sparkthor/maintenance")
-#: the configuration that served last; kept by the watchdog on the head and, with executor mp, by each rank
-GOOD = ("/var/lib/sparkthor-last-good", "/var/lib/sparkthor/group/last-good")
+#: the configuration that served last; kept by the watchdog on the head and, with executor mp, by keep_good elsewhere
+GOOD = "/var/lib/sparkthor-last-good"
 GOOD_INDEX = "index.json"
 
 #: (argv, seconds) -> (exit status, stdout, stderr)

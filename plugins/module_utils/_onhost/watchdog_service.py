@@ -231,9 +231,9 @@ class Service:
         if not isinstance(started, dict) or serving.differing(serving.fingerprint(started), started):
             return  # declared anew since; nobody knows whether that would serve
         try:
-            serving.keep_good(self.config.get("kept") or [], serving.GOOD[0])
+            serving.keep_good(self.config.get("kept") or [], serving.GOOD)
         except (OSError, UnicodeDecodeError) as error:
-            self._complain(f"{serving.GOOD[0]} cannot be written: {error}")
+            self._complain(f"{serving.GOOD} cannot be written: {error}")
 
     def round(self) -> watchdog.Decision | None:
         seen = self.observe()
