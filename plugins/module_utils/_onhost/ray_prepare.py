@@ -17,6 +17,7 @@ import socket
 import time
 from collections.abc import Callable, Iterable, Sequence
 
+from .._lib import files
 from . import former_head, ray_config, ray_probe
 from .ray_processes import end_processes, leftovers, owner_of, read_processes
 from .ray_start_check import NodeSettings, check, is_local
@@ -57,8 +58,9 @@ def note_start(run_dir: str, now: float) -> float:
         starts = [float(line) for line in stream if line.strip()]
     starts = [moment for moment in starts if moment <= now][-12:]
     delay = series_delay(starts, now)
-    with contextlib.suppress(OSError), open(path, "w", encoding="ascii") as stream:
-        stream.writelines(f"{moment:.1f}\n" for moment in [*starts, now + delay])
+    with contextlib.suppress(OSError):
+        # a new file: of a container's unit the last one may be root's
+        files.write_atomic(path, "".join(f"{moment:.1f}\n" for moment in [*starts, now + delay]))
     return delay
 
 
