@@ -130,7 +130,7 @@ def test_planted_links_lead_nowhere(target: Target, canary: str) -> None:
     """In every folder that the serving user may write to, before a restart and a run of site.yml."""
     links = {
         f"{CACHE}/pycache": CANARY,
-        f"{CACHE}/huggingface": CANARY,
+        f"{CACHE}/planted": CANARY,
         f"{HOME}/ray/t/session_2000-01-01_00-00-00_000000_1": CANARY,
         f"{HOME}/ray/t/ray_current_cluster": f"{CANARY}/file",
         "/run/sparkthor/ray/starts": f"{CANARY}/file",
