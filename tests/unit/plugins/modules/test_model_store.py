@@ -177,7 +177,3 @@ def test_no_step_of_a_fan_out_reads_what_another_has_read(host: Host, monkeypatc
     host.call(wanted, stage="start", job=json.dumps({"run": "ab" * 8, "contents": contents}), key="1")
     host.call(wanted, stage="finish", job=json.dumps({"run": "ab" * 8}))
     assert reads == [str(host.root / "tiny" / "model.safetensors")]
-
-
-def test_a_user_that_an_earlier_role_would_make(host: Host) -> None:
-    assert host.call({"tiny": FILES}, check=True, owner="not-yet")["changed"] is True
