@@ -160,8 +160,7 @@ class Collector:
             # Ray names its session by a link of its own; a file that is a link would lead root elsewhere
             folder, name = os.path.split(self.path(path))
             with os.fdopen(open_checked(f"{os.path.realpath(folder)}/{name}", os.O_RDONLY), "rb") as handle:
-                handle.seek(0, os.SEEK_END)
-                handle.seek(max(0, handle.tell() - limit))
+                handle.seek(max(0, os.fstat(handle.fileno()).st_size - limit))
                 return newest(handle.read(limit).decode("utf-8", "replace"), limit - 1)
         except OSError:
             return ""
