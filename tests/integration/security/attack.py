@@ -38,7 +38,7 @@ async def hold(plan, counts, answers, until):
                 name, _, value = line.decode().partition(":")
                 length = int(value) if name.lower() == "content-length" else length
             await reader.readexactly(length)
-    except asyncio.TimeoutError:
+    except TimeoutError:
         counts["held"] += 1
     except (OSError, asyncio.IncompleteReadError):
         counts["closed"] += 1
