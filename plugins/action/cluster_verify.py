@@ -98,7 +98,7 @@ class ActionModule(Action):
         }
 
     def _verdict(self, given: dict[str, Any], seen: _results.Seen) -> dict[str, Any]:
-        status, facts_by_host, cluster, fabric, _plan_error = seen
+        status, facts, cluster, fabric, _plan_error = seen
         own, parts, plan = given["thresholds"], given["parts"], given["plan"]
         everything = self.vars["hostvars"]
         hosts = cluster["hosts"]
@@ -142,8 +142,7 @@ class ActionModule(Action):
         if "ray" in parts:
             lines += verify.ray_lines(status, fabric)
         if "serving" in parts:
-            nodes = {host: facts["node"] for host, facts in facts_by_host.items()}
-            bound, why = _results.decode_bound(everything, cluster, nodes)
+            bound, why = _results.decode_bound(everything, cluster, {host: one["node"] for host, one in facts.items()})
             answer = found(cluster["head"], given["serving"]) if cluster["head"] in plan["reached"] else None
             if answer is None and cluster["head"] in plan["reached"]:
                 answer = {"error": "nothing is set up to be served (run site.yml)"}

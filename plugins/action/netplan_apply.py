@@ -6,9 +6,9 @@
 The confirmation is worth something only if it travels the way a person would: the old, multiplexed connection may go
 on working for a while over addresses that are already gone, so it is closed first.
 
-With ``confirm: false`` the change is proven in the same way and stays armed.  A second task (``outcomes``) then looks
-at what came of it on all hosts and keeps the change everywhere or nowhere.  Where that task never comes -
-somebody pressed Ctrl-C, another host ended the play - every host takes its change back by itself.
+With ``confirm: false`` the change is proven in the same way and stays armed.  A second task (``outcomes``) then reads
+the results of all hosts and keeps the change everywhere or nowhere.  If that task never runs - somebody pressed Ctrl-C,
+another host ended the play - every host rolls its change back by itself.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ PATIENCE = 5.0
 
 
 class Drift(Exception):
-    """Not as wanted, or not known to be; the message says what."""
+    """Not converged, or not known to be; the message says what."""
 
 
 def _checked(spec: dict[str, Any], arguments: Mapping[str, Any]) -> dict[str, Any]:

@@ -293,7 +293,7 @@ def apply(params: Mapping[str, Any], check: bool) -> dict[str, Any]:
         container.host_gpu_arguments(params["gpu"], container.docker_info())
     packages = probe.get("packages") or {}
     config = {"image": used, "gpu": params["gpu"], "commands": _image.commands(probe) if used else {}}
-    # for whoever looks without asking Docker
+    # for programs that must not wait for Docker
     config["versions"] = interesting(packages)
     config.update(params["settings"])
     text = json.dumps(config, indent=2, sort_keys=True) + "\n"

@@ -139,7 +139,7 @@ class _Watch:
             # its cable leads to somebody else
             return min(last, self.first[netdev] + GRACE)
         if dark and (netdev in self.settled or any(self.seen[other] for other in self.others)):
-            # both ends were up before anybody looked, or the cable was found in the other cage
+            # both ends were up before the probe, or the cable was found in the other cage
             return min(last, self.start + GRACE)
         if peer in self.heard:
             # it had set its ports up before it sent its first frame
