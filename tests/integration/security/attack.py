@@ -1,0 +1,60 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Runs on a host of the lab: opens connections, sends the same bytes on each, and counts what comes back.
+
+A request that is whole is sent again after each answer.
+"""
+
+import asyncio
+import collections
+import contextlib
+import json
+import resource
+import sys
+
+
+async def hold(plan, counts, answers, until):
+    whole = plan["request"].endswith("\r\n\r\n")
+    try:
+        reader, writer = await asyncio.open_connection(plan["address"], 8000)
+    except OSError as error:
+        counts[type(error).__name__] += 1
+        return
+    counts["opened"] += 1
+    try:
+        while asyncio.get_running_loop().time() < until:
+            writer.write(plan["request"].encode())
+            line = await asyncio.wait_for(reader.readline(), until - asyncio.get_running_loop().time())
+            if not line:
+                counts["closed"] += 1
+                return
+            answers[line.split()[1].decode()] += 1
+            if not whole:
+                await asyncio.sleep(until - asyncio.get_running_loop().time())
+                return
+            length = 0
+            while (line := await reader.readline()) not in (b"\r\n", b""):
+                name, _, value = line.decode().partition(":")
+                length = int(value) if name.lower() == "content-length" else length
+            await reader.readexactly(length)
+    except TimeoutError:
+        counts["held"] += 1
+    except (OSError, asyncio.IncompleteReadError):
+        counts["closed"] += 1
+    finally:
+        writer.transport.abort()
+        with contextlib.suppress(OSError):
+            await writer.wait_closed()
+
+
+async def main(plan):
+    counts, answers = collections.Counter(opened=0, closed=0, held=0), collections.Counter()
+    until = asyncio.get_running_loop().time() + plan["seconds"]
+    await asyncio.gather(*(hold(plan, counts, answers, until) for _ in range(plan["connections"])))
+    print(json.dumps({**counts, "answers": answers}))
+
+
+hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+asyncio.run(main(json.load(sys.stdin)))
