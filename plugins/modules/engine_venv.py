@@ -196,7 +196,7 @@ def apply(module: AnsibleModule) -> dict[str, Any]:
     params = module.params
     target = from_controller(params)
     manifest = parse_manifest(target["manifest"])
-    wanted = engine.wanted_of(params, [entry.path for entry in manifest])
+    wanted = engine.wanted_of(params, {entry.path: entry.sha256 for entry in manifest})
     full = params["verify"] == "full"
     found = engine.look(wanted, full)
     result: dict[str, Any] = {
@@ -214,7 +214,8 @@ def apply(module: AnsibleModule) -> dict[str, Any]:
         "after": listing(wanted.pins),
     }
     store = wheel_store(params["path"])
-    plan = store.plan(wanted.digest, manifest)
+    # wheels that lie here since the last build are read again before root runs what is in them
+    plan = store.plan(wanted.digest, manifest, full=True)
     if plan.need:
         store.check_space(plan.bytes_needed, "the engine's wheels")
     try:
@@ -230,7 +231,7 @@ def apply(module: AnsibleModule) -> dict[str, Any]:
         # a run that lost its controller goes on here: what it finished meanwhile need not be built again
         again = engine.look(wanted, full)
         if again.problems:
-            store.commit(wanted.digest, manifest, store.plan(wanted.digest, manifest).wrong)
+            store.commit(wanted.digest, manifest, plan.wrong)
             folder = engine.build(wanted, store.folder(wanted.digest), run, params["timeout"])
             engine.switch(wanted.path, folder)
             keep = params["keep_previous"]

@@ -41,6 +41,8 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.pins imp
     same_version,
     site_packages,
     uv_install_argv,
+    uv_wheel,
+    wheel_lines,
 )
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.files import write_atomic
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store.content import free_bytes
@@ -73,20 +75,20 @@ class Wanted(NamedTuple):
     path: str
     digest: str
     pins: dict[str, str]  # canonical name -> version
-    wheels: list[str]  # file names
+    wheels: dict[str, str]  # file name -> SHA-256
     python: str  # interpreter to build with: a name or a path
     python_minor: str  # "3.11": what the wheels were chosen for
     kind: str = ""  # of the host: what its GPU needs
 
 
-def wanted_of(params: Mapping[str, Any], wheels: Sequence[str]) -> Wanted:
+def wanted_of(params: Mapping[str, Any], wheels: Mapping[str, str]) -> Wanted:
     """What the arguments of the module ``engine_venv`` ask for, once the controller has added the target."""
     target = params["target"]
     return Wanted(
         path=params["path"],
         digest=target["digest"],
         pins=target["pins"],
-        wheels=list(wheels),
+        wheels=dict(wheels),
         python=params["python"],
         python_minor=target["python"],
         kind=str(target.get("kind", "")),
@@ -289,10 +291,8 @@ def build(wanted: Wanted, wheel_dir: str, run: Runner, timeout: float) -> str:
     shutil.rmtree(tools, ignore_errors=True)
     os.makedirs(tools)
     try:
-        uv_wheel = next((name for name in wanted.wheels if name.startswith("uv-")), "")
-        if not uv_wheel:
-            raise EngineError("no wheel of uv among the wheels")
-        uv = extract_uv(os.path.join(wheel_dir, uv_wheel), tools)
+        name = uv_wheel(wanted.wheels)
+        uv = extract_uv(os.path.join(wheel_dir, name), wanted.wheels[name], tools)
         # the cache lies beside the environment, so that uv links files instead of copying them
         environment = {
             "UV_CACHE_DIR": os.path.join(tools, "cache"),
@@ -302,7 +302,9 @@ def build(wanted: Wanted, wheel_dir: str, run: Runner, timeout: float) -> str:
             "HOME": tools,
         }
         _must(run([uv, "venv", "--quiet", "--python", wanted.python, target], environment, 120), "uv venv")
-        argv = uv_install_argv(uv, target, *(os.path.join(wheel_dir, name) for name in wanted.wheels))
+        lines = os.path.join(tools, "requirements.txt")
+        write_atomic(lines, wheel_lines(wheel_dir, wanted.wheels))
+        argv = uv_install_argv(uv, f"{target}/bin/python", f"--requirement={lines}")
         _must(run(argv, environment, timeout), "uv pip install")
     finally:
         shutil.rmtree(tools, ignore_errors=True)

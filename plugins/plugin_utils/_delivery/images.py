@@ -37,7 +37,7 @@ class Wanted(NamedTuple):
             "image": self.image,
             "archive": self._archive(self.archive) if self.archive else {},
             "lock": _image.lock_digest(self.pins),
-            "pins": [list(pin) for pin in self.pins],
+            "pins": [[pin.name, pin.version] for pin in self.pins],
         }
 
     def _archive(self, archive: _image.Archive) -> dict[str, Any]:
@@ -47,11 +47,7 @@ class Wanted(NamedTuple):
 def read_wanted(args: Mapping[str, Any], machine: str = "") -> Wanted:
     """Check all that can be checked before a host is touched."""
     source = str(args.get("requirements") or "")
-    try:
-        with open(source, encoding="utf-8") as file:
-            pins = _engine.parse_lock(file.read(), source)
-    except OSError as error:
-        raise EngineError(f"engine_image_requirements: {source}: {error.strerror}") from error
+    pins = _engine.read_lock(source, "engine_image_requirements")
     _image.check_ray_lock(pins, source, str(args.get("ray_version") or ""))
     image, digest = str(args.get("image") or ""), str(args.get("digest") or "")
     path = os.path.expanduser(str(args.get("archive") or ""))
@@ -84,8 +80,10 @@ def wheels_for(outcome: Mapping[str, Any], args: Mapping[str, Any], download: bo
     target = wheels.target_of({}, outcome["probe"])
     if target is None:
         raise EngineError("the image says nothing about its Python")
-    pins = [Pin(name, version) for name, version in outcome["wanted"]]
-    engine = _engine.Engine(str(args["requirements"]), pins, {})
+    source = str(args["requirements"])
+    asked = {name for name, _version in outcome["wanted"]}
+    pins = [pin for pin in _engine.read_lock(source, "engine_image_requirements") if pin.name in asked]
+    engine = _engine.Engine(source, pins, {})
     return wheels.prepare_wheels(
         engine, wheels.wheel_folder(str(args.get("wheel_dir") or ""), target), target, download
     )

@@ -9,7 +9,6 @@ import hashlib
 import io
 import json
 import tarfile
-import zipfile
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,6 +17,8 @@ import pytest
 from ansible.errors import AnsibleActionFail
 from ansible_collections.sparkthor.cluster.plugins.action import cluster_plan, engine_image
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import push
+
+from tests.unit.engine_lock import locked, write_wheels
 
 NODE = {"arch": "aarch64", "binaries": {"docker": "/usr/bin/docker"}}
 CONFIG = b'{"architecture": "arm64"}'
@@ -32,12 +33,11 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def args(tmp_path: Path) -> dict[str, Any]:
-    (tmp_path / "lock.txt").write_text("ray==2.60.0\nclick==8.5.1\nuv==0.13.8\n")
+    pins = ("ray==2.60.0", "click==8.5.1", "uv==0.13.8")
+    (tmp_path / "lock.txt").write_text(locked(*pins))
     wheels = tmp_path / "wheels"
     wheels.mkdir()
-    for pin in ("ray-2.60.0", "click-8.5.1", "uv-0.13.8"):
-        with zipfile.ZipFile(wheels / f"{pin}-py3-none-any.whl", "w") as archive:
-            archive.writestr("x", "1234")
+    write_wheels(wheels, *pins)
     rows = [{"Config": "config.json", "RepoTags": ["own/vllm:1"], "Layers": []}]
     with tarfile.open(tmp_path / "image.tar", "w") as archive:
         for name, data in (("manifest.json", json.dumps(rows).encode()), ("config.json", CONFIG)):
