@@ -13,6 +13,7 @@ from ansible.module_utils.parsing.convert_bool import boolean
 from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.pins import EngineError
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store.manifest import Entry
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import images, push
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery.record import IMAGES, Record
 
 WORK_DIR = "/opt/sparkthor"
 #: archive, then wheels, then done; more rounds mean that something does not arrive
@@ -28,14 +29,22 @@ class ActionModule(push.StoreAction):
         deliver = str(arguments.pop("deliver", "direct"))
         sent = 0
         wanted = images.read_wanted(arguments, str(node.get("arch") or ""))
+        name, record = images.recorded_name(wanted), Record(self.vars.get("inventory_dir"))
         if arguments.get("stage") == "preflight":
             if node and not (node.get("binaries") or {}).get("docker"):
                 raise EngineError(images.NO_DOCKER)
+            if name and record.of(IMAGES, name):
+                self._compare(name, self._module({**arguments, "stage": "pulled"}), record)
             return {"changed": False, "image": wanted.image, "digest": wanted.archive.image if wanted.archive else ""}
+        if name:
+            # every host gets the image that was pulled first, wherever its tag leads by now
+            arguments["digest"] = record.of(IMAGES, name)
         arguments["target"] = {**wanted.target(), "kind": str(node.get("kind") or "")}
         for _round in range(ROUNDS):
             outcome = self._module(arguments)
             if outcome.get("failed"):
+                if name and arguments["digest"] and arguments["digest"] in str(outcome.get("msg")):
+                    outcome["msg"] += f" (this digest of {name} is recorded in {record.path} since its first pull)"
                 break
             if outcome.get("wanted"):
                 wheels = images.wheels_for(outcome, arguments, boolean(arguments.get("download", True)))
@@ -49,6 +58,9 @@ class ActionModule(push.StoreAction):
                 break
         else:
             raise AnsibleActionFail(f"host {self.host}: what was sent did not arrive whole: run again")
+        if name and outcome.get("pulled") and not self._task.check_mode:
+            record.keep(IMAGES, name, outcome["pulled"][0])
+            self._compare(name, outcome, record)
         if sent and not outcome.get("failed"):
             # the rounds before this one did the work: the last one alone would look as if little had changed
             outcome.update(changed=True, sent_bytes=sent)
@@ -58,6 +70,14 @@ class ActionModule(push.StoreAction):
                 "nccl.conf is hidden from the engine by the host's; /etc/sparkthor/fabric.env outranks its environment."
             )
         return outcome
+
+    def _compare(self, name: str, outcome: dict[str, Any], record: Record) -> None:
+        """What this host has under a tag must be what was pulled first."""
+        if outcome.get("failed"):
+            raise AnsibleActionFail(f"host {self.host}: {outcome.get('msg', outcome)}")
+        found = outcome.get("pulled")
+        if found and record.of(IMAGES, name) not in found:
+            raise AnsibleActionFail(str(images.moved(self.host, name, found[0], record)))
 
     @staticmethod
     def _hand_over(args: dict[str, Any], outcome: dict[str, Any], wanted: images.Wanted) -> dict[str, Any]:

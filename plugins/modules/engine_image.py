@@ -91,10 +91,11 @@ options:
     default: direct
   stage:
     description:
-      - V(preflight) checks on the controller alone what can be known there.
+      - V(preflight) checks what can be known without a change. It asks the host only for the digest of an image that
+        it has under a tag for which one is recorded.
       - The others are used by the controller's side of this module.
     type: str
-    choices: [apply, receive, preflight]
+    choices: [apply, receive, preflight, pulled]
     default: apply
 attributes:
   check_mode:
@@ -137,6 +138,11 @@ ansible_facts:
           vllm: 0.31.0
 digests:
   description: Digests to pin the image by.
+  returned: success
+  type: list
+  elements: str
+pulled:
+  description: Digests of the image in its registry, none for an image from an archive.
   returned: success
   type: list
   elements: str
@@ -186,7 +192,7 @@ def argument_spec() -> dict[str, Any]:
         "work_dir": {"type": "path", "default": "/opt/sparkthor"},
         "timeout": {"type": "int", "default": 3600},
         "deliver": {"type": "str", "choices": ["direct", "fabric"], "default": "direct"},
-        "stage": {"type": "str", "choices": ["apply", "receive", "preflight"], "default": "apply"},
+        "stage": {"type": "str", "choices": ["apply", "receive", "preflight", "pulled"], "default": "apply"},
         "target": {"type": "dict", "default": {}},
         "parts": {"type": "list", "elements": "dict", "default": []},
     }
@@ -198,6 +204,8 @@ def main() -> None:
         if module.params["stage"] == "receive":
             image_host.Host(module.params["work_dir"], module.params["timeout"]).store().receive(module.params["parts"])
             module.exit_json(changed=True)
+        if module.params["stage"] == "pulled":
+            module.exit_json(changed=False, pulled=image_host.pulled(module.params))
         module.exit_json(**image_host.apply(module.params, module.check_mode))
     except (EngineError, StoreError, container.ContainerError) as error:
         module.fail_json(msg=str(error))

@@ -177,13 +177,18 @@ def _check_archive_names(host: Host, names: Sequence[str]) -> None:
         )
 
 
+def _reference(params: Mapping[str, Any]) -> _image.Reference:
+    target = params["target"]
+    return _image.parse_reference(target["image"], params["digest"] or (target.get("archive") or {}).get("image", ""))
+
+
 def bring(
     host: Host, params: Mapping[str, Any], check: bool, actions: list[str]
 ) -> tuple[_image.Image | None, dict[str, Any]]:
     """The base image: there, loaded, pulled; or what has to be sent for it. None in check mode if it is lacking."""
     target = params["target"]
     archive = target.get("archive") or {}
-    reference = _image.parse_reference(target["image"], params["digest"] or archive.get("image", ""))
+    reference = _reference(params)
     # given by itself, inside the image's name, or by the archive
     digest = reference.digest
     names = [archive["image"], *archive.get("others", [])] if archive else [reference.pull]
@@ -232,6 +237,13 @@ def bring(
         if not check:
             host.docker("tag", found.image, reference.tagged)
     return found, {}
+
+
+def pulled(params: Mapping[str, Any]) -> list[str]:
+    """The registry's digests of the image that this host has under the wanted tag; none where it has none."""
+    host = Host(params["work_dir"], params["timeout"])
+    reference = _image.parse_reference(params["image"], params["digest"])
+    return _image.registry_digests(host.image(reference.tagged), reference.name) if host.answers() else []
 
 
 def with_ray(
@@ -315,6 +327,7 @@ def apply(params: Mapping[str, Any], check: bool) -> dict[str, Any]:
         "changed": bool(actions),
         "actions": actions,
         "digests": sorted({item.partition("@")[2] for item in base.digests} | {base.image}) if base else [],
+        "pulled": _image.registry_digests(base, _reference(params).name),
         "nccl": _image.nccl_findings(probe),
         "diff": {
             "before_header": params["config_path"],

@@ -15,7 +15,9 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._engine import (
     pins as _engine,
 )
 from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.pins import EngineError, Pin
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import Finding
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import push, wheels
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery.record import IMAGES, Record
 
 NO_DOCKER = (
     "engine_runtime: container needs Docker, and there is none on this host. Install it (docker.io or docker-ce, 25 or "
@@ -31,6 +33,7 @@ class Wanted(NamedTuple):
     archive_path: str  # links followed
     entry: tuple[str, int, str]  # of the archive's file: name, size, SHA-256
     pins: list[Pin]
+    digest: str = ""  # as the variable gives it
 
     def target(self) -> dict[str, Any]:
         return {
@@ -57,7 +60,7 @@ def read_wanted(args: Mapping[str, Any], machine: str = "") -> Wanted:
                 "engine_image is empty: name the image (name:tag), or a recipe that does, or give engine_image_archive"
             )
         _image.parse_reference(image, digest)
-        return Wanted(image, None, "", ("", 0, ""), pins)
+        return Wanted(image, None, "", ("", 0, ""), pins, digest)
     real = os.path.realpath(path)
     archive = _image.read_archive(real)
     _image.check_architecture(archive.architecture, machine, f"engine_image_archive: {path}")
@@ -73,6 +76,25 @@ def read_wanted(args: Mapping[str, Any], machine: str = "") -> Wanted:
     name = os.path.basename(real)
     size, sha256 = push.digests(os.path.dirname(real), [name])[name]
     return Wanted(image, archive, real, (name, size, sha256), pins)
+
+
+def recorded_name(wanted: Wanted) -> str:
+    """The tag that is recorded with its digest at the first pull; empty where the inventory names the digest itself."""
+    reference = _image.parse_reference(wanted.image, wanted.digest)
+    return "" if wanted.archive or reference.digest else reference.tagged
+
+
+def moved(host: str, name: str, found: str, record: Record) -> Finding:
+    """A tag that means another image than the one that was pulled first."""
+    return Finding(
+        "image_moved",
+        f"is {found} there, but {record.of(IMAGES, name)} since its first pull (recorded in {record.path})",
+        f"to keep the recorded image run docker rmi {name} on that host; to take the new one on all hosts remove its "
+        f"line from the file, or set engine_image_digest: {found}",
+        host,
+        "engine_image",
+        name,
+    )
 
 
 def wheels_for(outcome: Mapping[str, Any], args: Mapping[str, Any], download: bool) -> wheels.WheelSet:
