@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 TABLE = "sparkthor"
+RULES = "/etc/sparkthor/firewall.nft"
 MARKER = "# Ansible managed: sparkthor.cluster"
 # An interface name ends up between quotes in the ruleset
 _INTERFACE = re.compile(r"[A-Za-z0-9_.:@-]{1,15}")

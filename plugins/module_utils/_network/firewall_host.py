@@ -18,6 +18,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.files impor
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.ssh import server_port
 from ansible_collections.sparkthor.cluster.plugins.module_utils._network.firewall import (
     MARKER,
+    RULES,
     TABLE,
     WARM_UP,
     FirewallError,
@@ -27,7 +28,6 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._network.firewal
     ruleset,
 )
 
-RULES = "/etc/sparkthor/firewall.nft"
 UNIT = "sparkthor-firewall.service"
 UNIT_PATH = f"/etc/systemd/system/{UNIT}"
 RUN = "/run/sparkthor-firewall"

@@ -208,6 +208,7 @@ def host_status(
         units=look["units"],
         versions=look["versions"],
         models=look["models"],
+        security_updates=look.get("security_updates"),
         ray=look["ray"],
         links=[link_status(link, look) for link in planned.get("links", [])],
     )
