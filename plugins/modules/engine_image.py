@@ -48,8 +48,8 @@ options:
     default: true
   requirements:
     description:
-      - File on the controller with the pins of Ray and all it needs, lines C(name==version), for images without Ray.
-        It must pin ray and uv.
+      - File on the controller with the pins of Ray and all it needs, lines C(name==version --hash=sha256:...), for
+        images without Ray. It must pin ray and uv.
     type: str
     required: true
   ray_version:

@@ -32,7 +32,8 @@ options:
     type: path
     default: /opt/sparkthor/venv
   requirements:
-    description: File on the controller with the lock, each line C(name==version). It must pin ray, vllm and uv.
+    description:
+      - File on the controller with the lock, each line C(name==version --hash=sha256:...). It must pin ray, vllm and uv.
     type: str
     required: true
   python:

@@ -91,7 +91,8 @@ class ExposureReader:
         if not netdev or not any(os.path.exists(self._path(mark)) for mark in marks):
             return {}
         rc, out, _err = self._run(["nmcli", "--terse", "--fields", "UUID,DEVICE", "connection", "show", "--active"])
-        active = dict(reversed(line.split(":", 1)) for line in out.splitlines() if ":" in line) if rc == 0 else {}
+        rows = (line.partition(":") for line in out.splitlines()) if rc == 0 else ()
+        active = {device: uuid for uuid, _colon, device in rows}
         for pattern in _PROFILES:
             for path in sorted(glob.glob(self._path(pattern))):
                 try:
