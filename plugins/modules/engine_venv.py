@@ -33,7 +33,8 @@ options:
     default: /opt/sparkthor/venv
   requirements:
     description:
-      - File on the controller with the lock, each line C(name==version --hash=sha256:...). It must pin ray, vllm and uv.
+      - File on the controller with the lock, each line C(name==version --hash=sha256:...).
+      - It must pin ray, vllm and uv.
     type: str
     required: true
   python:
