@@ -80,8 +80,10 @@ def read_wanted(args: Mapping[str, Any], machine: str = "") -> Wanted:
 
 def recorded_name(wanted: Wanted) -> str:
     """The tag that is recorded with its digest at the first pull; empty where the inventory names the digest itself."""
+    if wanted.archive:
+        return ""
     reference = _image.parse_reference(wanted.image, wanted.digest)
-    return "" if wanted.archive or reference.digest else reference.tagged
+    return "" if reference.digest else reference.tagged
 
 
 def moved(host: str, name: str, found: str, record: Record) -> Finding:
