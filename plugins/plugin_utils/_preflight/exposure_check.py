@@ -81,8 +81,10 @@ def _closed(
     what, fixes = [], []
     if found:
         ports = ", ".join(f"{port} ({found[port]})" if found[port] else str(port) for port in sorted(found))
-        what.append(f"the firewall will close TCP {'port' if len(found) == 1 else 'ports'} {ports}")
-        fixes.append("list in it what is to stay open to everybody, or in firewall_sources who may reach every port")
+        what.append(f"the firewall will close {ports}")
+        fixes.append(
+            "list in firewall_tcp_ports what is to stay open to everybody, or in firewall_sources who may reach every port"
+        )
     if bridges:
         what.append(f"containers on {', '.join(bridges)} will no longer reach the host's own ports")
         fixes.append(f"firewall_interfaces: [{', '.join(bridges)}] keeps them open for containers")
@@ -92,8 +94,8 @@ def _closed(
             " and ".join(what),
             "; ".join([*fixes, "firewall_enabled: false leaves the host's firewall alone"]),
             host,
-            "firewall_tcp_ports",
-            sorted(_ports(variables, "firewall_tcp_ports")),
+            "TCP ports" if found else "firewall_interfaces",
+            sorted(found) or sorted(trusted),
             severity=WARNING,
         )
     ]
