@@ -49,19 +49,23 @@ def check(
 def test_every_listener_that_the_firewall_closes_is_in_one_warning() -> None:
     (found,) = check()
     assert str(found) == (
-        "host spark-01: firewall_tcp_ports: []: the firewall will close TCP ports 53 (dnsmasq), 2049, "
-        "3389 (gnome-remote-de), 5900 (x11vnc); list in it what is to stay open to everybody, or in firewall_sources "
-        "who may reach every port; firewall_enabled: false leaves the host's firewall alone"
+        "host spark-01: TCP ports: [53, 2049, 3389, 5900]: the firewall will close 53 (dnsmasq), 2049, "
+        "3389 (gnome-remote-de), 5900 (x11vnc); list in firewall_tcp_ports what is to stay open to everybody, or in "
+        "firewall_sources who may reach all ports; firewall_enabled: false leaves the host's firewall alone"
     )
+    assert found.value == [53, 2049, 3389, 5900]
     assert (found.severity, found.id) == ("warning", "closed_ports")
 
 
 @pytest.mark.parametrize(
     ("variables", "left"),
     [
-        ({"firewall_tcp_ports": [5900, "3389", 2049]}, "TCP port 53 (dnsmasq);"),
+        ({"firewall_tcp_ports": [5900, "3389", 2049]}, "[53]: the firewall will close 53 (dnsmasq);"),
         ({"firewall_tcp_ports": [5900, 3389, 2049], "firewall_interfaces": ["virbr0"]}, ""),
-        ({"firewall_tcp_ports": [5900, 53], "firewall_ssh_ports": [3389], "ansible_port": 2049}, "TCP port 22 (sshd);"),
+        (
+            {"firewall_tcp_ports": [5900, 53], "firewall_ssh_ports": [3389], "ansible_port": 2049},
+            "[22]: the firewall will close 22 (sshd);",
+        ),
         ({"firewall_interfaces": ["enP7s7"]}, ""),
         ({"firewall_sources": ["192.168.1.0/24"]}, ""),
         ({"firewall_enabled": "no"}, ""),
@@ -83,8 +87,9 @@ def test_containers_on_a_bridge() -> None:
     nics = [{**nic, "carrier": True} for nic in NODE["interfaces"]]
     exposure = {"firewall": False, "listeners": [], "wifi": {}}
     (found,) = check(exposure, {**NODE, "interfaces": nics})
-    assert "containers on docker0 will no longer reach the host's own ports; firewall_interfaces: [docker0] " in str(
-        found
+    assert str(found).startswith(
+        "host spark-01: firewall_interfaces: []: containers on docker0 will no longer reach the host's own ports; "
+        "firewall_interfaces: [docker0] keeps them open for containers; "
     )
     assert check(exposure, {**NODE, "interfaces": nics}, firewall_interfaces=["docker0"]) == []
 
