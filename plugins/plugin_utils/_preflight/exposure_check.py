@@ -83,7 +83,8 @@ def _closed(
         ports = ", ".join(f"{port} ({found[port]})" if found[port] else str(port) for port in sorted(found))
         what.append(f"the firewall will close {ports}")
         fixes.append(
-            "list in firewall_tcp_ports what is to stay open to everybody, or in firewall_sources who may reach all ports"
+            "list in firewall_tcp_ports what is to stay open to everybody, or in firewall_sources who may reach all "
+            "ports"
         )
     if bridges:
         what.append(f"containers on {', '.join(bridges)} will no longer reach the host's own ports")
