@@ -15,7 +15,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from ansible_collections.sparkthor.cluster.plugins.module_utils._network.firewall import RULES
+from ansible_collections.sparkthor.cluster.plugins.module_utils._network.firewall_watch import RULES
 
 Runner = Callable[[list[str]], tuple[int, str, str]]
 
