@@ -80,7 +80,7 @@ def _firewall_apply(arguments: Mapping[str, Any]) -> None:
 def _engine(arguments: Mapping[str, Any]) -> None:
     from ansible_collections.sparkthor.cluster.plugins.module_utils._engine import venv
 
-    problems = venv.inspect(venv.wanted_of(arguments, [])).problems
+    problems = venv.inspect(venv.wanted_of(arguments, {})).problems
     if problems:
         raise Drift("; ".join(problems))
 

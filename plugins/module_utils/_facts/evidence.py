@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._facts import node
+from ansible_collections.sparkthor.cluster.plugins.module_utils._facts.exposure import parse_listeners
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.command import run_limited
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.files import open_checked
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.mask import mask
@@ -69,27 +70,6 @@ OTHER_MODEL_ROOTS = (
     "/home/*/.cache/huggingface/hub",
 )
 _DISKS = ("/", "/var/lib", "/var/lib/sparkthor", "/var/lib/docker", "/tmp", "/dev/shm", "/home")
-
-
-def parse_listeners(text: str) -> list[dict[str, Any]]:
-    """``ss -Hltnp`` as ``{address, port, program}``; a scope such as ``%lo`` is dropped."""
-    found = []
-    for line in text.splitlines():
-        fields = line.split()
-        if len(fields) < 4:
-            continue
-        address, _colon, port = fields[3].rpartition(":")
-        if not port.isdigit():
-            continue
-        names = re.search(r'users:\(\("([^"]+)"', line)
-        found.append(
-            {
-                "address": address.split("%")[0].strip("[]") or "*",
-                "port": int(port),
-                "program": names[1] if names else "",
-            }
-        )
-    return found
 
 
 def parse_forward(text: str) -> dict[str, Any]:

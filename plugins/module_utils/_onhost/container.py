@@ -28,7 +28,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from .._lib import files
-from . import location
+from . import location, ray_config
 
 CONFIG = "/etc/sparkthor/container.json"
 RUN_DIR = "/run/sparkthor/container"
@@ -45,7 +45,10 @@ PASSED_ON = (
     *("RAY_gcs_rpc_server_connect_timeout_s", "RAY_gcs_rpc_server_reconnect_timeout_s"),
 )
 #: of the unit's environment, besides what its environment files name
-OF_THE_UNIT = ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN_PATH", "HF_TOKEN_PATH", "USER", "LOGNAME")
+OF_THE_UNIT = (
+    *("RAY_AUTH_MODE", "RAY_AUTH_TOKEN_PATH", "RAY_USE_TLS", *ray_config.TLS_FILES),
+    *("HF_TOKEN_PATH", "USER", "LOGNAME"),
+)
 
 #: (argv, seconds) -> (exit status, stdout, stderr)
 Runner = Callable[[Sequence[str], float], "tuple[int, str, str]"]
