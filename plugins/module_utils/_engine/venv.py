@@ -248,6 +248,8 @@ def inspect(wanted: Wanted, full: bool = False) -> Found:
     minor, digest = str(marker.get("minor", "")), str(marker.get("digest", ""))
     versions = installed_versions(real, minor)
     problems = []
+    if os.stat(real).st_uid != os.geteuid():
+        problems.append("it belongs to another user")
     if digest != wanted.digest:
         problems.append("made from other wheels")
     problems += _differences(real, minor, marker.get("fingerprint") or {})

@@ -21,6 +21,7 @@ from typing import Any
 from ansible_collections.sparkthor.cluster.plugins.module_utils._facts import node
 from ansible_collections.sparkthor.cluster.plugins.module_utils._facts.exposure import parse_listeners
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.command import run_limited
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.files import open_checked
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.mask import mask
 from ansible_collections.sparkthor.cluster.plugins.module_utils._network import (
     firewall_watch,
@@ -136,9 +137,10 @@ class Collector:
 
     def tail(self, path: str, limit: int = FILE_LIMIT) -> str:
         try:
-            with open(self.path(path), "rb") as handle:
-                handle.seek(0, os.SEEK_END)
-                handle.seek(max(0, handle.tell() - limit))
+            # Ray names its session by a link of its own; a file that is a link would lead root elsewhere
+            folder, name = os.path.split(self.path(path))
+            with os.fdopen(open_checked(f"{os.path.realpath(folder)}/{name}", os.O_RDONLY), "rb") as handle:
+                handle.seek(max(0, os.fstat(handle.fileno()).st_size - limit))
                 return newest(handle.read(limit).decode("utf-8", "replace"), limit - 1)
         except OSError:
             return ""

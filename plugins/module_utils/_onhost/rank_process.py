@@ -14,6 +14,7 @@ import signal
 import sys
 import time
 
+from .._lib import files
 from . import progress, serving
 from .rank_link import LINE_LIMIT, Settings
 
@@ -31,8 +32,8 @@ async def drop_caches(settings: Settings) -> str:
 
     before = stamp()
     try:
-        with open(settings.drop_request, "w", encoding="ascii") as stream:
-            stream.write(f"{time.time()}\n")
+        # with a container this is root's, in a folder of the serving user's
+        files.write_in_place(settings.drop_request, f"{time.time()}\n")
     except OSError as error:
         return f"{settings.drop_request}: {error.strerror}"
     end = time.monotonic() + settings.drop_patience

@@ -62,7 +62,7 @@ def _model_store(arguments: Arguments, _host: str, variables: Mapping[str, Any])
     declared = models.declare(given, fetch=False)
     if declared.pending:
         raise Unknown("to be fetched: " + ", ".join(declared.pending))
-    return {**{key: arguments[key] for key in ("root", "owner", "group")}, "models": declared.models}
+    return {"root": arguments["root"], "models": declared.models}
 
 
 def _vllm_options(arguments: Arguments, _host: str, _variables: Mapping[str, Any]) -> None:
