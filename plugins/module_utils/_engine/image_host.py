@@ -294,6 +294,11 @@ def with_ray(
     return found.image, inside, {}
 
 
+def _diff(path: str, before: str, text: str, actions: list[str]) -> dict[str, str]:
+    after = text + "".join(f"# {action}\n" for action in actions if not action.startswith("write "))
+    return {"before_header": path, "after_header": path, "before": before, "after": after}
+
+
 def apply(params: Mapping[str, Any], check: bool) -> dict[str, Any]:
     target = from_controller(params)
     host = Host(params["work_dir"], params["timeout"])
@@ -334,12 +339,7 @@ def apply(params: Mapping[str, Any], check: bool) -> dict[str, Any]:
         "digests": sorted({item.partition("@")[2] for item in base.digests} | {base.image}) if base else [],
         "pulled": _image.registry_digests(base, _reference(params).name),
         "nccl": _image.nccl_findings(probe),
-        "diff": {
-            "before_header": params["config_path"],
-            "after_header": params["config_path"],
-            "before": before,
-            "after": text + "".join(f"# {action}\n" for action in actions if not action.startswith("write ")),
-        },
+        "diff": _diff(params["config_path"], before, text, actions),
         "ansible_facts": {
             "sparkthor_engine": {
                 "runtime": "container",
