@@ -18,6 +18,9 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._preflight impor
 #: roles that own a folder which a variable names
 _GIVEN_FOLDERS = frozenset(("engine", "model_store", "ray_node", "vllm_serve"))
 
+#: roles that may take a port or a way in from somebody
+_TAKE = frozenset(("firewall", "os_hardening"))
+
 
 class ActionModule(Action):
     ARGUMENTS = {
@@ -39,8 +42,9 @@ class ActionModule(Action):
             "converged": list(dict.fromkeys(item["role"] for item in comparisons)),
             "drift": "",
         }
-        if probe or folders or any(item.get("module") for item in comparisons):
-            given = {"probe": probe, "folders": folders, "comparisons": comparisons}
+        exposure = self._way_in() if _TAKE.intersection(compared) else ""
+        if probe or folders or exposure or any(item.get("module") for item in comparisons):
+            given = {"probe": probe, "folders": folders, "exposure": exposure, "comparisons": comparisons}
             outcome = self.execute("host_compare", given)
         outcome["compared"] = compared
         outcome["refused"] = [*self._refused, *(outcome.get("refused") or [])]
@@ -54,6 +58,11 @@ class ActionModule(Action):
         """By variable, the folders that roles give to the serving user."""
         known = Declared(Templated(self.vars, self._templar), strict=False)
         return {name: str(known[name]) for name in values.FOLDERS if name in known}
+
+    def _way_in(self) -> str:
+        """The NIC by which the controller reaches this host."""
+        node = (self.vars.get("ansible_facts") or {}).get("sparkthor_node") or {}
+        return str((node.get("management") or {}).get("netdev") or "")
 
     def _comparisons(self, compared: list[str]) -> tuple[list[dict[str, Any]], str, dict[str, Any]]:
         """Comparisons up to the first role of which it is not known what it wants, why that is not known, and the
