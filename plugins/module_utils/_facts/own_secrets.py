@@ -15,7 +15,13 @@ Read = Callable[[str], str | None]
 FOLDER = "/etc/sparkthor"
 #: secrets that several hosts or the controller share
 NAMES = ("api_key", "ray_token")
-_FILES = (*(f"secrets/{name}" for name in NAMES), "secrets/hf_token", "front/keys.conf", "front/tls.key")
+_FILES = (
+    *(f"secrets/{name}" for name in NAMES),
+    "secrets/hf_token",
+    "secrets/ray_tls.key",
+    "front/keys.conf",
+    "front/tls.key",
+)
 #: what stands around a key in the front proxy's list of them
 _BETWEEN = re.compile(r"[\s\"$;^]+")
 #: shorter words in these files are nginx's own

@@ -56,7 +56,6 @@ _BOUNDS: Mapping[str, tuple[int, int]] = {
         (1, 2**31),
     ),
 }
-_ACCOUNT = (re.compile(r"[a-z_][a-z0-9_-]{0,31}"), "is no name of an account", "use small letters, digits, _ and -")
 _PACKAGE = (re.compile(r"[a-z0-9][a-z0-9+.:-]*"), "is no name of a package", "name one package of the distribution")
 _LISTEN = (
     re.compile(r"(?:(?:\d{1,3}\.){3}\d{1,3}|\[[0-9a-fA-F:]+\]):\d{1,5}"),
@@ -70,7 +69,6 @@ _TIME = (
 )
 #: variables of one line of text, with the form that it must have
 _FORMS: Mapping[str, tuple[re.Pattern[str], str, str]] = {
-    **dict.fromkeys(("model_store_owner", "model_store_group"), _ACCOUNT),
     **dict.fromkeys(("vllm_serve_front_package", "monitoring_prometheus_package"), _PACKAGE),
     **dict.fromkeys(("monitoring_scrape_interval", "monitoring_prometheus_retention"), _TIME),
     "monitoring_prometheus_listen": _LISTEN,
