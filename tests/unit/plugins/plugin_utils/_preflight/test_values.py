@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 from ansible.errors import AnsibleActionFail
 from ansible_collections.sparkthor.cluster.plugins.action.cluster_plan import ActionModule
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory.role_specs import Declared
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory.role_specs import Declared, of_collection
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._preflight import values
 
 SOUND = {"fabric_topology": "switch", "fabric_cidr": "10.100.0.0/24"}
 KEY = "a-key-of-more-than-16"
@@ -149,3 +150,8 @@ def test_names_of_hosts_that_are_no_host_names_of_dns_are_used(name: str) -> Non
 def test_names_of_hosts_that_break_files_are_refused(name: str) -> None:
     with pytest.raises(AnsibleActionFail, match="its inventory name holds characters"):
         preflight(name=name)
+
+
+def test_every_variable_that_is_checked_is_one() -> None:
+    checked = {*values._BOUNDS, *values._FORMS, *values._TOKENS, *values._LONG, *values.FOLDERS, *values.ENVIRONMENTS}
+    assert checked <= set(of_collection().names)
