@@ -52,6 +52,12 @@ options:
     description: Set by the action plugin, the NIC that the controller comes in by.
     type: str
     default: ''
+  folders:
+    description:
+      - By variable, the folders that roles give to the serving user. One that is somebody else's is refused.
+      - Computed on the controller from the roles' variables; not an option of the task.
+    type: dict
+    default: {}
   comparisons:
     description: Set by the action plugin.
     type: list
@@ -85,6 +91,13 @@ converged:
   sample: [os_hardening, roce_network]
 compared:
   description: Roles of O(roles) that this run has.
+  returned: success
+  type: list
+  elements: str
+refused:
+  description: >-
+    What roles would refuse after others have changed the host - values that their plans cannot use, models that are not
+    there, folders that are somebody else's. Each names variable, value and fix.
   returned: success
   type: list
   elements: str
@@ -139,6 +152,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.sparkthor.cluster.plugins.module_utils._drift import compare
+from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state import folders
 
 
 class QuietModule(AnsibleModule):
@@ -167,14 +181,14 @@ def main() -> None:
             "roles": {"type": "list", "elements": "str", "default": []},
             "probe": {"type": "dict", "default": {}},
             "exposure": {"type": "str", "default": ""},
+            "folders": {"type": "dict", "default": {}},
             "comparisons": {"type": "list", "elements": "dict", "default": []},
         },
         supports_check_mode=True,
     )
     # what the files of the roles hold is nobody's business, whatever becomes of the call
-    invocation = {
-        "module_args": {"roles": module.params["roles"], "probe": module.params["probe"], "comparisons": "..."}
-    }
+    shown = {name: module.params[name] for name in ("roles", "probe", "folders")}
+    invocation = {"module_args": {**shown, "comparisons": "..."}}
     result: dict[str, Any] = {"changed": False}
     if module.params["probe"]:
         # first: the other hosts wait for this one's frames
@@ -183,6 +197,7 @@ def main() -> None:
         from ansible_collections.sparkthor.cluster.plugins.module_utils._facts import exposure
 
         result["exposure"] = exposure.read_now(module.params["exposure"])
+    result["refused"] = folders.refused(module.params["folders"])
     result["converged"], result["drift"] = compare.compare(module.params["comparisons"])
     module.exit_json(invocation=invocation, **result)
 

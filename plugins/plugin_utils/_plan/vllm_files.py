@@ -244,7 +244,13 @@ def _unit_file(name: str, **values: Any) -> File:
 def _engine_files(serving: Serving) -> list[File]:
     text = f"{MARKER}\n# Read by: vllm serve --config\n{yaml_text(vllm_serve.vllm_config(serving))}"
     return [
-        {"path": f"{_ETC}/vllm.env", "content": environment_text(vllm_serve.vllm_environment(serving))},
+        {
+            "path": f"{_ETC}/vllm.env",
+            "content": environment_text(vllm_serve.vllm_environment(serving)),
+            "secret": True,
+            # a rank of mp keeps a copy of what it served with, as the serving user
+            **({"mode": "0600"} if serving.by_ray else {"mode": "0640", "group": "sparkthor-api"}),
+        },
         {"path": vllm_serve.CONFIG, "content": text},
         json_file(_NOT_CARRIED, vllm_serve.not_carried(serving)),
         _unit_file(
@@ -329,8 +335,10 @@ def _front_files(serving: Serving) -> list[File]:
 
 
 def _own_names(serving: Serving) -> list[str]:
+    """The head's; an inventory name that no certificate can have is a name of the inventory alone."""
     address = serving.cluster["head_address"]
-    return [serving.host, address, serving.network.get("management_address", address)]
+    names = [serving.host] if front.is_name(serving.host) else []
+    return [*names, address, serving.network.get("management_address", address)]
 
 
 def absent(serving: Serving) -> list[str]:

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 from pathlib import Path
@@ -12,6 +13,10 @@ import pytest
 from ansible_collections.sparkthor.cluster.plugins.module_utils._facts import evidence
 
 SECRET = "S3CRET-S3CRET-S3CRET"
+#: looks like nothing in particular: only a host that has it knows it
+PLAIN = "correct-horse-battery"
+CODED = base64.b64encode(f"user:{PLAIN}".encode()).decode()
+KEY = "of-this-one-run"
 
 
 def machine(root: Path) -> None:
@@ -22,6 +27,7 @@ def machine(root: Path) -> None:
         "etc/sparkthor/vllm.yaml": f"model: /var/lib/sparkthor/models/m\napi-key: [{SECRET}]\n",
         "etc/sparkthor/secrets/api_key": SECRET + "\n",
         "etc/sparkthor/secrets/ray_token": "\n",
+        "etc/sparkthor/secrets/hf_token": PLAIN + "\n",
         "proc/meminfo": "MemTotal: 125526016 kB\nSwapTotal: 4 kB\nCmaTotal: 0 kB\n",
         "proc/sys/net/ipv4/ip_forward": "1\n",
         "proc/41/cmdline": f"/usr/bin/python3\0/opt/x/vllm\0serve\0m\0--api-key\0{SECRET}\0--port\0005000\0",
@@ -86,13 +92,13 @@ class Runs:
             case ["iptables", *_rest]:
                 return 0, "-P FORWARD DROP\n-A FORWARD -j DOCKER-USER\n", ""
             case ["journalctl", *_rest]:
-                return 0, f"starting with --api-key {SECRET}\n", ""
+                return 0, f"starting with --api-key {SECRET}\nsaw {PLAIN} and {CODED}\n", ""
         return 127, "", "not installed"
 
 
 def collect(root: Path) -> tuple[dict, Runs]:
     runs = Runs()
-    collector = evidence.Collector(runs, str(root), clock=lambda: 2_000_000_000.0)
+    collector = evidence.Collector(runs, str(root), clock=lambda: 2_000_000_000.0, key=KEY)
     return collector.collect(), runs
 
 
@@ -114,10 +120,12 @@ def test_a_machine_is_read_and_no_secret_leaves_it(tmp_path: Path) -> None:
     seen, _runs = collect(tmp_path)
     assert seen["errors"] == []
     assert SECRET not in json.dumps(seen)
+    assert "saw ******** and " in seen["logs"][0]["text"]
+    assert CODED not in json.dumps(seen)
     assert seen["nccl"]["/etc/nccl.conf"]["settings"] == {"NCCL_IB_DISABLE": "1", " NCCL_DEBUG": "INFO"}
     assert [line["line"] for line in seen["nccl"]["/etc/nccl.conf"]["ineffective"]] == [2]
     assert seen["secrets"]["api_key"]["characters"] == len(SECRET)
-    assert seen["secrets"]["ray_token"] == {"characters": 0, "sha256": ""}
+    assert seen["secrets"]["ray_token"] == {"characters": 0, "fingerprint": ""}
     assert seen["memory"] == {"MemTotal": 125526016 << 10, "SwapTotal": 4096, "CmaTotal": 0}
     assert seen["forward"] == {"policy": "drop", "docker": True, "accepts": [], "ip_forward": True}
     assert [(item["address"], item["port"]) for item in seen["listeners"]] == [("0.0.0.0", 8265), ("::1", 22)]

@@ -41,7 +41,7 @@ def test_the_head_serves_and_watches(variables: dict[str, Any]) -> None:
     assert "state" not in units(planned)["sparkthor-vllm.service"]
     assert "/etc/sparkthor/serving.json" in units(planned)["sparkthor-watchdog.service"]["restart_on"]
     assert "/etc/sparkthor/front/keys.conf" in units(planned)["sparkthor-front.service"]["reload_on"]
-    assert not [file for file in planned["state"]["files"] if file.get("secret")]
+    assert [file["path"] for file in planned["state"]["files"] if file.get("secret")] == ["/etc/sparkthor/vllm.env"]
 
 
 def test_a_worker_of_ray_has_no_engine_of_its_own(variables: dict[str, Any]) -> None:
