@@ -28,7 +28,7 @@ from typing import Any
 
 import yaml
 
-from . import base, checks, identity, inventory
+from . import base, checks, gpu, identity, inventory, own
 from .machine import Machine, cgroup_root, enter
 from .net import Network
 from .plan import Host, Plan, allot, check_lab_name, disk_bytes, lab_tag, parse_subnet, rewire, wire
@@ -103,15 +103,16 @@ class Lab:
             name=name,
             tag=lab_tag(str(root), name),
             subnet=subnet,
-            suite=suite or request.suite or DEFAULT_SUITE,
+            suite=suite or request.suite or (own.SUITE if request.gpu else DEFAULT_SUITE),
             disk=disk or request.disk or DEFAULT_DISK,
             layers=tuple(layers) or request.layers,
             hosts=hosts,
             segments=rewire(hosts, segments, wiring) if wiring else segments,
+            gpus=gpu.of_lab(root / name, REGISTRY, len(hosts)) if request.gpu else (),
         )
         size = disk_bytes(plan.disk)
-        lowers = [base.layer(layer, plan.suite) for layer in plan.layers] + [base.base(plan.suite)]
-        base.tools()
+        lowers = [*(base.layer(layer, plan.suite) for layer in plan.layers), *own.trees(plan)]
+        base.tools(bootstrap=plan.suite != own.SUITE)
         folder = root / name
         with _alone(root, name):
             known = folder / "lab.json"
