@@ -162,6 +162,8 @@ class Lab:
         for part in ("upper", "work", "docker"):
             (staging / part).mkdir(parents=True)
         public = (self.folder / "ssh/id_ed25519.pub").read_text()
+        if self.plan.suite == own.SUITE:
+            own.stage(staging / "upper")
         identity.stage(staging / "upper", host, self.plan, public, key)
         identity.make_disk(image, size, staging)
         shutil.rmtree(staging)
@@ -255,10 +257,10 @@ class Lab:
         timeout: float | None = 120,
     ) -> subprocess.CompletedProcess[str]:
         """A command inside a host, without ssh and without its network."""
-        return run(enter(self._leader(name), list(command)), check=check, stdin=stdin, timeout=timeout)
+        return run(self.enter_command(name, command), check=check, stdin=stdin, timeout=timeout)
 
     def enter_command(self, name: str, command: Sequence[str]) -> list[str]:
-        return enter(self._leader(name), list(command))
+        return enter(self._leader(name), list(command), mknod=not self.plan.gpus)
 
     def _leader(self, name: str) -> int:
         leader = self.machine(name).leader()

@@ -325,11 +325,15 @@ class Machine:
         shown.update(wanted)
 
 
-def enter(leader: int, command: list[str]) -> list[str]:
-    """A command line that runs a command inside a host, in all its name spaces and with a clean environment."""
+def enter(leader: int, command: list[str], *, mknod: bool = True) -> list[str]:
+    """A command line that runs a command inside a host, in all its name spaces and with a clean environment.
+
+    nsenter brings this machine's capabilities along; what a host must not do (mknod, see gpu.py) is taken away again.
+    """
     path = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
     clean = ["env", "-i", path, "HOME=/root", "LANG=C.UTF-8", f"TERM={os.environ.get('TERM', 'dumb')}"]
-    return ["nsenter", "--target", str(leader), "--all", "--", *clean, *command]
+    less = [] if mknod else ["setpriv", "--bounding-set=-mknod", "--inh-caps=-mknod"]
+    return ["nsenter", "--target", str(leader), "--all", "--", *clean, *less, *command]
 
 
 def main(argv: list[str]) -> None:

@@ -76,9 +76,10 @@ def missing(installed: str, wanted: list[str]) -> list[str]:
 
 
 def trees(plan: Plan) -> list[Path]:
-    """What the hosts of a lab stand on, the uppermost first."""
+    """What the hosts of a lab stand on; the layer over the machine's root begins each host's disk (see stage)."""
     if plan.suite == SUITE:
-        return [layer(), Path("/")]
+        layer()
+        return [Path("/")]
     if plan.gpus:
         raise LabError(f"lab_suite {plan.suite}: hosts with lab_gpu stand on this machine's own system: leave it out")
     return [base.base(plan.suite)]
@@ -127,6 +128,11 @@ def hide(upper: Path, root: Path = Path("/")) -> None:
         here = (root / folder.relative_to(upper)).stat()
         folder.chmod(stat.S_IMODE(here.st_mode))
         os.chown(folder, here.st_uid, here.st_gid)
+
+
+def stage(upper: Path) -> None:
+    """Begin a host's upper layer. overlayfs takes no two lower layers of which one lies in the other, as ours in /."""
+    run(["cp", "-a", f"{layer()}/.", upper], timeout=600)
 
 
 def ordinary_users(passwd: str) -> list[str]:

@@ -43,8 +43,13 @@ debs() {
   local policy=/usr/sbin/policy-rc.d mine=
   [ -e "$policy" ] || { mine=yes; printf '#!/bin/sh\nexit 101\n' >"$policy"; chmod 755 "$policy"; }
   export DEBIAN_FRONTEND=noninteractive
-  dpkg --force-unsafe-io --force-confnew --unpack debs/*.deb && dpkg --force-confnew --configure -a || return 1
+  # a package that another one needs before it is even unpacked comes with the first round
+  local round done=1
+  for round in 1 2 3; do
+    if dpkg --force-unsafe-io --force-confnew -i debs/*.deb; then done=0 && break; fi
+  done
   [ -z "$mine" ] || rm -f "$policy"
+  return $done
 }
 wheels() {
   rm -rf packed && mkdir packed
