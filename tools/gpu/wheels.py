@@ -31,28 +31,28 @@ from email.parser import HeaderParser
 from packaging.requirements import InvalidRequirement, Requirement
 
 #: what every engine's lock has to pin
-ROOTS = ("vllm", "ray", "uv")
+ROOTS = ("vllm", "ray[default]", "uv")
 
 
 def canonical(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-def needs(lines: Iterable[str], environment: dict[str, str] | None = None) -> list[str]:
-    """Canonical names in ``Requires-Dist`` that hold without any extra."""
+def needs(lines: Iterable[str], extra: str = "") -> list[tuple[str, str]]:
+    """What ``Requires-Dist`` asks for under an extra: (canonical name, extra of that), each once for no extra too."""
     found = []
     for line in lines:
         try:
             requirement = Requirement(line)
         except InvalidRequirement:
             continue
-        if requirement.marker is None or requirement.marker.evaluate({**(environment or {}), "extra": ""}):
-            found.append(canonical(requirement.name))
+        if requirement.marker is None or requirement.marker.evaluate({"extra": extra}):
+            found += [(canonical(requirement.name), more) for more in ("", *sorted(requirement.extras))]
     return found
 
 
 def carried(folder: str) -> dict[str, tuple[str, list[str]]]:
-    """Name → version and requirements of every wheel in a folder."""
+    """Name → version and lines of requirements of every wheel in a folder."""
     found = {}
     for file in sorted(os.listdir(folder)):
         if not file.endswith(".whl"):
@@ -60,7 +60,7 @@ def carried(folder: str) -> dict[str, tuple[str, list[str]]]:
         with zipfile.ZipFile(os.path.join(folder, file)) as archive:
             member = next(name for name in archive.namelist() if re.fullmatch(r"[^/]+\.dist-info/METADATA", name))
             metadata = HeaderParser().parsestr(archive.read(member).decode("utf-8", "replace"))
-        found[canonical(metadata["Name"])] = (metadata["Version"], needs(metadata.get_all("Requires-Dist") or []))
+        found[canonical(metadata["Name"])] = (metadata["Version"], metadata.get_all("Requires-Dist") or [])
     return found
 
 
@@ -77,22 +77,16 @@ def closure(
     here: dict[str, tuple[str, list[str]]], there: dict[str, tuple[str, list[str]]], roots: Iterable[str] = ROOTS
 ) -> tuple[list[str], list[str], list[str]]:
     """Names the carried wheels give, names the Python gives, and required names that neither has."""
-    queue, seen = [*roots, *here], set[str]()
-    ours, theirs, lacking = [], [], []
+    queue, seen = [*needs(roots), *((name, "") for name in here)], set[tuple[str, str]]()
     while queue:
-        name = queue.pop(0)
-        if name in seen:
-            continue
-        seen.add(name)
-        if name in here:
-            ours.append(name)
-            queue += here[name][1]
-        elif name in there:
-            theirs.append(name)
-            queue += there[name][1]
-        else:
-            lacking.append(name)
-    return sorted(ours), sorted(theirs), sorted(lacking)
+        name, extra = one = queue.pop(0)
+        if one not in seen:
+            seen.add(one)
+            known = here.get(name) or there.get(name)
+            queue += needs(known[1], extra) if known else []
+    names = {name for name, _extra in seen}
+    theirs = names & there.keys() - here.keys()
+    return sorted(names & here.keys()), sorted(theirs), sorted(names - here.keys() - there.keys())
 
 
 def record_line(name: str, data: bytes) -> str:
@@ -175,9 +169,9 @@ def lock_text(versions: dict[str, str], lacking: Iterable[str]) -> str:
 
 def make(folder: str, lock: str) -> dict[str, object]:
     here, dists = carried(folder), installed()
-    there = {name: (one.version, needs(one.requires or [])) for name, one in dists.items()}
+    there = {name: (one.version, one.requires or []) for name, one in dists.items()}
     ours, theirs, lacking = closure(here, there)
-    absent = [name for name in ROOTS if name in lacking]
+    absent = [name for name, _extra in needs(ROOTS) if name in lacking]
     if absent:
         raise SystemExit(f"wheels: neither {folder} nor {sys.executable} has {', '.join(absent)}: carry it")
     with concurrent.futures.ProcessPoolExecutor(max_workers=min(16, os.cpu_count() or 1)) as pool:

@@ -141,12 +141,19 @@ def test_unwanted_folders_and_files_go(tmp_path: Path) -> None:
 def test_the_closure_takes_from_the_bundle_first() -> None:
     here = {"vllm": ("0.26", ["torch", "lost"]), "ray": ("2.60", []), "uv": ("1", []), "extra": ("1", [])}
     there = {"torch": ("2.11", ["numpy"]), "numpy": ("2", []), "ray": ("2.50", []), "jax": ("1", [])}
-    assert wheels.closure(here, there) == (["extra", "ray", "uv", "vllm"], ["numpy", "torch"], ["lost"])
+    here["uv"] = ("1", ["uvicorn[standard]"])
+    there |= {"uvicorn": ("1", ['uvloop; extra == "standard"', 'flask; extra == "wsgi"']), "uvloop": ("1", [])}
+    assert wheels.closure(here, there) == (
+        ["extra", "ray", "uv", "vllm"],
+        ["numpy", "torch", "uvicorn", "uvloop"],
+        ["lost"],
+    )
 
 
 def test_requirements_of_extras_and_other_systems_do_not_count() -> None:
     lines = ["torch==2.11", 'colorama; sys_platform == "win32"', 'pytest; extra == "dev"', "Not A Requirement!"]
-    assert wheels.needs(lines) == ["torch"]
+    assert wheels.needs(lines) == [("torch", "")]
+    assert wheels.needs(["uvicorn[standard]"]) == [("uvicorn", ""), ("uvicorn", "standard")]
 
 
 def test_an_unpacked_wheel_becomes_one_again(tmp_path: Path) -> None:
