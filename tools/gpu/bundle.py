@@ -151,7 +151,11 @@ def pack_tree(wheel: Path, arch: int, folder: Path) -> Path:
     tree = folder / wheel.stem
     shutil.rmtree(tree, ignore_errors=True)
     with zipfile.ZipFile(wheel) as archive:
-        archive.extractall(tree)
+        for member in archive.infolist():
+            path = archive.extract(member, tree)
+            # zipfile forgets that a program is one
+            if member.external_attr >> 16 & 0o111:
+                os.chmod(path, 0o755)
     trim(tree.as_posix(), re.split(r"[-_]", wheel.name)[0].lower(), arch)
     part = target.with_suffix(".part")
     with part.open("wb") as file:

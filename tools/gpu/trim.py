@@ -26,10 +26,7 @@ UNWANTED = {
         *("vllm/vllm_flash_attn/_vllm_fa2_C*", "vllm/vllm-rs", "vllm/third_party/fmha_sm100"),
         "vllm/third_party/deep_gemm",
     ),
-    "ray": (
-        *("ray/jars", "ray/dashboard/client", "ray/rllib", "ray/include", "ray/cpp", "ray/tune"),
-        *("ray/core/libjemalloc.so", "*.map"),
-    ),
+    "ray": ("ray/jars", "ray/rllib", "ray/include", "ray/cpp", "ray/tune", "*.map"),
 }
 
 
