@@ -25,7 +25,7 @@ from typing import Any
 PACKAGE = "chromium-headless-shell"
 CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "sparkthor-lab" / "browser"
 
-#: what the page itself says when it is looked at: sizes, and the contrast of every piece of text
+#: what the page itself says when it is inspected: sizes, and the contrast of every piece of text
 PROBE = r"""
 <script>
 window.addEventListener('load', () => {
@@ -143,7 +143,7 @@ def _browse(arguments: list[str], page: Path, width: int, height: int, dark: boo
         return run(argv, 180, env=environment)
 
 
-def look(page: Path, width: int = 1200, dark: bool = False) -> Seen:
+def inspect(page: Path, width: int = 1200, dark: bool = False) -> Seen:
     """Open the page with the probe in it."""
     with tempfile.TemporaryDirectory() as scratch:
         copy = Path(scratch) / "page.html"
@@ -158,7 +158,7 @@ def look(page: Path, width: int = 1200, dark: bool = False) -> Seen:
 
 
 def picture(page: Path, target: Path, width: int = 1200, dark: bool = False) -> None:
-    height = look(page, width, dark).probe["height"]
+    height = inspect(page, width, dark).probe["height"]
     _browse([f"--screenshot={target.resolve()}"], page, width, height, dark)
 
 

@@ -296,7 +296,7 @@ class Machine:
                 try:
                     self._refresh(shown)
                 except (LabError, OSError) as exc:
-                    # a look at the NICs that failed must not cost the host its supervisor
+                    # a failed read of the NICs must not cost the host its supervisor
                     self._log(f"NICs: {exc}")
         finally:
             os.close(ended)

@@ -59,7 +59,7 @@ class ActionModule(ClusterAction):
         groups = {name: list(hosts) for name, hosts in self.vars["groups"].items()}
         hosts = inventory.cluster_hosts(groups)
         everything = self.vars["hostvars"]
-        # templated once: host variables are lazy, and every look costs
+        # templated once: host variables are lazy, and every access costs
         hostvars = {host: inventory.planned_by(everything[host]) for host in hosts}
         if arguments["stage"] == "inventory":
             self._inventory_stage(groups, hosts, hostvars, everything, int(self.vars.get("ansible_forks") or 5))

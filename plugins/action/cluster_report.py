@@ -49,7 +49,7 @@ class ActionModule(ClusterAction):
         planned: dict[str, Any] = {}
         why = seen.plan_error
         if not why:
-            nodes = {host: look["node"] for host, look in seen.looks.items()}
+            nodes = {host: facts["node"] for host, facts in seen.facts_by_host.items()}
             planned, why = results.serving_plan(self.vars["hostvars"], seen.cluster, nodes)
         folder = results.results_folder(self.vars, arguments["folder"])
         runs = verify.read_history(results.read_all(os.path.join(folder, "verify"), max(1, arguments["runs"])))

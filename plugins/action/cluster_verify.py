@@ -37,7 +37,7 @@ class ActionModule(Action):
         if seen.plan_error:
             raise AnsibleActionFail(f"verify needs a plan: {seen.plan_error}")
         if given["stage"] == "plan":
-            return {"changed": False, "plan": self._plan(seen.cluster, seen.fabric, seen.looks)}
+            return {"changed": False, "plan": self._plan(seen.cluster, seen.fabric, seen.facts_by_host)}
         document = self._verdict(given, seen)
         folder = os.path.join(_results.results_folder(task_vars, given["folder"]), "verify")
         earlier = verify.read_history(_results.read_all(folder, 50))
@@ -74,11 +74,13 @@ class ActionModule(Action):
         return self.execute("cluster_verify", {**self._task.args, "plan": plan})
 
     @staticmethod
-    def _plan(cluster: dict[str, Any], fabric: dict[str, Any], looks: dict[str, Any]) -> dict[str, Any]:
-        hosts = [host for host in cluster["hosts"] if host in looks]
-        rdma = {host: {link["netdev"]: link for link in look["rdma"]["links"]} for host, look in looks.items()}
+    def _plan(cluster: dict[str, Any], fabric: dict[str, Any], facts_by_host: dict[str, Any]) -> dict[str, Any]:
+        hosts = [host for host in cluster["hosts"] if host in facts_by_host]
+        rdma = {
+            host: {link["netdev"]: link for link in facts["rdma"]["links"]} for host, facts in facts_by_host.items()
+        }
         return {
-            **measurements.collective_plan(cluster["hosts"], looks),
+            **measurements.collective_plan(cluster["hosts"], facts_by_host),
             "reached": hosts,
             "all_reached": len(hosts) == len(cluster["hosts"]),
             "nonce": secrets.token_hex(16),
@@ -92,11 +94,11 @@ class ActionModule(Action):
             "world": len(cluster["hosts"]),
             "master": fabric[cluster["head"]]["control_address"],
             "head": cluster["head"],
-            "serves": bool((looks.get(cluster["head"]) or {"serving": {}})["serving"].get("model")),
+            "serves": bool((facts_by_host.get(cluster["head"]) or {"serving": {}})["serving"].get("model")),
         }
 
     def _verdict(self, given: dict[str, Any], seen: _results.Seen) -> dict[str, Any]:
-        status, looks, cluster, fabric, _plan_error = seen
+        status, facts, cluster, fabric, _plan_error = seen
         own, parts, plan = given["thresholds"], given["parts"], given["plan"]
         everything = self.vars["hostvars"]
         hosts = cluster["hosts"]
@@ -125,8 +127,7 @@ class ActionModule(Action):
                 host: {link["netdev"]: link["rate_gbits"] for link in status["hosts"][host]["links"]}
                 for host in plan["reached"]
             }
-            lan = cluster["topology"] == "lan"
-            lines += verify.link_lines(tests, results, cluster["kinds"], own, speeds, lan)
+            lines += verify.link_lines(tests, results, cluster["kinds"], own, speeds, cluster["topology"] == "lan")
             suspects = verify.shared_ports(lines, tests)
         if "collective" in parts:
             not_run = verify.collective_not_run(hosts, plan)
@@ -140,7 +141,7 @@ class ActionModule(Action):
         if "ray" in parts:
             lines += verify.ray_lines(status, fabric)
         if "serving" in parts:
-            bound, why = _results.decode_bound(everything, cluster, {h: look["node"] for h, look in looks.items()})
+            bound, why = _results.decode_bound(everything, cluster, {host: one["node"] for host, one in facts.items()})
             answer = found(cluster["head"], given["serving"]) if cluster["head"] in plan["reached"] else None
             if answer is None and cluster["head"] in plan["reached"]:
                 answer = {"error": "nothing is set up to be served (run site.yml)"}

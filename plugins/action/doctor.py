@@ -78,12 +78,12 @@ class ActionModule(ClusterAction):
         if given["logs"]:
             case, logs, states, notes = self._from_logs(given["logs"], hosts, hostvars)
         else:
-            looked = {
+            outcomes = {
                 host: task_vars["hostvars"][host].get(given["evidence"])
                 for host in hosts
                 if host in (task_vars.get("ansible_play_hosts_all") or hosts)
             }
-            case, logs, states, notes = self._live(groups, hosts, hostvars, looked)
+            case, logs, states, notes = self._live(groups, hosts, hostvars, outcomes)
         for log in logs:
             case.serves += _case.log_arguments(log) if not given["logs"] or log.text else []
         profile = self._profile(case, hosts, hostvars)
@@ -154,15 +154,15 @@ class ActionModule(ClusterAction):
         logs, notes = read_logs(os.path.expanduser(path), hosts)
         return _case.Case(hosts=[], logs_only=True), logs, {}, notes
 
-    def _live(self, groups, hosts, hostvars, looked):
+    def _live(self, groups, hosts, hostvars, outcomes):
         case = _case.Case(hosts=list(hosts))
         logs: list[diagnosis.Log] = []
         notes: list[str] = []
         states: dict[str, dict[str, Any]] = {}
         for host in hosts:
-            outcome = looked.get(host)
+            outcome = outcomes.get(host)
             if outcome is None:
-                if looked:
+                if outcomes:
                     notes.append(f"{host} was not asked (--limit)")
                 states[host] = {"state": "left out", "reason": "", "seconds": 0.0, "errors": []}
                 continue
@@ -211,7 +211,7 @@ class ActionModule(ClusterAction):
                 nodes[host] = _stand_in(cidrs[host], kinds[host])
             else:
                 nodes[host] = with_cidr(told[host], cidrs[host]) if host in lost else told[host]
-        # these hosts' own trouble is no reason to look at the others without a plan
+        # these hosts' own trouble is no reason to judge the others without a plan
         case.plan_error = "\n".join(map(str, [*management_problems(answered), *lost.values()]))
         try:
             case.cluster, fabric, _warnings = plan_cluster(groups, hosts, hostvars, nodes)

@@ -42,7 +42,7 @@ class ActionModule(push.StoreAction):
 
     def _apply(self) -> dict[str, Any]:
         folders, pending = self._declare()
-        outcome = self._look(pending)
+        outcome = self._inspect(pending)
         if outcome.get("need") and not outcome.get("failed"):
             outcome = self._send(folders, outcome)
         return self._with_pending(outcome, pending)
@@ -53,7 +53,7 @@ class ActionModule(push.StoreAction):
         self._args["models"] = declared.models
         return declared.folders, declared.pending
 
-    def _look(self, pending: list[str]) -> dict[str, Any]:
+    def _inspect(self, pending: list[str]) -> dict[str, Any]:
         if self._args["models"] or not pending:
             return self._module(self._args)
         return {"changed": False, "models": {}, "unlisted": []}
@@ -79,7 +79,7 @@ class ActionModule(push.StoreAction):
         return self._arrived("files", outcome, last, sent)
 
     def _list(self) -> dict[str, Any]:
-        """What lies on this host. What is declared is known by name alone, without a look at its source."""
+        """What lies on this host. What is declared is known by name alone, without reading its source."""
         names = [models.folder_of(model) for model in self._args.get("models") or []]
         keep = [*names, *(self._args.get("keep") or [])]
         return self._module({**self._args, "models": [], "declared": names, "keep": keep})
@@ -87,7 +87,7 @@ class ActionModule(push.StoreAction):
     def _check(self) -> dict[str, Any]:
         """What this host lacks. Nothing moves before every host has said so and has room."""
         _folders, pending = self._declare()
-        outcome = self._look(pending)
+        outcome = self._inspect(pending)
         if outcome.get("need"):
             # the change itself is reported by the step that makes it
             outcome["changed"] = False

@@ -6,9 +6,9 @@
 The confirmation is worth something only if it travels the way a person would: the old, multiplexed connection may go
 on working for a while over addresses that are already gone, so it is closed first.
 
-With ``confirm: false`` the change is proven in the same way and stays armed.  A second task (``outcomes``) then looks
-at what came of it on all hosts and keeps the change everywhere or nowhere.  Where that task never comes -
-somebody pressed Ctrl-C, another host ended the play - every host takes its change back by itself.
+With ``confirm: false`` the change is proven in the same way and stays armed.  A second task (``outcomes``) then reads
+the results of all hosts and keeps the change everywhere or nowhere.  If that task never runs - somebody pressed Ctrl-C,
+another host ended the play - every host rolls its change back by itself.
 """
 
 from __future__ import annotations
@@ -120,9 +120,9 @@ class ActionModule(Action):
             return {"failed": True, "changed": False, "msg": f"{host}: nothing was changed, because {because}"}
         taken = {**arguments, "step": "take_back", "token": token, "reason": f"another host failed: {because}"}
         result = self._confirm(host, taken, task_vars, {}, None, settle=0)
-        result["msg"] = f"{host}: its network change was taken back as well, because {because}"
+        result["msg"] = f"{host}: its network change was rolled back as well, because {because}"
         if (result.get("rollback") or {}).get("status") != "rolled_back":
-            result["msg"] = f"{host}: its network change is taken back when its time is up, because {because}"
+            result["msg"] = f"{host}: its network change is rolled back when its time is up, because {because}"
         return {**result, "failed": True, "changed": False}
 
     @staticmethod
@@ -188,7 +188,7 @@ class ActionModule(Action):
         if status is None:
             result["msg"] = f"{host}: {answer.get('msg', 'the change could not be confirmed')}"
         else:
-            word = {"rolled_back": "was taken back by the host"}.get(status, "could not be confirmed")
+            word = {"rolled_back": "was rolled back by the host"}.get(status, "could not be confirmed")
             result["msg"] = f"{host}: the network change {word}: {outcome.get('reason', '')}" + (
                 f" (connection meanwhile: {last})" if last else ""
             )

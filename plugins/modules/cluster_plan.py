@@ -14,7 +14,7 @@ author:
 description:
   - Runs on the controller, once for all hosts, and changes nothing anywhere.
   - In the stage V(inventory) it checks groups, cluster-wide variables, secrets and every role variable that the
-    inventory sets, without speaking to a host.
+    inventory sets, without contacting a host.
   - In the stage V(facts) it checks that every host was reached and computes the fabric plan, the environment and the
     split of the model from the facts that M(sparkthor.cluster.node_info) read.
   - In the stage V(hosts) it judges the facts and what M(sparkthor.cluster.host_compare) found - carrier, cage, both
@@ -23,7 +23,7 @@ description:
     firmware and OS image.
   - In the stage V(engine) it compares Python, Ray, vLLM, torch and the container image in the facts C(sparkthor_engine)
     of all hosts of the play, and fails with a table if they differ. Ray refuses a node of another version, and ranks of
-    different versions fail in ways that do not say so.
+    different versions fail with errors that do not name the reason.
 requirements:
   - netaddr (Python package, on the controller)
 extends_documentation_fragment:
@@ -37,17 +37,17 @@ options:
     default: facts
   nodes:
     description:
-      - Name of the variable in which M(sparkthor.cluster.node_info) was registered for each host. It says of a host
-        without facts why it has none.
+      - Name of the variable in which M(sparkthor.cluster.node_info) was registered for each host. For a host without
+        facts it has the reason.
       - Needed in the stage V(facts), unless O(assumed=true).
       - In the stage V(engine), the variable in which M(sparkthor.cluster.ray_info) with C(before_start=true) was
         registered. The versions that it found are compared instead of the facts.
     type: str
   assumed:
     description:
-      - Take the hosts to be what machines of their kind are sold as, so that an inventory can be planned and its files
-        rendered without any host. RV(nodes) are the facts that were assumed.
-      - The kind is what the groups C(sparks) and C(thors) say. The management address is C(ansible_host) where that is
+      - Assume that every host is a standard machine of its kind, so that the cluster can be planned and its files
+        rendered without any host. RV(nodes) are the assumed facts.
+      - The kind comes from the groups C(sparks) and C(thors). The management address is C(ansible_host) where that is
         an address, else one out of 198.18.0.0/15 (RFC 2544). On a C(lan) they are taken to be in the one network that
         holds them all, or, where some are names, to be none.
     type: bool
@@ -74,14 +74,14 @@ options:
     default: []
   replace_foreign:
     description:
-      - In the stage V(hosts), settings of the fabric NICs by others are only reported, because they are going to be
-        replaced.
+      - In the stage V(hosts), whether settings of the fabric NICs by others are only reported, because the run will
+        replace them.
     type: bool
     default: false
 notes:
   - In check mode M(sparkthor.cluster.host_compare) leaves ports alone that are administratively down; what that leaves
     unknown is a warning.
-  - Every problem found is part of one failure message, so that a person fixes all of them in one go.
+  - One failure message has all findings, so that a person can fix all of them at once.
 """
 
 EXAMPLES = r"""

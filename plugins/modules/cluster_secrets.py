@@ -14,8 +14,8 @@ author:
 description:
   - Makes sure that the API key and the Ray token exist as files of mode 0600 in the folder that the variable
     C(sparkthor_secrets_dir) names on the controller.
-  - A secret that the user gives as a variable is left to the user.  One that the cluster's head already holds (set up
-    from another controller) is fetched instead of replaced.
+  - A secret that is set as a variable is left alone. One that the cluster's head already has (from another controller)
+    is fetched and not replaced.
   - No secret is ever part of the result.
 extends_documentation_fragment:
   - sparkthor.cluster.attributes
@@ -29,7 +29,7 @@ options:
   rotate:
     description:
       - Secrets to replace by new ones.  The former value is kept beside it as C(<name>.previous).
-      - One that is given as a variable cannot be replaced here; it is an error that names the variable.
+      - A secret that is set as a variable cannot be replaced here; the error names the variable.
     type: list
     elements: str
     choices: [api_key, ray_token]

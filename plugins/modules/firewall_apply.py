@@ -7,37 +7,37 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: firewall_apply
-short_description: Load the cluster's own nftables table, under a rollback that the host runs by itself
+short_description: Load an nftables table for the cluster, with a rollback if the host is cut off
 version_added: 0.1.0
 author:
   - sparkthor.cluster contributors (@sparkthor)
 description:
-  - Manages the table C(inet sparkthor) and nothing else in the host's firewall. What is addressed to the host is
-    dropped unless it answers the host's own traffic, comes from a peer on a trusted interface, or is allowed here.
-    Forwarded traffic, such as that of Docker's bridges, and foreign tables are left alone.
-  - The port of the ssh connection this module runs over is always among the open ones.
-  - The ruleset is tried in a scratch network namespace first. Before it is loaded a timer on the host is armed which
-    brings back the previous table. The controller closes its connection, opens a new one and confirms; only then the
-    files and the unit which load the ruleset at boot are written. If the new connection fails, or the controller
-    dies, the host is as it was.
-  - Where nothing differs, it is one module call without any of this.
-  - Check mode plans from the same decisions and changes nothing.
+  - Manages the table C(inet sparkthor) and nothing else in the host's firewall. Packets to the host are dropped unless
+    they answer the host's own traffic, come from a peer on a trusted interface, or are allowed here. Forwarded traffic,
+    such as that of Docker's bridges, and other tables are left alone.
+  - The port of the ssh connection that this module uses is always open.
+  - The ruleset is tried in a separate network namespace first. Before it is loaded, a timer is armed on the host that
+    restores the former table. The controller then opens a new connection and confirms the change. Only then the host
+    gets the files and the unit that load the ruleset at boot. If the new connection fails, or the controller dies, the
+    host rolls back.
+  - If nothing differs, all this is skipped and it is one call.
+  - Check mode makes the same decisions and changes nothing.
 extends_documentation_fragment:
   - sparkthor.cluster.attributes
   - sparkthor.cluster.attributes.diff
   - sparkthor.cluster.attributes.action
 options:
   state:
-    description: V(absent) takes the table, the files and the unit away. It needs no C(nft) where there is none.
+    description: V(absent) removes the table, the files and the unit. It also works on a host without C(nft).
     type: str
     choices: [present, absent]
     default: present
   plan:
-    description: The plan of all hosts, the fact C(sparkthor_fabric). The peers that are trusted come from it.
+    description: The plan of all hosts (the fact C(sparkthor_fabric)), which says which peers are trusted.
     type: dict
     default: {}
   trusted:
-    description: Computed from O(plan) on the controller; interface to the addresses trusted on it.
+    description: Computed from O(plan) on the controller, the trusted addresses by interface.
     type: dict
     default: {}
   ssh_ports:
@@ -46,45 +46,45 @@ options:
     elements: int
     default: [22]
   ssh_sources:
-    description: Addresses and networks ssh is open to. Empty means all.
+    description: Addresses and networks that may use ssh. Empty means all.
     type: list
     elements: str
     default: []
   api_port:
-    description: Port of the API; V(0) where there is none.
+    description: Port of the API; V(0) on a host without it.
     type: int
     default: 0
   api_sources:
-    description: Addresses and networks the API is open to. Empty means all.
+    description: Addresses and networks that may use the API. Empty means all.
     type: list
     elements: str
     default: []
   sources:
-    description: Further addresses and networks from which everything may come in.
+    description: More addresses and networks that may reach every port.
     type: list
     elements: str
     default: []
   interfaces:
-    description: Further interfaces on which everything may come in, such as V(docker0).
+    description: More interfaces on which every port is open, such as V(docker0).
     type: list
     elements: str
     default: []
   tcp_ports:
-    description: Further open TCP ports.
+    description: More TCP ports that are open to everybody.
     type: list
     elements: int
     default: []
   udp_ports:
-    description: Further open UDP ports.
+    description: More UDP ports that are open to everybody.
     type: list
     elements: int
     default: []
   mdns:
-    description: Whether multicast DNS may come in.
+    description: Whether multicast DNS is allowed in.
     type: bool
     default: false
   rollback_timeout:
-    description: Seconds the host waits for the confirmation before it takes the change back (10 to 600).
+    description: Seconds that the host waits for the confirmation before it rolls the change back (10 to 600).
     type: int
     default: 45
   step:

@@ -12,16 +12,15 @@ version_added: 0.1.0
 author:
   - sparkthor.cluster contributors (@sparkthor)
 description:
-  - Compares the host with what each role in O(roles) wants, by the arguments that the role's own tasks have, and looks
-    at the fabric ports (O(probe)). One call costs much more than the comparisons in it, so all are made in one.
-  - A role C(x) offers the variable C(__x_comparisons), a list of what its tasks call, each with C(module) and
-    C(arguments). It is evaluated on the controller as if in the role. An item with C(holds) instead is a condition.
-    Variables that C(__x_shared_values) names are evaluated before, once.
+  - Compares the host with what each role in O(roles) wants, by the arguments of the role's own tasks, and probes the
+    fabric ports (O(probe)). All of it is one call, because a call costs much more than the comparisons in it.
+  - A role C(x) has the variable C(__x_comparisons), a list of the calls that its tasks make, each with C(module) and
+    C(arguments). It is evaluated on the controller as in the role. An item with C(holds) instead is a condition.
+    Variables that C(__x_shared_values) names are evaluated first, and once.
   - Roles that the run's tags leave out, or that the play does not have, are left out here. Tags are those that the
     playbooks of this collection give the roles; with any other tag all roles of the play are compared.
-  - The first comparison that finds drift, fails or cannot be made ends it. Its role and all after it then run as
-    if there had been no comparison. So nothing is skipped that has something to do, and every problem is told by its
-    role.
+  - The first comparison that finds drift, fails or cannot be made ends the call. Its role and all after it then run as
+    if nothing had been compared. So no role is skipped that has something to do, and each role reports its own errors.
 extends_documentation_fragment:
   - sparkthor.cluster.attributes
   - sparkthor.cluster.attributes.no_diff
@@ -34,7 +33,7 @@ options:
     default: []
   probe:
     description:
-      - How to probe the fabric ports; they are not probed where it is empty.
+      - How to probe the fabric ports. If empty, they are not probed.
       - C(host) is the name of this host in the inventory, C(links) are its links as
         P(sparkthor.cluster.fabric_plan#filter) returns them.
       - C(path) is the netplan file of this collection, V(/etc/netplan/40-cx7.yaml) by default; C(renderer) the renderer
@@ -42,15 +41,15 @@ options:
       - C(seconds) is how long to listen for a neighbour that is silent on every port, V(5) by default; C(training) how
         much longer where a port has no carrier and one of its ends was only just set up, V(5) by default; C(timeout)
         the seconds that one command may take, V(10) by default.
-      - Reads carrier, MTU limits and RDMA links of the planned ports, and everything in netplan and NetworkManager that
-        stands in the way of the plan. Judges nothing; M(sparkthor.cluster.cluster_plan) does.
-      - Finds out who is at the other end of each cable with own Ethernet frames (EtherType 0x88B5), since there may be
-        no addresses yet. All hosts have to do it at the same time, which one task of a play does.
+      - Reads carrier, MTU limits and RDMA links of the planned ports, and all settings in netplan and NetworkManager
+        that conflict with the plan. M(sparkthor.cluster.cluster_plan) judges them.
+      - Finds out which host is at the other end of each cable by Ethernet frames of its own (EtherType 0x88B5), because
+        there may be no addresses yet. All hosts must do it at the same time, as they do in one task of a play.
       - A port that is administratively down is set up for the time of the probe and down again afterwards.
     type: dict
     default: {}
   comparisons:
-    description: Set by the action plugin, what O(roles) come to.
+    description: Set by the action plugin.
     type: list
     elements: dict
     default: []
@@ -64,7 +63,7 @@ attributes:
 """
 
 EXAMPLES = r"""
-- name: Look at the fabric ports of all hosts at once, and compare the hosts with what the roles want
+- name: Probe the fabric ports of all hosts at once, and compare the hosts with what the roles want
   sparkthor.cluster.host_compare:
     roles: [os_hardening, roce_network]
     probe:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: host_state
-short_description: Bring accounts, files, links, sysctls and units of one host to a declared state in one call
+short_description: Declare the accounts, files, links, sysctls and units of a host in one call
 version_added: 0.1.0
 author:
   - sparkthor.cluster contributors (@sparkthor)
@@ -15,12 +15,12 @@ description:
   - One task declares everything a role wants on a host. Each Ansible task costs about 0.1 s of controller time and up
     to a second of the host's, so one call replaces dozens.
   - The order is groups, users, directories, files, links, absent and restored paths, sysctls, C(daemon-reload), unit
-    enablement, unit state. A unit which is to be stopped or disabled is handled before the files change.
+    enablement, unit state. A unit that is to be stopped or disabled is handled before the files change.
   - C(systemctl daemon-reload) happens only if a unit file changed in this call or systemd says that a named unit needs
     it, because a reload can strip running containers of their GPUs.
-  - Files are written beside their place and renamed into it, with owner and mode set before.
-  - Check mode plans from the same decisions as the real run. A unit, user or group which the same call would create
-    counts as created.
+  - A file is written under another name, with owner and mode, and then renamed.
+  - Check mode makes the same decisions as a real run. A unit, user or group that the same call would create counts as
+    created.
   - File contents are not written to the system log and are left out of the returned invocation.
 extends_documentation_fragment:
   - sparkthor.cluster.attributes
@@ -62,7 +62,7 @@ options:
         elements: str
         default: []
       home:
-        description: Home directory, not created by this option. A new user without it gets C(/nonexistent).
+        description: Home directory. It is not created. A new user without it gets C(/nonexistent).
         type: str
       shell:
         description: Login shell. A new user without it gets C(/usr/sbin/nologin).
@@ -119,9 +119,9 @@ options:
       foreign:
         description:
           - What to do with a file that lacks the line C(Ansible managed) of this collection in its first five lines.
-          - V(replace) replaces it, V(refuse) fails and names it, V(adopt) leaves it alone if it says the same apart
-            from comments and blank lines and fails otherwise.
-          - Content that carries no marker itself is judged by its path alone and always replaced.
+          - V(replace) replaces it. V(refuse) fails and names it. V(adopt) leaves it alone if only comments and blank
+            lines differ, and fails otherwise.
+          - A file whose new content has no such line is always replaced.
         type: str
         choices: [replace, refuse, adopt]
         default: replace
@@ -130,7 +130,7 @@ options:
         type: bool
         default: true
   links:
-    description: Symbolic links. A link which already leads to the same place another way is right.
+    description: Symbolic links. A link that leads to the same place by another path is left alone.
     type: list
     elements: dict
     default: []
@@ -150,14 +150,14 @@ options:
     default: []
   restore:
     description:
-      - Absolute paths, sysctl keys or unit names to give back. A path becomes what it was before this module replaced
-        it, is removed if it is ours, and is left alone if it is foreign. A sysctl gets the run-time value it had. A
-        unit which this module masked is unmasked, and started if it ran then.
+      - Absolute paths, sysctl keys or unit names to restore. A file that this module replaced gets its former content,
+        a file of ours is removed, and a foreign one is left alone. A sysctl gets its former run-time value. A unit that
+        this module masked is unmasked, and started if it ran before.
     type: list
     elements: str
     default: []
   sysctls:
-    description: Run-time kernel parameters. Make them last by a file under C(/etc/sysctl.d).
+    description: Run-time kernel parameters. To keep them after a reboot, add a file under C(/etc/sysctl.d).
     type: dict
     default: {}
   units:
@@ -183,7 +183,7 @@ options:
       restart_on:
         description:
           - Paths, or directories of paths. If one of them changes in this call and the unit runs, it is restarted.
-          - A restart still owed because an earlier call was interrupted is made up for.
+          - A restart that an interrupted call did not make is made now.
         type: list
         elements: str
         default: []
@@ -195,13 +195,13 @@ options:
       environment:
         description:
           - Variables that the unit's main process must have been started with. If it runs with other values, it is
-            restarted, whatever the files say by now.
+            restarted.
         type: dict
         default: {}
       optional:
         description:
-          - Whether it is fine that the host has no such unit, has it masked, or that systemd declined to start it
-            because a condition of the unit does not hold.
+          - Whether it is no error if the host does not have the unit, has it masked, or does not start it because a
+            condition of the unit is not met.
         type: bool
         default: false
       no_block:
@@ -210,9 +210,9 @@ options:
         default: false
       defer:
         description:
-          - Whether to leave the unit as it is and return in RV(deferred_units) what would be done to it. A restart is
-            remembered as owed, for a later call without this. So the files of all hosts can be right before the first
-            unit of any host is touched.
+          - Whether to leave the unit as it is, and to return in RV(deferred_units) what would be done to it. A later
+            call without this option makes the restart. So the files of all hosts can be written before the first unit
+            of any host is touched.
         type: bool
         default: false
   timeout:

@@ -14,8 +14,8 @@ author:
 description:
   - Reads C(config.json) and the headers of the safetensors files of a local model folder, and computes weights, KV
     cache and overhead of each rank, as the P(sparkthor.cluster.memory_plan#filter) filter does.
-  - Only headers are read, so a folder of 400 GB takes a second. A set of safetensors that is not complete is an
-    error that names the missing files.
+  - Only headers are read, so a folder of 400 GB takes a second. If files of the model are missing, the error names
+    them.
 extends_documentation_fragment:
   - sparkthor.cluster.attributes
   - sparkthor.cluster.attributes.read_only
@@ -27,15 +27,15 @@ options:
     required: true
   memory_bytes:
     description:
-      - C(MemTotal) of the hosts in bytes, by rank, or by O(hosts), whose ranks share it; else a single entry counts for
-        all.
+      - C(MemTotal) of the hosts in bytes, for each rank, or for each of O(hosts), whose ranks share it. A single entry
+        counts for all.
       - This host's own if not given.
     type: list
     elements: int
   memory_available_bytes:
     description:
       - C(MemAvailable) of the hosts in bytes, as O(memory_bytes).
-      - Not looked at if not given.
+      - Not checked if not given.
     type: list
     elements: int
 seealso:

@@ -7,16 +7,16 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: model_store
-short_description: Have models on a host, whole and verified, under names the engine reads
+short_description: Copy models to a host and verify them
 version_added: 0.1.0
 author:
   - sparkthor.cluster contributors (@sparkthor)
 description:
-  - The controller knows each model's files by size and SHA-256 and sends a host what it lacks. A file is verified where
-    it arrives; nothing half or wrong is ever visible under a final name, and a new model appears in one step.
-  - A broken transfer continues where it stopped. Contents that another model of the store already has are linked.
-  - A second run moves nothing and reads no weights; sizes and times are compared with what was recorded.
-  - Room on the disk is checked for all models together, with 5 % in reserve, before a byte moves.
+  - The controller knows each model's files by size and SHA-256, and sends a host what it lacks. The host verifies each
+    file. An incomplete or damaged file never has its final name, and a new model appears in one step.
+  - An interrupted transfer resumes. Files that another model of the store already has are linked.
+  - A second run sends nothing and reads no weights. It compares sizes and times with the recorded ones.
+  - Before anything is sent, it checks that the disk has room for all models, with 5 % in reserve.
 extends_documentation_fragment:
   - sparkthor.cluster.attributes
   - sparkthor.cluster.attributes.diff
@@ -38,8 +38,8 @@ options:
       source:
         description:
           - An absolute path, or a path that begins with C(.) or C(~), is a folder on the controller.
-          - A URL is fetched once by the controller with C(fsspec), see the collection's document on the model store.
-          - Anything else is an id on the Hugging Face hub, fetched once by the controller with C(huggingface_hub).
+          - A URL is downloaded once by the controller with C(fsspec); see docs/model-store.md.
+          - Anything else is an id on the Hugging Face hub, downloaded once by the controller with C(huggingface_hub).
         type: str
         required: true
       layout:
@@ -51,11 +51,11 @@ options:
         choices: [flat, hub]
         default: flat
       files:
-        description: Files of the folder, where not all of them are meant.
+        description: Files to copy, if not all of the folder.
         type: list
         elements: str
       revision:
-        description: Branch, tag or commit of a hub id. The commit it stands for is returned.
+        description: Branch, tag or commit on the hub. The result names the commit.
         type: str
       manifest:
         description: Used by the controller's side of this module.
@@ -80,18 +80,20 @@ options:
     type: str
     default: sparkthor
   verify:
-    description: V(fast) trusts sizes and times, V(full) reads every file again.
+    description: V(fast) compares sizes and times, V(full) reads every file again.
     type: str
     choices: [fast, full]
     default: fast
   stage:
     description:
-      - V(apply) does all that one host needs, over the connection of the task.
-      - The others are the steps of a fan-out over the fabric, each a task for all hosts, as the role uses them.
-      - V(check) looks and checks for room, V(seed) brings what no host has to the host that lacks least.
-      - V(start) starts the copy on every host, V(watch) shows how far it is, V(finish) makes the models visible.
-      - V(list) lists what lies in the store, and removes what is not in use if O(remove_unused) says so, with whatever
-        broken runs left of contents on their way.
+      - V(apply) does everything for one host, over the connection of the task.
+      - The other stages are the steps of a fan-out over the fabric. Each is one task for all hosts; the role uses them.
+      - V(check) says what is missing and checks the disk space, V(seed) sends what no host has to the host that lacks
+        least.
+      - V(start) starts the copy on every host, V(watch) shows its progress, V(finish) gives the files their final
+        names.
+      - V(list) lists the store. With O(remove_unused) it also removes what is not in use, and what interrupted runs
+        left.
       - V(receive) is used by the controller's side of this module.
     type: str
     choices: [apply, check, seed, start, watch, finish, list, receive]
@@ -102,7 +104,8 @@ options:
     elements: str
     default: []
   remove_unused:
-    description: With O(stage=list), remove the models that are neither declared nor kept, and what broken runs left.
+    description: With O(stage=list), remove the models that are neither declared nor kept, and what interrupted runs
+      left.
     type: bool
     default: false
   declared:
@@ -123,13 +126,14 @@ options:
     type: dict
     default: {}
   head:
-    description: Host that the controller sends to when all lack the same.
+    description: Host that the controller sends to if all lack the same.
     type: str
     default: ''
   shape:
     description:
-      - V(chain) passes everything from host to host, so that each sends it once.
-      - V(tree) is a tree of two branches, on a switch alone; it is for many small files over many hosts.
+      - With V(chain) each host sends to one other host.
+      - With V(tree) each host sends to two others. This works on a switch only, and helps with many small files on many
+        hosts.
     type: str
     choices: [chain, tree]
     default: chain
@@ -142,7 +146,7 @@ options:
     type: int
     default: 29870
   patience:
-    description: Seconds without anything new after which a host gives up.
+    description: Seconds without new data after which a host gives up.
     type: int
     default: 60
   job:

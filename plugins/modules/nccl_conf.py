@@ -7,15 +7,16 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: nccl_conf
-short_description: Edit NCCL's system-wide configuration key by key and report what outranks it
+short_description: Edit NCCL's system-wide configuration key by key, and report what overrides it
 version_added: 0.1.0
 author:
   - sparkthor.cluster contributors (@sparkthor)
 description:
-  - Sets and removes single keys of C(/etc/nccl.conf). All other lines and comments stay byte for byte. The file as it
-    was before the first edit is kept as C(<path>.sparkthor-orig).
+  - Sets and removes single keys of C(/etc/nccl.conf). All other lines and comments stay as they are. The file as it was
+    before the first edit is kept as C(<path>.sparkthor-orig).
   - NCCL takes a variable from the process environment first, then from the file named by E(NCCL_CONF_FILE) (NCCL 2.23
-    and later) or else from C(~/.nccl.conf), then from C(/etc/nccl.conf). Inside a file the first line of a key counts.
+    and later) or else from C(~/.nccl.conf), then from C(/etc/nccl.conf). If a file has several lines for a key, the
+    first one counts.
   - A comment is a line with C(#) in its first column. Blanks are never trimmed, so C( NCCL_X=1) and C(NCCL_X =1) set
     nothing that NCCL knows; such lines are kept and returned in RV(sources[].ineffective).
   - A container reads its own files. O(images) reports what images that are already on the host carry.
@@ -37,17 +38,17 @@ options:
     elements: str
     default: []
   restore:
-    description: Give back the file as it was before the first edit, or remove it if this module made it.
+    description: Restore the file as it was before the first edit, or remove it if this module made it.
     type: bool
     default: false
   planned:
     description:
-      - The environment the engine is started with. Settings in any file which differ from it are returned; they do not
-        reach the engine, but they do reach whatever is started without that environment.
+      - The environment of the engine. Settings in any file that differ from it are returned. They do not affect the
+        engine, but they affect programs that are started without this environment.
     type: dict
     default: {}
   users:
-    description: Users whose C(~/.nccl.conf) is reported. Users the host does not have are passed over.
+    description: Users whose C(~/.nccl.conf) is reported. Users that the host does not have are skipped.
     type: list
     elements: str
     default: [root, sparkthor]

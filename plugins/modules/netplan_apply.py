@@ -7,22 +7,22 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: netplan_apply
-short_description: Configure fabric NICs through netplan without ever losing the host
+short_description: Configure fabric NICs through netplan, with a rollback if the host is cut off
 version_added: 0.1.0
 author:
   - sparkthor.cluster contributors (@sparkthor)
 description:
-  - Owns one netplan file, and only that. A file at its path that somebody else wrote is adopted when netplan makes the
-    same of it, and otherwise left alone with an error unless O(replace_foreign) is set.
-  - Looks first for everything else a change would bring along - invalid YAML in other netplan files, edits in them that
-    were never applied, addresses that exist at run time only, other settings for the same NICs - and stops before
-    anything is written.
-  - Arms a rollback on the host (a systemd timer, and a unit for the case of a reboot) before it changes anything, makes
-    the change in a unit of its own, and disarms only over a new connection and with the management address unchanged.
-  - Gives the network services only the files of the fabric NICs and reconfigures only these, so that the management NIC
-    is not touched; C(netplan apply) is never run.
-  - When everything is as planned this is one call that also verifies addresses, MTU, connected routes and sends a
-    do-not-fragment ping to each peer of each link, bound to its NIC.
+  - Owns one netplan file, and only that. A file at its path that somebody else wrote is adopted if it means the same to
+    netplan. Otherwise the module fails and leaves it alone, unless O(replace_foreign) is set.
+  - First checks what else a change would bring along, and stops before anything is written - invalid YAML in other
+    netplan files, edits in them that were never applied, addresses that exist at run time only, other settings for the
+    same NICs.
+  - Before it changes anything, it arms a rollback on the host (a systemd timer, and a unit in case of a reboot). It
+    makes the change in a unit of its own. It disarms the rollback only over a new connection, and only if the
+    management address is unchanged.
+  - Reconfigures the fabric NICs only, so that the management NIC is not touched. C(netplan apply) is never run.
+  - If there is nothing to change, one call verifies addresses, MTU and connected routes, and sends a do-not-fragment
+    ping to each peer of each link, bound to the link's NIC.
 extends_documentation_fragment:
   - sparkthor.cluster.attributes
   - sparkthor.cluster.attributes.diff
@@ -30,12 +30,12 @@ extends_documentation_fragment:
 options:
   state:
     description:
-      - V(present) makes the links so.
-      - V(adopted) writes no network configuration at all; the links must already be so (topology C(lan)).
-      - V(verified) only looks, and fails when a link or a peer is not as planned within O(wait) seconds.
-      - V(inspected) only looks for what would go wrong, and returns RV(findings).
-      - V(absent) takes our file and its addresses away, and puts back what O(replace_foreign) has set aside, under the
-        same rollback. What cannot stand where it stood stays aside and is named (RV(kept)).
+      - V(present) configures the links as planned.
+      - V(adopted) writes no network configuration; the links must already be as planned (topology C(lan)).
+      - V(verified) changes nothing, and fails if a link or a peer is not as planned within O(wait) seconds.
+      - V(inspected) changes nothing, and returns what would stop a change (RV(findings)).
+      - V(absent) removes our file and its addresses, and restores the files that O(replace_foreign) replaced, under the
+        same rollback. A file that cannot be restored safely stays aside and is named (RV(kept)).
     type: str
     choices: [present, adopted, verified, inspected, absent]
     default: present
@@ -72,7 +72,7 @@ options:
             type: str
             required: true
           mtu:
-            description: MTU at the peer's end; 0 is taken for the same as here.
+            description: MTU at the peer's end; 0 means the same as here.
             type: int
             default: 0
   path:
@@ -86,12 +86,12 @@ options:
     default: ''
   management_address:
     description:
-      - Address by which the host is reached. Its NIC is watched during the change.
-      - Empty takes the NIC that this ssh connection came in by, or, without one, that of the default route.
+      - Address by which the host is reached. The address and default route of its NIC must not change.
+      - If empty, the NIC that this ssh connection uses, or, without ssh, that of the default route.
     type: str
     default: ''
   rollback_timeout:
-    description: Seconds after which the host takes an unconfirmed change back by itself (30 to 600).
+    description: Seconds after which the host rolls back an unconfirmed change by itself (30 to 600).
     type: int
     default: 60
   replace_foreign:
@@ -101,7 +101,7 @@ options:
     type: bool
     default: false
   accept:
-    description: Findings that do not stop a change, since it leaves alone what they are about.
+    description: Findings that do not stop a change.
     type: list
     elements: str
     choices: [pending_edit, runtime_address]
@@ -110,25 +110,25 @@ options:
     description: File to write O(environment_variables) to, in the form that systemd's C(EnvironmentFile=) reads.
     type: path
   environment_variables:
-    description: Variables for O(environment_path). They are public, secrets do not belong here.
+    description: Variables for O(environment_path). Do not put secrets here.
     type: dict
     default: {}
   wait:
-    description: Seconds for which O(state=verified) asks again until every peer answers.
+    description: Seconds that O(state=verified) waits until every peer answers.
     type: int
     default: 0
   confirm:
     description:
-      - Keep a change as soon as this host has proven that it can be reached.
-      - With V(false) a proven change stays armed (RV(held)) and a failed one is no failed task, until a task with
-        O(outcomes) has seen the outcome of every host of the play. Without that task each host takes its change back.
+      - Whether to keep a change as soon as the controller has reached this host again.
+      - With V(false) the rollback stays armed (RV(held)), and a failed change does not fail the task. A task with
+        O(outcomes) then decides for all hosts. Without that task each host rolls its change back.
     type: bool
     default: true
   outcomes:
     description:
       - Name of the variable that a task with O(confirm=false) registered.
-      - This task then keeps what that one left armed, or takes it back on every host because it failed on one. It takes
-        the other options as that task had them.
+      - This task keeps the changes of that task if they succeeded on every host, and else rolls them back on every
+        host. The other options must be the same as in that task.
     type: str
     default: ''
   step:
@@ -137,7 +137,7 @@ options:
     choices: [start, check, confirm, take_back]
     default: start
   reason:
-    description: Used by the action plugin to say why a change is taken back.
+    description: Used by the action plugin to say why a change is rolled back.
     type: str
     default: ''
   token:
@@ -224,7 +224,7 @@ verified:
   type: bool
 findings:
   description: What would stop a change, each with C(id), C(what), C(fix) and C(where) (the NIC or the file).
-  returned: when looked for
+  returned: O(state=present), O(state=absent) and O(state=inspected)
   type: list
   elements: dict
 adopted:
@@ -406,7 +406,7 @@ def start(module: AnsibleModule) -> dict[str, Any]:
 
 
 def confirm(module: AnsibleModule) -> dict[str, Any]:
-    """Look at a change that is live, disarm it, or report why it was taken back."""
+    """Check a change that is live, disarm it, or report why it was rolled back."""
     params = module.params
     if params["step"] == "take_back":
         return {"changed": False, "rollback": change.take_back(params["token"], params["reason"])}
@@ -426,7 +426,7 @@ def main() -> None:
     if not 30 <= params["rollback_timeout"] <= 600:
         module.fail_json(msg=f"rollback_timeout: {params['rollback_timeout']} is not between 30 and 600 seconds")
     if params["outcomes"]:
-        module.fail_json(msg="outcomes are looked at by the action plugin of this module, on the controller")
+        module.fail_json(msg="outcomes are judged by the action plugin of this module, on the controller")
     if params["state"] in ("present", "adopted", "verified") and not params["links"]:
         module.fail_json(msg=f"links: state {params['state']} needs at least one link")
     try:

@@ -13,11 +13,11 @@ author:
   - sparkthor.cluster contributors (@sparkthor)
 description:
   - Reads kind (DGX Spark, Jetson Thor or other), operating system, memory, GPUs, network interfaces, routes, the
-    interface the controller came in by, installed programs and fingerprints of this collection's secret files.
-  - With O(gather) it reads what status, verify and report show of a host, or all that may explain a fault, instead.
-  - One fat call instead of many small ones, because each task costs about 0.1 s of controller time per host.
-  - Runs only read-only commands, each with a time limit, and returns no secret. What does not answer in time is missing
-    in the result, and no error.
+    interface of the controller's connection, installed programs and fingerprints of this collection's secret files.
+  - O(gather) selects what else it reads, for status, verify and report, or for the doctor.
+  - One call reads everything, because each task costs about 0.1 s of controller time per host.
+  - Runs read-only commands, each with a time limit, and returns no secret. A command that does not answer in time is no
+    error; its part of the result is missing.
 extends_documentation_fragment:
   - sparkthor.cluster.attributes
   - sparkthor.cluster.attributes.read_only
@@ -25,20 +25,20 @@ extends_documentation_fragment:
 options:
   gather:
     description:
-      - V(facts) is what the roles of this collection decide by.
-      - V(status) is the facts and what runs now - memory, units, RDMA links with their counters, versions of the
-        engine, what is served and, on the head, what Ray says of its nodes. M(sparkthor.cluster.cluster_report) and
+      - V(facts) reads what the roles of this collection need.
+      - V(status) reads the facts and what runs now - memory, units, RDMA links with their counters, versions of the
+        engine, what is served and, on the head, Ray's nodes. M(sparkthor.cluster.cluster_report) and
         M(sparkthor.cluster.cluster_verify) read it.
-      - V(evidence) is all that M(sparkthor.cluster.doctor) judges - facts, NCCL's files, the files of this collection,
-        engine processes and their network environment, listeners, disks, models, pings to the peers of O(links), and
-        excerpts of the journal, limited in size and with secrets masked.
+      - V(evidence) reads all that M(sparkthor.cluster.doctor) judges - facts, NCCL's files, the files of this
+        collection, engine processes and their network environment, listeners, disks, models, pings to the peers of
+        O(links), and excerpts of the journal, limited in size and with secrets masked.
     type: str
     choices: [facts, status, evidence]
     default: facts
   timeout:
     description:
       - Seconds that one command on the host may take.
-      - If it is left out, 10 for V(facts), 5 for V(status) and 8 for V(evidence).
+      - If not set, 10 for V(facts), 5 for V(status) and 8 for V(evidence).
     type: int
   links:
     description:

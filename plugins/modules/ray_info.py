@@ -12,13 +12,13 @@ version_added: 0.1.0
 author:
   - sparkthor.cluster contributors (@sparkthor)
 description:
-  - Compares the cluster that C(/etc/sparkthor/ray.json) describes with the one that is there. A node counts only by an
-    ALIVE row on its expected control address, with all its GPUs.
-  - The same code is the gate that vLLM's start waits for (C(sparkthor_host ray-gate), see docs/ray.md).
-  - A cluster that is not there is data (RV(healthy=false)), not an error. Every question has a time limit.
-  - With O(before_start=true) it asks this host alone, before its unit is touched. Is the control address there and can
-    the head's be reached from it? Are the ports free, or held by Ray itself? Does the object store fit into the free
-    memory? Can the engine be run, and is its Ray new enough?
+  - Compares the Ray cluster that C(/etc/sparkthor/ray.json) describes with the one that runs. A node counts only if Ray
+    lists it as ALIVE on its control address, with all its GPUs.
+  - The gate that vLLM's start waits for uses the same code (C(sparkthor_host ray-gate), see docs/ray.md).
+  - If no Ray cluster runs, the module does not fail and returns RV(healthy=false). Every question has a time limit.
+  - With O(before_start=true) it checks this host only, before its unit is touched - whether it has its control address
+    and reaches the head's, whether the ports are free or held by Ray itself, whether the object store fits into the
+    free memory, and whether the engine runs and its Ray is new enough.
 extends_documentation_fragment:
   - sparkthor.cluster.attributes
   - sparkthor.cluster.attributes.read_only
@@ -37,8 +37,8 @@ options:
     default: 0.0
   source:
     description:
-      - Whom to ask for the nodes. V(dashboard) is fast and runs on the head only; V(engine) runs the engine's Python
-        and works from every node; V(auto) takes the first that answers.
+      - What to ask for the nodes. V(dashboard) is fast and runs on the head only. V(engine) runs the engine's Python
+        and works on every node. V(auto) takes the first that answers.
     type: str
     choices: [auto, dashboard, engine]
     default: auto

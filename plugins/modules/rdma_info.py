@@ -19,13 +19,13 @@ extends_documentation_fragment:
   - sparkthor.cluster.attributes.read_only
 options:
   sources:
-    description: Where to look, in this order.
+    description: Sources to ask, in this order.
     type: list
     elements: str
     choices: [ibdev2netdev, rdma, sysfs]
     default: [ibdev2netdev, rdma, sysfs]
   timeout:
-    description: Seconds each tool may take before it is passed over.
+    description: Seconds that a tool may take. After that the next one is asked.
     type: int
     default: 10
 """

@@ -12,8 +12,8 @@ version_added: 0.1.0
 author:
   - sparkthor.cluster contributors (@sparkthor)
 description:
-  - For looking at what roles would put on a host, and for comparing it with what they put there yesterday.
-  - Runs on the controller and contacts nobody.
+  - Shows which files roles would write to a host, for example to compare them with those of another revision.
+  - Runs on the controller and contacts no host.
 extends_documentation_fragment:
   - sparkthor.cluster.attributes
   - sparkthor.cluster.attributes.diff

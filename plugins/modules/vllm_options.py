@@ -22,14 +22,14 @@ extends_documentation_fragment:
 options:
   command:
     description:
-      - How to run the engine's Python, as a list; a script is passed on its standard input.
+      - Command that runs the engine's Python, as a list. It gets a script on its standard input.
       - For a container this is the container tool with C(run), C(--interactive), C(--rm), C(--entrypoint) and image.
     type: list
     elements: str
     default: [/opt/sparkthor/venv/bin/python]
   version:
     description:
-      - The version of vLLM that is installed, the key of the cache.
+      - The installed version of vLLM. The cache has one file for each version.
       - Asked from the engine's Python if not given, which takes a fraction of a second in a virtual environment.
     type: str
   cache_dir:
@@ -42,14 +42,14 @@ options:
     default: 300
   engine:
     description:
-      - What names the installed engine, such as its digest.  With it the controller keeps the table too, and a host is
+      - Name of the installed engine, such as its digest. If set, the controller also keeps the table, and a host is
         asked only once for each engine.
     type: str
   arguments:
     description: Arguments of C(vllm serve) to check against the table, on the controller.
     type: dict
   acknowledged:
-    description: Dangerous arguments that are meant, by name.
+    description: Dangerous arguments that are used on purpose, by name.
     type: list
     elements: str
     default: []

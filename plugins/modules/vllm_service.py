@@ -7,41 +7,42 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: vllm_service
-short_description: Start, stop, restart, drain, await or roll back the serving group
+short_description: Start, stop, restart, drain, wait for or roll back the serving group
 version_added: 0.1.0
 author:
   - sparkthor.cluster contributors (@sparkthor)
 description:
-  - Runs on the head, V(rolled_back) on every host. Tells the watchdog what is wanted, so that it does not undo it.
-  - While drained or stopped, the front stays up and answers 503 with C(Retry-After).
+  - Runs on the head; V(rolled_back) runs on every host. Tells the watchdog about the change, so that it does not undo
+    it.
+  - While drained or stopped, the front proxy stays up and answers 503 with C(Retry-After).
 extends_documentation_fragment:
   - sparkthor.cluster.attributes
 options:
   state:
     description:
-      - V(stopped) stops the group until V(started) or V(restarted), over reboots as well, and keeps the watchdog quiet.
-      - V(started) ends both and starts the group without waiting for it.
-      - V(restarted) does the same, and starts it anew where it runs.
+      - V(stopped) stops the group until V(started) or V(restarted), also after reboots. The watchdog does nothing until
+        then.
+      - V(started) ends a stop or a drain, and starts the group without waiting for it.
+      - V(restarted) does the same, and restarts a group that runs.
       - V(drained) takes no new requests and waits until the running ones have ended.
-      - V(serving) waits for the first real completion. Serving means that a real one-token completion came back
-        through all ranks; a C(/health) that says yes is no proof. While it waits, the newest meaningful line of the
-        engine's log and the elapsed time are shown on the controller. A start that fails ends the task early, with the
-        reason from the journal.
-      - V(rolled_back) puts back, where they differ, the files of the configuration that served last. Each time that a
-        start of the engine comes to its first real completion, the files that it was started with are kept on the host.
-        The head's copies are root's. Those of a rank (executor V(mp)) are not, so of these only arguments and the
-        variables of the engine and its libraries are taken, nothing that a process of root's obeys. Restarts nothing;
+      - V(serving) waits for the first real completion. It must come back through all ranks, because vLLM's own
+        C(/health) is no proof. While it waits, the controller shows the newest meaningful line of the engine's log and
+        the time. A start that fails ends the task early, with the reason from the journal.
+      - V(rolled_back) restores the configuration files that served last, if they differ. Each time that a start reaches
+        its first real completion, the files that it was started with are kept on the host. The copies on the head
+        belong to root. Those of a rank (executor V(mp)) do not, so only arguments and the variables of the engine and
+        its libraries are taken from them, and nothing that a process of root runs or loads. Restarts nothing;
         V(serving) with O(start=true) does that on the head.
     type: str
     choices: [started, stopped, restarted, drained, serving, rolled_back]
     required: true
   drain_timeout:
     description:
-      - Seconds to let running requests end.  V(0) does not wait with O(state=stopped) and O(state=restarted).
+      - Seconds to wait for running requests. V(0) does not wait with O(state=stopped) and O(state=restarted).
     type: int
     default: 0
   reason:
-    description: What the watchdog and C(/health) say while the group is stopped.
+    description: Reason that the watchdog and C(/health) show while the group is stopped.
     type: str
     default: stopped by playbook
   start:
@@ -50,8 +51,8 @@ options:
     default: false
   settle:
     description:
-      - Seconds that the ranks of other hosts get to report that their files changed, before O(start) decides; used
-        where a rank has a unit of its own (executor V(mp)).
+      - Seconds to wait for the ranks of other hosts to report changed files, before O(start) decides. Used with
+        executor V(mp), where each rank has its own unit.
     type: float
     default: 0
   timeout:
@@ -59,7 +60,7 @@ options:
     type: int
     default: 2700
   attempts:
-    description: Failed starts after which waiting ends; a start that must fail again the same way ends it at once.
+    description: Failed starts after which waiting ends. A failure that another start cannot change ends it at once.
     type: int
     default: 3
   patience:
@@ -80,7 +81,7 @@ options:
     choices: [ray, mp]
     default: ray
   required:
-    description: With O(state=rolled_back), whether it is an error that nothing was kept, as it is for the head.
+    description: With O(state=rolled_back), whether it is an error if the host has no kept files. Set it on the head.
     type: bool
     default: true
 attributes:
@@ -195,11 +196,11 @@ def change_state(module: AnsibleModule) -> None:
     module.exit_json(**dataclasses.asdict(outcome))
 
 
-def look_once(module: AnsibleModule) -> None:
+def report_readiness(module: AnsibleModule) -> None:
     """One of many answers; the controller's side of this module asks until it is ready."""
     params = module.params
     try:
-        found = ready.look(
+        found = ready.ensure(
             config_path=params["config"],
             start=params["start"],
             check=module.check_mode,
@@ -238,7 +239,7 @@ def roll_back(module: AnsibleModule) -> None:
 
 def main() -> None:
     module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True)
-    {"serving": look_once, "rolled_back": roll_back}.get(module.params["state"], change_state)(module)
+    {"serving": report_readiness, "rolled_back": roll_back}.get(module.params["state"], change_state)(module)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Clients and onlookers: requests that are in flight all the time, and the watchdog's state as it changes."""
+"""Clients and observers: requests that are in flight all the time, and the watchdog's state as it changes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Request:
 
 @dataclass
 class Endpoint:
-    """The front, and what to send it."""
+    """The front proxy, and what to send it."""
 
     address: str
     port: int
@@ -194,7 +194,7 @@ class Watch:
         self._thread = threading.Thread(target=self._follow, daemon=True)
 
     def __enter__(self) -> Watch:
-        self.look()
+        self.read()
         self._thread.start()
         return self
 
@@ -202,7 +202,7 @@ class Watch:
         self._stop.set()
         self._thread.join(5)
 
-    def look(self) -> None:
+    def read(self) -> None:
         leader = self.leader()
         data: dict[str, Any] = {}
         if leader is not None:
@@ -215,7 +215,7 @@ class Watch:
 
     def _follow(self) -> None:
         while not self._stop.wait(self.every):
-            self.look()
+            self.read()
 
     @property
     def state(self) -> str:

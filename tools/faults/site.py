@@ -128,7 +128,7 @@ class Site:
         )
 
     def clean_start(self, limit: float = 900) -> float:
-        """Seconds from all of ours stopped to the first completion through the front."""
+        """Seconds from all of ours stopped to the first completion through the front proxy."""
         self.stop_all()
         endpoint = self.endpoint
         begun = time.monotonic()

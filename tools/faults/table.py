@@ -51,7 +51,7 @@ class Run:
 
     #: seconds from the fault until the state was no longer ``serving``; None = it never left it
     noticed: float | None = None
-    #: seconds from the row's zero until a completion came through the front again
+    #: seconds from the row's zero until a completion came through the front proxy again
     again: float | None = None
     #: seconds from the fault until each request that was in flight had ended
     clients: list[float] = field(default_factory=list)

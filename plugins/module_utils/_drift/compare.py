@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The comparison before a run: whether a host is already as the roles' own arguments want it, all roles in one call.
 
-A comparison only ever answers "as wanted" or "not known to be": with the first that differs, fails or cannot be made,
-its role and all after it run as if nobody had looked.  So nothing here writes, and no trouble is reported from here.
+A comparison only ever answers "converged" or "not known to be": with the first that differs, fails or cannot be made,
+its role and all after it run as if nothing had been compared.  So nothing here writes or reports an error.
 
 Code of a comparison is loaded when it is asked for: most hosts need few of them.
 """
@@ -18,7 +18,7 @@ PATIENCE = 5.0
 
 
 class Drift(Exception):
-    """Not as wanted, or not known to be; the message says what."""
+    """Not converged, or not known to be; the message says what."""
 
 
 def _checked(spec: dict[str, Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -77,10 +77,10 @@ def _firewall_apply(arguments: Mapping[str, Any]) -> None:
         raise Drift(", ".join(found["changed_paths"] + found["changed_units"]) or "the loaded table")
 
 
-def _engine_venv(arguments: Mapping[str, Any]) -> None:
-    from ansible_collections.sparkthor.cluster.plugins.module_utils._engine import venv as engine
+def _engine(arguments: Mapping[str, Any]) -> None:
+    from ansible_collections.sparkthor.cluster.plugins.module_utils._engine import venv
 
-    problems = engine.look(engine.wanted_of(arguments, [])).problems
+    problems = venv.inspect(venv.wanted_of(arguments, [])).problems
     if problems:
         raise Drift("; ".join(problems))
 
@@ -113,7 +113,7 @@ def _vllm_service(_arguments: Mapping[str, Any]) -> None:
 
     from ansible_collections.sparkthor.cluster.plugins.module_utils._serving import ready
 
-    found = ready.look(start=True, check=True, patience=PATIENCE)
+    found = ready.ensure(start=True, check=True, patience=PATIENCE)
     problem = ready.deadline_problem(dataclasses.asdict(found))
     if found.changed or not found.ready or problem:
         raise Drift(problem or found.line)
@@ -125,7 +125,7 @@ COMPARISONS: dict[str, Callable[[Mapping[str, Any]], None]] = {
     "netplan_apply": _netplan_apply,
     "nccl_conf": _nccl_conf,
     "firewall_apply": _firewall_apply,
-    "engine_venv": _engine_venv,
+    "engine": _engine,
     "model_store": _model_store,
     "ray_info": _ray_info,
     "vllm_service": _vllm_service,

@@ -152,6 +152,11 @@ class Host:
             run_limited(["docker", "rmi", image], 60)
 
 
+def store_of(params: Mapping[str, Any]) -> Store:
+    """Where an archive, or wheels for an image, wait to be used."""
+    return Host(params["work_dir"], params["timeout"]).store()
+
+
 def read(path: str) -> str:
     try:
         with open(path, encoding="utf-8") as file:
@@ -293,7 +298,7 @@ def apply(params: Mapping[str, Any], check: bool) -> dict[str, Any]:
         container.host_gpu_arguments(params["gpu"], container.docker_info())
     packages = probe.get("packages") or {}
     config = {"image": used, "gpu": params["gpu"], "commands": _image.commands(probe) if used else {}}
-    # for whoever looks without asking Docker
+    # for programs that must not wait for Docker
     config["versions"] = interesting(packages)
     config.update(params["settings"])
     text = json.dumps(config, indent=2, sort_keys=True) + "\n"

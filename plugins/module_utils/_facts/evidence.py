@@ -392,7 +392,7 @@ class Collector:
                         }
                     )
                     if left <= 0 or len(found) >= 200:
-                        self.errors.append("models: too many files, the rest was not looked at")
+                        self.errors.append("models: too many files, the rest was not read")
                         return found
         return found
 

@@ -224,7 +224,7 @@ class HostReader:
             node = _node.NodeReader(self._run, self._root).read()
             load = self._text("/proc/loadavg").split()
             engine = self.engine()
-            look = {
+            status = {
                 "node": node,
                 "time": round(time.time(), 3),
                 "uptime_seconds": round(uptime),
@@ -240,7 +240,7 @@ class HostReader:
                 "rdma": rdma.result(),
                 "ray": ray.result(),
             }
-        return look
+        return status
 
 
 def read_now(timeout: int) -> dict[str, Any]:

@@ -34,7 +34,7 @@ SERVING_UNITS = (
     "sparkthor-front.service",
     "sparkthor-watchdog.service",
 )
-#: programs the roles ask for; their paths are facts so that no role needs a task to look
+#: programs the roles ask for; their paths are facts so that no role needs a task to find them
 BINARIES = (
     "apt-get",
     "docker",

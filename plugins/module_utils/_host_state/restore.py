@@ -55,7 +55,7 @@ def _restore_link(changes: Changes, originals: Originals, paths: PathPlanner, pa
     real = changes.host.at(path)
     original = originals.recorded("links", path)
     if not os.path.islink(real) or os.readlink(real) == original:
-        # somebody was faster; what is put there from now on is not ours to take back
+        # somebody was faster; what is put there from now on is not ours to undo
         changes.steps.append(lambda: originals.forget("links", path))
         return
     changes.note_path(path, f"link to {os.readlink(real)}\n", f"link to {original}\n" if original else "")

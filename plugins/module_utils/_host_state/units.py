@@ -253,7 +253,7 @@ class UnitManager:
         for unit in self.to_stop:
             self._systemctl("stop", unit)
         if self.to_stop:
-            # what ended with an error while it was being stopped is no failure that anybody should look into
+            # an error while it was being stopped is no reason to show the unit as failed
             shown = self._show()
             failed = [unit.name for unit in self.to_stop if shown[unit.name].get("ActiveState") == "failed"]
             if failed:

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What a client of the API gets: an answer, time to the first token, tokens a second.  Standard library only.
 
-Through the front, with its key, as every client; on the head, so that no network of the user's is measured.
+Through the front proxy, with its key, as every client; on the head, so that no network of the user's is measured.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class ServingError(Exception):
 def _connection(address: str, port: int, tls: bool, seconds: float) -> http.client.HTTPConnection:
     if tls:
         context = ssl.create_default_context()
-        # our own front on this very host; its certificate may be self-signed
+        # our own front proxy on this very host; its certificate may be self-signed
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
         return http.client.HTTPSConnection(address, port, timeout=seconds, context=context)
@@ -47,11 +47,11 @@ class Client:
             answer = connection.getresponse()
         except (OSError, http.client.HTTPException) as error:
             connection.close()
-            raise ServingError(f"the front: {error or type(error).__name__}") from error
+            raise ServingError(f"the front proxy: {error or type(error).__name__}") from error
         if answer.status != 200:
             text = answer.read(2000).decode("utf-8", "replace")
             connection.close()
-            raise ServingError(f"the front answered {answer.status}: {_message(text)}")
+            raise ServingError(f"the front proxy answered {answer.status}: {_message(text)}")
         return connection, answer
 
     def _body(self, tokens: int) -> dict[str, Any]:

@@ -38,12 +38,13 @@ WARM_UP_SECONDS = 2.0
 
 UNIT_TEXT = f"""{MARKER}
 [Unit]
-Description=Firewall of the cluster (own nftables table)
+Description=Firewall of sparkthor.cluster (an nftables table of its own)
 DefaultDependencies=no
 Wants=network-pre.target
 Before=network-pre.target shutdown.target
 Conflicts=shutdown.target
-# These may flush the whole ruleset when they start; ours comes after, and again when they start again
+# nftables.service and ufw.service may flush all rules when they start: load ours after them, and again when nftables
+# is restarted or reloaded
 After=local-fs.target systemd-modules-load.service nftables.service ufw.service
 PartOf=nftables.service
 ReloadPropagatedFrom=nftables.service
@@ -226,7 +227,7 @@ class Firewall:
             if time.monotonic() - began > self.params["rollback_timeout"] - 1:
                 raise FirewallError(
                     "loading the ruleset took as long as the host waits with its way back "
-                    f"({self.params['rollback_timeout']} s), so it was taken back; raise firewall_rollback_timeout"
+                    f"({self.params['rollback_timeout']} s), so it was rolled back; raise firewall_rollback_timeout"
                 )
         except FirewallError:
             self.take_back_unconfirmed()
@@ -234,7 +235,7 @@ class Firewall:
 
     def timer(self, restore: str) -> None:
         argv = ["systemd-run", "--quiet", "--collect", f"--unit={TIMER}", "--timer-property=AccuracySec=100ms"]
-        argv += [f"--on-active={self.params['rollback_timeout']}s", "--description=Take back an unconfirmed firewall"]
+        argv += [f"--on-active={self.params['rollback_timeout']}s", "--description=Roll back an unconfirmed firewall"]
         code, _out, err = run_limited([*argv, self.nft, "-f", restore], LIMIT)
         if code != 0:
             raise FirewallError(f"the rollback cannot be armed, so the ruleset is not loaded: {err.strip()}")
@@ -244,7 +245,7 @@ class Firewall:
         run_limited(["systemctl", "stop", f"{TIMER}.timer"], LIMIT)
 
     def take_back_unconfirmed(self) -> None:
-        """A change whose controller died is taken back before a new one is thought about."""
+        """A change whose controller died is rolled back before a new one is thought about."""
         restore = os.path.join(RUN, "restore.nft")
         if os.path.exists(restore) and os.path.exists(os.path.join(RUN, "armed.json")):
             self.load(restore)

@@ -100,7 +100,7 @@ def open_port(netdev: str) -> tuple[Port, bytes]:
 
 
 class _Watch:
-    """What was seen on each port, by when, and until when looking on is worth something."""
+    """What was seen on each port, by when, and until when waiting is worth it."""
 
     def __init__(
         self,
@@ -139,7 +139,7 @@ class _Watch:
             # its cable leads to somebody else
             return min(last, self.first[netdev] + GRACE)
         if dark and (netdev in self.settled or any(self.seen[other] for other in self.others)):
-            # both ends were up before anybody looked, or the cable was found in the other cage
+            # both ends were up before the probe, or the cable was found in the other cage
             return min(last, self.start + GRACE)
         if peer in self.heard:
             # it had set its ports up before it sent its first frame
@@ -185,11 +185,11 @@ def exchange(
                 frames[netdev] = encode(address, host, netdev)
             except OSError as error:
                 errors[netdev] = error.strerror or str(error)
-        due, left, next_look = watch.start, burst, watch.start
+        due, left, next_read = watch.start, burst, watch.start
         while any(name in expected for name in ports) and left > 0:
             now = time.monotonic()
-            if now >= next_look:
-                next_look = now + 0.5
+            if now >= next_read:
+                next_read = now + 0.5
                 watch.dark = dark()
             if now >= due:
                 due = now + interval
@@ -326,9 +326,9 @@ def find_neighbours(
 ) -> dict[str, Any]:
     """``{ports, neighbours, raised, errors}`` of the planned links (each ``netdev, peer, peer_netdev, peer_up``).
 
-    ``ports`` holds, per NIC, ``present, up, carrier, mtu`` as they were while looking; ``carrier`` is None where it
-    could not be known (down, and ``change_nothing``). Frames go out only on links that have a peer: on a switch
-    everybody sees everybody, which says nothing about a cable.
+    ``ports`` holds, per NIC, ``present, up, carrier, mtu`` as they were then; ``carrier`` is None where it could not
+    be known (down, and ``change_nothing``). Frames go out only on links that have a peer: on a switch everybody sees
+    everybody, which says nothing about a cable.
     """
     errors: dict[str, str] = {}
     seen: Seen = {}

@@ -32,7 +32,7 @@ NOW_UNIT = "sparkthor-netplan-rollback-now"
 _BOOT_UNIT = """\
 {marker}
 [Unit]
-Description=Take back an unconfirmed network change before the network starts
+Description=Roll back an unconfirmed network change before the network starts
 DefaultDependencies=no
 RequiresMountsFor={state} /etc/netplan
 After=systemd-remount-fs.service
@@ -120,17 +120,17 @@ def roll_back_now(reason: str, folder: str = STATE) -> dict[str, Any]:
 
 
 def clear_leftovers(folder: str = STATE) -> str:
-    """Take back what a run that died left armed, and read what a rollback reported; a warning or nothing."""
+    """Roll back what a run that died left armed, and read what a rollback reported; a warning or nothing."""
     if not os.path.isdir(folder):
         return ""
     outcome = job.read_json(os.path.join(folder, "outcome.json")) or {}
     if armed(folder):
         outcome = roll_back_now("a later run found this change unconfirmed", folder)
         if armed(folder):
-            raise ChangeError(f"an unconfirmed change could not be taken back; see journalctl -u {NOW_UNIT}")
+            raise ChangeError(f"an unconfirmed change could not be rolled back; see journalctl -u {NOW_UNIT}")
     tidy(folder)
     if outcome.get("result") == "rolled_back":
-        return f"an earlier network change was taken back on this host: {outcome.get('reason', '')}"
+        return f"an earlier network change was rolled back on this host: {outcome.get('reason', '')}"
     return ""
 
 
@@ -233,7 +233,7 @@ def confirm(token: str, wait: float = 40.0, folder: str = STATE, hold: bool = Fa
             outcome = roll_back_now("; ".join(problems), folder)
     steps, reason = outcome.get("steps", []), outcome.get("reason", "")
     if armed(folder):
-        return {"status": "failed", "reason": f"the change could not be taken back: {reason}", "steps": steps}
+        return {"status": "failed", "reason": f"the change could not be rolled back: {reason}", "steps": steps}
     tidy(folder)
     return {
         "status": "confirmed" if outcome["result"] == "applied" else "rolled_back",
@@ -249,7 +249,7 @@ def take_back(token: str, reason: str, folder: str = STATE) -> dict[str, Any]:
     if plan and plan.get("token") == token:
         outcome = roll_back_now(reason, folder)
         if armed(folder):
-            return {"status": "failed", "reason": f"it could not be taken back: {reason}", "steps": outcome["steps"]}
+            return {"status": "failed", "reason": f"it could not be rolled back: {reason}", "steps": outcome["steps"]}
     elif plan or outcome.get("token") != token:
         return {"status": "unknown", "reason": "no change with this token is armed on the host", "steps": []}
     tidy(folder)

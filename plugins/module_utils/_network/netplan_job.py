@@ -332,7 +332,7 @@ def apply(folder: str) -> dict[str, Any]:
                     _ok(["ip", "address", "del", item["address"], "dev", item["netdev"]], steps)
             for name in plan["reset_mtu"]:
                 _ok(["ip", "link", "set", "dev", name, "mtu", "1500"], steps)
-        problems = ["not looked yet"]
+        problems = ["not checked yet"]
         end = time.monotonic() + LIVE_LIMIT
         while problems and time.monotonic() < end:
             problems = expectation_problems(plan["expect"], live_links())
@@ -406,7 +406,7 @@ def rollback(folder: str, reason: str = "", steps: list[str] | None = None) -> d
         reason = reason or f"no confirmation within {plan['timeout']} s"
         lost = _problems_or_all(plan)
         _put_back(folder, plan, bool(lost), steps)
-        # networkd acts in the background, and somebody may be in the middle of an apply of their own: keep looking
+        # networkd acts in the background, and somebody may be in the middle of an apply of their own: keep checking
         # until the way in has been whole for a while
         disturbed = bool(changed_since(plan)) or bool(lost)
         end = time.monotonic() + WATCH_LIMIT

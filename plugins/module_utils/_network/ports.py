@@ -88,6 +88,6 @@ def probe(params: dict[str, Any], check: bool) -> dict[str, Any]:
         found["netplan"] = netplan_obstacles(params["path"], params["links"], params["renderer"])
         found["rdma"] = rdma.read_links(run)
     except (netplan_generator.NetplanError, RuntimeError, OSError, ValueError) as error:
-        raise ProbeError(f"the fabric ports of {params['host']} could not be looked at: {error}") from error
+        raise ProbeError(f"the fabric ports of {params['host']} could not be read: {error}") from error
     found["seconds"] = round(time.monotonic() - started, 2)
     return found

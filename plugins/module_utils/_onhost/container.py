@@ -9,7 +9,7 @@ that was killed leaves its container behind, so a container is removed by name b
 its unit, and where Docker itself does not answer its processes are found by their control group and killed.
 
 Everything is as without a container: same user, same paths, same network, process and IPC namespaces, so that gate,
-watchdog and front need not know.
+watchdog and front proxy need not know.
 """
 
 from __future__ import annotations
@@ -308,7 +308,7 @@ def run_arguments(
     if credentials:
         argv += bind(credentials, read_only=True)
     argv += ["--workdir", str(own.get("directory") or "/"), *(str(word) for word in config.get("options") or [])]
-    # Docker has no option for the umask, and the front's user reaches vLLM's socket by its group
+    # Docker has no option for the umask, and the front proxy's user reaches vLLM's socket by its group
     argv += ["--entrypoint", "/bin/sh", config["image"], "-c", 'umask "$0" && exec "$@"', str(own["umask"])]
     return [*argv, *config["commands"][service], *arguments]
 

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # runs on the host without Ansible, in its own unit:
 # pylint: disable=ansible-bad-function
-"""Figures of one host for Prometheus: memory, disk, links, RDMA ports, the watchdog, and the engine behind its socket.
+"""Metrics of one host for Prometheus: memory, disk, links, RDMA ports, the watchdog, and the engine behind its socket.
 
 RDMA traffic shows in no netdev counter, unified memory in no GPU tool, and the engine listens on a UNIX socket that a
 Prometheus cannot reach: hence a small exporter of our own.  It reads files only, listens on the control address and the
@@ -226,7 +226,7 @@ class Server(socketserver.ThreadingMixIn, http.server.HTTPServer):
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="sparkthor_host exporter", description="Figures of this host for Prometheus.")
+    parser = argparse.ArgumentParser(prog="sparkthor_host exporter", description="Metrics of this host for Prometheus.")
     parser.add_argument("--listen", action="append", required=True, metavar="ADDRESS:PORT")
     parser.add_argument("--planned", default="", help="netdevs of the fabric, by commas")
     given = parser.parse_args(argv)

@@ -48,7 +48,7 @@ class Successor:
 
 
 def health(address: str, port: int, tls: bool, seconds: float = 2.0) -> Mapping[str, Any] | None:
-    """What the front of a host answers, if it runs one. Its certificate is its own: the question is no secret."""
+    """What the front proxy of a host answers, if it runs one. Its certificate is its own: the question is no secret."""
     if tls:
         context = ssl.create_default_context()
         context.check_hostname = False
@@ -139,7 +139,7 @@ def former_head(
     Once one is found, Ray is started anew here: its preparation stays down, and the engine's gate with it.
     """
 
-    def look(others: bool) -> str:
+    def reason(others: bool) -> str:
         cluster = files.read_json(path)
         found = known(cluster, marker)
         if found is None and others:
@@ -149,4 +149,4 @@ def former_head(
                 move(["systemctl", "--no-block", "try-restart", "sparkthor-ray.service"])
         return found.text if found else ""
 
-    return look
+    return reason

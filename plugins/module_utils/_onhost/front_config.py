@@ -1,11 +1,11 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-# runs on the host without Ansible, in the front's unit:
+# runs on the host without Ansible, in the front proxy's unit:
 # pylint: disable=ansible-bad-function
-"""Takes the wanted configuration of the front into use only if nginx accepts it.
+"""Takes the wanted configuration of the front proxy into use only if nginx accepts it.
 
 The last good one stays beside it: a mistake (a torn certificate, an address of another host) never takes the front
-down.
+proxy down.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from pathlib import Path
 FOLDER = "/etc/sparkthor"
 #: a self-made certificate is made anew this many seconds before its end
 RENEW_BEFORE = 2592000
+INVALID = "the wanted configuration of the front proxy is not valid"
 
 
 class FrontError(Exception):
@@ -69,9 +70,9 @@ def check_with_nginx(config: Path) -> None:
             errors="replace",
         )
     except OSError as error:
-        raise FrontError(f"the wanted configuration of the front is not valid: {nginx}: {error.strerror}") from error
+        raise FrontError(f"{INVALID}: {nginx}: {error.strerror}") from error
     if test.returncode != 0:
-        raise FrontError(f"the wanted configuration of the front is not valid: {test.stdout.strip()}")
+        raise FrontError(f"{INVALID}: {test.stdout.strip()}")
 
 
 def take(wanted: Path, good: Path) -> None:
@@ -117,7 +118,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except FrontError as error:
         print(error, file=sys.stderr, flush=True)
         if options.action == "start" and _has_content(good / "nginx.conf"):
-            print("the front goes on with its last good configuration", file=sys.stderr, flush=True)
+            print("the front proxy goes on with its last good configuration", file=sys.stderr, flush=True)
             return 0
         return 1
     return 0

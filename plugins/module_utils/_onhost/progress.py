@@ -128,7 +128,7 @@ def messages(journal_json: str) -> list[str]:
 def progress(lines: Iterable[str], earlier: Progress | None = None) -> Progress:
     """The furthest stage that the lines speak of, with the newest meaningful line.
 
-    The lines may be the tail of a log: what an earlier look already saw is not unseen again.
+    The lines may be the tail of a log: what an earlier call already saw is not unseen again.
     """
     reached = earlier.stage if earlier else -1
     share = earlier.share if earlier else 0.0

@@ -54,7 +54,7 @@ class Settings:
     #: beyond the notice is this, the loop around it (2 s) and the stop
     confirm_deadline: float = 6.0
     failures: int = 2
-    #: a look this long after the one before means that the host itself stood still
+    #: an observation this long after the one before means that the host itself stood still
     standstill: float = 12.0
     rank_confirmations: int = 2
     load_stall: float = 1200.0
@@ -79,7 +79,7 @@ class Settings:
 
 @dataclasses.dataclass(frozen=True)
 class Observation:
-    """Everything seen in one look."""
+    """Everything seen in one round."""
 
     now: float
     unit: Unit
@@ -126,7 +126,7 @@ def _seconds(value: float) -> str:
 
 
 class Watchdog:
-    """The memory between two looks."""
+    """What is remembered from one round to the next."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
@@ -135,7 +135,7 @@ class Watchdog:
         self.failures = 0
         self.failure_text = ""
         self.note = ""
-        self.lost_looks = 0
+        self.lost_in_a_row = 0
         self.baseline: dict[str, str] = {}
         self.counters: tuple[float, ...] | None = None
         self.advanced_at = 0.0
@@ -150,7 +150,7 @@ class Watchdog:
         self.restarting: str = ""
         self.restarting_text: str = ""
         self.restarts: dict[str, int] = {}
-        self.looked_at: float | None = None
+        self.observed_at: float | None = None
         self.stood_still_until = float("-inf")
         self.missing: tuple[str, ...] = ()
         #: addresses that the running configuration does without (degraded mode)
@@ -234,14 +234,14 @@ class Watchdog:
         )
         return gone, other
 
-    # -- one look ---------------------------------------------------------------------------------------------------
+    # -- one round --------------------------------------------------------------------------------------------------
 
-    def look(self, seen: Observation) -> Decision:
+    def decide(self, seen: Observation) -> Decision:
         now = seen.now
         unit = seen.unit
-        if self.looked_at is not None and now - self.looked_at > self.settings.standstill:
+        if self.observed_at is not None and now - self.observed_at > self.settings.standstill:
             self.stood_still_until = now
-        self.looked_at = now
+        self.observed_at = now
         if unit.invocation != self.invocation:
             self._new_invocation(seen)
         if seen.counters is not None:
@@ -262,7 +262,7 @@ class Watchdog:
             return Decision(STOPPED, seen.superseded)
         if seen.maintenance is not None:
             # Measured, never acted upon; one failure at most is taken along, so that its end is no ambush.
-            self.lost_looks = 0
+            self.lost_in_a_row = 0
             self.failures = min(self.failures, 1)
             due = unit.running and seen.listening and now - self.probe_ended_at >= self.settings.interval
             return Decision(
@@ -285,7 +285,7 @@ class Watchdog:
             return self._before_engine(seen, gone)
         if gone or other:
             return self._lost_rank(seen, gone, other)
-        self.lost_looks = 0
+        self.lost_in_a_row = 0
         if seen.ranks is not None and self.settings.expected and not self.baseline:
             self.baseline = {
                 address: seen.ranks[address] for address in self.settings.expected if address not in self.without
@@ -342,7 +342,7 @@ class Watchdog:
         self.restarting = ""
         self.invocation = seen.unit.invocation
         self.served = False
-        self.failures = self.lost_looks = 0
+        self.failures = self.lost_in_a_row = 0
         self.failure_text = self.note = ""
         self.baseline = {}
         self.counters = None
@@ -396,8 +396,8 @@ class Watchdog:
 
     def _lost_rank(self, seen: Observation, gone: tuple[str, ...], other: tuple[str, ...]) -> Decision:
         text = "waiting for " + ", ".join(gone) if gone else "Ray was restarted on " + ", ".join(other)
-        self.lost_looks += 1
-        if self.lost_looks < self.settings.rank_confirmations:
+        self.lost_in_a_row += 1
+        if self.lost_in_a_row < self.settings.rank_confirmations:
             return Decision(DEGRADED, text)
         return self._restart(seen, "lost_rank", f"lost rank on {', '.join(gone or other)}")
 

@@ -149,7 +149,7 @@ def metrics_text(state: Mapping[str, Any], wall: float) -> str:
 def health_body(state: Mapping[str, Any] | None) -> tuple[int, dict[str, Any]]:
     """What ``/health`` answers: 200 only for a group that completed something recently."""
     if state is None:
-        return 503, {"status": "unknown", "detail": "the watchdog has not looked yet"}
+        return 503, {"status": "unknown", "detail": "the watchdog has observed nothing yet"}
     body: dict[str, Any] = {
         "status": state["state"],
         "detail": state["detail"],

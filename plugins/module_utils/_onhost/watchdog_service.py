@@ -3,7 +3,7 @@
 # runs on the host without Ansible, as a service:
 # pylint: disable=ansible-bad-function
 
-"""The program around the watchdog's state machine: looks, asks it, does what it says, and tells the world.
+"""The program around the watchdog's state machine: observes, lets it decide, does what it says, and tells the world.
 
 Runs on the head as root under systemd, without Ansible, with the system's Python. Everything here survives a full
 disk, a hanging engine and a dead Ray; what it knows lies in C(/run/sparkthor/state.json), so that its own death and
@@ -39,10 +39,10 @@ from . import (
     watchdog_report,
 )
 
-LOOK_EVERY = 2.0
+OBSERVE_EVERY = 2.0
 READ_LOG_EVERY = 4.0
 SAY_AGAIN_AFTER = 30.0
-#: how often a head that waits for its hosts looks whether another one was declared
+#: how often a head that waits for its hosts asks whether another one was declared
 SUCCESSOR_EVERY = 30.0
 HEALTH_SOCKET = "/run/sparkthor/watchdog/health.sock"
 METRICS_FILE = "/run/sparkthor/watchdog/metrics.prom"
@@ -75,7 +75,7 @@ def group_ranks(config: Mapping[str, Any]) -> Mapping[str, str] | None:
 
 
 class Service:
-    """One look after the other; every door to the outside can be replaced by a test."""
+    """One round after the other; every door to the outside can be replaced by a test."""
 
     def __init__(
         self,
@@ -185,7 +185,7 @@ class Service:
         try:
             return self.successor(ask)
         except Exception as error:  # like Ray's side above
-            self._complain(f"another head cannot be looked for: {error}")
+            self._complain(f"the hosts cannot be asked for another head: {error}")
             return ""
 
     def _read_ranks(self) -> Mapping[str, str] | None:
@@ -241,7 +241,7 @@ class Service:
             self._complain("systemd gives no answer; nothing is decided without it")
             return None
         had_served = self.machine.served
-        decision = self.machine.look(seen)
+        decision = self.machine.decide(seen)
         if self.machine.served and not had_served:
             # starts that never served are made ever more slowly; this one did
             with contextlib.suppress(OSError):
@@ -331,7 +331,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         return "unix"
 
     def log_message(self, format: str, *args: Any) -> None:
-        """The front has an access log; a line for each health check would bury the decisions."""
+        """The front proxy has an access log; a line for each health check would bury the decisions."""
 
 
 class HealthServer(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
@@ -381,4 +381,4 @@ def main(argv: list[str] | None = None) -> int:
         started = time.monotonic()
         service.round()
         serving.notify("WATCHDOG=1")
-        time.sleep(max(0.2, LOOK_EVERY - (time.monotonic() - started)))
+        time.sleep(max(0.2, OBSERVE_EVERY - (time.monotonic() - started)))

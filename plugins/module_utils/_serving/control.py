@@ -17,7 +17,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import (
     watchdog_report,
 )
 
-_QUIET_LOOKS = 2
+_QUIET_ROUNDS = 2
 
 STATES = ("started", "stopped", "restarted", "drained")
 
@@ -141,10 +141,10 @@ class Control:
         self._remove(self.draining, "take new requests again")
 
     def _drain(self, seconds: float) -> None:
-        """The front refuses what is new from now on; what runs may end within the time given.
+        """The front proxy refuses what is new from now on; what runs may end within the time given.
 
-        It has ended when two looks in a row see neither a request in the engine nor a connection to it: the front may
-        still be taking in a body, and the watchdog asks now and then.
+        It has ended when two rounds in a row see neither a request in the engine nor a connection to it: the front
+        proxy may still be taking in a body, and the watchdog asks now and then.
         """
         self._write(self.draining, "", "take no new requests")
         if self.check:
@@ -164,7 +164,7 @@ class Control:
             if count is not None:
                 self.outcome.in_flight = count
             quiet = quiet + 1 if count == 0 else 0
-            if quiet == _QUIET_LOOKS:
+            if quiet == _QUIET_ROUNDS:
                 return
             if count != 0 and self.clock() >= end:
                 left = "an unknown number of" if count is None else str(count)

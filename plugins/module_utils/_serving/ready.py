@@ -26,8 +26,8 @@ class ReadyError(Exception):
 
 
 @dataclasses.dataclass
-class Look:
-    """One look at the serving group."""
+class Readiness:
+    """Where the serving group stands."""
 
     ready: bool = False
     changed: bool = False
@@ -65,7 +65,7 @@ def stale_elsewhere(state_path: str, wall: Callable[[], float] = time.time) -> l
     return [f"{path} on {host}" for host, paths in sorted(stale.items()) for path in paths]
 
 
-def look(
+def ensure(
     config_path: str = serving.CONFIG,
     start: bool = False,
     check: bool = False,
@@ -78,12 +78,12 @@ def look(
     wall: Callable[[], float] = time.time,
     settle: float = 0.0,
     sleep: Callable[[float], None] = time.sleep,
-) -> Look:
+) -> Readiness:
     """Start or restart the group if it must be, then say where it stands."""
     config = files.read_json(config_path)
     if not config.get("model"):
         if check:
-            return Look(changed=start, line="not set up yet")
+            return Readiness(changed=start, line="not set up yet")
         raise ReadyError(f"{config_path} is missing or names no model on this host; run the vllm_serve role first")
     unit_name = str(config.get("unit", "sparkthor-vllm.service"))
     properties = serving.show(unit_name, runner)
@@ -92,9 +92,9 @@ def look(
         raise ReadyError("systemd gives no answer on this host (systemctl show failed)")
     if properties.get("LoadState") in ("not-found", "masked", "bad-setting"):
         if check:
-            return Look(changed=start, line="not set up yet")
+            return Readiness(changed=start, line="not set up yet")
         raise ReadyError(f"{unit_name} is {properties['LoadState']} on this host; run the vllm_serve role")
-    found = Look(invocation=unit.invocation)
+    found = Readiness(invocation=unit.invocation)
     if start:
         found.stale = stale_files(unit, files.read_json(record_path), serving.fingerprint(config.get("inputs") or []))
         if not found.stale and unit.active in ("active", "activating"):
@@ -124,7 +124,7 @@ def look(
 
 
 def _judge(
-    found: Look,
+    found: Readiness,
     config: Mapping[str, Any],
     unit: observation.Unit,
     state_path: str,

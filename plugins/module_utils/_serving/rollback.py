@@ -80,7 +80,7 @@ def _assignments(path: str, text: str) -> dict[str, str]:
             match = _NO_ASSIGNMENT.match(text, place)
         if not match:
             line = text.count("\n", 0, place) + 1
-            raise RollbackError(f"{path}, line {line}: is no assignment that can be taken back; run site.yml instead")
+            raise RollbackError(f"{path}, line {line}: is no assignment that can be rolled back; run site.yml instead")
         place = match.end()
     return found
 
@@ -109,7 +109,7 @@ def harmless(files: Mapping[str, str | None]) -> dict[str, str | None]:
 
 
 def _group_as_declared(files: Mapping[str, str | None]) -> dict[str, str | None]:
-    """Of the head's copies, all but who the group is and where it meets: no rank's own is taken back either, so both
+    """Of the head's copies, all but who the group is and where it meets: no rank's own is rolled back either, so both
     sides would wait for each other in different places."""
     found = {path: text for path, text in files.items() if not path.endswith("/group.json")}
     kept = found.get(serving.CONFIG)

@@ -104,13 +104,13 @@ class Node:
     def _prepare(self, prepare: Callable[[], None]) -> None:
         """Read what is here, which takes as long as the files are big; the others are told that this host lives."""
         self.preparing = True
-        self.parts.looked = time.monotonic()
+        self.parts.last_step = time.monotonic()
         reader = threading.Thread(target=self._read, args=(prepare,), daemon=True)
         reader.start()
         while reader.is_alive():
             self.write_status()
             reader.join(0.5)
-            if time.monotonic() - self.parts.looked > STEP_LIMIT:
+            if time.monotonic() - self.parts.last_step > STEP_LIMIT:
                 self.error = f"{self.parts.incoming} does not answer for {STEP_LIMIT:.0f} s: look at its disk"
                 break
         self._begin()

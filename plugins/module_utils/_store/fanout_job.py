@@ -88,7 +88,7 @@ def outcome(name: str, seconds: float) -> dict[str, Any]:
         if found.get("state") in ("done", "failed") or time.monotonic() > end:
             return found
         if run(["systemctl", "is-active", "--quiet", UNIT])[0]:
-            # between the two looks it may have said its last word
+            # between the two questions it may have said its last word
             return report(name)
         time.sleep(0.5)
 

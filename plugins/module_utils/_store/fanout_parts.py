@@ -73,7 +73,7 @@ class Parts:
         self.lock = threading.Lock()
         self.waiting: dict[int, list[threading.Event]] = {}
         #: when the last step of adopting was done
-        self.looked = time.monotonic()
+        self.last_step = time.monotonic()
 
     @property
     def digest(self) -> bytes:
@@ -100,13 +100,13 @@ class Parts:
                 missing.append(content)
         for content in missing:
             self._open(content)
-            self.looked = time.monotonic()
+            self.last_step = time.monotonic()
         if any(content.missing for content in missing):
             self._salvage([*spare, *(os.path.join(self.incoming, content.sha256) for content in missing)])
         for content in missing:
             if not content.missing:
                 self._finish(content)
-                self.looked = time.monotonic()
+                self.last_step = time.monotonic()
 
     @staticmethod
     def _proved(path: str, size: int) -> bool:
@@ -143,7 +143,7 @@ class Parts:
 
     def _matches(self, fd: int, index: int) -> bool:
         data = os.pread(fd, self.lengths[index], self.offsets[index])
-        self.looked = time.monotonic()
+        self.last_step = time.monotonic()
         return hashlib.sha256(data).digest() == self.digests[index]
 
     def _salvage(self, paths: Iterable[str]) -> None:
@@ -155,7 +155,7 @@ class Parts:
         for path in paths:
             with contextlib.suppress(FileNotFoundError), open(path, "rb", buffering=0) as source:
                 while wanted and (data := source.read(self.part_size)):
-                    self.looked = time.monotonic()
+                    self.last_step = time.monotonic()
                     for index in wanted.pop(hashlib.sha256(data).digest(), ()):
                         self.store(index, data, finish=False)
 

@@ -277,7 +277,7 @@ class Store:
         """Give verified files their final names. A new folder appears in one step, whole.
 
         ``wrong_paths`` is what a plan made just before found wrong. What arrived keeps its name in .incoming until all
-        is done, so that a run which is broken off here costs nothing but another look.
+        is done, so that a run which is broken off here costs nothing but another check.
         """
         entries, bad, links = list(entries), set(wrong_paths), list(links)
         fresh = content.state_of(self.folder(name)) is None
@@ -440,7 +440,7 @@ class Store:
         return scratch
 
     def refresh_record(self, name: str, entries: Iterable[Entry], links: Iterable[Link] = ()) -> bool:
-        """Record a folder that was found right by reading it, so that the next look is quick. True if it was new."""
+        """Record a folder that was found right by reading it, so that the next check is quick. True if it was new."""
         entries, links = list(entries), list(links)
         folder = self.folder(name)
         if os.path.exists(self._record_path(name)) and self._document(folder, entries, links) == self.read_record(name):

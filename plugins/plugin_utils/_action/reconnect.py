@@ -1,6 +1,6 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""For changes that a host takes back by itself unless a new connection confirms them."""
+"""For changes that a host rolls back by itself unless a new connection confirms them."""
 
 from __future__ import annotations
 

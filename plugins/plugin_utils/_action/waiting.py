@@ -19,7 +19,7 @@ def elapsed(seconds: float) -> str:
 
 
 class Waiting:
-    """What a series of looks adds up to."""
+    """What a series of answers adds up to."""
 
     def __init__(self, host: str, timeout: float, attempts: int, now: float) -> None:
         self.host = host
@@ -48,7 +48,7 @@ class Waiting:
         if failure:
             reason = str(failure.get("reason") or "the engine ended without a word in its log")
             fix = str(failure.get("fix") or "")
-            # one failed start is seen in several looks: the pause before the next one lasts seconds
+            # one failed start is seen in several answers: the pause before the next one lasts seconds
             marker = str(failure.get("invocation", ""))
             if marker != self.failed_invocation:
                 self.failed_invocation = marker

@@ -18,10 +18,10 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._store.manifest 
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import push
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import fanout_routes
 
-#: seconds between two looks, and between two lines where lines cannot be changed
-LOOK = 0.5
+#: seconds between two questions to the seed, and between two lines where lines cannot be changed
+ASK_EVERY = 0.5
 PLAIN = 5.0
-#: seconds without a word from the seed after which its program is looked for
+#: seconds without a word from the seed after which its program is searched for
 SILENT = 30.0
 
 
@@ -39,7 +39,7 @@ class Plan(NamedTuple):
 def plan(hostvars: Mapping[str, Any], hosts: Sequence[str], results: str, head: str) -> Plan:
     """The same for every host that asks: it depends on the registered results alone.
 
-    A host without such a result has no part in the run: it may have what the others lack, but nobody has looked.
+    A host without such a result has no part in the run: it may have what the others lack, but nobody has checked.
     """
     need: dict[str, list[dict[str, Any]]] = {}
     for host in hosts:
@@ -47,7 +47,7 @@ def plan(hostvars: Mapping[str, Any], hosts: Sequence[str], results: str, head: 
         if "models" in outcome:
             need[host] = list(outcome.get("need") or [])
     if not need:
-        raise RunError(f"no host was looked at (no {results}): run the stage check first")
+        raise RunError(f"no host was checked (no {results}): run the stage check first")
     hosts = list(need)
     # what a broken fan-out took of the disk holds nothing yet that could be passed on
     missing = {host: sum(item["size"] - item["have"] for item in items) for host, items in need.items()}
@@ -172,7 +172,7 @@ class Board:
 
 def follow(
     board: Board,
-    look: Callable[[], tuple[dict[str, Any], bool]],
+    ask: Callable[[], tuple[dict[str, Any], bool]],
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> dict[str, Any]:
@@ -180,11 +180,11 @@ def follow(
     pause = 0.1
     began = clock()
     while True:
-        nodes, alive = look()
+        nodes, alive = ask()
         ended = all((nodes.get(host) or {}).get("state") in ("done", "failed") for host in board.hosts)
         if ended or (not alive and clock() - began > 1.0):
             board.show(nodes, clock(), last=True)
             return nodes
         board.show(nodes, clock())
         sleep(pause)
-        pause = min(pause * 2, LOOK)
+        pause = min(pause * 2, ASK_EVERY)

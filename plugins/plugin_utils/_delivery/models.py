@@ -34,7 +34,7 @@ def _is_folder(source: str) -> bool:
 
 
 def folder_of(model: Mapping[str, Any]) -> str:
-    """The name of a model's folder in the store, without a look at its source, which may be away just now."""
+    """The name of a model's folder in the store, without reading its source, which may be away just now."""
     name = name_of(model)
     if model.get("layout", "flat") != "hub":
         return name

@@ -284,7 +284,7 @@ class Courier:
                 for delivery in deliveries(wanted, folder):
                     parts = []
                     for number, (path, part) in enumerate(delivery.uploads):
-                        place = action._connection._shell.join_path(remote, f"part-{number}")
+                        place = os.path.join(remote, f"part-{number}")
                         action._transfer_file(path, place)
                         parts.append({**part, "file": place})
                     receive(parts)
@@ -337,7 +337,7 @@ class StoreAction(Action):
     def _arrived(self, what: str, first: Mapping[str, Any], last: dict[str, Any], sent: int) -> dict[str, Any]:
         """The result of the call after a delivery, seen together with the one before it."""
         last["sent_bytes"] = sent
-        # the state before is what the first look found: the diff shows the whole change
+        # the state before is what the first check found: the diff shows the whole change
         if "diff" in first:
             last["diff"] = first["diff"]
         if last.get("need"):

@@ -22,7 +22,7 @@ WARNING: t.Final = "warning"
 SEVERITIES: t.Final = (ERROR, WARNING)
 #: version of the JSON that other playbooks read
 SCHEMA: t.Final = 2
-#: what an expression sees of a line: so much before and after the text that was looked for
+#: what an expression sees of a line: so much before and after the text that was searched for
 BEFORE: t.Final = 400
 AFTER: t.Final = 800
 #: lines quoted in one finding
@@ -47,7 +47,7 @@ class RuleError(ValueError):
 class Pattern:
     """A line that shows a rule's trouble.
 
-    ``has`` is text that must be in the line as it stands (looked for first, because that is fast), ``re`` an
+    ``has`` is text that must be in the line as it stands (searched for first, because that is fast), ``re`` an
     expression, ``not_`` one that must not match.  ``between`` bounds the expression's group ``value``.  ``cleared_by``
     names a line that shows, later in the same log, that the trouble is over.  ``unless_file`` is text that, anywhere
     in the same log, says that what the line shows is meant, ``with_file`` text without which the line means something

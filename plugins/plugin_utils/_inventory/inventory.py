@@ -234,13 +234,12 @@ def address_problems(hostvars: Mapping[str, Mapping[str, Any]], hosts: Sequence[
 
 
 def forks_problems(hosts: Sequence[str], hostvars: Mapping[str, Mapping[str, Any]], forks: int) -> list[Finding]:
-    """Cabled neighbours look at each other at the same time; one after the other they would see nobody."""
+    """Cabled neighbours probe each other at the same time; one after the other they would see nobody."""
     topology = hostvars[hosts[0]].get("fabric_topology") if hosts else None
     if topology not in ("direct", "ring") or forks >= len(hosts):
         return []
     what = (
-        f"{forks} is less than the {len(hosts)} hosts of a {topology}, which look at each other's cables at the same "
-        "time"
+        f"{forks} is less than the {len(hosts)} hosts of a {topology}, which probe each other's cables at the same time"
     )
     fix = f"run with --forks={len(hosts)} or more (or set forks in ansible.cfg)"
     return [Finding("forks", what, fix, where="forks")]

@@ -1,6 +1,6 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a host of a kind is taken to be while nobody can be asked: for plans and files made without any host.
+"""The facts that are assumed for a host of a kind, to plan and to render files without any host.
 
 The values are those of the machines as sold; every fact that decides what is written on a real host is read there.
 """

@@ -155,7 +155,7 @@ def container_settings(settings: EngineSettings) -> dict[str, Any]:
             },
             "vllm": {
                 "group": "sparkthor-api",
-                # the front's user reaches the socket by this group
+                # the front proxy's user reaches the socket by this group
                 "umask": "0007",
                 "directory": settings.engine_cache_dir,
                 "oom_score_adj": 300,
@@ -170,7 +170,7 @@ def _below(path: str, folders: Iterable[str]) -> bool:
 
 
 def plan_engine(settings: EngineSettings, node: Mapping[str, Any]) -> dict[str, Any]:
-    """``state`` and ``package``, a part of it, for host_state; ``container``, the settings of engine_image.
+    """``state`` and ``package``, a part of it, for host_state; ``container``, the settings of its containers.
 
     ``node`` are the host's facts. The package is what runs on hosts without Ansible: the units of Ray and vLLM and the
     exporter call it, so it is there before them.

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What the front's configuration is made of. Runs on the controller only."""
+"""What the front proxy's configuration is made of. Runs on the controller only."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SIZE = re.compile(r"\d+[kKmMgG]?")
 
 
 class FrontError(ValueError):
-    """A value that the front cannot take; the message never holds a key."""
+    """A value that the front proxy cannot take; the message never holds a key."""
 
 
 def key_map(keys: Iterable[object]) -> str:
@@ -46,7 +46,7 @@ def key_map(keys: Iterable[object]) -> str:
             seen.add(key)
             lines.append(f'"~^[Bb]earer {re.escape(key)}$" 1;')
     if not seen:
-        raise FrontError("vllm_serve_api_key: the front needs at least one key; there is no open server")
+        raise FrontError("vllm_serve_api_key: the front proxy needs at least one key; there is no open server")
     return "\n".join(lines) + "\n"
 
 

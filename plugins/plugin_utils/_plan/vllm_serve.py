@@ -281,7 +281,7 @@ def option_arguments(serving: Serving) -> dict[str, Any]:
 def sizing(serving: Serving) -> dict[str, Any]:
     """Arguments of the module ``memory_plan`` but for the hosts' memory.
 
-    A model outside of the store is planned by the same options as one that preflight could look at.
+    A model outside of the store is planned by the same options as one that preflight could read.
     """
     return {
         **(serving.planned.get("sizing") or {}),

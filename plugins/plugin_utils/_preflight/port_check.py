@@ -89,7 +89,7 @@ def _port_is_down(host: str, netdev: str, error: str | None) -> Finding:
         "carrier",
         f"NIC {netdev} is administratively down, so its carrier and neighbour are unknown"
         + (f" ({error})" if error else ""),
-        f"a run without check mode sets it up to look; by hand: sudo ip link set {netdev} up",
+        f"a run without check mode sets it up to probe it; by hand: sudo ip link set {netdev} up",
         host,
         netdev,
         severity=ERROR if error else UNKNOWN,

@@ -80,12 +80,12 @@ def _other_end(links: Sequence[Mapping[str, Any]], host: str, link: Mapping[str,
     return None
 
 
-def collective_plan(hosts: Sequence[str], looks: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+def collective_plan(hosts: Sequence[str], facts: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """Which hosts can run a rank of the all-reduce, and by which Python."""
-    containers = [host for host in hosts if host in looks and looks[host]["engine"]["runtime"] == "container"]
+    containers = [host for host in hosts if host in facts and facts[host]["engine"]["runtime"] == "container"]
     python = {
-        host: f"{looks[host]['engine']['path']}/bin/python"
+        host: f"{facts[host]['engine']['path']}/bin/python"
         for host in hosts
-        if host in looks and host not in containers and looks[host]["versions"].get("torch")
+        if host in facts and host not in containers and facts[host]["versions"].get("torch")
     }
     return {"with_engine": list(python), "in_container": containers, "python": python}

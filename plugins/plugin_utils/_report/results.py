@@ -43,22 +43,22 @@ class Seen(NamedTuple):
     """The cluster as its inventory means it and as its hosts were seen."""
 
     status: dict[str, Any]
-    looks: dict[str, Mapping[str, Any]]  # of the hosts that answered
+    facts_by_host: dict[str, Mapping[str, Any]]  # of the hosts that answered
     cluster: dict[str, Any]
     fabric: dict[str, Any]
     plan_error: str
 
 
 def see(task_vars: Mapping[str, Any], name: str) -> Seen:
-    """Put the looks that a task registered as ``name`` beside the plan. Only groups that make no sense are an error."""
+    """Put the facts that a task registered as ``name`` beside the plan. Only groups that make no sense are an error."""
     groups, hostvars, outcomes = gather(task_vars, name)
     problems = inventory.group_problems(groups)
     if problems:
         raise AnsibleActionFail("; ".join(str(problem) for problem in problems))
     status = _status.document(groups, hostvars, outcomes, time.time())
-    looks = {host: outcome["status"] for host, outcome in outcomes.items() if outcome.get("status")}
-    cluster, fabric, _nodes, plan_error = _status.plan(groups, status["cluster"]["hosts"], hostvars, looks)
-    return Seen(status, looks, cluster, fabric, plan_error)
+    facts_by_host = {host: outcome["status"] for host, outcome in outcomes.items() if outcome.get("status")}
+    cluster, fabric, _nodes, plan_error = _status.plan(groups, status["cluster"]["hosts"], hostvars, facts_by_host)
+    return Seen(status, facts_by_host, cluster, fabric, plan_error)
 
 
 def save(path: str, content: str | Mapping[str, Any], variable: str) -> str:

@@ -1,6 +1,6 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The looks of all hosts beside the plan: one document.  Runs on the controller; pure.
+"""The facts of all hosts beside the plan: one document.  Runs on the controller; pure.
 
 A host that did not answer is planned with what the inventory says of it, so that the links of the others still have
 their peers.  Nothing here raises over what hosts said.
@@ -39,9 +39,9 @@ def _stand_in(variables: Mapping[str, Any], kind: str, cidr: str) -> dict[str, A
     return stand_in(kind, netdev, cidr.partition("/")[0], cidr)
 
 
-def _told(looks: Mapping[str, Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
+def _told(facts_by_host: Mapping[str, Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
     """Facts of the hosts that said by which NIC they were asked."""
-    nodes = {host: look["node"] for host, look in looks.items() if look.get("node")}
+    nodes = {host: facts["node"] for host, facts in facts_by_host.items() if facts.get("node")}
     return {host: node for host, node in nodes.items() if node["management"]["netdev"]}
 
 
@@ -49,11 +49,11 @@ def plan(
     groups: Mapping[str, Sequence[str]],
     hosts: Sequence[str],
     hostvars: Mapping[str, Mapping[str, Any]],
-    looks: Mapping[str, Mapping[str, Any]],
+    facts_by_host: Mapping[str, Mapping[str, Any]],
 ) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any], str]:
     """``(cluster, fabric, nodes, error)``, nodes by host; an empty fabric with the reason where no plan can be made."""
     kinds = inventory.asserted_kinds(groups)
-    told = _told(looks)
+    told = _told(facts_by_host)
     known, lost = told_cidrs(hostvars, told)
     cidrs = stand_in_cidrs(hosts, hostvars, known)
     nodes: dict[str, Any] = {}
@@ -84,10 +84,10 @@ def rate_of(interface: Mapping[str, Any], rdma: Mapping[str, Any]) -> float | No
     return int(speed) / 1000 if speed.isdigit() and int(speed) > 0 else None
 
 
-def link_status(planned: Mapping[str, Any], look: Mapping[str, Any]) -> dict[str, Any]:
+def link_status(planned: Mapping[str, Any], facts: Mapping[str, Any]) -> dict[str, Any]:
     """One planned port as it is: state, rate, MTU, address, and what is wrong with it."""
-    interfaces = {item["name"]: item for item in look["node"]["interfaces"]}
-    rdma = {item["netdev"]: item for item in (look.get("rdma") or {}).get("links", [])}
+    interfaces = {item["name"]: item for item in facts["node"]["interfaces"]}
+    rdma = {item["netdev"]: item for item in (facts.get("rdma") or {}).get("links", [])}
     netdev = planned["netdev"]
     interface = interfaces.get(netdev)
     port = rdma.get(netdev, {})
@@ -172,27 +172,27 @@ def host_status(
     host: str,
     variables: Mapping[str, Any],
     outcome: Mapping[str, Any],
-    look: Mapping[str, Any] | None,
+    facts: Mapping[str, Any] | None,
     planned: Mapping[str, Any],
     head: bool,
 ) -> tuple[dict[str, Any], list[Finding]]:
     found: dict[str, Any] = {
-        "reachable": look is not None,
+        "reachable": facts is not None,
         "role": "head" if head else "worker",
         "kind": planned.get("kind", ""),
         # of a host that did not answer the plan may hold an address that was made up
-        "management": (look and planned.get("management_address")) or str(variables.get("ansible_host", host)),
-        "control_address": _control_address(planned, look is not None),
+        "management": (facts and planned.get("management_address")) or str(variables.get("ansible_host", host)),
+        "control_address": _control_address(planned, facts is not None),
         "links": [],
     }
     problems: list[Finding] = []
-    if look is None:
+    if facts is None:
         message = str(outcome.get("msg") or outcome.get("module_stderr") or "no answer")
         why = inventory.explain_contact(host, found["management"], str(variables.get("ansible_user", "")), message)
         found["error"] = str(replace(why, host=""))
         problems.append(Finding("contact", "did not answer", found["error"], host))
         return found, problems
-    node, memory, disk = look["node"], look["memory"], look["disk"]
+    node, memory, disk = facts["node"], facts["memory"], facts["disk"]
     found.update(
         kind=node["kind"],
         product=node["product"],
@@ -201,19 +201,19 @@ def host_status(
         driver=node["driver"],
         python=node["python"]["version"],
         gpus=node["gpu_names"] or ([f"{node['gpus']} GPU"] if node["gpus"] else []),
-        uptime_seconds=look["uptime_seconds"],
-        load=look["load"],
+        uptime_seconds=facts["uptime_seconds"],
+        load=facts["load"],
         memory=memory,
         disk=disk,
-        units=look["units"],
-        versions=look["versions"],
-        models=look["models"],
-        ray=look["ray"],
-        links=[link_status(link, look) for link in planned.get("links", [])],
+        units=facts["units"],
+        versions=facts["versions"],
+        models=facts["models"],
+        ray=facts["ray"],
+        links=[link_status(link, facts) for link in planned.get("links", [])],
     )
     for link in found["links"]:
         problems += [Finding("link", text, fix, host) for text, fix in link["problems"]]
-    for name, unit in look["units"].items():
+    for name, unit in facts["units"].items():
         if unit["active"] == "failed":
             problems.append(Finding("unit", f"{name} failed ({unit['result']})", f"journalctl -u {name} -n 50", host))
     problems += _room_problems(host, memory, disk)
@@ -221,14 +221,14 @@ def host_status(
 
 
 def serving_status(
-    host: str, look: Mapping[str, Any] | None, port: Any, taken: float, tls: bool = False
+    host: str, facts: Mapping[str, Any] | None, port: Any, taken: float, tls: bool = False
 ) -> dict[str, Any]:
     """What the head's watchdog says, or why nobody says anything."""
     found: dict[str, Any] = {"state": "unknown", "line": f"the head {host} did not answer", "model": ""}
-    if look is None:
+    if facts is None:
         return found
-    serving = look["serving"]
-    unit = look["units"].get("sparkthor-vllm", {})
+    serving = facts["serving"]
+    unit = facts["units"].get("sparkthor-vllm", {})
     state = serving["state"]
     updated = state.get("updated")
     options = serving["options"]
@@ -240,19 +240,19 @@ def serving_status(
         pipeline_parallel=int(options.get("pipeline-parallel-size", 1) or 1),
         max_model_len=options.get("max-model-len", ""),
         options=options,
-        endpoint=f"{'https' if tls else 'http'}://{look['node']['management']['address']}:{port}/v1",
+        endpoint=f"{'https' if tls else 'http'}://{facts['node']['management']['address']}:{port}/v1",
         unit=unit.get("active", "absent"),
         unit_seconds=unit.get("seconds"),
         restarts=state.get("restarts") or {},
     )
     if not serving["model"]:
         found.update(state="absent", line="nothing is set up to be served (run site.yml)")
-    elif isinstance(updated, (int, float)) and abs(look["time"] - updated) < FRESH_SECONDS:
+    elif isinstance(updated, (int, float)) and abs(facts["time"] - updated) < FRESH_SECONDS:
         found.update(
             state=str(state.get("state", "unknown")),
             line=str(state.get("line", "")),
             healthy=bool(state.get("healthy")),
-            since_seconds=round(max(0.0, look["time"] - float(state.get("since") or look["time"]))),
+            since_seconds=round(max(0.0, facts["time"] - float(state.get("since") or facts["time"]))),
             completion=state.get("completion") or {},
         )
     else:
@@ -260,10 +260,10 @@ def serving_status(
     return found
 
 
-def ray_status(look: Mapping[str, Any] | None) -> dict[str, Any]:
-    if look is None:
+def ray_status(facts: Mapping[str, Any] | None) -> dict[str, Any]:
+    if facts is None:
         return {"state": "unknown", "line": "the head did not answer"}
-    ray = look["ray"]
+    ray = facts["ray"]
     cluster = ray.get("cluster")
     if not ray.get("configured"):
         return {"state": "absent", "line": "not set up"}
@@ -309,11 +309,11 @@ def document(
     outcomes: Mapping[str, Mapping[str, Any]],
     taken: float,
 ) -> dict[str, Any]:
-    """Everything, as data.  ``outcomes`` is what the task that looked returned, by host."""
+    """Everything, as data.  ``outcomes`` is what C(node_info) returned, by host."""
     hosts = inventory.cluster_hosts(groups)
-    looks = {host: outcome["status"] for host, outcome in outcomes.items() if outcome.get("status")}
-    cluster, fabric, _nodes, plan_error = plan(groups, hosts, hostvars, looks)
-    _known, lost = told_cidrs(hostvars, _told(looks))
+    facts_by_host = {host: outcome["status"] for host, outcome in outcomes.items() if outcome.get("status")}
+    cluster, fabric, _nodes, plan_error = plan(groups, hosts, hostvars, facts_by_host)
+    _known, lost = told_cidrs(hostvars, _told(facts_by_host))
     head = hosts[0]
     by_host: dict[str, Any] = {}
     problems: list[Finding] = []
@@ -321,23 +321,23 @@ def document(
         problems.append(Finding("plan", plan_error, "correct the inventory", "inventory"))
     for host in hosts:
         by_host[host], own = host_status(
-            host, hostvars[host], outcomes.get(host, {}), looks.get(host), fabric.get(host, {}), host == head
+            host, hostvars[host], outcomes.get(host, {}), facts_by_host.get(host), fabric.get(host, {}), host == head
         )
         if host in lost:
             by_host[host]["control_address"] = ""
             own.append(replace(lost[host], host=host))
         problems += own
-    ray = ray_status(looks.get(head))
+    ray = ray_status(facts_by_host.get(head))
     # an unquoted off is a boolean of YAML
     tls = str(hostvars[head].get("vllm_serve_tls", "off")).lower() not in ("off", "false")
-    serving = serving_status(head, looks.get(head), hostvars[head].get("vllm_serve_api_port", 8000), taken, tls)
+    serving = serving_status(head, facts_by_host.get(head), hostvars[head].get("vllm_serve_api_port", 8000), taken, tls)
     problems += [
         Finding("ray", f"Ray: {item['cause']}", item["fix"], item.get("node") or head)
         for item in ray.get("problems", [])
     ]
     if ray["state"] == "down":
         problems.append(Finding("ray", f"Ray: {ray['line']}", "journalctl -u sparkthor-ray -n 50 on the head", head))
-    if head in looks and serving["state"] not in ("serving", "absent"):
+    if head in facts_by_host and serving["state"] not in ("serving", "absent"):
         fix = "ansible-playbook playbooks/start.yml" if serving["state"] in ("stopped", "maintenance") else ""
         fix = fix or "playbooks/doctor.yml says why"
         problems.append(Finding("serving", f"not serving: {serving['line']}", fix, head))
@@ -346,7 +346,7 @@ def document(
         told = ", ".join(f"{host} {version or '-'}" for host, version in versions.items())
         problems.append(Finding("differs", f"{name} differs: {told}", "run site.yml on all hosts", "cluster"))
     shown = {key: cluster.get(key) for key in ("topology", "profile", "head", "hosts", "head_address", "world")}
-    if head not in looks or head in lost:
+    if head not in facts_by_host or head in lost:
         shown["head_address"] = by_host[head]["control_address"]
     return {
         "version": VERSION,

@@ -171,7 +171,7 @@ def _slow(gbits: float, how: str) -> str:
         return "13 Gb/s is a throttled NIC: power the host off, pull its plug for a minute, check the power supply"
     if how == "rdma" and 1 <= gbits <= 2.5:
         return "1.6 Gb/s is a throttled NIC: power the host off, pull its plug for a minute, check the power supply"
-    return "try the other half and the other direction: the port that both slow lines share is the one to look at"
+    return "try the other half and the other direction: the port that both slow lines share is the one to check"
 
 
 def _mtu_line(where: str, mtu: int, path: Mapping[str, Any]) -> dict[str, Any]:

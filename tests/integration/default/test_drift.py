@@ -1,7 +1,7 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A fast run still looks at everything: many kinds of drift at once, one run fixes them, another finds nothing.
+"""A fast run still checks everything: many kinds of drift at once, one run fixes them, another finds nothing.
 
 Each drift is a shell line that makes it and one that succeeds only while it is there.  They lie on different hosts, so
 that one that is overlooked is not fixed by the way.

@@ -81,19 +81,19 @@ class Site:
 
     def files(self) -> dict[str, str]:
         """One hash a host over names, modes and contents."""
-        look = (
+        command = (
             f"find {TREES} -xdev \\( -type f -o -type l \\) -printf '%p %m %l\\n' 2>/dev/null | sort; "
             f"find {TREES} -xdev -type f -print0 2>/dev/null | sort -z | xargs -0 sha256sum"
         )
-        return {host: self.on(host, look) for host in self.hosts}
+        return {host: self.on(host, command) for host in self.hosts}
 
     def netplan(self) -> dict[str, str]:
         return {host: self.on(host, "cd /etc/netplan && sha256sum *") for host in self.hosts}
 
     def live(self) -> dict[str, str]:
         """Addresses and MTU of every NIC; not its state, which a probe may leave for a moment."""
-        look = 'ip -br -4 address show | awk \'{sub(/@.*/, "", $1); $2=""; print}\'; grep . /sys/class/net/*/mtu'
-        return {host: self.on(host, look) for host in self.hosts}
+        command = 'ip -br -4 address show | awk \'{sub(/@.*/, "", $1); $2=""; print}\'; grep . /sys/class/net/*/mtu'
+        return {host: self.on(host, command) for host in self.hosts}
 
 
 class Maker:

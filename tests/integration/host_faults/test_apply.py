@@ -1,7 +1,7 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Faults that strike after the hosts were looked at, or between two runs: no host stays cut off, none half changed."""
+"""Faults that strike after preflight, or between two runs: no host stays cut off, none half changed."""
 
 from __future__ import annotations
 
@@ -111,10 +111,10 @@ def test_management_lost_during_the_change_comes_back_by_itself(live):
         output = play.communicate(timeout=200)[0]
     assert play.returncode != 0, output
     assert "spark-02" in output
-    assert "taken back" in output or "way in was lost" in output, output
+    assert "rolled back" in output or "way in was lost" in output, output
     assert live.netplan() == before, "no host keeps what one of them could not have"
     within(20, lambda: live.live() == addresses)
-    assert "taken back as well, because spark-02" in " ".join(output.split()), output
+    assert "rolled back as well, because spark-02" in " ".join(output.split()), output
     print(f"\nanswers again {took:.0f} s after it was cut off")
 
 
@@ -133,10 +133,10 @@ def test_a_change_that_fails_on_one_host_is_kept_on_none(live):
         live.on("spark-03", "ip link set enp1s0f0np0 up")
     assert run.rc != 0, run.output
     text = " ".join(run.output.split())
-    reason = "spark-03: the network change was taken back by the host: the links did not become as planned"
+    reason = "spark-03: the network change was rolled back by the host: the links did not become as planned"
     assert f"{reason}: enp1s0f0np0 does not exist" in text, run.output
     for host in ("spark-01", "spark-02"):
-        assert f"{host}: its network change was taken back as well, because spark-03" in text, run.output
+        assert f"{host}: its network change was rolled back as well, because spark-03" in text, run.output
     assert armed(live) == []
     assert live.netplan() == files
     within(20, lambda: live.live() == addresses)

@@ -94,5 +94,5 @@ def test_stopped_before_any_host_is_spoken_to(
 
 
 @pytest.mark.parametrize(("inventory", "forks"), [("3spark_ring", 2), ("2spark", 1)])
-def test_too_few_forks_to_look_at_cables_together(inventory: str, forks: int) -> None:
+def test_too_few_forks_to_probe_cables_together(inventory: str, forks: int) -> None:
     assert f"forks: {forks} is less than" in refused(inventory, {}, f"--forks={forks}")

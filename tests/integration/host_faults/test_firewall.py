@@ -1,7 +1,7 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A firewall change that shuts the controller out, or whose controller dies, is taken back by the host alone."""
+"""A firewall change that shuts the controller out, or whose controller dies, is rolled back by the host alone."""
 
 from __future__ import annotations
 

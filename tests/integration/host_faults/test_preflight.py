@@ -1,7 +1,7 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Faults that a look can see: a failed run within seconds that names host, NIC and fix, and nothing written."""
+"""Faults that preflight can see: a failed run within seconds that names host, NIC and fix, and nothing written."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def states(site) -> dict[str, str]:
     return {host: site.on(host, "grep . /sys/class/net/en*/flags") for host in site.hosts}
 
 
-def test_ports_that_are_down_are_set_up_to_look_and_down_again(ring):
+def test_ports_that_are_down_are_set_up_to_probe_and_down_again(ring):
     """With another fault present, so that nothing is written: the cut half is found behind ports that were down."""
     nics = "enp1s0f0np0 enP2p1s0f0np0 enp1s0f1np1 enP2p1s0f1np1"
     for host in ring.hosts:
@@ -162,7 +162,7 @@ def test_an_unreachable_host_stops_all(ring):
         assert run.rc != 0
         assert "spark-03" in run.output
         assert others == {host: ring.on(host, "sha256sum /etc/netplan/*") for host in others}
-        # ssh's own time limit for a host that does not answer, and the look at the others
+        # ssh's own time limit for a host that does not answer, and the probe of the others
         assert run.seconds <= 60
     finally:
         ring.lab.boot("spark-03")

@@ -73,11 +73,11 @@ def unreachable(cluster: Any) -> list[str]:
     return lost
 
 
-def eventually(look: Callable[[], list[str]], seconds: float) -> list[str]:
+def eventually(check: Callable[[], list[str]], seconds: float) -> list[str]:
     """What is still wrong after at most this long."""
     end = time.monotonic() + seconds
     while True:
-        wrong = look()
+        wrong = check()
         if not wrong or time.monotonic() > end:
             return wrong
         time.sleep(0.5)

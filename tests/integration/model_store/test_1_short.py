@@ -14,7 +14,7 @@ SECOND_RUN_SECONDS = 3.0
 
 
 def all_task_seconds(output: str) -> float:
-    """What the tests' own callback says all tasks of a run took: a look of preflight may spare the role its own."""
+    """What the tests' own callback says all tasks of a run took: preflight's comparison may spare the role its own."""
     return sum(float(found) for found in re.findall(r"^task-seconds ([0-9.]+) ", output, re.MULTILINE))
 
 

@@ -135,7 +135,7 @@ def test_a_flipped_bit_is_found_and_one_part_sent(site: Site, big: Model) -> Non
     )
     site.on(second, f'python3 -c "{flip}"')
     site.forget_reports()
-    # sizes and times are as they were, so a quick look has nothing to say
+    # sizes and times are as they were, so a quick check has nothing to say
     assert site.play(big).rc == 0
     assert site.report(second) == {}
     run = site.play(big, model_store_verify="full")

@@ -163,8 +163,8 @@ class Site:
         return self.wait_for(lambda answer: answer["healthy"], seconds)[1]
 
     def units(self) -> dict[str, dict[str, str]]:
-        look = f"systemctl show {UNIT} -p MainPID,NRestarts,ActiveState,ExecMainStartTimestampMonotonic"
-        return {host: dict(line.split("=", 1) for line in self.on(host, look).split()) for host in self.hosts}
+        command = f"systemctl show {UNIT} -p MainPID,NRestarts,ActiveState,ExecMainStartTimestampMonotonic"
+        return {host: dict(line.split("=", 1) for line in self.on(host, command).split()) for host in self.hosts}
 
     def control(self, host: str) -> str:
         return json.loads(self.on(host, "cat /etc/sparkthor/ray.json"))["node_address"]

@@ -44,11 +44,11 @@ def test_a_second_run_changes_nothing_and_restarts_no_raylet(three):
     assert again.rc == 0, again.output
     assert set(again.changed.values()) == {0}, again.output
     assert three.units() == before
-    # looking whether Ray could be started is for when it is to be
+    # whether Ray could be started matters only when it is to be
     task = "Find what prevents a start"
     assert task in three.first.output
-    looked = again.output.partition(task)[2].partition("TASK")[0]
-    assert not re.search(r"^(ok|changed): ", looked, re.MULTILINE), again.output
+    told = again.output.partition(task)[2].partition("TASK")[0]
+    assert not re.search(r"^(ok|changed): ", told, re.MULTILINE), again.output
 
 
 def test_health_is_data(three, results):

@@ -103,7 +103,7 @@ def test_a_ray_that_is_too_old(untouched):
 @pytest.mark.parametrize(
     ("fault", "fix", "words"),
     [
-        # somebody's route that swallows the head: the look at all hosts names it, before Ray's own look does
+        # somebody's route that swallows the head: preflight names it, before Ray's own check does
         (
             "ip route add unreachable {head}/32",
             "ip route del unreachable {head}/32",

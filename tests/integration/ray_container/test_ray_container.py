@@ -164,14 +164,14 @@ def test_an_nccl_conf_in_the_image_does_not_reach_the_engine(cluster):
 
 def test_the_token_is_in_files_alone(cluster):
     token = cluster.secret("ray_token")
-    look = (
+    command = (
         "read -r s; { cat /proc/[0-9]*/cmdline /proc/[0-9]*/environ 2>/dev/null | tr '\\0' '\\n'; "
         "docker container inspect $(docker ps -aq); journalctl --no-pager -o cat; cat /run/sparkthor/container/*; } "
         "| grep -aF -f <(echo \"$s\") | grep -v '^s=' | head -c 300"
     )
     for host in cluster.hosts:
         found = subprocess.run(
-            cluster.lab.enter_command(host, ["bash", "-c", look]),
+            cluster.lab.enter_command(host, ["bash", "-c", command]),
             input=token + "\n",
             capture_output=True,
             text=True,
@@ -269,7 +269,7 @@ def test_docker_that_died_leaves_no_process(cluster):
     """The container's own processes survive a killed dockerd: the unit ends them by their control group."""
     worker = cluster.hosts[1]
     before = nodes(health(cluster, cluster.head))
-    # masked, so that neither systemd nor its socket brings Docker back before the test has looked
+    # masked, so that neither systemd nor its socket brings Docker back before the test has checked
     cluster.run(worker, "systemctl mask --runtime docker.service docker.socket")
     cluster.run(worker, "systemctl kill --signal=SIGKILL docker.service")
     try:

@@ -99,12 +99,12 @@ class Serving:
     def units(self) -> dict[str, str]:
         """What must not move while bad input is refused."""
         names = " ".join(f"sparkthor-{name}.service" for name in ("ray", "vllm", "front", "watchdog"))
-        look = f"systemctl show -p Id -p MainPID -p ActiveState -p InvocationID {names}"
-        return {host: self.cluster.run(host, look) for host in self.cluster.hosts}
+        command = f"systemctl show -p Id -p MainPID -p ActiveState -p InvocationID {names}"
+        return {host: self.cluster.run(host, command) for host in self.cluster.hosts}
 
     def files(self) -> dict[str, str]:
-        look = "cd /etc/sparkthor && find . -type f ! -path './front*' -print0 | sort -z | xargs -0 sha256sum"
-        return {host: self.cluster.run(host, look) for host in self.cluster.hosts}
+        command = "cd /etc/sparkthor && find . -type f ! -path './front*' -print0 | sort -z | xargs -0 sha256sum"
+        return {host: self.cluster.run(host, command) for host in self.cluster.hosts}
 
 
 @pytest.fixture(scope="session")

@@ -244,7 +244,7 @@ def test_a_model_that_is_not_whole_on_every_node_touches_nothing(serving: Servin
 
 def searched(serving: Serving, host: str, secret: str) -> str:
     """Where a secret shows on a host; it comes in by standard input, so that the search is not what is found."""
-    look = (
+    command = (
         'read -r s; show() { grep -aFq -f <(printf \'%s\\n\' "$s") && echo "$1"; }; '
         "for p in /proc/[0-9]*; do for f in cmdline environ; do "
         "tr '\\0' '\\n' < $p/$f 2>/dev/null | grep -v '^s=' | show $p/$f; done; done; "
@@ -256,7 +256,7 @@ def searched(serving: Serving, host: str, secret: str) -> str:
         "ps axeww -o args | grep -v 's=' | show ps; true"
     )
     done = subprocess.run(
-        serving.cluster.lab.enter_command(host, ["bash", "-c", look]),
+        serving.cluster.lab.enter_command(host, ["bash", "-c", command]),
         input=secret + "\n",
         capture_output=True,
         text=True,
@@ -294,7 +294,7 @@ def test_no_secret_shows_on_any_host_or_in_rays_state(serving: Serving) -> None:
     for part in ("nodes", "actors", "workers", "placement_groups"):
         assert f"{part} {{" in state, state[:300]
     assert "ALIVE" in state
-    # the workers' environment as Ray keeps it is among what was looked at
+    # the workers' environment as Ray keeps it is among what was searched
     assert "RayWorker" in state
     for name, secret in secrets_of(serving).items():
         assert secret not in state, name
@@ -372,10 +372,10 @@ def test_mp_serves_without_ray(serving: Serving, split: dict) -> None:
     state = json.loads(serving.cluster.run(head, "cat /run/sparkthor/vllm/group.json"))
     assert len(state["ranks"]) == 3
     # the head's rank is there before any worker's starts
-    look = "journalctl --no-pager -o short-unix -u sparkthor-vllm | grep -F '{}' | tail -1 | cut -d. -f1"
-    all_here = int(serving.cluster.run(head, look.format("hosts are here")))
+    command = "journalctl --no-pager -o short-unix -u sparkthor-vllm | grep -F '{}' | tail -1 | cut -d. -f1"
+    all_here = int(serving.cluster.run(head, command.format("hosts are here")))
     for host in serving.cluster.hosts[1:]:
-        assert int(serving.cluster.run(host, look.format("starting the rank"))) >= all_here
+        assert int(serving.cluster.run(host, command.format("starting the rank"))) >= all_here
 
 
 def test_mp_without_a_change_restarts_nothing(serving: Serving) -> None:

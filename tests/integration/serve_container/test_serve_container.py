@@ -115,8 +115,8 @@ def test_rotations_write_the_units_of_the_container(serving: Serving) -> None:  
     """Nothing but the secret is new afterwards. Ray starts anew beside an engine that holds a port of its range."""
     cluster = serving.cluster
     units = "/etc/systemd/system/sparkthor-ray.service /etc/systemd/system/sparkthor-vllm.service"
-    look = f"sha256sum {units} /etc/sparkthor/ray.json /etc/sparkthor/container.json 2>/dev/null; true"
-    files = {host: cluster.run(host, look) for host in cluster.hosts}
+    command = f"sha256sum {units} /etc/sparkthor/ray.json /etc/sparkthor/container.json 2>/dev/null; true"
+    files = {host: cluster.run(host, command) for host in cluster.hosts}
     running, starts = serving.units(), serving.starts()
     outcome = serving.play("playbooks/rotate_api_key.yml")
     assert outcome.rc == 0, outcome.failures
@@ -124,7 +124,7 @@ def test_rotations_write_the_units_of_the_container(serving: Serving) -> None:  
     outcome = serving.play("playbooks/rotate_ray_token.yml")
     assert outcome.rc == 0, outcome.failures
     assert serving.starts() == starts + 1
-    assert {host: cluster.run(host, look) for host in cluster.hosts} == files
+    assert {host: cluster.run(host, command) for host in cluster.hosts} == files
     assert set(serving.site(whole=True).changed.values()) == {0}
     serving.assert_answers_as_one_host()
 

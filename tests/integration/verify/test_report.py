@@ -18,7 +18,7 @@ SHAPES = ("3spark_ring", "4spark", "2spark_2thor")
 
 
 def sound(page, width, dark):
-    seen = browser.look(page, width, dark)
+    seen = browser.inspect(page, width, dark)
     probe = seen.probe
     assert seen.console == []
     assert probe["requests"] == []

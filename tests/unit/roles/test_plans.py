@@ -130,13 +130,13 @@ def test_a_former_key_of_a_key_that_the_user_gave_does_not_count(tmp_path: Path)
 
 def test_what_is_compared_is_what_is_declared(tmp_path: Path) -> None:
     given = secrets(tmp_path)
-    looks = value("__vllm_serve_comparisons", **given)
-    assert [look.get("module") for look in looks] == [None, "host_state", None, "vllm_options", "vllm_service"]
-    assert looks[0]["holds"] is False
-    assert looks[1]["arguments"] == value("__vllm_serve_state", **given)
-    assert looks[3]["arguments"] == value("__vllm_serve_plan.options", **given)
+    comparisons = value("__vllm_serve_comparisons", **given)
+    assert [one.get("module") for one in comparisons] == [None, "host_state", None, "vllm_options", "vllm_service"]
+    assert comparisons[0]["holds"] is False
+    assert comparisons[1]["arguments"] == value("__vllm_serve_state", **given)
+    assert comparisons[3]["arguments"] == value("__vllm_serve_plan.options", **given)
     ray = value("__ray_node_comparisons", **given)
-    assert [look.get("module") for look in ray] == [None, "host_state", "ray_info"]
+    assert [one.get("module") for one in ray] == [None, "host_state", "ray_info"]
     assert ray[0]["holds"] is True
     assert ray[1]["arguments"] == value("__ray_node_state", **given)
 

@@ -33,7 +33,7 @@ def world() -> tuple[dict[str, t.Any], dict[str, t.Any]]:
         ]
         hostvars[host] = {
             "ansible_facts": {"sparkthor_node": {"kind": "spark", "kernel": "6.17", "interfaces": nics, "routes": []}},
-            "looked": {
+            "probed": {
                 "probe": {
                     "ports": ports,
                     "neighbours": {name: [{"host": other, "netdev": name}] for name in (B0, B1)},
@@ -47,7 +47,7 @@ def world() -> tuple[dict[str, t.Any], dict[str, t.Any]]:
 
 def run(fabric: dict[str, t.Any], hostvars: dict[str, t.Any], **arguments: t.Any) -> dict[str, t.Any]:
     task = MagicMock(async_val=0, check_mode=False, diff=False)
-    task.args = {"stage": "hosts", "fabric": fabric, "probes": "looked", **arguments}
+    task.args = {"stage": "hosts", "fabric": fabric, "probes": "probed", **arguments}
     action = ActionModule(task, MagicMock(), MagicMock(), MagicMock(), MagicMock(), MagicMock())
     return action.run(task_vars={"hostvars": hostvars, "groups": GROUPS})
 
@@ -66,7 +66,7 @@ def test_agreement_returns_the_plan_with_the_real_device_names() -> None:
 def test_every_problem_is_in_one_failure() -> None:
     fabric, hostvars = world()
     for host in "ab":
-        hostvars[host]["looked"]["probe"]["ports"][B1]["carrier"] = False
+        hostvars[host]["probed"]["probe"]["ports"][B1]["carrier"] = False
     with pytest.raises(AnsibleActionFail) as caught:
         run(fabric, hostvars)
     message = str(caught.value)
@@ -86,7 +86,7 @@ def test_what_is_only_reported_is_a_warning() -> None:
 def test_hosts_without_a_probe_are_judged_by_their_facts() -> None:
     fabric, hostvars = world()
     for host in "ab":
-        del hostvars[host]["looked"]
+        del hostvars[host]["probed"]
     result = run(fabric, hostvars)
     assert result["renamed"] is False
 
@@ -94,12 +94,12 @@ def test_hosts_without_a_probe_are_judged_by_their_facts() -> None:
 def test_roles_that_are_converged_on_every_host_are_named() -> None:
     fabric, hostvars = world()
     for host in "ab":
-        hostvars[host]["looked"].update(converged=["x", "y"], compared=["x", "y"])
+        hostvars[host]["probed"].update(converged=["x", "y"], compared=["x", "y"])
     # the hosts were compared with a plan that has other device names in it
     assert run(fabric, hostvars)["converged"] == []
     fabric = run(fabric, hostvars)["fabric"]
     result = run(fabric, hostvars)
     assert (result["converged"], result["nothing_to_do"]) == (["x", "y"], True)
-    hostvars["b"]["looked"]["converged"] = ["x"]
+    hostvars["b"]["probed"]["converged"] = ["x"]
     result = run(fabric, hostvars)
     assert (result["converged"], result["nothing_to_do"]) == (["x"], False)

@@ -19,16 +19,16 @@ GROUPS = {"cluster": ["a", "b"], "ray_head": ["a"], "ray_workers": ["b"]}
 
 def run(hostvars: dict[str, Any], groups: dict[str, list[str]] | None = None, **arguments: Any) -> dict[str, Any]:
     task = MagicMock(async_val=0, check_mode=False, diff=False)
-    task.args = {} if "logs" in arguments else {"evidence": "__doctor_looked"}
+    task.args = {} if "logs" in arguments else {"evidence": "__doctor_evidence"}
     task.args.update(arguments)
     action = ActionModule(task, MagicMock(), MagicMock(), MagicMock(), MagicMock(), MagicMock())
     groups = GROUPS if groups is None else groups
     return action.run(task_vars={"hostvars": hostvars, "groups": groups, "ansible_play_hosts_all": ["a", "b"]})
 
 
-def host(number: int, **looked: Any) -> dict[str, Any]:
+def host(number: int, **registered: Any) -> dict[str, Any]:
     variables = {"ansible_host": f"192.168.1.{number}", "fabric_topology": "direct", "fabric_cidr": "10.100.0.0/16"}
-    return {**variables, "__doctor_looked": looked}
+    return {**variables, "__doctor_evidence": registered}
 
 
 def evidence(**parts: Any) -> dict[str, Any]:
@@ -92,7 +92,7 @@ def test_the_diagnosis_is_written_where_it_is_wanted(tmp_path: Path) -> None:
 def named(number: int, topology: str) -> dict[str, Any]:
     """A host that the inventory knows by its name alone."""
     variables = {**host(number), "fabric_topology": topology, "ansible_host": f"spark-{number}.example.net"}
-    return {key: value for key, value in variables.items() if key != "__doctor_looked"}
+    return {key: value for key, value in variables.items() if key != "__doctor_evidence"}
 
 
 @pytest.mark.parametrize("topology", ["direct", "switch", "ring"])
@@ -108,7 +108,7 @@ def test_hosts_known_by_name_have_links_to_ping(topology: str) -> None:
 def test_hosts_known_by_name_that_do_not_answer_contradict_nothing(topology: str) -> None:
     names = ["a", "b", "c"][: 3 if topology == "ring" else 2]
     groups = {"cluster": names, "ray_head": names[:1], "ray_workers": names[1:]}
-    gone = {"__doctor_looked": {"unreachable": True, "msg": "ssh: No route to host"}}
+    gone = {"__doctor_evidence": {"unreachable": True, "msg": "ssh: No route to host"}}
     result = run({name: {**named(11 + number, topology), **gone} for number, name in enumerate(names)}, groups)
     assert {item["rule"] for item in result["doctor"]["findings"]} == {"host-unreachable"}
 
@@ -127,13 +127,13 @@ def test_one_host_without_the_nic_of_the_lan_leaves_the_others_their_plan(lost: 
         return evidence(node={**node, "interfaces": interfaces, "management": management})
 
     gone = {"unreachable": True, "msg": "ssh: No route to host"}
-    looked = {"a": answer(11), "b": answer(12) if lost else gone}
+    outcomes = {"a": answer(11), "b": answer(12) if lost else gone}
     hostvars = {
         name: {**host(11 + number), "fabric_topology": "lan", "fabric_lan_nic": "eth9"}
         for number, name in enumerate("ab")
     }
     case = Case(hosts=["a", "b"])
-    case.evidence = {name: item["evidence"] for name, item in looked.items() if "evidence" in item}
+    case.evidence = {name: item["evidence"] for name, item in outcomes.items() if "evidence" in item}
     action = ActionModule(*[MagicMock() for _number in range(6)])
     action._plan(case, GROUPS, ["a", "b"], hostvars)
     assert case.fabric is not None

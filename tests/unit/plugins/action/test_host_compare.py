@@ -88,7 +88,7 @@ def test_nobody_is_asked_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     assert result["converged"] == ["one"]
 
 
-def test_ports_are_looked_at_without_roles(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ports_are_probed_without_roles(monkeypatch: pytest.MonkeyPatch) -> None:
     link = {"netdev": "p0", "peer": "b", "peer_netdev": "p0"}
     result, calls = compare(monkeypatch, {"probe": {"host": "a", "links": [link]}}, {"probe": {}, "converged": []})
     assert calls[0]["probe"]["links"] == [{**link, "peer_up": False}]
@@ -96,9 +96,9 @@ def test_ports_are_looked_at_without_roles(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_the_engine_is_a_fact_where_it_is_as_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
-    def prepare(role: str, looks: Any, host: str, variables: dict[str, Any]) -> list[dict[str, Any]]:
+    def prepare(role: str, comparisons: Any, host: str, variables: dict[str, Any]) -> list[dict[str, Any]]:
         variables["ansible_facts"] = {"sparkthor_engine": {"digest": "d"}}
-        return [{"role": role, "module": "engine_venv", "arguments": {}}]
+        return [{"role": role, "module": "engine", "arguments": {}}]
 
     monkeypatch.setattr(host_compare.compare, "prepare", prepare)
     for converged, expected in ((["engine"], {"sparkthor_engine": {"digest": "d"}}), ([], None)):

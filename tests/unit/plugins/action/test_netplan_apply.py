@@ -62,7 +62,7 @@ def test_nothing_to_change_is_one_call() -> None:
 
 
 @pytest.mark.parametrize("state", ["inspected", "verified", "adopted"])
-def test_looking_needs_no_token(state: str) -> None:
+def test_inspecting_needs_no_token(state: str) -> None:
     _result, script = play({"changed": False}, args={"state": state, "token": "forged", "step": "confirm"})
     assert (script.log, script.tokens) == (["only"], [None])
 
@@ -82,7 +82,7 @@ def test_host_that_took_its_change_back_is_a_failure_with_the_reason() -> None:
     assert result["failed"]
     assert result["changed"] is False
     assert result["msg"] == (
-        "spark-02: the network change was taken back by the host: no confirmation within 60 s"
+        "spark-02: the network change was rolled back by the host: no confirmation within 60 s"
         " (connection meanwhile: no route to host)"
     )
     assert script.log.count("reset") == 3
@@ -154,7 +154,7 @@ def keep(outcomes: dict[str, Any], *answers: Answer, hosts: list[str] | None = N
 
 
 HELD = {"changed": True, "held": True, "token": "mine"}
-BAD = {"changed": False, "held": False, "msg": "spark-03: the network change was taken back by the host: lost"}
+BAD = {"changed": False, "held": False, "msg": "spark-03: the network change was rolled back by the host: lost"}
 TAKEN = {"changed": False, "rollback": {"status": "rolled_back", "reason": "another host failed", "steps": []}}
 
 
@@ -168,7 +168,7 @@ def test_a_proven_change_is_held_with_its_token() -> None:
 @pytest.mark.parametrize(
     ("answers", "words"),
     [
-        ([STARTED, done("rolled_back", "enP7s7 lost 10.0.0.1/24")], "taken back by the host: enP7s7 lost"),
+        ([STARTED, done("rolled_back", "enP7s7 lost 10.0.0.1/24")], "rolled back by the host: enP7s7 lost"),
         ([{"failed": True, "msg": "somebody's edit is pending"}], "spark-02: somebody's edit is pending"),
         ([LOST, done("unknown")], "spark-02: not reachable: no route to host"),
         ([STARTED, LOST], "not reachable since its network was changed"),
@@ -211,7 +211,7 @@ def test_one_that_failed_takes_all_back() -> None:
     assert script.arguments[0]["reason"].startswith("another host failed: spark-03")
     assert (result["failed"], result["changed"]) == (True, False)
     assert result["msg"] == (
-        "spark-02: its network change was taken back as well, because spark-03: the network change was taken back by"
+        "spark-02: its network change was rolled back as well, because spark-03: the network change was rolled back by"
         " the host: lost"
     )
 
@@ -230,7 +230,7 @@ def test_a_host_that_took_no_part_counts_as_failed() -> None:
 
 def test_what_cannot_be_taken_back_now_is_left_to_the_timer() -> None:
     result, _script = keep({"spark-02": HELD, "spark-03": BAD}, done("failed", "x"))
-    assert "is taken back when its time is up" in result["msg"]
+    assert "is rolled back when its time is up" in result["msg"]
 
 
 def test_files_alone_are_written_with_the_others_or_not_at_all() -> None:

@@ -197,7 +197,7 @@ def test_a_way_back_that_comes_too_early_or_never_is_refused(
 def test_a_ruleset_that_loads_after_the_way_back_is_taken_back(
     machine: Machine, clock: Clock, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The timer has fired by then, and nothing else would take back what it could not know of."""
+    """The timer has fired by then, and nothing else would roll back what it could not know of."""
     times = iter((100.0, 129.5))
     monkeypatch.setattr(clock, "monotonic", lambda: next(times))
     machine.table = before = "table inet sparkthor {\n}\n"

@@ -19,7 +19,7 @@ FILE = {"path": "/nonexistent/token", "content": SECRET, "secret": True, "mode":
 COMPARISONS = [{"role": "ray_node", "module": "host_state", "arguments": {"files": [FILE]}}]
 
 
-@pytest.mark.parametrize("outcome", ["bad options", "ports cannot be looked at", "compared"])
+@pytest.mark.parametrize("outcome", ["bad options", "ports cannot be read", "compared"])
 def test_no_secret_is_in_the_result_however_it_ends(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, outcome: str
 ) -> None:
@@ -27,7 +27,7 @@ def test_no_secret_is_in_the_result_however_it_ends(
         raise ports.ProbeError("no such port")
 
     monkeypatch.setattr(ports, "probe", probe)
-    probes = {"bad options": {"host": "a", "bogus": 1}, "ports cannot be looked at": {"host": "a"}}
+    probes = {"bad options": {"host": "a", "bogus": 1}, "ports cannot be read": {"host": "a"}}
     given = {"probe": probes.get(outcome, {}), "comparisons": COMPARISONS}
     # the arguments in the result: the default of releases before 2.21, which has an option for it
     asked = {"_ansible_inject_invocation": True} if core_version >= "2.21" else {}

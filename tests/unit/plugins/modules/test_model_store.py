@@ -167,7 +167,7 @@ def test_how_a_program_ended_that_said_nothing(host: Host, monkeypatch: pytest.M
 
 
 def test_no_step_of_a_fan_out_reads_what_another_has_read(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An update in place of a host whose files were touched: read by the first look alone."""
+    """An update in place of a host whose files were touched: read by the first check alone."""
     for data in FILES.values():
         host.send(data)
     host.call({"tiny": FILES})

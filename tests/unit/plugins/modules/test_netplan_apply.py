@@ -131,9 +131,9 @@ def test_a_host_without_a_default_route_gives_its_fabric_back(
 
 
 def test_leftovers_are_reported(host: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
-    host["leftover"] = "an earlier network change was taken back"
+    host["leftover"] = "an earlier network change was rolled back"
     assert not run(capsys)["changed"]
-    assert host["warned"] == ["an earlier network change was taken back"]
+    assert host["warned"] == ["an earlier network change was rolled back"]
 
 
 @pytest.mark.parametrize(("status", "changed"), [("confirmed", True), ("rolled_back", False), ("unknown", False)])
@@ -209,7 +209,7 @@ WRONG = [
         ("adopted", WRONG, "fab0 has MTU 1500"),
     ],
 )
-def test_looking_only(
+def test_inspecting_only(
     host: dict[str, Any], capsys: pytest.CaptureFixture[str], wanted: str, report: Any, message: str
 ) -> None:
     host["report"] = report

@@ -132,7 +132,7 @@ def test_models_have_their_revision_and_links_that_lead_nowhere(tmp_path: Path) 
     assert by_name["m"]["path"] == "/var/lib/sparkthor/models/m"
 
 
-def test_models_are_looked_for_where_the_host_keeps_them(tmp_path: Path) -> None:
+def test_models_are_read_where_the_host_keeps_them(tmp_path: Path) -> None:
     machine(tmp_path)
     (tmp_path / "etc/sparkthor/cluster.json").write_text(
         json.dumps({"folders": {"models": "/data/m", "cache": "/data/c"}})

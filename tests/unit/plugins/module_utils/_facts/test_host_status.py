@@ -1,7 +1,7 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One look at a host that is a folder, and parsers of what its programs print."""
+"""The status of a host that is a folder, and parsers of what its programs print."""
 
 from __future__ import annotations
 
@@ -65,15 +65,15 @@ def test_models_are_listed_where_the_host_keeps_them(tmp_path):
 
 
 def test_a_bare_host_is_all_absence_and_no_error(tmp_path):
-    look = host(tmp_path, {}).read()
-    assert look["units"] == {}
-    assert look["models"] == []
-    assert look["versions"] == {}
-    assert look["ray"] == {"configured": False}
-    assert look["serving"]["model"] == ""
-    assert look["memory"]["total"] == 0
-    assert look["rdma"]["links"] == []
-    json.dumps(look)
+    status = host(tmp_path, {}).read()
+    assert status["units"] == {}
+    assert status["models"] == []
+    assert status["versions"] == {}
+    assert status["ray"] == {"configured": False}
+    assert status["serving"]["model"] == ""
+    assert status["memory"]["total"] == 0
+    assert status["rdma"]["links"] == []
+    json.dumps(status)
 
 
 def fill(root, path, content):
@@ -94,36 +94,36 @@ def test_what_a_serving_head_says(tmp_path):
     fill(tmp_path, "opt/sparkthor/venv/lib/python3.12/site-packages/vllm-0.32.0.dist-info/METADATA", "")
     fill(tmp_path, "opt/sparkthor/venv/lib/python3.12/site-packages/numpy-2.0.dist-info/METADATA", "")
     gate = {host_status.GATE[0]: (1, '{"healthy": false, "reason": "2 of 3"}', ""), "systemctl": (0, SHOW, "")}
-    look = host(tmp_path, gate).read()
-    assert look["memory"] == {
+    status = host(tmp_path, gate).read()
+    assert status["memory"] == {
         "total": 1024000,
         "available": 409600,
         "cached": 0,
         "swap_total": 10240,
         "swap_used": 6144,
     }
-    assert look["uptime_seconds"] == 100
-    assert look["load"] == [0.5, 1.0, 2.0]
-    assert look["versions"] == {"vllm": "0.32.0"}
-    assert look["serving"]["state"] == {"state": "serving"}
-    assert look["serving"]["maintenance"] == "new cable"
-    assert look["ray"]["cluster"]["reason"] == "2 of 3"
-    assert look["units"]["sparkthor-ray"]["seconds"] == 60.5
+    assert status["uptime_seconds"] == 100
+    assert status["load"] == [0.5, 1.0, 2.0]
+    assert status["versions"] == {"vllm": "0.32.0"}
+    assert status["serving"]["state"] == {"state": "serving"}
+    assert status["serving"]["maintenance"] == "new cable"
+    assert status["ray"]["cluster"]["reason"] == "2 of 3"
+    assert status["units"]["sparkthor-ray"]["seconds"] == 60.5
 
 
 def test_a_gate_that_hangs_is_a_word_not_an_error(tmp_path):
     fill(tmp_path, "etc/sparkthor/ray.json", '{"head_address": "10.0.0.1", "node_address": "10.0.0.1"}')
     fill(tmp_path, host_status.GATE[2][1:] + "/__main__.py", "")
-    look = host(tmp_path, {host_status.GATE[0]: (124, "", "no answer within 5 s")}).read()
-    assert look["ray"]["error"] == "no answer within 5 s"
+    status = host(tmp_path, {host_status.GATE[0]: (124, "", "no answer within 5 s")}).read()
+    assert status["ray"]["error"] == "no answer within 5 s"
 
 
 def test_files_of_others_are_not_believed(tmp_path):
     fill(tmp_path, "run/sparkthor/state.json", "[1, 2")
     fill(tmp_path, "etc/sparkthor/serving.json", '["list"]')
-    look = host(tmp_path, {}).read()
-    assert look["serving"]["state"] == {}
-    assert look["serving"]["model"] == ""
+    status = host(tmp_path, {}).read()
+    assert status["serving"]["state"] == {}
+    assert status["serving"]["model"] == ""
 
 
 CONTAINER = ["/usr/bin/python3", "-IB", "/usr/local/lib/sparkthor/sparkthor_host", "container"]
@@ -156,9 +156,9 @@ def test_the_versions_of_an_engine_at_a_place_of_its_own(tmp_path):
     fill(tmp_path, "etc/sparkthor/ray.json", '{"engine": ["/srv/e/bin/python"]}')
     fill(tmp_path, "srv/e/.sparkthor-engine.json", '{"digest": "0123456789abcdef"}')
     fill(tmp_path, "srv/e/lib/python3.12/site-packages/torch-2.13.0.dist-info/METADATA", "")
-    look = host(tmp_path, {}).read()
-    assert look["engine"] == {"runtime": "venv", "path": "/srv/e"}
-    assert look["versions"] == {"digest": "0123456789ab", "torch": "2.13.0"}
+    status = host(tmp_path, {}).read()
+    assert status["engine"] == {"runtime": "venv", "path": "/srv/e"}
+    assert status["versions"] == {"digest": "0123456789ab", "torch": "2.13.0"}
 
 
 def test_the_versions_of_an_engine_in_a_container(tmp_path):

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A client against a front that is a few lines of Python: streams, usage, keys, errors."""
+"""A client against a front proxy that is a few lines of Python: streams, usage, keys, errors."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_completion_one_stream_and_several(port):
 
 def test_a_wrong_key_is_told_in_the_fronts_words(port):
     found = serving.measure(serving.Client("127.0.0.1", port, False, "wrong", "m", 10), 5, [1])
-    assert found["error"] == "the front answered 401: Incorrect API key provided."
+    assert found["error"] == "the front proxy answered 401: Incorrect API key provided."
     assert "completion" not in found
 
 

@@ -302,7 +302,7 @@ def test_nothing_is_sent_on_a_switch() -> None:
     assert result["neighbours"] == {}
 
 
-def test_a_cable_in_the_other_cage_is_looked_for_and_the_ports_are_restored() -> None:
+def test_a_cable_in_the_other_cage_is_found_and_the_ports_are_restored() -> None:
     up: dict[str, bool] = {P0: False, P1: False}
 
     def states() -> dict[str, dict[str, t.Any]]:
@@ -319,8 +319,8 @@ def test_a_cable_in_the_other_cage_is_looked_for_and_the_ports_are_restored() ->
     assert result["ports"][P0]["carrier"] is True
     assert result["ports"][P1]["carrier"] is False
     assert up == {P0: False, P1: False}
-    looked = neighbors.find_neighbours(
+    found = neighbors.find_neighbours(
         "a", [link], states, run, 0.1, 0.1, change_nothing=True, open_netdev=wires.opener("a")
     )
     wires.close()
-    assert looked["ports"][P0]["carrier"] is None
+    assert found["ports"][P0]["carrier"] is None

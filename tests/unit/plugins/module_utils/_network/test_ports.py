@@ -75,13 +75,11 @@ def test_netplan_is_not_asked_while_the_plan_is_live(
     assert found["netplan"] == {"findings": [], "adoptable": False, "own": ["enp1s0f1np1"]}
 
 
-def test_a_host_that_cannot_be_looked_at_is_one_message(
-    host: dict[str, t.Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_host_that_cannot_be_read_is_one_message(host: dict[str, t.Any], monkeypatch: pytest.MonkeyPatch) -> None:
     def broken() -> t.Any:
         raise RuntimeError("ip address show failed: 255")
 
     monkeypatch.setattr(ports.job, "live_links", broken)
     with pytest.raises(ports.ProbeError) as caught:
         probe()
-    assert str(caught.value) == "the fabric ports of a could not be looked at: ip address show failed: 255"
+    assert str(caught.value) == "the fabric ports of a could not be read: ip address show failed: 255"

@@ -102,12 +102,12 @@ def test_the_watchdog_of_a_former_head_takes_ray_down_once(tmp_path: Path) -> No
     path, marker = tmp_path / "cluster.json", tmp_path / "superseded.json"
     path.write_text(json.dumps(cluster()))
     moved: list[list[str]] = []
-    look = former_head.former_head(moved.append, str(path), str(marker), says(b={"generation": 2}))
-    assert look(False) == ""
+    reason = former_head.former_head(moved.append, str(path), str(marker), says(b={"generation": 2}))
+    assert reason(False) == ""
     assert moved == []
-    assert "b was declared head" in look(True)
-    assert "b was declared head" in look(False)
-    assert "b was declared head" in look(True)
+    assert "b was declared head" in reason(True)
+    assert "b was declared head" in reason(False)
+    assert "b was declared head" in reason(True)
     assert moved == [["systemctl", "--no-block", "try-restart", "sparkthor-ray.service"]]
     assert json.loads(marker.read_text()) == {"name": "b", "generation": 2}
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The program that takes the front's configuration into use: what is served stays whole, whatever goes wrong."""
+"""The program that takes the front proxy's configuration into use: what is served stays whole, whatever goes wrong."""
 
 from __future__ import annotations
 

@@ -170,7 +170,7 @@ def test_lost_rank_restarts_and_waits_for_it() -> None:
     assert world.machine.baseline["10.0.0.3"] == "n9"
 
 
-def test_a_raylet_that_was_replaced_between_two_looks_is_a_lost_rank() -> None:
+def test_a_raylet_that_was_replaced_between_two_rounds_is_a_lost_rank() -> None:
     world = World().serve()
     world.ranks["10.0.0.2"] = "n22"
     decisions = world.run(4)
@@ -440,13 +440,13 @@ def test_nobody_to_ask_is_no_host_away() -> None:
 def test_a_former_head_does_nothing_and_says_why() -> None:
     world = World()
     waiting(world)
-    seen = dataclasses.replace(world_look(world), superseded="spark-02 was declared head of this cluster later")
-    decision = world.machine.look(seen)
+    seen = dataclasses.replace(observe(world), superseded="spark-02 was declared head of this cluster later")
+    decision = world.machine.decide(seen)
     assert decision.line == "stopped: spark-02 was declared head of this cluster later"
     assert not decision.healthy
     assert decision.restart is None
 
 
-def world_look(world: World) -> watchdog.Observation:
+def observe(world: World) -> watchdog.Observation:
     world.step()
     return world.seen

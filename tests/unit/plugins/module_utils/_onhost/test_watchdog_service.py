@@ -187,7 +187,7 @@ def test_nobody_is_left_out_of_another_cluster(
     assert one.served_model == "tiny"
     lost = next(address for address in expected if address != "10.0.0.1")
     del alive[lost]
-    for _look in range(2):
+    for _round in range(2):
         now[0] += 2
         decision = one.round()
     assert decision.restart == "lost_rank"
@@ -223,7 +223,7 @@ def test_service_of_a_former_head_keeps_still(engine: Engine, tmp_path: Path, co
     )
     assert one.round().line == "starting: preparing the nodes"
     assert one.round().line == "starting: preparing the nodes"
-    assert asked == [True, False], "not at every look"
+    assert asked == [True, False], "not in every round"
     now[0] += 31
     assert one.round().line == "stopped: spark-02 was declared head"
     assert said[-1] == "stopped: spark-02 was declared head"

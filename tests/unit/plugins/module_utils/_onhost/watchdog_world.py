@@ -61,7 +61,7 @@ class World:
             maintenance=self.maintenance,
             draining=self.draining,
         )
-        decision = self.machine.look(seen)
+        decision = self.machine.decide(seen)
         self.seen = seen
         if decision.probe_deadline is not None:
             assert self.asked is None

@@ -85,7 +85,7 @@ def test_drain_waits_for_running_requests(engine: Engine, tmp_path: Path, config
 
     one.sleep = sleep
     outcome = one.apply("drained", "", 60)
-    # once more after the first look without requests
+    # once more after the first round without requests
     assert (outcome.changed, outcome.in_flight, len(sleeps)) == (True, 0, 4)
     assert (tmp_path / "draining").exists()
     assert control(tmp_path, config, Systemd()).apply("drained", "", 60).changed is False
@@ -94,18 +94,18 @@ def test_drain_waits_for_running_requests(engine: Engine, tmp_path: Path, config
 def test_drain_sees_a_request_that_the_gauges_do_not_show(engine: Engine, tmp_path: Path, config: str) -> None:
     """A lone request in its first step: vLLM's gauges say 0, its connection is open."""
     one = control(tmp_path, config, Systemd())
-    # the request, the front that hands on one more, and the watchdog's own probe
+    # the request, the front proxy that hands on one more, and the watchdog's own probe
     seen = iter([1, 1, 0, 1, 0, 1, 0, 0])
-    looks: list[str] = []
+    asked: list[str] = []
 
     def connections(path: str) -> int:
-        looks.append(path)
+        asked.append(path)
         return next(seen)
 
     one.connections = connections
     outcome = one.apply("drained", "", 60)
-    assert (outcome.in_flight, len(looks)) == (0, 8)
-    assert set(looks) == {engine.path}
+    assert (outcome.in_flight, len(asked)) == (0, 8)
+    assert set(asked) == {engine.path}
     late = control(tmp_path, config, Systemd())
     late.connections = lambda path: 1
     clock = iter(range(0, 1000, 10))

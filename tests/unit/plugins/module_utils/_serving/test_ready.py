@@ -15,8 +15,8 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._serving import 
 from tests.unit.plugins.module_utils.serving_head import Engine, Systemd, make_service, record, settle
 
 
-def look(tmp_path: Path, config: str, systemd: Systemd, **more: Any) -> ready.Look:
-    return ready.look(
+def ensure(tmp_path: Path, config: str, systemd: Systemd, **more: Any) -> ready.Readiness:
+    return ready.ensure(
         config_path=config,
         runner=systemd,
         state_path=str(tmp_path / "run/state.json"),
@@ -33,7 +33,7 @@ def test_serving_group_without_a_change_is_ready_at_once(engine: Engine, tmp_pat
     one.round()
     settle(one)
     one.round()
-    found = look(tmp_path, config, systemd, start=True)
+    found = ensure(tmp_path, config, systemd, start=True)
     assert (found.ready, found.changed, found.line) == (True, False, "serving")
     assert systemd.calls == []
 
@@ -42,15 +42,15 @@ def test_changed_file_restarts_once(engine: Engine, tmp_path: Path, config: str)
     systemd = Systemd()
     record(tmp_path)
     (tmp_path / "vllm.yaml").write_text("model: y\n")
-    predicted = look(tmp_path, config, systemd, start=True, check=True)
+    predicted = ensure(tmp_path, config, systemd, start=True, check=True)
     assert (predicted.changed, systemd.calls) == (True, [])
-    found = look(tmp_path, config, systemd, start=True)
+    found = ensure(tmp_path, config, systemd, start=True)
     assert found.changed
     assert found.stale == [str(tmp_path / "vllm.yaml")]
     assert ["--no-block", "restart", "sparkthor-vllm.service"] in systemd.calls
     count = len(systemd.calls)
     # the new start has not noted its files yet: it will read the ones that lie there
-    again = look(tmp_path, config, systemd, start=True)
+    again = ensure(tmp_path, config, systemd, start=True)
     assert (again.changed, len(systemd.calls)) == (False, count)
 
 
@@ -64,9 +64,9 @@ def test_a_rank_elsewhere_with_other_files_restarts_the_group_too(engine: Engine
         slept.append(seconds)
         group.write_text(json.dumps({"updated": time.time(), "stale": {"spark-02": ["/etc/sparkthor/vllm.yaml"]}}))
 
-    assert not look(tmp_path, config, Systemd(), start=True).changed
+    assert not ensure(tmp_path, config, Systemd(), start=True).changed
     systemd = Systemd()
-    found = look(tmp_path, config, systemd, start=True, settle=4.0, sleep=report)
+    found = ensure(tmp_path, config, systemd, start=True, settle=4.0, sleep=report)
     assert slept == [4.0]
     assert found.changed
     assert found.stale == ["/etc/sparkthor/vllm.yaml on spark-02"]
@@ -78,9 +78,9 @@ def test_a_rank_elsewhere_with_other_files_restarts_the_group_too(engine: Engine
 def test_stopped_group_is_started_only_when_asked(engine: Engine, tmp_path: Path, config: str) -> None:
     systemd = Systemd()
     systemd.unit.update(ActiveState="inactive", SubState="dead", MainPID="0")
-    assert look(tmp_path, config, systemd).changed is False
+    assert ensure(tmp_path, config, systemd).changed is False
     assert systemd.calls == []
-    assert look(tmp_path, config, systemd, start=True).changed is True
+    assert ensure(tmp_path, config, systemd, start=True).changed is True
 
 
 def test_loading_group_is_not_asked(engine: Engine, tmp_path: Path, config: str) -> None:
@@ -89,16 +89,16 @@ def test_loading_group_is_not_asked(engine: Engine, tmp_path: Path, config: str)
     one, _said = make_service(tmp_path, config, systemd)
     engine.delay = 0.5
     one.round()
-    found = look(tmp_path, config, systemd, start=True)
+    found = ensure(tmp_path, config, systemd, start=True)
     assert (found.ready, found.state) == (False, "loading")
     settle(one)
 
 
 def test_readiness_is_proved_even_without_a_watchdog(engine: Engine, tmp_path: Path, config: str) -> None:
     record(tmp_path)
-    assert look(tmp_path, config, Systemd(), start=True).ready
+    assert ensure(tmp_path, config, Systemd(), start=True).ready
     engine.status = 500
-    found = look(tmp_path, config, Systemd(), start=True)
+    found = ensure(tmp_path, config, Systemd(), start=True)
     assert not found.ready
     assert "answered 500" in found.line
 
@@ -108,23 +108,23 @@ def test_failed_start_is_explained(engine: Engine, tmp_path: Path, config: str) 
     systemd.log = ["vllm: error: unrecognized arguments: --swap-space"]
     systemd.unit.update(ActiveState="activating", SubState="auto-restart", MainPID="0", Result="exit-code")
     record(tmp_path)
-    found = look(tmp_path, config, systemd)
+    found = ensure(tmp_path, config, systemd)
     assert found.failure["final"] is True
     assert found.failure["invocation"] == "aaa"
     systemd.unit.update(ActiveState="active", SubState="running", InvocationID="bbb", MainPID="9", NRestarts="1")
     engine.status = 500
-    seen = look(tmp_path, config, systemd, known_invocation="aaa")
+    seen = ensure(tmp_path, config, systemd, known_invocation="aaa")
     assert seen.failure["invocation"] == "aaa"
     systemd.unit["NRestarts"] = "0"
-    assert look(tmp_path, config, systemd, known_invocation="aaa").failure is None
+    assert ensure(tmp_path, config, systemd, known_invocation="aaa").failure is None
 
 
 def test_virgin_host(tmp_path: Path) -> None:
     systemd = Systemd()
     missing = str(tmp_path / "none.json")
-    assert look(tmp_path, missing, systemd, start=True, check=True).changed is True
+    assert ensure(tmp_path, missing, systemd, start=True, check=True).changed is True
     with pytest.raises(ready.ReadyError, match="vllm_serve role"):
-        look(tmp_path, missing, systemd, start=True)
+        ensure(tmp_path, missing, systemd, start=True)
 
 
 def test_deadline_shorter_than_a_completion_is_refused_with_the_latency() -> None:

@@ -211,7 +211,7 @@ def test_roots_own_copies_are_taken_as_they_are(rank: Rank) -> None:
     rank.keep(group_json=group, vllm_env=served)
     rank.copies.rename(rank.roots)
     rank.keep(vllm_yaml="model: evil\n")
-    # but for who the group is and where it meets, which no rank takes back either
+    # but for who the group is and where it meets, which no rank rolls back either
     assert rank.after() == {"vllm.env": served}
 
 

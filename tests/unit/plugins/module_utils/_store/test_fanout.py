@@ -100,7 +100,7 @@ def reading(seconds: float, until: threading.Event | None = None) -> Callable[[P
     def read(parts: Parts) -> None:
         end = time.monotonic() + seconds
         while time.monotonic() < end and not told.wait(0.1):
-            parts.looked = time.monotonic()
+            parts.last_step = time.monotonic()
 
     return read
 
@@ -180,7 +180,7 @@ def test_what_goes_wrong_while_reading_is_said(ring: Ring) -> None:
     def broken(parts: Parts) -> None:
         raise ValueError("no such thing")
 
-    ring.begin(1, [], [2], ring.source(), patience=3)
+    ring.begin(1, [], [2], ring.source(), patience=30)
     ring.begin(2, [1], [], before=broken)
     assert ring.end(2)["error"] == "ValueError: no such thing"
     ring.end(1)

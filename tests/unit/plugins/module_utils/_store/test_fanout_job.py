@@ -48,7 +48,7 @@ def test_how_a_killed_program_ended_is_known_until_it_was_read(systemd: Systemd,
     assert json.loads((tmp_path / "run/job.json").read_text())["run"] == "ab" * 8
     systemd.failed = True
     assert job.ended() == f"{job.UNIT} ended without a word (ActiveState=failed, Result=signal)"
-    # a run that comes before anybody looked is not in the way of the next one
+    # a run that comes before anybody asked is not in the way of the next one
     job.start({"run": "cd" * 8})
     systemd.failed = True
     job.tidy()

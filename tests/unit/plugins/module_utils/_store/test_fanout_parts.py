@@ -50,7 +50,7 @@ def test_a_manifest_whose_parts_do_not_add_up(tmp_path: Path) -> None:
         Parts(str(tmp_path), PART, [[sha(FILES[0]), 2500, [sha(b"")]]])
 
 
-def test_a_full_file_that_nobody_verified_is_looked_through(ring: Ring) -> None:
+def test_a_full_file_that_nobody_verified_is_read(ring: Ring) -> None:
     """A run over ssh that was killed before it had read what it brought."""
     big = bytearray(FILES[4])
     big[5678] ^= 1

@@ -185,7 +185,7 @@ def test_links_are_part_of_a_model(store: Store, tmp_path: Path) -> None:
     assert os.readlink(path) == "../../blobs/aa"
 
 
-def test_a_damaged_file_is_known_once_a_full_look_found_it(store: Store, tmp_path: Path) -> None:
+def test_a_damaged_file_is_known_once_a_full_check_found_it(store: Store, tmp_path: Path) -> None:
     fill(store, tmp_path, FILES)
     path = Path(store.folder("tiny")) / "sub/weights-1"
     state = path.stat()
@@ -266,7 +266,7 @@ class Reads(list):
 def test_a_file_that_is_another_content_is_not_read_to_find_out_again(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An update in place: same size, same names, other weights; the look before, at the start and at the end."""
+    """An update in place: same size, same names, other weights; the check before, at the start and at the end."""
     fill(store, tmp_path, {"w": b"a" * 5000})
     reads = Reads(monkeypatch)
     wanted = entries({"w": b"b" * 5000})
@@ -472,7 +472,7 @@ def test_what_another_run_delivers_is_not_taken_away(store: Store, tmp_path: Pat
     assert os.listdir(store.root) == [".records"]
 
 
-def test_a_look_does_not_make_a_damaged_file_whole(store: Store, tmp_path: Path) -> None:
+def test_a_check_does_not_make_a_damaged_file_whole(store: Store, tmp_path: Path) -> None:
     fill(store, tmp_path, {"w": b"a" * 100, "x": b"x" * 100})
     path = Path(store.folder("tiny")) / "w"
     wanted = entries({"w": b"a" * 100, "x": b"x" * 100})

@@ -37,7 +37,7 @@ def test_the_plan_follows_from_the_results_alone() -> None:
     assert found.need["s3"] == []
     hostvars["s4"] = {"r": {"skipped": True}}
     assert run.plan(hostvars, ["s1", "s2", "s3", "s4"], "r", "s1").order == found.order
-    with pytest.raises(run.RunError, match="no host was looked at"):
+    with pytest.raises(run.RunError, match="no host was checked"):
         run.plan(hostvars, ["s4"], "r", "s4")
 
 

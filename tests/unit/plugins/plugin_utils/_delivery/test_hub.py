@@ -74,7 +74,7 @@ def test_half_a_download_is_not_taken_for_the_model() -> None:
     assert client.asked == [True, False, True, False]
 
 
-def test_a_branch_is_looked_up_again_because_it_may_have_moved() -> None:
+def test_a_branch_is_resolved_again_because_it_may_have_moved() -> None:
     client = Client(here=True)
     hub.snapshot("owner/model", "main", "m", True, client)
     assert client.asked == [True, False]

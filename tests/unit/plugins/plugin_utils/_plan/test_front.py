@@ -1,7 +1,7 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the front's configuration is made of: keys, addresses, durations, sizes, names."""
+"""What the front proxy's configuration is made of: keys, addresses, durations, sizes, names."""
 
 from __future__ import annotations
 

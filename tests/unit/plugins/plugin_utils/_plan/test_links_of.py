@@ -38,14 +38,14 @@ def test_links_of_finds_everybody_on_the_subnet() -> None:
     assert links_of(fabric, "nobody") == []
 
 
-def test_links_of_a_host_cost_one_look_at_every_other() -> None:
+def test_links_of_a_host_read_every_other_host_once() -> None:
     """A host's links are worked out on their own, so what one of them costs counts once for each of 256."""
 
     class Counting(dict):
-        looks = 0
+        reads = 0
 
         def get(self, key: str, default: Any = None) -> Any:
-            Counting.looks += key == "links"
+            Counting.reads += key == "links"
             return super().get(key, default)
 
     fabric = {
@@ -59,4 +59,4 @@ def test_links_of_a_host_cost_one_look_at_every_other() -> None:
     }
     links = links_of(fabric, "h7")
     assert [len(link["peers"]) for link in links] == [253, 253]
-    assert Counting.looks == len(fabric)
+    assert Counting.reads == len(fabric)

@@ -26,8 +26,8 @@ def prepare(comparisons: list[dict[str, Any]], **variables: Any) -> list[dict[st
 
 
 def test_arguments_go_as_they_are() -> None:
-    looks = [{"holds": True}, {"module": "host_state", "arguments": {"files": []}}, {"module": "vllm_service"}]
-    assert prepare(looks) == [
+    comparisons = [{"holds": True}, {"module": "host_state", "arguments": {"files": []}}, {"module": "vllm_service"}]
+    assert prepare(comparisons) == [
         {"role": "role", "module": "host_state", "arguments": {"files": []}},
         {"role": "role", "module": "vllm_service", "arguments": {}},
     ]
@@ -44,8 +44,8 @@ def test_a_condition_that_does_not_hold() -> None:
 
 def test_a_host_learns_of_its_own_peers_alone() -> None:
     plan = fabric_plan(["a", "b"], "direct", "10.100.0.0/24")
-    (look,) = prepare([{"module": "firewall_apply", "arguments": {"plan": plan, "ssh_ports": [22]}}])
-    assert set(look["arguments"]) == {"ssh_ports", "trusted"}
+    (comparison,) = prepare([{"module": "firewall_apply", "arguments": {"plan": plan, "ssh_ports": [22]}}])
+    assert set(comparison["arguments"]) == {"ssh_ports", "trusted"}
 
 
 @pytest.fixture
@@ -57,8 +57,8 @@ def engine(locked_wheels: dict[str, str]) -> dict[str, Any]:
 
 def test_the_engine_that_is_wanted_is_a_fact_for_the_roles_after_it(engine: dict[str, Any]) -> None:
     variables: dict[str, Any] = {"ansible_facts": {"sparkthor_node": NODE}}
-    (look,) = compare.prepare("engine", [{"module": "engine_venv", "arguments": engine}], "a", variables)
-    target = look["arguments"]["target"]
+    (comparison,) = compare.prepare("engine", [{"module": "engine", "arguments": engine}], "a", variables)
+    target = comparison["arguments"]["target"]
     assert (target["python"], target["kind"], "manifest" in target) == ("3.12", "spark", False)
     fact = variables["ansible_facts"]["sparkthor_engine"]
     assert (fact["path"], fact["digest"]) == ("/opt/venv", target["digest"])
@@ -70,13 +70,14 @@ def test_the_engine_that_is_wanted_is_a_fact_for_the_roles_after_it(engine: dict
     ("change", "words"),
     [
         ({"verify": "full"}, "every file"),
+        ({"runtime": "container"}, "Docker has to be asked"),
         ({"python": "/opt/python3.13/bin/python3"}, "asked on the host"),
         ({"wheel_dir": "/nonexistent"}, "wheels are missing"),
     ],
 )
 def test_an_engine_that_takes_more_than_reading(engine: dict[str, Any], change: dict[str, str], words: str) -> None:
     with pytest.raises(compare.Unknown, match=words):
-        prepare([{"module": "engine_venv", "arguments": {**engine, **change}}])
+        prepare([{"module": "engine", "arguments": {**engine, **change}}])
 
 
 def store(source: str, **more: str) -> list[dict[str, Any]]:
@@ -86,36 +87,36 @@ def store(source: str, **more: str) -> list[dict[str, Any]]:
 
 def test_models_are_declared_by_their_contents(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("{}")
-    (look,) = prepare(store(str(tmp_path)))
-    assert set(look["arguments"]) == {"root", "owner", "group", "models"}
-    (model,) = look["arguments"]["models"]
+    (comparison,) = prepare(store(str(tmp_path)))
+    assert set(comparison["arguments"]) == {"root", "owner", "group", "models"}
+    (model,) = comparison["arguments"]["models"]
     assert [row[:2] for row in model["manifest"]] == [["config.json", 2]]
 
 
 @pytest.mark.parametrize(
-    ("looks", "words"),
+    ("comparisons", "words"),
     [
         (store("owner/model"), "branch may have moved"),
         (store("owner/model", revision="main"), "branch may have moved"),
         (store("s3://bucket/model"), "to be fetched: m"),
     ],
 )
-def test_models_that_take_more_than_reading(looks: list[dict[str, Any]], words: str) -> None:
+def test_models_that_take_more_than_reading(comparisons: list[dict[str, Any]], words: str) -> None:
     with pytest.raises(compare.Unknown, match=words):
-        prepare(looks)
+        prepare(comparisons)
 
 
 def test_arguments_of_the_engine_are_checked_on_the_controller(monkeypatch: pytest.MonkeyPatch) -> None:
-    look = {"module": "vllm_options", "arguments": {"engine": "abc", "arguments": {"model": "m"}}}
+    comparison = {"module": "vllm_options", "arguments": {"engine": "abc", "arguments": {"model": "m"}}}
     with pytest.raises(compare.Unknown, match="not known"):
-        prepare([look])
+        prepare([comparison])
     monkeypatch.setattr(option_tables, "read", lambda path: {"vllm": "0.32.0"})
     found: list[str] = []
     monkeypatch.setattr(option_tables, "problems", lambda arguments, table: found)
-    assert prepare([look]) == [{"role": "role"}]
+    assert prepare([comparison]) == [{"role": "role"}]
     found.append("a warning that the role gives")
     with pytest.raises(compare.Unknown, match="something to say"):
-        prepare([look])
+        prepare([comparison])
 
 
 def results(**converged: list[str]) -> dict[str, dict[str, Any]]:
@@ -147,3 +148,27 @@ def test_engines_that_do_not_fit_together_are_not_converged() -> None:
     wanted = ["engine", "ray_node"]
     assert compare.converged_everywhere(wanted, {"one": engine("2.60.0"), "two": engine("2.60.0+cu13")}) == wanted
     assert compare.converged_everywhere(wanted, {"one": engine("2.60.0"), "two": engine("2.61.0")}) == []
+
+
+def peers_up(links: list[dict[str, Any]], hostvars: dict[str, Any]) -> dict[str, bool]:
+    return {item["netdev"]: item["peer_up"] for item in compare.with_peers(links, hostvars)}
+
+
+def facts(**up: bool) -> dict[str, Any]:
+    interfaces = [{"name": name, "up": value} for name, value in up.items()]
+    return {"ansible_facts": {"sparkthor_node": {"interfaces": interfaces}}}
+
+
+def link(netdev: str, peer: str, peer_netdev: str) -> dict[str, Any]:
+    return {"netdev": netdev, "peer": peer, "peer_netdev": peer_netdev}
+
+
+def test_the_state_of_the_other_end_goes_along() -> None:
+    links = [link("p0", "b", "p1"), link("q0", "b", "q1"), link("p1", "c", "p0"), link("s0", "", "")]
+    hostvars = {"b": facts(p1=True, q1=False), "c": facts(p1=True)}
+    assert peers_up(links, hostvars) == {"p0": True, "q0": False, "p1": False, "s0": False}
+    assert "peer_up" not in links[0], "the plan itself stays as it is"
+
+
+def test_a_peer_without_facts_is_not_known_to_be_up() -> None:
+    assert peers_up([link("p0", "b", "p1"), link("p1", "c", "p0")], {"b": {}}) == {"p0": False, "p1": False}

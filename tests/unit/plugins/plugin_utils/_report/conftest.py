@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.plugins.plugin_utils._report.captured_look import HOSTS, look_of
+from tests.unit.plugins.plugin_utils._report.captured_status import HOSTS, status_of
 
 
 @pytest.fixture
 def outcomes():
-    return {host: {"status": look_of(host)} for host in HOSTS}
+    return {host: {"status": status_of(host)} for host in HOSTS}

@@ -79,7 +79,7 @@ VARIABLES = {"fabric_topology": "switch", "fabric_cidr": "10.100.0.0/24"}
 def test_a_cluster_of_which_nobody_answered_has_a_plan_all_the_same():
     everything = {host: {"ansible_host": f"10.0.0.{n}", **VARIABLES} for n, host in enumerate(GROUPS["cluster"], 1)}
     seen = results.see({"groups": GROUPS, "hostvars": everything}, "__nodes")
-    assert (seen.looks, seen.plan_error) == ({}, "")
+    assert (seen.facts_by_host, seen.plan_error) == ({}, "")
     assert seen.status["cluster"]["hosts"] == ["a", "b"]
     assert seen.fabric["b"]["control_address"] == "10.100.0.2"
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._report import screen
 
-from tests.unit.plugins.plugin_utils._report.captured_look import made
+from tests.unit.plugins.plugin_utils._report.captured_status import made
 
 
 def test_the_screen_is_one_screen(outcomes):

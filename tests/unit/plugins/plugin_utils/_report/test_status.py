@@ -1,14 +1,14 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The document and the screen of looks that were taken on simulated hosts, with one thing changed at a time."""
+"""The document and the screen of the status of simulated hosts, with one thing changed at a time."""
 
 from __future__ import annotations
 
 import pytest
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._report import screen, status
 
-from tests.unit.plugins.plugin_utils._report.captured_look import GROUPS, HOSTS, NOW, made, texts, variables
+from tests.unit.plugins.plugin_utils._report.captured_status import GROUPS, HOSTS, NOW, made, texts, variables
 
 
 def test_a_healthy_cluster_has_nothing_to_fix(outcomes):
@@ -79,7 +79,7 @@ def test_no_cluster_at_all_is_an_answer(topology):
     assert "3 to fix" in screen.render(document)
 
 
-def test_a_look_that_failed_is_a_host_without_an_answer(outcomes):
+def test_a_status_that_failed_is_a_host_without_an_answer(outcomes):
     outcomes["spark-02"] = {"failed": True, "module_stderr": "Traceback: disk full", "msg": "MODULE FAILURE"}
     assert texts(made(outcomes)) == ["spark-02: did not answer"]
 
@@ -134,10 +134,10 @@ def test_ray_that_is_down(outcomes):
 
 
 def test_failed_units_memory_disk_and_swap(outcomes):
-    look = outcomes["spark-02"]["status"]
-    look["units"]["sparkthor-ray"].update(active="failed", result="exit-code")
-    look["memory"].update(available=status.GIB, total=100 * status.GIB, swap_used=3 * status.GIB)
-    look["disk"] = {"total": 1000 * status.GIB, "free": status.GIB}
+    facts = outcomes["spark-02"]["status"]
+    facts["units"]["sparkthor-ray"].update(active="failed", result="exit-code")
+    facts["memory"].update(available=status.GIB, total=100 * status.GIB, swap_used=3 * status.GIB)
+    facts["disk"] = {"total": 1000 * status.GIB, "free": status.GIB}
     assert texts(made(outcomes)) == [
         "spark-02: sparkthor-ray failed (exit-code)",
         "spark-02: only 1.0 GiB of memory are left",
@@ -155,8 +155,8 @@ def test_a_host_known_by_name_that_is_down_leaves_the_others_their_plan(outcomes
     document = made(outcomes, topology, hostvars)
     assert not [text for text in texts(document) if text.startswith("inventory")]
     assert document["hosts"]["spark-03"]["management"] == "spark-03.example.net"
-    looks = {host: outcome["status"] for host, outcome in outcomes.items() if outcome.get("status")}
-    _cluster, fabric, nodes, error = status.plan(GROUPS, HOSTS, hostvars, looks)
+    facts_by_host = {host: outcome["status"] for host, outcome in outcomes.items() if outcome.get("status")}
+    _cluster, fabric, nodes, error = status.plan(GROUPS, HOSTS, hostvars, facts_by_host)
     assert (error, list(fabric)) == ("", HOSTS)
     assert nodes["spark-03"]["management"]["cidr"] == "10.110.1.254/24"
 

@@ -192,7 +192,7 @@ def run(speed=20.0, ttft=0.5, eight=80.0):
         (run(ttft=9.0), 40.0, [("TTFT", "1 stream")]),
         (run(eight=20.0), 40.0, [("throughput", "8 streams")]),
         (None, 40.0, [("completion", "API")]),
-        ({"error": "the front answered 503"}, 40.0, [("completion", "API")]),
+        ({"error": "the front proxy answered 503"}, 40.0, [("completion", "API")]),
         ({"completion": {"tokens": 5, "seconds": 1}, "streams": {}, "error": "broke"}, 40.0, [("throughput", "API")]),
     ],
 )
@@ -229,24 +229,24 @@ def test_the_table_ends_with_what_to_do():
     assert verify.text({"lines": lines[:1]}).endswith("all 1 lines hold")
 
 
-def engine_look(runtime="venv", path="/srv/e", torch="2.13.0"):
+def engine_facts(runtime="venv", path="/srv/e", torch="2.13.0"):
     return {"engine": {"runtime": runtime, "path": path}, "versions": {"torch": torch} if torch else {}}
 
 
 @pytest.mark.parametrize(
-    ("looks", "verdict", "words"),
+    ("facts_by_host", "verdict", "words"),
     [
-        ({"a": engine_look(), "b": engine_look(path="/opt/sparkthor/venv")}, None, ""),
-        ({"a": engine_look()}, verify.FAIL, "b did not answer"),
-        ({"a": engine_look(), "b": engine_look(torch="")}, verify.FAIL, "no engine with torch on b"),
+        ({"a": engine_facts(), "b": engine_facts(path="/opt/sparkthor/venv")}, None, ""),
+        ({"a": engine_facts()}, verify.FAIL, "b did not answer"),
+        ({"a": engine_facts(), "b": engine_facts(torch="")}, verify.FAIL, "no engine with torch on b"),
         # torch is in the image, where no rank can be run beside the engine
-        ({"a": engine_look("container"), "b": engine_look("container")}, verify.INFO, "in a container on a, b"),
-        ({"a": engine_look("container"), "b": engine_look(torch="")}, verify.FAIL, "no engine with torch on b"),
+        ({"a": engine_facts("container"), "b": engine_facts("container")}, verify.INFO, "in a container on a, b"),
+        ({"a": engine_facts("container"), "b": engine_facts(torch="")}, verify.FAIL, "no engine with torch on b"),
     ],
 )
-def test_where_an_all_reduce_can_be_run(looks, verdict, words):
-    found = measurements.collective_plan(["a", "b"], looks)
-    told = verify.collective_not_run(["a", "b"], {**found, "reached": list(looks)})
+def test_where_an_all_reduce_can_be_run(facts_by_host, verdict, words):
+    found = measurements.collective_plan(["a", "b"], facts_by_host)
+    told = verify.collective_not_run(["a", "b"], {**found, "reached": list(facts_by_host)})
     if verdict is None:
         assert told is None
         assert found["python"] == {"a": "/srv/e/bin/python", "b": "/opt/sparkthor/venv/bin/python"}

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Looks that were taken on simulated hosts, moved to the hosts of one cluster, and the document made of them."""
+"""The status of simulated hosts, captured and moved to the hosts of one cluster, and the document made of them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._report import status
 
 TOP = next(parent for parent in Path(__file__).resolve().parents if (parent / "galaxy.yml").exists())
-LOOK = json.loads((TOP / "tests/fixtures/status/look-spark.json").read_text())
+STATUS = json.loads((TOP / "tests/fixtures/status/spark.json").read_text())
 HOSTS = ["spark-01", "spark-02", "spark-03"]
 GROUPS = {"cluster": HOSTS, "ray_head": HOSTS[:1], "ray_workers": HOSTS[1:], "sparks": HOSTS, "all": HOSTS}
 NOW = 1_800_000_000.0
@@ -26,26 +26,26 @@ def variables(topology="switch"):
     }
 
 
-def look_of(host):
-    """The captured look, moved to another host: addresses and what serves there."""
+def status_of(host):
+    """The captured status, moved to another host: addresses and what serves there."""
     index = HOSTS.index(host) + 1
-    look = copy.deepcopy(LOOK)
-    look["time"] = NOW
-    management = look["node"]["management"]
+    found = copy.deepcopy(STATUS)
+    found["time"] = NOW
+    management = found["node"]["management"]
     management.update(address=f"10.110.1.{10 + index}", cidr=f"10.110.1.{10 + index}/24")
     addresses = {"enp1s0f1np1": f"10.100.0.{index}/17", "enP2p1s0f1np1": f"10.100.128.{index}/17"}
-    for interface in look["node"]["interfaces"]:
+    for interface in found["node"]["interfaces"]:
         if interface["name"] in PORTS:
             own = addresses.get(interface["name"])
             kept = [{"address": own, "family": "inet", "scope": "global", "dynamic": False}] if own else []
             interface.update(addresses=kept, mtu=9000, carrier=True, up=True)
     unit = {"active": "active", "sub": "running", "enabled": "enabled", "load": "loaded", "result": "success"}
     unit |= {"restarts": 0, "invocation": "x", "need_daemon_reload": False, "seconds": 60.0}
-    look["units"] = {"sparkthor-ray": dict(unit)}
-    look["versions"] = {"vllm": "0.32.0", "ray": "2.60.0"}
+    found["units"] = {"sparkthor-ray": dict(unit)}
+    found["versions"] = {"vllm": "0.32.0", "ray": "2.60.0"}
     if host == HOSTS[0]:
-        look["units"] |= {f"sparkthor-{name}": dict(unit) for name in ("vllm", "front", "watchdog")}
-        look["serving"] |= {
+        found["units"] |= {f"sparkthor-{name}": dict(unit) for name in ("vllm", "front", "watchdog")}
+        found["serving"] |= {
             "model": "tiny",
             "options": {"pipeline-parallel-size": "3"},
             "state": {
@@ -57,7 +57,7 @@ def look_of(host):
                 "completion": {"seconds_ago": 4.0, "latency": 0.12},
             },
         }
-        look["ray"] = {
+        found["ray"] = {
             "configured": True,
             "cluster": {
                 "healthy": True,
@@ -65,7 +65,7 @@ def look_of(host):
                 "alive": [{"name": name, "address": f"10.100.0.{i}"} for i, name in enumerate(HOSTS, 1)],
             },
         }
-    return look
+    return found
 
 
 def made(outcomes, topology="switch", hostvars=None):
