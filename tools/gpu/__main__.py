@@ -25,8 +25,8 @@ from sparklab.system import LabError
 from tools import marked
 from tools.faults import faults
 from tools.faults.__main__ import complete
-from tools.faults.site import RAY, VLLM, FaultError, Site
-from tools.gpu import price, table
+from tools.faults.site import VLLM, FaultError, Site
+from tools.gpu import price, start, table
 from tools.gpu.load import measure
 from tools.playbooks import TOP, Outcome, run_playbook
 
@@ -105,7 +105,12 @@ def deploy(run: Run) -> dict[str, Any]:
         "site_seconds": round(outcome.seconds, 1),
         "stages": {name: round(seconds, 1) for name, seconds in outcome.stages.items()},
         "versions": versions(run.site),
+        "start": start.steps(journal(run.site)),
     }
+
+
+def journal(site: Site) -> str:
+    return site.on(site.head, f"journalctl -b -u {VLLM} -o short-unix --no-pager", check=False)
 
 
 def versions(site: Site) -> dict[str, str]:
@@ -205,13 +210,10 @@ def boot(run: Run) -> dict[str, Any]:
     begun = time.monotonic()
     site.lab.boot()
     site.lab.wait()
-    found = {"ssh": round(time.monotonic() - begun, 1)}
+    found: dict[str, Any] = {"ssh": round(time.monotonic() - begun, 1)}
     faults.wait(lambda: endpoint.complete(1, stream=False, timeout=30) == "", 900, "a completion after power-on", 0.2)
     found["answer"] = round(time.monotonic() - begun, 1)
-    for name, unit in (("ray", RAY), ("vllm", VLLM)):
-        text = site.on(site.head, f"journalctl -b -u {unit} -o short-unix --no-pager", check=False)
-        (run.folder / f"boot-{name}.log").write_text(text, encoding="utf-8")
-    return found
+    return {**found, "start": start.steps(journal(site))}
 
 
 def _other(name: str, **variables: Any) -> Callable[[Run], dict[str, Any]]:
@@ -255,7 +257,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--results", type=Path, default=RESULTS)
     parser.add_argument("--streams", type=lambda text: [int(word) for word in text.split(",")], default=[1, 8, 64])
     parser.add_argument("--pairs", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=4.0, help="that one figure of a load is measured")
+    parser.add_argument("--seconds", type=float, default=8.0, help="that one figure of a load is measured")
     parser.add_argument("--tokens", type=int, default=256, help="of an answer")
     parser.add_argument("--faults", type=lambda text: text.split(","), default=list(FAULTS))
     parser.add_argument("--rounds", type=int, default=2, help="of each fault")

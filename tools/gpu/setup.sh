@@ -7,19 +7,22 @@
 # Parts may come one by one: what came is kept in .lab/gpu, and the work starts with the call that completes them.
 # The machine gets the Debian packages it lacks; all else stays in this checkout (.venv, .lab).
 set -euo pipefail
-cd "$(dirname "$0")/../.."
-top=$PWD
-work=$top/.lab/gpu
 python=python3
 parts=()
 while [ $# -gt 0 ]; do
   case $1 in
     --python) python=$2; shift 2 ;;
-    *) parts+=("$1"); shift ;;
+    *) parts+=("$(realpath "$1")"); shift ;;
   esac
 done
 say() { echo "setup: $*"; }
+python=$(command -v "$python") || { say "there is no such interpreter: give --python" >&2; exit 2; }
+python=$(realpath -s "$python")
+cd "$(dirname "$0")/../.."
+top=$PWD
+work=$top/.lab/gpu
 for part in "${parts[@]}"; do
+  [ -e "$part/python" ] || { say "$part is no part of a bundle" >&2; exit 2; }
   want=$(cat "$part/python")
   have=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
   if [ "$want" != "$have" ]; then

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tools.faults.table import BY_NAME, Run, middle
+from tools.gpu.start import STEPS
 
 Documents = Mapping[str, Mapping[str, Any]]
 
@@ -49,6 +50,13 @@ def runs(documents: Documents) -> list[str]:
                 (f"`site.yml`, {what}", found["seconds"], f"the next run: {sum(found['changed'].values())} changed")
             )
     return _rows(("step", "seconds", "outcome"), rows) if rows else ["Not measured yet."]
+
+
+def started(documents: Documents) -> list[str]:
+    """Steps of a start with cold caches (the first one) beside one with warm ones (after a power-on)."""
+    cold, warm = (dict((documents.get(name) or {}).get("start") or ()) for name in ("deploy", "boot"))
+    rows = [(step, cold.get(step, "–"), warm.get(step, "–")) for step, _words in STEPS if step in {*cold, *warm}]
+    return _rows(("step", "first start, s", "after power-on, s"), rows) if rows else ["Not measured yet."]
 
 
 def verified(documents: Documents) -> list[str]:
@@ -117,6 +125,7 @@ def parts(documents: Documents, folder: Path) -> dict[str, list[str]]:
     return {
         "gpu machine": machine(documents),
         "gpu runs": runs(documents),
+        "gpu start": started(documents),
         "gpu verify": verified(documents),
         "gpu price": priced(documents, "price"),
         "gpu by hand": priced(documents, "byhand"),

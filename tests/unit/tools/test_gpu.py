@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tools import marked
-from tools.gpu import bundle, load, price, table, trim, wheels
+from tools.gpu import bundle, load, price, start, table, trim, wheels
 from tools.playbooks import TOP
 
 DESCRIBED = """\
@@ -243,3 +243,26 @@ def test_tables_of_results(tmp_path: Path) -> None:
     assert parts["gpu faults"][2].startswith(
         "| power loss of a worker, back after 20 s | 1 | 7 | 60 after its ssh | 9 |"
     )
+
+
+JOURNAL = """\
+Nov 22 06:43:39.000000 gpu-01 systemd[1]: Started something else.
+Nov 22 06:43:40.441990 gpu-01 systemd[1]: Starting sparkthor-vllm.service - vLLM (serving)...
+Nov 22 06:43:45.698436 gpu-01 systemd[1]: Started sparkthor-vllm.service - vLLM (serving).
+Nov 22 06:44:01.310720 gpu-01 vllm[3983]: (APIServer pid=3983) INFO [api_utils.py:345] █▄  version 0.26.0
+-- Boot --
+Nov 22 06:44:15.977765 gpu-01 vllm[4354]: (EngineCore pid=4354) INFO Initializing a V1 LLM engine (v0.26.0)
+Nov 22 06:44:15.990000 gpu-01 vllm[4354]: (EngineCore pid=4354) INFO version 0.26.0 again
+Nov 22 06:45:15.444606 gpu-01 vllm[3983]: (APIServer pid=3983) INFO:     Application startup complete.
+"""
+
+
+def test_a_start_is_taken_apart_and_missing_steps_take_nothing() -> None:
+    assert start.steps(JOURNAL) == [
+        ("gate, page cache dropped on all hosts", 5.3),
+        ("API server: imports", 15.6),
+        ("engine core: imports", 14.7),
+        ("API", 59.5),
+    ]
+    assert start.moment("1700000000.250000 gpu-01 systemd[1]: x") == 1700000000.25
+    assert start.steps("nothing") == []
