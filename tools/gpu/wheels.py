@@ -161,10 +161,31 @@ def pack_tree(tree: str, folder: str) -> str:
     return target
 
 
-def lock_text(versions: dict[str, str], lacking: Iterable[str]) -> str:
+def hashes(folder: str) -> dict[tuple[str, str], list[str]]:
+    """SHA-256 of the wheels of a folder, by canonical name and version."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for file in sorted(os.listdir(folder)):
+        if file.endswith(".whl"):
+            name, version = file.split("-")[:2]
+            digest = hashlib.sha256()
+            with open(os.path.join(folder, file), "rb") as stream:
+                while block := stream.read(1 << 20):
+                    digest.update(block)
+            found.setdefault((canonical(name), version), []).append(digest.hexdigest())
+    return found
+
+
+def lock_text(
+    versions: dict[str, str], lacking: Iterable[str], digests: dict[tuple[str, str], list[str]] | None = None
+) -> str:
+    """A lock names the wheels that may be installed, so their hashes are those of what lies in the folder."""
     head = "# The engine of this machine: carried wheels, and what its Python had already.\n"
     absent = "".join(f"# required and left out: {name}\n" for name in lacking)
-    return head + absent + "".join(f"{name}=={version}\n" for name, version in sorted(versions.items()))
+    lines = []
+    for name, version in sorted(versions.items()):
+        known = (digests or {}).get((canonical(name), version), [])
+        lines.append(" ".join([f"{name}=={version}", *(f"--hash=sha256:{digest}" for digest in known)]) + "\n")
+    return head + absent + "".join(lines)
 
 
 def make(folder: str, lock: str) -> dict[str, object]:
@@ -179,7 +200,7 @@ def make(folder: str, lock: str) -> dict[str, object]:
             future.result()
     versions = {name: here[name][0] for name in ours} | {name: there[name][0] for name in theirs}
     with open(f"{lock}.part", "w", encoding="utf-8") as file:
-        file.write(lock_text(versions, lacking))
+        file.write(lock_text(versions, lacking, hashes(folder)))
     os.replace(f"{lock}.part", lock)
     return {"carried": len(ours), "packed": len(theirs), "left_out": lacking}
 
