@@ -10,6 +10,7 @@ it here and sends it to the head; with Ray the head asks the dashboard, whose ag
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -96,6 +97,14 @@ def _number(word: str) -> float | None:
         return None
 
 
+def compilers(proc: str = "/proc") -> int:
+    """All of this host: Ray's dashboard does not know what a rank starts."""
+    with contextlib.suppress(OSError):
+        found = (read_process(name, proc) for name in os.listdir(proc) if name.isdigit())
+        return sum(one is not None and one.name in _COMPILERS for one in found)
+    return 0
+
+
 class Sampler:
     """The signs of one host's rank from one call to the next, for the program that started it."""
 
@@ -115,9 +124,12 @@ class Sampler:
         self.gpu: tuple[float | None, float | None] = (None, None)
 
     def sample(self, session: int, lines: int) -> patience.Signs:
-        """``lines``: how many the rank has logged in all. Not for an event loop: nvidia-smi may take seconds."""
+        """``session``: the rank's own, 0 where its processes cannot be told. ``lines``: how many it has logged in all.
+
+        Not for an event loop: nvidia-smi may take seconds.
+        """
         now = self.clock()
-        processes = of_session(session, self.proc)
+        processes = of_session(session, self.proc) if session > 0 else []
         spent = {one.pid: one.cpu_seconds for one in processes}
         if self.before is None or now - self.before[0] > 6 * WINDOW:
             # what was seen when another answer was owed says nothing about this one
@@ -131,7 +143,7 @@ class Sampler:
             status, out, _err = self.runner(_NVIDIA_SMI, 5)
             self.gpu = read_gpus(out) if status == 0 else (None, None)
         return patience.Signs(
-            self.cores,
+            self.cores if processes else None,
             any(one.state in "Tt" for one in processes),
             *self.gpu,
             sum(one.name in _COMPILERS for one in processes),

@@ -63,8 +63,9 @@ class Signs:
 
         def number(key: str) -> float | None:
             value = data.get(key)
-            right = isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < 1e6
-            return float(value) if right else None
+            if isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < 1e6:
+                return float(value)
+            return None
 
         return cls(
             number("cores"),
@@ -137,7 +138,7 @@ def allowed(kind: str, step_patience: float, wedge_bound: float, life_factor: fl
     if kind == WORKING:
         # not for ever: a compiler may hang, and a GPU may compute in a circle
         return step_patience * life_factor
-    return wedge_bound if kind in (STILL, WEDGED) else step_patience
+    return wedge_bound if kind in (STOPPED, STILL, WEDGED) else step_patience
 
 
 @dataclasses.dataclass

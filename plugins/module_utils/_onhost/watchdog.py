@@ -161,6 +161,7 @@ class Watchdog:
         self.verdict = patience.Verdict(patience.UNKNOWN, "")
         self.mark = ""
         self.mark_at = float("-inf")
+        self.marks = 0
         self.progressed_at = 0.0
         self.probe_ended_at = float("-inf")
         self.success_at: float | None = None
@@ -328,14 +329,19 @@ class Watchdog:
         if advanced:
             self.advanced_at = self.progressed_at = now
         if seen.mark and seen.mark != self.mark:
-            self.mark, self.mark_at = seen.mark, now
+            self.mark = seen.mark
             self.progressed_at = now
+            self.marks += 1
+            # the log was not read while tokens were counted: its first news may be old
+            self.mark_at = now if self.marks > 1 else self.mark_at
         answered = seen.probe is not None and seen.probe.ok
         # an API server that does not tell its counters has not said that it has work either
         self.stall.note(now, seen.in_flight if seen.counters is not None else None, advanced or answered)
         self.stalled = self.stall.seconds(now, self.advanced_at, self.stood_still_until)
         signs = dict(seen.signs or {})
         if not self.overdue:
+            self.marks = 0
+            self.mark_at = float("-inf")
             self.verdict = patience.Verdict(patience.UNKNOWN, "")
         elif now - self.mark_at < _SPOKE:
             self.verdict = patience.Verdict(patience.WORKING, "the engine writes to its log")
