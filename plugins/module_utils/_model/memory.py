@@ -68,6 +68,26 @@ def _overhead(
     return BASE_OVERHEAD + (0 if eager else GRAPH_OVERHEAD) + activations + logits
 
 
+def prefill_flops(shape: Shape, length: int) -> int:
+    """Operations that the last prompt token of a whole context costs: the dearest one that a step can hold.
+
+    Two (multiply, add) for each parameter that the token passes, and four for each position that it attends to and
+    each element of the heads (scores and values). The embedding and the head of the vocabulary are looked up, or
+    computed for one token of the prompt.
+    """
+    params = sum(
+        layer.attention_params
+        + layer.kv_params
+        + layer.dense_params
+        + layer.active_expert_params
+        + layer.replicated_params
+        for layer in shape.layers
+    )
+    positions = length * shape.count(FULL)
+    positions += sum(min(layer.window, length) for layer in shape.layers if layer.cache == WINDOW)
+    return 2 * params + 4 * shape.heads * shape.head_dim * positions
+
+
 def plan(
     config: Mapping[str, Any],
     *,
@@ -121,6 +141,7 @@ def plan(
         **_model_sizes(shape, weights, ranks),
         **_cache_sizes(cache, ranks),
         "active_bytes": active,
+        "prefill_flops_per_token": prefill_flops(shape, cache.length),
         "overhead_bytes_per_rank": overhead,
         "gpu_memory_utilization": utilization,
         "decode_tokens_per_second_bound": round(tensor * float(memory_bandwidth) / active, 1) if active else None,
