@@ -419,6 +419,16 @@ def _dangers(resolved: Mapping[str, Any], acknowledged: Collection[str]) -> list
                 value=True,
             )
         )
+    if resolved.get("enable-sleep-mode") and "enable-sleep-mode" not in known:
+        problems.append(
+            Finding(
+                "dangerous",
+                "memory is unified: waking up has crashed engines and whole machines (vllm#50011)",
+                "leave it out, or acknowledge enable-sleep-mode by name",
+                where="enable-sleep-mode",
+                value=True,
+            )
+        )
     return problems + _blinding(resolved, known)
 
 
@@ -539,12 +549,22 @@ def normalise(args: Mapping[str, Any], table: Mapping[str, Any]) -> dict[str, An
 
 
 def check_environment(environment: Mapping[str, Any]) -> list[Finding]:
-    """Environment variables of older guides that do nothing, or that would leak a secret."""
+    """Environment variables of older guides that do nothing, would leak a secret or are dangerous."""
     secret = ("VLLM_API_KEY", "HF_TOKEN")
     return [
         Finding("removed", text, "remove it", where=name, value="(hidden)" if name in secret else environment[name])
         for name, text in _ENVIRONMENT.items()
         if name in environment
+    ] + [
+        Finding(
+            "dangerous",
+            "expandable_segments has wedged hosts with unified memory, and KV offloading refuses it",
+            "leave that part out",
+            where=name,
+            value=environment[name],
+        )
+        for name in ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
+        if "expandable_segments" in str(environment.get(name, ""))
     ]
 
 
