@@ -141,7 +141,6 @@ def plan(
         **_model_sizes(shape, weights, ranks),
         **_cache_sizes(cache, ranks),
         "active_bytes": active,
-        "prefill_flops_per_token": prefill_flops(shape, cache.length),
         "overhead_bytes_per_rank": overhead,
         "gpu_memory_utilization": utilization,
         "decode_tokens_per_second_bound": round(tensor * float(memory_bandwidth) / active, 1) if active else None,
@@ -282,6 +281,7 @@ def _cache_sizes(cache: _Cache, ranks: Sequence[Rank]) -> dict[str, Any]:
         "state_bytes_per_sequence": cache.per_state(shape.layers),
         "state_bytes_per_sequence_per_rank": max(rank.state for rank in ranks),
         "max_model_len": cache.length,
+        "prefill_flops_per_token": prefill_flops(shape, cache.length),
         "max_tokens": _max_tokens(ranks, cache.length),
         "max_concurrent_sequences": concurrent_sequences(ranks, cache.length),
     }
