@@ -27,6 +27,7 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action.base imp
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory import inventory, play_roles
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory.role_specs import RoleSpecs
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import fabric as _fabric
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import front
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.assumed import assumed_nodes
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.cluster import ClusterError, plan_cluster
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric_inventory import fabric_problems
@@ -94,6 +95,8 @@ class ActionModule(ClusterAction):
             cluster, fabric, warnings = plan_cluster(groups, hosts, hostvars, nodes)
         except ClusterError as error:
             raise AnsibleActionFail(nothing_changed(error.findings)) from error
+        tls = everything[hosts[0]].get("vllm_serve_tls", "auto")
+        warnings = [*warnings, *front.clear_text(tls, str(cluster["topology"]))]
         serving = self._serving(everything[hosts[0]], cluster, nodes)
         if serving:
             cluster.update(

@@ -60,11 +60,12 @@ class ActionModule(Action):
             if found.get("ready"):
                 return self._finish(found, self._clock() - waiting.started, changed)
 
-    @staticmethod
-    def _finish(found: dict[str, Any], waited: float, changed: bool) -> dict[str, Any]:
+    def _finish(self, found: dict[str, Any], waited: float, changed: bool) -> dict[str, Any]:
         result = {**found, "changed": changed, "waited": round(waited, 1)}
         for key in ("known_invocation", "failure", "invocation"):
             result.pop(key, None)
         if found.get("deadline_problem"):
             result.update(failed=True, msg=found["deadline_problem"])
+        if result.get("certificate"):
+            self._show(f"sparkthor: certificate of the API, made on {self.host}: SHA-256 {result['certificate']}")
         return result

@@ -99,10 +99,6 @@ options:
     description: Port of the front proxy, or of the ranks' rendezvous.
     type: int
     default: 29560
-  tls:
-    description: Whether the front proxy speaks TLS.
-    type: bool
-    default: false
   tokens:
     description: Tokens of each stream.
     type: int
@@ -177,6 +173,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import file
 from ansible_collections.sparkthor.cluster.plugins.module_utils._measure import collective, completion, link
 from ansible_collections.sparkthor.cluster.plugins.module_utils._measure.arguments import ARGUMENTS
 from ansible_collections.sparkthor.cluster.plugins.module_utils._network import link_state
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import former_head
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import serving as _serving
 
 
@@ -195,9 +192,8 @@ def serving(given: dict[str, Any]) -> dict[str, Any]:
             key = handle.read().strip()
     except OSError as error:
         return {"error": f"the API key cannot be read: {error.strerror}"}
-    client = completion.Client(
-        given["address"], given["port"], given["tls"], key, str(config["model"]), given["seconds"]
-    )
+    tls = bool(files.read_json(former_head.CLUSTER).get("tls"))
+    client = completion.Client(given["address"], given["port"], tls, key, str(config["model"]), given["seconds"])
     return completion.measure(client, given["tokens"], [1, 8])
 
 

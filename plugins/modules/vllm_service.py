@@ -150,6 +150,10 @@ waited:
   description: Seconds until the first completion.
   returned: with O(state=serving), when a completion came back
   type: float
+certificate:
+  description: SHA-256 fingerprint of the API's certificate; empty if the head did not make it itself.
+  returned: with O(state=serving)
+  type: str
 stale:
   description: Files whose change made a restart necessary.
   returned: with O(state=serving)
@@ -166,6 +170,7 @@ import dataclasses
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import front_config
 from ansible_collections.sparkthor.cluster.plugins.module_utils._serving import control, ready, rollback
 
 
@@ -212,6 +217,7 @@ def report_readiness(module: AnsibleModule) -> None:
         module.fail_json(msg=str(error))
     result = dataclasses.asdict(found)
     result["deadline_problem"] = ready.deadline_problem(result) if found.ready else ""
+    result["certificate"] = front_config.fingerprint()
     module.exit_json(**result)
 
 

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from ansible_collections.sparkthor.cluster.plugins.module_utils._network import firewall_host
+from ansible_collections.sparkthor.cluster.plugins.module_utils._network import firewall_host, firewall_watch
 
 from tests.unit.clock import Clock
 
@@ -96,7 +96,7 @@ def replaced(folder: Path, monkeypatch: pytest.MonkeyPatch, clock: Clock) -> Mac
     monkeypatch.setattr(firewall_host, "HostState", made.host_state)
     monkeypatch.setattr(firewall_host, "RUN", str(made.folder))
     monkeypatch.setattr(firewall_host, "server_port", lambda: 22)
-    monkeypatch.setattr(firewall_host.shutil, "which", lambda name, path: f"/usr/sbin/{name}")
+    monkeypatch.setattr(firewall_watch, "find_nft", lambda: "/usr/sbin/nft")
     monkeypatch.setattr(firewall_host, "time", clock)
     monkeypatch.setattr(
         firewall_host,

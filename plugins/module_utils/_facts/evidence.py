@@ -21,7 +21,12 @@ from typing import Any
 from ansible_collections.sparkthor.cluster.plugins.module_utils._facts import node
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.command import run_limited
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.mask import mask
-from ansible_collections.sparkthor.cluster.plugins.module_utils._network import link_state, netplan_job, rdma
+from ansible_collections.sparkthor.cluster.plugins.module_utils._network import (
+    firewall_watch,
+    link_state,
+    netplan_job,
+    rdma,
+)
 from ansible_collections.sparkthor.cluster.plugins.module_utils._network import nccl as _nccl
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import ray_config, ray_health, serving
 
@@ -34,7 +39,7 @@ SMALL = 56
 #: bytes of one unit's journal, and of one file of Ray
 JOURNAL_LIMIT = 400_000
 FILE_LIMIT = 200_000
-UNITS = (*node.SERVING_UNITS, "display-manager.service", "docker.service")
+UNITS = (*node.SERVING_UNITS, "sparkthor-firewall-watch.service", "display-manager.service", "docker.service")
 #: units whose journal may hold an engine's words
 TALKING = ("sparkthor-ray.service", "sparkthor-vllm.service", "sparkthor-watchdog.service")
 _UNIT_PROPERTIES = (
@@ -522,6 +527,7 @@ class Collector:
             ("memory", self.memory, {}),
             ("disks", self.disks, []),
             ("forward", self.forward, {}),
+            ("firewall", lambda: firewall_watch.compare(self._run, self.path(firewall_watch.RULES)), {}),
             ("pcie", self.pcie, {}),
             ("desktop", self.desktop, {}),
             ("engine", self.engine, {"versions": {}, "present": False}),

@@ -20,13 +20,18 @@ from typing import Any
 from ansible_collections.sparkthor.cluster.plugins.module_utils._facts import node as _node
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import environment_file
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.command import run_limited
+from ansible_collections.sparkthor.cluster.plugins.module_utils._network import firewall_watch
 from ansible_collections.sparkthor.cluster.plugins.module_utils._network import rdma as _rdma
-from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import location
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import front_config, location
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import serving as _serving
 
 Runner = Callable[[list[str]], tuple[int, str, str]]
 
-UNITS = (*_node.SERVING_UNITS, "sparkthor-exporter.service", "sparkthor-prometheus.service")
+UNITS = (
+    *_node.SERVING_UNITS,
+    *("sparkthor-firewall.service", "sparkthor-firewall-watch.service"),
+    *("sparkthor-exporter.service", "sparkthor-prometheus.service"),
+)
 _PROPERTIES = (
     "Id,LoadState,ActiveState,SubState,UnitFileState,Result,NRestarts,"
     "ActiveEnterTimestampMonotonic,InvocationID,NeedDaemonReload"
@@ -199,6 +204,9 @@ class HostReader:
             return []
         return [name for name in names if not name.startswith(".")][:64]
 
+    def firewall(self) -> dict[str, Any]:
+        return firewall_watch.compare(self._run, self._path(firewall_watch.RULES))
+
     def serving(self) -> dict[str, Any]:
         """What the head serves; the engine's options without anything that could be a secret."""
         config = self._json(_serving.CONFIG)
@@ -213,6 +221,8 @@ class HostReader:
             "state": state,
             "options": options,
             "maintenance": maintenance,
+            "tls": bool(self._json("/etc/sparkthor/cluster.json").get("tls")),
+            "certificate": front_config.fingerprint(self._root),
         }
 
     def read(self) -> dict[str, Any]:
@@ -221,6 +231,7 @@ class HostReader:
             ray = pool.submit(self.ray)
             units = pool.submit(self.units, uptime)
             rdma = pool.submit(self.rdma)
+            firewall = pool.submit(self.firewall)
             node = _node.NodeReader(self._run, self._root).read()
             load = self._text("/proc/loadavg").split()
             engine = self.engine()
@@ -238,6 +249,7 @@ class HostReader:
                 "serving": self.serving(),
                 "units": units.result(),
                 "rdma": rdma.result(),
+                "firewall": firewall.result(),
                 "ray": ray.result(),
             }
         return status

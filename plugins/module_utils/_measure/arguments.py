@@ -27,6 +27,5 @@ ARGUMENTS: dict[str, Any] = {
     "limit": {"type": "float", "default": 90.0},
     "address": {"type": "str", "default": "127.0.0.1"},
     "port": {"type": "int", "default": 29560},
-    "tls": {"type": "bool", "default": False},
     "tokens": {"type": "int", "default": 128, "no_log": False},
 }

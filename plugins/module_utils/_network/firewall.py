@@ -1,6 +1,6 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The cluster's own nftables table: from what may come in to the ruleset's text, and two rulesets compared.
+"""The cluster's own nftables table: from what may come in to the ruleset's text.
 
 Only the table ``inet sparkthor`` is ours, and only what is addressed to the host itself is judged in it.  Forwarding
 (Docker's business) and every other table stay as they are.
@@ -9,13 +9,13 @@ Only the table ``inet sparkthor`` is ours, and only what is addressed to the hos
 from __future__ import annotations
 
 import ipaddress
-import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-TABLE = "sparkthor"
+from ansible_collections.sparkthor.cluster.plugins.module_utils._network.firewall_watch import TABLE
+
 MARKER = "# Ansible managed: sparkthor.cluster"
 # An interface name ends up between quotes in the ruleset
 _INTERFACE = re.compile(r"[A-Za-z0-9_.:@-]{1,15}")
@@ -162,21 +162,3 @@ table inet {TABLE} {{
 \t}}
 }}
 """
-
-
-def canonical(text: str) -> list[str]:
-    """``nft --json list table`` as comparable lines: no handles, and sets without an order."""
-    document = json.loads(text)
-    return [json.dumps(_plain(item), sort_keys=True) for item in document.get("nftables", []) if "metainfo" not in item]
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        plain = {key: _plain(item) for key, item in value.items() if key not in ("handle", "index")}
-        for key in ("set", "elem"):
-            if isinstance(plain.get(key), list):
-                plain[key] = sorted(plain[key], key=lambda item: json.dumps(item, sort_keys=True))
-        return plain
-    if isinstance(value, list):
-        return [_plain(item) for item in value]
-    return value

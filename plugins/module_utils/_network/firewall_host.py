@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import shutil
@@ -11,30 +12,49 @@ import time
 from typing import Any
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.host import Host
+from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.sandbox import sandbox
 from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.state import HostState
 from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.wanted import Wanted
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.command import run_limited
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.files import read_json, write_atomic
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.ssh import server_port
+from ansible_collections.sparkthor.cluster.plugins.module_utils._network import firewall_watch
 from ansible_collections.sparkthor.cluster.plugins.module_utils._network.firewall import (
     MARKER,
-    TABLE,
     WARM_UP,
     FirewallError,
     Policy,
-    canonical,
     restore_text,
     ruleset,
 )
+from ansible_collections.sparkthor.cluster.plugins.module_utils._network.firewall_watch import RULES, TABLE, canonical
 
-RULES = "/etc/sparkthor/firewall.nft"
 UNIT = "sparkthor-firewall.service"
 UNIT_PATH = f"/etc/systemd/system/{UNIT}"
+WATCH = "sparkthor-firewall-watch.service"
+WATCH_PATH = f"/etc/systemd/system/{WATCH}"
+LIBRARY = "/usr/local/lib/sparkthor"
+PROGRAM = f"{LIBRARY}/firewall-watch"
 RUN = "/run/sparkthor-firewall"
 TIMER = "sparkthor-firewall-rollback"
 LIMIT = 20.0
 # Long enough for a connection that is in use to show a packet
 WARM_UP_SECONDS = 2.0
+
+# A change that nobody confirmed is gone by then, whatever lies in RUN
+ARMED_GRACE = 5.0
+
+# What both units may do: change the ruleset of the host's network, and nothing else. They have no /tmp of their own,
+# for which the one that loads the table would have to wait at boot.
+SANDBOX = (
+    sandbox(families=["AF_UNIX", "AF_NETLINK"], capabilities=["CAP_NET_ADMIN"], without=["PrivateTmp"])
+    + """
+IPAddressDeny=any
+ProcSubset=pid
+ProtectProc=invisible
+UMask=0077
+"""
+)
 
 UNIT_TEXT = f"""{MARKER}
 [Unit]
@@ -43,11 +63,9 @@ DefaultDependencies=no
 Wants=network-pre.target
 Before=network-pre.target shutdown.target
 Conflicts=shutdown.target
-# nftables.service and ufw.service may flush all rules when they start: load ours after them, and again when nftables
-# is restarted or reloaded
+# nftables.service and ufw.service may flush all rules when they start: load ours after them.
+# {WATCH} does so when they are restarted later.
 After=local-fs.target systemd-modules-load.service nftables.service ufw.service
-PartOf=nftables.service
-ReloadPropagatedFrom=nftables.service
 
 [Service]
 Type=oneshot
@@ -55,9 +73,32 @@ RemainAfterExit=yes
 ExecStart=@NFT@ -f {RULES}
 ExecReload=@NFT@ -f {RULES}
 ExecStop=-@NFT@ delete table inet {TABLE}
-
+{SANDBOX}
 [Install]
 WantedBy=sysinit.target
+"""
+
+WATCH_TEXT = f"""{MARKER}
+[Unit]
+Description=Watch over the cluster's firewall
+# whoever stops the firewall means it
+BindsTo={UNIT}
+After={UNIT}
+StartLimitIntervalSec=0
+
+[Service]
+ExecStart=/usr/bin/python3 -IB {PROGRAM} @NFT@
+SyslogIdentifier={WATCH.removesuffix(".service")}
+Restart=always
+RestartSec=1
+RuntimeDirectory={WATCH.removesuffix(".service")}
+RuntimeDirectoryPreserve=restart
+# it has to act when memory is short
+OOMScoreAdjust=-900
+MemoryMax=64M
+{SANDBOX}
+[Install]
+WantedBy={UNIT}
 """
 
 STRINGS = {"type": "list", "elements": "str", "default": []}
@@ -81,13 +122,28 @@ ARGUMENTS: dict[str, Any] = {
 }
 
 
+def program() -> str:
+    """What the watch's unit runs, as it lies on a host."""
+    return f"{MARKER}\n{inspect.getsource(firewall_watch)}"
+
+
+def lasting_files(text: str, nft: str) -> list[dict[str, str]]:
+    """The ruleset, the unit that loads it at boot, and the one that watches over it."""
+    return [
+        {"path": RULES, "content": text, "mode": "0600"},
+        {"path": UNIT_PATH, "content": UNIT_TEXT.replace("@NFT@", nft), "mode": "0644"},
+        {"path": PROGRAM, "content": program(), "mode": "0644"},
+        {"path": WATCH_PATH, "content": WATCH_TEXT.replace("@NFT@", nft), "mode": "0644"},
+    ]
+
+
 class Firewall:
     """One host's table, file and unit."""
 
     def __init__(self, params: dict[str, Any], check: bool) -> None:
         self.params = params
         self.check = check
-        self.nft = shutil.which("nft", path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin") or ""
+        self.nft = firewall_watch.find_nft()
         # without nft there is no table of ours to take away, and files and unit need none
         if not self.nft and params.get("state") != "absent":
             raise FirewallError("nft is not installed on this host; install the package nftables")
@@ -99,13 +155,14 @@ class Firewall:
         return ruleset(Policy(ssh_ports=self.ssh_ports, mdns=self.params["mdns"], **{n: self.params[n] for n in names}))
 
     def files(self, text: str, check: bool) -> HostState:
-        """The part that makes it last: the file and the unit that loads it at boot."""
+        """The part that makes it last."""
         wanted = {
-            "files": [
-                {"path": RULES, "content": text, "mode": "0600"},
-                {"path": UNIT_PATH, "content": UNIT_TEXT.replace("@NFT@", self.nft), "mode": "0644"},
+            "directories": [{"path": LIBRARY, "mode": "0755"}],
+            "files": lasting_files(text, self.nft),
+            "units": [
+                {"name": UNIT, "enabled": True, "state": "started"},
+                {"name": WATCH, "enabled": True, "state": "started", "restart_on": [PROGRAM, WATCH_PATH]},
             ],
-            "units": [{"name": UNIT, "enabled": True, "state": "started"}],
         }
         return HostState(Wanted.parse(wanted), Host(run=run_limited), check)
 
@@ -212,12 +269,14 @@ class Firewall:
         before = self.listing("-s")
         restore = os.path.join(RUN, "restore.nft")
         write_atomic(restore, restore_text(before).encode(), 0, 0, 0o600)
-        state = {"token": self.params["token"], "wanted": found["wanted"], "text": found["text"]}
+        # the watch leaves the table alone until then
+        began = time.monotonic()
+        until = began + self.params["rollback_timeout"] + ARMED_GRACE
+        state = {"token": self.params["token"], "wanted": found["wanted"], "text": found["text"], "until": until}
         write_atomic(os.path.join(RUN, "armed.json"), json.dumps(state).encode(), 0, 0, 0o600)
         if not before:
             warm = os.path.join(RUN, "warm-up.nft")
             write_atomic(warm, WARM_UP.encode(), 0, 0, 0o600)
-        began = time.monotonic()
         self.timer(restore)
         try:
             if not before:
@@ -271,7 +330,11 @@ class Firewall:
 
     def absent(self) -> dict[str, Any]:
         """Only opens, so nobody can be cut off."""
-        wanted = {"restore": [RULES, UNIT_PATH], "units": [{"name": UNIT, "enabled": False, "state": "stopped"}]}
+        # the watch first: it would load the table again
+        wanted = {
+            "restore": [RULES, UNIT_PATH, WATCH_PATH, PROGRAM],
+            "units": [{"name": unit, "enabled": False, "state": "stopped"} for unit in (WATCH, UNIT)],
+        }
         if not self.check:
             self.take_back_unconfirmed()
         before = self.listing("-s")

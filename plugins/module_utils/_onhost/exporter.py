@@ -14,17 +14,23 @@ from __future__ import annotations
 import argparse
 import http.client
 import http.server
+import json
 import os
 import re
 import socket
 import socketserver
 import sys
 import threading
+import time
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 ENGINE_SOCKET = "/run/sparkthor/vllm/vllm.sock"
 WATCHDOG_FILE = "/run/sparkthor/watchdog/metrics.prom"
+FIREWALL_RULES = "/etc/sparkthor/firewall.nft"
+FIREWALL_STATE = "/run/sparkthor-firewall-watch/state.json"
+#: seconds after which the word of the firewall's watch counts no more; it speaks every ten
+FIREWALL_FRESH = 60.0
 _VIRTUAL = re.compile(r"^(lo|docker.*|br-.*|veth.*|virbr.*|tun.*|tap.*|l4tbr.*|usb.*|cni.*|flannel.*)$")
 #: file below a port's folder -> (metric, help, factor)
 _PORT_COUNTERS = {
@@ -119,6 +125,20 @@ class Host:
             page.add("sparkthor_node_disk_free_bytes", "Space left there.", found.f_bavail * found.f_frsize)
             break
 
+    def firewall(self, page: Page) -> None:
+        """What the watch over the firewall found; nobody who says so is as bad as an open one."""
+        if not os.path.exists(self._path(FIREWALL_RULES)):
+            return
+        try:
+            state = json.loads(self.text(FIREWALL_STATE))
+            fresh = abs(time.time() - float(state["updated"])) < FIREWALL_FRESH
+            closed, reloads = bool(state["closed"]) and fresh, int(state["reloads"])
+        except (ValueError, KeyError, TypeError):
+            closed, reloads = False, None
+        page.add("sparkthor_firewall_closed", "1 while the loaded firewall is the wanted one.", int(closed))
+        text = "Times that the firewall was gone or another one, and was loaded again."
+        page.add("sparkthor_firewall_reloads_total", text, reloads, "counter")
+
     def links(self, page: Page, planned: Iterable[str]) -> None:
         wanted = set(planned)
         for name in self.names("/sys/class/net"):
@@ -160,6 +180,7 @@ class Host:
         page = Page()
         self.memory(page)
         self.system(page)
+        self.firewall(page)
         self.links(page, planned)
         self.rdma(page)
         # the watchdog's own text, on the head

@@ -7,14 +7,19 @@
 
 Each declaration of another head raises a generation, which every host keeps in C(cluster.json). The head says its own
 in C(/health), the one answer that anybody may ask for: a former head is no member of the new cluster, whose firewall
-has no other door for it. The lower generation never wins, so the head that was declared last always starts.
+has no other door for it. It says with it a proof that it knows the cluster's token, because whoever answers at the
+address of a peer must not be able to take a head down. The lower generation never wins, so the head that was declared
+last always starts.
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import hmac
 import http.client
 import json
+import os
 import ssl
 import time
 from collections.abc import Callable, Mapping
@@ -22,6 +27,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Optional
 
 from .._lib import files
+from . import ray_config
 
 CLUSTER = "/etc/sparkthor/cluster.json"
 #: what this host learned; it survives a reboot, and a higher generation of its own overrules it
@@ -47,8 +53,40 @@ class Successor:
         )
 
 
+def read_token(environment: Mapping[str, str] | None = None) -> str:
+    """The token of the cluster, or nothing. A unit's credential goes before the file, which only root may read."""
+    env = os.environ if environment is None else environment
+    folder = env.get("CREDENTIALS_DIRECTORY")
+    for path in (*([os.path.join(folder, "ray_token")] if folder else []), ray_config.TOKEN_PATH):
+        with contextlib.suppress(OSError), open(path, encoding="utf-8") as stream:
+            return stream.read().strip()
+    return ""
+
+
+def prove(token: str, host: str, generation: int) -> str:
+    """That whoever says it belongs to the cluster; nothing without a token."""
+    return hmac.new(token.encode(), f"head {generation} {host}".encode(), "sha256").hexdigest() if token else ""
+
+
+def own_proof(path: str = CLUSTER, token: Callable[[], str] = read_token) -> str:
+    """For this host's own answer."""
+    cluster = files.read_json(path)
+    return prove(token(), str(cluster.get("host") or ""), int(cluster.get("generation") or 0))
+
+
 def health(address: str, port: int, tls: bool, seconds: float = 2.0) -> Mapping[str, Any] | None:
-    """What the front proxy of a host answers, if it runs one. Its certificate is its own: the question is no secret."""
+    """What the front proxy of a host answers, if it runs one. Its certificate is its own: the question is no secret.
+
+    A head that was declared later may speak TLS where this one does not.
+    """
+    for attempt in (tls, not tls):
+        found = _health(address, port, attempt, seconds)
+        if found is not None and "generation" in found:
+            return found
+    return None
+
+
+def _health(address: str, port: int, tls: bool, seconds: float) -> Mapping[str, Any] | None:
     if tls:
         context = ssl.create_default_context()
         context.check_hostname = False
@@ -68,15 +106,15 @@ def health(address: str, port: int, tls: bool, seconds: float = 2.0) -> Mapping[
     return data if isinstance(data, dict) else None
 
 
-def find(cluster: Mapping[str, Any], ask: Ask | None = None) -> Successor | None:
-    """A host that this head takes for its worker, and that says it is the head of a higher generation."""
-    own = int(cluster.get("generation") or 0)
+def find(cluster: Mapping[str, Any], ask: Ask | None = None, token: Callable[[], str] = read_token) -> Successor | None:
+    """A host that this head takes for its worker, and that proves to be the head of a higher generation."""
+    own, secret = int(cluster.get("generation") or 0), token()
     peers = {
         str(name): str(address)
         for name, address in (cluster.get("peers") or {}).items()
         if name != cluster.get("host") and address
     }
-    if not peers or cluster.get("host") != cluster.get("head"):
+    if not peers or not secret or cluster.get("host") != cluster.get("head"):
         return None
     port, tls = int(cluster.get("api_port") or 8000), bool(cluster.get("tls"))
     question = ask or (lambda address: health(address, port, tls))
@@ -84,8 +122,10 @@ def find(cluster: Mapping[str, Any], ask: Ask | None = None) -> Successor | None
         answers = dict(zip(peers, pool.map(question, peers.values())))  # noqa: B905
     found = None
     for name, answer in answers.items():
-        generation = (answer or {}).get("generation")
-        if isinstance(generation, int) and generation > max(own, found.generation if found else 0):
+        generation, proof = (answer or {}).get("generation"), (answer or {}).get("proof")
+        if not isinstance(generation, int) or generation <= max(own, found.generation if found else 0):
+            continue
+        if isinstance(proof, str) and hmac.compare_digest(proof.encode(), prove(secret, name, generation).encode()):
             found = Successor(name, generation)
     return found
 
@@ -99,8 +139,8 @@ def known(cluster: Mapping[str, Any], marker: str = MARKER) -> Successor | None:
     return Successor(str(data.get("name") or "another host"), generation)
 
 
-def note(found: Successor, marker: str = MARKER) -> None:
-    files.write_atomic(marker, json.dumps(dataclasses.asdict(found)))
+def note(found: Successor, marker: str = MARKER, write: Callable[[str, str], None] = files.write_atomic) -> None:
+    write(marker, json.dumps(dataclasses.asdict(found)))
 
 
 def stay_down(
@@ -110,6 +150,7 @@ def stay_down(
     ask: Ask | None = None,
     sleep: Callable[[float], None] = time.sleep,
     clock: Callable[[], float] = time.monotonic,
+    token: Callable[[], str] = read_token,
 ) -> None:
     """Returns at once unless another head was declared; then only when a play has made this host head again.
 
@@ -122,7 +163,7 @@ def stay_down(
         if not cluster or cluster.get("host") != cluster.get("head"):
             return
         if found is None or found.generation <= int(cluster.get("generation") or 0):
-            found = known(cluster, marker) or find(cluster, ask)
+            found = known(cluster, marker) or find(cluster, ask, token)
         if found is None:
             return
         if clock() - said >= 600:
@@ -132,7 +173,12 @@ def stay_down(
 
 
 def former_head(
-    move: Callable[[list[str]], Any], path: str = CLUSTER, marker: str = MARKER, ask: Ask | None = None
+    move: Callable[[list[str]], Any],
+    path: str = CLUSTER,
+    marker: str = MARKER,
+    ask: Ask | None = None,
+    token: Callable[[], str] = read_token,
+    write: Callable[[str, str], None] = files.write_atomic,
 ) -> Callable[[bool], str]:
     """For the watchdog: why this host is no longer the head; asks the others when told to.
 
@@ -143,9 +189,9 @@ def former_head(
         cluster = files.read_json(path)
         found = known(cluster, marker)
         if found is None and others:
-            found = find(cluster, ask)
+            found = find(cluster, ask, token)
             if found is not None:
-                note(found, marker)
+                note(found, marker, write)
                 move(["systemctl", "--no-block", "try-restart", "sparkthor-ray.service"])
         return found.text if found else ""
 

@@ -12,6 +12,9 @@ from typing import Any
 
 from .watchdog import CAUSES, STATES, VERSION, Decision, Observation, Watchdog
 
+#: what the watchdog said longer ago than this is no longer true; its own commands may take a minute
+STALE_SECONDS = 90.0
+
 
 def engine_counters(text: str) -> tuple[float, ...] | None:
     """The numbers of vLLM's ``/metrics`` that move only when the engine itself did something.
@@ -162,14 +165,18 @@ def metrics_text(state: Mapping[str, Any], wall: float) -> str:
     return "\n".join(lines) + "\n"
 
 
-def health_body(state: Mapping[str, Any] | None) -> tuple[int, dict[str, Any]]:
+def health_body(state: Mapping[str, Any] | None, wall: float) -> tuple[int, dict[str, Any]]:
     """What ``/health`` answers: 200 only for a group that completed something recently."""
     if state is None:
         return 503, {"status": "unknown", "detail": "the watchdog has observed nothing yet"}
+    age = wall - float(state["updated"])
+    if age > STALE_SECONDS:
+        return 503, {"status": "unknown", "detail": f"the watchdog has observed nothing for {age:.0f} s"}
     body: dict[str, Any] = {
         "status": state["state"],
         "detail": state["detail"],
         "completion_seconds_ago": (state.get("completion") or {}).get("seconds_ago"),
         "generation": state.get("generation"),
+        "proof": state.get("proof"),
     }
     return (200 if state["healthy"] else 503), body

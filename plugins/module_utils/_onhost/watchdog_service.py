@@ -5,9 +5,9 @@
 
 """The program around the watchdog's state machine: observes, lets it decide, does what it says, and tells the world.
 
-Runs on the head as root under systemd, without Ansible, with the system's Python. Everything here survives a full
-disk, a hanging engine and a dead Ray; what it knows lies in C(/run/sparkthor/state.json), so that its own death and
-rebirth interrupt nothing.
+Runs on the head under systemd, without Ansible, with the system's Python, as a user without rights: what needs root is
+asked of C(watchdog_hands). Everything here survives a full disk, a hanging engine and a dead Ray; what it knows lies in
+C(/run/sparkthor/state.json), so that its own death and rebirth interrupt nothing.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Optional
 
 from .._lib import files
@@ -39,6 +40,7 @@ from . import (
     ray_probe,
     serving,
     watchdog,
+    watchdog_hands,
     watchdog_report,
 )
 
@@ -58,13 +60,17 @@ RankReader = Callable[[Mapping[str, Any]], Optional[Mapping[str, str]]]  # noqa:
 SignReader = Callable[[Mapping[str, Any], Mapping[str, str]], Mapping[str, patience.Signs]]
 
 
-def ray_ranks(path: str = ray_config.CONFIG_PATH, timeout: float = 3.0) -> RankReader:
+def ray_ranks(
+    path: str = ray_config.CONFIG_PATH,
+    timeout: float = 3.0,
+    token: Callable[[ray_config.Config], str] = ray_config.read_token,
+) -> RankReader:
     """The ranks of executor ray: one question to the dashboard on this host, 15 ms."""
 
     def read(_config: Mapping[str, Any]) -> Mapping[str, str] | None:
         cluster = ray_config.load_config(path)
         url = f"http://127.0.0.1:{cluster.dashboard_port}/api/v0/nodes?detail=true&limit=10000"
-        answer = ray_probe.probe_http("dashboard", url, timeout, ray_config.read_token(cluster))
+        answer = ray_probe.probe_http("dashboard", url, timeout, token(cluster))
         if not answer.ok:
             return None
         living = sorted(
@@ -80,18 +86,22 @@ def group_ranks(config: Mapping[str, Any]) -> Mapping[str, str] | None:
     return rank_state.ranks(str(config["group_state"]))
 
 
-def ray_signs(path: str = ray_config.CONFIG_PATH, timeout: float = 2.0) -> SignReader:
+def ray_signs(
+    path: str = ray_config.CONFIG_PATH,
+    timeout: float = 2.0,
+    token: Callable[[ray_config.Config], str] = ray_config.read_token,
+) -> SignReader:
     """What the dashboard knows of each rank's processes and GPU. Compilers are seen on this host only."""
     sampler = life.RaySampler()
 
     def read(_config: Mapping[str, Any], ranks: Mapping[str, str]) -> Mapping[str, patience.Signs]:
         cluster = ray_config.load_config(path)
-        token = ray_config.read_token(cluster)
+        own_token = token(cluster)
         names = {node.address: node.name for node in cluster.nodes}
         found: dict[str, patience.Signs] = {}
         for address, node_id in ranks.items():
             url = f"http://127.0.0.1:{cluster.dashboard_port}/nodes/{node_id}"
-            answer = ray_probe.probe_http("dashboard", url, timeout, token)
+            answer = ray_probe.probe_http("dashboard", url, timeout, own_token)
             if not answer.ok:
                 break  # a dashboard that hangs must not hold up the round
             host = names.get(address, address)
@@ -128,8 +138,11 @@ class Service:
         degraded_path: str = serving.DEGRADED,
         successor: Callable[[bool], str] | None = None,
         signs: SignReader | None = None,
+        proof: Callable[[], str] = str,
+        hands: watchdog_hands.Hands | None = None,
     ) -> None:
         self.config = config
+        self.hands = hands or watchdog_hands.Hands(config.get("kept") or [])
         self.unit = str(config.get("unit", "sparkthor-vllm.service"))
         self.socket = str(config.get("socket", "/run/sparkthor/vllm/vllm.sock"))
         self.model = str(config.get("model", ""))
@@ -149,6 +162,7 @@ class Service:
         self.starts_path = starts_path
         self.degraded_path = degraded_path
         self.successor = successor
+        self.proof = proof
         self.successor_asked_at = float("-inf")
         self.state: dict[str, Any] | None = None
         self.progress = progress.Progress()
@@ -292,13 +306,9 @@ class Service:
         self._probe_thread.start()
 
     def _keep_good(self) -> None:
-        """What this engine was started with is what playbooks/rollback.yml brings back."""
-        started = files.read_json(serving.STARTED_WITH).get("files")
-        if not isinstance(started, dict) or serving.differing(serving.fingerprint(started), started):
-            return  # declared anew since; nobody knows whether that would serve
         try:
-            serving.keep_good(self.config.get("kept") or [], serving.GOOD[0])
-        except (OSError, UnicodeDecodeError) as error:
+            self.hands.keep_good()
+        except OSError as error:
             self._complain(f"{serving.GOOD[0]} cannot be written: {error}")
 
     def round(self) -> watchdog.Decision | None:
@@ -311,15 +321,15 @@ class Service:
         if self.machine.served and not had_served:
             # starts that never served are made ever more slowly; this one did
             with contextlib.suppress(OSError):
-                os.unlink(self.starts_path)
+                self.hands.remove(self.starts_path)
             self._keep_good()
         wall = self.wall()
         if decision.state != self.said_state:
             self.since = wall
         self._tell(decision, seen.now)
         state = watchdog_report.status(self.machine, decision, seen, self.since, wall)
-        # a former head that returns asks for it
-        state["generation"] = self.config.get("generation")
+        # a former head that returns asks for both
+        state["generation"], state["proof"] = self.config.get("generation"), self.proof()
         # The state is on record before the act: whoever reads sees why the group goes down.
         self._publish(state, wall)
         if decision.restart in ("degraded", "restored"):
@@ -337,10 +347,9 @@ class Service:
         try:
             if addresses:
                 names = {one: self.machine.settings.expected.get(one, one) for one in addresses}
-                serving.write_file(self.degraded_path, json.dumps({"without": names}) + "\n")
+                self.hands.write(self.degraded_path, json.dumps({"without": names}) + "\n")
             else:
-                with contextlib.suppress(FileNotFoundError):
-                    os.unlink(self.degraded_path)
+                self.hands.remove(self.degraded_path)
         except OSError as error:
             self._complain(f"{self.degraded_path} cannot be written: {error.strerror}")
 
@@ -360,8 +369,8 @@ class Service:
     def _publish(self, state: dict[str, Any], wall: float) -> None:
         self.state = state
         try:
-            serving.write_file(self.state_path, json.dumps(state, indent=1) + "\n")
-            serving.write_file(self.metrics_path, watchdog_report.metrics_text(state, wall))
+            self.hands.write(self.state_path, json.dumps(state, indent=1) + "\n")
+            self.hands.write(self.metrics_path, watchdog_report.metrics_text(state, wall))
         except OSError as error:
             self._complain(f"{self.state_path} cannot be written: {error.strerror}")
 
@@ -376,7 +385,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             text = watchdog_report.metrics_text(state, self.server.service.wall()) if state else ""
             self._answer(200 if state else 503, text.encode(), "text/plain; version=0.0.4")
             return
-        status, body = watchdog_report.health_body(self.server.service.state)
+        status, body = watchdog_report.health_body(self.server.service.state, self.server.service.wall())
         self._answer(status, json.dumps(body).encode() + b"\n", "application/json")
 
     def do_HEAD(self) -> None:
@@ -404,11 +413,13 @@ class HealthServer(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
     daemon_threads = True
     request_queue_size = 64
 
-    def __init__(self, path: str, service: Service, group: str = "") -> None:
+    #: given before the first question is taken
+    service: Service
+
+    def __init__(self, path: str, group: str = "") -> None:
         os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
         with contextlib.suppress(FileNotFoundError):
             os.unlink(path)
-        self.service = service
         super().__init__(path, _Handler)
         os.chmod(path, 0o660)
         with contextlib.suppress(KeyError, PermissionError):
@@ -426,27 +437,64 @@ def main(argv: list[str] | None = None) -> int:
     if not config.get("model"):
         print(f"{path} is missing or names no model; run the playbook again", file=sys.stderr, flush=True)
         return 78
+    # root's: nobody else makes names in that folder
+    server = HealthServer(str(config.get("health_socket", HEALTH_SOCKET)), str(config.get("group", "")))
+    hands = give_up_root(config)
+    if hands is None:
+        return 1
+    supervise(config, server, hands)
+    return 1
+
+
+def give_up_root(config: Mapping[str, Any]) -> watchdog_hands.Hands | None:
+    """What does for the watchdog what only root may; None in root's own process, once the watchdog is gone."""
+    hands = watchdog_hands.Hands(config.get("kept") or [])
+    if not config.get("user") or os.geteuid() != 0:
+        return hands
+    paths = [state_path(config), metrics_path(config), serving.STARTS, serving.DEGRADED, former_head.MARKER]
+    guard = watchdog_hands.Guard(hands, str(config.get("unit", "sparkthor-vllm.service")), paths)
+    return watchdog_hands.split(guard, str(config["user"]), [str(config["group"])])
+
+
+def state_path(config: Mapping[str, Any]) -> str:
+    return str(config.get("state") or serving.STATE)
+
+
+def metrics_path(config: Mapping[str, Any]) -> str:
+    return str(config.get("metrics") or METRICS_FILE)
+
+
+def given_token(hands: watchdog_hands.Hands, cluster: ray_config.Config) -> str:
+    """Ray's token, from who may read it."""
+    return hands.token() if cluster.auth else ""
+
+
+def supervise(config: Mapping[str, Any], server: HealthServer, hands: watchdog_hands.Hands) -> None:
     ranks: RankReader | None = None
     signs: SignReader | None = None
     if config.get("ray"):
-        ranks, signs = ray_ranks(), ray_signs()
+        token = partial(given_token, hands)
+        ranks, signs = ray_ranks(token=token), ray_signs(token=token)
     elif config.get("group_state"):
         # without Ray the head's own program knows who is there
         ranks, signs = group_ranks, group_signs
     service = Service(
         config,
         ranks,
-        state_path=str(config.get("state") or serving.STATE),
-        metrics_path=str(config.get("metrics") or METRICS_FILE),
-        successor=former_head.former_head(lambda argv: serving.run(argv, 30)),
         signs=signs,
+        runner=hands.run,
+        state_path=state_path(config),
+        metrics_path=metrics_path(config),
+        successor=former_head.former_head(lambda argv: hands.run(argv, 30), token=hands.token, write=hands.write),
+        proof=lambda: former_head.own_proof(token=hands.token),
+        hands=hands,
     )
     service.take_up()
-    server = HealthServer(str(config.get("health_socket", HEALTH_SOCKET)), service, str(config.get("group", "")))
+    server.service = service
     threading.Thread(target=server.serve_forever, name="health", daemon=True).start()
-    serving.notify("READY=1")
+    hands.notify("READY=1")
     while True:
         started = time.monotonic()
         service.round()
-        serving.notify("WATCHDOG=1")
+        hands.notify("WATCHDOG=1")
         time.sleep(max(0.2, OBSERVE_EVERY - (time.monotonic() - started)))

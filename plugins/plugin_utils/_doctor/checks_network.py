@@ -287,3 +287,20 @@ def forward_drop(case: Case) -> Iterator[Hit]:
                     [f"{other} routes {routes}", f"{host}: policy of chain FORWARD is DROP{by}"],
                     hosts=(host, other),
                 )
+
+
+@check
+def firewall_open(case: Case) -> Iterator[Hit]:
+    """By what is loaded: the unit that loaded it stays active when somebody flushes the ruleset."""
+    for host, evidence in hosts_read(case):
+        firewall = evidence.get("firewall") or {}
+        if firewall.get("state") == "open":
+            yield Hit(host, [firewall["reason"]])
+
+
+@check
+def firewall_unwatched(case: Case) -> Iterator[Hit]:
+    for host, evidence in hosts_read(case):
+        watch = (evidence.get("units") or {}).get("sparkthor-firewall-watch.service") or {}
+        if (evidence.get("firewall") or {}).get("state") == "closed" and watch.get("ActiveState") != "active":
+            yield Hit(host, [f"sparkthor-firewall-watch.service is {watch.get('ActiveState') or 'absent'}"])

@@ -6,13 +6,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.addresses import address_of
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric_error import FabricError
 
 MARKER = "# Ansible managed: sparkthor.cluster"
 MINIMUM = 16
+#: names of keys that the access log uses for those that are not in vllm_serve_api_keys
+MAIN, PREVIOUS = RESERVED = ("default", "previous")
+#: topologies whose hosts talk over a network that others use as well
+SHARED_LANS = ("lan", "ring")
+_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}")
 #: what RFC 6750 lets a bearer token consist of
 _TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")
 _DURATION = re.compile(r"\d+(?:ms|s|m|h)?")
@@ -23,31 +29,97 @@ class FrontError(ValueError):
     """A value that the front proxy cannot take; the message never holds a key."""
 
 
-def key_map(keys: Iterable[object]) -> str:
-    """The lines of nginx's map from the Authorization header to a yes.
+@dataclass(frozen=True)
+class NamedKey:
+    name: str
+    key: str = field(repr=False)
+    #: 0 = as many as come
+    requests_per_minute: int = 0
+
+
+def named_keys(given: Iterable[object]) -> list[NamedKey]:
+    """``vllm_serve_api_keys``, checked. Raises FrontError."""
+    found: list[NamedKey] = []
+    for number, entry in enumerate(given, 1):
+        where = f"vllm_serve_api_keys: entry number {number}"
+        if not isinstance(entry, Mapping):
+            raise FrontError(f"{where} is no mapping; give name and key")
+        name, rate = str(entry.get("name") or ""), entry.get("requests_per_minute") or 0
+        if not _NAME.fullmatch(name) or name in RESERVED:
+            raise FrontError(
+                f"{where}: the name {name!r} cannot be used; take up to 32 lower-case letters, digits, - and _, and "
+                f"none of {', '.join(RESERVED)}"
+            )
+        if name in [known.name for known in found]:
+            raise FrontError(f"{where}: the name {name!r} is there already; every key has a name of its own")
+        if isinstance(rate, bool) or not re.fullmatch(r"[0-9]{1,6}", str(rate)):
+            raise FrontError(
+                f"{where} ({name}): requests_per_minute {rate!r} is no whole number up to 999999; give one, or 0 for "
+                "no limit"
+            )
+        key = checked_key(entry.get("key"), f"vllm_serve_api_keys: {name}")
+        for known in found:
+            if known.key == key:
+                raise FrontError(f"{where}: {name} has the key of {known.name}; give each a key of its own")
+        found.append(NamedKey(name, key, int(rate)))
+    return found
+
+
+def checked_key(key: object, where: str) -> str:
+    """The key itself. Raises FrontError, in which it is not."""
+    if not isinstance(key, str) or len(key) < MINIMUM:
+        raise FrontError(f"{where}: the key is empty or shorter than {MINIMUM} characters; give a longer one")
+    if not _TOKEN.fullmatch(key):
+        raise FrontError(
+            f"{where}: the key holds a character that a bearer token cannot carry; use letters, digits and "
+            ". _ ~ + / - only"
+        )
+    return key
+
+
+def key_map(keys: Iterable[NamedKey]) -> str:
+    """The lines of nginx's map from a key to its name.
 
     Plain strings of a map are compared without regard to case, so every key becomes an anchored, case-sensitive
-    expression.
+    expression. The first of two equal keys counts, for nginx and here.
     """
-    lines = [MARKER]
-    seen: set[str] = set()
-    for number, key in enumerate(keys, 1):
-        if not isinstance(key, str) or len(key) < MINIMUM:
-            raise FrontError(
-                f"vllm_serve_api_key: key number {number} is empty or shorter than {MINIMUM} characters; "
-                "give a longer one, or leave the variable undefined and one is generated"
-            )
-        if not _TOKEN.fullmatch(key):
-            raise FrontError(
-                f"vllm_serve_api_key: key number {number} holds a character that a bearer token cannot carry; "
-                "use letters, digits and . _ ~ + / - only"
-            )
-        if key not in seen:
-            seen.add(key)
-            lines.append(f'"~^[Bb]earer {re.escape(key)}$" 1;')
-    if not seen:
+    names: dict[str, str] = {}
+    for known in keys:
+        names.setdefault(known.key, known.name)
+    if not names:
         raise FrontError("vllm_serve_api_key: the front proxy needs at least one key; there is no open server")
-    return "\n".join(lines) + "\n"
+    return "\n".join([MARKER, *(f'"~^{re.escape(key)}$" {name};' for key, name in names.items())]) + "\n"
+
+
+def key_rates(keys: Iterable[NamedKey]) -> dict[int, list[str]]:
+    """Names of keys by the requests that each may make in a minute, of those with such a limit."""
+    found: dict[int, list[str]] = {}
+    for known in keys:
+        if known.requests_per_minute:
+            found.setdefault(known.requests_per_minute, []).append(known.name)
+    return found
+
+
+def effective_tls(wanted: str, topology: str) -> str:
+    """``off``, ``self_signed`` or ``given``.
+
+    Where hosts reach each other over the LAN, others are on it as well; a cluster with a fabric of its own may have its
+    clients on the head.
+    """
+    if wanted != "auto":
+        return wanted
+    return "self_signed" if topology in SHARED_LANS else "off"
+
+
+def clear_text(wanted: object, topology: str) -> list[str]:
+    """A warning where everybody on the LAN of the cluster can read what clients send."""
+    # an unquoted off is a boolean of YAML
+    if topology not in SHARED_LANS or str(wanted).lower() not in ("off", "false"):
+        return []
+    return [
+        f"vllm_serve_tls is off on the topology {topology}: API keys, prompts and answers travel in clear text through "
+        "the LAN that the hosts share with others; remove the variable, and the head makes itself a certificate"
+    ]
 
 
 def listen_addresses(addresses: Sequence[object], port: object) -> list[str]:

@@ -8,6 +8,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.sandbox import sandbox
 from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.wanted import unit_name
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.environment_file import MARKER
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.host_state import (
@@ -118,6 +119,8 @@ def _boot_and_memory(given: HardeningSettings) -> dict[str, HostState]:
         *("[Unit]", "Description=Free the clean page cache before an engine start"),
         *("Documentation=man:proc_sys_vm(5)", ""),
         *("[Service]", "Type=oneshot", f"ExecStart={script}", "TimeoutStartSec=300"),
+        # the script writes to one of the kernel's tunables
+        sandbox(families=["none"], writable=["/run/sparkthor"], without=["ProtectKernelTunables"]),
     )
     return {
         "headless": HostState(
@@ -224,7 +227,9 @@ def _services(given: HardeningSettings) -> dict[str, HostState]:
         "# Asks before a change that needs a reboot; without an answer it leaves the mode as it is",
         "# (found by the search path: releases differ in where it lies)",
         f"ExecStart=nvpmodel -m {given.os_hardening_thor_power_mode}",
-        *("ExecStart=/usr/bin/jetson_clocks", "TimeoutStartSec=120", ""),
+        *("ExecStart=/usr/bin/jetson_clocks", "TimeoutStartSec=120"),
+        # NVIDIA's programs change clocks and power all over /sys, so no more than this can be taken from them
+        *("NoNewPrivileges=yes", "PrivateTmp=yes", "ProtectHome=yes", "RestrictSUIDSGID=yes", ""),
         *("[Install]", "WantedBy=multi-user.target"),
     )
     runs = {"enabled": True, "state": "started"}

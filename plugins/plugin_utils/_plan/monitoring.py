@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.sandbox import NETWORK, sandbox
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import onhost
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.host_state import (
     ROLES,
@@ -50,7 +51,7 @@ def plan_monitoring(
 
     # it changes with the exporter's code
     digest = onhost.program_digest("exporter")
-    files = [unit(_EXPORTER, digest=digest, own=fabric[host])]
+    files = [unit(_EXPORTER, digest=digest, own=fabric[host], sandbox=sandbox(families=NETWORK))]
     units = [{"name": _EXPORTER, "enabled": True, "state": "started", "restart_on": [files[0]["path"]]}]
     if is_head:
         scrape = f"{_CONFIG}/prometheus.yml"
@@ -61,7 +62,9 @@ def plan_monitoring(
             role_file("monitoring", "grafana-dashboard.json", f"{_CONFIG}/grafana-dashboard.json"),
         ]
     if prometheus:
-        files.append(unit(_PROMETHEUS))
+        # Go asks the kernel for its interfaces over netlink, and raises its limit of open files
+        families, refused = (*NETWORK, "AF_NETLINK"), ["@privileged"]
+        files.append(unit(_PROMETHEUS, sandbox=sandbox(families=families, refused=refused)))
         owed = {"restart_on": [files[-1]["path"]], "reload_on": [scrape, alerts["path"]]}
         units.append({"name": _PROMETHEUS, "enabled": True, "state": "started", **owed})
     else:

@@ -6,8 +6,10 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from typing import Any
 
+from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.sandbox import engine_sandbox
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engine import InstalledEngine, installed_engine
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.host_state import (
     ROLES,
@@ -74,7 +76,7 @@ def plan_ray(
                 directory("/etc/sparkthor/secrets", mode="0700"),
                 directory(settings.ray_node_temp_dir, "sparkthor", "sparkthor", "0750"),
             ],
-            files=_files(settings, node, engine),
+            files=_files(settings, node, engine, str((cluster.get("serving") or {}).get("model") or "")),
             units=[_unit(settings, engine, network)],
         )
     return {"problems": node["problems"], "wanted": wanted, "head": node["head"], "state": state.arguments()}
@@ -85,7 +87,7 @@ def ray_secret_files(settings: RaySettings, read_secret: Callable[[str], str]) -
     return [secret_file(TOKEN, read_secret("ray_token") + "\n")] if settings.vllm_serve_executor == "ray" else []
 
 
-def _files(settings: RaySettings, node: Mapping[str, Any], engine: InstalledEngine) -> list[File]:
+def _files(settings: RaySettings, node: Mapping[str, Any], engine: InstalledEngine, model: str) -> list[File]:
     unit = rendered(
         _TEMPLATES / f"{UNIT}.j2",
         head=node["head"],
@@ -94,6 +96,7 @@ def _files(settings: RaySettings, node: Mapping[str, Any], engine: InstalledEngi
         program=program,
         command=engine.as_root + " ".join(engine.program("ray", "ray")),
         arguments=shlex.join(node["arguments"]),
+        sandbox=engine_sandbox(asdict(settings), engine.venv, model),
     )
     return [
         json_file("/etc/sparkthor/ray.json", node["config"]),

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import environment_file
-from ansible_collections.sparkthor.cluster.plugins.module_utils._network import firewall, netplan
+from ansible_collections.sparkthor.cluster.plugins.module_utils._network import firewall, firewall_host, netplan
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import (
     engine,
     hardening,
@@ -114,7 +114,7 @@ def _firewall(variables: Mapping[str, Any]) -> dict[str, Any]:
     if host != variables["sparkthor_cluster"]["head"]:
         policy["api_port"] = 0
     text = firewall.ruleset(firewall.Policy(trusted=trusted_sources(fabric, host), **policy))
-    return {"files": [{"path": "/etc/sparkthor/firewall.nft", "content": text, "mode": "0600"}]}
+    return {"files": firewall_host.lasting_files(text, "/usr/sbin/nft")}
 
 
 def _hardening(variables: Mapping[str, Any]) -> dict[str, Any]:

@@ -40,6 +40,9 @@ _ALIASES = {
     "r": "node-rank",
 }
 
+#: vLLM's own log of requests, which repeats the front proxy's with query strings and the watchdog's questions
+_ACCESS_LOG = "disable-uvicorn-access-log"
+
 #: lists that vLLM takes as one JSON text, not as several words
 _JSON_LISTS = ("allowed-origins", "allowed-methods", "allowed-headers")
 
@@ -123,6 +126,8 @@ def serve_config(
         config["headless"] = True
     else:
         config["uds"] = socket
+        if not {_ACCESS_LOG, f"no-{_ACCESS_LOG}", "enable-uvicorn-access-log"} & {option_name(key) for key in args}:
+            config[_ACCESS_LOG] = True
     rendered = render_args(args)
     config.update(sorted(rendered.items()))
     return config

@@ -7,6 +7,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.sandbox import (
+    NETWORK,
+    engine_sandbox,
+    sandbox,
+)
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.environment_file import MARKER
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import location
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import front, onhost, patience, vllm_serve
@@ -35,6 +40,8 @@ _UNITS = "/etc/systemd/system"
 _VLLM = "sparkthor-vllm.service"
 _FRONT = "sparkthor-front.service"
 _WATCHDOG = "sparkthor-watchdog.service"
+#: whom the watchdog is, but for its root part
+_WATCHDOG_USER = "sparkthor-watchdog"
 _DROP_CACHES = "sparkthor-drop-caches.path"
 _RAY_TOKEN = f"{_ETC}/secrets/ray_token"
 _HF_TOKEN = f"{_ETC}/secrets/hf_token"
@@ -71,9 +78,10 @@ def plan_serving(serving: Serving) -> dict[str, Any]:
 def host_state(serving: Serving) -> HostState:
     return HostState(
         groups=[{"name": "sparkthor-api", "system": True}] if serving.has_engine else [],
-        users=[{"name": "sparkthor-front", "system": True, "home": "/nonexistent", "shell": "/usr/sbin/nologin"}]
-        if serving.is_head
-        else [],
+        users=[
+            {"name": name, "system": True, "home": "/nonexistent", "shell": "/usr/sbin/nologin"}
+            for name in (("sparkthor-front", _WATCHDOG_USER) if serving.is_head else ())
+        ],
         directories=_directories(serving),
         files=files(serving),
         absent=absent(serving),
@@ -89,12 +97,13 @@ def secret_files(serving: Serving, read_secret: ReadSecret) -> list[File]:
         # the role ray_node writes the same file where Ray runs
         found.append(secret_file(_RAY_TOKEN, read_secret("ray_token") + "\n"))
     if serving.is_head:
-        key = read_secret("api_key")
-        former = read_secret("api_key.previous")
-        keys = [key, *([former] if former else []), *given.vllm_serve_additional_api_keys]
+        key, former = read_secret("api_key"), read_secret("api_key.previous")
+        main = front.NamedKey(front.MAIN, front.checked_key(key, "vllm_serve_api_key"))
+        previous = [front.NamedKey(front.PREVIOUS, former)] if former else []
+        keys = [main, *previous, *front.named_keys(given.vllm_serve_api_keys)]
         found.append(secret_file(f"{_ETC}/front/keys.conf", front.key_map(keys)))
         found.append(secret_file(f"{_ETC}/secrets/api_key", key + "\n"))
-        if given.vllm_serve_tls == "given":
+        if serving.tls == "given":
             found.append(secret_file(f"{_ETC}/front/tls.key", given.vllm_serve_tls_key.strip() + "\n"))
     if serving.has_engine and serving.hf_token:
         found.append(secret_file(_HF_TOKEN, serving.hf_token + "\n"))
@@ -111,7 +120,7 @@ def declared_file(serving: Serving) -> File:
         "head_address": cluster["head_address"],
         "peers": {host: fabric[host]["management_address"] for host in cluster["hosts"]},
         "api_port": serving.settings.vllm_serve_api_port,
-        "tls": serving.settings.vllm_serve_tls != "off",
+        "tls": serving.tls != "off",
         # for status and doctor
         "folders": {"models": serving.settings.model_store_root, "cache": serving.settings.engine_cache_dir},
     }
@@ -184,6 +193,7 @@ def serving_settings(serving: Serving) -> dict[str, Any]:
         "cache": given.engine_cache_dir,
         "model": serving.names[0],
         "group": "sparkthor-api",
+        "user": _WATCHDOG_USER,
         "ray": serving.by_ray,
         "group_state": "" if serving.by_ray else _GROUP_STATE,
         "degraded": degraded,
@@ -239,14 +249,37 @@ def _engine_files(serving: Serving) -> list[File]:
             command=" ".join(serving.command),
             prepare_nodes=" ".join([*serving.engine.python, "-B", location.PACKAGE, "nodes-prepare"]),
             config=vllm_serve.CONFIG_LINK if serving.degraded else vllm_serve.CONFIG,
+            sandbox=engine_sandbox(_folders(serving)),
         ),
     ]
+
+
+def _front_sandbox() -> str:
+    """A port below 1024 needs the capability; each worker of nginx sets its own limit of open files."""
+    return sandbox(families=NETWORK, capabilities=["CAP_NET_BIND_SERVICE"], refused=["@privileged"])
+
+
+def _watchdog_sandbox() -> str:
+    """Its root part gives root up for the other one, and writes what survives a reboot below /var/lib."""
+    return sandbox(
+        families=NETWORK,
+        capabilities=["CAP_CHOWN", "CAP_SETGID", "CAP_SETUID"],
+        writable=["/run/sparkthor", "/var/lib"],
+        refused=["@resources"],
+    )
+
+
+def _folders(serving: Serving) -> list[Any]:
+    """Settings by which the engine may come to folders that are not ours."""
+    given = serving.settings
+    places = (serving.engine.venv, serving.model_path, given.model_store_root, given.engine_cache_dir)
+    return [*places, given.vllm_serve_args, given.vllm_serve_env]
 
 
 def _head_files(serving: Serving) -> list[File]:
     found = [
         json_file(f"{_ETC}/serving.json", serving_settings(serving)),
-        _unit_file(_WATCHDOG, digest=onhost.program_digest("watchdog")),
+        _unit_file(_WATCHDOG, digest=onhost.program_digest("watchdog"), sandbox=_watchdog_sandbox()),
     ]
     if serving.degraded:
         config = yaml_text(vllm_serve.smaller_config(serving))
@@ -260,7 +293,8 @@ def _front_files(serving: Serving) -> list[File]:
     config = rendered(
         _TEMPLATES / "nginx.conf.j2",
         settings=given,
-        tls=given.vllm_serve_tls != "off",
+        tls=serving.tls != "off",
+        key_rates=front.key_rates(front.named_keys(given.vllm_serve_api_keys)),
         listen=front.listen_addresses(given.vllm_serve_listen, given.vllm_serve_api_port),
         read_timeout=front.checked_duration(given.vllm_serve_front_read_timeout, "vllm_serve_front_read_timeout"),
         client_timeout=front.checked_duration(given.vllm_serve_front_client_timeout, "vllm_serve_front_client_timeout"),
@@ -271,11 +305,11 @@ def _front_files(serving: Serving) -> list[File]:
     subjects = front.subject_names(given.vllm_serve_tls_names or _own_names(serving))
     found: list[File] = [
         {"path": f"{_ETC}/front/nginx.conf", "content": config, "mode": "0600"},
-        _unit_file(_FRONT, nginx=nginx),
+        _unit_file(_FRONT, nginx=nginx, sandbox=_front_sandbox()),
     ]
-    if given.vllm_serve_tls == "self_signed":
+    if serving.tls == "self_signed":
         found.append({"path": f"{_ETC}/front/self-signed", "content": subjects + "\n", "mode": "0600"})
-    if given.vllm_serve_tls == "given":
+    if serving.tls == "given":
         certificate = given.vllm_serve_tls_certificate.strip() + "\n"
         found.append({"path": f"{_ETC}/front/tls.crt", "content": certificate, "mode": "0600"})
     return found
@@ -288,7 +322,7 @@ def _own_names(serving: Serving) -> list[str]:
 
 def absent(serving: Serving) -> list[str]:
     """What an earlier run may have left that this host must not have now."""
-    given, found = serving.settings, []
+    found = []
     if not serving.has_engine:
         found.append(f"{_UNITS}/{_VLLM}")
     if serving.by_ray:
@@ -298,7 +332,7 @@ def absent(serving: Serving) -> list[str]:
     else:
         found += [f"{_UNITS}/{_FRONT}", f"{_UNITS}/{_WATCHDOG}"]
         found += [f"{_ETC}/front", f"{_ETC}/front.good", f"{_ETC}/serving.json"]
-    if serving.is_head and given.vllm_serve_tls != "self_signed":
+    if serving.is_head and serving.tls != "self_signed":
         found.append(f"{_ETC}/front/self-signed")
     if not serving.degraded:
         found += [vllm_serve.SMALLER_CONFIG, "/run/sparkthor/degraded.json"]

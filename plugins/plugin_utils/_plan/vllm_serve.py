@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import front
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engine import (
     CACHE,
     MODELS,
@@ -50,10 +51,12 @@ class ServingSettings:
     vllm_serve_group_port: int
     vllm_serve_api_port: int
     vllm_serve_listen: list[Any]
-    vllm_serve_additional_api_keys: list[Any] = field(repr=False)
+    vllm_serve_api_keys: list[Any] = field(repr=False)
     vllm_serve_tls: str
     vllm_serve_tls_names: list[Any]
     vllm_serve_front_workers: int
+    vllm_serve_front_requests_at_once: int
+    vllm_serve_front_requests_per_second: int
     vllm_serve_front_read_timeout: str
     vllm_serve_front_client_timeout: str
     vllm_serve_front_max_body: str
@@ -126,6 +129,10 @@ class Serving:
     @property
     def degraded(self) -> bool:
         return self.is_head and bool(self.smaller)
+
+    @property
+    def tls(self) -> str:
+        return front.effective_tls(self.settings.vllm_serve_tls, str(self.cluster["topology"]))
 
     @property
     def network(self) -> Mapping[str, Any]:

@@ -21,7 +21,7 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._report.query im
 NAMES = (
     *inventory.CLUSTER_WIDE,
     *("ansible_host", "ansible_port", "ansible_user", "fabric_lan_nic", "fabric_overrides", "ray_node_num_gpus"),
-    *("vllm_serve_api_port", "vllm_serve_tls", "fabric_topology", "fabric_cidr", "fabric_cage", "fabric_mtu"),
+    *("vllm_serve_api_port", "fabric_topology", "fabric_cidr", "fabric_cage", "fabric_mtu"),
 )
 
 

@@ -68,6 +68,8 @@ def _serving_lines(status: Mapping[str, Any]) -> list[str]:
         newest = _newest_completion(serving.get("completion") or {})
         parts = [f"model {serving['model']}", split, serving.get("endpoint", ""), newest]
         lines.append("  " + ", ".join(part for part in parts if part))
+    if serving.get("certificate"):
+        lines.append(f"  certificate of the API, made on the head: SHA-256 {serving['certificate']}")
     if serving["state"] not in ("serving", "absent"):
         lines.append(f"  {serving['line'][:150]}")
     return [*lines, f"  Ray {ray['state']}: {ray['line'][:150]}"]

@@ -143,6 +143,20 @@ def _control_address(planned: Mapping[str, Any], answered: bool) -> str:
     return address if answered or address != planned.get("management_address") else ""
 
 
+def _firewall_problems(host: str, firewall: Mapping[str, Any], units: Mapping[str, Any]) -> list[Finding]:
+    """What is loaded beside what should be; a change that waits for its controller is none."""
+    state, reason = firewall.get("state"), firewall.get("reason", "")
+    if state == "open":
+        fix = "systemctl restart sparkthor-firewall there, or site.yml --tags firewall"
+        return [Finding("firewall", f"the firewall is open: {reason}", fix, host)]
+    if state == "unknown":
+        return [Finding("firewall", f"the firewall cannot be read: {reason}", "nft list ruleset there", host)]
+    if state == "closed" and units.get("sparkthor-firewall-watch", {}).get("active") != "active":
+        fix = "systemctl restart sparkthor-firewall-watch there, or site.yml --tags firewall"
+        return [Finding("firewall", "nobody watches over the firewall: a flush would leave it open", fix, host)]
+    return []
+
+
 def _room_problems(host: str, memory: Mapping[str, Any], disk: Mapping[str, Any]) -> list[Finding]:
     """Memory, disk and swap that are nearly used up."""
     problems = []
@@ -209,6 +223,7 @@ def host_status(
         versions=facts["versions"],
         models=facts["models"],
         ray=facts["ray"],
+        firewall=(facts.get("firewall") or {}).get("state", ""),
         links=[link_status(link, facts) for link in planned.get("links", [])],
     )
     for link in found["links"]:
@@ -216,13 +231,12 @@ def host_status(
     for name, unit in facts["units"].items():
         if unit["active"] == "failed":
             problems.append(Finding("unit", f"{name} failed ({unit['result']})", f"journalctl -u {name} -n 50", host))
+    problems += _firewall_problems(host, facts.get("firewall") or {}, facts["units"])
     problems += _room_problems(host, memory, disk)
     return found, problems
 
 
-def serving_status(
-    host: str, facts: Mapping[str, Any] | None, port: Any, taken: float, tls: bool = False
-) -> dict[str, Any]:
+def serving_status(host: str, facts: Mapping[str, Any] | None, port: Any, taken: float) -> dict[str, Any]:
     """What the head's watchdog says, or why nobody says anything."""
     found: dict[str, Any] = {"state": "unknown", "line": f"the head {host} did not answer", "model": ""}
     if facts is None:
@@ -240,7 +254,8 @@ def serving_status(
         pipeline_parallel=int(options.get("pipeline-parallel-size", 1) or 1),
         max_model_len=options.get("max-model-len", ""),
         options=options,
-        endpoint=f"{'https' if tls else 'http'}://{facts['node']['management']['address']}:{port}/v1",
+        endpoint=f"{'https' if serving.get('tls') else 'http'}://{facts['node']['management']['address']}:{port}/v1",
+        certificate=serving.get("certificate", ""),
         unit=unit.get("active", "absent"),
         unit_seconds=unit.get("seconds"),
         restarts=state.get("restarts") or {},
@@ -328,9 +343,7 @@ def document(
             own.append(replace(lost[host], host=host))
         problems += own
     ray = ray_status(facts_by_host.get(head))
-    # an unquoted off is a boolean of YAML
-    tls = str(hostvars[head].get("vllm_serve_tls", "off")).lower() not in ("off", "false")
-    serving = serving_status(head, facts_by_host.get(head), hostvars[head].get("vllm_serve_api_port", 8000), taken, tls)
+    serving = serving_status(head, facts_by_host.get(head), hostvars[head].get("vllm_serve_api_port", 8000), taken)
     problems += [
         Finding("ray", f"Ray: {item['cause']}", item["fix"], item.get("node") or head)
         for item in ray.get("problems", [])

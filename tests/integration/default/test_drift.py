@@ -118,13 +118,14 @@ DRIFTS = (
     Drift(
         "the firewall's table is gone",
         1,
-        "nft delete table inet sparkthor",
+        # the watch would bring it back by itself
+        "systemctl stop sparkthor-firewall-watch.service && nft delete table inet sparkthor",
         "! nft list table inet sparkthor",
     ),
     Drift(
         "the firewall lets more in",
         2,
-        "nft insert rule inet sparkthor input tcp dport 9999 accept",
+        "systemctl stop sparkthor-firewall-watch.service && nft insert rule inet sparkthor input tcp dport 9999 accept",
         "nft list table inet sparkthor | grep -q 9999",
     ),
     Drift(
@@ -132,6 +133,12 @@ DRIFTS = (
         0,
         "systemctl -q disable sparkthor-firewall.service",
         "! systemctl -q is-enabled sparkthor-firewall.service",
+    ),
+    Drift(
+        "nobody watches over the firewall",
+        1,
+        "systemctl stop sparkthor-firewall-watch.service",
+        "! systemctl -q is-active sparkthor-firewall-watch.service",
     ),
     Drift(
         "a program on the host is edited",

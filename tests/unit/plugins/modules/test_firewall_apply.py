@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 from ansible.module_utils.testing import patch_module_args
-from ansible_collections.sparkthor.cluster.plugins.module_utils._network import firewall_host
+from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.wanted import has_marker
+from ansible_collections.sparkthor.cluster.plugins.module_utils._network import firewall_host, firewall_watch
 from ansible_collections.sparkthor.cluster.plugins.modules import firewall_apply
 
 from tests.unit.clock import Clock
@@ -92,11 +93,24 @@ def test_files_alone_need_no_rollback(machine: Machine, capsys: pytest.CaptureFi
 def test_what_is_declared_lasts(machine: Machine, capsys: pytest.CaptureFixture[str]) -> None:
     start(capsys)
     wanted = machine.declared[0]["wanted"]
-    rules, unit = wanted.files
+    rules, unit, program, watch = wanted.files
     assert (rules.path, rules.mode) == ("/etc/sparkthor/firewall.nft", 0o600)
     assert rules.content.decode().endswith(machine.table)
     assert "ExecStart=/usr/sbin/nft -f /etc/sparkthor/firewall.nft" in unit.content.decode()
-    assert [(one.name, one.enabled) for one in wanted.units] == [("sparkthor-firewall.service", True)]
+    assert f"ExecStart=/usr/bin/python3 -IB {program.path} /usr/sbin/nft" in watch.content.decode()
+    # it comes, and it goes with the firewall
+    assert "BindsTo=sparkthor-firewall.service" in watch.content.decode()
+    names = ["sparkthor-firewall.service", "sparkthor-firewall-watch.service"]
+    assert [(one.name, one.enabled) for one in wanted.units] == [(name, True) for name in names]
+    assert wanted.units[1].restart_on == [program.path, watch.path]
+
+
+@pytest.mark.usefixtures("machine")
+def test_the_watch_is_ours_and_stands_alone() -> None:
+    text = firewall_host.program()
+    assert has_marker(text.encode())
+    compile(text, "firewall-watch", "exec")
+    assert "ansible_collections" not in text
 
 
 def test_confirming_disarms_and_makes_it_last(machine: Machine, capsys: pytest.CaptureFixture[str]) -> None:
@@ -182,7 +196,7 @@ def test_bad_values_and_a_missing_nft_are_one_message(
     machine: Machine, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert start(capsys, api_port=70000)["msg"].startswith("firewall_api_port: 70000 is not a port")
-    monkeypatch.setattr(firewall_host.shutil, "which", lambda name, path: None)
+    monkeypatch.setattr(firewall_watch, "find_nft", lambda: "")
     assert "install the package nftables" in start(capsys)["msg"]
 
 
@@ -209,7 +223,7 @@ def test_a_ruleset_that_loads_after_the_way_back_is_taken_back(
 def test_absent_needs_no_nft(
     machine: Machine, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(firewall_host.shutil, "which", lambda name, path: None)
+    monkeypatch.setattr(firewall_watch, "find_nft", lambda: "")
     machine.files_differ = False
     assert call(capsys, state="absent")["changed"] is False
     assert machine.log == ["files"]
@@ -224,6 +238,9 @@ def test_absent_takes_the_table_and_the_files_away(machine: Machine, capsys: pyt
     assert (result["changed"], result["table_changed"]) == (True, True)
     assert result["diff"] == predicted["diff"]
     assert machine.log == ["files", "delete"]
-    assert machine.declared[-1]["wanted"].restore == [firewall_host.RULES, firewall_host.UNIT_PATH]
+    wanted = machine.declared[-1]["wanted"]
+    watch = [firewall_host.WATCH_PATH, firewall_host.PROGRAM]
+    assert wanted.restore == [firewall_host.RULES, firewall_host.UNIT_PATH, *watch]
+    assert [unit.name for unit in wanted.units] == [firewall_host.WATCH, firewall_host.UNIT]
     machine.files_differ = False
     assert call(capsys, state="absent")["changed"] is False

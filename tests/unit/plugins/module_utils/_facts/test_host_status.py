@@ -73,6 +73,7 @@ def test_a_bare_host_is_all_absence_and_no_error(tmp_path):
     assert status["serving"]["model"] == ""
     assert status["memory"]["total"] == 0
     assert status["rdma"]["links"] == []
+    assert status["firewall"]["state"] == "unmanaged"
     json.dumps(status)
 
 

@@ -3,7 +3,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
@@ -11,7 +10,6 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._network.firewal
     MARKER,
     FirewallError,
     Policy,
-    canonical,
     restore_text,
     ruleset,
 )
@@ -114,23 +112,3 @@ def test_bad_values_are_named(policy: dict[str, Any], message: str) -> None:
 def test_restore() -> None:
     assert restore_text("").splitlines() == ["table inet sparkthor", "delete table inet sparkthor"]
     assert restore_text("table inet sparkthor {\n}\n").endswith("table inet sparkthor {\n}\n")
-
-
-def listing(elements: list[str], handle: int) -> str:
-    match = {"left": {"payload": {"protocol": "ip", "field": "saddr"}}, "op": "==", "right": {"set": elements}}
-    return json.dumps(
-        {
-            "nftables": [
-                {"metainfo": {"version": "1.1.3"}},
-                {"table": {"family": "inet", "name": "sparkthor", "handle": handle}},
-                {"rule": {"chain": "input", "handle": handle + 1, "expr": [{"match": match}, {"accept": None}]}},
-            ]
-        }
-    )
-
-
-def test_listings_are_compared_without_handles_and_set_order() -> None:
-    one = canonical(listing(["10.0.0.1", "10.0.0.2"], 1))
-    assert one == canonical(listing(["10.0.0.2", "10.0.0.1"], 40))
-    assert one != canonical(listing(["10.0.0.1"], 1))
-    assert len(one) == 2

@@ -9,6 +9,7 @@ import http.client
 import http.server
 import re
 import socketserver
+import time
 
 import pytest
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import exporter
@@ -131,3 +132,24 @@ def test_an_engine_that_is_away_is_503(tmp_path):
 def test_an_address_that_is_not_there_ends_with_a_status_to_try_again(capsys):
     assert exporter.main(["--listen", "192.0.2.1:9835"]) == 75
     assert "192.0.2.1:9835" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("state", "closed"),
+    [
+        ('{"closed": true, "reloads": 2, "updated": %(now)f}', 1),
+        ('{"closed": false, "reloads": 2, "updated": %(now)f}', 0),
+        # the watch is dead, never was, or said what nobody understands
+        ('{"closed": true, "reloads": 2, "updated": 1}', 0),
+        ("", 0),
+        ("[]", 0),
+    ],
+)
+def test_the_firewall_counts_as_closed_only_while_its_watch_says_so(tmp_path, state, closed):
+    assert "sparkthor_firewall" not in exporter.Host(str(tmp_path)).page([])
+    fill(tmp_path, exporter.FIREWALL_RULES.lstrip("/"), "")
+    if state:
+        fill(tmp_path, exporter.FIREWALL_STATE.lstrip("/"), state % {"now": time.time()} if "%" in state else state)
+    page = exporter.Host(str(tmp_path)).page([])
+    assert f"\nsparkthor_firewall_closed {closed}\n" in page
+    assert ("\nsparkthor_firewall_reloads_total 2\n" in page) == ("reloads" in state)

@@ -23,8 +23,24 @@ def cluster(**changes: Any) -> dict[str, Any]:
     return {"generation": 1, "host": "a", "head": "a", "peers": PEERS, "api_port": 8000, "tls": False, **changes}
 
 
+TOKEN = "token-0123456789"
+
+
+def token() -> str:
+    return TOKEN
+
+
 def says(**answers: Any) -> former_head.Ask:
-    return lambda address: answers.get(next(name for name, one in PEERS.items() if one == address))
+    """What hosts answer that know the cluster's token."""
+
+    def ask(address: str) -> Any:
+        name = next(name for name, one in PEERS.items() if one == address)
+        answer = answers.get(name)
+        if answer is None or not isinstance(answer.get("generation"), int):
+            return answer
+        return {"proof": former_head.prove(TOKEN, name, answer["generation"]), **answer}
+
+    return ask
 
 
 @pytest.mark.parametrize(
@@ -41,8 +57,37 @@ def says(**answers: Any) -> former_head.Ask:
     ],
 )
 def test_only_a_head_that_was_declared_later_counts(mine: int, answers: dict, found: tuple | None) -> None:
-    successor = former_head.find(cluster(generation=mine), says(**answers))
+    successor = former_head.find(cluster(generation=mine), says(**answers), token)
     assert (successor and (successor.name, successor.generation)) == found
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"generation": 9},
+        {"generation": 9, "proof": None},
+        {"generation": 9, "proof": "é"},
+        {"generation": 9, "proof": former_head.prove("another-token-012", "b", 9)},
+        # a proof that somebody has heard: of a former generation, of another host
+        {"generation": 9, "proof": former_head.prove(TOKEN, "b", 2)},
+        {"generation": 9, "proof": former_head.prove(TOKEN, "c", 9)},
+    ],
+)
+def test_whoever_does_not_know_the_token_takes_no_head_down(answer: dict[str, Any]) -> None:
+    assert former_head.find(cluster(), lambda address: answer if address == PEERS["b"] else None, token) is None
+    assert former_head.find(cluster(), says(b={"generation": 9}), token) == former_head.Successor("b", 9)
+    # and where this host cannot read it, nobody is believed
+    assert former_head.find(cluster(), says(b={"generation": 9, "proof": ""}), str) is None
+
+
+def test_a_head_proves_its_own_generation(tmp_path: Path) -> None:
+    path, credentials = tmp_path / "cluster.json", tmp_path / "credentials"
+    path.write_text(json.dumps(cluster(generation=4)))
+    assert former_head.own_proof(str(path), token) == former_head.prove(TOKEN, "a", 4)
+    assert former_head.own_proof(str(path), str) == ""
+    credentials.mkdir()
+    (credentials / "ray_token").write_text(f"{TOKEN}\n")
+    assert former_head.read_token({"CREDENTIALS_DIRECTORY": str(credentials)}) == TOKEN
 
 
 def test_a_worker_has_no_successor() -> None:
@@ -86,6 +131,7 @@ def test_a_former_head_stays_down_says_why_once_and_starts_when_a_play_wants_it(
         ask,
         sleep,
         lambda: 1000.0,
+        token,
     )
     assert len(slept) == 4
     assert len(said) == 1
@@ -102,7 +148,7 @@ def test_the_watchdog_of_a_former_head_takes_ray_down_once(tmp_path: Path) -> No
     path, marker = tmp_path / "cluster.json", tmp_path / "superseded.json"
     path.write_text(json.dumps(cluster()))
     moved: list[list[str]] = []
-    reason = former_head.former_head(moved.append, str(path), str(marker), says(b={"generation": 2}))
+    reason = former_head.former_head(moved.append, str(path), str(marker), says(b={"generation": 2}), token)
     assert reason(False) == ""
     assert moved == []
     assert "b was declared head" in reason(True)

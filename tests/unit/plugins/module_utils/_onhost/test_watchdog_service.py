@@ -258,13 +258,12 @@ def test_ray_ranks_reads_the_living_newest_last(monkeypatch: pytest.MonkeyPatch)
         return answer
 
     monkeypatch.setattr(service.ray_config, "load_config", lambda path: types.SimpleNamespace(dashboard_port=8265))
-    monkeypatch.setattr(service.ray_config, "read_token", lambda config: "token")
     monkeypatch.setattr(service.ray_probe, "probe_http", probe_http)
     monkeypatch.setattr(service.ray_members, "read_dashboard_nodes", lambda text: rows)
-    assert service.ray_ranks()({}) == {"10.0.0.1": "new"}
+    assert service.ray_ranks(token=lambda _config: "token")({}) == {"10.0.0.1": "new"}
     assert asked == [("http://127.0.0.1:8265/api/v0/nodes?detail=true&limit=10000", "token")]
     answer.ok = False
-    assert service.ray_ranks()({}) is None
+    assert service.ray_ranks(token=lambda _config: "token")({}) is None
 
 
 def stalled(tmp_path: Path, config: str, signs: Any) -> tuple[service.Service, list[str], list[float]]:
@@ -355,11 +354,10 @@ def test_ray_signs_ask_for_each_node_and_stop_at_a_dashboard_that_hangs(monkeypa
         return answers[min(len(asked) - 1, 1)]
 
     monkeypatch.setattr(service.ray_config, "load_config", lambda path: cluster)
-    monkeypatch.setattr(service.ray_config, "read_token", lambda config: "token")
     monkeypatch.setattr(service.ray_probe, "probe_http", probe_http)
     monkeypatch.setattr(service.life, "compilers", lambda: 2)
     ranks = {"10.0.0.1": "n1", "10.0.0.2": "n2", "10.0.0.3": "n3"}
-    found = service.ray_signs()({}, ranks)
+    found = service.ray_signs(token=lambda _cluster: "token")({}, ranks)
     assert found == {"spark-01": patience.Signs(utilization=97.0, power=18.0, compilers=2)}
     assert asked == [f"http://127.0.0.1:8265/nodes/{node}" for node in ("n1", "n2")]
 
@@ -367,7 +365,8 @@ def test_ray_signs_ask_for_each_node_and_stop_at_a_dashboard_that_hangs(monkeypa
 def test_health_socket(engine: Engine, tmp_path: Path, config: str) -> None:
     one, _said = make_service(tmp_path, config, Systemd())
     path = str(tmp_path / "health.sock")
-    server = service.HealthServer(path, one)
+    server = service.HealthServer(path)
+    server.service = one
     with servers.serving(server):
         assert serving.request(path, "GET", "/health", 5)[0] == 503
         one.round()

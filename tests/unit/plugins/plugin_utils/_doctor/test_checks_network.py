@@ -52,3 +52,19 @@ def test_what_a_lab_cannot_lay(change: Callable[[Case], None], expected: list[An
     case = world()
     change(case)
     assert found(case) == expected
+
+
+def test_an_open_firewall_and_one_that_nobody_watches_over() -> None:
+    case = world()
+    ev(case, "a")["firewall"] = {"state": "open", "reason": "the table inet sparkthor is not loaded"}
+    ev(case, "b")["firewall"] = {"state": "closed", "reason": ""}
+    assert found(case) == [("firewall-open", ("a",)), ("firewall-unwatched", ("b",))]
+    for host in ("a", "b"):
+        ev(case, host)["firewall"] = {"state": "closed", "reason": ""}
+        ev(case, host)["units"]["sparkthor-firewall-watch.service"] = {"ActiveState": "active"}
+    assert found(case) == []
+    # off in the inventory, or amid a change
+    ev(case, "a")["units"].clear()
+    for state in ("unmanaged", "unconfirmed"):
+        ev(case, "a")["firewall"] = {"state": state, "reason": ""}
+        assert found(case) == []

@@ -1,44 +1,114 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the front proxy's configuration is made of: keys, addresses, durations, sizes, names."""
+"""What the front proxy's configuration is made of: keys, addresses, durations, sizes, names, TLS."""
 
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import pytest
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import front as f
 
 KEY = "abcDEF0123456789._~+/-=="
+OTHER = "second-key-0123456789"
 
 
 def test_keys_are_anchored_and_compared_with_regard_to_case() -> None:
-    text = f.key_map([KEY, "second-key-0123456789", KEY])
-    patterns = re.findall(r'^"~(.*)" 1;$', text, re.M)
-    assert len(patterns) == 2
-    assert re.search(patterns[0], f"Bearer {KEY}")
-    for wrong in (f"Bearer {KEY.lower()}", f"Bearer {KEY}x", f"xBearer {KEY}", KEY, "Bearer ", f"Bearer  {KEY}"):
-        assert not any(re.search(pattern, wrong) for pattern in patterns)
-    # a dot of the key is a dot, not any character
-    assert not re.search(patterns[0], "Bearer " + KEY.replace(".", "x"))
+    text = f.key_map([f.NamedKey("default", KEY), f.NamedKey("ci", OTHER), f.NamedKey("late", KEY)])
+    found = dict(re.findall(r'^"~(.*)" (.*);$', text, re.M))
+    assert list(found.values()) == ["default", "ci"]
+    pattern = next(iter(found))
+    assert re.search(pattern, KEY)
+    for wrong in (KEY.lower(), f"{KEY}x", f"x{KEY}", "", KEY.replace(".", "x")):
+        assert not any(re.search(one, wrong) for one in found)
 
 
 @pytest.mark.parametrize(
-    ("keys", "words"),
+    ("key", "words"),
     [
-        ([], "at least one key"),
-        ([""], "shorter than 16"),
-        (["tiny-key"], "shorter than 16"),
-        ([KEY, None], "number 2"),
-        (['0123456789abcdef" 1; "~.'], "character"),
-        (["0123456789abcdef\n"], "character"),
+        ("", "shorter than 16"),
+        ("tiny-key", "shorter than 16"),
+        (None, "shorter than 16"),
+        (1234567890123456789, "shorter than 16"),
+        ('0123456789abcdef" 1; "~.', "character"),
+        ("0123456789abcdef\n", "character"),
+        ("0123456789 abcdef", "character"),
     ],
 )
-def test_bad_keys_are_refused_without_being_shown(keys: list[object], words: str) -> None:
-    with pytest.raises(f.FrontError, match=words) as error:
-        f.key_map(keys)
-    assert all(not key or str(key) not in str(error.value) for key in keys)
+def test_bad_keys_are_refused_without_being_shown(key: Any, words: str) -> None:
+    for refuse in (lambda: f.checked_key(key, "there"), lambda: f.named_keys([{"name": "there", "key": key}])):
+        with pytest.raises(f.FrontError, match=words) as error:
+            refuse()
+        assert "there" in str(error.value)
+        assert not key or str(key) not in str(error.value)
+
+
+def test_a_front_proxy_without_a_key_is_refused() -> None:
+    with pytest.raises(f.FrontError, match="there is no open server"):
+        f.key_map([])
+
+
+def test_named_keys() -> None:
+    keys = f.named_keys(
+        [
+            {"name": "ci", "key": KEY, "requests_per_minute": "60"},
+            {"name": "web_1", "key": OTHER},
+            {"name": "batch", "key": KEY[1:], "requests_per_minute": 60},
+            {"name": "b-2", "key": KEY[2:], "requests_per_minute": 5},
+        ]
+    )
+    assert [key.name for key in keys] == ["ci", "web_1", "batch", "b-2"]
+    assert f.key_rates(keys) == {60: ["ci", "batch"], 5: ["b-2"]}
+    assert KEY not in repr(keys)
+
+
+@pytest.mark.parametrize(
+    ("entry", "words"),
+    [
+        (KEY, "is no mapping"),
+        ({"key": KEY}, "the name '' cannot"),
+        ({"name": "CI", "key": KEY}, "the name 'CI' cannot"),
+        ({"name": "a b", "key": KEY}, "the name 'a b' cannot"),
+        ({"name": "x" * 33, "key": KEY}, "cannot be used"),
+        # what the access log calls the others
+        ({"name": "default", "key": KEY}, "none of default, previous"),
+        ({"name": "taken", "key": KEY}, "there already"),
+        ({"name": "ci", "key": OTHER}, "ci has the key of taken"),
+        ({"name": "ci", "key": KEY, "requests_per_minute": -1}, "no whole number"),
+        ({"name": "ci", "key": KEY, "requests_per_minute": 1.5}, "no whole number"),
+        ({"name": "ci", "key": KEY, "requests_per_minute": True}, "no whole number"),
+    ],
+)
+def test_a_bad_named_key_is_named_by_its_place(entry: Any, words: str) -> None:
+    with pytest.raises(f.FrontError, match=f"vllm_serve_api_keys: entry number 2.*{words}") as error:
+        f.named_keys([{"name": "taken", "key": OTHER}, entry])
+    assert KEY not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "topology", "effective", "warned"),
+    [
+        ("auto", "lan", "self_signed", False),
+        ("auto", "ring", "self_signed", False),
+        ("auto", "direct", "off", False),
+        ("auto", "switch", "off", False),
+        ("off", "lan", "off", True),
+        ("off", "ring", "off", True),
+        ("off", "switch", "off", False),
+        ("given", "lan", "given", False),
+        ("self_signed", "switch", "self_signed", False),
+    ],
+)
+def test_tls_where_the_lan_is_shared(wanted: str, topology: str, effective: str, warned: bool) -> None:
+    assert f.effective_tls(wanted, topology) == effective
+    assert bool(f.clear_text(wanted, topology)) is warned
+
+
+def test_an_unquoted_off_is_warned_of_as_well() -> None:
+    [warning] = f.clear_text(False, "ring")
+    assert "API keys, prompts and answers travel in clear text" in warning
 
 
 def test_listen_addresses() -> None:

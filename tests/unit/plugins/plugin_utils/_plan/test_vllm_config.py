@@ -25,6 +25,7 @@ def test_config_of_the_head_under_ray() -> None:
         "pipeline-parallel-size": 3,
         "distributed-executor-backend": "ray",
         "uds": "/run/s.sock",
+        "disable-uvicorn-access-log": True,
         "dtype": "float32",
         "max-num-seqs": 4,
     }
@@ -38,6 +39,20 @@ def test_config_of_a_rank_without_ray() -> None:
     alone = s.serve_config({}, model="/m", executor="mp", socket="/x")
     assert "nnodes" not in alone
     assert alone["uds"] == "/x"
+
+
+@pytest.mark.parametrize(
+    ("args", "written"),
+    [
+        ({}, {"disable-uvicorn-access-log": True}),
+        ({"disable_uvicorn_access_log": False}, {"no-disable-uvicorn-access-log": True}),
+        ({"disable-uvicorn-access-log": None}, {}),
+        ({"enable-uvicorn-access-log": True}, {"enable-uvicorn-access-log": True}),
+    ],
+)
+def test_vllm_s_own_access_log_is_off_unless_asked_for(args: dict, written: dict) -> None:
+    config = s.serve_config(args, model="/m", socket="/x")
+    assert {key: value for key, value in config.items() if "access-log" in key} == written
 
 
 def test_values_that_the_file_reader_would_lose() -> None:

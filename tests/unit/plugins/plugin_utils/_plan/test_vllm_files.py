@@ -23,6 +23,7 @@ def test_the_head_serves_and_watches(variables: dict[str, Any]) -> None:
     assert config == {
         **{"model": "/srv/mine", "served-model-name": "mine", "tensor-parallel-size": 1, "pipeline-parallel-size": 4},
         **{"distributed-executor-backend": "ray", "uds": "/run/sparkthor/vllm/vllm.sock"},
+        "disable-uvicorn-access-log": True,
     }
     serving = json.loads(found["/etc/sparkthor/serving.json"])
     assert serving["generation"] == 3
@@ -144,6 +145,8 @@ def test_degraded_mode(variables: dict[str, Any]) -> None:
         (False, [], ["/etc/sparkthor/front/self-signed"]),
         ("self_signed", ["/etc/sparkthor/front/self-signed"], []),
         ("given", ["/etc/sparkthor/front/tls.crt"], ["/etc/sparkthor/front/self-signed"]),
+        # two hosts with a cable of their own
+        ("auto", [], ["/etc/sparkthor/front/self-signed"]),
     ],
 )
 def test_tls(variables: dict[str, Any], tls: Any, present: list[str], gone: list[str]) -> None:
@@ -152,12 +155,40 @@ def test_tls(variables: dict[str, Any], tls: Any, present: list[str], gone: list
     found = files(planned)
     assert [path for path in found if path.startswith("/etc/sparkthor/front/") and "nginx" not in path] == present
     assert [path for path in planned["state"]["absent"] if "self-signed" in path] == gone
-    assert ("ssl_certificate tls.crt;" in found["/etc/sparkthor/front/nginx.conf"]) is bool(tls and tls != "off")
-    assert json.loads(found["/etc/sparkthor/cluster.json"])["tls"] is bool(tls and tls != "off")
+    assert ("ssl_certificate tls.crt;" in found["/etc/sparkthor/front/nginx.conf"]) is (tls in ("self_signed", "given"))
+    assert json.loads(found["/etc/sparkthor/cluster.json"])["tls"] is (tls in ("self_signed", "given"))
     if tls == "self_signed":
         assert found[present[0]] == "DNS:a,IP:10.0.0.1,IP:192.168.1.1\n"
     secret = {file["path"]: file["content"] for file in roles.secret_files("vllm_serve", given, lambda _name: "k" * 16)}
     assert secret.get("/etc/sparkthor/front/tls.key") == ("KEY\n" if tls == "given" else None)
+
+
+def test_named_keys_and_limits(variables: dict[str, Any]) -> None:
+    keys = [
+        {"name": "ci", "key": "ci-key-0123456789", "requests_per_minute": 60},
+        {"name": "one", "key": "one-key-0123456789", "requests_per_minute": 1},
+        {"name": "web", "key": "web-key-0123456789"},
+    ]
+    given = {**variables, "vllm_serve_api_keys": keys}
+    config = files(plan(given))["/etc/sparkthor/front/nginx.conf"]
+    assert "-key-0123456789" not in config
+    assert "limit_req zone=sparkthor_per_minute_60 burst=59 nodelay;" in config
+    assert "limit_req zone=sparkthor_per_minute_1;" in config
+    assert "web" not in config
+    read = {"api_key": "main-key-0123456789", "api_key.previous": "former-key-0123456789"}
+    secret = {file["path"]: file["content"] for file in roles.secret_files("vllm_serve", given, read.__getitem__)}
+    lines = secret["/etc/sparkthor/front/keys.conf"].splitlines()[1:]
+    assert [line.split()[-1] for line in lines] == ["default;", "previous;", "ci;", "one;", "web;"]
+    with_limits, without = (
+        files(plan(variables, vllm_serve_front_requests_at_once=at_once, vllm_serve_front_requests_per_second=rate))[
+            "/etc/sparkthor/front/nginx.conf"
+        ]
+        for at_once, rate in ((7, 3), (0, 0))
+    )
+    assert "limit_conn sparkthor_at_once 7;" in with_limits
+    assert "rate=3r/s;" in with_limits
+    assert "burst=15 nodelay;" in with_limits
+    assert not [line for line in without.splitlines() if "limit_conn " in line or "limit_req" in line.split("_status")]
 
 
 def test_the_hub_s_token_goes_only_where_vllm_fetches_the_model(variables: dict[str, Any]) -> None:

@@ -133,6 +133,26 @@ def test_ray_that_is_down(outcomes):
     assert texts(made(outcomes)) == ["spark-01: Ray: no answer within 5 s"]
 
 
+@pytest.mark.parametrize(
+    ("firewall", "watch", "expected"),
+    [
+        ({"state": "closed", "reason": ""}, "active", []),
+        ({"state": "unmanaged", "reason": ""}, "absent", []),
+        ({"state": "unconfirmed", "reason": "a change"}, "active", []),
+        ({"state": "open", "reason": "it is not loaded"}, "active", ["the firewall is open: it is not loaded"]),
+        ({"state": "unknown", "reason": "no nft"}, "active", ["the firewall cannot be read: no nft"]),
+        ({"state": "closed", "reason": ""}, "inactive", ["nobody watches over the firewall"]),
+    ],
+)
+def test_an_open_firewall_is_something_to_fix(outcomes, firewall, watch, expected):
+    look = outcomes["spark-02"]["status"]
+    look["firewall"] = firewall
+    look["units"]["sparkthor-firewall-watch"] = {"active": watch}
+    document = made(outcomes)
+    assert [text.removeprefix("spark-02: ").partition(": a flush")[0] for text in texts(document)] == expected
+    assert document["hosts"]["spark-02"]["firewall"] == firewall["state"]
+
+
 def test_failed_units_memory_disk_and_swap(outcomes):
     facts = outcomes["spark-02"]["status"]
     facts["units"]["sparkthor-ray"].update(active="failed", result="exit-code")
@@ -162,10 +182,11 @@ def test_a_host_known_by_name_that_is_down_leaves_the_others_their_plan(outcomes
 
 
 def test_the_endpoint_is_the_one_that_answers(outcomes):
-    hostvars = variables()
-    for tls, scheme in (("off", "http"), (False, "http"), ("self_signed", "https"), ("given", "https")):
-        hostvars["spark-01"]["vllm_serve_tls"] = tls
-        assert made(outcomes, hostvars=hostvars)["serving"]["endpoint"] == f"{scheme}://10.110.1.11:8000/v1"
+    for tls, scheme in ((False, "http"), (True, "https")):
+        outcomes["spark-01"]["status"]["serving"].update(tls=tls, certificate="AB:CD" if tls else "")
+        document = made(outcomes)
+        assert document["serving"]["endpoint"] == f"{scheme}://10.110.1.11:8000/v1"
+        assert ("SHA-256 AB:CD" in screen.render(document)) is tls
 
 
 def on_another_nic(outcomes, topology):
