@@ -41,6 +41,8 @@ _COMPILERS = frozenset(
         "ld",
     )
 )
+#: titles of vLLM's processes, as far as the kernel keeps them
+_ENGINE = ("VLLM::", "ray::RayWorker")
 _NVIDIA_SMI = ["nvidia-smi", "--query-gpu=utilization.gpu,power.draw", "--format=csv,noheader,nounits"]
 
 
@@ -97,12 +99,14 @@ def _number(word: str) -> float | None:
         return None
 
 
-def compilers(proc: str = "/proc") -> int:
-    """All of this host: Ray's dashboard does not know what a rank starts."""
+def of_host(proc: str = "/proc") -> tuple[int, bool]:
+    """Compilers of this host, and whether a process of vLLM is stopped: Ray's dashboard knows neither."""
     with contextlib.suppress(OSError):
-        found = (read_process(name, proc) for name in os.listdir(proc) if name.isdigit())
-        return sum(one is not None and one.name in _COMPILERS for one in found)
-    return 0
+        found = [read_process(name, proc) for name in os.listdir(proc) if name.isdigit()]
+        known = [one for one in found if one is not None]
+        stopped = any(one.state in "Tt" and one.name.startswith(_ENGINE) for one in known)
+        return sum(one.name in _COMPILERS for one in known), stopped
+    return 0, False
 
 
 class Sampler:
@@ -159,8 +163,7 @@ def cores(before: Mapping[int, float], now: Mapping[int, float], seconds: float)
 class RaySampler:
     """The same from the dashboard, which knows the processes that Ray started: the ranks, but not their compilers."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self.clock = clock
+    def __init__(self) -> None:
         self.before: dict[str, tuple[float, dict[int, float]]] = {}
         self.cores: dict[str, float] = {}
 
@@ -170,12 +173,13 @@ class RaySampler:
             detail = json.loads(answer)["data"]["detail"]
             workers = list(detail.get("workers") or [])
             gpus = list(detail.get("gpus") or [])
+            # by the agent's clock: one that measures no more says nothing
+            now = float(detail["now"])
         except (ValueError, KeyError, TypeError, AttributeError):
             return patience.Signs()
-        now = self.clock()
         spent = dict(_ray_ranks(workers))
         before = self.before.get(host)
-        if before is None or now - before[0] > 12 * WINDOW:
+        if before is None or not 0 <= now - before[0] <= 12 * WINDOW:
             self.before[host] = (now, spent)
             self.cores.pop(host, None)
         elif now - before[0] >= 3 * WINDOW:

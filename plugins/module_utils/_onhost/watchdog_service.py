@@ -108,7 +108,8 @@ def ray_signs(
             found[host] = sampler.read(host, str(answer.data))
         own = names.get(cluster.head_address, cluster.head_address)
         if own in found:
-            found[own] = dataclasses.replace(found[own], compilers=life.compilers())
+            compilers, stopped = life.of_host()
+            found[own] = dataclasses.replace(found[own], compilers=compilers, stopped=stopped)
         return found
 
     return read

@@ -131,27 +131,41 @@ def test_real_processes_of_a_session(spinner: subprocess.Popen[bytes]) -> None:
     assert until(lambda one: one.state == "T")
 
 
-def node(seconds: float, gpus: list[dict[str, Any]] | None = None, name: str = "ray::RayWorkerProc.run") -> str:
+def node(now: float, seconds: float, gpus: list[dict[str, Any]] | None = None, name: str = "ray::RayWorkerProc") -> str:
     workers = [
         {"pid": 11, "cmdline": [name, ""], "cpuTimes": [seconds, 0.0, 0.0, 0.0, 0.0]},
         {"pid": 12, "cmdline": ["ray::IDLE"], "cpuTimes": [999.0 * seconds, 0.0]},
         "odd",
     ]
-    return json.dumps({"result": True, "data": {"detail": {"workers": workers, "gpus": gpus or []}}})
+    return json.dumps({"result": True, "data": {"detail": {"now": now, "workers": workers, "gpus": gpus or []}}})
 
 
 def test_signs_by_ray() -> None:
-    now = [0.0]
-    sampler = life.RaySampler(lambda: now[0])
-    assert not sampler.read("a", node(1)).known
-    now[0] = 30
+    sampler = life.RaySampler()
+    assert not sampler.read("a", node(0, 1)).known
     gpus = [{"utilizationGpu": 96, "powerMw": 20500}]
-    assert sampler.read("a", node(16, gpus)) == patience.Signs(0.5, False, 96.0, 20.5)
-    now[0] = 60
-    assert sampler.read("a", node(16)).cores == 0.0
-    assert not sampler.read("a", node(16, name="ray::IDLE")).known
-    now[0] = 600
-    assert sampler.read("a", node(17)).cores is None
+    assert sampler.read("a", node(30, 16, gpus)) == patience.Signs(0.5, False, 96.0, 20.5)
+    assert sampler.read("a", node(60, 16)).cores == 0.0
+    assert not sampler.read("a", node(60, 16, name="ray::IDLE")).known
+    assert sampler.read("a", node(600, 17)).cores is None
+
+
+def test_an_agent_that_measures_no_more_is_no_rank_that_does_nothing() -> None:
+    sampler = life.RaySampler()
+    for _unused in range(5):
+        assert not sampler.read("a", node(10, 1)).known
+    # nor is one whose clock was set back
+    assert not sampler.read("a", node(-900, 1)).known
+
+
+def test_compilers_and_stopped_processes_of_this_host(tmp_path: Path) -> None:
+    put(tmp_path, 1, "ray::RayWorkerP", 1)
+    put(tmp_path, 2, "cicc", 1)
+    put(tmp_path, 3, "less", 1, state="T")
+    assert life.of_host(str(tmp_path)) == (1, False)
+    put(tmp_path, 4, "VLLM::EngineCor", 1, state="T")
+    assert life.of_host(str(tmp_path)) == (1, True)
+    assert life.of_host(str(tmp_path / "absent")) == (0, False)
 
 
 @pytest.mark.parametrize(

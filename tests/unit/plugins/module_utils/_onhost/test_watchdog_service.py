@@ -345,7 +345,7 @@ def test_signs_that_cannot_be_read_are_unknown_and_said_once(engine: Engine, tmp
 def test_ray_signs_ask_for_each_node_and_stop_at_a_dashboard_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
     nodes = [types.SimpleNamespace(address=f"10.0.0.{number}", name=f"spark-0{number}") for number in (1, 2)]
     cluster = types.SimpleNamespace(dashboard_port=8265, nodes=nodes, head_address="10.0.0.1")
-    detail = {"data": {"detail": {"gpus": [{"utilizationGpu": 97, "powerMw": 18000}]}}}
+    detail = {"data": {"detail": {"now": 1.0, "gpus": [{"utilizationGpu": 97, "powerMw": 18000}]}}}
     answers = [types.SimpleNamespace(ok=True, data=json.dumps(detail)), types.SimpleNamespace(ok=False, data="")]
     asked = []
 
@@ -355,10 +355,10 @@ def test_ray_signs_ask_for_each_node_and_stop_at_a_dashboard_that_hangs(monkeypa
 
     monkeypatch.setattr(service.ray_config, "load_config", lambda path: cluster)
     monkeypatch.setattr(service.ray_probe, "probe_http", probe_http)
-    monkeypatch.setattr(service.life, "compilers", lambda: 2)
+    monkeypatch.setattr(service.life, "of_host", lambda: (2, True))
     ranks = {"10.0.0.1": "n1", "10.0.0.2": "n2", "10.0.0.3": "n3"}
     found = service.ray_signs(token=lambda _cluster: "token")({}, ranks)
-    assert found == {"spark-01": patience.Signs(utilization=97.0, power=18.0, compilers=2)}
+    assert found == {"spark-01": patience.Signs(utilization=97.0, power=18.0, compilers=2, stopped=True)}
     assert asked == [f"http://127.0.0.1:8265/nodes/{node}" for node in ("n1", "n2")]
 
 
