@@ -32,7 +32,7 @@ WEDGED = "wedged"
 STILL = "still"
 
 #: cores below which a rank only has threads that wake up now and then; one that waits for a GPU turns in circles
-_BUSY_CORES = 0.05
+_BUSY_CORES = 0.03
 #: cores that even such threads use; less is a rank that the kernel does not run at all
 _STILL_CORES = 0.0002
 _BUSY_GPU = 50.0
