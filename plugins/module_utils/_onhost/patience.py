@@ -31,8 +31,9 @@ WEDGED = "wedged"
 #: nothing moves
 STILL = "still"
 
-#: cores below which a rank only has threads that wake up now and then; one that waits for a GPU turns in circles
-_BUSY_CORES = 0.03
+#: cores below which a rank only has threads that wake up now and then; one that waits for a GPU turns in circles, if
+#: only for a small share of a machine that others keep busy
+_BUSY_CORES = 0.01
 #: cores that even such threads use; less is a rank that the kernel does not run at all
 _STILL_CORES = 0.0002
 _BUSY_GPU = 50.0

@@ -65,6 +65,16 @@ def test_cpu_time_between_two_samples(host: Host) -> None:
     assert host.sample().cores is None  # that was another stall
 
 
+def test_an_api_server_that_answers_is_no_rank_that_works(host: Host) -> None:
+    put(host.proc, 1, "vllm", 10)
+    put(host.proc, 2, "VLLM::EngineCor", 10)
+    put(host.proc, 3, "VLLM::Worker_PP", 10)
+    host.sample()
+    host.now += 10
+    put(host.proc, 1, "vllm", 15)
+    assert host.sample().cores == 0.0
+
+
 def test_a_stopped_process_and_compilers_are_seen(host: Host) -> None:
     put(host.proc, 1, "python", 1)
     assert not host.sample().stopped

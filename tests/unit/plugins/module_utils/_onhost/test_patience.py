@@ -13,7 +13,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.patience
 SPARK = 30.0
 COMPUTES = Signs(cores=1.0, utilization=96, power=45)
 WAITS = Signs(cores=1.0, utilization=96, power=20)
-IDLE = Signs(cores=0.01, utilization=0, power=12)
+IDLE = Signs(cores=0.003, utilization=0, power=12)
 SPINS = Signs(cores=1.0)
 
 
