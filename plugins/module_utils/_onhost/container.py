@@ -28,7 +28,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from .._lib import files
-from . import location
+from . import location, ray_config
 
 CONFIG = "/etc/sparkthor/container.json"
 RUN_DIR = "/run/sparkthor/container"
@@ -45,7 +45,10 @@ PASSED_ON = (
     *("RAY_gcs_rpc_server_connect_timeout_s", "RAY_gcs_rpc_server_reconnect_timeout_s"),
 )
 #: of the unit's environment, besides what its environment files name
-OF_THE_UNIT = ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN_PATH", "HF_TOKEN_PATH", "USER", "LOGNAME")
+OF_THE_UNIT = (
+    *("RAY_AUTH_MODE", "RAY_AUTH_TOKEN_PATH", "RAY_USE_TLS", *ray_config.TLS_FILES),
+    *("HF_TOKEN_PATH", "USER", "LOGNAME"),
+)
 
 #: (argv, seconds) -> (exit status, stdout, stderr)
 Runner = Callable[[Sequence[str], float], "tuple[int, str, str]"]
@@ -441,8 +444,9 @@ def ask_arguments(
     argv += ["--cap-drop", "ALL", "--security-opt", "no-new-privileges", "--label", "sparkthor.unit=question", *passed]
     argv += bind(location.LIBRARY, read_only=True)
     compiled = environment.get("PYTHONPYCACHEPREFIX", "")
-    if compiled and exists(compiled):
-        # what Ray's own container has compiled: without it a question costs seconds of compiling
+    if compiled and exists(compiled) and token_owner is not None and token_owner[0] != 0:
+        # what Ray's own container has compiled: without it a question costs seconds of compiling. Its user could have
+        # written it, so root does not run it.
         argv += bind(compiled, read_only=True)
     token = environment.get("RAY_AUTH_TOKEN_PATH", "")
     if token and token_owner is not None:
@@ -476,6 +480,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             with contextlib.suppress(OSError):
                 found = os.stat(token)
                 owner = (found.st_uid, found.st_gid)
+            if token.startswith("/run/credentials/"):
+                # a unit's credential, which its user may read whoever owns it
+                owner = account(config["user"])[:2]
             command = ask_arguments(config, words[1:], os.environ, state[1].strip() == "true", owner)
         elif words[:1] in (["--help"], ["-h"]):
             print(usage)

@@ -43,7 +43,6 @@ _COMPILERS = frozenset(
 )
 #: titles of vLLM's processes, as far as the kernel keeps them
 _ENGINE = ("VLLM::", "ray::RayWorker")
-_RANK = ("VLLM::Worker", "VLLM::EngineCor")
 _NVIDIA_SMI = ["nvidia-smi", "--query-gpu=utilization.gpu,power.draw", "--format=csv,noheader,nounits"]
 
 
@@ -135,8 +134,8 @@ class Sampler:
         """
         now = self.clock()
         processes = of_session(session, self.proc) if session > 0 else []
-        # the API server is asked for its metrics all the time, and a wedged engine does not show in it
-        ranks = [one for one in processes if one.name.startswith(_RANK)]
+        # the API server answers, and the engine's core asks for results, in a wedged engine too
+        ranks = [one for one in processes if one.name.startswith("VLLM::Worker")]
         spent = {one.pid: one.cpu_seconds for one in ranks or processes}
         if self.before is None or now - self.before[0] > 6 * WINDOW:
             # what was seen when another answer was owed says nothing about this one

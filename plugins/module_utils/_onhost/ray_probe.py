@@ -13,6 +13,7 @@ healthy whose workers are all dead.
 from __future__ import annotations
 
 import contextlib
+import errno
 import http.client
 import json
 import os
@@ -27,7 +28,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
-from .ray_config import Config, read_token
+from .ray_config import TLS_FILES, Config, read_token
 
 ANSWER_LIMIT = 32 * 1024 * 1024
 #: how a probe ended
@@ -167,6 +168,9 @@ def engine_environment(config: Config, environment: Mapping[str, str] | None = N
     else:
         env["RAY_AUTH_MODE"] = "disabled"
         env.pop("RAY_AUTH_TOKEN_PATH", None)
+    if config.tls:
+        env["RAY_USE_TLS"] = "1"
+        env.update({name: env.get(name) or path for name, path in TLS_FILES.items()})
     env.setdefault("HOME", "/var/lib/sparkthor")
     # Without these the client outlives every deadline when the GCS is gone
     env["RAY_gcs_rpc_server_connect_timeout_s"] = "2"
@@ -175,23 +179,33 @@ def engine_environment(config: Config, environment: Mapping[str, str] | None = N
 
 
 def _account(config: Config) -> Any:
-    """The account to run the engine as, or nothing where we are not root or need no other."""
-    if not config.user or os.geteuid() != 0:
+    """The account to run the engine as, or nothing where we are not root; a container has a user of its own."""
+    if os.geteuid() != 0 or config.in_container:
         return None
     try:
         return pwd.getpwnam(config.user)
     except KeyError:
-        return None
+        # root does not run what the serving user may have prepared
+        raise OSError(errno.EPERM, f"there is no user {config.user} to run it as; run the engine role") from None
 
 
-def _token_handle(token: str, uid: int) -> int:
-    """The token in anonymous memory that another user may read: root's file is not opened to anybody for it."""
-    handle = os.memfd_create("ray_token")
-    os.write(handle, token.encode())
+def _handle(text: str, uid: int) -> int:
+    """A secret in anonymous memory that another user may read: root's file is not opened to anybody for it."""
+    handle = os.memfd_create("ray_secret")
+    os.write(handle, text.encode())
     os.fchown(handle, uid, -1)
     os.fchmod(handle, 0o400)
     os.set_inheritable(handle, True)
     return handle
+
+
+def _secrets(config: Config, env: Mapping[str, str]) -> dict[str, str]:
+    """What the engine reads from files that only root may read, by the variables that name the files."""
+    found = {"RAY_AUTH_TOKEN_PATH": read_token(config, env)}
+    for name in TLS_FILES if config.tls else ():
+        with contextlib.suppress(OSError), open(env[name], encoding="utf-8") as stream:
+            found[name] = stream.read()
+    return {name: text for name, text in found.items() if text}
 
 
 def run_engine(
@@ -203,15 +217,14 @@ def run_engine(
     """
     env = engine_environment(config, environment)
     account = _account(config)
-    handles: tuple[int, ...] = ()
+    handles: list[int] = []
     options: dict[str, Any] = {}
     if account is not None:
         options = {"user": account.pw_uid, "group": account.pw_gid, "extra_groups": []}
         env["HOME"] = account.pw_dir
-        token = read_token(config, env)
-        if token:
-            handles = (_token_handle(token, account.pw_uid),)
-            env["RAY_AUTH_TOKEN_PATH"] = f"/proc/self/fd/{handles[0]}"
+        for name, text in _secrets(config, env).items():
+            handles.append(_handle(text, account.pw_uid))
+            env[name] = f"/proc/self/fd/{handles[-1]}"
     try:
         process = subprocess.Popen(
             [*config.engine, "-", *arguments],

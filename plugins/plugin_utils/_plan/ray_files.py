@@ -10,6 +10,8 @@ from dataclasses import asdict
 from typing import Any
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.sandbox import engine_sandbox
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.ray_config import TLS_FILES
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import ray_tls
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engine import InstalledEngine, installed_engine
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.host_state import (
     ROLES,
@@ -28,9 +30,14 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.ray_node i
 
 UNIT = "sparkthor-ray.service"
 TOKEN = "/etc/sparkthor/secrets/ray_token"
+TLS_KEY = TLS_FILES["RAY_TLS_SERVER_KEY"]
+TLS_CERTIFICATE = TLS_FILES["RAY_TLS_SERVER_CERT"]
 #: What a running Ray was started with: another content of these means a restart. ray.json repeats what other roles
 #: write (the engine, the fabric's environment), so that their changes show here.
-RESTART_ON = ("/etc/sparkthor/ray.env", "/etc/sparkthor/ray.json", TOKEN, f"/etc/systemd/system/{UNIT}")
+RESTART_ON = (
+    *("/etc/sparkthor/ray.env", "/etc/sparkthor/ray.json", TOKEN, TLS_KEY, TLS_CERTIFICATE),
+    f"/etc/systemd/system/{UNIT}",
+)
 _TEMPLATES = ROLES / "ray_node" / "templates"
 
 
@@ -77,14 +84,27 @@ def plan_ray(
                 directory(settings.ray_node_temp_dir, "sparkthor", "sparkthor", "0750"),
             ],
             files=_files(settings, node, engine, str((cluster.get("serving") or {}).get("model") or "")),
+            absent=[] if settings.ray_node_tls else [TLS_KEY, TLS_CERTIFICATE],
             units=[_unit(settings, engine, network)],
         )
     return {"problems": node["problems"], "wanted": wanted, "head": node["head"], "state": state.arguments()}
 
 
-def ray_secret_files(settings: RaySettings, read_secret: Callable[[str], str]) -> list[File]:
-    """The token, where Ray runs; the role vllm_serve writes the same file where it does not."""
-    return [secret_file(TOKEN, read_secret("ray_token") + "\n")] if settings.vllm_serve_executor == "ray" else []
+def ray_secret_files(
+    settings: RaySettings, fabric: Mapping[str, Mapping[str, Any]], read_secret: Callable[[str], str]
+) -> list[File]:
+    """The token and what follows from it, where Ray runs; without Ray the role vllm_serve writes the token.
+
+    Raises TlsError.
+    """
+    if settings.vllm_serve_executor != "ray":
+        return []
+    token = read_secret("ray_token")
+    found = [secret_file(TOKEN, token + "\n")]
+    if settings.ray_node_tls:
+        key, certificate = ray_tls.key_and_certificate(token, [own["control_address"] for own in fabric.values()])
+        found += [secret_file(TLS_KEY, key), secret_file(TLS_CERTIFICATE, certificate)]
+    return found
 
 
 def _files(settings: RaySettings, node: Mapping[str, Any], engine: InstalledEngine, model: str) -> list[File]:
@@ -93,6 +113,8 @@ def _files(settings: RaySettings, node: Mapping[str, Any], engine: InstalledEngi
         head=node["head"],
         address=node["address"],
         container=engine.container,
+        folder=settings.ray_node_temp_dir,
+        tls=settings.ray_node_tls,
         program=program,
         command=engine.as_root + " ".join(engine.program("ray", "ray")),
         arguments=shlex.join(node["arguments"]),

@@ -53,6 +53,7 @@ class RaySettings:
     ray_node_grpc_client_keepalive_timeout_ms: int
     ray_node_memory_monitor_refresh_ms: int
     ray_node_env: dict[str, Any]
+    ray_node_tls: bool = False
     engine_runtime: str = "venv"
     engine_venv_path: str = VENV
     engine_cache_dir: str = CACHE
@@ -277,6 +278,7 @@ def _how_to_ask(settings: RaySettings, engine: InstalledEngine, network: Mapping
     """Of ray.json: how programs on the host reach Ray, and what else Ray is started anew for."""
     return {
         "auth": True,
+        "tls": settings.ray_node_tls,
         "token_path": TOKEN_PATH,
         "engine": engine.python,
         # root's questions run the engine as this user, with the bytecode that this user's Ray has compiled

@@ -78,7 +78,9 @@ def secret_files(role: str, variables: Mapping[str, Any], read_secret: vllm_file
     """The files that hold secrets. ``read_secret`` is asked by name, only for those that this host needs."""
     _check(role)
     if role == "ray_node":
-        return ray_files.ray_secret_files(read_settings(RaySettings, variables), read_secret)
+        return ray_files.ray_secret_files(
+            read_settings(RaySettings, variables), variables["sparkthor_fabric"], read_secret
+        )
     return vllm_files.secret_files(_serving(variables), read_secret) if role == "vllm_serve" else []
 
 

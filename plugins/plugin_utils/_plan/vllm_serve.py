@@ -12,6 +12,7 @@ from typing import Any
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import front
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engine import (
     CACHE,
+    HOME,
     MODELS,
     OFFLINE,
     VENV,
@@ -35,6 +36,7 @@ OWN_VARIABLES = (
     *("MAINPID", "NOTIFY_SOCKET", "PATH", "SHELL", "STATE_DIRECTORY", "USER", "MEMORY_PRESSURE_WATCH"),
     *("MEMORY_PRESSURE_WRITE", "NCCL_IB_ADDR_RANGE", "NCCL_IB_GID_INDEX", "NCCL_IB_HCA", "NCCL_SOCKET_IFNAME"),
     *("OMPI_MCA_btl_tcp_if_include", "RAY_ADDRESS", "RAY_AUTH_MODE", "RAY_AUTH_TOKEN_PATH", "RAY_NODE_IP_ADDRESS"),
+    *("RAY_TLS_CA_CERT", "RAY_TLS_SERVER_CERT", "RAY_TLS_SERVER_KEY", "RAY_USE_TLS"),
     *("RUNTIME_DIRECTORY", "SYSTEMD_EXEC_PID", "TP_SOCKET_IFNAME", "UCX_NET_DEVICES", "VLLM_API_KEY", "VLLM_HOST_IP"),
 )
 
@@ -86,6 +88,7 @@ class ServingSettings:
     engine_runtime: str = "venv"
     engine_venv_path: str = VENV
     engine_cache_dir: str = CACHE
+    ray_node_tls: bool = False
 
 
 @dataclass(frozen=True)
@@ -279,7 +282,8 @@ def option_arguments(serving: Serving) -> dict[str, Any]:
     return {
         "command": [*user, *serving.engine.python],
         **({"version": version} if version else {}),
-        "cache_dir": cache,
+        # what root believes of it must lie where only root writes
+        "cache_dir": HOME,
         "engine": serving.engine.digest,
         "arguments": serving.args,
         "acknowledged": serving.planned.get("acknowledged", serving.settings.vllm_serve_acknowledged),

@@ -65,13 +65,14 @@ def test_cpu_time_between_two_samples(host: Host) -> None:
     assert host.sample().cores is None  # that was another stall
 
 
-def test_an_api_server_that_answers_is_no_rank_that_works(host: Host) -> None:
+def test_what_waits_for_a_rank_is_none(host: Host) -> None:
     put(host.proc, 1, "vllm", 10)
     put(host.proc, 2, "VLLM::EngineCor", 10)
     put(host.proc, 3, "VLLM::Worker_PP", 10)
     host.sample()
     host.now += 10
     put(host.proc, 1, "vllm", 15)
+    put(host.proc, 2, "VLLM::EngineCor", 12)
     assert host.sample().cores == 0.0
 
 

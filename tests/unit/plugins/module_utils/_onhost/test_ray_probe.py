@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import ray_probe
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import location, ray_probe
 
 from tests.unit.plugins.module_utils._onhost.ray_cluster import config, http
 
@@ -63,7 +63,7 @@ def test_auth_switched_off_leaves_no_token_in_the_environment():
 
 
 def test_another_user_reads_the_token_from_memory():
-    handle = ray_probe._token_handle("0123456789abcdef", os.getuid())
+    handle = ray_probe._handle("0123456789abcdef", os.getuid())
     try:
         assert Path(f"/proc/self/fd/{handle}").read_text() == "0123456789abcdef"
         assert os.fstat(handle).st_mode & 0o777 == 0o400
@@ -71,6 +71,34 @@ def test_another_user_reads_the_token_from_memory():
         os.close(handle)
 
 
-def test_no_other_account_unless_root_and_known():
-    assert ray_probe._account(config()) is None
-    assert ray_probe._account(config(user="no-such-user-here")) is None
+def test_no_other_account_unless_root():
+    account = ray_probe._account(config())
+    assert account is None or (os.geteuid(), account.pw_uid) == (0, 0)
+    inside = location.command("container", "python")
+    assert ray_probe._account(config(engine=inside, user="no-such-user-here")) is None
+
+
+def test_root_runs_no_engine_where_its_user_is_gone(tmp_path, monkeypatch):
+    """It would run what that user prepared: bytecode, modules of the user's own site."""
+    program = tmp_path / "python"
+    program.write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(ray_probe.os, "geteuid", lambda: 0)
+    found = ray_probe.probe_engine(config(engine=[str(program)], user="no-such-user-here"), 2.0)
+    assert found.status == ray_probe.ABSENT
+    assert "no user no-such-user-here" in found.detail
+    assert not (tmp_path / "ran").exists()
+
+
+def test_tls_goes_to_the_engine_as_the_unit_has_it_or_from_roots_files(tmp_path):
+    env = ray_probe.engine_environment(config(tls=True), {"RAY_TLS_SERVER_KEY": "/credentials/key"})
+    assert env["RAY_USE_TLS"] == "1"
+    assert env["RAY_TLS_SERVER_KEY"] == "/credentials/key"
+    assert env["RAY_TLS_CA_CERT"] == "/etc/sparkthor/secrets/ray_tls.crt"
+    assert "RAY_USE_TLS" not in ray_probe.engine_environment(config(), {})
+    paths = {}
+    for name in ("RAY_AUTH_TOKEN_PATH", "RAY_TLS_SERVER_KEY", "RAY_TLS_SERVER_CERT", "RAY_TLS_CA_CERT"):
+        paths[name] = str(tmp_path / name)
+        (tmp_path / name).write_text(f"of {name}")
+    found = ray_probe._secrets(config(tls=True), ray_probe.engine_environment(config(tls=True), paths))
+    assert found == {name: f"of {name}" for name in paths}

@@ -49,6 +49,16 @@ def test_a_worker_in_a_container_with_caches_elsewhere(variables: dict[str, Any]
     assert f"{start} --address=10.0.0.1:6379" in found[UNIT]
     assert "--num-cpus=4" in found[UNIT]
     assert "'--labels=k=two words'" in found[UNIT]
+    # what works in folders of the serving user's is not root's
+    program = "/usr/bin/python3 -IB /usr/local/lib/sparkthor/sparkthor_host"
+    as_root = [line for line in found[UNIT].splitlines() if "=+" in line or "=-+" in line]
+    assert f"ExecStartPre={program} ray-prepare" in found[UNIT].splitlines()
+    assert [line.removeprefix("ExecStartPre=").removeprefix("ExecStopPost=") for line in as_root[:2]] == [
+        f"-+{program} container remove ray",
+        f"+{program} ray-prepare --ask-head",
+    ]
+    assert all(f"{program} container" in line for line in as_root[2:])
+    assert "WorkingDirectory=/var/lib/sparkthor/ray\n" in found[UNIT]
     config = json.loads(found["/etc/sparkthor/ray.json"])
     assert config["user"] == ""
     assert config["environment"] == {"PYTHONPYCACHEPREFIX": "/data/cache/pycache"}
@@ -62,7 +72,7 @@ def test_what_a_restart_is_decided_by(variables: dict[str, Any]) -> None:
     assert unit["restart_on"] == [
         "/etc/sparkthor/ray.env",
         "/etc/sparkthor/ray.json",
-        "/etc/sparkthor/secrets/ray_token",
+        *(f"/etc/sparkthor/secrets/{name}" for name in ("ray_token", "ray_tls.key", "ray_tls.crt")),
         UNIT,
     ]
     # the unit unsets the client's address, and ray.env outranks fabric.env
@@ -103,3 +113,32 @@ def test_a_run_without_a_plan_says_what_is_missing(variables: dict[str, Any]) ->
     assert "run the preflight role first" in roles.explained(caught.value)
     with pytest.raises(ValueError, match="no role with a plan"):
         roles.plan("nothing", variables)
+
+
+def test_tls_between_nodes(variables: dict[str, Any]) -> None:
+    def secret(_name: str) -> str:
+        return "token-0123456789abcdef"
+
+    names = ["/etc/sparkthor/secrets/ray_tls.key", "/etc/sparkthor/secrets/ray_tls.crt"]
+    without = plan(variables)
+    assert without["state"]["absent"] == names
+    assert "RAY_USE_TLS" not in files(without)[UNIT]
+    assert len(roles.secret_files("ray_node", variables, secret)) == 1
+    given = {**variables, "ray_node_tls": True}
+    found = plan(given)
+    assert found["state"]["absent"] == []
+    assert json.loads(files(found)["/etc/sparkthor/ray.json"])["tls"] is True
+    for unit in (files(found)[UNIT], vllm_unit(given)):
+        assert "RAY_USE_TLS=1 RAY_TLS_SERVER_KEY=%d/ray_tls.key" in unit
+        assert [f"LoadCredential={path.rpartition('/')[2]}:{path}" in unit for path in names] == [True, True]
+    assert "PRIVATE KEY" not in str(found)
+    secrets = {file["path"]: file for file in roles.secret_files("ray_node", given, secret)}
+    assert [secrets[name]["mode"] for name in names] == ["0600", "0600"]
+    assert all(secrets[name]["secret"] for name in names)
+    assert roles.secret_files("ray_node", {**given, "vllm_serve_executor": "mp"}, secret) == []
+    assert "RAY_USE_TLS" not in vllm_unit({**given, "vllm_serve_executor": "mp"})
+
+
+def vllm_unit(variables: dict[str, Any]) -> str:
+    found = roles.plan("vllm_serve", variables)["state"]["files"]
+    return {file["path"]: file["content"] for file in found}["/etc/systemd/system/sparkthor-vllm.service"]
