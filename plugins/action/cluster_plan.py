@@ -47,7 +47,8 @@ _SERVING_ROLES = frozenset(("engine", "model_store", "ray_node", "ray_head", "ra
 
 def _placed(message: str, hosts: Sequence[str]) -> str:
     """What roles refuse, with the hosts that they would refuse it on."""
-    return message if hosts[0] in message else f"host {', '.join(hosts)}: {message}"
+    named = message.startswith((f"{hosts[0]}: ", f"host {hosts[0]}: "))
+    return message if named else f"host {', '.join(hosts)}: {message}"
 
 
 class ActionModule(ClusterAction):

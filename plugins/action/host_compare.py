@@ -54,15 +54,15 @@ class ActionModule(Action):
             outcome["ansible_facts"] = facts
         return outcome
 
-    def _way_in(self) -> str:
-        """The NIC by which the controller reaches this host."""
-        node = (self.vars.get("ansible_facts") or {}).get("sparkthor_node") or {}
-        return str((node.get("management") or {}).get("netdev") or "")
-
     def _folders(self) -> dict[str, str]:
         """By variable, the folders that roles give to the serving user."""
         known = Declared(Templated(self.vars, self._templar), strict=False)
         return {name: str(known[name]) for name in values.FOLDERS if name in known}
+
+    def _way_in(self) -> str:
+        """The NIC by which the controller reaches this host."""
+        node = (self.vars.get("ansible_facts") or {}).get("sparkthor_node") or {}
+        return str((node.get("management") or {}).get("netdev") or "")
 
     def _comparisons(self, compared: list[str]) -> tuple[list[dict[str, Any]], str, dict[str, Any]]:
         """Comparisons up to the first role of which it is not known what it wants, why that is not known, and the

@@ -48,16 +48,16 @@ options:
       - A port that is administratively down is set up for the time of the probe and down again afterwards.
     type: dict
     default: {}
-  exposure:
-    description: Set by the action plugin, the NIC that the controller comes in by.
-    type: str
-    default: ''
   folders:
     description:
       - By variable, the folders that roles give to the serving user. One that is somebody else's is refused.
       - Computed on the controller from the roles' variables; not an option of the task.
     type: dict
     default: {}
+  exposure:
+    description: Set by the action plugin, the NIC that the controller comes in by.
+    type: str
+    default: ''
   comparisons:
     description: Set by the action plugin.
     type: list
@@ -180,8 +180,8 @@ def main() -> None:
         argument_spec={
             "roles": {"type": "list", "elements": "str", "default": []},
             "probe": {"type": "dict", "default": {}},
-            "exposure": {"type": "str", "default": ""},
             "folders": {"type": "dict", "default": {}},
+            "exposure": {"type": "str", "default": ""},
             "comparisons": {"type": "list", "elements": "dict", "default": []},
         },
         supports_check_mode=True,
@@ -193,11 +193,11 @@ def main() -> None:
     if module.params["probe"]:
         # first: the other hosts wait for this one's frames
         result["probe"] = probe_ports(module, invocation)
+    result["refused"] = folders.refused(module.params["folders"])
     if module.params["exposure"]:
         from ansible_collections.sparkthor.cluster.plugins.module_utils._facts import exposure
 
         result["exposure"] = exposure.read_now(module.params["exposure"])
-    result["refused"] = folders.refused(module.params["folders"])
     result["converged"], result["drift"] = compare.compare(module.params["comparisons"])
     module.exit_json(invocation=invocation, **result)
 

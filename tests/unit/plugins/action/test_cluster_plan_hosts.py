@@ -10,6 +10,7 @@ from unittest.mock import MagicMock
 
 import pytest
 from ansible.errors import AnsibleActionFail
+from ansible_collections.sparkthor.cluster.plugins.action import cluster_plan
 from ansible_collections.sparkthor.cluster.plugins.action.cluster_plan import ActionModule
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric import fabric_plan
 
@@ -124,3 +125,11 @@ def test_roles_that_are_converged_on_every_host_are_named() -> None:
     hostvars["b"]["probed"]["converged"] = ["x"]
     result = run(fabric, hostvars)
     assert (result["converged"], result["nothing_to_do"]) == (["x"], False)
+
+
+def test_what_roles_refuse_is_said_once_with_its_hosts() -> None:
+    # a host may be named after a word of the message
+    words = "vllm_serve_listen: 'x' is no IP address; give addresses of the head"
+    assert cluster_plan._placed(words, ["head", "b"]) == f"host head, b: {words}"
+    assert cluster_plan._placed("a: port 1 is taken", ["a"]) == "a: port 1 is taken"
+    assert cluster_plan._placed("host a: no model", ["a"]) == "host a: no model"
