@@ -9,13 +9,15 @@ from __future__ import annotations
 import asyncio
 import collections
 import contextlib
+import dataclasses
 import os
 import signal
 import sys
 import time
+from typing import Any
 
 from .._lib import files
-from . import progress, serving
+from . import life, progress, serving
 from .rank_link import LINE_LIMIT, Settings
 
 
@@ -54,6 +56,11 @@ class Rank:
         self.lines: collections.deque[str] = collections.deque(maxlen=400)
         self.started_with: dict[str, str] = {}
         self.exited = asyncio.Event()
+        #: newest signs of life, kept up by :meth:`look`
+        self.signs: dict[str, Any] = {}
+        self.said = 0
+        self._sampler = life.Sampler()
+        self._looking: asyncio.Task[None] | None = None
         self._pump: asyncio.Task[None] | None = None
         self._watcher: asyncio.Task[None] | None = None
 
@@ -91,7 +98,21 @@ class Rank:
             sys.stdout.buffer.flush()
             *whole, rest = (rest + chunk).split(b"\n")
             rest = rest[-LINE_LIMIT:]
+            self.said += len(whole)
             self.lines.extend(line.decode("utf-8", "replace") for line in whole)
+
+    def look(self, asked: bool) -> None:
+        """Take a sample in the background: a driver that hangs must not cost the connection to the head."""
+        if not asked or self.process is None:
+            self.signs = {}
+        elif self._looking is None or self._looking.done():
+            self._looking = asyncio.create_task(self._look(self.process.pid))
+
+    async def _look(self, pid: int) -> None:
+        # the processes of a container are no children of ours, and Docker's client idles
+        session = 0 if self.settings.cleanup else pid
+        signs = await asyncio.to_thread(self._sampler.sample, session, self.said)
+        self.signs = dataclasses.asdict(signs)
 
     async def _watch(self, process: asyncio.subprocess.Process) -> None:
         await process.wait()

@@ -34,6 +34,7 @@ class Worker:
         self.said = ""
         self.said_at = 0.0
         self.kept_good = False
+        self.asked = False
         # systemd read the environment then; a rank must not start with one that was declared anew since
         self.born_with = serving.fingerprint(settings.inputs)
 
@@ -122,6 +123,7 @@ class Worker:
 
     async def _obey(self, link: rank_link.Link, word: Mapping[str, Any]) -> str:
         """Why this program should end, or nothing."""
+        self.asked = bool(word.get("overdue"))
         phase, generation = word.get("phase"), int(word.get("generation") or 0)
         if not phase or self.state == rank_link.FAILED:
             return ""
@@ -178,7 +180,8 @@ class Worker:
 
     async def _report(self, link: rank_link.Link, **more: Any) -> None:
         stale = self.rank.stale() if self.state == rank_link.RUNNING else []
-        await link.send(state=self.state, generation=self.generation, stale=stale, **more)
+        signs = {"signs": self.rank.signs} if self.rank.signs else {}
+        await link.send(state=self.state, generation=self.generation, stale=stale, **signs, **more)
 
     async def _report_failure(self, link: rank_link.Link) -> None:
         code = await self.rank.wait()
@@ -195,6 +198,7 @@ class Worker:
                 if self.rank.exited.is_set():
                     await self._report_failure(link)
                     return
+                self.rank.look(self.asked)
                 await self._report(link)
 
     def _tell(self, text: str) -> None:

@@ -417,6 +417,16 @@ def _dangers(resolved: Mapping[str, Any], acknowledged: Collection[str]) -> list
                 value=True,
             )
         )
+    if resolved.get("enable-sleep-mode") and "enable-sleep-mode" not in known:
+        problems.append(
+            Finding(
+                "dangerous",
+                "memory is unified: waking up has crashed engines and whole machines (vllm#50011)",
+                "leave it out, or acknowledge enable-sleep-mode by name",
+                where="enable-sleep-mode",
+                value=True,
+            )
+        )
     return problems + _blinding(resolved, known)
 
 
@@ -537,18 +547,30 @@ def normalise(args: Mapping[str, Any], table: Mapping[str, Any]) -> dict[str, An
 
 
 def check_environment(environment: Mapping[str, Any]) -> list[Finding]:
-    """Environment variables of older guides that do nothing, or that would leak a secret."""
+    """Environment variables of older guides that do nothing, would leak a secret or are dangerous."""
     removed = [
         Finding("removed", text, "remove it", where=name, value=environment[name])
         for name, text in _ENVIRONMENT.items()
         if name in environment
     ]
+    dangerous = [
+        Finding(
+            "dangerous",
+            "expandable_segments has wedged hosts with unified memory, and KV offloading refuses it",
+            "leave that part out",
+            where=name,
+            value=environment[name],
+        )
+        for name in ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
+        if "expandable_segments" in str(environment.get(name, ""))
+    ]
     secret = "is a secret in the environment, which Ray copies to workers"
-    return removed + [
+    secrets = [
         Finding("removed", secret, secret_fix(name), where=name, value="(hidden)")
         for name, value in environment.items()
         if secret_name(name, value)
     ]
+    return removed + dangerous + secrets
 
 
 def command(model: str, args: Mapping[str, Any]) -> list[str]:

@@ -14,7 +14,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.sand
 )
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.environment_file import MARKER
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import location, rank_link
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import front, onhost, vllm_serve
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import front, onhost, patience, vllm_serve
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.host_state import (
     ROLES,
     Directory,
@@ -212,6 +212,7 @@ def serving_settings(serving: Serving) -> dict[str, Any]:
             "deadline": given.vllm_serve_watchdog_deadline,
             "first_deadline": given.vllm_serve_watchdog_first_deadline,
             "failures": given.vllm_serve_watchdog_failures,
+            **(serving.planned.get("patience") or patience.plan_patience(vars(given), {}, serving.cluster["kinds"])),
             "load_stall": given.vllm_serve_watchdog_load_stall,
             "backoff_max": given.vllm_serve_watchdog_backoff_max,
             "degraded_after": given.vllm_serve_degraded_after if degraded else 0.0,

@@ -71,6 +71,8 @@ class ServingSettings:
     vllm_serve_watchdog_failures: int
     vllm_serve_watchdog_load_stall: float
     vllm_serve_watchdog_backoff_max: float
+    vllm_serve_watchdog_step_patience: str
+    vllm_serve_watchdog_wedge_bound: str
     vllm_serve_degraded_after: float
     vllm_serve_model: str = ""
     vllm_serve_served_model_name: Any = None
