@@ -31,7 +31,7 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import fro
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.assumed import assumed_nodes
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.cluster import ClusterError, plan_cluster
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric_inventory import fabric_problems
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._preflight import compare, fabric_check
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._preflight import compare, exposure_check, fabric_check
 
 # the loader in C takes a tenth of the time
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -203,9 +203,9 @@ class ActionModule(ClusterAction):
             host: hostvars[host].get(arguments["probes"]) or {} for host in fabric
         }
         probes = {host: outcome.get("probe") or {} for host, outcome in outcomes.items()}
-        errors, warnings = errors_and_others(
-            fabric_check.check_facts(fabric, nodes, probes, arguments["accept"], arguments["replace_foreign"])
-        )
+        findings = fabric_check.check_facts(fabric, nodes, probes, arguments["accept"], arguments["replace_foreign"])
+        findings += fabric_check.without_accepted(self._exposed(nodes, outcomes), arguments["accept"])
+        errors, warnings = errors_and_others(findings)
         self._fail(errors)
         _fabric.adopt_devices(fabric, fabric_check.devices(probes))
         renamed = fabric != arguments["fabric"]
@@ -220,7 +220,19 @@ class ActionModule(ClusterAction):
             "converged": converged,
             "nothing_to_do": bool(converged) and converged == compared,
             "warnings": warnings,
+            "findings": [finding.to_dict() for finding in findings],
         }
+
+    def _exposed(self, nodes: Mapping[str, Any], outcomes: Mapping[str, Mapping[str, Any]]) -> list[Finding]:
+        """What the roles of this run would take from somebody, host by host."""
+        findings: list[Finding] = []
+        heads = self.vars["groups"].get("ray_head", [])
+        for host, outcome in outcomes.items():
+            everything = self.vars["hostvars"][host]
+            given = {name: everything[name] for name in exposure_check.READS if name in everything}
+            exposure, roles = outcome.get("exposure") or {}, outcome.get("compared") or []
+            findings += exposure_check.exposure_problems(host, exposure, nodes[host], given, roles, host in heads)
+        return findings
 
     def _engine_stage(self, registered: str | None) -> dict[str, Any]:
         """Fail if the hosts of the play have different engines, by what a task asked them or by their facts."""

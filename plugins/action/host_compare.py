@@ -12,6 +12,9 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action.role_val
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory import play_roles
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._preflight import compare
 
+#: roles that may take a port or a way in from somebody
+_TAKE = frozenset(("firewall", "os_hardening"))
+
 
 class ActionModule(Action):
     ARGUMENTS = {
@@ -31,14 +34,21 @@ class ActionModule(Action):
             "converged": list(dict.fromkeys(item["role"] for item in comparisons)),
             "drift": "",
         }
-        if probe or any(item.get("module") for item in comparisons):
-            outcome = self.execute("host_compare", {"probe": probe, "comparisons": comparisons})
+        exposure = self._way_in() if _TAKE.intersection(compared) else ""
+        if probe or exposure or any(item.get("module") for item in comparisons):
+            given = {"probe": probe, "exposure": exposure, "comparisons": comparisons}
+            outcome = self.execute("host_compare", given)
         outcome["compared"] = compared
         if "drift" in outcome and not outcome["drift"]:
             outcome["drift"] = unknown
         if facts and "engine" in (outcome.get("converged") or []):
             outcome["ansible_facts"] = facts
         return outcome
+
+    def _way_in(self) -> str:
+        """The NIC by which the controller reaches this host."""
+        node = (self.vars.get("ansible_facts") or {}).get("sparkthor_node") or {}
+        return str((node.get("management") or {}).get("netdev") or "")
 
     def _comparisons(self, roles: list[str]) -> tuple[list[dict[str, Any]], str, dict[str, Any]]:
         """Comparisons up to the first role of which it is not known what it wants, why that is not known, and the

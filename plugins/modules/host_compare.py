@@ -48,6 +48,10 @@ options:
       - A port that is administratively down is set up for the time of the probe and down again afterwards.
     type: dict
     default: {}
+  exposure:
+    description: Set by the action plugin, the NIC that the controller comes in by.
+    type: str
+    default: ''
   comparisons:
     description: Set by the action plugin.
     type: list
@@ -116,6 +120,15 @@ probe:
     seconds:
       description: How long the probe took.
       type: float
+exposure:
+  description:
+    - What the roles firewall and os_hardening would take from somebody. M(sparkthor.cluster.cluster_plan) judges it.
+    - C(firewall) is whether this collection's firewall is there already. If not, C(listeners) are the TCP ports that
+      programs listen on (C(address), C(port), C(program)).
+    - C(wifi) is the NetworkManager connection by which the controller comes in over Wi-Fi, with C(name), C(users) and
+      whether it C(asks) a session for a secret.
+  returned: when one of these roles is in O(roles)
+  type: dict
 ansible_facts:
   description: The fact C(sparkthor_engine) as the role engine sets it.
   returned: when the role engine has nothing to do
@@ -153,6 +166,7 @@ def main() -> None:
         argument_spec={
             "roles": {"type": "list", "elements": "str", "default": []},
             "probe": {"type": "dict", "default": {}},
+            "exposure": {"type": "str", "default": ""},
             "comparisons": {"type": "list", "elements": "dict", "default": []},
         },
         supports_check_mode=True,
@@ -165,6 +179,10 @@ def main() -> None:
     if module.params["probe"]:
         # first: the other hosts wait for this one's frames
         result["probe"] = probe_ports(module, invocation)
+    if module.params["exposure"]:
+        from ansible_collections.sparkthor.cluster.plugins.module_utils._facts import exposure
+
+        result["exposure"] = exposure.read_now(module.params["exposure"])
     result["converged"], result["drift"] = compare.compare(module.params["comparisons"])
     module.exit_json(invocation=invocation, **result)
 

@@ -19,7 +19,9 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._facts import node
+from ansible_collections.sparkthor.cluster.plugins.module_utils._facts.exposure import parse_listeners
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.command import run_limited
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.files import open_checked
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.mask import mask
 from ansible_collections.sparkthor.cluster.plugins.module_utils._network import (
     firewall_watch,
@@ -68,27 +70,6 @@ OTHER_MODEL_ROOTS = (
     "/home/*/.cache/huggingface/hub",
 )
 _DISKS = ("/", "/var/lib", "/var/lib/sparkthor", "/var/lib/docker", "/tmp", "/dev/shm", "/home")
-
-
-def parse_listeners(text: str) -> list[dict[str, Any]]:
-    """``ss -Hltnp`` as ``{address, port, program}``; a scope such as ``%lo`` is dropped."""
-    found = []
-    for line in text.splitlines():
-        fields = line.split()
-        if len(fields) < 4:
-            continue
-        address, _colon, port = fields[3].rpartition(":")
-        if not port.isdigit():
-            continue
-        names = re.search(r'users:\(\("([^"]+)"', line)
-        found.append(
-            {
-                "address": address.split("%")[0].strip("[]") or "*",
-                "port": int(port),
-                "program": names[1] if names else "",
-            }
-        )
-    return found
 
 
 def parse_forward(text: str) -> dict[str, Any]:
@@ -156,9 +137,10 @@ class Collector:
 
     def tail(self, path: str, limit: int = FILE_LIMIT) -> str:
         try:
-            with open(self.path(path), "rb") as handle:
-                handle.seek(0, os.SEEK_END)
-                handle.seek(max(0, handle.tell() - limit))
+            # Ray names its session by a link of its own; a file that is a link would lead root elsewhere
+            folder, name = os.path.split(self.path(path))
+            with os.fdopen(open_checked(f"{os.path.realpath(folder)}/{name}", os.O_RDONLY), "rb") as handle:
+                handle.seek(max(0, os.fstat(handle.fileno()).st_size - limit))
                 return newest(handle.read(limit).decode("utf-8", "replace"), limit - 1)
         except OSError:
             return ""

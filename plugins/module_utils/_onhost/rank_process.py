@@ -14,6 +14,7 @@ import signal
 import sys
 import time
 
+from .._lib import files
 from . import progress, serving
 from .rank_link import LINE_LIMIT, Settings
 
@@ -31,8 +32,8 @@ async def drop_caches(settings: Settings) -> str:
 
     before = stamp()
     try:
-        with open(settings.drop_request, "w", encoding="ascii") as stream:
-            stream.write(f"{time.time()}\n")
+        # with a container this is root's, in a folder of the serving user's
+        files.write_in_place(settings.drop_request, f"{time.time()}\n")
     except OSError as error:
         return f"{settings.drop_request}: {error.strerror}"
     end = time.monotonic() + settings.drop_patience
@@ -49,6 +50,7 @@ class Rank:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.process: asyncio.subprocess.Process | None = None
+        self._starting: asyncio.Future[asyncio.subprocess.Process] | None = None
         self.lines: collections.deque[str] = collections.deque(maxlen=400)
         self.started_with: dict[str, str] = {}
         self.exited = asyncio.Event()
@@ -63,15 +65,19 @@ class Rank:
         self.started_with = serving.fingerprint(self.settings.inputs)
         hidden = ("NOTIFY_SOCKET", "CREDENTIALS_DIRECTORY", "WATCHDOG_USEC", "WATCHDOG_PID")
         environment = {key: value for key, value in os.environ.items() if key not in hidden}
-        self.process = await asyncio.create_subprocess_exec(
-            *self.settings.command,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-            env=environment,
-            start_new_session=True,
-            limit=LINE_LIMIT,
+        self._starting = asyncio.ensure_future(
+            asyncio.create_subprocess_exec(
+                *self.settings.command,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.STDOUT,
+                env=environment,
+                start_new_session=True,
+                limit=LINE_LIMIT,
+            )
         )
+        # asyncio kills the child alone when its start is cancelled, and never the child's children
+        self.process = await asyncio.shield(self._starting)
         self._pump = asyncio.create_task(self._pass_on())
         self._watcher = asyncio.create_task(self._watch(self.process))
 
@@ -112,6 +118,9 @@ class Rank:
 
     async def stop(self) -> None:
         """Orderly, then not: a rank that waits for another one ignores SIGTERM."""
+        if self.process is None and self._starting is not None:
+            with contextlib.suppress(OSError):
+                self.process = await self._starting
         if self.process is None:
             return
         for number, seconds in ((signal.SIGTERM, self.settings.stop_patience), (signal.SIGKILL, 10.0)):

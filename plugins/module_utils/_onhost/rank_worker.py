@@ -9,11 +9,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hmac
+import json
 import secrets
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from .._lib import files
 from . import rank_link, serving
 from .rank_process import Rank, drop_caches
 
@@ -165,13 +167,14 @@ class Worker:
         return ""
 
     def _keep_good(self) -> None:
-        if self.kept_good or not self.settings.good_folder or self.rank.stale():
+        if self.kept_good or not self.settings.keep_request or self.rank.stale():
             return
         self.kept_good = True
+        started_with = {path: self.rank.started_with.get(path, "") for path in self.settings.kept}
         try:
-            serving.keep_good(self.settings.kept, self.settings.good_folder)
-        except (OSError, UnicodeDecodeError) as error:
-            self.say(f"{self.settings.good_folder} cannot be written: {error}")
+            files.write_in_place(self.settings.keep_request, json.dumps(started_with))
+        except OSError as error:
+            self.say(f"{self.settings.keep_request} cannot be written: {error}")
 
     async def _report(self, link: rank_link.Link, **more: Any) -> None:
         stale = self.rank.stale() if self.state == rank_link.RUNNING else []

@@ -238,7 +238,7 @@ class Service:
         try:
             self.hands.keep_good()
         except OSError as error:
-            self._complain(f"{serving.GOOD[0]} cannot be written: {error}")
+            self._complain(f"{serving.GOOD} cannot be written: {error}")
 
     def round(self) -> watchdog.Decision | None:
         seen = self.observe()

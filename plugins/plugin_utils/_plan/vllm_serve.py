@@ -12,6 +12,7 @@ from typing import Any
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import front
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engine import (
     CACHE,
+    HOME,
     MODELS,
     OFFLINE,
     VENV,
@@ -279,7 +280,8 @@ def option_arguments(serving: Serving) -> dict[str, Any]:
     return {
         "command": [*user, *serving.engine.python],
         **({"version": version} if version else {}),
-        "cache_dir": cache,
+        # what root believes of it must lie where only root writes
+        "cache_dir": HOME,
         "engine": serving.engine.digest,
         "arguments": serving.args,
         "acknowledged": serving.planned.get("acknowledged", serving.settings.vllm_serve_acknowledged),

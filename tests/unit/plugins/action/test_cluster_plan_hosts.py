@@ -83,6 +83,27 @@ def test_what_is_only_reported_is_a_warning() -> None:
     assert len(result["warnings"]) == 1
 
 
+def test_what_a_run_takes_from_somebody_is_told_before_it_starts() -> None:
+    fabric, hostvars = world()
+    vnc = [{"address": "0.0.0.0", "port": port, "program": "x"} for port in (5900, 9000)]
+    for host in "ab":
+        hostvars[host]["probed"]["compared"] = ["os_hardening", "firewall"]
+        hostvars[host]["probed"]["exposure"] = {"firewall": False, "listeners": vnc, "wifi": {}}
+        hostvars[host]["vllm_serve_api_port"] = 9000
+    hostvars["b"]["firewall_tcp_ports"] = [5900]
+    result = run(fabric, hostvars)
+    told = [(item["host"], item["id"], item["value"]) for item in result["findings"]]
+    assert told == [("a", "closed_ports", [5900]), ("b", "closed_ports", [9000])], "the API is the head's alone"
+    assert len(result["warnings"]) == 2
+    wifi = {"netdev": "wlP9s9", "uuid": "6cd4", "name": "Home", "users": ["nvidia"], "asks": True}
+    hostvars["a"]["probed"]["exposure"]["wifi"] = wifi
+    with pytest.raises(
+        AnsibleActionFail, match=r"Nothing was changed: one problem .*\n  - host a: os_hardening_headless"
+    ):
+        run(fabric, hostvars)
+    assert len(run(fabric, hostvars, accept=["wifi"])["warnings"]) == 3
+
+
 def test_hosts_without_a_probe_are_judged_by_their_facts() -> None:
     fabric, hostvars = world()
     for host in "ab":

@@ -8,6 +8,7 @@ import json
 import os
 from pathlib import Path
 
+import pytest
 from ansible_collections.sparkthor.cluster.plugins.module_utils._facts import evidence
 
 SECRET = "S3CRET-S3CRET-S3CRET"
@@ -93,6 +94,19 @@ def collect(root: Path) -> tuple[dict, Runs]:
     runs = Runs()
     collector = evidence.Collector(runs, str(root), clock=lambda: 2_000_000_000.0)
     return collector.collect(), runs
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="makes a link of another user")
+def test_a_log_that_is_a_link_shows_nothing_else(tmp_path: Path) -> None:
+    machine(tmp_path)
+    (tmp_path / "shadow").write_text("root:hash:")
+    planted = tmp_path / "var/lib/sparkthor/ray/t/session_latest/logs/raylet.err"
+    planted.symlink_to(tmp_path / "shadow")
+    os.chown(planted, 65534, 65534, follow_symlinks=False)
+    os.utime(tmp_path / "shadow", (2e9, 2e9))
+    os.mkfifo(planted.with_name("worker-1.err"))
+    seen, _runs = collect(tmp_path)
+    assert "root:hash:" not in json.dumps(seen)
 
 
 def test_a_machine_is_read_and_no_secret_leaves_it(tmp_path: Path) -> None:

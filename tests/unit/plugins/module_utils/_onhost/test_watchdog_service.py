@@ -52,7 +52,7 @@ def test_what_served_is_kept_for_a_rollback(
 ) -> None:
     kept = tmp_path / "vllm.yaml"
     good = tmp_path / "good"
-    monkeypatch.setattr(serving, "GOOD", (str(good),))
+    monkeypatch.setattr(serving, "GOOD", str(good))
     monkeypatch.setattr(serving, "STARTED_WITH", str(tmp_path / "record.json"))
     Path(config).write_text(json.dumps({**json.loads(Path(config).read_text()), "kept": [str(kept)]}))
     record(tmp_path)
