@@ -127,8 +127,7 @@ class ActionModule(Action):
                 host: {link["netdev"]: link["rate_gbits"] for link in status["hosts"][host]["links"]}
                 for host in plan["reached"]
             }
-            lan = cluster["topology"] == "lan"
-            lines += verify.link_lines(tests, results, cluster["kinds"], own, speeds, lan)
+            lines += verify.link_lines(tests, results, cluster["kinds"], own, speeds, cluster["topology"] == "lan")
             suspects = verify.shared_ports(lines, tests)
         if "collective" in parts:
             not_run = verify.collective_not_run(hosts, plan)

@@ -10,7 +10,7 @@ from typing import Any
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action.base import Action
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action.role_values import role_variables, templated
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory import play_roles
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._preflight import compare, ports
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._preflight import compare
 
 
 class ActionModule(Action):
@@ -25,7 +25,7 @@ class ActionModule(Action):
         comparisons, unknown, facts = self._comparisons(compared)
         probe = arguments["probe"]
         if probe:
-            probe = {**probe, "links": ports.with_peers(probe.get("links") or [], self.vars.get("hostvars") or {})}
+            probe = {**probe, "links": compare.with_peers(probe.get("links") or [], self.vars.get("hostvars") or {})}
         outcome: dict[str, Any] = {
             "changed": False,
             "converged": list(dict.fromkeys(item["role"] for item in comparisons)),

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from ansible.module_utils.testing import patch_module_args
 from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.pins import set_digest
-from ansible_collections.sparkthor.cluster.plugins.modules import engine_venv
+from ansible_collections.sparkthor.cluster.plugins.modules import engine
 
 MINOR = ".".join(platform.python_version_tuple()[:2])
 PINS = {"ray": "2.60.0", "vllm": "0.32.0", "uv": "0.13.8"}
@@ -94,7 +94,7 @@ class Host:
             "_ansible_diff": True,
         }
         with patch_module_args(settings), pytest.raises(SystemExit):
-            engine_venv.main()
+            engine.main()
         return json.loads(self._capsys.readouterr().out)
 
     def send(self, need: list[dict[str, Any]]) -> None:

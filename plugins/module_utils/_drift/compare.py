@@ -77,10 +77,10 @@ def _firewall_apply(arguments: Mapping[str, Any]) -> None:
         raise Drift(", ".join(found["changed_paths"] + found["changed_units"]) or "the loaded table")
 
 
-def _engine_venv(arguments: Mapping[str, Any]) -> None:
-    from ansible_collections.sparkthor.cluster.plugins.module_utils._engine import venv as engine
+def _engine(arguments: Mapping[str, Any]) -> None:
+    from ansible_collections.sparkthor.cluster.plugins.module_utils._engine import venv
 
-    problems = engine.inspect(engine.wanted_of(arguments, [])).problems
+    problems = venv.inspect(venv.wanted_of(arguments, [])).problems
     if problems:
         raise Drift("; ".join(problems))
 
@@ -125,7 +125,7 @@ COMPARISONS: dict[str, Callable[[Mapping[str, Any]], None]] = {
     "netplan_apply": _netplan_apply,
     "nccl_conf": _nccl_conf,
     "firewall_apply": _firewall_apply,
-    "engine_venv": _engine_venv,
+    "engine": _engine,
     "model_store": _model_store,
     "ray_info": _ray_info,
     "vllm_service": _vllm_service,

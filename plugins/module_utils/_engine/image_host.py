@@ -152,6 +152,11 @@ class Host:
             run_limited(["docker", "rmi", image], 60)
 
 
+def store_of(params: Mapping[str, Any]) -> Store:
+    """Where an archive, or wheels for an image, wait to be used."""
+    return Host(params["work_dir"], params["timeout"]).store()
+
+
 def read(path: str) -> str:
     try:
         with open(path, encoding="utf-8") as file:

@@ -36,14 +36,18 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.pins imp
     EngineError,
     canonical,
     extract_uv,
+    from_controller,
     installed_versions,
     read_marker,
     same_version,
     site_packages,
     uv_install_argv,
 )
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.command import run_limited
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.files import write_atomic
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store.content import free_bytes
+from ansible_collections.sparkthor.cluster.plugins.module_utils._store.manifest import parse_manifest
+from ansible_collections.sparkthor.cluster.plugins.module_utils._store.store import Store, private_store
 
 Runner = Callable[[Sequence[str], Mapping[str, str], float], tuple[int, str, str]]
 
@@ -80,7 +84,7 @@ class Wanted(NamedTuple):
 
 
 def wanted_of(params: Mapping[str, Any], wheels: Sequence[str]) -> Wanted:
-    """What the arguments of the module ``engine_venv`` ask for, once the controller has added the target."""
+    """What the arguments of the module ``engine`` ask for, once the controller has added the target."""
     target = params["target"]
     return Wanted(
         path=params["path"],
@@ -114,8 +118,73 @@ class Found(NamedTuple):
     problems: list[str]  # why it is not what is wanted
 
 
+def run(argv: Sequence[str], environment: Mapping[str, str], timeout: float) -> tuple[int, str, str]:
+    """A command with these variables added to its environment."""
+    settings = [f"{name}={value}" for name, value in environment.items()]
+    return run_limited(["env", *settings, *argv] if settings else list(argv), timeout)
+
+
+def store_of(params: Mapping[str, Any]) -> Store:
+    """Where wheels wait to be installed."""
+    return private_store(os.path.join(os.path.dirname(params["path"]), "wheels"))
+
+
+def apply(params: Mapping[str, Any], check: bool) -> dict[str, Any]:
+    """The result of the module; ``need`` in it names wheels that are to be sent before anything can be built."""
+    target = from_controller(params)
+    manifest = parse_manifest(target["manifest"])
+    wanted = wanted_of(params, [entry.path for entry in manifest])
+    full = params["verify"] == "full"
+    found = inspect(wanted, full)
+    result = {
+        "changed": bool(found.problems),
+        "problems": found.problems,
+        "ansible_facts": {"sparkthor_engine": facts(params)},
+    }
+    if not found.problems:
+        return result
+    note = "".join(f"# {problem}\n" for problem in found.problems if problem != "absent")
+    result["diff"] = {
+        "before_header": wanted.path,
+        "after_header": wanted.path,
+        "before": _listing(found.versions) + note,
+        "after": _listing(wanted.pins),
+    }
+    store = store_of(params)
+    plan = store.plan(wanted.digest, manifest)
+    if plan.need:
+        store.check_space(plan.bytes_needed, "the engine's wheels")
+    try:
+        check_room(wanted.path, int(target.get("unpacked", 0)) + plan.bytes_needed)
+    except EngineError as error:
+        raise EngineError(f"Nothing was changed: {error}") from error
+    if check:
+        return result
+    if plan.need:
+        return {**result, "need": plan.need}
+    with alone(wanted.path, params["timeout"]):
+        # a run that lost its controller goes on here: what it finished meanwhile need not be built again
+        if inspect(wanted, full).problems:
+            store.commit(wanted.digest, manifest, store.plan(wanted.digest, manifest).wrong)
+            folder = build(wanted, store.folder(wanted.digest), run, params["timeout"])
+            switch(wanted.path, folder)
+            keep = params["keep_previous"]
+            prune(wanted.path, [folder, found.real if keep else ""], spare_running=keep)
+    for name in store.names():
+        if name != wanted.digest:
+            store.remove(name)
+    store.clean_incoming()
+    return result
+
+
+def _listing(pins: Mapping[str, str]) -> str:
+    return "".join(f"{name}=={version}\n" for name, version in sorted(pins.items()))
+
+
 def probe_python(python: str, run: Runner) -> dict[str, str]:
     """Version, machine and glibc of an interpreter on this host."""
+    if shutil.which(python) is None:
+        raise EngineError(f"engine_python: {python!r} is not on this host")
     rc, out, err = run([python, "-I", "-c", _PROBE], {}, 30)
     if rc != 0:
         reason = (err.strip().splitlines() or [f"exit code {rc}"])[-1]

@@ -319,10 +319,6 @@ class Collector:
             )
         return list(found.values())
 
-    def firewall(self) -> dict[str, Any]:
-        """The loaded table beside the wanted one: a unit that says active knows nothing of a flush."""
-        return firewall_watch.compare(self._run, firewall_watch.find_nft(), self.path(firewall_watch.RULES))
-
     def forward(self) -> dict[str, Any]:
         seen = parse_forward(self.output("iptables", "-S", "FORWARD"))
         seen["ip_forward"] = (self.read("/proc/sys/net/ipv4/ip_forward") or "").strip() == "1"
@@ -531,7 +527,7 @@ class Collector:
             ("memory", self.memory, {}),
             ("disks", self.disks, []),
             ("forward", self.forward, {}),
-            ("firewall", self.firewall, {}),
+            ("firewall", lambda: firewall_watch.compare(self._run, self.path(firewall_watch.RULES)), {}),
             ("pcie", self.pcie, {}),
             ("desktop", self.desktop, {}),
             ("engine", self.engine, {"versions": {}, "present": False}),

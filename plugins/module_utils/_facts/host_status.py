@@ -205,7 +205,7 @@ class HostReader:
         return [name for name in names if not name.startswith(".")][:64]
 
     def firewall(self) -> dict[str, Any]:
-        return firewall_watch.compare(self._run, firewall_watch.find_nft(), self._path(firewall_watch.RULES))
+        return firewall_watch.compare(self._run, self._path(firewall_watch.RULES))
 
     def serving(self) -> dict[str, Any]:
         """What the head serves; the engine's options without anything that could be a secret."""

@@ -12,6 +12,7 @@ import time
 from typing import Any
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.host import Host
+from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.sandbox import sandbox
 from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.state import HostState
 from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.wanted import Wanted
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.command import run_limited
@@ -43,35 +44,17 @@ WARM_UP_SECONDS = 2.0
 # A change that nobody confirmed is gone by then, whatever lies in RUN
 ARMED_GRACE = 5.0
 
-# What both units may do: change the ruleset of the host's network, and nothing else
-SANDBOX = """\
-CapabilityBoundingSet=CAP_NET_ADMIN
-NoNewPrivileges=yes
-ProtectSystem=strict
-ProtectHome=yes
-PrivateDevices=yes
-DevicePolicy=closed
-ProtectClock=yes
-ProtectControlGroups=yes
-ProtectHostname=yes
-ProtectKernelLogs=yes
-ProtectKernelModules=yes
-ProtectKernelTunables=yes
-ProtectProc=invisible
-ProcSubset=pid
-RestrictAddressFamilies=AF_UNIX AF_NETLINK
-RestrictNamespaces=yes
-RestrictRealtime=yes
-RestrictSUIDSGID=yes
-LockPersonality=yes
-MemoryDenyWriteExecute=yes
+# What both units may do: change the ruleset of the host's network, and nothing else. They have no /tmp of their own,
+# for which the one that loads the table would have to wait at boot.
+SANDBOX = (
+    sandbox(families=["AF_UNIX", "AF_NETLINK"], capabilities=["CAP_NET_ADMIN"], without=["PrivateTmp"])
+    + """
 IPAddressDeny=any
-SystemCallArchitectures=native
-SystemCallFilter=@system-service
-SystemCallFilter=~@privileged @resources
-SystemCallErrorNumber=EPERM
+ProcSubset=pid
+ProtectProc=invisible
 UMask=0077
 """
+)
 
 UNIT_TEXT = f"""{MARKER}
 [Unit]
@@ -144,6 +127,16 @@ def program() -> str:
     return f"{MARKER}\n{inspect.getsource(firewall_watch)}"
 
 
+def lasting_files(text: str, nft: str) -> list[dict[str, str]]:
+    """The ruleset, the unit that loads it at boot, and the one that watches over it."""
+    return [
+        {"path": RULES, "content": text, "mode": "0600"},
+        {"path": UNIT_PATH, "content": UNIT_TEXT.replace("@NFT@", nft), "mode": "0644"},
+        {"path": PROGRAM, "content": program(), "mode": "0644"},
+        {"path": WATCH_PATH, "content": WATCH_TEXT.replace("@NFT@", nft), "mode": "0644"},
+    ]
+
+
 class Firewall:
     """One host's table, file and unit."""
 
@@ -162,15 +155,10 @@ class Firewall:
         return ruleset(Policy(ssh_ports=self.ssh_ports, mdns=self.params["mdns"], **{n: self.params[n] for n in names}))
 
     def files(self, text: str, check: bool) -> HostState:
-        """The part that makes it last: the file, the unit that loads it at boot, and the one that watches over it."""
+        """The part that makes it last."""
         wanted = {
             "directories": [{"path": LIBRARY, "mode": "0755"}],
-            "files": [
-                {"path": RULES, "content": text, "mode": "0600"},
-                {"path": UNIT_PATH, "content": UNIT_TEXT.replace("@NFT@", self.nft), "mode": "0644"},
-                {"path": PROGRAM, "content": program(), "mode": "0644"},
-                {"path": WATCH_PATH, "content": WATCH_TEXT.replace("@NFT@", self.nft), "mode": "0644"},
-            ],
+            "files": lasting_files(text, self.nft),
             "units": [
                 {"name": UNIT, "enabled": True, "state": "started"},
                 {"name": WATCH, "enabled": True, "state": "started", "restart_on": [PROGRAM, WATCH_PATH]},

@@ -1,5 +1,7 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
+# runs on the host without Ansible, in its own unit:
+# pylint: disable=ansible-bad-function
 """Keep the cluster's own nftables table loaded, on the host and without Ansible.
 
 Whoever flushes the ruleset (``systemctl restart nftables``, a script, a package) takes our table along, and nothing
@@ -55,7 +57,7 @@ def run(argv: list[str]) -> tuple[int, str, str]:
     """A command that can neither hang nor raise."""
     try:
         # AnsibleModule.run_command has no time limit, and there is no module here
-        done = subprocess.run(  # pylint: disable=ansible-bad-function
+        done = subprocess.run(
             argv,
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -132,7 +134,7 @@ def unconfirmed(armed: str = ARMED, now: float | None = None) -> bool:
     return (time.monotonic() if now is None else now) < until
 
 
-def compare(ask: Runner, nft: str, rules: str = RULES) -> dict[str, Any]:
+def compare(ask: Runner, rules: str = RULES, nft: str = "") -> dict[str, Any]:
     """The loaded table beside the file, for whoever asks from outside.
 
     ``state`` is C(unmanaged) without a file, C(closed), C(open), C(unconfirmed) while a change waits for its
@@ -142,6 +144,7 @@ def compare(ask: Runner, nft: str, rules: str = RULES) -> dict[str, Any]:
         return {"state": "unmanaged", "reason": ""}
     if unconfirmed():
         return {"state": "unconfirmed", "reason": "a change waits for its controller"}
+    nft = nft or find_nft() or "nft"
     try:
         live = loaded(ask, nft)
     except NftError as error:

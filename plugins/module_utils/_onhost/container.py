@@ -300,7 +300,8 @@ def run_arguments(
     argv += ["--user", f"{uid}:{gid}"]
     for number in further:
         argv += ["--group-add", str(number)]
-    argv += ["--cap-add", "IPC_LOCK", "--security-opt", "no-new-privileges", "--pids-limit", "-1"]
+    argv += ["--cap-drop", "ALL", "--cap-add", "IPC_LOCK"]
+    argv += ["--security-opt", "no-new-privileges", "--pids-limit", "-1"]
     argv += ["--oom-score-adj", str(int(own.get("oom_score_adj", 0)))]
     argv += [*limits, *gpu]
     if infiniband:

@@ -139,8 +139,8 @@ def known(cluster: Mapping[str, Any], marker: str = MARKER) -> Successor | None:
     return Successor(str(data.get("name") or "another host"), generation)
 
 
-def note(found: Successor, marker: str = MARKER) -> None:
-    files.write_atomic(marker, json.dumps(dataclasses.asdict(found)))
+def note(found: Successor, marker: str = MARKER, write: Callable[[str, str], None] = files.write_atomic) -> None:
+    write(marker, json.dumps(dataclasses.asdict(found)))
 
 
 def stay_down(
@@ -178,6 +178,7 @@ def former_head(
     marker: str = MARKER,
     ask: Ask | None = None,
     token: Callable[[], str] = read_token,
+    write: Callable[[str, str], None] = files.write_atomic,
 ) -> Callable[[bool], str]:
     """For the watchdog: why this host is no longer the head; asks the others when told to.
 
@@ -190,7 +191,7 @@ def former_head(
         if found is None and others:
             found = find(cluster, ask, token)
             if found is not None:
-                note(found, marker)
+                note(found, marker, write)
                 move(["systemctl", "--no-block", "try-restart", "sparkthor-ray.service"])
         return found.text if found else ""
 

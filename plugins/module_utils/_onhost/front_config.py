@@ -4,6 +4,8 @@
 # pylint: disable=ansible-bad-function
 """Takes the wanted configuration of the front proxy into use only if nginx accepts it.
 
+This runs as root, because what is wanted holds keys; nginx never does, not even to test a configuration.
+
 The last good one stays beside it: a mistake (a torn certificate, an address of another host) never takes the front
 proxy down.
 """
@@ -11,6 +13,8 @@ proxy down.
 from __future__ import annotations
 
 import argparse
+import contextlib
+import grp
 import hashlib
 import os
 import shutil
@@ -21,6 +25,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 FOLDER = "/etc/sparkthor"
+#: whom nginx runs as, and the group that may read the configuration in use
+USER = "sparkthor-front"
 #: a self-made certificate is made anew this many seconds before its end
 RENEW_BEFORE = 2592000
 INVALID = "the wanted configuration of the front proxy is not valid"
@@ -71,12 +77,30 @@ def make_certificate(wanted: Path) -> None:
     (wanted / "tls.names").write_text(f"{names}\n", encoding="utf-8")
 
 
-def check_with_nginx(config: Path) -> None:
-    """Raises FrontError with what nginx says against the configuration."""
+def hand_over(folder: Path, user: str) -> None:
+    """Let nginx read what is root's.  Raises OSError or KeyError."""
+    if os.geteuid() != 0:
+        return
+    group = grp.getgrnam(user).gr_gid
+    for path in (folder, *folder.iterdir()):
+        os.chown(path, 0, group, follow_symlinks=False)
+        path.chmod(0o750 if path == folder else 0o640)
+
+
+def as_nginx(user: str) -> list[str]:
+    """What goes before a command that nginx's user is to run, with what its unit lets it do besides."""
+    if os.geteuid() != 0:
+        return []
+    ports = [f"--{kind}-caps=+net_bind_service" for kind in ("inh", "ambient")]
+    return ["setpriv", f"--reuid={user}", f"--regid={user}", "--init-groups", *ports]
+
+
+def check_with_nginx(copy: Path, wanted: Path, user: str) -> None:
+    """Raises FrontError with what nginx says against the copy, in words about what it is a copy of."""
     nginx = shutil.which("nginx") or "/usr/sbin/nginx"
     try:
         test = subprocess.run(
-            [nginx, "-t", "-q", "-c", str(config)],
+            [*as_nginx(user), nginx, "-t", "-q", "-c", str(copy / "nginx.conf")],
             check=False,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -86,30 +110,32 @@ def check_with_nginx(config: Path) -> None:
     except OSError as error:
         raise FrontError(f"{INVALID}: {nginx}: {error.strerror}") from error
     if test.returncode != 0:
-        raise FrontError(f"{INVALID}: {test.stdout.strip()}")
+        raise FrontError(f"{INVALID}: {test.stdout.strip().replace(str(copy), str(wanted))}")
 
 
-def take(wanted: Path, good: Path) -> None:
+def take(wanted: Path, good: Path, user: str = USER) -> None:
     """Make a copy of ``wanted`` the good configuration.  Raises FrontError with the reason why it cannot be."""
     if (wanted / "self-signed").exists():
         try:
             make_certificate(wanted)
         except (OSError, subprocess.CalledProcessError) as error:
             raise FrontError("the self-made certificate could not be made (is openssl installed?)") from error
-    check_with_nginx(wanted / "nginx.conf")
     new, old = good.with_name(f"{good.name}.new"), good.with_name(f"{good.name}.old")
     shutil.rmtree(new, ignore_errors=True)
     try:
-        # cp keeps owners and modes
+        # cp keeps owners and modes: nobody else reads it before it is whole
         subprocess.run(["cp", "-a", str(wanted), str(new)], check=True, stdin=subprocess.DEVNULL)
+        hand_over(new, user)
+        check_with_nginx(new, wanted, user)
         shutil.rmtree(old, ignore_errors=True)
         if good.exists():
             good.rename(old)
         new.rename(good)
-    except (OSError, subprocess.CalledProcessError) as error:
-        # on a full disk half a copy, with keys in it, must not stay
-        shutil.rmtree(new, ignore_errors=True)
+    except (OSError, KeyError, subprocess.CalledProcessError) as error:
         raise FrontError(f"{good} cannot be replaced: {error}") from error
+    finally:
+        # what nginx refused, or half a copy on a full disk, must not stay: there are keys in it
+        shutil.rmtree(new, ignore_errors=True)
     shutil.rmtree(old, ignore_errors=True)
 
 
@@ -121,6 +147,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         help="start falls back to the last good configuration and says so; reload fails, so that whoever asked knows",
     )
     parser.add_argument("--folder", default=FOLDER, help="default: %(default)s")
+    parser.add_argument("--user", default=USER, help="whom nginx runs as; default: %(default)s")
     options = parser.parse_args(argv)
     os.umask(0o077)
     wanted, good = Path(options.folder) / "front", Path(options.folder) / "front.good"
@@ -128,11 +155,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     if not good.exists() and old.exists():  # an exchange that was interrupted between its two renames
         old.rename(good)
     try:
-        take(wanted, good)
+        take(wanted, good, options.user)
     except FrontError as error:
         print(error, file=sys.stderr, flush=True)
         if options.action == "start" and _has_content(good / "nginx.conf"):
             print("the front proxy goes on with its last good configuration", file=sys.stderr, flush=True)
+            with contextlib.suppress(OSError, KeyError):  # a former version's is root's alone
+                hand_over(good, options.user)
             return 0
         return 1
     return 0

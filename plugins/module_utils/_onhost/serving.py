@@ -186,8 +186,12 @@ def note_start(path: str = STARTS) -> float:
 _PROPERTIES = "ActiveState,SubState,InvocationID,MainPID,Result,NRestarts,LoadState,ExecMainStatus,ExecMainCode"
 
 
+def show_command(unit: str) -> list[str]:
+    return ["systemctl", "show", "--no-pager", f"--property={_PROPERTIES}", unit]
+
+
 def show(unit: str, runner: Runner = run) -> dict[str, str]:
-    status, out, _err = runner(["systemctl", "show", "--no-pager", f"--property={_PROPERTIES}", unit], 15)
+    status, out, _err = runner(show_command(unit), 15)
     if status != 0:
         return {}
     return dict(line.split("=", 1) for line in out.splitlines() if "=" in line)
@@ -212,11 +216,15 @@ def unit_state(properties: Mapping[str, str]) -> observation.Unit | None:
     )
 
 
+def journal_command(unit: str, invocation: str = "", lines: int = 120) -> list[str]:
+    chosen = f"_SYSTEMD_INVOCATION_ID={invocation}" if invocation else f"_SYSTEMD_UNIT={unit}"
+    argv = ["journalctl", "--no-pager", "--quiet", "--boot", "--all", "--output=json", "--output-fields=MESSAGE"]
+    return [*argv, f"--lines={lines}", chosen]
+
+
 def journal(unit: str, invocation: str = "", lines: int = 120, runner: Runner = run) -> list[str]:
     """The newest messages of the unit's own processes (not systemd's about it)."""
-    chosen = [f"_SYSTEMD_INVOCATION_ID={invocation}"] if invocation else [f"_SYSTEMD_UNIT={unit}"]
-    argv = ["journalctl", "--no-pager", "--quiet", "--boot", "--all", "--output=json", "--output-fields=MESSAGE"]
-    status, out, _err = runner([*argv, f"--lines={lines}", *chosen], 20)
+    status, out, _err = runner(journal_command(unit, invocation, lines), 20)
     return progress.messages(out) if status == 0 else []
 
 
@@ -312,11 +320,19 @@ def metrics(path: str, seconds: float = 2.0) -> str:
     return text if status == 200 else ""
 
 
+def restart_commands(unit: str, kill: bool) -> list[list[str]]:
+    # one that hangs would use up its whole stop timeout
+    return [
+        *([["systemctl", "kill", "--signal=SIGKILL", unit]] if kill else []),
+        ["systemctl", "reset-failed", unit],
+        ["systemctl", "--no-block", "restart", unit],
+    ]
+
+
 def restart(unit: str, kill: bool, runner: Runner = run) -> str:
     """Start the unit anew without waiting; an empty answer means that systemd took the order."""
-    if kill:
-        # one that hangs would use up its whole stop timeout
-        runner(["systemctl", "kill", "--signal=SIGKILL", unit], 15)
-    runner(["systemctl", "reset-failed", unit], 15)
-    status, _out, err = runner(["systemctl", "--no-block", "restart", unit], 30)
+    *first, last = restart_commands(unit, kill)
+    for argv in first:
+        runner(argv, 15)
+    status, _out, err = runner(last, 30)
     return "" if status == 0 else (err.strip() or f"systemctl ended with {status}")

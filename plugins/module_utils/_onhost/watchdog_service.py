@@ -5,9 +5,9 @@
 
 """The program around the watchdog's state machine: observes, lets it decide, does what it says, and tells the world.
 
-Runs on the head as root under systemd, without Ansible, with the system's Python. Everything here survives a full
-disk, a hanging engine and a dead Ray; what it knows lies in C(/run/sparkthor/state.json), so that its own death and
-rebirth interrupt nothing.
+Runs on the head under systemd, without Ansible, with the system's Python, as a user without rights: what needs root is
+asked of C(watchdog_hands). Everything here survives a full disk, a hanging engine and a dead Ray; what it knows lies in
+C(/run/sparkthor/state.json), so that its own death and rebirth interrupt nothing.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ from . import (
     ray_probe,
     serving,
     watchdog,
+    watchdog_hands,
     watchdog_report,
 )
 
@@ -52,13 +53,17 @@ METRICS_FILE = "/run/sparkthor/watchdog/metrics.prom"
 RankReader = Callable[[Mapping[str, Any]], Optional[Mapping[str, str]]]  # noqa: UP045
 
 
-def ray_ranks(path: str = ray_config.CONFIG_PATH, timeout: float = 3.0) -> RankReader:
+def ray_ranks(
+    path: str = ray_config.CONFIG_PATH,
+    timeout: float = 3.0,
+    token: Callable[[ray_config.Config], str] = ray_config.read_token,
+) -> RankReader:
     """The ranks of executor ray: one question to the dashboard on this host, 15 ms."""
 
     def read(_config: Mapping[str, Any]) -> Mapping[str, str] | None:
         cluster = ray_config.load_config(path)
         url = f"http://127.0.0.1:{cluster.dashboard_port}/api/v0/nodes?detail=true&limit=10000"
-        answer = ray_probe.probe_http("dashboard", url, timeout, ray_config.read_token(cluster))
+        answer = ray_probe.probe_http("dashboard", url, timeout, token(cluster))
         if not answer.ok:
             return None
         living = sorted(
@@ -93,8 +98,10 @@ class Service:
         degraded_path: str = serving.DEGRADED,
         successor: Callable[[bool], str] | None = None,
         proof: Callable[[], str] = str,
+        hands: watchdog_hands.Hands | None = None,
     ) -> None:
         self.config = config
+        self.hands = hands or watchdog_hands.Hands(config.get("kept") or [])
         self.unit = str(config.get("unit", "sparkthor-vllm.service"))
         self.socket = str(config.get("socket", "/run/sparkthor/vllm/vllm.sock"))
         self.model = str(config.get("model", ""))
@@ -228,13 +235,9 @@ class Service:
         self._probe_thread.start()
 
     def _keep_good(self) -> None:
-        """What this engine was started with is what playbooks/rollback.yml brings back."""
-        started = files.read_json(serving.STARTED_WITH).get("files")
-        if not isinstance(started, dict) or serving.differing(serving.fingerprint(started), started):
-            return  # declared anew since; nobody knows whether that would serve
         try:
-            serving.keep_good(self.config.get("kept") or [], serving.GOOD[0])
-        except (OSError, UnicodeDecodeError) as error:
+            self.hands.keep_good()
+        except OSError as error:
             self._complain(f"{serving.GOOD[0]} cannot be written: {error}")
 
     def round(self) -> watchdog.Decision | None:
@@ -247,7 +250,7 @@ class Service:
         if self.machine.served and not had_served:
             # starts that never served are made ever more slowly; this one did
             with contextlib.suppress(OSError):
-                os.unlink(self.starts_path)
+                self.hands.remove(self.starts_path)
             self._keep_good()
         wall = self.wall()
         if decision.state != self.said_state:
@@ -273,10 +276,9 @@ class Service:
         try:
             if addresses:
                 names = {one: self.machine.settings.expected.get(one, one) for one in addresses}
-                serving.write_file(self.degraded_path, json.dumps({"without": names}) + "\n")
+                self.hands.write(self.degraded_path, json.dumps({"without": names}) + "\n")
             else:
-                with contextlib.suppress(FileNotFoundError):
-                    os.unlink(self.degraded_path)
+                self.hands.remove(self.degraded_path)
         except OSError as error:
             self._complain(f"{self.degraded_path} cannot be written: {error.strerror}")
 
@@ -296,8 +298,8 @@ class Service:
     def _publish(self, state: dict[str, Any], wall: float) -> None:
         self.state = state
         try:
-            serving.write_file(self.state_path, json.dumps(state, indent=1) + "\n")
-            serving.write_file(self.metrics_path, watchdog_report.metrics_text(state, wall))
+            self.hands.write(self.state_path, json.dumps(state, indent=1) + "\n")
+            self.hands.write(self.metrics_path, watchdog_report.metrics_text(state, wall))
         except OSError as error:
             self._complain(f"{self.state_path} cannot be written: {error.strerror}")
 
@@ -340,11 +342,13 @@ class HealthServer(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
     daemon_threads = True
     request_queue_size = 64
 
-    def __init__(self, path: str, service: Service, group: str = "") -> None:
+    #: given before the first question is taken
+    service: Service
+
+    def __init__(self, path: str, group: str = "") -> None:
         os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
         with contextlib.suppress(FileNotFoundError):
             os.unlink(path)
-        self.service = service
         super().__init__(path, _Handler)
         os.chmod(path, 0o660)
         with contextlib.suppress(KeyError, PermissionError):
@@ -362,26 +366,56 @@ def main(argv: list[str] | None = None) -> int:
     if not config.get("model"):
         print(f"{path} is missing or names no model; run the playbook again", file=sys.stderr, flush=True)
         return 78
+    # root's: nobody else makes names in that folder
+    server = HealthServer(str(config.get("health_socket", HEALTH_SOCKET)), str(config.get("group", "")))
+    hands = give_up_root(config)
+    if hands is None:
+        return 1
+    supervise(config, server, hands)
+    return 1
+
+
+def give_up_root(config: Mapping[str, Any]) -> watchdog_hands.Hands | None:
+    """What does for the watchdog what only root may; None in root's own process, once the watchdog is gone."""
+    hands = watchdog_hands.Hands(config.get("kept") or [])
+    if not config.get("user") or os.geteuid() != 0:
+        return hands
+    paths = [state_path(config), metrics_path(config), serving.STARTS, serving.DEGRADED, former_head.MARKER]
+    guard = watchdog_hands.Guard(hands, str(config.get("unit", "sparkthor-vllm.service")), paths)
+    return watchdog_hands.split(guard, str(config["user"]), [str(config["group"])])
+
+
+def state_path(config: Mapping[str, Any]) -> str:
+    return str(config.get("state") or serving.STATE)
+
+
+def metrics_path(config: Mapping[str, Any]) -> str:
+    return str(config.get("metrics") or METRICS_FILE)
+
+
+def supervise(config: Mapping[str, Any], server: HealthServer, hands: watchdog_hands.Hands) -> None:
     ranks: RankReader | None = None
     if config.get("ray"):
-        ranks = ray_ranks()
+        ranks = ray_ranks(token=lambda cluster: hands.token() if cluster.auth else "")
     elif config.get("group_state"):
         # without Ray the head's own program knows who is there
         ranks = group_ranks
     service = Service(
         config,
         ranks,
-        state_path=str(config.get("state") or serving.STATE),
-        metrics_path=str(config.get("metrics") or METRICS_FILE),
-        successor=former_head.former_head(lambda argv: serving.run(argv, 30)),
-        proof=former_head.own_proof,
+        runner=hands.run,
+        state_path=state_path(config),
+        metrics_path=metrics_path(config),
+        successor=former_head.former_head(lambda argv: hands.run(argv, 30), token=hands.token, write=hands.write),
+        proof=lambda: former_head.own_proof(token=hands.token),
+        hands=hands,
     )
     service.take_up()
-    server = HealthServer(str(config.get("health_socket", HEALTH_SOCKET)), service, str(config.get("group", "")))
+    server.service = service
     threading.Thread(target=server.serve_forever, name="health", daemon=True).start()
-    serving.notify("READY=1")
+    hands.notify("READY=1")
     while True:
         started = time.monotonic()
         service.round()
-        serving.notify("WATCHDOG=1")
+        hands.notify("WATCHDOG=1")
         time.sleep(max(0.2, OBSERVE_EVERY - (time.monotonic() - started)))

@@ -284,7 +284,7 @@ class Courier:
                 for delivery in deliveries(wanted, folder):
                     parts = []
                     for number, (path, part) in enumerate(delivery.uploads):
-                        place = action._connection._shell.join_path(remote, f"part-{number}")
+                        place = os.path.join(remote, f"part-{number}")
                         action._transfer_file(path, place)
                         parts.append({**part, "file": place})
                     receive(parts)

@@ -52,13 +52,13 @@ class WheelSet(NamedTuple):
 
 
 def read_engine_of(arguments: Mapping[str, Any]) -> Engine:
-    """The lock that the arguments of ``engine_venv`` name."""
+    """The lock that the arguments of ``engine`` name."""
     names = ("requirements", "ray_version", "vllm_version")
     return read_engine(*(str(arguments.get(name) or "") for name in names))
 
 
 def target_argument(engine: Engine, target: Target, wheels: WheelSet, node: Mapping[str, Any]) -> dict[str, Any]:
-    """What the host's side of ``engine_venv`` is told in its option ``target``."""
+    """What the host's side of ``engine`` is told in its option ``target``."""
     return {
         "python": target.python,
         "machine": target.machine,

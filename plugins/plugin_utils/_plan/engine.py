@@ -170,7 +170,7 @@ def _below(path: str, folders: Iterable[str]) -> bool:
 
 
 def plan_engine(settings: EngineSettings, node: Mapping[str, Any]) -> dict[str, Any]:
-    """``state`` and ``package``, a part of it, for host_state; ``container``, the settings of engine_image.
+    """``state`` and ``package``, a part of it, for host_state; ``container``, the settings of its containers.
 
     ``node`` are the host's facts. The package is what runs on hosts without Ansible: the units of Ray and vLLM and the
     exporter call it, so it is there before them.

@@ -32,7 +32,10 @@ class HostState:
     users: list[dict[str, Any]] = field(default_factory=list)
     directories: list[Directory] = field(default_factory=list)
     files: list[File] = field(default_factory=list)
+    links: list[dict[str, str]] = field(default_factory=list)
     absent: list[str] = field(default_factory=list)
+    restore: list[str] = field(default_factory=list)
+    sysctls: dict[str, Any] = field(default_factory=dict)
     units: list[Unit] = field(default_factory=list)
 
     def arguments(self) -> dict[str, Any]:
@@ -40,9 +43,26 @@ class HostState:
         return asdict(self)
 
 
+def merged(states: Iterable[HostState]) -> HostState:
+    """One state that says what all of these say."""
+    everything = HostState()
+    for state in states:
+        for name, value in vars(state).items():
+            if isinstance(value, dict):
+                getattr(everything, name).update(value)
+            else:
+                getattr(everything, name).extend(value)
+    return everything
+
+
 def directory(path: str, owner: str = "root", group: str = "", mode: str = "0755") -> Directory:
     """A directory; without a group the owner's."""
     return {"path": path, "owner": owner, "mode": mode, **({"group": group} if group else {})}
+
+
+def role_file(role: str, name: str, path: str, mode: str = "0644") -> File:
+    """A file of the role as it is."""
+    return {"path": path, "content": (ROLES / role / "files" / name).read_text(encoding="utf-8"), "mode": mode}
 
 
 def secret_file(path: str, content: str) -> File:

@@ -6,8 +6,10 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from typing import Any
 
+from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.sandbox import engine_sandbox
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.ray_config import TLS_FILES
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import ray_tls
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engine import InstalledEngine, installed_engine
@@ -81,7 +83,7 @@ def plan_ray(
                 directory("/etc/sparkthor/secrets", mode="0700"),
                 directory(settings.ray_node_temp_dir, "sparkthor", "sparkthor", "0750"),
             ],
-            files=_files(settings, node, engine),
+            files=_files(settings, node, engine, str((cluster.get("serving") or {}).get("model") or "")),
             absent=[] if settings.ray_node_tls else [TLS_KEY, TLS_CERTIFICATE],
             units=[_unit(settings, engine, network)],
         )
@@ -105,7 +107,7 @@ def ray_secret_files(
     return found
 
 
-def _files(settings: RaySettings, node: Mapping[str, Any], engine: InstalledEngine) -> list[File]:
+def _files(settings: RaySettings, node: Mapping[str, Any], engine: InstalledEngine, model: str) -> list[File]:
     unit = rendered(
         _TEMPLATES / f"{UNIT}.j2",
         head=node["head"],
@@ -115,6 +117,7 @@ def _files(settings: RaySettings, node: Mapping[str, Any], engine: InstalledEngi
         program=program,
         command=engine.as_root + " ".join(engine.program("ray", "ray")),
         arguments=shlex.join(node["arguments"]),
+        sandbox=engine_sandbox(asdict(settings), engine.venv, model),
     )
     return [
         json_file("/etc/sparkthor/ray.json", node["config"]),

@@ -19,6 +19,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.ray_conf
 )
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engine import (
     CACHE,
+    MODELS,
     VENV,
     InstalledEngine,
     bytecode_folder,
@@ -61,6 +62,11 @@ class RaySettings:
     vllm_serve_api_port: int = 8000
     vllm_serve_master_port: int = 29501
     vllm_serve_group_port: int = 29502
+    # Ray's workers read the model
+    vllm_serve_model: str = ""
+    vllm_serve_args: dict[str, Any] = field(default_factory=dict)
+    vllm_serve_env: dict[str, Any] = field(default_factory=dict)
+    model_store_root: str = MODELS
 
 
 def workers_needed(cpus: int) -> int:

@@ -9,14 +9,21 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import environment_file
-from ansible_collections.sparkthor.cluster.plugins.module_utils._network import firewall, netplan
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import engine, ray_files, vllm_files, vllm_serve
+from ansible_collections.sparkthor.cluster.plugins.module_utils._network import firewall, firewall_host, netplan
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import (
+    engine,
+    hardening,
+    monitoring,
+    ray_files,
+    vllm_files,
+    vllm_serve,
+)
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric import links_of, trusted_sources
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.host_state import File
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.ray_node import RaySettings
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.settings import plain, read_settings
 
-ROLES = ("engine", "firewall", "ray_node", "roce_network", "vllm_serve")
+ROLES = ("engine", "firewall", "monitoring", "os_hardening", "ray_node", "roce_network", "vllm_serve")
 
 
 @dataclass(frozen=True)
@@ -55,6 +62,15 @@ def plan(role: str, variables: Mapping[str, Any]) -> dict[str, Any]:
         return _network(variables)
     if role == "firewall":
         return _firewall(variables)
+    if role == "os_hardening":
+        return _hardening(variables)
+    if role == "monitoring":
+        return monitoring.plan_monitoring(
+            read_settings(monitoring.MonitoringSettings, variables),
+            variables["sparkthor_cluster"],
+            variables["sparkthor_fabric"],
+            str(variables["inventory_hostname"]),
+        )
     return vllm_files.plan_serving(_serving(variables))
 
 
@@ -100,7 +116,18 @@ def _firewall(variables: Mapping[str, Any]) -> dict[str, Any]:
     if host != variables["sparkthor_cluster"]["head"]:
         policy["api_port"] = 0
     text = firewall.ruleset(firewall.Policy(trusted=trusted_sources(fabric, host), **policy))
-    return {"files": [{"path": "/etc/sparkthor/firewall.nft", "content": text, "mode": "0600"}]}
+    return {"files": firewall_host.lasting_files(text, "/usr/sbin/nft")}
+
+
+def _hardening(variables: Mapping[str, Any]) -> dict[str, Any]:
+    own = (variables.get("sparkthor_fabric") or {}).get(variables["inventory_hostname"]) or {}
+    node = (variables.get("ansible_facts") or {}).get("sparkthor_node") or {}
+    return hardening.plan_hardening(
+        read_settings(hardening.HardeningSettings, variables),
+        str(own.get("kind") or node.get("kind") or "generic"),
+        variables["ansible_run_tags"],
+        variables["ansible_skip_tags"],
+    )
 
 
 def _serving(variables: Mapping[str, Any]) -> vllm_serve.Serving:

@@ -7,6 +7,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.sandbox import (
+    NETWORK,
+    engine_sandbox,
+    sandbox,
+)
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.environment_file import MARKER
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import location
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import front, onhost, vllm_serve
@@ -35,6 +40,8 @@ _UNITS = "/etc/systemd/system"
 _VLLM = "sparkthor-vllm.service"
 _FRONT = "sparkthor-front.service"
 _WATCHDOG = "sparkthor-watchdog.service"
+#: whom the watchdog is, but for its root part
+_WATCHDOG_USER = "sparkthor-watchdog"
 _DROP_CACHES = "sparkthor-drop-caches.path"
 _RAY_TOKEN = f"{_ETC}/secrets/ray_token"
 _HF_TOKEN = f"{_ETC}/secrets/hf_token"
@@ -71,9 +78,10 @@ def plan_serving(serving: Serving) -> dict[str, Any]:
 def host_state(serving: Serving) -> HostState:
     return HostState(
         groups=[{"name": "sparkthor-api", "system": True}] if serving.has_engine else [],
-        users=[{"name": "sparkthor-front", "system": True, "home": "/nonexistent", "shell": "/usr/sbin/nologin"}]
-        if serving.is_head
-        else [],
+        users=[
+            {"name": name, "system": True, "home": "/nonexistent", "shell": "/usr/sbin/nologin"}
+            for name in (("sparkthor-front", _WATCHDOG_USER) if serving.is_head else ())
+        ],
         directories=_directories(serving),
         files=files(serving),
         absent=absent(serving),
@@ -185,6 +193,7 @@ def serving_settings(serving: Serving) -> dict[str, Any]:
         "cache": given.engine_cache_dir,
         "model": serving.names[0],
         "group": "sparkthor-api",
+        "user": _WATCHDOG_USER,
         "ray": serving.by_ray,
         "group_state": "" if serving.by_ray else _GROUP_STATE,
         "degraded": degraded,
@@ -239,14 +248,37 @@ def _engine_files(serving: Serving) -> list[File]:
             command=" ".join(serving.command),
             prepare_nodes=" ".join([*serving.engine.python, "-B", location.PACKAGE, "nodes-prepare"]),
             config=vllm_serve.CONFIG_LINK if serving.degraded else vllm_serve.CONFIG,
+            sandbox=engine_sandbox(_folders(serving)),
         ),
     ]
+
+
+def _front_sandbox() -> str:
+    """A port below 1024 needs the capability; each worker of nginx sets its own limit of open files."""
+    return sandbox(families=NETWORK, capabilities=["CAP_NET_BIND_SERVICE"], refused=["@privileged"])
+
+
+def _watchdog_sandbox() -> str:
+    """Its root part gives root up for the other one, and writes what survives a reboot below /var/lib."""
+    return sandbox(
+        families=NETWORK,
+        capabilities=["CAP_CHOWN", "CAP_SETGID", "CAP_SETUID"],
+        writable=["/run/sparkthor", "/var/lib"],
+        refused=["@resources"],
+    )
+
+
+def _folders(serving: Serving) -> list[Any]:
+    """Settings by which the engine may come to folders that are not ours."""
+    given = serving.settings
+    places = (serving.engine.venv, serving.model_path, given.model_store_root, given.engine_cache_dir)
+    return [*places, given.vllm_serve_args, given.vllm_serve_env]
 
 
 def _head_files(serving: Serving) -> list[File]:
     found = [
         json_file(f"{_ETC}/serving.json", serving_settings(serving)),
-        _unit_file(_WATCHDOG, digest=onhost.program_digest("watchdog")),
+        _unit_file(_WATCHDOG, digest=onhost.program_digest("watchdog"), sandbox=_watchdog_sandbox()),
     ]
     if serving.degraded:
         config = yaml_text(vllm_serve.smaller_config(serving))
@@ -272,7 +304,7 @@ def _front_files(serving: Serving) -> list[File]:
     subjects = front.subject_names(given.vllm_serve_tls_names or _own_names(serving))
     found: list[File] = [
         {"path": f"{_ETC}/front/nginx.conf", "content": config, "mode": "0600"},
-        _unit_file(_FRONT, nginx=nginx),
+        _unit_file(_FRONT, nginx=nginx, sandbox=_front_sandbox()),
     ]
     if serving.tls == "self_signed":
         found.append({"path": f"{_ETC}/front/self-signed", "content": subjects + "\n", "mode": "0600"})

@@ -30,7 +30,9 @@ def _firewall(arguments: Arguments, host: str, _variables: Mapping[str, Any]) ->
     return {**arguments, "trusted": trusted_sources(plan, host)}
 
 
-def _engine_venv(arguments: Arguments, _host: str, variables: Mapping[str, Any]) -> Arguments:
+def _engine(arguments: Arguments, _host: str, variables: Mapping[str, Any]) -> Arguments:
+    if arguments.get("runtime") == "container":
+        raise Unknown("Docker has to be asked")
     node = variables["ansible_facts"]["sparkthor_node"]
     if arguments.get("verify") == "full":
         raise Unknown("every file of the engine is to be read")
@@ -73,7 +75,7 @@ def _vllm_options(arguments: Arguments, _host: str, _variables: Mapping[str, Any
 #: by module; a module that is not here takes its arguments as they are, one that answers None needs no host
 PREPARE: dict[str, Callable[[Arguments, str, Mapping[str, Any]], Arguments | None]] = {
     "firewall_apply": _firewall,
-    "engine_venv": _engine_venv,
+    "engine": _engine,
     "model_store": _model_store,
     "vllm_options": _vllm_options,
 }
@@ -92,12 +94,27 @@ def prepare(role: str, comparisons: Any, host: str, variables: dict[str, Any]) -
         arguments = PREPARE[module](given, host, variables) if module in PREPARE else given
         if arguments is None:
             continue
-        if module == "engine_venv":
+        if module == "engine":
             facts = {"sparkthor_engine": engine_facts(arguments)}
             variables["ansible_facts"] = {**variables["ansible_facts"], **facts}
         prepared.append({"role": role, "module": module, "arguments": arguments})
     # a role that wants nothing of this host is converged all the same
     return prepared or [{"role": role}]
+
+
+def with_peers(links: Sequence[Mapping[str, Any]], hostvars: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The links, each with ``peer_up``: whether the NIC at its other end was up before anything was probed.
+
+    A link whose both ends were up and that has no carrier will not get one by waiting, and no host knows both.
+    """
+    up = {peer: _up(hostvars, peer) for peer in {link.get("peer") for link in links} if peer}
+    return [{**link, "peer_up": link.get("peer_netdev") in up.get(link.get("peer"), ())} for link in links]
+
+
+def _up(hostvars: Mapping[str, Any], peer: str) -> set[str]:
+    facts = (hostvars[peer].get("ansible_facts") or {}) if peer in hostvars else {}
+    interfaces = (facts.get("sparkthor_node") or {}).get("interfaces") or []
+    return {item["name"] for item in interfaces if item.get("up")}
 
 
 def converged_everywhere(wanted: Sequence[str], results: Mapping[str, Mapping[str, Any]]) -> list[str]:

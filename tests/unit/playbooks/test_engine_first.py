@@ -73,5 +73,5 @@ def test_a_new_api_key_brings_no_other_engine() -> None:
     assert [step.file for step in found if step.role == "engine"] == ["known.yml"]
     tasks = yaml.safe_load((TOP / "roles/engine/tasks/known.yml").read_text(encoding="utf-8"))
     registered = [task for task in tasks if "register" in task]
-    assert len(registered) == 2
+    assert len(registered) == 1
     assert all(task["check_mode"] is True for task in registered)

@@ -14,7 +14,7 @@ import pytest
 
 TOP = next(parent for parent in Path(__file__).resolve().parents if (parent / "galaxy.yml").exists())
 BUILDS = "engine : Install Ray and vLLM"
-FETCHES = "engine : Download the wheels to the controller"
+FETCHES = "engine : Find wheels and image on the controller"
 #: a task that writes Ray's files, and one that writes vLLM's
 RAY, VLLM = "ray_node : ", "vllm_serve : "
 

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 from ansible.errors import AnsibleActionFail
-from ansible_collections.sparkthor.cluster.plugins.action import cluster_plan, engine_venv, model_store
+from ansible_collections.sparkthor.cluster.plugins.action import cluster_plan, model_store
+from ansible_collections.sparkthor.cluster.plugins.action import engine as engine_action
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import (
     fanout,
     hub,
@@ -75,7 +76,7 @@ class Courier:
 
 
 def test_a_right_host_costs_one_call(engine: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    result, calls = act(engine_venv, monkeypatch, engine, [{"changed": False}])
+    result, calls = act(engine_action, monkeypatch, engine, [{"changed": False}])
     assert result["changed"] is False
     (call,) = calls
     assert call["target"]["python"] == "3.12"
@@ -85,10 +86,10 @@ def test_a_right_host_costs_one_call(engine: dict[str, Any], monkeypatch: pytest
 
 def test_what_a_host_needs_is_sent_before_it_builds(engine: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(push, "Courier", Courier)
-    _result, first = act(engine_venv, monkeypatch, engine, [{"changed": False}])
+    _result, first = act(engine_action, monkeypatch, engine, [{"changed": False}])
     need = [{"sha256": row[2], "size": row[1], "have": 0} for row in first[0]["target"]["manifest"][:1]]
     answers = [{"changed": True, "need": need, "diff": "d"}] * 2 + [{"changed": True}, {"changed": True}]
-    result, calls = act(engine_venv, monkeypatch, engine, answers)
+    result, calls = act(engine_action, monkeypatch, engine, answers)
     assert calls.stages() == ["apply", "apply", "receive", "apply"]
     assert calls[1]["target"]["unpacked"] == 12
     assert calls[2]["parts"][0]["sha256"] == need[0]["sha256"]
@@ -97,43 +98,43 @@ def test_what_a_host_needs_is_sent_before_it_builds(engine: dict[str, Any], monk
 
 def test_wheels_that_do_not_arrive_whole(engine: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(push, "Courier", Courier)
-    _result, first = act(engine_venv, monkeypatch, engine, [{"changed": False}])
+    _result, first = act(engine_action, monkeypatch, engine, [{"changed": False}])
     need = {"changed": True, "need": [{"sha256": first[0]["target"]["manifest"][0][2], "size": 1, "have": 0}]}
     with pytest.raises(AnsibleActionFail, match="spark-01: 1 wheels did not arrive whole"):
-        act(engine_venv, monkeypatch, engine, [need, need, {"changed": True}, need])
+        act(engine_action, monkeypatch, engine, [need, need, {"changed": True}, need])
 
 
 def test_an_interpreter_of_its_own_is_asked(engine: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     probed = {"target": {"version": "3.13.5", "machine": "aarch64", "glibc": "2.41"}}
     args = {**engine, "python": "/opt/python3.13/bin/python3"}
-    _result, calls = act(engine_venv, monkeypatch, args, [probed, {"changed": False}])
+    _result, calls = act(engine_action, monkeypatch, args, [probed, {"changed": False}])
     assert calls.stages() == ["probe", "apply"]
     assert calls[1]["target"]["python"] == "3.13"
 
 
 def test_a_lacking_wheel_names_host_and_target(engine: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     next(Path(engine["wheel_dir"]).glob("vllm*")).unlink()
-    for stage in ("apply", "wheels"):
+    for stage in ("apply", "prepare"):
         with pytest.raises(
             AnsibleActionFail, match=r"host spark-01: .*for Python 3\.12 on aarch64 .*: vllm==0\.32\.0\."
         ):
-            act(engine_venv, monkeypatch, {**engine, "stage": stage}, [])
+            act(engine_action, monkeypatch, {**engine, "stage": stage}, [])
 
 
 def test_check_mode_fetches_nothing(engine: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     next(Path(engine["wheel_dir"]).glob("vllm*")).unlink()
     args = {**engine, "download": True}
-    result, calls = act(engine_venv, monkeypatch, args, [], check=True)
+    result, calls = act(engine_action, monkeypatch, args, [], check=True)
     assert (result["changed"], calls) == (True, [])
     assert "1 of 3 wheels would be fetched" in result["msg"]
-    result, _calls = act(engine_venv, monkeypatch, {**args, "stage": "wheels"}, [], check=True)
+    result, _calls = act(engine_action, monkeypatch, {**args, "stage": "prepare"}, [], check=True)
     assert (result["changed"], result["missing"]) == (False, ["vllm==0.32.0"])
 
 
 def test_wheels_need_to_know_the_host(engine: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(AnsibleActionFail, match="node_info first"):
-        act(engine_venv, monkeypatch, {**engine, "stage": "wheels"}, [], facts={})
-    result, _calls = act(engine_venv, monkeypatch, {**engine, "stage": "wheels"}, [])
+        act(engine_action, monkeypatch, {**engine, "stage": "prepare"}, [], facts={})
+    result, _calls = act(engine_action, monkeypatch, {**engine, "stage": "prepare"}, [])
     assert (result["target"], result["fetched"]) == ("cp312-aarch64", [])
 
 
@@ -338,14 +339,14 @@ def test_a_host_that_did_not_get_it_is_named(
 def test_wheels_are_handed_over_to_the_fabric(engine: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     need = [{"sha256": "a" * 64, "size": 1, "have": 0}]
     answers = [{"changed": True, "need": need, "diff": {}}] * 2
-    result, calls = act(engine_venv, monkeypatch, {**engine, "deliver": "fabric"}, answers)
+    result, calls = act(engine_action, monkeypatch, {**engine, "deliver": "fabric"}, answers)
     assert (result["changed"], result["need"], result["models"]) == (False, need, {})
     assert result["wheels"]["root"] == "/opt/sparkthor/wheels"
     model = result["wheels"]["model"]
     assert (model["source"], len(model["files"])) == (engine["wheel_dir"], 3)
     # the second check knew how much is to be built, so that a disk that is too small stops the run here
     assert calls[1]["target"]["unpacked"] > 0
-    result, _calls = act(engine_venv, monkeypatch, {**engine, "deliver": "fabric"}, [{"changed": False}])
+    result, _calls = act(engine_action, monkeypatch, {**engine, "deliver": "fabric"}, [{"changed": False}])
     assert "wheels" not in result
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 from ansible.errors import AnsibleActionFail
-from ansible_collections.sparkthor.cluster.plugins.action import cluster_plan, engine_image
+from ansible_collections.sparkthor.cluster.plugins.action import cluster_plan, engine
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import push
 
 NODE = {"arch": "aarch64", "binaries": {"docker": "/usr/bin/docker"}}
@@ -45,6 +45,7 @@ def args(tmp_path: Path) -> dict[str, Any]:
             member.size = len(data)
             archive.addfile(member, io.BytesIO(data))
     return {
+        "runtime": "container",
         "requirements": str(tmp_path / "lock.txt"),
         "wheel_dir": str(wheels),
         "download": False,
@@ -60,7 +61,7 @@ def act(
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     task = SimpleNamespace(args=args, check_mode=False, diff=True, async_val=0, action="x", delegate_to=None)
     connection = SimpleNamespace(_shell=SimpleNamespace(tmpdir=None))
-    action = engine_image.ActionModule(task, connection, SimpleNamespace(), None, None, None)
+    action = engine.ActionModule(task, connection, SimpleNamespace(), None, None, None)
     calls: list[dict[str, Any]] = []
 
     def execute(module_name: str, module_args: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
@@ -156,10 +157,10 @@ def test_a_failure_on_the_host_is_the_result(args: dict[str, Any], monkeypatch: 
 
 
 def test_preflight_speaks_to_no_host(args: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    result, calls = act(monkeypatch, {**args, "stage": "preflight"}, [])
+    result, calls = act(monkeypatch, {**args, "stage": "prepare"}, [])
     assert (result["image"], result["digest"], calls) == ("own/vllm:1", IMAGE, [])
     with pytest.raises(AnsibleActionFail, match=r"spark-01: engine_runtime: container needs Docker"):
-        act(monkeypatch, {**args, "stage": "preflight"}, [], node={**NODE, "binaries": {"docker": ""}})
+        act(monkeypatch, {**args, "stage": "prepare"}, [], node={**NODE, "binaries": {"docker": ""}})
 
 
 @pytest.mark.parametrize(
@@ -175,7 +176,7 @@ def test_preflight_speaks_to_no_host(args: dict[str, Any], monkeypatch: pytest.M
     ],
 )
 def test_bad_input(args: dict[str, Any], monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], words: str) -> None:
-    for stage in ("preflight", "apply"):
+    for stage in ("prepare", "apply"):
         with pytest.raises(AnsibleActionFail) as caught:
             act(monkeypatch, {**args, **changes, "stage": stage}, [])
         assert "host spark-01: " in str(caught.value)

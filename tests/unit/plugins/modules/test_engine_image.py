@@ -17,7 +17,7 @@ from ansible.module_utils.testing import patch_module_args
 from ansible_collections.sparkthor.cluster.plugins.module_utils._engine import image as _image
 from ansible_collections.sparkthor.cluster.plugins.module_utils._engine import image_host
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import container
-from ansible_collections.sparkthor.cluster.plugins.modules import engine_image
+from ansible_collections.sparkthor.cluster.plugins.modules import engine
 
 BASE = "sha256:" + "a" * 64
 DERIVED = "sha256:" + "d" * 64
@@ -124,6 +124,7 @@ class Host:
         self.docker.calls.clear()
         whole = {"image": "own/vllm:1", "archive": self.archive, "lock": LOCK, "pins": PINS, **(target or {})}
         given = {
+            "runtime": "container",
             "requirements": "lock.txt",
             "config_path": str(self.root / "container.json"),
             "work_dir": str(self.root / "work"),
@@ -135,7 +136,7 @@ class Host:
             **args,
         }
         with patch_module_args(given), pytest.raises(SystemExit):
-            engine_image.main()
+            engine.main()
         return json.loads(self.capsys.readouterr().out)
 
     def receive(self, *names: str) -> None:
@@ -336,8 +337,9 @@ def test_a_ray_that_does_not_run_is_found_before_anything_starts(
 
 
 def test_called_without_its_other_half(host: Host) -> None:
-    with patch_module_args({"requirements": "x", "_ansible_remote_tmp": str(host.root)}), pytest.raises(SystemExit):
-        engine_image.main()
+    given = {"runtime": "container", "requirements": "x", "_ansible_remote_tmp": str(host.root)}
+    with patch_module_args(given), pytest.raises(SystemExit):
+        engine.main()
     assert "did not run" in json.loads(host.capsys.readouterr().out)["msg"]
 
 

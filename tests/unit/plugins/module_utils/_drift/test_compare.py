@@ -74,7 +74,7 @@ def test_the_first_difference_ends_it(asked: list[str], kind: str, words: str) -
 
 
 def test_a_module_without_a_comparison_is_not_known_to_be_right(asked: list[str]) -> None:
-    assert compare.compare([item("a", "engine_image")])[0] == []
+    assert compare.compare([item("a", "package")])[0] == []
 
 
 def test_declared_state(tmp_path: Path) -> None:

@@ -219,7 +219,7 @@ def test_whoever_asks_gets_the_loaded_table_beside_the_file(
     kernel: Kernel, table: list[str], refuse: str, state: str
 ) -> None:
     kernel.table, kernel.refuse = table, refuse
-    found = compare(kernel.ask, NFT, str(kernel.rules))
+    found = compare(kernel.ask, str(kernel.rules), NFT)
     assert found["state"] == state
     assert bool(found["reason"]) == (state != "closed")
     assert kernel.loads == 0
@@ -227,7 +227,7 @@ def test_whoever_asks_gets_the_loaded_table_beside_the_file(
 
 def test_without_a_file_nothing_is_managed(kernel: Kernel) -> None:
     kernel.rules.unlink()
-    assert compare(kernel.ask, NFT, str(kernel.rules))["state"] == "unmanaged"
+    assert compare(kernel.ask, str(kernel.rules), NFT)["state"] == "unmanaged"
 
 
 def test_an_announcement_ends_the_wait_and_is_forgotten() -> None:

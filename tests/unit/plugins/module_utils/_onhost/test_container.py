@@ -64,6 +64,7 @@ def test_a_container_of_ray() -> None:
         ("--user", "990:980"),
         ("--group-add", "44"),
         ("--group-add", "109"),
+        ("--cap-drop", "ALL"),
         ("--cap-add", "IPC_LOCK"),
         ("--device", "nvidia.com/gpu=all"),
         ("--ulimit", "memlock=-1:-1"),

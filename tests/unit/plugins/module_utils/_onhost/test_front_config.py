@@ -6,8 +6,10 @@
 from __future__ import annotations
 
 import os
+import pwd
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -37,10 +39,11 @@ class Front:
     def want(self, text: str) -> None:
         (self.wanted / "nginx.conf").write_text(text)
 
-    def run(self, action: str) -> subprocess.CompletedProcess[str]:
+    def run(self, action: str, user: str = "") -> subprocess.CompletedProcess[str]:
         path = f"{self.tools}:{os.environ['PATH']}"
         environment = {**os.environ, "PATH": path, "PYTHONPATH": str(PLUGINS)}
         words = [sys.executable, "-B", "-m", "module_utils._onhost", "front-config", action, "--folder", str(self.etc)]
+        words += ["--user", user or pwd.getpwuid(os.geteuid()).pw_name]
         return subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
 
     def served(self) -> str:
@@ -71,6 +74,20 @@ def test_a_mistake_leaves_the_last_good_one(front: Front, action: str, rc: int) 
     done = front.run(action)
     assert (done.returncode, front.served()) == (rc, "first")
     assert "is not valid: unexpected end" in done.stderr
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="another user is needed to see who runs nginx")
+def test_nginx_is_never_run_as_root() -> None:
+    # pytest's own folders are closed to other users
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        front = Front(Path(folder))
+        front.tool("nginx", '#!/bin/sh\nid -u; for word; do last=$word; done; cat "$last"; exit 1\n')
+        done = front.run("start", "daemon")
+        assert done.returncode == 1
+        assert f"is not valid: {pwd.getpwnam('daemon').pw_uid}\nfirst" in done.stderr, done.stderr
+        # what it refused is not kept anywhere
+        assert front.folders() == ["front"]
 
 
 @pytest.mark.parametrize(("action", "rc"), [("start", 0), ("reload", 1)])
@@ -107,7 +124,8 @@ done
     assert (done.returncode, done.stdout) == (0, "making a certificate for DNS:a\n"), done.stderr
     assert (front.good / "tls.crt").read_text() == "certificate\n"
     assert (front.good / "tls.key").read_text() == "key\n"
-    assert (front.good / "tls.key").stat().st_mode & 0o077 == 0
+    # root's, and nginx's to read
+    assert (front.good / "tls.key").stat().st_mode & 0o037 == 0
     assert front.run("reload").stdout == ""
     (front.wanted / "self-signed").write_text("DNS:b\n")
     assert front.run("reload").stdout == "making a certificate for DNS:b\n"

@@ -257,19 +257,19 @@ def test_ray_ranks_reads_the_living_newest_last(monkeypatch: pytest.MonkeyPatch)
         return answer
 
     monkeypatch.setattr(service.ray_config, "load_config", lambda path: types.SimpleNamespace(dashboard_port=8265))
-    monkeypatch.setattr(service.ray_config, "read_token", lambda config: "token")
     monkeypatch.setattr(service.ray_probe, "probe_http", probe_http)
     monkeypatch.setattr(service.ray_members, "read_dashboard_nodes", lambda text: rows)
-    assert service.ray_ranks()({}) == {"10.0.0.1": "new"}
+    assert service.ray_ranks(token=lambda _config: "token")({}) == {"10.0.0.1": "new"}
     assert asked == [("http://127.0.0.1:8265/api/v0/nodes?detail=true&limit=10000", "token")]
     answer.ok = False
-    assert service.ray_ranks()({}) is None
+    assert service.ray_ranks(token=lambda _config: "token")({}) is None
 
 
 def test_health_socket(engine: Engine, tmp_path: Path, config: str) -> None:
     one, _said = make_service(tmp_path, config, Systemd())
     path = str(tmp_path / "health.sock")
-    server = service.HealthServer(path, one)
+    server = service.HealthServer(path)
+    server.service = one
     with servers.serving(server):
         assert serving.request(path, "GET", "/health", 5)[0] == 503
         one.round()

@@ -180,7 +180,7 @@ def test_what_goes_wrong_while_reading_is_said(ring: Ring) -> None:
     def broken(parts: Parts) -> None:
         raise ValueError("no such thing")
 
-    ring.begin(1, [], [2], ring.source(), patience=3)
+    ring.begin(1, [], [2], ring.source(), patience=30)
     ring.begin(2, [1], [], before=broken)
     assert ring.end(2)["error"] == "ValueError: no such thing"
     ring.end(1)

@@ -6,11 +6,9 @@ from __future__ import annotations
 
 import hashlib
 import os
-import posixpath
 import shutil
 import tarfile
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -46,7 +44,6 @@ class Action:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self._connection = SimpleNamespace(_shell=SimpleNamespace(join_path=posixpath.join))
         self.transfers: list[int] = []
 
     def _make_tmp_path(self) -> str:

@@ -42,3 +42,19 @@ def test_a_template_knows_nothing_but_its_values(tmp_path: Path) -> None:
     assert host_state.rendered(path, on=True, name="x") == "yes x\nend\n"
     with pytest.raises(jinja2.UndefinedError, match="name"):
         host_state.rendered(path, on=True)
+
+
+def test_states_are_merged_in_their_order() -> None:
+    first = host_state.HostState(files=[{"path": "/a"}], sysctls={"x": 1}, restore=["u"])
+    second = host_state.HostState(files=[{"path": "/b"}], sysctls={"x": 2, "y": 3})
+    both = host_state.merged([first, second])
+    assert [file["path"] for file in both.files] == ["/a", "/b"]
+    assert (both.sysctls, both.restore, first.sysctls) == ({"x": 2, "y": 3}, ["u"], {"x": 1})
+    assert host_state.merged([]) == host_state.HostState()
+
+
+def test_a_roles_file_is_taken_as_it_is() -> None:
+    script = host_state.role_file("os_hardening", "sparkthor-drop-caches", "/x", "0755")
+    assert (script["path"], script["mode"]) == ("/x", "0755")
+    assert script["content"].startswith("#!/bin/sh\n# Ansible managed: sparkthor.cluster\n")
+    assert script["content"].endswith("\n")

@@ -57,7 +57,7 @@ def engine(locked_wheels: dict[str, str]) -> dict[str, Any]:
 
 def test_the_engine_that_is_wanted_is_a_fact_for_the_roles_after_it(engine: dict[str, Any]) -> None:
     variables: dict[str, Any] = {"ansible_facts": {"sparkthor_node": NODE}}
-    (comparison,) = compare.prepare("engine", [{"module": "engine_venv", "arguments": engine}], "a", variables)
+    (comparison,) = compare.prepare("engine", [{"module": "engine", "arguments": engine}], "a", variables)
     target = comparison["arguments"]["target"]
     assert (target["python"], target["kind"], "manifest" in target) == ("3.12", "spark", False)
     fact = variables["ansible_facts"]["sparkthor_engine"]
@@ -70,13 +70,14 @@ def test_the_engine_that_is_wanted_is_a_fact_for_the_roles_after_it(engine: dict
     ("change", "words"),
     [
         ({"verify": "full"}, "every file"),
+        ({"runtime": "container"}, "Docker has to be asked"),
         ({"python": "/opt/python3.13/bin/python3"}, "asked on the host"),
         ({"wheel_dir": "/nonexistent"}, "wheels are missing"),
     ],
 )
 def test_an_engine_that_takes_more_than_reading(engine: dict[str, Any], change: dict[str, str], words: str) -> None:
     with pytest.raises(compare.Unknown, match=words):
-        prepare([{"module": "engine_venv", "arguments": {**engine, **change}}])
+        prepare([{"module": "engine", "arguments": {**engine, **change}}])
 
 
 def store(source: str, **more: str) -> list[dict[str, Any]]:
@@ -147,3 +148,27 @@ def test_engines_that_do_not_fit_together_are_not_converged() -> None:
     wanted = ["engine", "ray_node"]
     assert compare.converged_everywhere(wanted, {"one": engine("2.60.0"), "two": engine("2.60.0+cu13")}) == wanted
     assert compare.converged_everywhere(wanted, {"one": engine("2.60.0"), "two": engine("2.61.0")}) == []
+
+
+def peers_up(links: list[dict[str, Any]], hostvars: dict[str, Any]) -> dict[str, bool]:
+    return {item["netdev"]: item["peer_up"] for item in compare.with_peers(links, hostvars)}
+
+
+def facts(**up: bool) -> dict[str, Any]:
+    interfaces = [{"name": name, "up": value} for name, value in up.items()]
+    return {"ansible_facts": {"sparkthor_node": {"interfaces": interfaces}}}
+
+
+def link(netdev: str, peer: str, peer_netdev: str) -> dict[str, Any]:
+    return {"netdev": netdev, "peer": peer, "peer_netdev": peer_netdev}
+
+
+def test_the_state_of_the_other_end_goes_along() -> None:
+    links = [link("p0", "b", "p1"), link("q0", "b", "q1"), link("p1", "c", "p0"), link("s0", "", "")]
+    hostvars = {"b": facts(p1=True, q1=False), "c": facts(p1=True)}
+    assert peers_up(links, hostvars) == {"p0": True, "q0": False, "p1": False, "s0": False}
+    assert "peer_up" not in links[0], "the plan itself stays as it is"
+
+
+def test_a_peer_without_facts_is_not_known_to_be_up() -> None:
+    assert peers_up([link("p0", "b", "p1"), link("p1", "c", "p0")], {"b": {}}) == {"p0": False, "p1": False}

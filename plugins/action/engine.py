@@ -1,7 +1,7 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Controller side of the module ``engine_venv``: documented in plugins/modules/engine_venv.py."""
+"""Controller side of the module ``engine``: documented in plugins/modules/engine.py."""
 
 from __future__ import annotations
 
@@ -12,21 +12,41 @@ from ansible.errors import AnsibleActionFail
 from ansible.module_utils.parsing.convert_bool import boolean
 from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.pins import EngineError, Pin, Target
 from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.venv import interesting
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import push
+from ansible_collections.sparkthor.cluster.plugins.module_utils._store.manifest import Entry
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import images, push
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import wheels as _wheels
+
+VENV = "/opt/sparkthor/venv"
+WORK_DIR = "/opt/sparkthor"
+#: archive, then wheels, then done; more rounds mean that something does not arrive
+ROUNDS = 6
 
 
 class ActionModule(push.StoreAction):
-    MODULE = "engine_venv"
+    MODULE = "engine"
     ERRORS = (EngineError,)
 
     def act(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        engine = _wheels.read_engine_of(arguments)
         download = boolean(arguments.get("download", True))
-        if arguments.get("stage") == "wheels":
-            return self._have_wheels(engine, str(arguments.get("wheel_dir") or ""), download)
+        prepare = arguments.get("stage") == "prepare"
+        if arguments.get("runtime", "venv") == "venv":
+            engine = _wheels.read_engine_of(arguments)
+            wheel_dir = str(arguments.get("wheel_dir") or "")
+            if prepare:
+                return self._have_wheels(engine, wheel_dir, download)
+            return self._environment(arguments, engine, wheel_dir, download)
+        wanted = images.read_wanted(arguments, str(self._node.get("arch") or ""))
+        if prepare:
+            if self._node and not (self._node.get("binaries") or {}).get("docker"):
+                raise EngineError(images.NO_DOCKER)
+            return {"changed": False, "image": wanted.image, "digest": wanted.archive.image if wanted.archive else ""}
+        return self._image(arguments, wanted, download)
+
+    def _environment(
+        self, arguments: dict[str, Any], engine: _wheels.Engine, wheel_dir: str, download: bool
+    ) -> dict[str, Any]:
         target = self._target(arguments)
-        folder = _wheels.wheel_folder(str(arguments.get("wheel_dir") or ""), target)
+        folder = _wheels.wheel_folder(wheel_dir, target)
         if self._task.check_mode and (missing := _wheels.missing_wheels(engine, folder, target)):
             return self._would_fetch(engine, folder, target, missing, download)
         wheels = _wheels.prepare_wheels(engine, folder, target, download)
@@ -41,8 +61,14 @@ class ActionModule(push.StoreAction):
         if not outcome.get("need") or outcome.get("failed"):
             return outcome
         if deliver == "fabric":
-            return self._hand_over(arguments, wheels, outcome)
-        return self._send(arguments, wheels, outcome)
+            root = os.path.join(os.path.dirname(str(arguments.get("path", VENV))), "wheels")
+            files = (entry.path for entry in wheels.manifest)
+            outcome.update(push.hand_over(root, wheels.digest, wheels.folder, files))
+            outcome.pop("diff", None)
+            return outcome
+        wanted = push.contents(wheels.folder, wheels.manifest, outcome["need"])
+        sent = self._bring("wheels", wanted, {**arguments, "target": {}})
+        return self._arrived("wheels", outcome, self._module(arguments), sent)
 
     def _have_wheels(self, engine: _wheels.Engine, wheel_dir: str, download: bool) -> dict[str, Any]:
         """The wheels for this host on the controller; a download there is no change of the host."""
@@ -94,7 +120,7 @@ class ActionModule(push.StoreAction):
             "diff": {"before": "", "after": "".join(f"{name}=={pins[name]}\n" for name in sorted(pins))},
             "ansible_facts": {
                 "sparkthor_engine": {
-                    "path": str(self._task.args.get("path", "/opt/sparkthor/venv")),
+                    "path": str(self._task.args.get("path", VENV)),
                     "digest": "",
                     "python": target.python,
                     "machine": target.machine,
@@ -103,15 +129,38 @@ class ActionModule(push.StoreAction):
             },
         }
 
-    @staticmethod
-    def _hand_over(arguments: dict[str, Any], wheels: _wheels.WheelSet, outcome: dict[str, Any]) -> dict[str, Any]:
-        """Let the role model_store bring the wheels to all hosts."""
-        root = os.path.join(os.path.dirname(str(arguments.get("path", "/opt/sparkthor/venv"))), "wheels")
-        outcome.update(push.hand_over(root, wheels.digest, wheels.folder, (entry.path for entry in wheels.manifest)))
-        outcome.pop("diff", None)
+    def _image(self, arguments: dict[str, Any], wanted: images.Wanted, download: bool) -> dict[str, Any]:
+        deliver = str(arguments.pop("deliver", "direct"))
+        sent = 0
+        arguments["target"] = {**wanted.target(), "kind": str(self._node.get("kind") or "")}
+        archive = os.path.dirname(wanted.archive_path), [Entry(*wanted.entry)]
+        wheels: tuple[str, list[Entry]] = "", []
+        for _round in range(ROUNDS):
+            outcome = self._module(arguments)
+            if outcome.get("failed"):
+                break
+            if outcome.get("wanted"):
+                wheels = images.wheels_for(outcome, arguments, download)[:2]
+                arguments["target"]["wheels"] = [list(entry) for entry in wheels[1]]
+            elif outcome.get("need"):
+                whole = outcome["what"] == "archive"
+                folder, manifest = archive if whole else wheels
+                if deliver == "fabric" and whole:
+                    root = os.path.join(str(arguments.get("work_dir") or WORK_DIR), "images")
+                    handed = push.hand_over(root, "archive", folder, [manifest[0].path])
+                    return {**handed, "need": outcome["need"]}
+                contents = push.contents(folder, manifest, outcome["need"])
+                sent += self._bring("image" if whole else "Ray's wheels", contents, {**arguments, "target": {}})
+            else:
+                break
+        else:
+            raise AnsibleActionFail(f"host {self.host}: what was sent did not arrive whole: run again")
+        if sent and not outcome.get("failed"):
+            # the rounds before this one did the work: the last one alone would look as if little had changed
+            outcome.update(changed=True, sent_bytes=sent)
+        if outcome.get("changed") and outcome.get("nccl"):
+            outcome.setdefault("warnings", []).append(
+                f"host {self.host}: the image sets NCCL options of its own ({'; '.join(outcome['nccl'])}). Its "
+                "nccl.conf is hidden from the engine by the host's; /etc/sparkthor/fabric.env outranks its environment."
+            )
         return outcome
-
-    def _send(self, arguments: dict[str, Any], wheels: _wheels.WheelSet, outcome: dict[str, Any]) -> dict[str, Any]:
-        wanted = push.contents(wheels.folder, wheels.manifest, outcome["need"])
-        sent = self._bring("wheels", wanted, {**arguments, "target": {}})
-        return self._arrived("wheels", outcome, self._module(arguments), sent)

@@ -1,0 +1,79 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the role ``monitoring`` puts on a host: the exporter, and on the head what Prometheus reads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.sandbox import NETWORK, sandbox
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import onhost
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.host_state import (
+    ROLES,
+    File,
+    HostState,
+    directory,
+    rendered,
+    role_file,
+    switched_off,
+)
+
+_CONFIG = "/etc/sparkthor/monitoring"
+_EXPORTER = "sparkthor-exporter.service"
+_PROMETHEUS = "sparkthor-prometheus.service"
+#: what earlier versions installed instead of the package
+_FORMER = ["/usr/local/lib/sparkthor/sparkthor-exporter", "/usr/local/lib/sparkthor/_exporter.py"]
+
+
+@dataclass(frozen=True)
+class MonitoringSettings:
+    """Variables of the role, and the ports of ``ray_node``."""
+
+    monitoring_exporter_port: int
+    monitoring_scrape_interval: str
+    monitoring_prometheus: bool
+    monitoring_prometheus_listen: str
+    monitoring_prometheus_retention: str
+    ray_node_ports: dict[str, Any] = field(default_factory=dict)
+
+
+def plan_monitoring(
+    settings: MonitoringSettings, cluster: Mapping[str, Any], fabric: Mapping[str, Mapping[str, Any]], host: str
+) -> dict[str, Any]:
+    """``state`` for host_state, and ``prometheus``: whether the server runs on this host."""
+    is_head = host == cluster["head"]
+    prometheus = is_head and settings.monitoring_prometheus
+
+    def unit(name: str, **values: Any) -> File:
+        return _templated(f"{name}.j2", f"/etc/systemd/system/{name}", settings, **values)
+
+    # it changes with the exporter's code
+    digest = onhost.program_digest("exporter")
+    files = [unit(_EXPORTER, digest=digest, own=fabric[host], sandbox=sandbox(families=NETWORK))]
+    units = [{"name": _EXPORTER, "enabled": True, "state": "started", "restart_on": [files[0]["path"]]}]
+    if is_head:
+        scrape = f"{_CONFIG}/prometheus.yml"
+        alerts = role_file("monitoring", "alerts.yml", f"{_CONFIG}/alerts.yml")
+        files += [
+            _templated("prometheus.yml.j2", scrape, settings, cluster=cluster, fabric=fabric),
+            alerts,
+            role_file("monitoring", "grafana-dashboard.json", f"{_CONFIG}/grafana-dashboard.json"),
+        ]
+    if prometheus:
+        # Go asks the kernel for its interfaces over netlink, and raises its limit of open files
+        families, refused = (*NETWORK, "AF_NETLINK"), ["@privileged"]
+        files.append(unit(_PROMETHEUS, sandbox=sandbox(families=families, refused=refused)))
+        owed = {"restart_on": [files[-1]["path"]], "reload_on": [scrape, alerts["path"]]}
+        units.append({"name": _PROMETHEUS, "enabled": True, "state": "started", **owed})
+    else:
+        units.append(switched_off(_PROMETHEUS))
+    users, directories = [{"name": "sparkthor", "system": True}], [directory("/etc/sparkthor")]
+    state = HostState(users=users, directories=directories, files=files, absent=_FORMER, units=units)
+    return {"state": state.arguments(), "prometheus": prometheus}
+
+
+def _templated(template: str, path: str, settings: MonitoringSettings, **values: Any) -> File:
+    text = rendered(ROLES / "monitoring" / "templates" / template, **vars(settings), **values)
+    return {"path": path, "content": text}

@@ -1,0 +1,177 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Every area of os_hardening has a switch and a tag of its own, and the teardown undoes each."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.wanted import Wanted
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import hardening, roles
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.settings import read_settings
+
+TOP = next(parent for parent in Path(__file__).resolve().parents if (parent / "galaxy.yml").exists())
+ROLE = TOP / "roles/os_hardening"
+AREAS = (
+    *("headless", "swap", "memlock", "drop_caches", "core_dumps", "tmp", "oom", "updates", "suspend", "hold"),
+    *("time_sync", "earlyoom", "thor_power"),
+)
+#: what stays as it was made, with the reason
+NOT_UNDONE = {
+    "systemd-timesyncd.service": "a right clock harms nobody, and who had it off cannot be told",
+    "chrony.service": "the same",
+    "earlyoom.service": "it is somebody else's service: only its settings are ours",
+    "display-manager.service": "stopped once, on request; the next boot decides by the default target",
+    "graphical.target": "the same",
+}
+
+
+def settings(**given: Any) -> hardening.HardeningSettings:
+    defaults = yaml.safe_load((ROLE / "defaults/main.yml").read_text())
+    return read_settings(hardening.HardeningSettings, {**defaults, **given})
+
+
+def active(kind: str = "thor", tags: tuple[str, ...] = ("all",), skip: tuple[str, ...] = (), **given: Any) -> list[str]:
+    return hardening.active(settings(**given), kind, tags, skip)
+
+
+def planned(**given: Any) -> dict[str, Any]:
+    return hardening.plan_hardening(settings(**given), "thor", ["all"], [])
+
+
+def state(area: str, **given: Any) -> dict[str, Any]:
+    return hardening.areas(settings(**given))[area].arguments()
+
+
+def test_the_areas_are_those_that_are_described() -> None:
+    specs = yaml.safe_load((ROLE / "meta/argument_specs.yml").read_text())["argument_specs"]["main"]["options"]
+    _compared, task = yaml.safe_load((ROLE / "tasks/main.yml").read_text())
+    (tags,) = task["tags"]
+    assert set(hardening.areas(settings())) == set(AREAS)
+    for area in AREAS:
+        assert specs[f"os_hardening_{area}"]["type"] == "bool"
+    assert set(re.findall(r"'(\w+)'", tags)) == {f"os_hardening_{area}" for area in AREAS}
+    readme = (ROLE / "README.md").read_text()
+    assert all(f"| `{area}` |" in readme for area in AREAS)
+
+
+@pytest.mark.parametrize("area", AREAS)
+def test_a_tag_picks_its_area_alone(area: str) -> None:
+    switches = {f"os_hardening_{name}": True for name in AREAS}
+    picked = active(tags=(f"os_hardening_{area}",), **switches)
+    assert picked == [area]
+    left = active(skip=(f"os_hardening_{area}",), **switches)
+    assert sorted(left) == sorted(set(AREAS) - {area})
+
+
+@pytest.mark.parametrize("area", AREAS)
+def test_a_switch_that_is_off_leaves_its_area_alone(area: str) -> None:
+    switches = {f"os_hardening_{name}": name != area for name in AREAS}
+    assert sorted(active(**switches)) == sorted(set(AREAS) - {area})
+    assert active(tags=(f"os_hardening_{area}",), **switches) == []
+
+
+def text_of(value: bool) -> tuple[str, ...]:
+    """What the command line and INI inventories make of a switch."""
+    return ("true", "yes", "1") if value else ("false", "no", "0", "False")
+
+
+@pytest.mark.parametrize("area", AREAS)
+def test_a_switch_may_be_text(area: str) -> None:
+    for text in text_of(False):
+        switches = {f"os_hardening_{name}": True for name in AREAS} | {f"os_hardening_{area}": text}
+        assert area not in active(**switches), text
+    for text in text_of(True):
+        switches = {f"os_hardening_{name}": False for name in AREAS} | {f"os_hardening_{area}": text}
+        assert active(**switches) == [area], text
+
+
+def test_a_desktop_is_only_stopped_when_it_is_asked_for() -> None:
+    assert state("headless", os_hardening_headless_isolate="false")["units"] == []
+    assert state("headless", os_hardening_headless_isolate="true")["units"]
+
+
+@pytest.mark.parametrize("area", AREAS)
+def test_the_teardown_undoes_it(area: str) -> None:
+    on = {f"os_hardening_{name}": True for name in AREAS} | {"os_hardening_headless_isolate": True}
+    undone = set(planned(**on)["undo"]["restore"])
+    stopped = {unit["name"] for unit in planned(**on)["undo"]["units"]}
+    what = state(area, **on)
+    made = {item["path"] for key in ("files", "links") for item in what[key]} | set(what["sysctls"])
+    made |= {unit["name"] for unit in what["units"]}
+    assert made, "an area that does nothing proves nothing"
+    assert made - undone - stopped - set(NOT_UNDONE) == set()
+
+
+MASKED = ["apt-daily-upgrade.timer", "fwupd-refresh.timer", "packagekit-offline-update.service"]
+
+
+@pytest.mark.parametrize(
+    ("listed", "back"),
+    [
+        (MASKED, []),
+        ([], MASKED),
+        (["fwupd-refresh.timer", "vendor.timer"], [MASKED[0], MASKED[2]]),
+        (["packagekit-offline-update"], MASKED[:2]),
+    ],
+)
+def test_what_is_taken_off_the_list_is_given_back(listed: list[str], back: list[str]) -> None:
+    wanted = planned(os_hardening_updates_masked_units=listed)["state"]
+    assert wanted["restore"] == back
+    Wanted.parse(wanted)  # nothing is named in units and again in restore
+    off = {"os_hardening_updates_masked_units": listed, "os_hardening_updates": False}
+    assert planned(**off)["state"]["restore"] == []
+    undone = planned(os_hardening_updates_masked_units=listed)["undo"]["restore"]
+    assert {*MASKED, *listed} - {"packagekit-offline-update"} <= set(undone)
+
+
+def test_only_a_thor_gets_a_thors_unit() -> None:
+    assert "thor_power" not in active(kind="spark")
+    assert "thor_power" in active(kind="thor")
+    (unit,) = state("thor_power")["files"]
+    assert "ExecStart=nvpmodel -m 0\n" in unit["content"]
+    assert "ExecStart=/usr/bin/jetson_clocks\n" in unit["content"]
+
+
+def test_what_is_left_alone_unless_asked_for() -> None:
+    assert set(AREAS) - set(active()) == {"hold", "earlyoom"}
+    target = {"path": "/etc/systemd/system/default.target", "target": "/usr/lib/systemd/system/multi-user.target"}
+    assert {name: what for name, what in state("headless").items() if what} == {"links": [target]}
+
+
+@pytest.mark.parametrize(
+    ("fabric", "facts", "power"),
+    [
+        ({}, {}, False),
+        ({"one": {"kind": "thor"}}, {"kind": "spark"}, True),
+        ({"one": {"kind": ""}}, {"kind": "thor"}, True),
+        ({"two": {"kind": "thor"}}, {"kind": "spark"}, False),
+    ],
+)
+def test_the_kind_is_the_plans_or_else_the_hosts(fabric: dict[str, Any], facts: dict[str, Any], power: bool) -> None:
+    known = {
+        **yaml.safe_load((ROLE / "defaults/main.yml").read_text()),
+        **{"inventory_hostname": "one", "sparkthor_fabric": fabric, "ansible_facts": {"sparkthor_node": facts}},
+        **{"ansible_run_tags": ["all"], "ansible_skip_tags": []},
+    }
+    paths = [file["path"] for file in roles.plan("os_hardening", known)["state"]["files"]]
+    assert ("/etc/systemd/system/sparkthor-jetson-power.service" in paths) is power
+
+
+def test_every_file_says_whose_it_is() -> None:
+    for area, what in hardening.areas(settings()).items():
+        for item in what.files:
+            assert "# Ansible managed: sparkthor.cluster" in item["content"], area
+
+
+def test_the_hold_covers_kernels_and_drivers() -> None:
+    (item,) = state("hold")["files"]
+    assert item["path"].startswith("/etc/apt/preferences.d/")
+    names = item["content"].partition("Package: ")[2].partition("\n")[0].split()
+    assert {"linux-image-*", "nvidia-driver-*", "libnvidia-*", "nvidia-l4t-*"} <= set(names)
+    assert "Pin-Priority: -1" in item["content"]

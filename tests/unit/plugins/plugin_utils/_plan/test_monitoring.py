@@ -1,0 +1,80 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import yaml
+from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.wanted import Wanted
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import host_state, onhost, roles
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.settings import SettingsError
+
+from tests.unit import planned_cluster
+
+HOSTS = ["a", "b"]
+_FIRST, CLUSTER, FABRIC, _NODES = planned_cluster.planned(HOSTS, "direct")
+UNITS = "/etc/systemd/system"
+
+
+def planned(host: str = "a", **given: Any) -> dict[str, Any]:
+    defaults = yaml.safe_load((host_state.ROLES / "monitoring/defaults/main.yml").read_text())
+    known = {"sparkthor_cluster": CLUSTER, "sparkthor_fabric": FABRIC}
+    plan = roles.plan("monitoring", {**defaults, **known, "inventory_hostname": host, **given})
+    Wanted.parse(plan["state"])
+    return plan
+
+
+def texts(plan: dict[str, Any]) -> dict[str, str]:
+    return {file["path"]: file["content"] for file in plan["state"]["files"]}
+
+
+def test_a_worker_has_its_exporter_and_no_server() -> None:
+    plan = planned("b", monitoring_prometheus="yes")
+    assert plan["prometheus"] is False
+    (unit,) = texts(plan).values()
+    assert f"is a change of this unit: {onhost.program_digest('exporter')}\n" in unit
+    assert "--listen 127.0.0.1:9835" in unit
+    assert [item["name"] for item in plan["state"]["units"]] == [
+        "sparkthor-exporter.service",
+        "sparkthor-prometheus.service",
+    ]
+    assert plan["state"]["units"][1] == host_state.switched_off("sparkthor-prometheus.service")
+
+
+def test_the_exporter_listens_on_the_control_address_of_its_host() -> None:
+    for host in HOSTS:
+        unit = texts(planned(host, monitoring_exporter_port="9000"))[f"{UNITS}/sparkthor-exporter.service"]
+        assert f"--listen {FABRIC[host]['control_address']}:9000" in unit
+        assert "--planned " + ",".join(link["netdev"] for link in FABRIC[host]["links"]) in unit
+
+
+def test_the_head_knows_every_host() -> None:
+    plan = planned(ray_node_ports={"metrics_export": 7000}, monitoring_scrape_interval="5s")
+    assert plan["prometheus"] is False
+    found = texts(plan)
+    assert set(found) == {
+        f"{UNITS}/sparkthor-exporter.service",
+        *(f"/etc/sparkthor/monitoring/{name}" for name in ("prometheus.yml", "alerts.yml", "grafana-dashboard.json")),
+    }
+    config = yaml.safe_load(found["/etc/sparkthor/monitoring/prometheus.yml"])
+    assert config["global"]["scrape_interval"] == "5s"
+    jobs = {job["job_name"]: job["static_configs"] for job in config["scrape_configs"]}
+    assert [item["targets"] for item in jobs["ray"]] == [[f"{FABRIC[host]['control_address']}:7000"] for host in HOSTS]
+    assert [item["labels"]["host"] for item in jobs["sparkthor"]] == HOSTS
+    assert jobs["vllm"][0]["targets"] == [f"{CLUSTER['head_address']}:9835"]
+
+
+def test_prometheus_runs_on_the_head_if_it_is_asked_for() -> None:
+    plan = planned(monitoring_prometheus="true", monitoring_prometheus_listen="10.0.0.1:9091")
+    assert plan["prometheus"] is True
+    assert "--web.listen-address=10.0.0.1:9091" in texts(plan)[f"{UNITS}/sparkthor-prometheus.service"]
+    unit = plan["state"]["units"][1]
+    assert (unit["state"], unit["restart_on"]) == ("started", [f"{UNITS}/sparkthor-prometheus.service"])
+    assert set(unit["reload_on"]) <= set(texts(plan))
+
+
+def test_a_wrong_value_is_named() -> None:
+    with pytest.raises(SettingsError, match="monitoring_exporter_port: 'http' is not an integer"):
+        planned(monitoring_exporter_port="http")
