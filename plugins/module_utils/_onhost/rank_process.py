@@ -49,6 +49,7 @@ class Rank:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.process: asyncio.subprocess.Process | None = None
+        self._starting: asyncio.Future[asyncio.subprocess.Process] | None = None
         self.lines: collections.deque[str] = collections.deque(maxlen=400)
         self.started_with: dict[str, str] = {}
         self.exited = asyncio.Event()
@@ -63,15 +64,19 @@ class Rank:
         self.started_with = serving.fingerprint(self.settings.inputs)
         hidden = ("NOTIFY_SOCKET", "CREDENTIALS_DIRECTORY", "WATCHDOG_USEC", "WATCHDOG_PID")
         environment = {key: value for key, value in os.environ.items() if key not in hidden}
-        self.process = await asyncio.create_subprocess_exec(
-            *self.settings.command,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-            env=environment,
-            start_new_session=True,
-            limit=LINE_LIMIT,
+        self._starting = asyncio.ensure_future(
+            asyncio.create_subprocess_exec(
+                *self.settings.command,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.STDOUT,
+                env=environment,
+                start_new_session=True,
+                limit=LINE_LIMIT,
+            )
         )
+        # asyncio kills the child alone when its start is cancelled, and never the child's children
+        self.process = await asyncio.shield(self._starting)
         self._pump = asyncio.create_task(self._pass_on())
         self._watcher = asyncio.create_task(self._watch(self.process))
 
@@ -112,6 +117,9 @@ class Rank:
 
     async def stop(self) -> None:
         """Orderly, then not: a rank that waits for another one ignores SIGTERM."""
+        if self.process is None and self._starting is not None:
+            with contextlib.suppress(OSError):
+                self.process = await self._starting
         if self.process is None:
             return
         for number, seconds in ((signal.SIGTERM, self.settings.stop_patience), (signal.SIGKILL, 10.0)):

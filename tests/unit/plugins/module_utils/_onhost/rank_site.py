@@ -86,7 +86,7 @@ class Site:
         await until(lambda: all(self.began(host) for host in HOSTS.values()))
 
 
-async def until(true: Callable[[], bool], seconds: float = 25.0) -> None:
+async def until(true: Callable[[], bool], seconds: float = 120.0) -> None:
     end = time.monotonic() + seconds
     while not true():
         assert time.monotonic() < end, "did not come to be"
@@ -113,7 +113,7 @@ def run(folder: Path, story: Callable[[Site], Awaitable[None]]) -> Site:
 
     async def main() -> Site:
         async with site() as made:
-            await asyncio.wait_for(story(made), 60)
+            await asyncio.wait_for(story(made), 300)
         return made
 
     return asyncio.run(main())
