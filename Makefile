@@ -62,3 +62,8 @@ test-full: venv ## every scenario, resumable; results in .lab/results
 .PHONY: bench
 bench: venv ## what runs cost, beside the floor and two other ways; table in docs/benchmarks.md
 	@$(PY) -m tests.bench $(ARGS)
+
+.PHONY: gpu
+gpu: ## the collection on real GPUs of this machine; tables in docs/gpu.md; make gpu ARGS="deploy verify" runs single stages
+	@$(PY) -m tools.gpu $(ARGS)
+	@$(PY) -m tools.gpu --table docs/gpu.md

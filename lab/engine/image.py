@@ -53,7 +53,7 @@ ENVIRONMENT = ("PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bi
 
 INSTALL = r"""
 set -e
-root=$1 lower=$2 work=$3 wheels=$4 cache=$5; shift 5
+root=$1 lower=$2 work=$3 wheels=$4 cache=$5
 mount -t overlay overlay -o "lowerdir=$lower,upperdir=$work/upper,workdir=$work/work" "$root"
 mkdir -p "$root/tmp/wheels" "$root/tmp/cache" "$root/tmp/tools"
 mount --bind "$wheels" "$root/tmp/wheels"
@@ -62,7 +62,8 @@ mount --bind "$work/tools" "$root/tmp/tools"
 mount -t proc proc "$root/proc"
 chroot "$root" env -i PATH=/usr/bin:/bin HOME=/tmp/tools UV_CACHE_DIR=/tmp/cache UV_NO_CONFIG=1 UV_OFFLINE=1 \
   UV_PYTHON_DOWNLOADS=never UV_LINK_MODE=copy \
-  /tmp/tools/uv pip install --quiet --python /usr/bin/python3.11 --break-system-packages --no-index --no-deps "$@"
+  /tmp/tools/uv pip install --quiet --python /usr/bin/python3.11 --break-system-packages --no-index --no-deps \
+  --require-hashes --requirement /tmp/tools/requirements.txt
 umount "$root/proc" "$root/tmp/wheels" "$root/tmp/cache" "$root/tmp/tools"
 rm -rf "$root/tmp/wheels" "$root/tmp/cache" "$root/tmp/tools" "$root/tmp/.lock"
 umount "$root"
@@ -156,14 +157,14 @@ def make(where: prepare.Paths, target: str, progress: prepare.Progress) -> None:
         with open(prepare.LOCK, encoding="utf-8") as file:
             pins = engine_pins.parse_lock(file.read(), prepare.LOCK)
         chosen, _missing = engine_pins.select_wheels(pins, os.listdir(where["wheel_dir"]), system)
-        uv = next(name for pin, name in chosen.items() if pin.name == "uv")
-        engine_pins.extract_uv(os.path.join(where["wheel_dir"], uv), os.path.join(work, "tools"))
-        wanted = [chosen[pin] for pin in pins if pin.name not in RAYS_ALONE and pin.name != "uv"]
+        prepare.extract_uv(pins, where["wheel_dir"], os.path.join(work, "tools"))
+        wanted = {chosen[pin]: pin.hashes[0] for pin in pins if pin.name not in RAYS_ALONE | {"uv"}}
+        Path(work, "tools", "requirements.txt").write_text(engine_pins.wheel_lines("/tmp/wheels", wanted), "utf-8")
         cache = os.path.join(where["cache"], "uv-cache")
         os.makedirs(cache, exist_ok=True)
         progress(f"image: installing {len(wanted)} wheels")
         script = ["unshare", "-m", "bash", "-c", INSTALL, "install", f"{work}/root", lower, work, where["wheel_dir"]]
-        prepare._run([*script, cache, *(f"/tmp/wheels/{name}" for name in wanted)], "image", f"{work}/upper", progress)
+        prepare._run([*script, cache], "image", f"{work}/upper", progress)
         Path(work, "upper", "etc").mkdir(exist_ok=True)
         Path(work, "upper", "etc", "nccl.conf").write_text(NCCL_CONF, encoding="utf-8")
         layers = []

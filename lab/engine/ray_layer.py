@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
 import sys
 from pathlib import Path
 
@@ -53,7 +52,7 @@ MAKE = f"""
       "${{@:2}}"; }}
     do_in "$2/root" /mnt/uv venv -q --python /usr/bin/python3 {VENV}
     do_in "$2/root" /mnt/uv pip install -q --python {VENV}/bin/python --offline --no-index --no-deps \
-      --find-links /mnt/wheels -r /mnt/lock.txt
+      --require-hashes --find-links /mnt/wheels -r /mnt/lock.txt
     # a host would otherwise compile all of it at its first start
     chroot "$2/root" {VENV}/bin/python -m compileall -q -j 2 {VENV}/lib >/dev/null || :
     umount "$2/root/mnt/wheels"
@@ -61,22 +60,23 @@ MAKE = f"""
 """
 
 
-def lock_lines() -> list[str]:
+def needed_pins() -> list[prepare.engine_pins.Pin]:
     """The pins of the lab's engine that Ray needs."""
     with open(prepare.LOCK, encoding="utf-8") as file:
-        pins = [line.strip() for line in file if "==" in line and not line.startswith("#")]
-    chosen = [pin for pin in pins if re.sub(r"[-_.]+", "-", pin.partition("==")[0]).lower() in NEEDED]
+        pins = prepare.engine_pins.parse_lock(file.read(), prepare.LOCK)
+    chosen = [pin for pin in pins if pin.name in NEEDED]
     if len(chosen) != len(NEEDED):
-        known = {re.sub(r"[-_.]+", "-", pin.partition("==")[0]).lower() for pin in pins}
-        raise prepare.PrepareError(f"{prepare.LOCK} lacks what Ray needs: {', '.join(sorted(NEEDED - known))}")
+        lacking = sorted(NEEDED - {pin.name for pin in pins})
+        raise prepare.PrepareError(f"{prepare.LOCK} lacks what Ray needs: {', '.join(lacking)}")
     return chosen
 
 
 def make(suite: str = "bookworm") -> Path:
     where = prepare.prepare(progress=say)
     lower = base.base(suite)
-    pins = lock_lines()
-    digest = hashlib.sha256("\n".join([lower.name, MAKE, *pins]).encode()).hexdigest()[:10]
+    pins = needed_pins()
+    lock = prepare.engine_pins.requirement_lines(pins)
+    digest = hashlib.sha256("\n".join([lower.name, MAKE, lock]).encode()).hexdigest()[:10]
     root = base.cache_root() / "base" / f"{suite}-ray-{digest}"
     if root.exists():
         return root
@@ -88,12 +88,8 @@ def make(suite: str = "bookworm") -> Path:
         run(["rm", "-rf", "--one-file-system", work], timeout=600)
         for folder in ("upper", "work", "root"):
             (work / folder).mkdir(parents=True)
-        (work / "lock.txt").write_text("\n".join(pins) + "\n", encoding="utf-8")
-        engine_lock = prepare.engine_pins.parse_lock((work / "lock.txt").read_text(encoding="utf-8"), "lock.txt")
-        target = prepare.engine_pins.Target(prepare.PYTHON, prepare.MACHINE, prepare.GLIBC)
-        chosen, _missing = prepare.engine_pins.select_wheels(engine_lock, os.listdir(where["wheel_dir"]), target)
-        wheel = next(name for pin, name in chosen.items() if pin.name == "uv")
-        uv = prepare.engine_pins.extract_uv(os.path.join(where["wheel_dir"], wheel), str(work))
+        (work / "lock.txt").write_text(lock, encoding="utf-8")
+        uv = prepare.extract_uv(pins, where["wheel_dir"], str(work))
         run(
             ["unshare", "-m", "bash", "-c", MAKE, "layer", lower, work, where["wheel_dir"], uv, work / "lock.txt"],
             timeout=1800,

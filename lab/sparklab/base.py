@@ -121,9 +121,9 @@ class Tools:
         return [f"--keyring={self.root}/usr/share/keyrings"] if self.root else []
 
 
-def tools() -> Tools:
-    """The unpacked tools, fetched once."""
-    if shutil.which("mmdebstrap") and shutil.which("systemd-nspawn"):
+def tools(*, bootstrap: bool = True) -> Tools:
+    """The unpacked tools, fetched once. Whoever makes no base image (bootstrap=False) needs nspawn alone."""
+    if shutil.which("systemd-nspawn") and (not bootstrap or shutil.which("mmdebstrap")):
         return Tools(None)
     root = cache_root() / "tools"
     if (root / ".whole").exists():
@@ -243,6 +243,8 @@ def layer(name: str, suite: str) -> Path:
         return Path(name)
     if name not in LAYERS:
         raise LabError(f"unknown layer {name!r}: one of {', '.join(sorted(LAYERS))}")
+    if suite not in SUITES:
+        raise LabError(f"the layer {name} is for {' and '.join(SUITES)}: install its packages on this machine instead")
     lower = base(suite)
     packages = [word for word in LAYERS[name] if word not in LAYER_SKIP.get((name, suite), set())]
     files = LAYER_FILES.get(name, {})

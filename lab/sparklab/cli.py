@@ -40,7 +40,7 @@ def parser() -> argparse.ArgumentParser:
     create = verb("create", "make what is lacking of a lab, boot it, wait for ssh")
     create.add_argument("-i", "--inventory", action="append", required=True, metavar="INVENTORY")
     create.add_argument("--subnet", help=f"management network (default: lab_subnet, else {labs.DEFAULT_SUBNET})")
-    create.add_argument("--suite", help=f"bookworm or trixie (default: lab_suite, else {labs.DEFAULT_SUITE})")
+    create.add_argument("--suite", help=f"bookworm, trixie or machine (default: lab_suite, else {labs.DEFAULT_SUITE})")
     create.add_argument("--disk", help=f"size of each host's disk (default: lab_disk, else {labs.DEFAULT_DISK})")
     create.add_argument(
         "--layer", action="append", default=[], help="an extra layer over the base: docker, or a folder"

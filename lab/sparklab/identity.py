@@ -10,6 +10,7 @@ import shutil
 import uuid
 from pathlib import Path
 
+from . import gpu
 from .plan import Host, Plan
 from .system import run, words, write
 
@@ -19,10 +20,16 @@ MEMORY_MB = 122584
 # What a headless, freshly booted Spark has to spare
 AVAILABLE_MB = 117800
 
-PRODUCT = {"spark": "NVIDIA_DGX_Spark", "thor": "NVIDIA Jetson AGX Thor Developer Kit"}
+PRODUCT = {
+    "spark": "NVIDIA_DGX_Spark",
+    "thor": "NVIDIA Jetson AGX Thor Developer Kit",
+    "generic": "Simulated machine",
+}
+BOARD = {"spark": "P4242", "thor": "P3834", "generic": "none"}
 STANDINS = {
     "spark": ("nvidia-smi", "ibdev2netdev", "rdma"),
     "thor": ("nvidia-smi", "nvpmodel", "jetson_clocks"),
+    "generic": (),
 }
 
 OS_RELEASE = """\
@@ -101,12 +108,13 @@ def stage(root: Path, host: Host, plan: Plan, public_key: str, host_key: Path) -
     write(etc / "machine-id", uuid.uuid4().hex + "\n", 0o444)
     write(etc / "hosts", f"127.0.0.1 localhost\n127.0.1.1 {host.name}\n::1 localhost ip6-localhost ip6-loopback\n")
     write(etc / "netplan/01-management.yaml", netplan(host, plan), 0o600)
-    write(etc / "lsb-release", LSB_RELEASE)
-    write(etc / "debian_version", "trixie/sid\n")
-    write(root / "usr/lib/os-release", OS_RELEASE)
+    if host.kind != "generic":
+        write(etc / "lsb-release", LSB_RELEASE)
+        write(etc / "debian_version", "trixie/sid\n")
+        write(root / "usr/lib/os-release", OS_RELEASE)
     if host.kind == "spark":
         write(etc / "dgx-release", DGX_RELEASE)
-    else:
+    elif host.kind == "thor":
         write(etc / "nv_tegra_release", TEGRA_RELEASE)
     for suffix, mode in (("", 0o600), (".pub", 0o644)):
         write(etc / f"ssh/ssh_host_ed25519_key{suffix}", Path(f"{host_key}{suffix}").read_text(), mode)
@@ -120,7 +128,7 @@ def stage(root: Path, host: Host, plan: Plan, public_key: str, host_key: Path) -
     state = root / "var/lib/sparklab"
     write(state / "class/dmi/id/product_name", PRODUCT[host.kind] + "\n")
     write(state / "class/dmi/id/sys_vendor", "NVIDIA\n")
-    write(state / "class/dmi/id/board_name", ("P4242" if host.kind == "spark" else "P3834") + "\n")
+    write(state / "class/dmi/id/board_name", BOARD[host.kind] + "\n")
     if host.kind == "spark":
         (state / "class/infiniband").mkdir()
     for folder in ("sys", "live"):
@@ -132,6 +140,19 @@ def stage(root: Path, host: Host, plan: Plan, public_key: str, host_key: Path) -
         (root / target).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(source, root / target)
         (root / target).chmod(mode)
+    number = plan.gpu(host)
+    if number is not None:
+        stage_gpu(root, number)
+
+
+def stage_gpu(root: Path, number: int) -> None:
+    """The driver's own tool at its usual place, and the GPU's description for container engines."""
+    found = shutil.which("nvidia-smi")
+    tools = [found] if found else []
+    if found and found != "/usr/bin/nvidia-smi":
+        (root / "usr/bin").mkdir(parents=True, exist_ok=True)
+        (root / "usr/bin/nvidia-smi").symlink_to(found)
+    write(root / "etc/cdi/nvidia.yaml", gpu.container_device(number, gpu.libraries(), tools))
 
 
 # /proc/sys/{vm,fs,net/core} and these keys of kernel are shared by all name spaces. Each host gets plain files in their

@@ -30,6 +30,7 @@ class Request:
     suite: str | None
     disk: str | None
     layers: tuple[str, ...] = ()
+    gpu: bool = False
 
 
 def ansible_inventory() -> str:
@@ -75,8 +76,11 @@ def interpret(data: Mapping[str, Any]) -> Request:
     hostvars = (data.get("_meta") or {}).get("hostvars") or {}
     thors = set(members(data, "thors"))
 
+    # a real GPU is no Spark's and no Thor's
+    usual = "generic" if any(hostvars.get(host, {}).get("lab_gpu") for host in hosts) else "spark"
+
     def kind(host: str) -> str:
-        return str(hostvars.get(host, {}).get("lab_kind") or ("thor" if host in thors else "spark"))
+        return str(hostvars.get(host, {}).get("lab_kind") or ("thor" if host in thors else usual))
 
     def common(key: str) -> Any:
         values = {json.dumps(hostvars.get(host, {}).get(key)) for host in hosts} - {"null"}
@@ -98,6 +102,7 @@ def interpret(data: Mapping[str, Any]) -> Request:
         suite=text("lab_suite"),
         disk=text("lab_disk"),
         layers=tuple(str(layer) for layer in common("lab_layers") or ()),
+        gpu=bool(common("lab_gpu")),
     )
 
 

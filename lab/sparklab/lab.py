@@ -28,7 +28,7 @@ from typing import Any
 
 import yaml
 
-from . import base, checks, identity, inventory
+from . import base, checks, gpu, identity, inventory, own
 from .machine import Machine, cgroup_root, enter
 from .net import Network
 from .plan import Host, Plan, allot, check_lab_name, disk_bytes, lab_tag, parse_subnet, rewire, wire
@@ -103,15 +103,16 @@ class Lab:
             name=name,
             tag=lab_tag(str(root), name),
             subnet=subnet,
-            suite=suite or request.suite or DEFAULT_SUITE,
+            suite=suite or request.suite or (own.SUITE if request.gpu else DEFAULT_SUITE),
             disk=disk or request.disk or DEFAULT_DISK,
             layers=tuple(layers) or request.layers,
             hosts=hosts,
             segments=rewire(hosts, segments, wiring) if wiring else segments,
+            gpus=gpu.of_lab(root / name, REGISTRY, len(hosts)) if request.gpu else (),
         )
         size = disk_bytes(plan.disk)
-        lowers = [base.layer(layer, plan.suite) for layer in plan.layers] + [base.base(plan.suite)]
-        base.tools()
+        lowers = [*(base.layer(layer, plan.suite) for layer in plan.layers), *own.trees(plan)]
+        base.tools(bootstrap=plan.suite != own.SUITE)
         folder = root / name
         with _alone(root, name):
             known = folder / "lab.json"
@@ -161,6 +162,8 @@ class Lab:
         for part in ("upper", "work", "docker"):
             (staging / part).mkdir(parents=True)
         public = (self.folder / "ssh/id_ed25519.pub").read_text()
+        if self.plan.suite == own.SUITE:
+            own.stage(staging / "upper")
         identity.stage(staging / "upper", host, self.plan, public, key)
         identity.make_disk(image, size, staging)
         shutil.rmtree(staging)
@@ -254,10 +257,10 @@ class Lab:
         timeout: float | None = 120,
     ) -> subprocess.CompletedProcess[str]:
         """A command inside a host, without ssh and without its network."""
-        return run(enter(self._leader(name), list(command)), check=check, stdin=stdin, timeout=timeout)
+        return run(self.enter_command(name, command), check=check, stdin=stdin, timeout=timeout)
 
     def enter_command(self, name: str, command: Sequence[str]) -> list[str]:
-        return enter(self._leader(name), list(command))
+        return enter(self._leader(name), list(command), mknod=not self.plan.gpus)
 
     def _leader(self, name: str) -> int:
         leader = self.machine(name).leader()

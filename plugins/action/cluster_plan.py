@@ -6,11 +6,9 @@
 from __future__ import annotations
 
 import copy
-import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import yaml
 from ansible.errors import AnsibleActionFail
 from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.pins import (
     compare_parity,
@@ -25,20 +23,32 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding imp
 )
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action.base import ClusterAction
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory import inventory, play_roles
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory.role_specs import RoleSpecs
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory.role_specs import (
+    Declared,
+    ValueRefused,
+    of_collection,
+)
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import fabric as _fabric
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import front
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.assumed import assumed_nodes
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.cluster import ClusterError, plan_cluster
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric_inventory import fabric_problems
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._preflight import compare, fabric_check
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._preflight import (
+    compare,
+    exposure_check,
+    fabric_check,
+    values,
+)
 
-# the loader in C takes a tenth of the time
-_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 Groups = dict[str, list[str]]
-_ROLES = os.path.join(os.path.dirname(__file__), "..", "..", "roles")
 #: roles that read what the plan says of serving
 _SERVING_ROLES = frozenset(("engine", "model_store", "ray_node", "ray_head", "ray_worker", "vllm_serve"))
+
+
+def _placed(message: str, hosts: Sequence[str]) -> str:
+    """What roles refuse, with the hosts that they would refuse it on."""
+    named = message.startswith((f"{hosts[0]}: ", f"host {hosts[0]}: "))
+    return message if named else f"host {', '.join(hosts)}: {message}"
 
 
 class ActionModule(ClusterAction):
@@ -60,9 +70,13 @@ class ActionModule(ClusterAction):
         groups = {name: list(hosts) for name, hosts in self.vars["groups"].items()}
         hosts = inventory.cluster_hosts(groups)
         everything = self.vars["hostvars"]
-        # templated once: host variables are lazy, and every access costs
-        hostvars = {host: inventory.planned_by(everything[host]) for host in hosts}
-        if arguments["stage"] == "inventory":
+        first = arguments["stage"] == "inventory"
+        try:
+            # templated once: host variables are lazy, and every access costs; what is refused is reported with the rest
+            hostvars = {host: inventory.planned_by(Declared(everything[host], strict=not first)) for host in hosts}
+        except ValueRefused as error:
+            raise AnsibleActionFail(nothing_changed([error])) from error
+        if first:
             self._inventory_stage(groups, hosts, hostvars, everything, int(self.vars.get("ansible_forks") or 5))
             return {"changed": False, "msg": f"the inventory of {len(hosts)} hosts is sound"}
         if not arguments["nodes"] and not arguments["assumed"]:
@@ -95,9 +109,9 @@ class ActionModule(ClusterAction):
             cluster, fabric, warnings = plan_cluster(groups, hosts, hostvars, nodes)
         except ClusterError as error:
             raise AnsibleActionFail(nothing_changed(error.findings)) from error
-        tls = everything[hosts[0]].get("vllm_serve_tls", "auto")
-        warnings = [*warnings, *front.clear_text(tls, str(cluster["topology"]))]
-        serving = self._serving(everything[hosts[0]], cluster, nodes)
+        head = Declared(everything[hosts[0]])
+        warnings = [*warnings, *front.clear_text(head.get("vllm_serve_tls", "auto"), str(cluster["topology"]))]
+        serving = self._serving(head, cluster, nodes)
         if serving:
             cluster.update(
                 serving=serving,
@@ -133,7 +147,7 @@ class ActionModule(ClusterAction):
             raise AnsibleActionFail(f"Nothing was changed: {error}") from error
 
     @staticmethod
-    def _fail(problems: Sequence[Finding]) -> None:
+    def _fail(problems: Sequence[Finding | str]) -> None:
         if problems:
             raise AnsibleActionFail(nothing_changed(problems))
 
@@ -160,19 +174,10 @@ class ActionModule(ClusterAction):
                     groups=groups,
                     management={host: str(hostvars[host].get("ansible_host", host)) for host in hosts},
                 )
-            specs = RoleSpecs(self._load_specs())
-            problems += specs.problems({host: everything[host] for host in hosts})
+            given = {host: everything[host] for host in hosts}
+            problems += of_collection().problems(given)
+            problems += values.value_problems(given)
         self._fail(problems)
-
-    @staticmethod
-    def _load_specs() -> dict[str, Any]:
-        specs = {}
-        for role in sorted(os.listdir(_ROLES)):
-            path = os.path.join(_ROLES, role, "meta", "argument_specs.yml")
-            if os.path.exists(path):
-                with open(path, encoding="utf-8") as handle:
-                    specs[role] = yaml.load(handle, Loader=_LOADER)["argument_specs"]
-        return specs
 
     def _contact_stage(
         self, hosts: Sequence[str], hostvars: Mapping[str, dict[str, Any]], everything: Mapping[str, Any], nodes: str
@@ -203,10 +208,14 @@ class ActionModule(ClusterAction):
             host: hostvars[host].get(arguments["probes"]) or {} for host in fabric
         }
         probes = {host: outcome.get("probe") or {} for host, outcome in outcomes.items()}
-        errors, warnings = errors_and_others(
-            fabric_check.check_facts(fabric, nodes, probes, arguments["accept"], arguments["replace_foreign"])
-        )
-        self._fail(errors)
+        findings = fabric_check.check_facts(fabric, nodes, probes, arguments["accept"], arguments["replace_foreign"])
+        findings += fabric_check.without_accepted(self._exposed(nodes, outcomes), arguments["accept"])
+        errors, warnings = errors_and_others(findings)
+        refused: dict[str, list[str]] = {}
+        for host, outcome in outcomes.items():
+            for message in outcome.get("refused") or ():
+                refused.setdefault(str(message), []).append(host)
+        self._fail([*errors, *(_placed(message, hosts) for message, hosts in refused.items())])
         _fabric.adopt_devices(fabric, fabric_check.devices(probes))
         renamed = fabric != arguments["fabric"]
         compared = next(iter(outcomes.values()), {}).get("compared") or []
@@ -220,7 +229,19 @@ class ActionModule(ClusterAction):
             "converged": converged,
             "nothing_to_do": bool(converged) and converged == compared,
             "warnings": warnings,
+            "findings": [finding.to_dict() for finding in findings],
         }
+
+    def _exposed(self, nodes: Mapping[str, Any], outcomes: Mapping[str, Mapping[str, Any]]) -> list[Finding]:
+        """What the roles of this run would take from somebody, host by host."""
+        findings: list[Finding] = []
+        heads = self.vars["groups"].get("ray_head", [])
+        for host, outcome in outcomes.items():
+            everything = self.vars["hostvars"][host]
+            given = {name: everything[name] for name in exposure_check.READS if name in everything}
+            exposure, roles = outcome.get("exposure") or {}, outcome.get("compared") or []
+            findings += exposure_check.exposure_problems(host, exposure, nodes[host], given, roles, host in heads)
+        return findings
 
     def _engine_stage(self, registered: str | None) -> dict[str, Any]:
         """Fail if the hosts of the play have different engines, by what a task asked them or by their facts."""

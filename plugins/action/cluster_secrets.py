@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import base64
-import hashlib
 import os
 import secrets
 import stat
@@ -22,6 +21,8 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory.inven
 )
 
 _VARIABLES = {secret: variable for variable, secret in SECRETS.items()}
+#: the folder's own, so that an inventory under version control never takes the secrets along
+_IGNORED = "# Secrets: nothing in this folder belongs into version control.\n*\n"
 
 
 def new_secret() -> str:
@@ -54,14 +55,21 @@ def keep(path: str, value: str) -> None:
     write_atomic(path, value + "\n", mode=0o600)
 
 
-def secrets_of_head(task_vars: dict[str, Any]) -> dict[str, str]:
-    """Fingerprints of what the cluster's head holds, by name.
+def unignored(folder: str) -> str:
+    """The .gitignore that the folder lacks; empty where it has one, and for a folder that a user made for more."""
+    path = os.path.join(folder, ".gitignore")
+    ours = os.path.basename(os.path.normpath(folder)) == ".secrets" or not os.path.exists(folder)
+    return path if ours and not os.path.lexists(path) else ""
+
+
+def secrets_of_head(task_vars: dict[str, Any]) -> list[str]:
+    """Names of the secrets that the cluster's head holds.
 
     The task runs once, for whichever host the play names first: that may be a worker, which has no API key.
     """
     hosts = (task_vars.get("groups") or {}).get("ray_head") or []
     known = task_vars["hostvars"][hosts[0]] if hosts else task_vars
-    return ((known.get("ansible_facts") or {}).get("sparkthor_node") or {}).get("secrets") or {}
+    return ((known.get("ansible_facts") or {}).get("sparkthor_node") or {}).get("secrets") or []
 
 
 _NAMES = {"type": "list", "elements": "str", "choices": sorted(_VARIABLES)}
@@ -81,6 +89,7 @@ class ActionModule(Action):
             raise AnsibleActionFail("sparkthor_secrets_dir: it is empty; set it to a folder on the controller")
         on_head = secrets_of_head(task_vars)
         created = []
+        ignore = unignored(folder)
         for name in arguments["names"] or sorted(_VARIABLES):
             if _VARIABLES[name] in task_vars:
                 continue
@@ -88,10 +97,14 @@ class ActionModule(Action):
             if read_kept(path) is not None:
                 continue
             # Another controller may have set the cluster up: its secret is the cluster's, a new one would rotate it.
-            value = self._fetch(name, on_head[name], task_vars) if name in on_head else new_secret()
+            value = self._fetch(name, task_vars) if name in on_head else new_secret()
             created.append(path)
             if not self._task.check_mode:
                 keep(path, value)
+        if ignore and (created or os.path.isdir(folder)):
+            created.append(ignore)
+            if not self._task.check_mode:
+                write_atomic(ignore, _IGNORED, mode=0o600)
         rotated = self._rotate(arguments["rotate"], folder, created)
         forgotten = self._forget(arguments["forget"], folder)
         return {
@@ -130,12 +143,18 @@ class ActionModule(Action):
                 os.unlink(path)
         return there
 
-    def _fetch(self, name: str, fingerprint: str, task_vars: dict[str, Any]) -> str:
-        outcome = self._execute_module(
-            "ansible.legacy.slurp", {"src": f"/etc/sparkthor/secrets/{name}"}, task_vars=task_vars
-        )
+    def _fetch(self, name: str, task_vars: dict[str, Any]) -> str:
+        # from -vvv on the connection prints what a module answers, here the secret in base64
+        context = self._connection._play_context
+        shown, context.no_log = context.no_log, True
+        try:
+            outcome = self._execute_module(
+                "ansible.legacy.slurp", {"src": f"/etc/sparkthor/secrets/{name}"}, task_vars=task_vars
+            )
+        finally:
+            context.no_log = shown
         value = base64.b64decode(outcome.get("content", "")).decode().strip()
-        if hashlib.sha256(value.encode()).hexdigest() != fingerprint:
+        if len(value) < MINIMUM_SECRET_LENGTH:
             raise AnsibleActionFail(
                 f"{name}: the cluster has one on its head, but it could not be read from there; check become, or set "
                 f"{_VARIABLES[name]}"

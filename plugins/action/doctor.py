@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -19,6 +20,7 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor import d
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor.checks import CHECKS
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor.logs import load_rules, read_logs
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory import inventory
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory.role_specs import Declared
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import fabric as _fabric
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.cluster import (
     ClusterError,
@@ -62,9 +64,9 @@ class ActionModule(ClusterAction):
         given, task_vars = arguments, self.vars
         groups = {name: list(hosts) for name, hosts in (task_vars.get("groups") or {}).items()}
         hosts = inventory.cluster_hosts(groups)
-        hostvars = {host: self._known(task_vars["hostvars"][host]) for host in hosts}
+        hostvars = {host: self._known(Declared(task_vars["hostvars"][host], strict=False)) for host in hosts}
         if given["stage"] == "plan":
-            return {"changed": False, "links": self._links(groups, hosts, hostvars)}
+            return {"changed": False, "links": self._links(groups, hosts, hostvars), "key": secrets.token_hex(16)}
         if not given["logs"] and not given["evidence"]:
             raise AnsibleActionFail(
                 "evidence: name the variable in which each host's node_info with gather=evidence was registered, "

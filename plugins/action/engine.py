@@ -15,6 +15,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.venv imp
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store.manifest import Entry
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import images, push
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import wheels as _wheels
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery.record import IMAGES, Record
 
 VENV = "/opt/sparkthor/venv"
 WORK_DIR = "/opt/sparkthor"
@@ -39,8 +40,22 @@ class ActionModule(push.StoreAction):
         if prepare:
             if self._node and not (self._node.get("binaries") or {}).get("docker"):
                 raise EngineError(images.NO_DOCKER)
+            self._compare_recorded(arguments, wanted)
             return {"changed": False, "image": wanted.image, "digest": wanted.archive.image if wanted.archive else ""}
         return self._image(arguments, wanted, download)
+
+    def _compare_recorded(self, arguments: dict[str, Any], wanted: images.Wanted) -> None:
+        """What this host has under a tag must be what was pulled first."""
+        record, name = Record(self.vars.get("inventory_dir")), images.recorded_name(wanted)
+        if name and record.of(IMAGES, name):
+            self._compare(name, self._module({**arguments, "stage": "pulled"}), record)
+
+    def _compare(self, name: str, outcome: dict[str, Any], record: Record) -> None:
+        if outcome.get("failed"):
+            raise AnsibleActionFail(f"host {self.host}: {outcome.get('msg', outcome)}")
+        found = outcome.get("pulled")
+        if found and record.of(IMAGES, name) not in found:
+            raise AnsibleActionFail(str(images.moved(self.host, name, found[0], record)))
 
     def _environment(
         self, arguments: dict[str, Any], engine: _wheels.Engine, wheel_dir: str, download: bool
@@ -81,7 +96,8 @@ class ActionModule(push.StoreAction):
         folder = _wheels.wheel_folder(wheel_dir, target)
         missing = _wheels.missing_wheels(engine, folder, target)
         check_mode = self._task.check_mode
-        if missing and not check_mode:
+        if not missing or not check_mode:
+            # those that are here may be others than the lock names
             _wheels.prepare_wheels(engine, folder, target, download)
         fetched = download and not check_mode
         names = [str(pin) for pin in missing]
@@ -131,6 +147,10 @@ class ActionModule(push.StoreAction):
 
     def _image(self, arguments: dict[str, Any], wanted: images.Wanted, download: bool) -> dict[str, Any]:
         deliver = str(arguments.pop("deliver", "direct"))
+        record, name = Record(self.vars.get("inventory_dir")), images.recorded_name(wanted)
+        if name:
+            # every host gets the image that was pulled first, wherever its tag leads by now
+            arguments["digest"] = record.of(IMAGES, name)
         sent = 0
         arguments["target"] = {**wanted.target(), "kind": str(self._node.get("kind") or "")}
         archive = os.path.dirname(wanted.archive_path), [Entry(*wanted.entry)]
@@ -138,6 +158,8 @@ class ActionModule(push.StoreAction):
         for _round in range(ROUNDS):
             outcome = self._module(arguments)
             if outcome.get("failed"):
+                if name and arguments["digest"] and arguments["digest"] in str(outcome.get("msg")):
+                    outcome["msg"] += f" (this digest of {name} is recorded in {record.path} since its first pull)"
                 break
             if outcome.get("wanted"):
                 wheels = images.wheels_for(outcome, arguments, download)[:2]
@@ -155,6 +177,9 @@ class ActionModule(push.StoreAction):
                 break
         else:
             raise AnsibleActionFail(f"host {self.host}: what was sent did not arrive whole: run again")
+        if name and outcome.get("pulled") and not self._task.check_mode:
+            record.keep(IMAGES, name, outcome["pulled"][0])
+            self._compare(name, outcome, record)
         if sent and not outcome.get("failed"):
             # the rounds before this one did the work: the last one alone would look as if little had changed
             outcome.update(changed=True, sent_bytes=sent)

@@ -7,10 +7,19 @@ from __future__ import annotations
 
 from typing import Any
 
+from ansible.errors import AnsibleActionFail
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action.base import Action
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action.role_values import role_variables, templated
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory import play_roles
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._preflight import compare
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory.role_specs import Declared, Templated
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import roles
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._preflight import compare, values
+
+#: roles that own a folder which a variable names
+_GIVEN_FOLDERS = frozenset(("engine", "model_store", "ray_node", "vllm_serve"))
+
+#: roles that may take a port or a way in from somebody
+_TAKE = frozenset(("firewall", "os_hardening"))
 
 
 class ActionModule(Action):
@@ -22,7 +31,9 @@ class ActionModule(Action):
     def act(self, arguments: dict[str, Any]) -> dict[str, Any]:
         in_run = play_roles.in_run(self.vars)
         compared = [role for role in arguments["roles"] if role in in_run]
+        self._refused: list[str] = []
         comparisons, unknown, facts = self._comparisons(compared)
+        folders = self._folders() if _GIVEN_FOLDERS & set(compared) else {}
         probe = arguments["probe"]
         if probe:
             probe = {**probe, "links": compare.with_peers(probe.get("links") or [], self.vars.get("hostvars") or {})}
@@ -31,37 +42,73 @@ class ActionModule(Action):
             "converged": list(dict.fromkeys(item["role"] for item in comparisons)),
             "drift": "",
         }
-        if probe or any(item.get("module") for item in comparisons):
-            outcome = self.execute("host_compare", {"probe": probe, "comparisons": comparisons})
+        exposure = self._way_in() if _TAKE.intersection(compared) else ""
+        if probe or folders or exposure or any(item.get("module") for item in comparisons):
+            given = {"probe": probe, "folders": folders, "exposure": exposure, "comparisons": comparisons}
+            outcome = self.execute("host_compare", given)
         outcome["compared"] = compared
+        outcome["refused"] = [*self._refused, *(outcome.get("refused") or [])]
         if "drift" in outcome and not outcome["drift"]:
             outcome["drift"] = unknown
         if facts and "engine" in (outcome.get("converged") or []):
             outcome["ansible_facts"] = facts
         return outcome
 
-    def _comparisons(self, roles: list[str]) -> tuple[list[dict[str, Any]], str, dict[str, Any]]:
+    def _folders(self) -> dict[str, str]:
+        """By variable, the folders that roles give to the serving user."""
+        known = Declared(Templated(self.vars, self._templar), strict=False)
+        return {name: str(known[name]) for name in values.FOLDERS if name in known}
+
+    def _way_in(self) -> str:
+        """The NIC by which the controller reaches this host."""
+        node = (self.vars.get("ansible_facts") or {}).get("sparkthor_node") or {}
+        return str((node.get("management") or {}).get("netdev") or "")
+
+    def _comparisons(self, compared: list[str]) -> tuple[list[dict[str, Any]], str, dict[str, Any]]:
         """Comparisons up to the first role of which it is not known what it wants, why that is not known, and the
-        facts that the role engine would set."""
+        facts that the role engine would set.
+
+        What a role would refuse after others have changed the host is refused now, whatever is known of it.
+        """
         comparisons: list[dict[str, Any]] = []
-        variables, facts = dict(self.vars), {}
-        for role in roles:
+        variables, facts, unknown = dict(self.vars), {}, ""
+        for role in compared:
             variables = role_variables(variables, role)
+            self._plan(role, variables)
+            if unknown:
+                continue
             try:
                 for name in variables.get(f"__{role}_shared_values") or ():
                     variables[name] = self._value(name, variables)
                 wanted = self._value(f"__{role}_comparisons", variables)
                 comparisons += compare.prepare(role, wanted, self.host, variables)
+            except AnsibleActionFail as error:
+                self._refused.append(str(error))
+                unknown = f"{role}: {error}"
+                continue
             except Exception as error:
                 # the role will meet it again, and says what it is
-                return comparisons, f"{role}: {error}", facts
+                unknown = f"{role}: {error}"
+                continue
             if role == "engine":
                 facts = {
                     key: value
                     for key, value in variables["ansible_facts"].items()
                     if key == "sparkthor_engine" and value is not self.vars["ansible_facts"].get(key)
                 }
-        return comparisons, "", facts
+        return comparisons, unknown, facts
+
+    def _plan(self, role: str, variables: dict[str, Any]) -> None:
+        """The role's plan where it has one, made once for everything that the comparison reads of it."""
+        if role not in roles.ROLES:
+            return
+        try:
+            plan = roles.plan(role, Declared(Templated(variables, self._templar)))
+        except (ValueError, KeyError) as error:
+            self._refused.append(roles.explained(error))
+        else:
+            self._refused += plan.get("problems") or []
+            variables[f"__{role}_plan"] = plan
 
     def _value(self, name: str, variables: dict[str, Any]) -> Any:
         """A role's variable, templated among the variables as the role's own tasks have them."""

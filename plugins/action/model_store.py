@@ -13,6 +13,7 @@ from ansible.errors import AnsibleActionFail
 from ansible.utils.display import Display
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store import fanout_job
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import fanout, models, push
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery.record import Record
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import fanout_routes
 
 #: what the host's side has no use for; the fabric plan of a big cluster above all
@@ -49,7 +50,10 @@ class ActionModule(push.StoreAction):
 
     def _declare(self) -> tuple[dict[str, Any], list[str]]:
         """Complete the models by what their sources hold; those that check mode must not fetch are named."""
-        declared = models.declare(self._args.get("models") or [], fetch=not self._task.check_mode)
+        given, record = self._args.get("models") or [], Record(self.vars.get("inventory_dir"))
+        declared = models.declare(models.with_recorded(given, record), fetch=not self._task.check_mode)
+        if not self._task.check_mode:
+            models.keep_commits(given, declared, record)
         self._args["models"] = declared.models
         return declared.folders, declared.pending
 

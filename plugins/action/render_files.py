@@ -26,6 +26,7 @@ FILES = {
             "path": {"type": "str", "required": True},
             "content": {"type": "str", "required": True},
             "mode": {"type": "str", "default": "0644"},
+            "secret": {"type": "bool", "default": False},
             **{name: {"type": "raw"} for name in ("owner", "group", "foreign", "backup")},
         },
     }
@@ -49,7 +50,10 @@ class ActionModule(Action):
                 continue
             changed.append(file["path"])
             name = f"{self.host}:{file['path']}"
-            diffs.append({"before": before, "after": file["content"], "before_header": name, "after_header": name})
+            texts = (before, file["content"])
+            if file["secret"]:
+                texts = ("", "(secret content is not shown)\n")
+            diffs.append({"before": texts[0], "after": texts[1], "before_header": name, "after_header": name})
         result: dict[str, Any] = {"changed": bool(changed), "changed_paths": changed, "dest": str(top)}
         if self._task.diff and diffs:
             result["diff"] = diffs

@@ -13,6 +13,7 @@ from typing import Any
 
 from ansible.errors import AnsibleActionFail
 from ansible_collections.sparkthor.cluster.plugins.module_utils._engine import option_table
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.files import write_atomic
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import errors_and_others
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.values import SizingError
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action.base import Action
@@ -45,7 +46,7 @@ class ActionModule(Action):
             result.update(cached=bool(outcome.get("cached")), path=outcome.get("path") or kept)
             if kept and outcome.get("from_host", True):
                 os.makedirs(os.path.dirname(kept), exist_ok=True)
-                option_table.write(table, kept)
+                write_atomic(kept, option_table.render(table))
         result["table"] = table
         if args.get("arguments") is not None:
             self._check(args, table, result)

@@ -94,6 +94,9 @@ _value:
     state_bytes_per_sequence:
       description: State of hybrid layers for one sequence, at any length.
       type: int
+    prefill_flops_per_token:
+      description: Operations that the last prompt token of O(max_model_len) costs.
+      type: int
     decode_tokens_per_second_bound:
       description: What memory bandwidth allows for one stream; real runs reach about half.
       type: float

@@ -19,7 +19,7 @@ options:
     required: true
     type: list
     elements: str
-    choices: [engine, firewall, monitoring, os_hardening, ray_node, roce_network, vllm_serve]
+    choices: [engine, firewall, monitoring, nccl_conf, os_hardening, ray_node, roce_network, vllm_serve]
   part:
     description:
       - V(plan) is all but secrets, V(secret_files) the files that hold secrets, for C(host_state), which keeps them out
@@ -44,37 +44,13 @@ _raw:
 """
 
 import os
-from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ansible.errors import AnsibleError, AnsibleLookupError
 from ansible.plugins.loader import lookup_loader
 from ansible.plugins.lookup import LookupBase
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory.inventory import secrets_dir
-
-
-class Variables(Mapping[str, Any]):
-    """A host's variables, templated when they are asked for."""
-
-    #: what preflight planned and what hosts said holds no templates, and is large
-    DATA = frozenset(("sparkthor_cluster", "sparkthor_fabric", "ansible_facts"))
-
-    def __init__(self, raw: Mapping[str, Any], templar: Any) -> None:
-        self._raw = raw
-        self._templar = templar
-
-    def __getitem__(self, name: str) -> Any:
-        value = self._raw[name]
-        return value if name in self.DATA and isinstance(value, Mapping) else self._templar.template(value)
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._raw
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._raw)
-
-    def __len__(self) -> int:
-        return len(self._raw)
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory.role_specs import Declared, Templated
 
 
 class LookupModule(LookupBase):
@@ -82,13 +58,14 @@ class LookupModule(LookupBase):
         # a run without serving has no use for what plans it
         from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import roles
 
-        known = Variables(variables or {}, self._templar)
+        raw = variables or {}
+        known = Declared(Templated(raw, self._templar))
         part = kwargs.get("part", "plan")
         if part not in ("plan", "secret_files"):
             raise AnsibleLookupError(f"role_plan: part {part!r} is unknown; choose plan or secret_files")
 
         def read_secret(name: str) -> str:
-            return self._secret(name, known)
+            return self._secret(name, raw)
 
         try:
             if part == "plan":
@@ -97,14 +74,14 @@ class LookupModule(LookupBase):
         except (ValueError, KeyError) as error:
             raise AnsibleLookupError(f"role_plan: {roles.explained(error)}") from error
 
-    def _secret(self, name: str, known: Variables) -> str:
+    def _secret(self, name: str, raw: dict[str, Any]) -> str:
         """A secret by name; that of a key which playbooks/rotate_api_key.yml replaced may be absent, and is empty."""
         if name != "api_key.previous":
             lookup = lookup_loader.get("sparkthor.cluster.secret", loader=self._loader, templar=self._templar)
-            return str(lookup.run([name], variables=known._raw)[0])
-        if "vllm_serve_api_key" in known:
+            return str(lookup.run([name], variables=raw)[0])
+        if "vllm_serve_api_key" in raw:
             return ""
-        path = os.path.join(secrets_dir(known._raw, self._templar.template), name)
+        path = os.path.join(secrets_dir(raw, self._templar.template), name)
         try:
             return str(self._loader.get_text_file_contents(path)).rstrip() if os.path.exists(path) else ""
         except AnsibleError as error:

@@ -156,6 +156,14 @@ converged:
   type: list
   elements: str
   sample: [os_hardening, roce_network]
+findings:
+  description:
+    - What was found and does not stop the run, each with C(id), C(host), C(where), C(value), C(what), C(fix) and
+      C(severity).
+    - The C(value) of the C(id) C(closed_ports) are the TCP ports that the firewall will close.
+  returned: in stage V(hosts)
+  type: list
+  elements: dict
 nothing_to_do:
   description: Whether that are all the roles that were compared.
   returned: in stage V(hosts)

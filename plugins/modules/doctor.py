@@ -69,6 +69,11 @@ links:
   description: Fabric links with their peers, by host.
   returned: in stage V(plan)
   type: dict
+key:
+  description: >-
+    Random text of this one run, for M(sparkthor.cluster.node_info#module). Keep it out of logs (C(no_log)).
+  returned: in stage V(plan)
+  type: str
 doctor:
   description: The diagnosis; what O(json) holds as well.
   returned: in stage V(judge)

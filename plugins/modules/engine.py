@@ -36,8 +36,10 @@ options:
     default: venv
   requirements:
     description:
-      - File on the controller with the lock, each line C(name==version). It must pin ray and uv, with O(runtime=venv)
-        vllm as well. With O(runtime=container) it is for images without Ray.
+      - File on the controller with the lock, each line C(name==version --hash=sha256:...), with the SHA-256 of every
+        wheel that may be installed.
+      - It must pin ray and uv, with O(runtime=venv) vllm as well. With O(runtime=container) it is for images without
+        Ray.
     type: str
     required: true
   wheel_dir:
@@ -128,11 +130,12 @@ options:
     description:
       - V(apply) gives the host the engine.
       - V(prepare) checks on the controller alone what can be known there, and makes sure that it has the wheels for
-        this host, so that a wheel that does not exist for a target is named before anything changes. It needs the
-        fact C(sparkthor_node), and is never changed.
+        this host, so that a wheel that does not exist for a target, or that the lock does not name, is told before
+        anything changes. Of an image whose digest is recorded in C(.sparkthor-lock.json) beside the inventory it asks
+        the host which one it has under that tag. It needs the fact C(sparkthor_node), and is never changed.
       - The others are used by the controller's side of this module.
     type: str
-    choices: [apply, prepare, receive, probe]
+    choices: [apply, prepare, pulled, receive, probe]
     default: apply
   timeout:
     description: Seconds that an installation, a pull, the loading of an archive or the building of an image may take.
@@ -204,6 +207,11 @@ problems:
   elements: str
 digests:
   description: Digests to pin the image by.
+  returned: with O(stage=apply) and O(runtime=container)
+  type: list
+  elements: str
+pulled:
+  description: Digests of the image in its registry, none for an image from an archive.
   returned: with O(stage=apply) and O(runtime=container)
   type: list
   elements: str
@@ -280,7 +288,7 @@ def argument_spec() -> dict[str, Any]:
         "config_path": {"type": "path", "default": "/etc/sparkthor/container.json"},
         "work_dir": {"type": "path", "default": "/opt/sparkthor"},
         "deliver": {"type": "str", "choices": ["direct", "fabric"], "default": "direct"},
-        "stage": {"type": "str", "choices": ["apply", "prepare", "receive", "probe"], "default": "apply"},
+        "stage": {"type": "str", "choices": ["apply", "prepare", "pulled", "receive", "probe"], "default": "apply"},
         "timeout": {"type": "int", "default": 3600},
         "target": {"type": "dict", "default": {}},
         "parts": {"type": "list", "elements": "dict", "default": []},
@@ -294,6 +302,8 @@ def main() -> None:
     try:
         if stage == "probe":
             module.exit_json(changed=False, target=venv.probe_python(params["python"], venv.run))
+        if stage == "pulled":
+            module.exit_json(changed=False, pulled=image_host.pulled(params))
         if stage == "receive":
             way.store_of(params).receive(params["parts"])
             module.exit_json(changed=True)

@@ -48,6 +48,16 @@ options:
       - A port that is administratively down is set up for the time of the probe and down again afterwards.
     type: dict
     default: {}
+  folders:
+    description:
+      - By variable, the folders that roles give to the serving user. One that is somebody else's is refused.
+      - Computed on the controller from the roles' variables; not an option of the task.
+    type: dict
+    default: {}
+  exposure:
+    description: Set by the action plugin, the NIC that the controller comes in by.
+    type: str
+    default: ''
   comparisons:
     description: Set by the action plugin.
     type: list
@@ -84,6 +94,13 @@ compared:
   returned: success
   type: list
   elements: str
+refused:
+  description: >-
+    What roles would refuse after others have changed the host - values that their plans cannot use, models that are not
+    there, folders that are somebody else's. Each names variable, value and fix.
+  returned: success
+  type: list
+  elements: str
 drift:
   description: The first role that has something to do, and what; empty if none has.
   returned: success
@@ -116,6 +133,15 @@ probe:
     seconds:
       description: How long the probe took.
       type: float
+exposure:
+  description:
+    - What the roles firewall and os_hardening would take from somebody. M(sparkthor.cluster.cluster_plan) judges it.
+    - C(firewall) is whether this collection's firewall is there already. If not, C(listeners) are the TCP ports that
+      programs listen on (C(address), C(port), C(program)).
+    - C(wifi) is the NetworkManager connection by which the controller comes in over Wi-Fi, with C(name), C(users) and
+      whether it C(asks) a session for a secret.
+  returned: when one of these roles is in O(roles)
+  type: dict
 ansible_facts:
   description: The fact C(sparkthor_engine) as the role engine sets it.
   returned: when the role engine has nothing to do
@@ -126,6 +152,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.sparkthor.cluster.plugins.module_utils._drift import compare
+from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state import folders
 
 
 class QuietModule(AnsibleModule):
@@ -153,18 +180,24 @@ def main() -> None:
         argument_spec={
             "roles": {"type": "list", "elements": "str", "default": []},
             "probe": {"type": "dict", "default": {}},
+            "folders": {"type": "dict", "default": {}},
+            "exposure": {"type": "str", "default": ""},
             "comparisons": {"type": "list", "elements": "dict", "default": []},
         },
         supports_check_mode=True,
     )
     # what the files of the roles hold is nobody's business, whatever becomes of the call
-    invocation = {
-        "module_args": {"roles": module.params["roles"], "probe": module.params["probe"], "comparisons": "..."}
-    }
+    shown = {name: module.params[name] for name in ("roles", "probe", "folders")}
+    invocation = {"module_args": {**shown, "comparisons": "..."}}
     result: dict[str, Any] = {"changed": False}
     if module.params["probe"]:
         # first: the other hosts wait for this one's frames
         result["probe"] = probe_ports(module, invocation)
+    result["refused"] = folders.refused(module.params["folders"])
+    if module.params["exposure"]:
+        from ansible_collections.sparkthor.cluster.plugins.module_utils._facts import exposure
+
+        result["exposure"] = exposure.read_now(module.params["exposure"])
     result["converged"], result["drift"] = compare.compare(module.params["comparisons"])
     module.exit_json(invocation=invocation, **result)
 

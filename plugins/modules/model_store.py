@@ -22,7 +22,7 @@ extends_documentation_fragment:
   - sparkthor.cluster.attributes.diff
 options:
   root:
-    description: Folder of the store on the host, an absolute path.
+    description: Folder of the store on the host, an absolute path. It and all in it belong to root; anybody may read.
     type: path
     default: /var/lib/sparkthor/models
   models:
@@ -71,14 +71,6 @@ options:
         description: Used by the controller's side of this module.
         type: str
         default: ''
-  owner:
-    description: Owner of the files.
-    type: str
-    default: sparkthor
-  group:
-    description: Group of the files.
-    type: str
-    default: sparkthor
   verify:
     description: V(fast) compares sizes and times, V(full) reads every file again.
     type: str
@@ -220,10 +212,8 @@ received_bytes:
   type: int
 """
 
-import grp
 import json
 import os
-import pwd
 from typing import Any, NamedTuple
 
 from ansible.module_utils.basic import AnsibleModule
@@ -237,7 +227,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._store.manifest 
     parse_links,
     parse_manifest,
 )
-from ansible_collections.sparkthor.cluster.plugins.module_utils._store.store import Owner, Store, to_come
+from ansible_collections.sparkthor.cluster.plugins.module_utils._store.store import Store, private_store, to_come
 
 
 def argument_spec() -> dict[str, Any]:
@@ -258,8 +248,6 @@ def argument_spec() -> dict[str, Any]:
                 "commit": {"type": "str", "default": ""},
             },
         },
-        "owner": {"type": "str", "default": "sparkthor"},
-        "group": {"type": "str", "default": "sparkthor"},
         "verify": {"type": "str", "choices": ["fast", "full"], "default": "fast"},
         "stage": {
             "type": "str",
@@ -282,18 +270,6 @@ def argument_spec() -> dict[str, Any]:
         "key": {"type": "str", "default": "", "no_log": True},
         "parts": {"type": "list", "elements": "dict", "default": []},
     }
-
-
-def find_owner(owner: str, group: str, check_mode: bool) -> Owner:
-    try:
-        return Owner(pwd.getpwnam(owner).pw_uid, grp.getgrnam(group).gr_gid)
-    except KeyError as error:
-        if check_mode:
-            # an earlier role of the same run would have made them
-            return Owner(0, 0)
-        raise StoreError(
-            f"owner {owner!r} with group {group!r} is not on this host: run the role engine first"
-        ) from error
 
 
 class Model(NamedTuple):
@@ -447,8 +423,7 @@ def main() -> None:
     module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True)
     params = module.params
     try:
-        idle = module.check_mode or params["stage"] == "list"
-        store = Store(params["root"], find_owner(params["owner"], params["group"], idle))
+        store = private_store(params["root"])
         if params["stage"] == "receive":
             store.receive(params["parts"])
             module.exit_json(changed=True)

@@ -13,7 +13,8 @@ author:
   - sparkthor.cluster contributors (@sparkthor)
 description:
   - Reads kind (DGX Spark, Jetson Thor or other), operating system, memory, GPUs, network interfaces, routes, the
-    interface of the controller's connection, installed programs and fingerprints of this collection's secret files.
+    interface of the controller's connection, installed programs and which of this collection's secrets are
+    there.
   - O(gather) selects what else it reads, for status, verify and report, or for the doctor.
   - One call reads everything, because each task costs about 0.1 s of controller time per host.
   - Runs read-only commands, each with a time limit, and returns no secret. A command that does not answer in time is no
@@ -56,6 +57,11 @@ options:
     description: For O(gather=evidence), the newest lines of each journal.
     type: int
     default: 3000
+  key:
+    description:
+      - For O(gather=evidence), a random text of this one run, by which the host tells whether its secrets are those of
+        the other hosts. The result has no fingerprint of a secret without it.
+    type: str
   ray:
     description: For O(gather=evidence), whether to ask Ray for its nodes, on the head only.
     type: bool
@@ -187,7 +193,9 @@ def read(given: dict[str, Any]) -> dict[str, Any]:
     if given["gather"] == "evidence":
         from ansible_collections.sparkthor.cluster.plugins.module_utils._facts import evidence
 
-        found = evidence.read_now(timeout, given["links"], given["since"], given["journal_lines"], given["ray"])
+        found = evidence.read_now(
+            timeout, given["links"], given["since"], given["journal_lines"], given["ray"], given["key"] or ""
+        )
         return {"evidence": found}
     from ansible_collections.sparkthor.cluster.plugins.module_utils._facts import node
 
@@ -203,6 +211,7 @@ def main() -> None:
             "since": {"type": "str", "default": "-2h"},
             "journal_lines": {"type": "int", "default": 3000},
             "ray": {"type": "bool", "default": True},
+            "key": {"type": "str", "no_log": True},
         },
         supports_check_mode=True,
     )

@@ -35,7 +35,7 @@ options:
   cache_dir:
     description: Folder of the cache, which must exist; nothing is kept if it is an empty string.
     type: str
-    default: /var/lib/sparkthor/cache
+    default: /var/lib/sparkthor
   timeout:
     description: Seconds that building the parser may take.
     type: int
@@ -109,6 +109,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.sparkthor.cluster.plugins.module_utils._engine import option_table
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import files
 
 _ASK_VERSION = "from importlib.metadata import version; print(version('vllm'))"
 
@@ -123,8 +124,7 @@ def cache_path(folder: str, version: str) -> str:
 def read_cache(path: str) -> dict[str, Any] | None:
     """The cached table, or None if there is none or it is not one of ours."""
     try:
-        with open(path, encoding="utf-8") as stream:
-            table = json.load(stream)
+        table = json.loads(files.read_own(path))
     except (OSError, ValueError):
         return None
     return table if isinstance(table, dict) and table.get("schema") == option_table.SCHEMA else None
@@ -160,7 +160,7 @@ def main() -> None:
         argument_spec={
             "command": {"type": "list", "elements": "str", "default": ["/opt/sparkthor/venv/bin/python"]},
             "version": {"type": "str"},
-            "cache_dir": {"type": "str", "default": "/var/lib/sparkthor/cache"},
+            "cache_dir": {"type": "str", "default": "/var/lib/sparkthor"},
             "timeout": {"type": "int", "default": 300},
             # for the controller's side, which takes them out before the module runs
             "engine": {"type": "str"},
@@ -182,7 +182,7 @@ def main() -> None:
         module.fail_json(msg=f"command={' '.join(command)!r}: the engine's Python printed no option table")
     if path and not module.check_mode and os.path.isdir(os.path.dirname(path)):
         try:
-            option_table.write(table, path)
+            files.write_atomic(path, option_table.render(table))
         except OSError as error:
             module.warn(f"cannot keep the option table: {error}")
     module.exit_json(changed=False, table=table, cached=False, path=path)

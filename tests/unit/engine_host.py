@@ -22,7 +22,7 @@ MINOR = ".".join(platform.python_version_tuple()[:2])
 PINS = {"ray": "2.60.0", "vllm": "0.32.0", "uv": "0.13.8"}
 
 
-# what uv does, as far as these tests look: "venv TARGET" and "pip install --python=TARGET/bin/python WHEEL..."
+# what uv does, as far as these tests look: "venv TARGET", "pip install --python=TARGET/bin/python --requirement=FILE"
 UV = f"""#!{sys.executable}
 import base64, hashlib, os, sys
 if sys.argv[1] == "venv":
@@ -35,20 +35,24 @@ assert "--no-index" in sys.argv and "--offline" in sys.argv and "--no-deps" in s
 if os.path.exists(os.path.dirname(target) + "/fail"):
     sys.exit("disk on fire")
 site = target + "/lib/python{MINOR}/site-packages/"
-for wheel in sys.argv:
-    if wheel.endswith(".whl"):
-        name, version = os.path.basename(wheel).split("-")[:2]
-        info = site + name + "-" + version + ".dist-info"
-        os.makedirs(info)
-        os.makedirs(site + name)
-        with open(site + name + "/__init__.py", "w") as file:
-            file.write("x = 1")
-        with open(site + name + "/big.bin", "wb") as file:
-            file.truncate(2 << 20)
-        digest = base64.urlsafe_b64encode(hashlib.sha256(b"x = 1").digest()).rstrip(b"=").decode()
-        with open(info + "/RECORD", "w") as file:
-            file.write(name + "/__init__.py,sha256=" + digest + ",5\\n")
-        open(target + "/bin/" + name, "w").close()
+assert "--require-hashes" in sys.argv
+listed = next(word for word in sys.argv if word.startswith("--requirement="))[14:]
+for line in open(listed).read().splitlines():
+    wheel, digest = line.split(" @ file://")[1].split(" --hash=sha256:")
+    if hashlib.sha256(open(wheel, "rb").read()).hexdigest() != digest:
+        sys.exit("Hash mismatch for " + wheel)
+    name, version = os.path.basename(wheel).split("-")[:2]
+    info = site + name + "-" + version + ".dist-info"
+    os.makedirs(info)
+    os.makedirs(site + name)
+    with open(site + name + "/__init__.py", "w") as file:
+        file.write("x = 1")
+    with open(site + name + "/big.bin", "wb") as file:
+        file.truncate(2 << 20)
+    digest = base64.urlsafe_b64encode(hashlib.sha256(b"x = 1").digest()).rstrip(b"=").decode()
+    with open(info + "/RECORD", "w") as file:
+        file.write(name + "/__init__.py,sha256=" + digest + ",5\\n")
+    open(target + "/bin/" + name, "w").close()
 """
 
 

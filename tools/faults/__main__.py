@@ -36,7 +36,8 @@ def say(line: str) -> None:
 
 def commit() -> str:
     words = ["git", "describe", "--always", "--dirty"]
-    return subprocess.run(words, cwd=TOP, capture_output=True, text=True, check=True).stdout.strip()
+    # a copy of the checkout may come without its history
+    return subprocess.run(words, cwd=TOP, capture_output=True, text=True, check=False).stdout.strip()
 
 
 def kept(name: str, folder: Path = RESULTS) -> list[Run]:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from tools.faults.observe import Clients, Watch
-from tools.faults.site import RAY, VLLM, WATCHDOG, FaultError, Site, differing, shuffled, sleep_until, wait
+from tools.faults.site import FRONT, RAY, VLLM, WATCHDOG, FaultError, Site, differing, shuffled, sleep_until, wait
 from tools.faults.table import BY_NAME, FACTOR, Row, Run
 from tools.playbooks import run_playbook
 
@@ -76,8 +76,19 @@ def stop_rank(scene: Scene) -> float:
 
 
 def cut_link(scene: Scene) -> float:
+    site = scene.site
+    host = site.lab.plan.host(site.worker)
     moment = time.monotonic()
-    scene.site.lab.cut(scene.site.worker, silent=True)
+    # a host without fabric ports has its peers on the management network
+    site.lab.cut(site.worker, *(() if len(host.nics) > 1 else (host.management,)), silent=True)
+    return moment
+
+
+def kill_front(scene: Scene) -> float:
+    site = scene.site
+    pid = int(site.shown(site.head, FRONT, "MainPID"))
+    moment = time.monotonic()
+    site.signal(site.head, pid, "KILL")
     return moment
 
 
@@ -174,6 +185,7 @@ FAULTS: dict[str, tuple[Strike, Fix]] = {
     "wedge": (stop_rank, _struck),
     "watchdog": (kill_watchdog, _struck),
     "link": (cut_link, fix_link),
+    "front": (kill_front, _struck),
     "worker": _WORKER,
     "head": _HEAD,
     "all": (power_loss_of_all, power_in_random_order),

@@ -20,6 +20,7 @@ UNITS = ("sparkthor-watchdog", "sparkthor-front", "sparkthor-vllm", "sparkthor-r
 RAY = "sparkthor-ray.service"
 VLLM = "sparkthor-vllm.service"
 WATCHDOG = "sparkthor-watchdog.service"
+FRONT = "sparkthor-front.service"
 #: where our files lie; a torn one among them would be found by its hash
 OURS = "/etc/sparkthor /usr/local/lib/sparkthor /etc/systemd/system /etc/tmpfiles.d"
 

@@ -39,6 +39,7 @@ ROWS: tuple[Row, ...] = (
     Row("worker", "power loss of a worker, back after 60 s", 30, 60, "its ssh"),
     Row("head", "power loss of the head, back after 60 s", None, 60, "its ssh", clients=False),
     Row("all", "power loss of all, back in random order", None, 60, "the last one's ssh", clients=False),
+    Row("front", "front proxy killed", None, 0, clients=False),
     Row("disk", "head's root disk full, then freed", None, 60, "freeing"),
 )
 BY_NAME: Mapping[str, Row] = {row.name: row for row in ROWS}

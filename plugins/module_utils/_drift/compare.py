@@ -80,20 +80,16 @@ def _firewall_apply(arguments: Mapping[str, Any]) -> None:
 def _engine(arguments: Mapping[str, Any]) -> None:
     from ansible_collections.sparkthor.cluster.plugins.module_utils._engine import venv
 
-    problems = venv.inspect(venv.wanted_of(arguments, [])).problems
+    problems = venv.inspect(venv.wanted_of(arguments, {})).problems
     if problems:
         raise Drift("; ".join(problems))
 
 
 def _model_store(arguments: Mapping[str, Any]) -> None:
-    import grp
-    import pwd
-
     from ansible_collections.sparkthor.cluster.plugins.module_utils._store.manifest import parse_links, parse_manifest
-    from ansible_collections.sparkthor.cluster.plugins.module_utils._store.store import Owner, Store
+    from ansible_collections.sparkthor.cluster.plugins.module_utils._store.store import private_store
 
-    owner = Owner(pwd.getpwnam(arguments["owner"]).pw_uid, grp.getgrnam(arguments["group"]).gr_gid)
-    store = Store(arguments["root"], owner)
+    store = private_store(arguments["root"])
     for model in arguments["models"]:
         entries = parse_manifest(model["manifest"])
         if not store.as_recorded(model["name"], entries, parse_links(model["links"], entries)):

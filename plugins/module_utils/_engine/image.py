@@ -185,6 +185,17 @@ def read_inspect(text: str) -> Image:
     )
 
 
+def registry_digests(image: Image | None, name: str) -> list[str]:
+    """The digests under which the registry of ``name`` has this image; none for one that came from no registry."""
+    found = (item.rpartition("@") for item in (image.digests if image else ()))
+    return sorted(digest for known, _at, digest in found if _familiar(known) == _familiar(name))
+
+
+def _familiar(name: str) -> str:
+    """A name as Docker shows it, which leaves out its own registry."""
+    return name.removeprefix("docker.io/").removeprefix("library/")
+
+
 def has_digest(image: Image, *digests: str) -> bool:
     """Registries know an image by the digest of its manifest, archives by that of its configuration as well."""
     known = {image.image, *(item.rpartition("@")[2] for item in image.digests)}

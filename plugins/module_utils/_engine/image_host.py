@@ -20,6 +20,9 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.pins imp
     Pin,
     extract_uv,
     from_controller,
+    uv_install_argv,
+    uv_wheel,
+    wheel_lines,
 )
 from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.venv import interesting
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.command import run_limited
@@ -114,25 +117,28 @@ class Host:
         if self.image(*names) is None:
             raise EngineError(f"engine_image_archive: after it was loaded there is no image {names[0]}: it is damaged")
 
-    def derive(self, base: _image.Image, probe: dict[str, Any], lock: str, wheels: str, names: list[str]) -> str:
+    def derive(
+        self, base: _image.Image, probe: dict[str, Any], lock: str, folder: str, wheels: Mapping[str, str]
+    ) -> str:
         """Add wheels to an image in a container without network, and keep the result under a name of its own."""
         tag = _image.derived_tag(base.image, lock)
         run_limited(["docker", "rm", "--force", "--volumes", BUILDER], 60)
-        place = tempfile.mkdtemp(prefix="build-", dir=os.path.dirname(wheels))
+        place = tempfile.mkdtemp(prefix="build-", dir=os.path.dirname(folder))
         try:
-            extract_uv(os.path.join(wheels, next(name for name in names if name.startswith("uv-"))), place)
-            wanted = [name for name in names if not name.startswith("uv-")]
+            uv = uv_wheel(wheels)
+            extract_uv(os.path.join(folder, uv), wheels[uv], place)
+            wanted = {name: sha256 for name, sha256 in wheels.items() if name != uv}
+            write_atomic(os.path.join(place, "requirements.txt"), wheel_lines("/mnt", wanted))
             for name in wanted:
-                os.link(os.path.join(wheels, name), os.path.join(place, name))
+                os.link(os.path.join(folder, name), os.path.join(place, name))
             self.docker(
                 *("create", "--name", BUILDER, "--network", "none", "--user", "0:0", "--pull", "never"),
                 *("--tmpfs", "/tmp:exec", "--env", "HOME=/tmp"),
                 *("--env", "UV_NO_CONFIG=1", "--env", "UV_PYTHON_DOWNLOADS=never"),
                 *("--mount", f"type=bind,source={place},target=/mnt,readonly"),
                 *("--entrypoint", "/mnt/uv", base.image),
-                *("pip", "install", "--quiet", "--python", str(probe["executable"]), "--break-system-packages"),
-                *("--offline", "--no-index", "--no-deps", "--no-cache"),
-                *(f"/mnt/{name}" for name in wanted),
+                *uv_install_argv("uv", str(probe["executable"]), "--break-system-packages", "--no-cache")[1:],
+                "--requirement=/mnt/requirements.txt",
             )
             self.docker("start", "--attach", BUILDER, seconds=self.timeout)
             changes = [
@@ -176,13 +182,18 @@ def _check_archive_names(host: Host, names: Sequence[str]) -> None:
         )
 
 
+def _reference(params: Mapping[str, Any]) -> _image.Reference:
+    target = params["target"]
+    return _image.parse_reference(target["image"], params["digest"] or (target.get("archive") or {}).get("image", ""))
+
+
 def bring(
     host: Host, params: Mapping[str, Any], check: bool, actions: list[str]
 ) -> tuple[_image.Image | None, dict[str, Any]]:
     """The base image: there, loaded, pulled; or what has to be sent for it. None in check mode if it is lacking."""
     target = params["target"]
     archive = target.get("archive") or {}
-    reference = _image.parse_reference(target["image"], params["digest"] or archive.get("image", ""))
+    reference = _reference(params)
     # given by itself, inside the image's name, or by the archive
     digest = reference.digest
     names = [archive["image"], *archive.get("others", [])] if archive else [reference.pull]
@@ -233,6 +244,13 @@ def bring(
     return found, {}
 
 
+def pulled(params: Mapping[str, Any]) -> list[str]:
+    """The registry's digests of the image that this host has under the wanted tag; none where it has none."""
+    host = Host(params["work_dir"], params["timeout"])
+    reference = _image.parse_reference(params["image"], params["digest"])
+    return _image.registry_digests(host.image(reference.tagged), reference.name) if host.answers() else []
+
+
 def with_ray(
     host: Host, params: Mapping[str, Any], check: bool, base: _image.Image, probe: dict[str, Any], actions: list[str]
 ) -> tuple[str, dict[str, Any], dict[str, Any]]:
@@ -252,7 +270,7 @@ def with_ray(
             predicted = {**packages, **{pin.name: pin.version for pin in missing}}
             return "", {**probe, "packages": predicted}, {}
         if not target.get("wheels"):
-            wanted = [list(pin) for pin in [*missing, *(pin for pin in pins if pin.name == "uv")]]
+            wanted = [[pin.name, pin.version] for pin in [*missing, *(pin for pin in pins if pin.name == "uv")]]
             return "", probe, {"wanted": wanted, "probe": {key: probe[key] for key in ("version", "machine", "glibc")}}
         manifest = parse_manifest(target["wheels"])
         store = host.store()
@@ -262,8 +280,8 @@ def with_ray(
             return "", probe, {"need": plan.need, "what": "wheels"}
         with host.alone():
             store.commit("wheels", manifest, store.plan("wheels", manifest).wrong)
-            names = [entry.path for entry in manifest]
-            made = host.derive(base, probe, lock, store.folder("wheels"), names)
+            wheels = {entry.path: entry.sha256 for entry in manifest}
+            made = host.derive(base, probe, lock, store.folder("wheels"), wheels)
             store.remove("wheels")
         found = host.image(made)
     if found is None:
@@ -274,6 +292,11 @@ def with_ray(
             f"{target['image']}: Ray was added to it, but does not run there: {inside['ray_problem'] or 'not found'}"
         )
     return found.image, inside, {}
+
+
+def _diff(path: str, before: str, text: str, actions: list[str]) -> dict[str, str]:
+    after = text + "".join(f"# {action}\n" for action in actions if not action.startswith("write "))
+    return {"before_header": path, "after_header": path, "before": before, "after": after}
 
 
 def apply(params: Mapping[str, Any], check: bool) -> dict[str, Any]:
@@ -314,13 +337,9 @@ def apply(params: Mapping[str, Any], check: bool) -> dict[str, Any]:
         "changed": bool(actions),
         "actions": actions,
         "digests": sorted({item.partition("@")[2] for item in base.digests} | {base.image}) if base else [],
+        "pulled": _image.registry_digests(base, _reference(params).name),
         "nccl": _image.nccl_findings(probe),
-        "diff": {
-            "before_header": params["config_path"],
-            "after_header": params["config_path"],
-            "before": before,
-            "after": text + "".join(f"# {action}\n" for action in actions if not action.startswith("write ")),
-        },
+        "diff": _diff(params["config_path"], before, text, actions),
         "ansible_facts": {
             "sparkthor_engine": {
                 "runtime": "container",

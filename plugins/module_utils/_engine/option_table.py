@@ -4,9 +4,8 @@
 # pylint: disable=ansible-bad-function
 """Dump the options of the installed vLLM from its own parser, as JSON.
 
-Runs on a host under the engine's Python, once per installed version, because importing vLLM takes some 15 seconds:
-
-    /opt/sparkthor/venv/bin/python /usr/local/lib/sparkthor/_vllm_dump.py --output /var/lib/sparkthor/cache/options.json
+The module ``vllm_options`` gives it to the engine's Python, once per installed version, because importing vLLM takes
+some 15 seconds.
 
 Only the parser is built; no model is read, no GPU is touched and no process is started. The output is the table that
 `_vllm_args` checks arguments against. The parser alone is not enough for that: it accepts unambiguous prefixes, and
@@ -19,9 +18,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import json
-import os
 import sys
-import tempfile
 from typing import Any, get_args
 
 SCHEMA = 1
@@ -187,34 +184,15 @@ def render(table: dict[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def write(table: dict[str, Any], path: str) -> None:
-    """Whole or not at all: a reader must never see half a table."""
-    folder = os.path.dirname(os.path.abspath(path))
-    handle, temporary = tempfile.mkstemp(dir=folder, prefix=".options-")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as stream:
-            stream.write(render(table))
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise
-
-
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
-    parser.add_argument("--output", help="file to write; standard output if not given")
-    arguments = parser.parse_args(argv)
+    argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0]).parse_args(argv)
     try:
         table = dump()
     except Exception as error:
         # whatever an unknown vLLM raises while it builds its parser is one sentence for the caller
         print(f"cannot read the options of the installed vLLM: {type(error).__name__}: {error}", file=sys.stderr)
         return 1
-    if arguments.output:
-        write(table, arguments.output)
-    else:
-        print(render(table), end="")
+    print(render(table), end="")
     return 0
 
 

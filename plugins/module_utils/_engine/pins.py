@@ -11,8 +11,9 @@ import hashlib
 import os
 import re
 import zipfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
+from urllib.parse import quote
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.files import read_json, write_atomic
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.versions import release
@@ -30,6 +31,8 @@ class Pin(NamedTuple):
 
     name: str
     version: str
+    #: SHA-256 of the files that may stand for it
+    hashes: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         return f"{self.name}=={self.version}"
@@ -85,6 +88,8 @@ def canonical(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
+_HASH = re.compile(r"\s+--hash=(\S+)")
+_SHA256 = re.compile(r"\Asha256:([0-9a-f]{64})\Z")
 _PIN = re.compile(r"\A([A-Za-z0-9][A-Za-z0-9._-]*)(?:\[[^\]]*\])?\s*==\s*([A-Za-z0-9][A-Za-z0-9.!+_-]*)\Z")
 
 
@@ -94,31 +99,71 @@ def parse_lock(text: str, source: str) -> list[Pin]:
     A lock is per target and complete, so ranges, markers, other files and index addresses have no place in it.
     """
     pins: dict[str, Pin] = {}
-    pending, first = "", 0
-    for number, line in enumerate([*text.splitlines(), ""], start=1):
-        content = re.sub(r"(\A|\s)#.*\Z", "", line).strip()
-        if not pending:
-            first = number
-        if content.endswith("\\"):
-            pending += content[:-1].strip() + " "
-            continue
-        content = re.sub(r"\s+--hash=\S+", "", pending + content).strip()
-        pending = ""
-        if not content:
-            continue
+    for first, line in _logical_lines(text):
+        content = _HASH.sub("", line).strip()
         match = _PIN.match(content)
         if match is None or "*" in content:
             raise EngineError(
                 f"{source}, line {first}: {content!r} is not an exact pin. A lock holds lines such as ray==2.60.0 "
                 "only: no ranges, no markers (it is made for one target), no options and no addresses."
             )
-        pin = Pin(canonical(match[1]), match[2])
+        hashes = []
+        for value in _HASH.findall(line):
+            digest = _SHA256.match(value)
+            if digest is None:
+                raise EngineError(f"{source}, line {first}: {value!r} is not sha256: and 64 hexadecimal digits")
+            hashes.append(digest[1])
+        pin = Pin(canonical(match[1]), match[2], tuple(hashes))
         known = pins.setdefault(pin.name, pin)
-        if known != pin:
+        if known.version != pin.version:
             raise EngineError(f"{source}, line {first}: {pin} contradicts {known}")
+        pins[pin.name] = pin._replace(hashes=tuple(dict.fromkeys([*known.hashes, *pin.hashes])))
     if not pins:
         raise EngineError(f"{source}: no pins in it")
     return list(pins.values())
+
+
+def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
+    """Number and content of each line that says something, without its comment; continued ones put together."""
+    pending, first = "", 0
+    for number, line in enumerate([*text.splitlines(), ""], start=1):
+        content = re.sub(r"(\A|\s)#.*\Z", "", line).strip()
+        first = first if pending else number
+        if content.endswith("\\"):
+            pending += content[:-1].strip() + " "
+            continue
+        content, pending = pending + content, ""
+        if content.strip():
+            yield first, content
+
+
+def read_lock(path: str, variable: str) -> list[Pin]:
+    """The pins of a lock on the controller, each with the SHA-256 of its wheels; errors name the variable."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
+    except OSError as error:
+        raise EngineError(f"{variable}: {path}: {error.strerror}") from error
+    pins = parse_lock(text, path)
+    bare = [str(pin) for pin in pins if not pin.hashes]
+    if bare:
+        more = f" and {len(bare) - 6} more" if len(bare) > 6 else ""
+        raise EngineError(
+            f"{variable}: {path} has no SHA-256 for {', '.join(bare[:6])}{more}, and root would run whatever is "
+            "found under these names. Write it with uv pip compile --generate-hashes, or add --hash=sha256:... to the "
+            "line of a wheel of your own (pip hash FILE prints it)."
+        )
+    return pins
+
+
+def requirement_lines(pins: Iterable[Pin]) -> str:
+    """The pins as pip and uv read them, each with the hashes that it may have."""
+    return "".join(" ".join([str(pin), *(f"--hash=sha256:{digest}" for digest in pin.hashes)]) + "\n" for pin in pins)
+
+
+def unexpected_wheels(chosen: Mapping[Pin, str], sums: Mapping[str, str]) -> dict[str, str]:
+    """Wheels whose SHA-256 the lock does not name: file name -> what it is."""
+    return {name: sums[name] for pin, name in chosen.items() if sums[name] not in pin.hashes}
 
 
 def same_version(wanted: str, found: str) -> bool:
@@ -164,12 +209,7 @@ class Engine(NamedTuple):
 
 def read_engine(path: str, ray_version: str = "", vllm_version: str = "") -> Engine:
     """Read and check a lock on the controller; raises EngineError that names the file and the line."""
-    try:
-        with open(path, encoding="utf-8") as file:
-            text = file.read()
-    except OSError as error:
-        raise EngineError(f"engine_requirements: {path}: {error.strerror}") from error
-    pins = parse_lock(text, path)
+    pins = read_lock(path, "engine_requirements")
     return Engine(path, pins, check_lock(pins, path, ray_version, vllm_version))
 
 
@@ -245,12 +285,16 @@ def missing_pins(pins: Iterable[Pin], filenames: Iterable[str], target: Target) 
     return select_wheels(pins, filenames, target)[1]
 
 
-def pip_download_argv(pip: Sequence[str], pins: Iterable[Pin], folder: str, target: Target) -> list[str]:
-    """``pip download`` for a target that need not resemble this machine. Indexes are pip's own settings."""
+def pip_download_argv(pip: Sequence[str], requirements: str, folder: str, target: Target) -> list[str]:
+    """``pip download`` for a target that need not resemble this machine. Indexes are pip's own settings.
+
+    ``requirements``: a file with :func:`requirement_lines`; pip keeps no file that has another hash.
+    """
     argv = [
         *pip,
         "download",
         "--quiet",
+        "--require-hashes",
         "--no-deps",
         "--only-binary=:all:",
         "--disable-pip-version-check",
@@ -261,7 +305,7 @@ def pip_download_argv(pip: Sequence[str], pins: Iterable[Pin], folder: str, targ
         f"--find-links={folder}",
     ]
     argv += [f"--platform={tag}" for tag in target.platforms()]
-    return argv + [str(pin) for pin in pins]
+    return [*argv, f"--requirement={requirements}"]
 
 
 def set_digest(wheels: Mapping[str, str]) -> str:
@@ -270,8 +314,15 @@ def set_digest(wheels: Mapping[str, str]) -> str:
     return hashlib.sha256(lines.encode()).hexdigest()[:16]
 
 
-def extract_uv(wheel: str, folder: str) -> str:
-    """Unpack uv's executable from its wheel: the one tool that must exist before anything can be installed."""
+def extract_uv(wheel: str, sha256: str, folder: str) -> str:
+    """Unpack uv's executable from its wheel: the one tool that must exist before anything can be installed.
+
+    uv checks all other wheels as it installs them; its own nobody else would.
+    """
+    with open(wheel, "rb") as file:
+        found = hashlib.sha256(file.read()).hexdigest()
+    if found != sha256:
+        raise EngineError(f"{wheel} is not the wheel of uv that was chosen: its SHA-256 is {found}, not {sha256}")
     os.makedirs(folder, exist_ok=True)
     target = os.path.join(folder, "uv")
     with zipfile.ZipFile(wheel) as archive:
@@ -289,19 +340,29 @@ def from_controller(params: Mapping[str, Any]) -> dict[str, Any]:
     return dict(params["target"])
 
 
-def uv_install_argv(uv: str, venv: str, *what: str) -> list[str]:
-    """Install offline: no index, no resolver, exactly these files."""
+def uv_install_argv(uv: str, python: str, *what: str) -> list[str]:
+    """Install offline: no index, no resolver, exactly these files, and none whose hash is not given."""
     return [
-        uv,
-        "pip",
-        "install",
-        "--quiet",
-        f"--python={venv}/bin/python",
-        "--offline",
-        "--no-index",
-        "--no-deps",
+        *(uv, "pip", "install", "--quiet", f"--python={python}"),
+        *("--offline", "--no-index", "--no-deps", "--require-hashes"),
         *what,
     ]
+
+
+def wheel_lines(folder: str, wheels: Mapping[str, str]) -> str:
+    """Requirements for uv out of wheels in a folder (file name -> SHA-256)."""
+    return "".join(
+        f"{canonical(name.split('-')[0])} @ file://{quote(f'{folder}/{name}')} --hash=sha256:{sha256}\n"
+        for name, sha256 in sorted(wheels.items())
+    )
+
+
+def uv_wheel(wheels: Mapping[str, str]) -> str:
+    """The file name of uv's wheel."""
+    name = next((name for name in wheels if name.startswith("uv-")), "")
+    if not name:
+        raise EngineError("no wheel of uv among the wheels")
+    return name
 
 
 def site_packages(venv: str, python: str) -> str:

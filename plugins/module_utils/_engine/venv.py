@@ -42,6 +42,8 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.pins imp
     same_version,
     site_packages,
     uv_install_argv,
+    uv_wheel,
+    wheel_lines,
 )
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.command import run_limited
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.files import write_atomic
@@ -77,20 +79,20 @@ class Wanted(NamedTuple):
     path: str
     digest: str
     pins: dict[str, str]  # canonical name -> version
-    wheels: list[str]  # file names
+    wheels: dict[str, str]  # file name -> SHA-256
     python: str  # interpreter to build with: a name or a path
     python_minor: str  # "3.11": what the wheels were chosen for
     kind: str = ""  # of the host: what its GPU needs
 
 
-def wanted_of(params: Mapping[str, Any], wheels: Sequence[str]) -> Wanted:
+def wanted_of(params: Mapping[str, Any], wheels: Mapping[str, str]) -> Wanted:
     """What the arguments of the module ``engine`` ask for, once the controller has added the target."""
     target = params["target"]
     return Wanted(
         path=params["path"],
         digest=target["digest"],
         pins=target["pins"],
-        wheels=list(wheels),
+        wheels=dict(wheels),
         python=params["python"],
         python_minor=target["python"],
         kind=str(target.get("kind", "")),
@@ -133,7 +135,7 @@ def apply(params: Mapping[str, Any], check: bool) -> dict[str, Any]:
     """The result of the module; ``need`` in it names wheels that are to be sent before anything can be built."""
     target = from_controller(params)
     manifest = parse_manifest(target["manifest"])
-    wanted = wanted_of(params, [entry.path for entry in manifest])
+    wanted = wanted_of(params, {entry.path: entry.sha256 for entry in manifest})
     full = params["verify"] == "full"
     found = inspect(wanted, full)
     result = {
@@ -151,7 +153,8 @@ def apply(params: Mapping[str, Any], check: bool) -> dict[str, Any]:
         "after": _listing(wanted.pins),
     }
     store = store_of(params)
-    plan = store.plan(wanted.digest, manifest)
+    # wheels that lie here since the last build are read again before root runs what is in them
+    plan = store.plan(wanted.digest, manifest, full=True)
     if plan.need:
         store.check_space(plan.bytes_needed, "the engine's wheels")
     try:
@@ -165,7 +168,7 @@ def apply(params: Mapping[str, Any], check: bool) -> dict[str, Any]:
     with alone(wanted.path, params["timeout"]):
         # a run that lost its controller goes on here: what it finished meanwhile need not be built again
         if inspect(wanted, full).problems:
-            store.commit(wanted.digest, manifest, store.plan(wanted.digest, manifest).wrong)
+            store.commit(wanted.digest, manifest, plan.wrong)
             folder = build(wanted, store.folder(wanted.digest), run, params["timeout"])
             switch(wanted.path, folder)
             keep = params["keep_previous"]
@@ -245,6 +248,8 @@ def inspect(wanted: Wanted, full: bool = False) -> Found:
     minor, digest = str(marker.get("minor", "")), str(marker.get("digest", ""))
     versions = installed_versions(real, minor)
     problems = []
+    if os.stat(real).st_uid != os.geteuid():
+        problems.append("it belongs to another user")
     if digest != wanted.digest:
         problems.append("made from other wheels")
     problems += _differences(real, minor, marker.get("fingerprint") or {})
@@ -358,10 +363,8 @@ def build(wanted: Wanted, wheel_dir: str, run: Runner, timeout: float) -> str:
     shutil.rmtree(tools, ignore_errors=True)
     os.makedirs(tools)
     try:
-        uv_wheel = next((name for name in wanted.wheels if name.startswith("uv-")), "")
-        if not uv_wheel:
-            raise EngineError("no wheel of uv among the wheels")
-        uv = extract_uv(os.path.join(wheel_dir, uv_wheel), tools)
+        name = uv_wheel(wanted.wheels)
+        uv = extract_uv(os.path.join(wheel_dir, name), wanted.wheels[name], tools)
         # the cache lies beside the environment, so that uv links files instead of copying them
         environment = {
             "UV_CACHE_DIR": os.path.join(tools, "cache"),
@@ -371,7 +374,9 @@ def build(wanted: Wanted, wheel_dir: str, run: Runner, timeout: float) -> str:
             "HOME": tools,
         }
         _must(run([uv, "venv", "--quiet", "--python", wanted.python, target], environment, 120), "uv venv")
-        argv = uv_install_argv(uv, target, *(os.path.join(wheel_dir, name) for name in wanted.wheels))
+        lines = os.path.join(tools, "requirements.txt")
+        write_atomic(lines, wheel_lines(wheel_dir, wanted.wheels))
+        argv = uv_install_argv(uv, f"{target}/bin/python", f"--requirement={lines}")
         _must(run(argv, environment, timeout), "uv pip install")
     finally:
         shutil.rmtree(tools, ignore_errors=True)

@@ -18,9 +18,11 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from ansible_collections.sparkthor.cluster.plugins.module_utils._facts import node
+from ansible_collections.sparkthor.cluster.plugins.module_utils._facts import node, own_secrets
+from ansible_collections.sparkthor.cluster.plugins.module_utils._facts.exposure import parse_listeners
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import mask as _mask
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.command import run_limited
-from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.mask import mask
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.files import open_checked
 from ansible_collections.sparkthor.cluster.plugins.module_utils._network import (
     firewall_watch,
     link_state,
@@ -58,7 +60,6 @@ _PROGRAMS = (
     ("worker", re.compile(r"^(?:VLLM::|ray::)")),
 )
 _RAY_LOG = re.compile(r"(?:raylet|gcs_server|worker-.*)\.(?:out|err)$")
-_SECRET_FILES = ("api_key", "ray_token")
 #: model store and caches, unless cluster.json says otherwise
 MODEL_STORE = "/var/lib/sparkthor/models"
 CACHE = "/var/lib/sparkthor/cache"
@@ -68,27 +69,6 @@ OTHER_MODEL_ROOTS = (
     "/home/*/.cache/huggingface/hub",
 )
 _DISKS = ("/", "/var/lib", "/var/lib/sparkthor", "/var/lib/docker", "/tmp", "/dev/shm", "/home")
-
-
-def parse_listeners(text: str) -> list[dict[str, Any]]:
-    """``ss -Hltnp`` as ``{address, port, program}``; a scope such as ``%lo`` is dropped."""
-    found = []
-    for line in text.splitlines():
-        fields = line.split()
-        if len(fields) < 4:
-            continue
-        address, _colon, port = fields[3].rpartition(":")
-        if not port.isdigit():
-            continue
-        names = re.search(r'users:\(\("([^"]+)"', line)
-        found.append(
-            {
-                "address": address.split("%")[0].strip("[]") or "*",
-                "port": int(port),
-                "program": names[1] if names else "",
-            }
-        )
-    return found
 
 
 def parse_forward(text: str) -> dict[str, Any]:
@@ -131,9 +111,11 @@ class Collector:
         clock: Callable[[], float] = time.time,
         ping: Callable[[list[dict[str, Any]]], list[dict[str, Any]]] | None = None,
         ray_health: Callable[[], dict[str, Any]] | None = None,
+        key: str = "",
     ) -> None:
         self._command = run
         self._root = root
+        self._key = key
         self._since = since
         self._lines = journal_lines
         self._clock = clock
@@ -141,6 +123,11 @@ class Collector:
         self._ray_health = ray_health
         self.errors: list[str] = []
         self._known: dict[str, Any] = {}
+        self._hidden = _mask.forms(own_secrets.values(lambda path: self.read(path, 64_000)))
+
+    def mask(self, text: str) -> str:
+        """Without the secrets of this host, and without what looks like one."""
+        return _mask.mask(text, self._hidden)
 
     # -- reading ------------------------------------------------------------------------------------------------
 
@@ -156,9 +143,10 @@ class Collector:
 
     def tail(self, path: str, limit: int = FILE_LIMIT) -> str:
         try:
-            with open(self.path(path), "rb") as handle:
-                handle.seek(0, os.SEEK_END)
-                handle.seek(max(0, handle.tell() - limit))
+            # Ray names its session by a link of its own; a file that is a link would lead root elsewhere
+            folder, name = os.path.split(self.path(path))
+            with os.fdopen(open_checked(f"{os.path.realpath(folder)}/{name}", os.O_RDONLY), "rb") as handle:
+                handle.seek(max(0, os.fstat(handle.fileno()).st_size - limit))
                 return newest(handle.read(limit).decode("utf-8", "replace"), limit - 1)
         except OSError:
             return ""
@@ -193,7 +181,7 @@ class Collector:
         for name in ("fabric.env", "vllm.yaml", "vllm.env", "ray.env", "engine.env", "serving.json", "ray.json"):
             text = self.read(f"/etc/sparkthor/{name}", 64_000)
             if text is not None:
-                found[name] = mask(text)
+                found[name] = self.mask(text)
         for name, where in (
             ("hosts", "/etc/hosts"),
             ("state.json", serving.STATE),
@@ -202,20 +190,7 @@ class Collector:
         ):
             text = self.read(where, 64_000)
             if text is not None:
-                found[name] = mask(text)
-        return found
-
-    def secrets(self) -> dict[str, Any]:
-        """Of each secret its size and, as :mod:`_node` has it, a fingerprint: nothing else leaves the host."""
-        found: dict[str, Any] = {}
-        for name in _SECRET_FILES:
-            text = self.read(f"/etc/sparkthor/secrets/{name}", 4096)
-            if text is not None:
-                value = text.strip()
-                found[name] = {
-                    "characters": len(value),
-                    "sha256": hashlib.sha256(value.encode()).hexdigest() if value else "",
-                }
+                found[name] = self.mask(text)
         return found
 
     def processes(self) -> list[dict[str, Any]]:
@@ -241,7 +216,7 @@ class Collector:
             entry: dict[str, Any] = {
                 "pid": int(pid),
                 "program": program,
-                "argv": [mask(word)[:300] for word in self._without_secrets(argv)][:120],
+                "argv": [self.mask(word)[:300] for word in self._without_secrets(argv)][:120],
                 "env": {key: value[:300] for key, value in environment.items() if _ENVIRONMENT.match(key)},
                 "api_key": "" if "VLLM_API_KEY" not in environment else "empty",
                 "memlock": self._memlock(pid),
@@ -463,7 +438,7 @@ class Collector:
             found += self._containers()
         found += self._ray_files(units)
         return [
-            {"name": item["name"], "text": mask(newest(item["text"], JOURNAL_LIMIT))}
+            {"name": item["name"], "text": self.mask(newest(item["text"], JOURNAL_LIMIT))}
             for item in found
             if item["text"].strip()
         ]
@@ -520,7 +495,7 @@ class Collector:
             ("rdma", lambda: rdma.read_links(self._run, self._root), {"links": []}),
             ("nccl", self.nccl, {}),
             ("files", self.files, {}),
-            ("secrets", self.secrets, {}),
+            ("secrets", lambda: own_secrets.described(self.read, self._key), {}),
             ("processes", self.processes, []),
             ("units", self.units, {}),
             ("listeners", lambda: parse_listeners(self.output("ss", "-Hltnp")), []),
@@ -584,7 +559,7 @@ def health_of_ray(timeout: float) -> dict[str, Any]:
 
 
 def read_now(
-    timeout: float, links: list[dict[str, Any]], since: str, journal_lines: int, ask_ray: bool
+    timeout: float, links: list[dict[str, Any]], since: str, journal_lines: int, ask_ray: bool, key: str
 ) -> dict[str, Any]:
     """This host; one command takes ``timeout`` seconds at most, all of them together :data:`BUDGET`."""
     end = time.monotonic() + BUDGET
@@ -594,5 +569,5 @@ def read_now(
         return run_limited(argv, min(timeout, left)) if left > 0 else (124, "", f"{argv[0]}: no time left")
 
     health = (lambda: health_of_ray(timeout)) if ask_ray else None
-    collector = Collector(run, since=since, journal_lines=journal_lines, ping=ping, ray_health=health)
+    collector = Collector(run, since=since, journal_lines=journal_lines, ping=ping, ray_health=health, key=key)
     return collector.collect(links)

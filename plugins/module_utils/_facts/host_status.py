@@ -77,6 +77,14 @@ def parse_units(text: str, uptime: float) -> dict[str, dict[str, Any]]:
     return units
 
 
+def parse_updates(text: str) -> int | None:
+    """Security updates that wait, out of Ubuntu's note for logins; None where it does not say."""
+    if "can be applied immediately" not in text:
+        return None
+    found = re.search(r"^(\d+) of these updates (?:is a|are) standard security update", text, re.MULTILINE)
+    return int(found[1]) if found else 0
+
+
 def parse_options(text: str) -> dict[str, str]:
     """The plain options at the top of vllm.yaml; what is nested, or might name a secret, is of no interest here."""
     pairs = (re.match(r"^([a-z][a-z0-9-]*): +([^{\[\s#].*)$", line) for line in text.splitlines())
@@ -246,6 +254,8 @@ class HostReader:
                 "engine": engine,
                 "versions": self.versions(engine),
                 "models": self.models(),
+                # apt refreshes it after every update of its lists, which goes on with the timers masked
+                "security_updates": parse_updates(self._text("/var/lib/update-notifier/updates-available")),
                 "serving": self.serving(),
                 "units": units.result(),
                 "rdma": rdma.result(),

@@ -5,12 +5,11 @@
 Parsers are pure (text in, plain data out); :class:`NodeReader` ties them to a root folder and a command runner, so
 that tests feed it a captured machine.  Only read-only commands are run, each with a time limit.  Nothing here may
 return a secret: of netplan files only NIC names and addresses are kept (Wi-Fi entries carry passwords), of our own
-secret files only a fingerprint.
+secret files only which there are.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import platform
@@ -253,14 +252,14 @@ class NodeReader:
             link["virtual"] = link["name"].startswith(_VIRTUAL_PREFIXES) or bool(link["kind"] not in ("", "veth"))
         return links
 
-    def secrets(self) -> dict[str, str]:
-        """Fingerprint (SHA-256) of each of our secret files: enough to see a difference, useless to guess from."""
-        found = {}
-        for name in ("api_key", "ray_token"):
-            text = self._read(f"/etc/sparkthor/secrets/{name}").strip()
-            if text:
-                found[name] = hashlib.sha256(text.encode()).hexdigest()
-        return found
+    def secrets(self) -> list[str]:
+        """Names of our secrets that this host holds. Not even a digest leaves it: a person's own may be guessed."""
+        return [name for name in ("api_key", "ray_token") if self._read(f"/etc/sparkthor/secrets/{name}").strip()]
+
+    def dgx_release(self) -> str:
+        """The release of DGX OS, without the serial number of the machine that stands beside it."""
+        lines = self._read("/etc/dgx-release").strip()[:2000].splitlines()
+        return "\n".join(line for line in lines if "SERIAL" not in line.upper())
 
     def serving(self) -> bool:
         """Whether an engine of ours holds this host's memory: its control group exists while its unit runs."""
@@ -317,7 +316,7 @@ class NodeReader:
                 "version": os_release.get("VERSION_ID", ""),
                 "codename": os_release.get("VERSION_CODENAME", ""),
                 "pretty": os_release.get("PRETTY_NAME", ""),
-                "dgx": self._read("/etc/dgx-release").strip()[:2000],
+                "dgx": self.dgx_release(),
             },
             "arch": platform.machine(),
             "kernel": platform.release(),

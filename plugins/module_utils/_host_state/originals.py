@@ -7,10 +7,11 @@ from __future__ import annotations
 import json
 import os
 import stat
+from collections.abc import Callable
 from typing import Any
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.host import Host
-from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.files import read_json, write_atomic
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import files
 
 BACKUP_SUFFIX = ".sparkthor-orig"
 LEDGER = "/var/lib/sparkthor/host_state.json"
@@ -22,23 +23,24 @@ def keep_original(path: str) -> None:
     if os.path.lexists(kept):
         return
     if os.path.islink(path):
-        os.symlink(os.readlink(path), kept)
+        files.make_link(kept, os.readlink(path))
         return
-    info = os.stat(path)
-    with open(path, "rb") as stream:
-        write_atomic(kept, stream.read(), info.st_uid, info.st_gid, stat.S_IMODE(info.st_mode))
+    with os.fdopen(files.open_checked(path, os.O_RDONLY), "rb") as stream:
+        info = os.fstat(stream.fileno())
+        files.write_atomic(kept, stream.read(), info.st_uid, info.st_gid, stat.S_IMODE(info.st_mode))
 
 
 class Originals:
     """What was there before us where no file beside it can say: links, sysctls, masked units, by kind and name."""
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: Host, warn: Callable[[str], None] = lambda _text: None) -> None:
         self._path = host.at(LEDGER)
+        self._warn = warn
         self._entries: dict[str, dict[str, Any]] | None = None
 
     def entries(self, kind: str) -> dict[str, Any]:
         if self._entries is None:
-            self._entries = read_json(self._path)
+            self._entries = self._read()
         found: dict[str, Any] = self._entries.get(kind, {})
         return found
 
@@ -57,6 +59,21 @@ class Originals:
             del entries[name]
             self._save()
 
+    def _read(self) -> dict[str, dict[str, Any]]:
+        """What others can have written says nothing: a link of another user's choice would be made by root."""
+        try:
+            document = json.loads(files.read_own(self._path))
+        except (FileNotFoundError, ValueError):
+            return {}
+        except OSError as error:
+            self._warn(f"{LEDGER}: {error.strerror}, so it is not believed; look at it, then remove it")
+            return {}
+        return document if isinstance(document, dict) else {}
+
     def _save(self) -> None:
-        os.makedirs(os.path.dirname(self._path), mode=0o755, exist_ok=True)
-        write_atomic(self._path, json.dumps(self._entries, indent=1, sort_keys=True))
+        folder = os.path.dirname(self._path)
+        os.makedirs(folder, mode=0o755, exist_ok=True)
+        if os.stat(folder).st_uid != os.geteuid():
+            # earlier versions gave it to the serving user, who could put another ledger there
+            files.own_folder(folder, os.geteuid(), os.getegid(), 0o755)
+        files.write_atomic(self._path, json.dumps(self._entries, indent=1, sort_keys=True))

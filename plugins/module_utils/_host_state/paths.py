@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import stat
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.host import Changes
@@ -17,7 +16,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.want
     Wanted,
     has_marker,
 )
-from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.files import write_atomic
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import files
 
 
 class PathPlanner:
@@ -68,7 +67,7 @@ class PathPlanner:
     def _plan_directory(self, spec: Owned) -> None:
         real = self.changes.host.at(spec.path)
         try:
-            info = os.stat(real)
+            handle = files.open_checked(real, os.O_RDONLY)
         except FileNotFoundError:
             if os.path.islink(real):
                 raise HostStateError(f"{spec.path} is a link that leads nowhere; a directory is wanted") from None
@@ -79,11 +78,17 @@ class PathPlanner:
             return
         except NotADirectoryError:
             raise HostStateError(f"{spec.path}: a part of the path is a file") from None
+        except OSError as error:
+            raise HostStateError(f"{spec.path}: {error.strerror}; remove it") from None
+        try:
+            info = os.fstat(handle)
+        finally:
+            os.close(handle)
         if not stat.S_ISDIR(info.st_mode):
             raise HostStateError(f"{spec.path} is not a directory; move it out of the way")
         if self._attributes_differ(spec, info):
             self.changes.note_path(spec.path, self._attributes_text(info), _wanted_text(spec), " (attributes)")
-            self.changes.steps.append(lambda: self._set_attributes(spec))
+            self.changes.steps.append(lambda: self._own_directory(spec))
 
     def _plan_parents(self, path: str) -> None:
         parent = os.path.dirname(path)
@@ -98,22 +103,14 @@ class PathPlanner:
         self.changes.steps.append(lambda: self._make_directory(spec))
 
     def _make_directory(self, spec: Owned) -> None:
-        uid, gid = self._ids(spec)
-        real = self.changes.host.at(spec.path)
         try:
-            # Narrow until it has its owner; the parent may be open to others
-            os.mkdir(real, 0o700)
-            os.chown(real, uid, gid)
-            os.chmod(real, spec.mode)
+            files.make_folder(self.changes.host.at(spec.path), *self._ids(spec), spec.mode)
         except OSError as error:
             raise HostStateError(f"{spec.path} cannot be made: {error.strerror}") from error
 
-    def _set_attributes(self, spec: Owned) -> None:
-        uid, gid = self._ids(spec)
-        real = self.changes.host.at(spec.path)
+    def _own_directory(self, spec: Owned) -> None:
         try:
-            os.chown(real, uid, gid)
-            os.chmod(real, spec.mode)
+            files.own_folder(self.changes.host.at(spec.path), *self._ids(spec), spec.mode)
         except OSError as error:
             raise HostStateError(f"{spec.path}: owner or mode cannot be set: {error.strerror}") from error
 
@@ -133,8 +130,10 @@ class PathPlanner:
         if stat.S_ISLNK(info.st_mode):
             before, same, ours = f"link to {os.readlink(real)}\n".encode(), False, False
         elif stat.S_ISREG(info.st_mode):
-            with open(real, "rb") as stream:
-                before = stream.read()
+            try:
+                before = files.read_plain(real)
+            except OSError as error:
+                raise HostStateError(f"{spec.path} cannot be read: {error.strerror}") from None
             same = before == spec.content
             # Content that can carry no marker (a key, a program) is judged by its path alone
             ours = has_marker(before) or not has_marker(spec.content)
@@ -158,7 +157,8 @@ class PathPlanner:
             text = self._attributes_text(info)
             if same:
                 self.changes.note_path(spec.path, text, _wanted_text(spec), " (attributes)")
-                self.changes.steps.append(lambda: self._set_attributes(spec))
+                # a new file, because this one may have a second name that is somebody else's
+                self.changes.steps.append(lambda: self._write(spec))
             else:
                 self.changes.note(spec.path, text, _wanted_text(spec), " (attributes)")
 
@@ -167,7 +167,7 @@ class PathPlanner:
         try:
             if keep:
                 keep_original(self.changes.host.at(spec.path))
-            write_atomic(self.changes.host.at(spec.path), spec.content, uid, gid, spec.mode)
+            files.write_atomic(self.changes.host.at(spec.path), spec.content, uid, gid, spec.mode)
         except OSError as error:
             raise HostStateError(f"{spec.path} cannot be written: {error.strerror}") from error
 
@@ -193,13 +193,8 @@ class PathPlanner:
         self.changes.steps.append(apply)
 
     def set_link(self, path: str, target: str) -> None:
-        real = self.changes.host.at(path)
-        temporary = f"{real}.sparkthor-new"
         try:
-            if os.path.lexists(temporary):
-                os.unlink(temporary)
-            os.symlink(target, temporary)
-            os.replace(temporary, real)
+            files.make_link(self.changes.host.at(path), target)
         except OSError as error:
             raise HostStateError(f"link {path} cannot be made: {error.strerror}") from error
 
@@ -226,10 +221,7 @@ class PathPlanner:
 
         def apply() -> None:
             try:
-                if is_tree:
-                    shutil.rmtree(real)
-                else:
-                    os.unlink(real)
+                files.remove(real)
             except OSError as error:
                 raise HostStateError(f"{path} cannot be removed: {error.strerror}") from error
 

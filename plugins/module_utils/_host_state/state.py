@@ -25,7 +25,7 @@ class HostState:
     def __init__(self, wanted: Wanted, host: Host, check: bool) -> None:
         self.wanted = wanted
         self.changes = Changes(host, check)
-        self.originals = Originals(host)
+        self.originals = Originals(host, self.changes.result.warnings.append)
 
     def run(self) -> Result:
         """Raises :class:`HostStateError` for what is not possible on this host."""

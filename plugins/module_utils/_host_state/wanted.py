@@ -158,7 +158,7 @@ def _parse_file(item: dict[str, Any]) -> FileSpec:
         foreign=item.get("foreign") or "replace",
         backup=item.get("backup") is not False,
     )
-    if secret and spec.mode & 0o077:
+    if secret and spec.mode & 0o037:
         raise HostStateError(f"files: {spec.path}: a secret must not be open to others: mode {spec.mode:04o}")
     if spec.foreign != "replace" and not has_marker(spec.content):
         raise HostStateError(

@@ -4,9 +4,15 @@
 
 from __future__ import annotations
 
+import base64
 import re
 import typing as t
+import urllib.parse
+from collections.abc import Iterable, Sequence
 
+#: shorter ones would hide words that are none
+SHORTEST: t.Final = 8
+_HIDDEN: t.Final = "********"
 _SECRETS: t.Final[tuple[tuple[re.Pattern[str], str], ...]] = (
     # 'api_key': ['…'] of vLLM's own line of arguments, api-key: …, VLLM_API_KEY=…, HF_TOKEN=…, password: …
     (
@@ -27,7 +33,14 @@ _SECRETS: t.Final[tuple[tuple[re.Pattern[str], str], ...]] = (
     ),
     (re.compile(r"(?i)(--(?:api-key|hf-token)[= ]+)(?!-)\S+"), r"\1********"),
     (re.compile(r"(?i)((?:bearer|basic)\s+)[A-Za-z0-9._~+/=-]{8,}"), r"\1********"),
-    (re.compile(r"\b(hf_|sk-|nvapi-|ghp_)[A-Za-z0-9_-]{16,}"), r"\1********"),
+    (re.compile(r"\b(hf_|sk-|nvapi-|ghp_|tskey-)[A-Za-z0-9_-]{16,}"), r"\1********"),
+    # token: … of files and logs, but neither a count of tokens nor where a file lies that holds one
+    (re.compile(r"(?i)(\btoken[\"']?\s*[=:]\s*[\"']?)(?!/|[\d.]+\b)[A-Za-z0-9._~+/=-]{8,}"), r"\1********"),
+    # PEM: the lines of a log may begin with anything
+    (
+        re.compile(r"(-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----).*?(-----END [A-Z0-9 ]*PRIVATE KEY-----|\Z)", re.DOTALL),
+        r"\1********\2",
+    ),
     (re.compile(r"(?i)(https?://[^/\s:@]+:)[^@\s/]+@"), r"\1********@"),
 )
 #: a list of YAML below such a key, with more items than the one that the expressions above see
@@ -40,8 +53,25 @@ _LIST: t.Final = re.compile(
 _OF_LIST: t.Final = re.compile(rf"((?:^|\s)-\s+){_ITEM}")
 
 
-def mask(text: str) -> str:
-    """The text with whatever looks like a secret replaced."""
+def forms(secrets: Iterable[str]) -> list[str]:
+    """The texts by which a secret shows: as it is, in URLs, and within base64 of something longer; longest first."""
+    found: set[str] = set()
+    for secret in secrets:
+        if len(secret) < SHORTEST:
+            continue
+        found |= {secret, urllib.parse.quote(secret, safe=""), urllib.parse.quote_plus(secret)}
+        for before in range(3):
+            # three bytes are four characters: those that the neighbours' bits are part of are left out
+            coded = base64.b64encode(b"\0" * before + secret.encode()).decode().rstrip("=")
+            whole = coded[(0, 2, 3)[before] : len(coded) - (1 if (before + len(secret.encode())) % 3 else 0)]
+            found |= {whole, whole.replace("+", "-").replace("/", "_")}
+    return sorted(found, key=len, reverse=True)
+
+
+def mask(text: str, known: Sequence[str] = ()) -> str:
+    """The text with ``known`` secrets (see :func:`forms`), and whatever looks like one, replaced."""
+    for secret in known:
+        text = text.replace(secret, _HIDDEN)
     text = _LIST.sub(lambda found: found[1] + _OF_LIST.sub(r"\1********", found[2]), text)
     for pattern, replacement in _SECRETS:
         text = pattern.sub(replacement, text)

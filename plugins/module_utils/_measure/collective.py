@@ -192,11 +192,14 @@ def run_rank(
         "PYTHONUNBUFFERED": "1",
     }
     options: dict[str, Any] = {}
-    with contextlib.suppress(KeyError):
-        account = pwd.getpwnam(user)
-        if os.geteuid() == 0:
-            groups = os.getgrouplist(account.pw_name, account.pw_gid)
-            options = {"user": account.pw_uid, "group": account.pw_gid, "extra_groups": groups}
+    if os.geteuid() == 0:
+        try:
+            account = pwd.getpwnam(user)
+        except KeyError:
+            # root does not run what the serving user may have prepared
+            return {"error": f"there is no user {user} to run the engine as; run the engine role"}
+        groups = os.getgrouplist(account.pw_name, account.pw_gid)
+        options = {"user": account.pw_uid, "group": account.pw_gid, "extra_groups": groups}
     before = counters()
     try:
         process = subprocess.Popen(

@@ -68,6 +68,26 @@ def _overhead(
     return BASE_OVERHEAD + (0 if eager else GRAPH_OVERHEAD) + activations + logits
 
 
+def prefill_flops(shape: Shape, length: int) -> int:
+    """Operations that the last prompt token of a whole context costs: the dearest one that a step can hold.
+
+    Two (multiply, add) for each parameter that the token passes, and four for each position that it attends to and
+    each element of the heads (scores and values). The embedding and the head of the vocabulary are looked up, or
+    computed for one token of the prompt.
+    """
+    params = sum(
+        layer.attention_params
+        + layer.kv_params
+        + layer.dense_params
+        + layer.active_expert_params
+        + layer.replicated_params
+        for layer in shape.layers
+    )
+    positions = length * shape.count(FULL)
+    positions += sum(min(layer.window, length) for layer in shape.layers if layer.cache == WINDOW)
+    return 2 * params + 4 * shape.heads * shape.head_dim * positions
+
+
 def plan(
     config: Mapping[str, Any],
     *,
@@ -261,6 +281,7 @@ def _cache_sizes(cache: _Cache, ranks: Sequence[Rank]) -> dict[str, Any]:
         "state_bytes_per_sequence": cache.per_state(shape.layers),
         "state_bytes_per_sequence_per_rank": max(rank.state for rank in ranks),
         "max_model_len": cache.length,
+        "prefill_flops_per_token": prefill_flops(shape, cache.length),
         "max_tokens": _max_tokens(ranks, cache.length),
         "max_concurrent_sequences": concurrent_sequences(ranks, cache.length),
     }

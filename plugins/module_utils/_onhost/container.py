@@ -444,8 +444,9 @@ def ask_arguments(
     argv += ["--cap-drop", "ALL", "--security-opt", "no-new-privileges", "--label", "sparkthor.unit=question", *passed]
     argv += bind(location.LIBRARY, read_only=True)
     compiled = environment.get("PYTHONPYCACHEPREFIX", "")
-    if compiled and exists(compiled):
-        # what Ray's own container has compiled: without it a question costs seconds of compiling
+    if compiled and exists(compiled) and token_owner is not None and token_owner[0] != 0:
+        # what Ray's own container has compiled: without it a question costs seconds of compiling. Its user could have
+        # written it, so root does not run it.
         argv += bind(compiled, read_only=True)
     token = environment.get("RAY_AUTH_TOKEN_PATH", "")
     if token and token_owner is not None:
@@ -479,6 +480,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             with contextlib.suppress(OSError):
                 found = os.stat(token)
                 owner = (found.st_uid, found.st_gid)
+            if token.startswith("/run/credentials/"):
+                # a unit's credential, which its user may read whoever owns it
+                owner = account(config["user"])[:2]
             command = ask_arguments(config, words[1:], os.environ, state[1].strip() == "true", owner)
         elif words[:1] in (["--help"], ["-h"]):
             print(usage)

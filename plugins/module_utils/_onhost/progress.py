@@ -86,6 +86,8 @@ _LOGGED = re.compile(r"\b(?:INFO|WARNING|ERROR|CRITICAL):?\s+\d\d-\d\d \d\d:\d\d
 _DULL = re.compile(
     r"^(?:\W*|.*(?:Route: /|Avg prompt throughput|GET /|POST /|FutureWarning|UserWarning|warnings\.warn|"
     r"Found ulimit of|[Tt]riton (?:is )?not |Triton is installed but|No module named '?triton|LD_PRELOAD|"
+    # what the API server and a rank that waits in vain say, too, while the engine does nothing
+    r"No available shared memory broadcast block|(?:Received|Added|Aborted) request|"
     r"requires Triton|usage stats|Enabled custom fusions).*)$"
 )
 

@@ -14,7 +14,7 @@ import json
 import os
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from .._lib import files
@@ -33,6 +33,7 @@ class Member:
     state: str = rank_link.STANDBY
     generation: int = 0
     stale: list[str] = dataclasses.field(default_factory=list)
+    signs: dict[str, Any] = dataclasses.field(default_factory=dict)
 
 
 class Head:
@@ -150,6 +151,7 @@ class Head:
                     self.news.set()
                 member.state = str(message["state"])
                 member.generation = int(message.get("generation") or 0)
+                member.signs = message.get("signs") or {}
                 member.stale = [str(path) for path in message.get("stale") or []]
                 if member.state == rank_link.FAILED and self.admitted.get(member.host) == member.instance:
                     self.failure = f"rank on {member.host} failed: {message.get('reason') or 'no reason in its log'}"
@@ -201,13 +203,24 @@ class Head:
     def _word(self, member: Member) -> dict[str, Any]:
         """What a worker is told; a rank that was not there at the start is not let into a generation that runs."""
         mine = self.phase != rank_link.RUN or self.admitted.get(member.host) == member.instance
-        return {"phase": self.phase, "generation": self.generation, "admitted": mine, "served": self._served()}
+        state = files.read_json(self.settings.watchdog_state)
+        return {
+            "phase": self.phase,
+            "generation": self.generation,
+            "admitted": mine,
+            "served": self._served(state),
+            "overdue": self._overdue(state),
+        }
 
-    def _served(self) -> bool:
+    def _served(self, state: Mapping[str, Any]) -> bool:
         """Whether the watchdog has seen a completion of this very start."""
-        memory = files.read_json(self.settings.watchdog_state).get("memory") or {}
+        memory = state.get("memory") or {}
         invocation = os.environ.get("INVOCATION_ID", "")
         return self.phase == rank_link.RUN and bool(memory.get("served")) and memory.get("invocation") == invocation
+
+    def _overdue(self, state: Mapping[str, Any]) -> bool:
+        """Whether the watchdog waits for a token and wants to know what the ranks do."""
+        return self.phase == rank_link.RUN and bool((state.get("stall") or {}).get("overdue"))
 
     async def _tell_all(self) -> None:
         for member in list(self.members.values()):
@@ -217,6 +230,7 @@ class Head:
     async def _beat(self) -> None:
         while True:
             await asyncio.sleep(self.settings.heartbeat)
+            self.rank.look(self._overdue(files.read_json(self.settings.watchdog_state)))
             await self._tell_all()
 
     def publish(self) -> None:
@@ -227,6 +241,14 @@ class Head:
             "ranks": {
                 self.settings.head_address: self.instance,
                 **{member.address: member.instance for member in self.members.values()},
+            },
+            "signs": {
+                host: signs
+                for host, signs in (
+                    (self.settings.host, self.rank.signs),
+                    *((member.host, member.signs) for member in self.members.values()),
+                )
+                if signs
             },
             "stale": {member.host: member.stale for member in self.members.values() if member.stale},
         }

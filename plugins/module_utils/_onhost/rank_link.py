@@ -20,6 +20,8 @@ from . import serving
 from .rank_state import STATE
 
 CONFIG = "/etc/sparkthor/group.json"
+#: what root's own copies of the configuration are asked for by
+KEEP_REQUEST = "/run/sparkthor/requests/keep-good"
 GATHER, PREPARE, RUN = "gather", "prepare", "run"
 STANDBY, PREPARED, RUNNING, FAILED = "standby", "prepared", "running", "failed"
 #: exit status of a program that ended so that systemd starts it anew; nothing is wrong with this host
@@ -44,7 +46,8 @@ class Settings:
     inputs: list[str] = dataclasses.field(default_factory=list)
     #: files that make the configuration; copies of what served are kept for a rollback
     kept: list[str] = dataclasses.field(default_factory=list)
-    good_folder: str = ""
+    #: where a worker asks root for that; the head's watchdog needs no asking
+    keep_request: str = ""
     state_path: str = STATE
     watchdog_state: str = serving.STATE
     memory_path: str = ""

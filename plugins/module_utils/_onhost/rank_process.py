@@ -9,12 +9,15 @@ from __future__ import annotations
 import asyncio
 import collections
 import contextlib
+import dataclasses
 import os
 import signal
 import sys
 import time
+from typing import Any
 
-from . import progress, serving
+from .._lib import files
+from . import life, progress, serving
 from .rank_link import LINE_LIMIT, Settings
 
 
@@ -31,8 +34,8 @@ async def drop_caches(settings: Settings) -> str:
 
     before = stamp()
     try:
-        with open(settings.drop_request, "w", encoding="ascii") as stream:
-            stream.write(f"{time.time()}\n")
+        # with a container this is root's, in a folder of the serving user's
+        files.write_in_place(settings.drop_request, f"{time.time()}\n")
     except OSError as error:
         return f"{settings.drop_request}: {error.strerror}"
     end = time.monotonic() + settings.drop_patience
@@ -53,6 +56,11 @@ class Rank:
         self.lines: collections.deque[str] = collections.deque(maxlen=400)
         self.started_with: dict[str, str] = {}
         self.exited = asyncio.Event()
+        #: newest signs of life, kept up by :meth:`look`
+        self.signs: dict[str, Any] = {}
+        self.said = 0
+        self._sampler = life.Sampler()
+        self._looking: asyncio.Task[None] | None = None
         self._pump: asyncio.Task[None] | None = None
         self._watcher: asyncio.Task[None] | None = None
 
@@ -90,7 +98,21 @@ class Rank:
             sys.stdout.buffer.flush()
             *whole, rest = (rest + chunk).split(b"\n")
             rest = rest[-LINE_LIMIT:]
+            self.said += len(whole)
             self.lines.extend(line.decode("utf-8", "replace") for line in whole)
+
+    def look(self, asked: bool) -> None:
+        """Take a sample in the background: a driver that hangs must not cost the connection to the head."""
+        if not asked or self.process is None:
+            self.signs = {}
+        elif self._looking is None or self._looking.done():
+            self._looking = asyncio.create_task(self._look(self.process.pid))
+
+    async def _look(self, pid: int) -> None:
+        # the processes of a container are no children of ours, and Docker's client idles
+        session = 0 if self.settings.cleanup else pid
+        signs = await asyncio.to_thread(self._sampler.sample, session, self.said)
+        self.signs = dataclasses.asdict(signs)
 
     async def _watch(self, process: asyncio.subprocess.Process) -> None:
         await process.wait()

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .._lib import files
+from . import patience
 
 STATE = "/run/sparkthor/vllm/group.json"
 
@@ -20,6 +21,14 @@ def published(path: str = STATE, wall: Callable[[], float] = time.time) -> dict[
     state = files.read_json(path)
     updated = state.get("updated")
     return state if isinstance(updated, (int, float)) and abs(wall() - updated) < 30 else {}
+
+
+def signs(path: str = STATE) -> dict[str, patience.Signs]:
+    """What each host shows of its rank, by host name; asked for only while the watchdog waits for a token."""
+    found = published(path).get("signs")
+    return (
+        {str(key): patience.Signs.from_dict(value) for key, value in found.items()} if isinstance(found, dict) else {}
+    )
 
 
 def ranks(path: str = STATE) -> dict[str, str] | None:

@@ -9,11 +9,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hmac
+import json
 import secrets
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from .._lib import files
 from . import rank_link, serving
 from .rank_process import Rank, drop_caches
 
@@ -32,6 +34,7 @@ class Worker:
         self.said = ""
         self.said_at = 0.0
         self.kept_good = False
+        self.asked = False
         # systemd read the environment then; a rank must not start with one that was declared anew since
         self.born_with = serving.fingerprint(settings.inputs)
 
@@ -120,6 +123,7 @@ class Worker:
 
     async def _obey(self, link: rank_link.Link, word: Mapping[str, Any]) -> str:
         """Why this program should end, or nothing."""
+        self.asked = bool(word.get("overdue"))
         phase, generation = word.get("phase"), int(word.get("generation") or 0)
         if not phase or self.state == rank_link.FAILED:
             return ""
@@ -165,17 +169,19 @@ class Worker:
         return ""
 
     def _keep_good(self) -> None:
-        if self.kept_good or not self.settings.good_folder or self.rank.stale():
+        if self.kept_good or not self.settings.keep_request or self.rank.stale():
             return
         self.kept_good = True
+        started_with = {path: self.rank.started_with.get(path, "") for path in self.settings.kept}
         try:
-            serving.keep_good(self.settings.kept, self.settings.good_folder)
-        except (OSError, UnicodeDecodeError) as error:
-            self.say(f"{self.settings.good_folder} cannot be written: {error}")
+            files.write_in_place(self.settings.keep_request, json.dumps(started_with))
+        except OSError as error:
+            self.say(f"{self.settings.keep_request} cannot be written: {error}")
 
     async def _report(self, link: rank_link.Link, **more: Any) -> None:
         stale = self.rank.stale() if self.state == rank_link.RUNNING else []
-        await link.send(state=self.state, generation=self.generation, stale=stale, **more)
+        signs = {"signs": self.rank.signs} if self.rank.signs else {}
+        await link.send(state=self.state, generation=self.generation, stale=stale, **signs, **more)
 
     async def _report_failure(self, link: rank_link.Link) -> None:
         code = await self.rank.wait()
@@ -192,6 +198,7 @@ class Worker:
                 if self.rank.exited.is_set():
                     await self._report_failure(link)
                     return
+                self.rank.look(self.asked)
                 await self._report(link)
 
     def _tell(self, text: str) -> None:

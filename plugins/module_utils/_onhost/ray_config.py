@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .._lib.versions import release
+from . import location
 
 CONFIG_PATH = "/etc/sparkthor/ray.json"
 TOKEN_PATH = "/etc/sparkthor/secrets/ray_token"
@@ -24,6 +25,8 @@ TLS_FILES = {
     "RAY_TLS_CA_CERT": "/etc/sparkthor/secrets/ray_tls.crt",
 }
 DEFAULT_ENGINE = ("/opt/sparkthor/venv/bin/python",)
+SERVING_USER = "sparkthor"
+_IN_CONTAINER = tuple(location.command("container"))
 #: older releases run jobs for anybody who reaches the dashboard and know no token
 MINIMUM_RAY = (2, 54)
 
@@ -109,12 +112,16 @@ class Config:
     token_path: str = TOKEN_PATH
     engine: tuple[str, ...] = DEFAULT_ENGINE
     #: whom the engine runs as when root asks; its bytecode cache is not root's
-    user: str = ""
+    user: str = SERVING_USER
     environment: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def on_head(self) -> bool:
         return bool(self.node_address) and self.node_address == self.head_address
+
+    @property
+    def in_container(self) -> bool:
+        return self.engine[: len(_IN_CONTAINER)] == _IN_CONTAINER
 
     @property
     def expected_gpus(self) -> int:
@@ -159,7 +166,7 @@ class Config:
                 tls=data.get("tls") is True,
                 token_path=str(data.get("token_path") or TOKEN_PATH),
                 engine=tuple(str(word) for word in data.get("engine") or DEFAULT_ENGINE),
-                user=str(data.get("user") or ""),
+                user=str(data.get("user") or SERVING_USER),
                 environment={str(key): str(value) for key, value in (data.get("environment") or {}).items()},
             )
         except (TypeError, ValueError) as error:

@@ -17,6 +17,7 @@ import socket
 import time
 from collections.abc import Callable, Iterable, Sequence
 
+from .._lib import files
 from . import former_head, ray_config, ray_probe
 from .ray_processes import end_processes, leftovers, owner_of, read_processes
 from .ray_start_check import NodeSettings, check, is_local
@@ -57,8 +58,9 @@ def note_start(run_dir: str, now: float) -> float:
         starts = [float(line) for line in stream if line.strip()]
     starts = [moment for moment in starts if moment <= now][-12:]
     delay = series_delay(starts, now)
-    with contextlib.suppress(OSError), open(path, "w", encoding="ascii") as stream:
-        stream.writelines(f"{moment:.1f}\n" for moment in [*starts, now + delay])
+    with contextlib.suppress(OSError):
+        # a new file: of a container's unit the last one may be root's
+        files.write_atomic(path, "".join(f"{moment:.1f}\n" for moment in [*starts, now + delay]))
     return delay
 
 
@@ -127,12 +129,26 @@ def wait_for_head(
         sleep(1.0)
 
 
+def ask_head(config: ray_config.Config) -> int:
+    """A wrong token costs Ray 25 s and a page of output; this costs half a second and one line, and more where the
+    machine is busy: a start must not fail for that."""
+    probe = ray_probe.probe_engine(config, 60.0)
+    if probe.ok:
+        return 0
+    if probe.status == ray_probe.UNAUTHORIZED:
+        say(f"the head refuses this host's token ({config.token_path}): run the ray roles on all hosts")
+    else:
+        say(f"the head's GCS does not answer yet ({probe.status}): {probe.detail}")
+    return NOT_NOW
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs before ``ray start``.  Status 0: start; anything else: systemd tries again."""
     parser = argparse.ArgumentParser(prog="sparkthor_host ray-prepare", description="Steps before a start of Ray.")
     parser.add_argument("--config", default=ray_config.CONFIG_PATH)
     parser.add_argument("--run-dir", default=RUN_DIR)
     parser.add_argument("--check", action="store_true", help="change nothing; print what stands against a start")
+    parser.add_argument("--ask-head", action="store_true", help="only ask the head's GCS as a member would")
     options = parser.parse_args(argv)
     try:
         config = ray_config.load_config(options.config)
@@ -144,6 +160,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         report = check(config, settings)
         say(json.dumps(report))
         return 1 if report["problems"] else 0
+    if options.ask_head:
+        return 0 if config.on_head else ask_head(config)
     delay = note_start(options.run_dir, time.time())
     if delay:
         say(f"several starts within {SERIES_SECONDS} s of one another: waiting {delay:g} s")
@@ -168,13 +186,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         return NOT_NOW
     if not config.on_head:
         wait_for_head(config)
-        # A wrong token costs Ray 25 s and a page of output; this costs half a second and one line, and more where the
-        # machine is busy: a start must not fail for that
-        probe = ray_probe.probe_engine(config, 60.0)
-        if probe.status == ray_probe.UNAUTHORIZED:
-            say(f"the head refuses this host's token ({config.token_path}): run the ray roles on all hosts")
-            return NOT_NOW
-        if not probe.ok:
-            say(f"the head's GCS does not answer yet ({probe.status}): {probe.detail}")
-            return NOT_NOW
+        if not config.in_container:
+            return ask_head(config)
     return 0

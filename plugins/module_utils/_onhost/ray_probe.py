@@ -13,6 +13,7 @@ healthy whose workers are all dead.
 from __future__ import annotations
 
 import contextlib
+import errno
 import http.client
 import json
 import os
@@ -178,13 +179,14 @@ def engine_environment(config: Config, environment: Mapping[str, str] | None = N
 
 
 def _account(config: Config) -> Any:
-    """The account to run the engine as, or nothing where we are not root or need no other."""
-    if not config.user or os.geteuid() != 0:
+    """The account to run the engine as, or nothing where we are not root; a container has a user of its own."""
+    if os.geteuid() != 0 or config.in_container:
         return None
     try:
         return pwd.getpwnam(config.user)
     except KeyError:
-        return None
+        # root does not run what the serving user may have prepared
+        raise OSError(errno.EPERM, f"there is no user {config.user} to run it as; run the engine role") from None
 
 
 def _handle(text: str, uid: int) -> int:

@@ -18,7 +18,6 @@ import json
 import os
 import shutil
 import socket
-import stat
 import subprocess
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -36,10 +35,9 @@ DRAINING = "/run/sparkthor/draining"
 DEGRADED = "/run/sparkthor/degraded.json"
 #: the first survives a reboot (playbooks/stop.yml), the second is for an hour's work by hand
 MAINTENANCE = ("/var/lib/sparkthor/maintenance", "/run/sparkthor/maintenance")
-#: the configuration that served last; kept by the watchdog on the head and, with executor mp, by each rank
-GOOD = ("/var/lib/sparkthor-last-good", "/var/lib/sparkthor/group/last-good")
+#: the configuration that served last; kept by the watchdog on the head and, with executor mp, by keep_good elsewhere
+GOOD = "/var/lib/sparkthor-last-good"
 GOOD_INDEX = "index.json"
-_COPY_LIMIT = 4_000_000
 
 #: (argv, seconds) -> (exit status, stdout, stderr)
 Runner = Callable[[list[str], float], tuple[int, str, str]]
@@ -136,12 +134,7 @@ def keep_good(paths: Iterable[str], folder: str) -> bool:
 
 def kept_good(folder: str) -> dict[str, str | None]:
     """Content by path of what served last (None: no such file then); empty where nothing was kept whole."""
-    try:
-        # no link or pipe either: the folder may be another user's
-        index = json.loads(_read_plain(os.path.join(folder, GOOD_INDEX)) or b"{}")
-    except ValueError:
-        return {}
-    digests = index.get("files") if isinstance(index, dict) else None
+    digests = files.read_json(os.path.join(folder, GOOD_INDEX)).get("files")
     if not isinstance(digests, dict):
         return {}
     found: dict[str, str | None] = {}
@@ -149,24 +142,14 @@ def kept_good(folder: str) -> dict[str, str | None]:
         if not digest:
             found[path] = None
             continue
-        copy = _read_plain(os.path.join(folder, os.path.basename(path)))
-        if copy is None or hashlib.sha256(copy).hexdigest() != digest:
-            return {}
         try:
+            copy = files.read_plain(os.path.join(folder, os.path.basename(path)))
             found[path] = copy.decode("utf-8")
-        except UnicodeDecodeError:
+        except (OSError, UnicodeDecodeError):
+            return {}
+        if hashlib.sha256(copy).hexdigest() != digest:
             return {}
     return found
-
-
-def _read_plain(path: str) -> bytes | None:
-    """A file read once, and no link or pipe: the folder may be another user's than who reads."""
-    try:
-        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:
-        return None
-    with os.fdopen(handle, "rb") as stream:
-        return stream.read(_COPY_LIMIT) if stat.S_ISREG(os.fstat(handle).st_mode) else None
 
 
 def start_delay(failed_starts: int) -> float:

@@ -13,6 +13,7 @@ VERBS = {
     "container": "container",
     "exporter": "exporter",
     "front-config": "front_config",
+    "keep-good": "keep_good",
     "nodes-prepare": "nodes_prepare",
     "rank": "rank_group",
     "ray-gate": "ray_gate",

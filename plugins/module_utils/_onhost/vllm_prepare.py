@@ -7,9 +7,9 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
-import shutil
 import subprocess
 import sys
 import time
@@ -37,9 +37,11 @@ def pause(delay: float, bytecode: str, cache: str = CACHE, sleep: Callable[[floa
     would end the same way.  It is made anew.
     """
     say(f"several starts in a row never served: waiting {delay:.0f} s before this one")
+    bytecode = os.path.normpath(bytecode)
     if bytecode.startswith(f"{cache.rstrip('/')}/") and os.path.isdir(bytecode):
         say(f"{bytecode} is removed, in case compiled code in it is torn")
-        shutil.rmtree(bytecode, ignore_errors=True)
+        with contextlib.suppress(OSError):
+            files.remove(bytecode)
     sleep(delay)
 
 
@@ -52,10 +54,7 @@ def choose_size(smaller: Mapping[str, Any], without: Mapping[str, str]) -> None:
     chosen = smaller["config"] if without else smaller["whole"]
     if without:
         say(f"starting without {', '.join(without)}: {chosen}")
-    link = smaller["link"]
-    if os.path.lexists(link):
-        os.unlink(link)
-    os.symlink(chosen, link)
+    files.make_link(smaller["link"], chosen)
 
 
 def record_start(inputs: Sequence[str], environment: Mapping[str, str], path: str = serving.STARTED_WITH) -> None:
@@ -80,5 +79,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         choose_size(smaller, serving.left_out())
     record_start(config.get("inputs") or [], os.environ)
     if os.path.exists(DROP_CACHES):  # absent where os_hardening_drop_caches is off
-        subprocess.run([DROP_CACHES], check=False)
+        # none of the engine's variables is for what root runs
+        subprocess.run([DROP_CACHES], check=False, env={"PATH": os.defpath})
     return 0

@@ -14,6 +14,7 @@ The rules, in order of weight:
 * A rank that is lost, or that came back as another raylet, cannot be given back to a running engine: restart.
 * A probe is a real one-token completion. Two failures in a row restart, but a probe that only waited while the
   engine's own counters advanced is no failure: a busy server is alive.
+* With requests in flight, how long the counters may stand still depends on what the hosts show (``patience``).
 * A load is left alone for as long as its log shows something new.
 * Restarts that do not help come ever more slowly.
 """
@@ -25,6 +26,7 @@ import statistics
 from collections.abc import Mapping
 from typing import Any
 
+from . import patience
 from .observation import Probe, Unit
 
 VERSION = 1
@@ -41,6 +43,10 @@ STATES = (SERVING, LOADING, STARTING, DEGRADED, RESTARTING, DRAINING, MAINTENANC
 CAUSES = ("completion", "lost_rank", "load_stalled", "unit_failed", "engine_exited", "degraded", "restored")
 #: latencies kept to know what a normal completion takes on this cluster
 _KEPT_LATENCIES = 15
+#: seconds without a token, with requests in flight, after which the hosts are asked what their ranks do
+OVERDUE = 6.0
+#: seconds that a new line in the head's log counts as a sign of life
+_SPOKE = 30.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,6 +60,13 @@ class Settings:
     #: beyond the notice is this, the loop around it (2 s) and the stop
     confirm_deadline: float = 6.0
     failures: int = 2
+    #: what an engine with requests gets without a token; what it gets while nothing of it moves; and how many times
+    #: the first it gets while something works that a wedged engine does not do
+    step_patience: float = 120.0
+    wedge_bound: float = 60.0
+    life_factor: float = 5.0
+    #: watts below which a GPU at full utilization only waits; 0 = not known
+    working_power: float = 0.0
     #: an observation this long after the one before means that the host itself stood still
     standstill: float = 12.0
     rank_confirmations: int = 2
@@ -90,6 +103,10 @@ class Observation:
     probe: Probe | None = None
     #: numbers that only the engine moves; None = not readable now
     counters: tuple[float, ...] | None = None
+    #: requests of others, the watchdog's own probe left out; None = not known
+    in_flight: int | None = None
+    #: host -> what its rank shows; asked only while :attr:`Watchdog.overdue`
+    signs: Mapping[str, patience.Signs] | None = None
     progress: str = ""
     fraction: float | None = None
     #: changes whenever the log shows anything new
@@ -139,7 +156,12 @@ class Watchdog:
         self.baseline: dict[str, str] = {}
         self.counters: tuple[float, ...] | None = None
         self.advanced_at = 0.0
+        self.stall = patience.Stall()
+        self.stalled = 0.0
+        self.verdict = patience.Verdict(patience.UNKNOWN, "")
         self.mark = ""
+        self.mark_at = float("-inf")
+        self.marks = 0
         self.progressed_at = 0.0
         self.probe_ended_at = float("-inf")
         self.success_at: float | None = None
@@ -208,6 +230,17 @@ class Watchdog:
             return max(min(self.settings.confirm_deadline, self.settings.deadline), usual)
         return max(self.settings.deadline, usual)
 
+    @property
+    def overdue(self) -> bool:
+        """Whether the engine owes somebody a token, so that the hosts should be asked for signs of life."""
+        return self.served and self.stalled >= OVERDUE
+
+    @property
+    def allowed(self) -> float:
+        """Seconds without a token that the engine gets now."""
+        own = self.settings
+        return patience.allowed(self.verdict.kind, own.step_patience, own.wedge_bound, own.life_factor)
+
     def backoff(self) -> float:
         """The pause to keep after the last restart before the next one."""
         if self.attempts <= 0:
@@ -244,14 +277,7 @@ class Watchdog:
         self.observed_at = now
         if unit.invocation != self.invocation:
             self._new_invocation(seen)
-        if seen.counters is not None:
-            if self.counters is not None and seen.counters != self.counters:
-                self.advanced_at = now
-                self.progressed_at = now
-            self.counters = seen.counters
-        if seen.mark and seen.mark != self.mark:
-            self.mark = seen.mark
-            self.progressed_at = now
+        self._note_progress(seen)
         gone, other = self._lost(seen.ranks)
         self.missing = gone
         self._note_presence(seen)
@@ -293,6 +319,34 @@ class Watchdog:
         if not self.served:
             return self._loading(seen)
         return self._serving(seen)
+
+    def _note_progress(self, seen: Observation) -> None:
+        now = seen.now
+        advanced = False
+        if seen.counters is not None:
+            advanced = self.counters is not None and seen.counters != self.counters
+            self.counters = seen.counters
+        if advanced:
+            self.advanced_at = self.progressed_at = now
+        if seen.mark and seen.mark != self.mark:
+            self.mark = seen.mark
+            self.progressed_at = now
+            self.marks += 1
+            # the log was not read while tokens were counted: its first news may be old
+            self.mark_at = now if self.marks > 1 else self.mark_at
+        answered = seen.probe is not None and seen.probe.ok
+        # an API server that does not tell its counters has not said that it has work either
+        self.stall.note(now, seen.in_flight if seen.counters is not None else None, advanced or answered)
+        self.stalled = self.stall.seconds(now, self.advanced_at, self.stood_still_until)
+        signs = dict(seen.signs or {})
+        if not self.overdue:
+            self.marks = 0
+            self.mark_at = float("-inf")
+            self.verdict = patience.Verdict(patience.UNKNOWN, "")
+        elif now - self.mark_at < _SPOKE:
+            self.verdict = patience.Verdict(patience.WORKING, "the engine writes to its log")
+        else:
+            self.verdict = patience.judge(signs, self.settings.working_power)
 
     # -- degraded mode ------------------------------------------------------------------------------------------
 
@@ -347,7 +401,9 @@ class Watchdog:
         self.baseline = {}
         self.counters = None
         self.advanced_at = 0.0
+        self.stall = patience.Stall()
         self.mark = ""
+        self.mark_at = float("-inf")
         self.progressed_at = seen.now
         self.probe_ended_at = float("-inf")
         self.serving_since = None
@@ -380,8 +436,29 @@ class Watchdog:
             # no memory, no CPU, a paused machine: who was not run himself cannot say that the engine hangs
             self.note = f"the host stood still while a completion waited {_seconds(probe.seconds)}"
             return
+        if probe.kind == "timeout" and self._queued(probe):
+            return  # judged by the whole stall, not by one probe in it
         self.failures += 1
         self.failure_text = probe.text or f"completion failed ({probe.kind})"
+
+    def _queued(self, probe: Probe) -> bool:
+        """Whether a probe waited behind others' requests in an engine that may be computing one long step.
+
+        Not after a failure that had no such excuse, and not where a rank is known to be stopped.
+        """
+        if self.failures or not self.served or self.verdict.kind == patience.STOPPED:
+            return False
+        return self.stall.covers(probe.started, max(5.0, 4 * (self.latency or 0.0)))
+
+    def _stalled_too_long(self, seen: Observation) -> Decision | None:
+        """The note on a slow step, and the restart after one that nothing explains."""
+        if not self.overdue:
+            return None
+        text = f"no token for {_seconds(self.stalled)} with requests in flight; {self.verdict.text}"
+        if self.stalled > self.allowed:
+            return self._restart(seen, "completion", text)
+        self.note = f"slow: {text}; restart after {_seconds(self.allowed)}"
+        return None
 
     def _before_engine(self, seen: Observation, gone: tuple[str, ...]) -> Decision:
         """Between the start of the unit and that of the engine: the caches, the gate, or the pause after a failure."""
@@ -419,6 +496,9 @@ class Watchdog:
         now = seen.now
         if self.failures >= self.settings.failures:
             return self._restart(seen, "completion", self.failure_text)
+        stalled = self._stalled_too_long(seen)
+        if stalled is not None:
+            return stalled
         # after a failure the second opinion is wanted at once
         pause = 0.0 if self.failures else self.settings.interval
         probe = self.deadline if not seen.probing and now - self.probe_ended_at >= pause else None

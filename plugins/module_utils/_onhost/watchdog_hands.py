@@ -55,7 +55,7 @@ class Hands:
         # declared anew since: nobody knows whether that would serve
         if isinstance(started, dict) and not serving.differing(serving.fingerprint(started), started):
             try:
-                serving.keep_good(self.kept, serving.GOOD[0])
+                serving.keep_good(self.kept, serving.GOOD)
             except UnicodeDecodeError as error:
                 raise OSError(errno.EILSEQ, str(error)) from error
 

@@ -80,6 +80,12 @@ def status(machine: Watchdog, decision: Decision, seen: Observation, since: floa
             "median_latency": None if machine.latency is None else round(machine.latency, 4),
             "deadline": machine.deadline,
         },
+        "stall": {
+            "overdue": machine.overdue,
+            "seconds": round(machine.stalled, 1),
+            "allowed": machine.allowed,
+            "evidence": machine.verdict.kind,
+        },
         "failures": machine.failures,
         "fraction": seen.fraction,
         "progress": seen.progress,
@@ -134,6 +140,16 @@ def metrics_text(state: Mapping[str, Any], wall: float) -> str:
             "# HELP sparkthor_serving_completion_age_seconds Time since a one-token completion succeeded.",
             "# TYPE sparkthor_serving_completion_age_seconds gauge",
             f"sparkthor_serving_completion_age_seconds {completion['seconds_ago']:.1f}",
+        ]
+    stall = state.get("stall") or {}
+    if stall:
+        lines += [
+            "# HELP sparkthor_serving_stall_seconds Time without a token while requests are in flight.",
+            "# TYPE sparkthor_serving_stall_seconds gauge",
+            f"sparkthor_serving_stall_seconds {stall['seconds']:.1f}",
+            "# HELP sparkthor_serving_stall_allowed_seconds Time without a token after which the group is restarted.",
+            "# TYPE sparkthor_serving_stall_allowed_seconds gauge",
+            f"sparkthor_serving_stall_allowed_seconds {stall['allowed']:.1f}",
         ]
     ranks = state.get("ranks") or {}
     if ranks.get("expected"):

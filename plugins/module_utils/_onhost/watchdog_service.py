@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import dataclasses
 import grp
 import http.server
 import json
@@ -23,12 +24,15 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Optional
 
 from .._lib import files
 from . import (
     former_head,
+    life,
     observation,
+    patience,
     progress,
     rank_state,
     ray_config,
@@ -42,6 +46,7 @@ from . import (
 
 OBSERVE_EVERY = 2.0
 READ_LOG_EVERY = 4.0
+SIGNS_EVERY = 6.0
 SAY_AGAIN_AFTER = 30.0
 #: how often a head that waits for its hosts asks whether another one was declared
 SUCCESSOR_EVERY = 30.0
@@ -51,6 +56,8 @@ METRICS_FILE = "/run/sparkthor/watchdog/metrics.prom"
 #: config -> {address: id of the raylet alive there}, None = could not be asked
 # evaluated when the module is loaded, and sanity loads module_utils on every Python that modules may meet
 RankReader = Callable[[Mapping[str, Any]], Optional[Mapping[str, str]]]  # noqa: UP045
+#: config, the ranks that are alive -> what each host shows of its rank, by name
+SignReader = Callable[[Mapping[str, Any], Mapping[str, str]], Mapping[str, patience.Signs]]
 
 
 def ray_ranks(
@@ -79,6 +86,40 @@ def group_ranks(config: Mapping[str, Any]) -> Mapping[str, str] | None:
     return rank_state.ranks(str(config["group_state"]))
 
 
+def ray_signs(
+    path: str = ray_config.CONFIG_PATH,
+    timeout: float = 2.0,
+    token: Callable[[ray_config.Config], str] = ray_config.read_token,
+) -> SignReader:
+    """What the dashboard knows of each rank's processes and GPU. Compilers are seen on this host only."""
+    sampler = life.RaySampler()
+
+    def read(_config: Mapping[str, Any], ranks: Mapping[str, str]) -> Mapping[str, patience.Signs]:
+        cluster = ray_config.load_config(path)
+        own_token = token(cluster)
+        names = {node.address: node.name for node in cluster.nodes}
+        found: dict[str, patience.Signs] = {}
+        for address, node_id in ranks.items():
+            url = f"http://127.0.0.1:{cluster.dashboard_port}/nodes/{node_id}"
+            answer = ray_probe.probe_http("dashboard", url, timeout, own_token)
+            if not answer.ok:
+                break  # a dashboard that hangs must not hold up the round
+            host = names.get(address, address)
+            found[host] = sampler.read(host, str(answer.data))
+        own = names.get(cluster.head_address, cluster.head_address)
+        if own in found:
+            compilers, stopped = life.of_host()
+            found[own] = dataclasses.replace(found[own], compilers=compilers, stopped=stopped)
+        return found
+
+    return read
+
+
+def group_signs(config: Mapping[str, Any], _ranks: Mapping[str, str]) -> Mapping[str, patience.Signs]:
+    """The same with executor mp, from each host's own program."""
+    return rank_state.signs(str(config["group_state"]))
+
+
 class Service:
     """One round after the other; every door to the outside can be replaced by a test."""
 
@@ -97,6 +138,7 @@ class Service:
         starts_path: str = serving.STARTS,
         degraded_path: str = serving.DEGRADED,
         successor: Callable[[bool], str] | None = None,
+        signs: SignReader | None = None,
         proof: Callable[[], str] = str,
         hands: watchdog_hands.Hands | None = None,
     ) -> None:
@@ -107,6 +149,9 @@ class Service:
         self.model = str(config.get("model", ""))
         self.machine = watchdog.Watchdog(watchdog.Settings.from_dict(config.get("settings") or {}))
         self.ranks = ranks if self.machine.settings.expected else None
+        self.signs = signs
+        self.signs_at = float("-inf")
+        self.signs_kept: Mapping[str, patience.Signs] = {}
         self.runner = runner
         self.clock = clock
         self.wall = wall
@@ -168,10 +213,13 @@ class Service:
         with self._lock:
             probe, self._probe = self._probe, None
         probing = self._probe_thread is not None and self._probe_thread.is_alive()
+        ranks = self._read_ranks()
         return watchdog.Observation(
             now=now,
             unit=unit,
-            ranks=self._read_ranks(),
+            ranks=ranks,
+            in_flight=self._in_flight(text, probing) if is_listening else None,
+            signs=self._read_signs(ranks, now),
             listening=is_listening,
             probing=probing,
             probe=probe,
@@ -206,14 +254,38 @@ class Service:
             self._complain(f"Ray cannot be asked: {error}")
             return None
 
+    def _in_flight(self, text: str, probing: bool) -> int | None:
+        """Requests of others. Connections tell more than vLLM's gauges, which stand still during a step."""
+        count = serving.connections(self.socket)
+        if count is None:
+            count = watchdog_report.requests_in_flight(text)
+        return None if count is None else max(0, count - probing)
+
+    def _read_signs(self, ranks: Mapping[str, str] | None, now: float) -> Mapping[str, patience.Signs] | None:
+        """Signs of life of every host that serves, while a token is overdue; one that is not known is there too."""
+        if not self.machine.overdue:
+            self.signs_at = float("-inf")
+            return None
+        if now - self.signs_at >= SIGNS_EVERY:
+            self.signs_at = now
+            found: Mapping[str, patience.Signs] = {}
+            try:
+                found = self.signs(self.config, ranks or {}) if self.signs is not None else {}
+            except Exception as error:  # like Ray's side above
+                self._complain(f"the ranks' signs of life cannot be read: {error}")
+            expected = self.machine.settings.expected
+            serve = [name for address, name in expected.items() if address not in self.machine.without]
+            self.signs_kept = {name: found.get(name, patience.Signs()) for name in serve}
+        return self.signs_kept
+
     def _read_log(self, unit: observation.Unit, now: float) -> None:
-        """The log matters while the engine loads; later it would cost for nothing."""
+        """The log matters while the engine loads or owes a token; otherwise it would cost for nothing."""
         if unit.invocation != self.progress_of:
             self.progress = progress.Progress()
             self.progress_of = unit.invocation
             self.log_read_at = float("-inf")
         loaded = self.machine.served and self.machine.invocation == unit.invocation
-        if not unit.running or loaded or now - self.log_read_at < READ_LOG_EVERY:
+        if not unit.running or (loaded and not self.machine.overdue) or now - self.log_read_at < READ_LOG_EVERY:
             return
         self.log_read_at = now
         lines = serving.journal(self.unit, unit.invocation, 160, self.runner)
@@ -238,7 +310,7 @@ class Service:
         try:
             self.hands.keep_good()
         except OSError as error:
-            self._complain(f"{serving.GOOD[0]} cannot be written: {error}")
+            self._complain(f"{serving.GOOD} cannot be written: {error}")
 
     def round(self) -> watchdog.Decision | None:
         seen = self.observe()
@@ -393,16 +465,24 @@ def metrics_path(config: Mapping[str, Any]) -> str:
     return str(config.get("metrics") or METRICS_FILE)
 
 
+def given_token(hands: watchdog_hands.Hands, cluster: ray_config.Config) -> str:
+    """Ray's token, from who may read it."""
+    return hands.token() if cluster.auth else ""
+
+
 def supervise(config: Mapping[str, Any], server: HealthServer, hands: watchdog_hands.Hands) -> None:
     ranks: RankReader | None = None
+    signs: SignReader | None = None
     if config.get("ray"):
-        ranks = ray_ranks(token=lambda cluster: hands.token() if cluster.auth else "")
+        token = partial(given_token, hands)
+        ranks, signs = ray_ranks(token=token), ray_signs(token=token)
     elif config.get("group_state"):
         # without Ray the head's own program knows who is there
-        ranks = group_ranks
+        ranks, signs = group_ranks, group_signs
     service = Service(
         config,
         ranks,
+        signs=signs,
         runner=hands.run,
         state_path=state_path(config),
         metrics_path=metrics_path(config),

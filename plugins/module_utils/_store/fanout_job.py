@@ -64,7 +64,7 @@ def start(job: Mapping[str, Any]) -> None:
     rc, output = run(
         # without --collect: of a program that was killed systemd must still know how it ended
         ["systemd-run", "--quiet", f"--unit={UNIT}", "--property=LimitNOFILE=65536",
-         "--description=Models and wheels over the fabric", sys.executable, PROGRAM,
+         "--description=Models and wheels over the fabric", sys.executable, "-IB", PROGRAM,
          f"{FOLDER}/job.json"]
     )  # fmt: skip
     if rc:

@@ -220,5 +220,5 @@ class Parts:
         if content.fd < 0:
             with content.lock:
                 if content.fd < 0:
-                    content.fd = os.open(content.path, os.O_RDONLY | os.O_CLOEXEC)
+                    content.fd = os.open(content.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         return content.fd

@@ -45,8 +45,18 @@ class Incoming:
                 os.mkdir(path)
                 os.chmod(path, 0o755)
 
+    def _check_root(self) -> None:
+        """Whoever owns the store could put anything in the place of what is about to be checked and linked."""
+        state = os.stat(self._root)
+        if state.st_uid != os.geteuid() or state.st_mode & 0o022:
+            raise StoreError(
+                f"{self._root} belongs to user {state.st_uid} with mode {stat.S_IMODE(state.st_mode):04o}, so others "
+                "can change what is in it: run the role engine, or give it to root with mode 0755"
+            )
+
     def make(self) -> None:
         self._make_root()
+        self._check_root()
         for path, mode in ((self._folder, 0o700), (self._records, 0o755)):
             os.makedirs(path, exist_ok=True)
             state = os.lstat(path)

@@ -25,9 +25,11 @@ import os
 import pwd
 import shutil
 import stat
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import files
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store import content
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store.content import (
     free_bytes,
@@ -338,21 +340,23 @@ class Store:
                 raise StoreError(f"{name}: {entry.path} has not arrived; run again")
         if fresh:
             shutil.rmtree(target, ignore_errors=True)
-        self._make_folder(target, "")
+        # First all folders, outer ones first: once they are the owner's alone, nobody changes what is below meanwhile.
+        inside = [*(entry.path for entry in entries), *(link.path for link in links)]
+        for path in sorted({"", *map(os.path.dirname, inside)}):
+            self._make_folder(target, path)
         last_use = {path: entry.path for path, entry in moves if os.path.dirname(path) == self._incoming}
         for origin, entry in moves:
-            self._make_folder(target, os.path.dirname(entry.path))
-            scratch = self._second_name(origin, entry.sha256, last_use.get(origin) == entry.path)
+            scratch = self._second_name(sources[entry.sha256], entry.sha256, last_use.get(origin) == entry.path)
             if not fresh:
                 self._own(scratch, 0o644)
             os.replace(scratch, os.path.join(target, entry.path))
             with contextlib.suppress(FileNotFoundError):
                 # two names of one file are not replaced by each other
                 os.unlink(scratch)
-        for path in self._paths(entries):
-            if self._mode_wrong(target, path):
-                full_path = os.path.join(target, path) if path else target
-                self._own(full_path, 0o755 if os.path.isdir(full_path) else 0o644)
+        for entry in entries:
+            if self._mode_wrong(target, entry.path):
+                self._make_single(os.path.join(target, entry.path), entry.sha256)
+                self._own(os.path.join(target, entry.path), 0o644)
         for link in links:
             self._make_link(target, link)
         # its note is written first: where there is no room for that, nothing becomes visible either
@@ -364,28 +368,56 @@ class Store:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(origin)
 
-    def _second_name(self, source: str, sha256: str, last: bool) -> str:
+    def _second_name(self, source: Source, sha256: str, last: bool) -> str:
         """The same file under a scratch name; where names cannot be had a copy, or itself if nobody else wants it."""
         scratch = os.path.join(self._incoming, f"link-{sha256}")
         with contextlib.suppress(FileNotFoundError):
             os.unlink(scratch)
         try:
-            os.link(source, scratch)
+            os.link(source.path, scratch)
         except OSError:
             if last:
-                os.replace(source, scratch)
+                os.replace(source.path, scratch)
             else:
-                with open(source, "rb") as there, open(scratch, "wb") as here:
-                    shutil.copyfileobj(there, here, content.BLOCK)
-                    here.flush()
-                    os.fsync(here.fileno())
+                self._copy(source.path, scratch, sha256)
+                return scratch
+        if content.identity(scratch) != source.identity:
+            # whoever may write in the other folder may have put another file there meanwhile: its name is not kept
+            os.unlink(scratch)
+            self._copy(source.path, scratch, sha256)
         return scratch
+
+    @staticmethod
+    def _copy(source: str, target: str, sha256: str) -> None:
+        with os.fdopen(files.open_checked(source, os.O_RDONLY), "rb") as there, open(target, "wb") as here:
+            shutil.copyfileobj(there, here, content.BLOCK)
+            here.flush()
+            os.fsync(here.fileno())
+        if content.hash_file(target) != sha256:
+            os.unlink(target)
+            raise StoreError(f"{source} was changed while it was copied: run again")
+
+    def _make_single(self, path: str, sha256: str) -> None:
+        """A file that has names outside of the store as well is copied: what is theirs keeps its owner and mode."""
+        state = os.lstat(path)
+        if state.st_nlink > self._names_here().get((state.st_dev, state.st_ino), 0):
+            scratch = os.path.join(self._incoming, f"link-{sha256}")
+            self._copy(path, scratch, sha256)
+            os.replace(scratch, path)
+
+    def _names_here(self) -> Counter[tuple[int, int]]:
+        """How many names of the store each file has."""
+        found: Counter[tuple[int, int]] = Counter()
+        for parent, _folders, names in os.walk(self.root):
+            for name in names:
+                state = os.lstat(os.path.join(parent, name))
+                found[state.st_dev, state.st_ino] += 1
+        return found
 
     def _make_link(self, target: str, link: Link) -> None:
         final = os.path.join(target, link.path)
         if read_link(final) == link.target:
             return
-        self._make_folder(target, os.path.dirname(link.path))
         scratch = os.path.join(self._incoming, "link-new")
         with contextlib.suppress(FileNotFoundError):
             os.unlink(scratch)
@@ -394,20 +426,20 @@ class Store:
         os.replace(scratch, final)
 
     def _make_folder(self, target: str, relative: str) -> None:
-        """Make a folder inside the target; anything else in its way, a link above all, is refused."""
+        """A folder inside the target, and those above it; anything else in its way, a link above all, is refused."""
         path = target
         for part in ["", *relative.split("/")] if relative else [""]:
             path = os.path.join(path, part) if part else path
             state = content.state_of(path)
             if state is None:
-                os.makedirs(path)
-                self._own(path, 0o755)
+                files.make_folder(path, *self.owner, 0o755)
             elif not stat.S_ISDIR(state.st_mode):
                 raise StoreError(f"{path} is in the way and not a folder: remove it")
+            elif self._mode_wrong(path, ""):
+                files.own_folder(path, *self.owner, 0o755)
 
     def _own(self, path: str, mode: int) -> None:
-        # through a descriptor: the folder may belong to a service user, who must not be able to put a link there
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        descriptor = files.open_checked(path, os.O_RDONLY)
         try:
             os.fchown(descriptor, *self.owner)
             os.fchmod(descriptor, mode)
@@ -524,6 +556,6 @@ def to_come(item: Mapping[str, Any]) -> int:
 def private_store(root: str) -> Store:
     """A store of whoever runs this, root on a host.
 
-    What is installed as root must not pass through a folder that the serving user can write to.
+    What root installs, and the models that root works on, must not lie where the serving user can write.
     """
     return Store(root, Owner(os.geteuid(), pwd.getpwuid(os.geteuid()).pw_gid))

@@ -15,7 +15,11 @@ from typing import Any
 
 # Roles' variables look their plans up.  Imported here, before the process of each host is forked, the planners are
 # compiled once: Ansible keeps no bytecode of a collection's Python.
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory import role_specs
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import roles as _planners  # noqa: F401
+
+# what the variables are declared as is read once, too
+role_specs.of_collection()
 
 ROLES = Path(__file__).parents[3] / "roles"
 

@@ -15,7 +15,9 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._engine import (
     pins as _engine,
 )
 from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.pins import EngineError, Pin
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import Finding
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import push, wheels
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery.record import IMAGES, Record
 
 NO_DOCKER = (
     "engine_runtime: container needs Docker, and there is none on this host. Install it (docker.io or docker-ce, 25 or "
@@ -31,13 +33,14 @@ class Wanted(NamedTuple):
     archive_path: str  # links followed
     entry: tuple[str, int, str]  # of the archive's file: name, size, SHA-256
     pins: list[Pin]
+    digest: str = ""  # as the variable gives it
 
     def target(self) -> dict[str, Any]:
         return {
             "image": self.image,
             "archive": self._archive(self.archive) if self.archive else {},
             "lock": _image.lock_digest(self.pins),
-            "pins": [list(pin) for pin in self.pins],
+            "pins": [[pin.name, pin.version] for pin in self.pins],
         }
 
     def _archive(self, archive: _image.Archive) -> dict[str, Any]:
@@ -47,11 +50,7 @@ class Wanted(NamedTuple):
 def read_wanted(args: Mapping[str, Any], machine: str = "") -> Wanted:
     """Check all that can be checked before a host is touched."""
     source = str(args.get("requirements") or "")
-    try:
-        with open(source, encoding="utf-8") as file:
-            pins = _engine.parse_lock(file.read(), source)
-    except OSError as error:
-        raise EngineError(f"engine_image_requirements: {source}: {error.strerror}") from error
+    pins = _engine.read_lock(source, "engine_image_requirements")
     _image.check_ray_lock(pins, source, str(args.get("ray_version") or ""))
     image, digest = str(args.get("image") or ""), str(args.get("digest") or "")
     path = os.path.expanduser(str(args.get("archive") or ""))
@@ -61,7 +60,7 @@ def read_wanted(args: Mapping[str, Any], machine: str = "") -> Wanted:
                 "engine_image is empty: name the image (name:tag), or a recipe that does, or give engine_image_archive"
             )
         _image.parse_reference(image, digest)
-        return Wanted(image, None, "", ("", 0, ""), pins)
+        return Wanted(image, None, "", ("", 0, ""), pins, digest)
     real = os.path.realpath(path)
     archive = _image.read_archive(real)
     _image.check_architecture(archive.architecture, machine, f"engine_image_archive: {path}")
@@ -79,13 +78,36 @@ def read_wanted(args: Mapping[str, Any], machine: str = "") -> Wanted:
     return Wanted(image, archive, real, (name, size, sha256), pins)
 
 
+def recorded_name(wanted: Wanted) -> str:
+    """The tag that is recorded with its digest at the first pull; empty where the inventory names the digest itself."""
+    if wanted.archive:
+        return ""
+    reference = _image.parse_reference(wanted.image, wanted.digest)
+    return "" if reference.digest else reference.tagged
+
+
+def moved(host: str, name: str, found: str, record: Record) -> Finding:
+    """A tag that means another image than the one that was pulled first."""
+    return Finding(
+        "image_moved",
+        f"is {found} there, but {record.of(IMAGES, name)} since its first pull (recorded in {record.path})",
+        f"to keep the recorded image run docker rmi {name} on that host; to take the new one on all hosts remove its "
+        f"line from the file, or set engine_image_digest: {found}",
+        host,
+        "engine_image",
+        name,
+    )
+
+
 def wheels_for(outcome: Mapping[str, Any], args: Mapping[str, Any], download: bool) -> wheels.WheelSet:
     """Wheels for the image's Python, machine and C library, which need not be the host's."""
     target = wheels.target_of({}, outcome["probe"])
     if target is None:
         raise EngineError("the image says nothing about its Python")
-    pins = [Pin(name, version) for name, version in outcome["wanted"]]
-    engine = _engine.Engine(str(args["requirements"]), pins, {})
+    source = str(args["requirements"])
+    asked = {name for name, _version in outcome["wanted"]}
+    pins = [pin for pin in _engine.read_lock(source, "engine_image_requirements") if pin.name in asked]
+    engine = _engine.Engine(source, pins, {})
     return wheels.prepare_wheels(
         engine, wheels.wheel_folder(str(args.get("wheel_dir") or ""), target), target, download
     )

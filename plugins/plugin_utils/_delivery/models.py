@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from ansible.errors import AnsibleActionFail
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store.manifest import StoreError, check_name
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import hub, push, url
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery.record import MODELS, Record, hub_key
 
 
 class Declared(NamedTuple):
@@ -56,6 +57,29 @@ def fixed(model: Mapping[str, Any]) -> bool:
     source = str(model.get("source") or "")
     revision = str(model.get("revision") or "")
     return "://" in source or _is_folder(source) or re.fullmatch(r"[0-9a-f]{40}", revision) is not None
+
+
+def with_recorded(given: Sequence[Any], record: Record) -> list[Any]:
+    """The models, those of the hub at the commit that their name or branch meant at their first download."""
+    models = []
+    for item in given:
+        model = item
+        if isinstance(item, Mapping) and not fixed(item):
+            key = hub_key(str(item.get("source") or ""), str(item.get("revision") or ""))
+            commit = record.of(MODELS, key)
+            model = {**item, "revision": commit} if commit else item
+        models.append(model)
+    return models
+
+
+def keep_commits(given: Sequence[Any], declared: Declared, record: Record) -> None:
+    """Record what the hub's names meant, once all models are here whole."""
+    if declared.pending:
+        return
+    for item, model in zip(given, declared.models, strict=True):
+        if model["commit"] and not fixed(item):
+            key = hub_key(str(item.get("source") or ""), str(item.get("revision") or ""))
+            record.keep(MODELS, key, str(model["commit"]))
 
 
 def declare(given: Sequence[Any], fetch: bool) -> Declared:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import sys
+import tempfile
 import zipfile
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -105,6 +106,9 @@ def prepare_wheels(engine: Engine, folder: str, target: Target, download: bool) 
     if missing:
         raise EngineError(lacking(missing, folder, target, engine.source))
     sums = push.digests(folder, sorted(chosen.values()))
+    wrong = _engine.unexpected_wheels(chosen, {name: sha256 for name, (_size, sha256) in sums.items()})
+    if wrong:
+        raise EngineError(unexpected(wrong, folder, engine.source))
     manifest = [Entry(name, size, sha256) for name, (size, sha256) in sorted(sums.items())]
     return WheelSet(folder, manifest, _engine.set_digest({entry.path: entry.sha256 for entry in manifest}))
 
@@ -125,23 +129,37 @@ def lacking(missing: list[Pin], folder: str, target: Target, source: str, proble
     )
 
 
+def unexpected(wrong: Mapping[str, str], folder: str, source: str) -> str:
+    names = ", ".join(f"{name} ({digest})" for name, digest in sorted(wrong.items())[:6])
+    more = f" and {len(wrong) - 6} more" if len(wrong) > 6 else ""
+    return (
+        f"engine_wheel_dir: {folder} has wheels whose SHA-256 {source} does not name: {names}{more}. Remove them and "
+        "let the controller fetch them again; for a wheel of your own add its --hash=sha256:... to the lock."
+    )
+
+
 def _fetch(missing: list[Pin], folder: str, target: Target) -> str:
     """``pip download``; the reason if it did not get everything. One bad pin must not hide the others."""
     os.makedirs(folder, exist_ok=True)
-    pip = [sys.executable, "-m", "pip"]
-    problem = _pip(_engine.pip_download_argv(pip, missing, folder, target))
+    problem = _pip(missing, folder, target)
     if problem and len(missing) > 1:
         # pip gives up at the first it cannot find; asking one by one names them all
         for pin in missing:
-            problem = _pip(_engine.pip_download_argv(pip, [pin], folder, target)) or problem
+            problem = _pip([pin], folder, target) or problem
     return problem
 
 
-def _pip(argv: list[str]) -> str:
-    rc, _out, err = run_limited(argv, DOWNLOAD_LIMIT)
+def _pip(missing: list[Pin], folder: str, target: Target) -> str:
+    with tempfile.NamedTemporaryFile("w", prefix="sparkthor-", suffix=".txt", encoding="utf-8") as file:
+        file.write(_engine.requirement_lines(missing))
+        file.flush()
+        argv = _engine.pip_download_argv([sys.executable, "-m", "pip"], file.name, folder, target)
+        rc, _out, err = run_limited(argv, DOWNLOAD_LIMIT)
     if rc == TIMED_OUT:
         return f"pip download took longer than {DOWNLOAD_LIMIT} s"
     if rc == 0:
         return ""
+    if "DO NOT MATCH THE HASHES" in err:
+        return f"what the index has is not what the lock names: {' '.join(err.partition('HASHES')[2].split())[-600:]}"
     lines = [line for line in err.splitlines() if line.startswith("ERROR")] or err.splitlines()
     return (lines or [f"pip download ended with {rc}"])[-1].removeprefix("ERROR: ")

@@ -109,7 +109,7 @@ def token_differs(case: Case) -> Iterator[Hit]:
     for host, evidence in hosts_read(case):
         secret = (evidence.get("secrets") or {}).get("ray_token")
         if secret:
-            values.setdefault(secret["sha256"], []).append(host)
+            values.setdefault(secret["fingerprint"], []).append(host)
     if len(values) < 2:
         return
     # the head's counts: workers join it

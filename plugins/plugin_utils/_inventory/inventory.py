@@ -8,6 +8,7 @@ Pure: plain dicts in, findings out.  Each names the variable, the host, the valu
 from __future__ import annotations
 
 import difflib
+import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -343,5 +344,5 @@ def secrets_dir(variables: Mapping[str, Any], template: Callable[[Any], Any]) ->
     ``template`` evaluates a host's variable.
     """
     if "sparkthor_secrets_dir" in variables:
-        return str(template(variables["sparkthor_secrets_dir"]) or "")
+        return os.path.expanduser(str(template(variables["sparkthor_secrets_dir"]) or ""))
     return f"{template(variables['inventory_dir'])}/.secrets"

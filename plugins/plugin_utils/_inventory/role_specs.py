@@ -1,23 +1,37 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""All roles' argument specs checked at once, before the first host is contacted.
+"""All roles' argument specs: every variable checked before the first host is contacted, and read by its declared type.
 
 Ansible checks a role's arguments when the role starts, which for the last role is after the first ones changed the
-hosts.  A typing error in ``vllm_serve_max_model_len`` must not wait that long.  Runs on the controller only.
+hosts, and then gives the role the values as they were written.  Here what was checked is what is used: from the
+command line and from INI inventories every value comes as text, and YAML reads an unquoted off as false.
+Runs on the controller only.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
+from pathlib import Path
 from typing import Any
 
+import yaml
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import Finding
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory.inventory import closest
 
+_ROLES = Path(__file__).resolve().parents[3] / "roles"
+#: the loader in C takes a tenth of the time
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 #: keys of an argument spec that documentation needs and the validator does not know
 _DOCUMENTATION_KEYS = ("description", "version_added", "short_description")
+#: variables of the cluster as a whole, which fabric_values reads and checks in one
+_READ_ELSEWHERE = "fabric_"
+
+
+class ValueRefused(ValueError):
+    """A value is not what its variable takes; the message names the variable and never shows a secret."""
 
 
 def _validator_options(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -42,49 +56,151 @@ class RoleSpecs:
 
     def __init__(self, specs: Mapping[str, Mapping[str, Any]]) -> None:
         self._options: dict[str, dict[str, Any]] = {}
+        self._role: dict[str, str] = {}
+        #: those that have a default, which a null takes away
+        self._given: set[str] = set()
+        self._secret: set[str] = set()
+        self._elsewhere: set[str] = set()
+        self._prefixes = (*(f"{role}_" for role in specs), _READ_ELSEWHERE)
         for role, entry_points in specs.items():
-            merged: dict[str, Any] = {}
             for entry_point in entry_points.values():
-                merged.update(entry_point.get("options") or {})
-            self._options[role] = _validator_options(merged)
-        self._secret = {
-            name
-            for entry_points in specs.values()
-            for entry_point in entry_points.values()
-            for name, option in (entry_point.get("options") or {}).items()
-            if option.get("no_log")
-        }
+                described = entry_point.get("options") or {}
+                self._elsewhere.update(name for name in described if name.startswith(_READ_ELSEWHERE))
+                options = {name: option for name, option in described.items() if not name.startswith(_READ_ELSEWHERE)}
+                self._options.update(_validator_options(options))
+                self._role.update(dict.fromkeys(options, role))
+                self._given.update(name for name, option in options.items() if "default" in option)
+                self._secret.update(name for name, option in options.items() if option.get("no_log"))
 
     @property
     def names(self) -> list[str]:
-        return sorted(name for options in self._options.values() for name in options)
+        return sorted(self._options)
+
+    def value(self, name: str, value: Any) -> Any:
+        """A variable's value by its declared type; as it is, if no role declares the variable.
+
+        Raises ValueRefused.
+        """
+        option = self._options.get(name)
+        if option is None:
+            return value
+        if value is None:
+            if name in self._given:
+                raise ValueRefused(f"{name}: it is empty (null); remove the line, or give a value")
+            return None
+        outcome = ArgumentSpecValidator({name: option}).validate({name: value})
+        read = outcome.validated_parameters.get(name)
+        problem = "; ".join(outcome.error_messages) or _lossy(name, option, value, read)
+        if not problem:
+            return _as_given(read, value)
+        raise ValueRefused(f"{name}: its value (not shown) is of another type" if name in self._secret else problem)
 
     def problems(self, hostvars: Mapping[str, Mapping[str, Any]]) -> list[Finding]:
         """Unknown names and wrong values among the variables that begin with a role's name."""
         found: dict[Finding, list[str]] = {}
-        known = self.names
         for host, variables in hostvars.items():
-            for finding in self._host_problems(variables, known):
+            for finding in self._host_problems(variables):
                 found.setdefault(finding, []).append(host)
         return [replace(finding, source=f"on {', '.join(hosts)}") for finding, hosts in found.items()]
 
-    def _host_problems(self, variables: Mapping[str, Any], known: Sequence[str]) -> list[Finding]:
-        problems = []
-        prefixes = tuple(f"{role}_" for role in self._options)
-        given = [name for name in variables if name.startswith(prefixes)]
-        for name in given:
-            if name not in known:
+    def _host_problems(self, variables: Mapping[str, Any]) -> Iterator[Finding]:
+        for name in variables:
+            if name in self._options:
+                try:
+                    self.value(name, variables[name])
+                except ValueRefused as error:
+                    where = f"role {self._role[name]}"
+                    yield Finding("argument", str(error), "correct it in the inventory", where=where)
+            elif name.startswith(self._prefixes) and name not in self._elsewhere:
+                known = [*self.names, *sorted(self._elsewhere)]
                 what = f"no role has a variable of this name{closest(name, known)}"
-                problems.append(Finding("unknown", what, "correct or remove it", where=name))
-        for role, options in self._options.items():
-            values = {name: variables[name] for name in given if name in options}
-            if not values:
-                continue
-            outcome = ArgumentSpecValidator(options).validate(values)
-            for message in outcome.error_messages:
-                shown = message
-                for name in self._secret & set(values):
-                    if values[name]:
-                        shown = shown.replace(str(values[name]), "(secret)")
-                problems.append(Finding("argument", shown, "correct it in the inventory", where=f"role {role}"))
-        return problems
+                yield Finding("unknown", what, "correct or remove it", where=name)
+
+
+def _as_given(read: Any, given: Any) -> Any:
+    """Without the keys that the validator adds to a mapping, None, for options that were not given."""
+    if isinstance(read, dict):
+        kept = given if isinstance(given, Mapping) else {key: item for key, item in read.items() if item is not None}
+        return {key: _as_given(item, kept.get(key)) for key, item in read.items() if key in kept}
+    if isinstance(read, list) and isinstance(given, list) and len(read) == len(given):
+        return [_as_given(*pair) for pair in zip(read, given, strict=True)]
+    return read
+
+
+def _lossy(name: str, option: Mapping[str, Any], value: Any, read: Any) -> str:
+    """Why a value that the validator converts is not what its variable takes; empty if it is."""
+    kind = option.get("type", "str")
+    if kind in ("int", "float") and isinstance(value, bool):
+        return f"{name}: {value!r} is no number; give one"
+    if kind in ("str", "path") and isinstance(value, (Mapping, list, tuple)):
+        return f"{name}: {value!r} is a {'mapping' if isinstance(value, Mapping) else 'list'}; give a text"
+    if kind in ("str", "path") and isinstance(value, (bool, float)) and read == str(value):
+        # 0.20 would become 0.2, and off False
+        return f"{name}: YAML reads it as {value!r}; put it in quotes"
+    if kind == "list" and isinstance(read, Sequence):
+        inner = {"type": option.get("elements", "raw")}
+        given = value if isinstance(value, list) else []
+        return next((problem for item in given if (problem := _lossy(name, inner, item, str(item)))), "")
+    return ""
+
+
+@cache
+def of_collection() -> RoleSpecs:
+    """Those of this collection's roles."""
+    specs = {}
+    for path in sorted(_ROLES.glob("*/meta/argument_specs.yml")):
+        specs[path.parents[1].name] = yaml.load(path.read_text(encoding="utf-8"), Loader=_LOADER)["argument_specs"]
+    return RoleSpecs(specs)
+
+
+class Declared(Mapping[str, Any]):
+    """Variables of which those of roles are read by their declared types.
+
+    Raises ValueRefused for one that cannot be, or leaves it as it is for those who only look (``strict`` is false).
+    """
+
+    def __init__(self, variables: Mapping[str, Any], strict: bool = True) -> None:
+        self._variables = variables
+        self._strict = strict
+
+    def __getitem__(self, name: str) -> Any:
+        value = self._variables[name]
+        try:
+            return of_collection().value(name, value)
+        except ValueRefused:
+            if self._strict:
+                raise
+            return value
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._variables
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._variables)
+
+    def __len__(self) -> int:
+        return len(self._variables)
+
+
+class Templated(Mapping[str, Any]):
+    """A host's variables, templated when they are asked for."""
+
+    #: what preflight planned and what hosts said holds no templates, and is large
+    DATA = frozenset(("sparkthor_cluster", "sparkthor_fabric", "ansible_facts"))
+
+    def __init__(self, raw: Mapping[str, Any], templar: Any) -> None:
+        self.raw = raw
+        self._templar = templar
+
+    def __getitem__(self, name: str) -> Any:
+        value = self.raw[name]
+        return value if name in self.DATA and isinstance(value, Mapping) else self._templar.template(value)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.raw
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.raw)
+
+    def __len__(self) -> int:
+        return len(self.raw)

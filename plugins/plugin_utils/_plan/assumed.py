@@ -77,7 +77,7 @@ def assumed_node(kind: str, number: int, address: str = "") -> dict[str, Any]:
         "interfaces": [],
         "routes": [],
         "binaries": {},
-        "secrets": {},
+        "secrets": [],
         "management": {
             "netdev": known["netdev"],
             "address": str(management.ip),

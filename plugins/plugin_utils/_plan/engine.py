@@ -129,15 +129,14 @@ def engine_environment(settings: EngineSettings, node: Mapping[str, Any]) -> dic
 
 def container_settings(settings: EngineSettings) -> dict[str, Any]:
     """What the units' containers are given besides the image. Everything lies at the same place inside."""
-    writable = [HOME, "/run/sparkthor", "/tmp"]
+    writable = ["/run/sparkthor", "/tmp"]
     for folder in (settings.engine_cache_dir, settings.ray_node_temp_dir):
         if not _below(folder, writable):
             writable.append(folder)
     readable = ["/etc/sparkthor", location.LIBRARY]
-    if settings.vllm_serve_model.startswith("/") and not _below(settings.vllm_serve_model, (HOME,)):
-        readable.append(settings.vllm_serve_model)
-    if not _below(settings.model_store_root, (*writable, *readable)):
-        readable.append(settings.model_store_root)
+    for folder in (settings.model_store_root, settings.vllm_serve_model):
+        if folder.startswith("/") and not _below(folder, (*writable, *readable)):
+            readable.append(folder)
     files = ["/etc/sparkthor/fabric.env", "/etc/sparkthor/engine.env"]
     return {
         "user": "sparkthor",
@@ -149,7 +148,7 @@ def container_settings(settings: EngineSettings) -> dict[str, Any]:
             "ray": {
                 "group": "sparkthor",
                 "umask": "0022",
-                "directory": HOME,
+                "directory": settings.ray_node_temp_dir,
                 "oom_score_adj": 200,
                 "env_files": [*files, "/etc/sparkthor/ray.env"],
             },
@@ -182,8 +181,9 @@ def plan_engine(settings: EngineSettings, node: Mapping[str, Any]) -> dict[str, 
         directories=[
             directory("/etc/sparkthor"),
             directory("/opt/sparkthor"),
-            directory(HOME, "sparkthor"),
-            directory(settings.model_store_root, "sparkthor"),
+            # root's own: what lies in it says what root puts back, and whether the engine is left alone
+            directory(HOME),
+            directory(settings.model_store_root),
             directory(settings.engine_cache_dir, "sparkthor"),
             *package["directories"],
         ],

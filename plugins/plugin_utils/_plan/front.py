@@ -21,6 +21,7 @@ SHARED_LANS = ("lan", "ring")
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}")
 #: what RFC 6750 lets a bearer token consist of
 _TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")
+_HOST_NAME = re.compile(r"[A-Za-z0-9*]([A-Za-z0-9.-]*[A-Za-z0-9])?")
 _DURATION = re.compile(r"\d+(?:ms|s|m|h)?")
 _SIZE = re.compile(r"\d+[kKmMgG]?")
 
@@ -158,6 +159,11 @@ def checked_size(value: object, variable: str) -> str:
     return text
 
 
+def is_name(text: str) -> bool:
+    """Whether a certificate can have it as a host's name."""
+    return _HOST_NAME.fullmatch(text) is not None
+
+
 def subject_names(names: Iterable[object]) -> str:
     """subjectAltName of a self-made certificate."""
     found: list[str] = []
@@ -168,7 +174,7 @@ def subject_names(names: Iterable[object]) -> str:
         except FabricError:  # netaddr is not installed
             raise
         except ValueError:
-            if not re.fullmatch(r"[A-Za-z0-9*]([A-Za-z0-9.-]*[A-Za-z0-9])?", text):
+            if not is_name(text):
                 raise FrontError(f"vllm_serve_tls_names: {text!r} is neither a host name nor an IP address") from None
             entry = f"DNS:{text}"
         if entry not in found:

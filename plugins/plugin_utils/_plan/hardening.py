@@ -143,6 +143,8 @@ def _boot_and_memory(given: HardeningSettings) -> dict[str, HostState]:
 
 def _limits(given: HardeningSettings) -> dict[str, HostState]:
     dump, age = given.os_hardening_core_dumps_max, given.os_hardening_tmp_age
+    # people keep things in /var/tmp: without an age it is cleaned as the distribution does it, or not at all
+    cleaned = [f"q /var/tmp 1777 root root {age}"] if age else []
     return {
         "core_dumps": HostState(
             files=[
@@ -158,7 +160,7 @@ def _limits(given: HardeningSettings) -> dict[str, HostState]:
             files=[
                 _file(
                     "/etc/tmpfiles.d/60-sparkthor.conf",
-                    *(f"q /var/tmp 1777 root root {age}", "x /tmp/ray", "x /var/tmp/ray"),
+                    *(*cleaned, "x /tmp/ray", "x /var/tmp/ray"),
                 )
             ]
         ),

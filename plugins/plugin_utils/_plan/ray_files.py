@@ -113,6 +113,7 @@ def _files(settings: RaySettings, node: Mapping[str, Any], engine: InstalledEngi
         head=node["head"],
         address=node["address"],
         container=engine.container,
+        folder=settings.ray_node_temp_dir,
         tls=settings.ray_node_tls,
         program=program,
         command=engine.as_root + " ".join(engine.program("ray", "ray")),

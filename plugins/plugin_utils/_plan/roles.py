@@ -23,7 +23,7 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.host_state
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.ray_node import RaySettings
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.settings import plain, read_settings
 
-ROLES = ("engine", "firewall", "monitoring", "os_hardening", "ray_node", "roce_network", "vllm_serve")
+ROLES = ("engine", "firewall", "monitoring", "nccl_conf", "os_hardening", "ray_node", "roce_network", "vllm_serve")
 
 
 @dataclass(frozen=True)
@@ -39,6 +39,16 @@ class FirewallSettings:
     firewall_tcp_ports: list[Any]
     firewall_udp_ports: list[Any]
     firewall_mdns: bool
+
+
+@dataclass(frozen=True)
+class NcclSettings:
+    """Variables of the role ``nccl_conf``."""
+
+    nccl_conf_settings: dict[str, Any]
+    nccl_conf_remove: list[str]
+    nccl_conf_images: list[str]
+    nccl_conf_container_cli: str
 
 
 def plan(role: str, variables: Mapping[str, Any]) -> dict[str, Any]:
@@ -62,6 +72,8 @@ def plan(role: str, variables: Mapping[str, Any]) -> dict[str, Any]:
         return _network(variables)
     if role == "firewall":
         return _firewall(variables)
+    if role == "nccl_conf":
+        return _nccl(variables)
     if role == "os_hardening":
         return _hardening(variables)
     if role == "monitoring":
@@ -106,6 +118,26 @@ def _network(variables: Mapping[str, Any]) -> dict[str, Any]:
         text = netplan.render(own["links"], "" if renderer == "auto" else renderer)
         files.insert(0, {"path": variables["roce_network_netplan_path"], "content": text, "mode": "0600"})
     return {"links": links_of(fabric, host), "files": files}
+
+
+def _nccl(variables: Mapping[str, Any]) -> dict[str, Any]:
+    """``wanted``, the arguments of nccl_conf, and the ``files`` that a host without the file gets."""
+    settings = read_settings(NcclSettings, variables)
+    own = (variables.get("sparkthor_fabric") or {}).get(variables["inventory_hostname"]) or {}
+    planned = {key: value for key, value in (own.get("env") or {}).items() if key.startswith("NCCL_")}
+    # with RDMA the key must not be there at all; without it, all ranks switch RDMA off, those that have it included
+    switch = "NCCL_IB_DISABLE"
+    present = {**({switch: "1"} if planned.get(switch) == "1" else {}), **settings.nccl_conf_settings}
+    wanted = {
+        "present": present,
+        "absent": [*([] if switch in present else [switch]), *settings.nccl_conf_remove],
+        "planned": planned,
+        "images": settings.nccl_conf_images,
+        "container_cli": settings.nccl_conf_container_cli,
+    }
+    lines = [environment_file.MARKER, *(f"{name}={value}" for name, value in present.items())]
+    files = [{"path": "/etc/nccl.conf", "content": "\n".join(lines) + "\n"}] if present else []
+    return {"wanted": wanted, "files": files}
 
 
 def _firewall(variables: Mapping[str, Any]) -> dict[str, Any]:

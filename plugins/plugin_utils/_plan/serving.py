@@ -15,6 +15,7 @@ from ansible.module_utils.parsing.convert_bool import boolean
 from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.pins import EngineError, read_engine
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.checkpoint import read_model_folder
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.values import SizingError
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import patience
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import recipe as _recipe
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.recipe_fields import RecipeError
 
@@ -281,6 +282,12 @@ def plan_whole(
         words = str(error)
         named = words if "vllm_serve_degraded" in words else f"vllm_serve_degraded_recipe: {words}"
         raise ServingError(named) from error
+    try:
+        allowed = patience.plan_patience(variables, serving, cluster["kinds"])
+    except patience.PatienceError as error:
+        raise ServingError(str(error)) from error
+    if serving:
+        serving["patience"] = allowed
     if degraded:
         serving["degraded"] = degraded
         known = {model["name"] for model in serving["models"]}

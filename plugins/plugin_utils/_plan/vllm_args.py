@@ -21,6 +21,7 @@ from typing import Any
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import WARNING, Finding
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.versions import release
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.values import SizingError
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.environment import secret_fix, secret_name
 
 #: The tables that come with the collection, for versions that have not been dumped on a host yet.
 SHIPPED = os.path.join(os.path.dirname(os.path.abspath(__file__)), "vllm_options")
@@ -94,13 +95,10 @@ _COMPANIONS = {
     "data-parallel-rank": ("data-parallel-size", "data-parallel-size: <ranks>"),
 }
 
-#: Environment variables that people still set and vLLM does not read, or that must not be there.
+#: Environment variables that people still set and vLLM does not read.
 _ENVIRONMENT = {
     "VLLM_ATTENTION_BACKEND": "is not read any more; use the argument attention-backend",
-    "VLLM_API_KEY": "is a secret in the environment, which Ray copies to workers; use vllm_serve_api_key",
     "VLLM_USE_V1": "is not read any more; leave it out",
-    "HF_TOKEN": "is a secret in the environment, which Ray copies to workers; the controller fetches models, "
-    "and with vllm_serve_from_hub there is vllm_serve_hf_token",
 }
 
 _HUMAN = re.compile(r"\d+(?:\.\d+)?[kKmMgGtT]")
@@ -419,6 +417,16 @@ def _dangers(resolved: Mapping[str, Any], acknowledged: Collection[str]) -> list
                 value=True,
             )
         )
+    if resolved.get("enable-sleep-mode") and "enable-sleep-mode" not in known:
+        problems.append(
+            Finding(
+                "dangerous",
+                "memory is unified: waking up has crashed engines and whole machines (vllm#50011)",
+                "leave it out, or acknowledge enable-sleep-mode by name",
+                where="enable-sleep-mode",
+                value=True,
+            )
+        )
     return problems + _blinding(resolved, known)
 
 
@@ -539,13 +547,30 @@ def normalise(args: Mapping[str, Any], table: Mapping[str, Any]) -> dict[str, An
 
 
 def check_environment(environment: Mapping[str, Any]) -> list[Finding]:
-    """Environment variables of older guides that do nothing, or that would leak a secret."""
-    secret = ("VLLM_API_KEY", "HF_TOKEN")
-    return [
-        Finding("removed", text, "remove it", where=name, value="(hidden)" if name in secret else environment[name])
+    """Environment variables of older guides that do nothing, would leak a secret or are dangerous."""
+    removed = [
+        Finding("removed", text, "remove it", where=name, value=environment[name])
         for name, text in _ENVIRONMENT.items()
         if name in environment
     ]
+    dangerous = [
+        Finding(
+            "dangerous",
+            "expandable_segments has wedged hosts with unified memory, and KV offloading refuses it",
+            "leave that part out",
+            where=name,
+            value=environment[name],
+        )
+        for name in ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
+        if "expandable_segments" in str(environment.get(name, ""))
+    ]
+    secret = "is a secret in the environment, which Ray copies to workers"
+    secrets = [
+        Finding("removed", secret, secret_fix(name), where=name, value="(hidden)")
+        for name, value in environment.items()
+        if secret_name(name, value)
+    ]
+    return removed + dangerous + secrets
 
 
 def command(model: str, args: Mapping[str, Any]) -> list[str]:

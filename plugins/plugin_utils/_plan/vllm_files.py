@@ -13,8 +13,8 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.sand
     sandbox,
 )
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.environment_file import MARKER
-from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import location
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import front, onhost, vllm_serve
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import location, rank_link
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import front, onhost, patience, vllm_serve
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.host_state import (
     ROLES,
     Directory,
@@ -43,6 +43,8 @@ _WATCHDOG = "sparkthor-watchdog.service"
 #: whom the watchdog is, but for its root part
 _WATCHDOG_USER = "sparkthor-watchdog"
 _DROP_CACHES = "sparkthor-drop-caches.path"
+_KEEP_GOOD = "sparkthor-keep-good.path"
+_KEEP_GOOD_FILES = (f"{_UNITS}/{_KEEP_GOOD}", f"{_UNITS}/sparkthor-keep-good.service")
 _RAY_TOKEN = f"{_ETC}/secrets/ray_token"
 _HF_TOKEN = f"{_ETC}/secrets/hf_token"
 _NOT_CARRIED = f"{_ETC}/vllm/ray_non_carry_over_env_vars.json"
@@ -159,6 +161,11 @@ def members(serving: Serving) -> dict[str, str]:
     return {serving.fabric[host]["control_address"]: host for host in serving.cluster["hosts"]}
 
 
+def _asks_root(serving: Serving) -> bool:
+    """Whether this host's rank has root keep what served; the head's watchdog is root itself."""
+    return not (serving.by_ray or serving.is_head)
+
+
 def group_settings(serving: Serving) -> dict[str, Any]:
     """group.json, with executor mp: what each host's rank knows of the others."""
     return {
@@ -171,7 +178,7 @@ def group_settings(serving: Serving) -> dict[str, Any]:
         "cleanup": location.command("container", "remove", "vllm") if serving.engine.container else [],
         "inputs": inputs(serving),
         "kept": kept(serving),
-        "good_folder": "" if serving.is_head else "/var/lib/sparkthor/group/last-good",
+        "keep_request": rank_link.KEEP_REQUEST if _asks_root(serving) else "",
         "memory_path": "/var/lib/sparkthor/group/generation.json",
         "state_path": _GROUP_STATE,
     }
@@ -205,6 +212,7 @@ def serving_settings(serving: Serving) -> dict[str, Any]:
             "deadline": given.vllm_serve_watchdog_deadline,
             "first_deadline": given.vllm_serve_watchdog_first_deadline,
             "failures": given.vllm_serve_watchdog_failures,
+            **(serving.planned.get("patience") or patience.plan_patience(vars(given), {}, serving.cluster["kinds"])),
             "load_stall": given.vllm_serve_watchdog_load_stall,
             "backoff_max": given.vllm_serve_watchdog_backoff_max,
             "degraded_after": given.vllm_serve_degraded_after if degraded else 0.0,
@@ -219,6 +227,7 @@ def files(serving: Serving) -> list[File]:
     return [
         declared_file(serving),
         _unit_file(_DROP_CACHES),
+        *(_keep_good_files() if _asks_root(serving) else ()),
         _unit_file("sparkthor.target"),
         {"path": "/etc/tmpfiles.d/sparkthor-serving.conf", "content": rendered(_TEMPLATES / "tmpfiles.conf.j2")},
         *(_engine_files(serving) if serving.has_engine else ()),
@@ -236,7 +245,13 @@ def _unit_file(name: str, **values: Any) -> File:
 def _engine_files(serving: Serving) -> list[File]:
     text = f"{MARKER}\n# Read by: vllm serve --config\n{yaml_text(vllm_serve.vllm_config(serving))}"
     return [
-        {"path": f"{_ETC}/vllm.env", "content": environment_text(vllm_serve.vllm_environment(serving))},
+        {
+            "path": f"{_ETC}/vllm.env",
+            "content": environment_text(vllm_serve.vllm_environment(serving)),
+            "secret": True,
+            # a rank of mp keeps a copy of what it served with, as the serving user
+            **({"mode": "0600"} if serving.by_ray else {"mode": "0640", "group": "sparkthor-api"}),
+        },
         {"path": vllm_serve.CONFIG, "content": text},
         json_file(_NOT_CARRIED, vllm_serve.not_carried(serving)),
         _unit_file(
@@ -266,6 +281,12 @@ def _watchdog_sandbox() -> str:
         writable=["/run/sparkthor", "/var/lib"],
         refused=["@resources"],
     )
+
+
+def _keep_good_files() -> list[File]:
+    """Root without rights over others' files, but for reading what a rank asks for."""
+    limits = sandbox(capabilities=["CAP_DAC_READ_SEARCH"], writable=["/var/lib"], refused=["@resources"])
+    return [_unit_file(_KEEP_GOOD), _unit_file("sparkthor-keep-good.service", sandbox=limits)]
 
 
 def _folders(serving: Serving) -> list[Any]:
@@ -315,8 +336,10 @@ def _front_files(serving: Serving) -> list[File]:
 
 
 def _own_names(serving: Serving) -> list[str]:
+    """The head's; an inventory name that no certificate can have is a name of the inventory alone."""
     address = serving.cluster["head_address"]
-    return [serving.host, address, serving.network.get("management_address", address)]
+    names = [serving.host] if front.is_name(serving.host) else []
+    return [*names, address, serving.network.get("management_address", address)]
 
 
 def absent(serving: Serving) -> list[str]:
@@ -326,6 +349,8 @@ def absent(serving: Serving) -> list[str]:
         found.append(f"{_UNITS}/{_VLLM}")
     if serving.by_ray:
         found.append(f"{_ETC}/group.json")
+    if not _asks_root(serving):
+        found += _KEEP_GOOD_FILES
     if serving.is_head:
         found += ["/var/lib/sparkthor/maintenance", "/run/sparkthor/draining"]
     else:
@@ -358,6 +383,8 @@ def units(serving: Serving) -> list[Unit]:
         {"name": "sparkthor.target", "enabled": True, "state": "started"},
         {"name": _DROP_CACHES, "enabled": True, "state": "started", "restart_on": [f"{_UNITS}/{_DROP_CACHES}"]},
     ]
+    keeper: Unit = {"name": _KEEP_GOOD, "enabled": True, "state": "started", "restart_on": [_KEEP_GOOD_FILES[0]]}
+    common.append(keeper if _asks_root(serving) else switched_off(_KEEP_GOOD))
     if serving.is_head:
         return [*common, *_head_units()]
     former = [switched_off(_FRONT), switched_off(_WATCHDOG)]

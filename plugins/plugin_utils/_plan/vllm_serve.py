@@ -12,6 +12,7 @@ from typing import Any
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import front
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engine import (
     CACHE,
+    HOME,
     MODELS,
     OFFLINE,
     VENV,
@@ -70,6 +71,8 @@ class ServingSettings:
     vllm_serve_watchdog_failures: int
     vllm_serve_watchdog_load_stall: float
     vllm_serve_watchdog_backoff_max: float
+    vllm_serve_watchdog_step_patience: str
+    vllm_serve_watchdog_wedge_bound: str
     vllm_serve_degraded_after: float
     vllm_serve_model: str = ""
     vllm_serve_served_model_name: Any = None
@@ -279,7 +282,8 @@ def option_arguments(serving: Serving) -> dict[str, Any]:
     return {
         "command": [*user, *serving.engine.python],
         **({"version": version} if version else {}),
-        "cache_dir": cache,
+        # what root believes of it must lie where only root writes
+        "cache_dir": HOME,
         "engine": serving.engine.digest,
         "arguments": serving.args,
         "acknowledged": serving.planned.get("acknowledged", serving.settings.vllm_serve_acknowledged),

@@ -16,6 +16,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._engine import p
 from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.venv import facts as engine_facts
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import models, option_tables
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import wheels as _wheels
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery.record import Record
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric import trusted_sources
 
 Arguments = dict[str, Any]
@@ -51,17 +52,17 @@ def _engine(arguments: Arguments, _host: str, variables: Mapping[str, Any]) -> A
     return {"path": arguments["path"], "python": arguments["python"], "target": described}
 
 
-def _model_store(arguments: Arguments, _host: str, _variables: Mapping[str, Any]) -> Arguments:
+def _model_store(arguments: Arguments, _host: str, variables: Mapping[str, Any]) -> Arguments:
     if arguments.get("verify") == "full":
         raise Unknown("every file of the models is to be read")
-    given = arguments["models"]
+    given = models.with_recorded(arguments["models"], Record(variables.get("inventory_dir")))
     moving = [model for model in given if not models.fixed(model)]
     if moving:
         raise Unknown("a hub's branch may have moved")
     declared = models.declare(given, fetch=False)
     if declared.pending:
         raise Unknown("to be fetched: " + ", ".join(declared.pending))
-    return {**{key: arguments[key] for key in ("root", "owner", "group")}, "models": declared.models}
+    return {"root": arguments["root"], "models": declared.models}
 
 
 def _vllm_options(arguments: Arguments, _host: str, _variables: Mapping[str, Any]) -> None:

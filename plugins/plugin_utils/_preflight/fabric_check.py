@@ -18,7 +18,7 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._preflight.cabli
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._preflight.facts import Node, Plan
 
 #: findings that a user may declare known; everything else stops the run
-ACCEPTABLE: t.Final = ("pending_edit", "runtime_address", "parity", "known_bad", "clock")
+ACCEPTABLE: t.Final = ("pending_edit", "runtime_address", "parity", "known_bad", "clock", "wifi")
 #: findings that replacing foreign settings fixes by itself
 REPLACEABLE: t.Final = ("foreign_file", "foreign_address", "same_subnet")
 
@@ -58,6 +58,11 @@ def devices(probes: Mapping[str, Mapping[str, t.Any]]) -> dict[str, dict[str, st
         host: {link["netdev"]: link["device"] for link in (probe.get("rdma") or {}).get("links", ())}
         for host, probe in probes.items()
     }
+
+
+def without_accepted(problems: Iterable[Finding], accept: Iterable[str]) -> list[Finding]:
+    """The findings, those that the user accepts as warnings."""
+    return _downgrade_accepted(problems, set(accept), replace_foreign=False)
 
 
 def _downgrade_accepted(problems: Iterable[Finding], accept: set[str], replace_foreign: bool) -> list[Finding]:

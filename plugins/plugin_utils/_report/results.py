@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from ansible.errors import AnsibleActionFail
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import serving
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory import inventory
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory.role_specs import Declared
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._report import status as _status
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._report.query import QueryError, pick
 
@@ -32,9 +33,8 @@ def gather(
     groups = {group: list(hosts) for group, hosts in task_vars["groups"].items()}
     everything = task_vars["hostvars"]
     hosts = inventory.cluster_hosts(groups)
-    hostvars = {
-        host: {key: everything[host][key] for key in (*NAMES, *extra) if key in everything[host]} for host in hosts
-    }
+    declared = {host: Declared(everything[host], strict=False) for host in hosts}
+    hostvars = {host: {key: given[key] for key in (*NAMES, *extra) if key in given} for host, given in declared.items()}
     outcomes = {host: everything[host].get(name) or {} for host in hosts}
     return groups, hostvars, outcomes
 
@@ -115,7 +115,7 @@ def serving_plan(
     head = cluster["hosts"][0]
     if any(host not in nodes for host in cluster["hosts"]):
         return {}, "a host did not answer"
-    variables = everything[head]
+    variables = Declared(everything[head], strict=False)
     first = {name: variables[name] for name in serving.PLANNED_BY if name in variables}
     try:
         found = serving.plan_serving(first, cluster, nodes, str(variables.get("inventory_dir") or "."))

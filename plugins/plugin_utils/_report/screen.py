@@ -53,6 +53,10 @@ def render(status: Mapping[str, Any], limit: int = 12) -> str:
     versions = common_versions(status)
     if versions:
         lines += ["", "versions: " + ", ".join(f"{name} {version}" for name, version in versions.items())]
+    waiting = {host: found.get("security_updates") for host, found in status["hosts"].items()}
+    told = ", ".join(f"{host} {number}" for host, number in waiting.items() if number)
+    if told:
+        lines += ["", f"security updates: {told} (install them between playbooks/stop.yml and start.yml)"]
     return "\n".join([*lines, "", *_problem_lines(status["problems"], limit)])
 
 

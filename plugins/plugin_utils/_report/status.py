@@ -222,6 +222,7 @@ def host_status(
         units=facts["units"],
         versions=facts["versions"],
         models=facts["models"],
+        security_updates=facts.get("security_updates"),
         ray=facts["ray"],
         firewall=(facts.get("firewall") or {}).get("state", ""),
         links=[link_status(link, facts) for link in planned.get("links", [])],

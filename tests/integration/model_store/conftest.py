@@ -72,8 +72,6 @@ class Site:
     ) -> subprocess.Popen[str]:
         settings = {
             # the role engine, which makes the serving user, has no part in this
-            "model_store_owner": "root",
-            "model_store_group": "root",
             "model_store_models": [model.declared if isinstance(model, Model) else model for model in models],
             **variables,
         }

@@ -45,7 +45,8 @@ GATE = "/usr/bin/python3 -IB /usr/local/lib/sparkthor/sparkthor_host ray-gate"
 ACCOUNT = """
 id -u sparkthor >/dev/null 2>&1 ||
   useradd --system --user-group --home-dir /var/lib/sparkthor --shell /usr/sbin/nologin sparkthor
-install -d -o sparkthor -g sparkthor /var/lib/sparkthor /var/lib/sparkthor/cache
+install -d /var/lib/sparkthor
+install -d -o sparkthor -g sparkthor /var/lib/sparkthor/cache
 """
 
 

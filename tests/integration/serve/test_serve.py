@@ -8,6 +8,7 @@ The tests build on each other: the group goes from one configuration to the next
 
 from __future__ import annotations
 
+import base64
 import json
 import subprocess
 import time
@@ -16,6 +17,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.integration import leaks
 from tests.integration.conftest import TOP
 from tests.integration.serve.conftest import HERE, MODEL, PROMPTS, Serving, reference
 
@@ -242,30 +244,6 @@ def test_a_model_that_is_not_whole_on_every_node_touches_nothing(serving: Servin
 # -- secrets ----------------------------------------------------------------------------------------------------------
 
 
-def searched(serving: Serving, host: str, secret: str) -> str:
-    """Where a secret shows on a host; it comes in by standard input, so that the search is not what is found."""
-    command = (
-        'read -r s; show() { grep -aFq -f <(printf \'%s\\n\' "$s") && echo "$1"; }; '
-        "for p in /proc/[0-9]*; do for f in cmdline environ; do "
-        "tr '\\0' '\\n' < $p/$f 2>/dev/null | grep -v '^s=' | show $p/$f; done; done; "
-        "journalctl --no-pager -a -o verbose | show journal; "
-        "cat /etc/systemd/system/sparkthor* /run/systemd/system/sparkthor* 2>/dev/null | show units; "
-        "systemctl show 'sparkthor-*' --no-pager | show systemctl-show; "
-        "cat /run/sparkthor/*.json /run/sparkthor/*/*.json /etc/sparkthor/*.env /etc/sparkthor/*.yaml "
-        "/etc/sparkthor/*.json /etc/sparkthor/vllm/* 2>/dev/null | show files; "
-        "ps axeww -o args | grep -v 's=' | show ps; true"
-    )
-    done = subprocess.run(
-        serving.cluster.lab.enter_command(host, ["bash", "-c", command]),
-        input=secret + "\n",
-        capture_output=True,
-        text=True,
-        timeout=180,
-        check=True,
-    )
-    return done.stdout
-
-
 #: runs on the head; the token is read there and goes nowhere else
 ASK_RAY = """
 import urllib.error, urllib.request
@@ -296,18 +274,20 @@ def test_no_secret_shows_on_any_host_or_in_rays_state(serving: Serving) -> None:
     assert "ALIVE" in state
     # the workers' environment as Ray keeps it is among what was searched
     assert "RayWorker" in state
+    assert leaks.shown(state, secrets_of(serving)) == []
     for name, secret in secrets_of(serving).items():
-        assert secret not in state, name
         for host in serving.cluster.hosts:
-            assert searched(serving, host, secret) == "", (name, host)
+            assert leaks.places(serving.cluster, host, secret) == [], (name, host)
 
 
-def test_the_search_finds_what_is_there(serving: Serving) -> None:
+@pytest.mark.parametrize("written", ["plain", "base64"])
+def test_the_search_finds_what_is_there(serving: Serving, written: str) -> None:
     host = serving.cluster.hosts[-1]
     secret = "a-planted-secret-of-some-length"
-    serving.cluster.run(host, f"systemd-run --quiet --unit=planted --setenv=PLANTED={secret} sleep 60")
+    text = secret if written == "plain" else base64.b64encode(f"user:{secret}".encode()).decode()
+    serving.cluster.run(host, f"systemd-run --quiet --unit=planted --setenv=PLANTED={text} sleep 60")
     try:
-        assert "environ" in searched(serving, host, secret)
+        assert any(place.endswith("environ") for place in leaks.places(serving.cluster, host, secret))
     finally:
         serving.cluster.run(host, "systemctl stop planted")
 
@@ -320,7 +300,7 @@ def test_a_new_api_key_ends_the_old_one_without_a_restart(serving: Serving) -> N
     assert new != old
     for key in (old, new):
         assert serving.api.with_options(api_key=key).models.list().data
-        assert key not in outcome.output
+        assert leaks.shown(outcome.output, {"api_key": key}) == []
     dropped = serving.play("playbooks/rotate_api_key.yml", ["-vvv", "--diff"], sparkthor_drop_old=True)
     assert dropped.rc == 0, dropped.failures
     assert serving.cluster.api_key == new
@@ -345,8 +325,7 @@ def test_a_new_ray_token_starts_everything_once(serving: Serving) -> None:
     assert outcome.rc == 0, outcome.failures
     token = secrets_of(serving)["ray_token"]
     assert token != former
-    for secret in (token, former):
-        assert secret not in outcome.output
+    assert leaks.shown(outcome.output, {"new": token, "former": former}) == []
     for host in serving.cluster.hosts:
         assert serving.starts("sparkthor-ray.service", host) == ray[host] + 1
         kept = serving.cluster.run(host, "sha256sum < /etc/sparkthor/secrets/ray_token")
@@ -401,7 +380,7 @@ def test_mp_with_a_change_is_one_restart_of_every_rank(serving: Serving) -> None
 def test_mp_shows_no_secret_either(serving: Serving) -> None:
     for name, secret in secrets_of(serving).items():
         for host in serving.cluster.hosts:
-            assert searched(serving, host, secret) == "", (name, host)
+            assert leaks.places(serving.cluster, host, secret) == [], (name, host)
 
 
 # -- two of the three hosts -------------------------------------------------------------------------------------------

@@ -5,12 +5,12 @@
 
 from __future__ import annotations
 
-import zipfile
 from pathlib import Path
 
 import pytest
 
 from tests.unit.clock import Clock
+from tests.unit.engine_lock import locked, write_wheels
 
 
 @pytest.fixture
@@ -23,10 +23,8 @@ def clock() -> Clock:
 def locked_wheels(tmp_path: Path) -> dict[str, str]:
     """A lock and its wheels, as arguments of a task."""
     pins = ("ray==2.60.0", "vllm==0.32.0", "uv==0.13.8")
-    (tmp_path / "lock.txt").write_text("\n".join(pins))
+    (tmp_path / "lock.txt").write_text(locked(*pins))
     folder = tmp_path / "wheels"
     folder.mkdir()
-    for pin in pins:
-        with zipfile.ZipFile(folder / f"{pin.replace('==', '-')}-py3-none-any.whl", "w") as archive:
-            archive.writestr("x", "1234")
+    write_wheels(folder, *pins)
     return {"requirements": str(tmp_path / "lock.txt"), "wheel_dir": str(folder)}

@@ -14,6 +14,7 @@ import getpass
 import http.server
 import json
 import os
+import pwd
 import re
 import subprocess
 import sys
@@ -127,6 +128,7 @@ class Ray:
             for number, (host, address) in enumerate(zip(HOSTS, ADDRESSES, strict=True))
         ]
         described = {"nodes": nodes, "node_address": ADDRESSES[0], "auth": False, "engine": [engine]}
+        described["user"] = pwd.getpwuid(os.geteuid()).pw_name
         path.write_text(json.dumps({**described, "ports": ports, "worker_ports": [2, 2]}))
         return str(path)
 

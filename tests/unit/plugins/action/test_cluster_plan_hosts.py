@@ -10,6 +10,7 @@ from unittest.mock import MagicMock
 
 import pytest
 from ansible.errors import AnsibleActionFail
+from ansible_collections.sparkthor.cluster.plugins.action import cluster_plan
 from ansible_collections.sparkthor.cluster.plugins.action.cluster_plan import ActionModule
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric import fabric_plan
 
@@ -83,6 +84,27 @@ def test_what_is_only_reported_is_a_warning() -> None:
     assert len(result["warnings"]) == 1
 
 
+def test_what_a_run_takes_from_somebody_is_told_before_it_starts() -> None:
+    fabric, hostvars = world()
+    vnc = [{"address": "0.0.0.0", "port": port, "program": "x"} for port in (5900, 9000)]
+    for host in "ab":
+        hostvars[host]["probed"]["compared"] = ["os_hardening", "firewall"]
+        hostvars[host]["probed"]["exposure"] = {"firewall": False, "listeners": vnc, "wifi": {}}
+        hostvars[host]["vllm_serve_api_port"] = 9000
+    hostvars["b"]["firewall_tcp_ports"] = [5900]
+    result = run(fabric, hostvars)
+    told = [(item["host"], item["id"], item["value"]) for item in result["findings"]]
+    assert told == [("a", "closed_ports", [5900]), ("b", "closed_ports", [9000])], "the API is the head's alone"
+    assert len(result["warnings"]) == 2
+    wifi = {"netdev": "wlP9s9", "uuid": "6cd4", "name": "Home", "users": ["nvidia"], "asks": True}
+    hostvars["a"]["probed"]["exposure"]["wifi"] = wifi
+    with pytest.raises(
+        AnsibleActionFail, match=r"Nothing was changed: one problem .*\n  - host a: os_hardening_headless"
+    ):
+        run(fabric, hostvars)
+    assert len(run(fabric, hostvars, accept=["wifi"])["warnings"]) == 3
+
+
 def test_hosts_without_a_probe_are_judged_by_their_facts() -> None:
     fabric, hostvars = world()
     for host in "ab":
@@ -103,3 +125,11 @@ def test_roles_that_are_converged_on_every_host_are_named() -> None:
     hostvars["b"]["probed"]["converged"] = ["x"]
     result = run(fabric, hostvars)
     assert (result["converged"], result["nothing_to_do"]) == (["x"], False)
+
+
+def test_what_roles_refuse_is_said_once_with_its_hosts() -> None:
+    # a host may be named after a word of the message
+    words = "vllm_serve_listen: 'x' is no IP address; give addresses of the head"
+    assert cluster_plan._placed(words, ["head", "b"]) == f"host head, b: {words}"
+    assert cluster_plan._placed("a: port 1 is taken", ["a"]) == "a: port 1 is taken"
+    assert cluster_plan._placed("host a: no model", ["a"]) == "host a: no model"

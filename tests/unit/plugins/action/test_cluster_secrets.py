@@ -3,6 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 from __future__ import annotations
 
+import base64
 from types import SimpleNamespace
 from unittest.mock import MagicMock
 
@@ -100,14 +101,55 @@ def test_a_secret_that_was_made_a_moment_ago_is_not_replaced(kept):
 
 def test_what_the_head_has_is_asked_of_the_head(tmp_path, monkeypatch):
     monkeypatch.setattr("ansible.plugins.action.ActionBase.run", lambda self, tmp=None, task_vars=None: {})
-    of_head = {"api_key": "fingerprint-of-the-key", "ray_token": "fingerprint-of-the-token"}
+    of_head = ["api_key", "ray_token"]
     # the play's first host, for which the task runs once, is a worker: it knows the token alone, or nothing yet
-    for of_worker in ({"ray_token": of_head["ray_token"]}, {}):
+    for of_worker in (["ray_token"], []):
         hosts = {"head": of_head, "worker": of_worker}
         facts = {host: {"ansible_facts": {"sparkthor_node": {"secrets": known}}} for host, known in hosts.items()}
         action = Action({})
-        action._fetch = MagicMock(side_effect=lambda name, _fingerprint, _task_vars: f"{name}-of-the-cluster")
+        action._fetch = MagicMock(side_effect=lambda name, _task_vars: f"{name}-of-the-cluster")
         folder = tmp_path / str(len(of_worker))
         action.once(folder, groups={"ray_head": ["head"]}, hostvars=facts, **facts["worker"])
-        assert sorted(call.args[:2] for call in action._fetch.call_args_list) == sorted(of_head.items())
-        assert content(folder) == {name: f"{name}-of-the-cluster" for name in of_head}
+        assert sorted(call.args[0] for call in action._fetch.call_args_list) == of_head
+        kept = content(folder)
+        assert kept.pop(".gitignore").endswith("*")
+        assert kept == {name: f"{name}-of-the-cluster" for name in of_head}
+
+
+def test_what_is_fetched_is_not_printed_by_the_connection():
+    action = Action({})
+    context = SimpleNamespace(no_log=False)
+    action._connection = SimpleNamespace(_play_context=context)
+    seen = []
+
+    def slurp(module, arguments, task_vars):
+        seen.append((module, arguments["src"], context.no_log))
+        return {"content": base64.b64encode(b"the-key-of-the-cluster\n").decode()}
+
+    action._execute_module = slurp
+    assert action._fetch("api_key", {}) == "the-key-of-the-cluster"
+    assert seen == [("ansible.legacy.slurp", "/etc/sparkthor/secrets/api_key", True)]
+    assert context.no_log is False
+    action._execute_module = lambda *_words, **_more: {"failed": True, "msg": "Permission denied"}
+    with pytest.raises(AnsibleActionFail, match="could not be read from there; check become, or set vllm_serve_api"):
+        action._fetch("api_key", {})
+    assert context.no_log is False
+
+
+def test_the_folder_of_the_secrets_is_ignored_by_git(tmp_path, monkeypatch):
+    monkeypatch.setattr("ansible.plugins.action.ActionBase.run", lambda self, tmp=None, task_vars=None: {})
+    ours = tmp_path / "cluster" / ".secrets"
+    checked = Action({}, check_mode=True).once(ours)
+    assert str(ours / ".gitignore") in checked["created"]
+    assert not ours.exists()
+    assert str(ours / ".gitignore") in Action({}).once(ours)["created"]
+    assert "*" in (ours / ".gitignore").read_text().splitlines()
+    # one from an earlier version gets it too, once
+    (ours / ".gitignore").unlink()
+    assert Action({}).once(ours)["created"] == [str(ours / ".gitignore")]
+    assert Action({}).once(ours)["changed"] is False
+
+
+def test_a_folder_that_holds_other_things_too_is_left_to_its_owner(kept):
+    assert Action({}).once(kept)["changed"] is False
+    assert not (kept / ".gitignore").exists()

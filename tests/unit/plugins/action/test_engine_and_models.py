@@ -138,6 +138,15 @@ def test_wheels_need_to_know_the_host(engine: dict[str, Any], monkeypatch: pytes
     assert (result["target"], result["fetched"]) == ("cp312-aarch64", [])
 
 
+@pytest.mark.parametrize("check", [False, True])
+def test_a_swapped_wheel_is_refused_before_anything_changes(
+    engine: dict[str, Any], monkeypatch: pytest.MonkeyPatch, check: bool
+) -> None:
+    Path(engine["wheel_dir"], "uv-0.13.8-py3-none-any.whl").write_bytes(b"#!/bin/sh")
+    with pytest.raises(AnsibleActionFail, match=r"^host spark-01: engine_wheel_dir: .* does not name: uv-0\.13\.8"):
+        act(engine_action, monkeypatch, {**engine, "stage": "prepare"}, [], check=check)
+
+
 def parity(monkeypatch: pytest.MonkeyPatch, engines: dict[str, dict[str, Any]]) -> dict[str, Any]:
     hostvars = {host: {"ansible_facts": {"sparkthor_engine": engine}} for host, engine in engines.items()}
     hostvars["spark-09"] = {"ansible_facts": {}}

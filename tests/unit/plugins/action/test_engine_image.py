@@ -9,7 +9,6 @@ import hashlib
 import io
 import json
 import tarfile
-import zipfile
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,6 +17,8 @@ import pytest
 from ansible.errors import AnsibleActionFail
 from ansible_collections.sparkthor.cluster.plugins.action import cluster_plan, engine
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import push
+
+from tests.unit.engine_lock import locked, write_wheels
 
 NODE = {"arch": "aarch64", "binaries": {"docker": "/usr/bin/docker"}}
 CONFIG = b'{"architecture": "arm64"}'
@@ -32,12 +33,11 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def args(tmp_path: Path) -> dict[str, Any]:
-    (tmp_path / "lock.txt").write_text("ray==2.60.0\nclick==8.5.1\nuv==0.13.8\n")
+    pins = ("ray==2.60.0", "click==8.5.1", "uv==0.13.8")
+    (tmp_path / "lock.txt").write_text(locked(*pins))
     wheels = tmp_path / "wheels"
     wheels.mkdir()
-    for pin in ("ray-2.60.0", "click-8.5.1", "uv-0.13.8"):
-        with zipfile.ZipFile(wheels / f"{pin}-py3-none-any.whl", "w") as archive:
-            archive.writestr("x", "1234")
+    write_wheels(wheels, *pins)
     rows = [{"Config": "config.json", "RepoTags": ["own/vllm:1"], "Layers": []}]
     with tarfile.open(tmp_path / "image.tar", "w") as archive:
         for name, data in (("manifest.json", json.dumps(rows).encode()), ("config.json", CONFIG)):
@@ -58,8 +58,10 @@ def act(
     args: dict[str, Any],
     answers: list[dict[str, Any]],
     node: dict[str, Any] | None = None,
+    check: bool = False,
+    **variables: Any,
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    task = SimpleNamespace(args=args, check_mode=False, diff=True, async_val=0, action="x", delegate_to=None)
+    task = SimpleNamespace(args=args, check_mode=check, diff=True, async_val=0, action="x", delegate_to=None)
     connection = SimpleNamespace(_shell=SimpleNamespace(tmpdir=None))
     action = engine.ActionModule(task, connection, SimpleNamespace(), None, None, None)
     calls: list[dict[str, Any]] = []
@@ -70,7 +72,7 @@ def act(
 
     monkeypatch.setattr(action, "_execute_module", execute)
     facts = {"sparkthor_node": NODE if node is None else node}
-    return action.run(task_vars={"inventory_hostname": "spark-01", "ansible_facts": facts}), calls
+    return action.run(task_vars={"inventory_hostname": "spark-01", "ansible_facts": facts, **variables}), calls
 
 
 class Courier:
@@ -202,3 +204,51 @@ def test_two_images_of_one_tag_are_refused(monkeypatch: pytest.MonkeyPatch) -> N
         action.run(task_vars={"hostvars": hostvars, "ansible_play_hosts": list(engines)})
     assert "engine_image_digest" in str(caught.value)
     assert f"spark-01  {'a' * 12}\nspark-02  bbbb" in str(caught.value)
+
+
+A, B = f"sha256:{'a' * 64}", f"sha256:{'b' * 64}"
+
+
+@pytest.fixture
+def pull(args: dict[str, Any]) -> dict[str, Any]:
+    return {**args, "archive": "", "image": "own/vllm:1"}
+
+
+def test_the_first_pull_is_recorded_and_all_later_ones_follow_it(
+    pull: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / ".sparkthor-lock.json"
+    act(monkeypatch, pull, [{"changed": True, "pulled": [A]}], check=True, inventory_dir=str(tmp_path))
+    assert not file.exists()
+    _result, calls = act(monkeypatch, pull, [{"changed": True, "pulled": [A]}], inventory_dir=str(tmp_path))
+    assert calls[0]["digest"] == ""
+    assert json.loads(file.read_text()) == {"images": {"own/vllm:1": A}}
+    _result, calls = act(monkeypatch, pull, [{"changed": False, "pulled": [A, B]}], inventory_dir=str(tmp_path))
+    assert calls[0]["digest"] == A
+    gone = {"failed": True, "msg": f"docker pull: manifest for own/vllm@{A} not found"}
+    result, _calls = act(monkeypatch, pull, [gone], inventory_dir=str(tmp_path))
+    assert result["msg"].endswith(f"(this digest of own/vllm:1 is recorded in {file} since its first pull)")
+
+
+def test_a_tag_that_moved_stops_preflight(
+    pull: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / ".sparkthor-lock.json").write_text(json.dumps({"images": {"own/vllm:1": A}}))
+    preflight = {**pull, "stage": "prepare"}
+    for found in ([A], []):
+        result, calls = act(monkeypatch, preflight, [{"pulled": found}], inventory_dir=str(tmp_path))
+        assert (result["changed"], [call["stage"] for call in calls]) == (False, ["pulled"])
+    words = rf"^host spark-01: engine_image: 'own/vllm:1': is {B} there, but {A} since its first pull .*docker rmi own/"
+    with pytest.raises(AnsibleActionFail, match=words):
+        act(monkeypatch, preflight, [{"pulled": [B]}], inventory_dir=str(tmp_path))
+    # the inventory's own word outranks the record, and then no host is asked
+    result, calls = act(monkeypatch, {**preflight, "digest": B}, [], inventory_dir=str(tmp_path))
+    assert calls == []
+
+
+def test_two_hosts_that_pulled_different_images(
+    pull: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    act(monkeypatch, pull, [{"changed": True, "pulled": [A]}], inventory_dir=str(tmp_path))
+    with pytest.raises(AnsibleActionFail, match=f"is {B} there, but {A} since"):
+        act(monkeypatch, pull, [{"changed": True, "pulled": [B]}], inventory_dir=str(tmp_path))

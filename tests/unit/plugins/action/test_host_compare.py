@@ -125,3 +125,47 @@ def test_values_that_a_role_shares_are_evaluated_once(monkeypatch: pytest.Monkey
     )
     first, second = calls[0]["comparisons"][0]["arguments"]["absent"]
     assert first == second
+
+
+FABRIC = {"a": {"links": [], "trusted_netdevs": [], "control_netdev": "eth0"}}
+FIREWALL = {
+    **{f"firewall_{name}": [] for name in ("ssh_sources", "api_sources", "sources", "interfaces", "udp_ports")},
+    **{"firewall_ssh_ports": [22], "firewall_api_port": 8000, "firewall_mdns": False},
+    **{"sparkthor_fabric": FABRIC, "sparkthor_cluster": {"head": "a"}},
+    "ansible_play_role_names": ["sparkthor.cluster.one", "sparkthor.cluster.firewall"],
+}
+
+
+@pytest.mark.parametrize(("ports", "words"), [("70000", "firewall_tcp_ports: 70000"), ("http", "firewall_tcp_ports")])
+def test_what_a_later_role_refuses_is_refused_although_an_earlier_one_is_not_known(
+    monkeypatch: pytest.MonkeyPatch, ports: str, words: str
+) -> None:
+    result, calls = compare(monkeypatch, {"roles": ["one", "firewall"]}, {}, firewall_tcp_ports=ports, **FIREWALL)
+    assert not calls
+    assert "__one_comparisons" in result["drift"]
+    (refused,) = result["refused"]
+    assert words in refused
+
+
+def test_a_plan_that_stands_is_what_the_comparison_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    result, calls = compare(
+        monkeypatch,
+        {"roles": ["firewall"]},
+        {"converged": ["firewall"], "drift": "", "refused": []},
+        firewall_tcp_ports="9100,9101",
+        # the lookup is not asked a second time: it would find no variables of the role here
+        __firewall_comparisons="{{ [{'module': 'host_state', 'arguments': {'files': __firewall_plan.files}}] }}",
+        **FIREWALL,
+    )
+    assert result["refused"] == []
+    file = calls[0]["comparisons"][0]["arguments"]["files"][0]
+    assert "tcp dport { 9100, 9101 } accept" in file["content"]
+
+
+def test_folders_that_variables_name_are_looked_at_on_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    answer = {"converged": [], "drift": "", "refused": ["engine_cache_dir: '/srv/x': it is no folder; ..."]}
+    result, calls = compare(
+        monkeypatch, {"roles": ["engine"]}, answer, engine_cache_dir="/srv/x", ray_node_temp_dir="/srv/{{ 'ray' }}"
+    )
+    assert calls[0]["folders"] == {"engine_cache_dir": "/srv/x", "ray_node_temp_dir": "/srv/ray"}
+    assert answer["refused"][0] in result["refused"]

@@ -9,7 +9,7 @@ import contextlib
 import http.server
 import json
 import socketserver
-import time
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,8 @@ class Engine:
         self.status = 200
         self.body: Any = {"choices": [{"text": "x"}]}
         self.delay = 0.0
+        #: ends the delay of those who wait
+        self.released = threading.Event()
         self.metrics = 'vllm:prompt_tokens_total{engine="0"} 1.0\nvllm:num_requests_running{engine="0"} 0.0\n'
         self.asked: list[dict[str, Any]] = []
         engine = self
@@ -35,7 +37,7 @@ class Engine:
 
             def do_POST(self) -> None:
                 engine.asked.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-                time.sleep(engine.delay)
+                engine.released.wait(engine.delay)
                 self.reply(engine.status, json.dumps(engine.body))
 
             def reply(self, status: int, text: str) -> None:

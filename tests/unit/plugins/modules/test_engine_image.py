@@ -241,8 +241,10 @@ def test_pulled_by_digest(host: Host, docker: Docker) -> None:
     assert "engine_image_pull is off" in host(pull=False, target=bare)["msg"]
     result = host(digest=PULLED, target=bare)
     assert result["actions"][0] == f"pull own/vllm@{PULLED}"
-    assert result["digests"] == [PULLED]
+    assert result["digests"] == result["pulled"] == [PULLED]
     assert "own/vllm:1" in docker.images
+    assert host(stage="pulled", image="own/vllm:1")["pulled"] == [PULLED]
+    assert host(stage="pulled", image="own/vllm:2")["pulled"] == []
     assert host(digest=PULLED, target=bare)["changed"] is False
     other = "sha256:" + "1" * 64
     docker.images[f"own/vllm@{other}"] = docker.images[PULLED]

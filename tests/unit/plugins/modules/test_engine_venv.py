@@ -43,6 +43,22 @@ def test_from_nothing_to_an_environment_and_nothing_more(host: Host) -> None:
     assert host.call(check=True)["changed"] is False
 
 
+def test_a_wheel_that_was_swapped_on_the_host_is_not_run(host: Host) -> None:
+    host.converge()
+    (wheel,) = (host.path.parent / "wheels").glob("*/uv-*.whl")
+    before = wheel.stat()
+    wheel.write_bytes(wheel.read_bytes().replace(b"base64", b"BASE64"))
+    os.utime(wheel, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert wheel.stat().st_size == before.st_size
+    os.unlink(host.path)
+    needed = host.call()["need"]
+    assert [item["size"] for item in needed] == [before.st_size]
+    assert not os.path.lexists(host.path)
+    host.send(needed)
+    assert host.call()["changed"] is True
+    assert b"BASE64" not in wheel.read_bytes()
+
+
 @pytest.mark.parametrize(
     ("damage", "problem"),
     [

@@ -4,11 +4,9 @@
 
 from __future__ import annotations
 
-import grp
 import hashlib
 import json
 import os
-import pwd
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +15,6 @@ from ansible.module_utils.testing import patch_module_args
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store import content
 from ansible_collections.sparkthor.cluster.plugins.modules import model_store
 
-USER = pwd.getpwuid(os.getuid()).pw_name
-GROUP = grp.getgrgid(os.getgid()).gr_name
 FILES = {"config.json": b"{}", "model.safetensors": b"w" * 1000}
 
 
@@ -40,8 +36,6 @@ class Host:
         settings = {
             "root": str(self.root),
             "models": models,
-            "owner": USER,
-            "group": GROUP,
             **args,
             "_ansible_check_mode": check,
             "_ansible_diff": True,
@@ -122,7 +116,6 @@ def test_two_models_are_checked_for_room_together(host: Host, monkeypatch: pytes
     [
         ({"files": {"../up": FILES}}, "named with letters"),
         ({"files": {"tiny": {"../../etc/passwd": b""}}}, "does not stay inside"),
-        ({"files": {"tiny": FILES}, "owner": "nobody-here"}, "owner 'nobody-here' with group"),
     ],
 )
 def test_bad_input(host: Host, args: dict[str, Any], message: str) -> None:
@@ -184,7 +177,3 @@ def test_no_step_of_a_fan_out_reads_what_another_has_read(host: Host, monkeypatc
     host.call(wanted, stage="start", job=json.dumps({"run": "ab" * 8, "contents": contents}), key="1")
     host.call(wanted, stage="finish", job=json.dumps({"run": "ab" * 8}))
     assert reads == [str(host.root / "tiny" / "model.safetensors")]
-
-
-def test_a_user_that_an_earlier_role_would_make(host: Host) -> None:
-    assert host.call({"tiny": FILES}, check=True, owner="not-yet")["changed"] is True

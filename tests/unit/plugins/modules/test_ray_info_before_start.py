@@ -5,6 +5,8 @@
 from __future__ import annotations
 
 import json
+import os
+import pwd
 import sys
 
 import pytest
@@ -31,6 +33,7 @@ def test_what_stands_against_a_start_is_data(capsys, tmp_path):
     # ports on which nobody on the machine that runs this listens
     ports = {port.key: 1 + index for index, port in enumerate(ray_config.PORTS)}
     described = {"nodes": nodes, "node_address": "203.0.113.1", "engine": [str(engine)], "ports": ports}
+    described["user"] = pwd.getpwuid(os.geteuid()).pw_name
     path.write_text(json.dumps({**described, "worker_ports": [2, 2]}))
     result = check(capsys, path)
     assert result["versions"] == {"python": "3.12.3", "ray": "2.50.0"}

@@ -23,7 +23,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._network import 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import ray_config, ray_health
 from ansible_collections.sparkthor.cluster.plugins.module_utils._serving import ready as _ready
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store.manifest import Entry, Link
-from ansible_collections.sparkthor.cluster.plugins.module_utils._store.store import Owner, Store
+from ansible_collections.sparkthor.cluster.plugins.module_utils._store.store import private_store
 
 
 def item(role: str, module: str = "", **arguments: Any) -> dict[str, Any]:
@@ -147,8 +147,7 @@ def test_netplan(monkeypatch: pytest.MonkeyPatch, state: str, world: dict[str, A
 
 
 def test_models_are_right_by_record_alone(tmp_path: Path) -> None:
-    owner = Owner(os.geteuid(), os.getegid())
-    store = Store(str(tmp_path), owner)
+    store = private_store(str(tmp_path))
     folder = tmp_path / "m"
     folder.mkdir()
     (folder / "config.json").write_text("{}")
@@ -159,8 +158,7 @@ def test_models_are_right_by_record_alone(tmp_path: Path) -> None:
     assert store.as_recorded("m", entries)
     assert not store.as_recorded("m", entries, links)
     model = {"name": "m", "manifest": [list(entries[0])], "links": []}
-    names = {"owner": pwd.getpwuid(owner[0]).pw_name, "group": grp.getgrgid(owner[1]).gr_name}
-    asked = item("a", "model_store", root=str(tmp_path), models=[model], **names)
+    asked = item("a", "model_store", root=str(tmp_path), models=[model])
     assert compare.compare([asked]) == (["a"], "")
     # the same content at another time: the role reads the file and keeps the new time
     os.utime(folder / "config.json", (1, 1))

@@ -218,3 +218,12 @@ def test_another_setting_is_another_engine() -> None:
     one = _image.settings_digest({"image": "a", "gpu": "cdi"})
     assert one == _image.settings_digest({"gpu": "cdi", "image": "a"})
     assert one != _image.settings_digest({"image": "a", "gpu": "gpus"})
+
+
+def test_a_registry_knows_its_own_digests_alone() -> None:
+    one, two = f"sha256:{'1' * 64}", f"sha256:{'2' * 64}"
+    digests = [f"vllm/vllm-openai@{two}", f"vllm/vllm-openai@{one}", f"mirror.example/vllm@{DIGEST}"]
+    image = _image.read_inspect(json.dumps({"Id": BASE, "RepoDigests": digests}))
+    assert _image.registry_digests(image, "docker.io/vllm/vllm-openai") == [one, two]
+    assert _image.registry_digests(image, "mirror.example/vllm") == [DIGEST]
+    assert _image.registry_digests(image, "own/vllm") == _image.registry_digests(None, "own/vllm") == []

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import zipfile
 from pathlib import Path
@@ -24,30 +25,69 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.pins imp
     parse_lock,
     parse_wheel,
     pip_download_argv,
+    read_lock,
+    requirement_lines,
     same_version,
     select_wheels,
     set_digest,
+    unexpected_wheels,
     uv_install_argv,
+    uv_wheel,
+    wheel_lines,
     wheel_rank,
 )
 
+SHIPPED = Path(__file__).resolve().parents[5] / "requirements" / "engine"
 SPARK = Target("3.12", "aarch64", "2.39")
 LAB = Target("3.11", "x86_64", "2.36")
 
 
-def test_a_lock_with_all_that_resolvers_write() -> None:
+A, B = "a" * 64, "b" * 64
+
+
+def test_a_lock_with_all_that_resolvers_write(tmp_path: Path) -> None:
     text = (
         "# made by a resolver\n"
-        "ray[default]==2.60.0 \\\n    --hash=sha256:aa \\\n    --hash=sha256:bb\n"
+        f"ray[default]==2.60.0 \\\n    --hash=sha256:{A} \\\n    --hash=sha256:{B}\n"
         "    # via -r engine.in\n"
-        "Typing_Extensions==4.16.0  # via vllm\n\n"
-        "torch==2.13.0+cpu\nray==2.60.0\n"
+        f"Typing_Extensions==4.16.0 --hash=sha256:{B}  # via vllm\n\n"
+        f"torch==2.13.0+cpu --hash=sha256:{A}\nray==2.60.0\n"
     )
-    assert parse_lock(text, "lock") == [
-        Pin("ray", "2.60.0"),
-        Pin("typing-extensions", "4.16.0"),
-        Pin("torch", "2.13.0+cpu"),
+    pins = [
+        Pin("ray", "2.60.0", (A, B)),
+        Pin("typing-extensions", "4.16.0", (B,)),
+        Pin("torch", "2.13.0+cpu", (A,)),
     ]
+    assert parse_lock(text, "lock") == pins
+    # what pip and uv are given means the same, and nothing else would install
+    assert parse_lock(requirement_lines(pins), "again") == pins
+    (tmp_path / "lock.txt").write_text(text)
+    assert read_lock(str(tmp_path / "lock.txt"), "x") == pins
+
+
+def test_a_lock_without_hashes_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "lock.txt").write_text(f"ray==2.60.0 --hash=sha256:{A}\nuv==0.13.8\nvllm==0.32.0\n")
+    with pytest.raises(EngineError, match=r"engine_requirements: .*lock\.txt has no SHA-256 for uv==0\.13\.8, vllm=="):
+        read_lock(str(tmp_path / "lock.txt"), "engine_requirements")
+    with pytest.raises(EngineError, match=r"engine_requirements: .*none\.txt: No such file"):
+        read_lock(str(tmp_path / "none.txt"), "engine_requirements")
+    with pytest.raises(EngineError, match="line 2: 'sha256:00' is not sha256: and 64"):
+        parse_lock("\nuv==0.13.8 --hash=sha256:00\n", "lock")
+    with pytest.raises(EngineError, match="line 1: 'md5:00' is not sha256"):
+        parse_lock("uv==0.13.8 --hash=md5:00\n", "lock")
+
+
+@pytest.mark.parametrize("path", sorted(SHIPPED.glob("*.txt")), ids=lambda path: path.stem)
+def test_the_shipped_locks_name_what_may_be_installed(path: Path) -> None:
+    pins = read_lock(str(path), "engine_requirements")
+    digests = [digest for pin in pins for digest in pin.hashes]
+    assert len(set(digests)) == len(digests) >= len(pins)
+
+
+def test_a_wheel_that_the_lock_does_not_name() -> None:
+    pin = Pin("ray", "2.60.0", (A,))
+    assert unexpected_wheels({pin: "ray.whl"}, {"ray.whl": A}) == {}
+    assert unexpected_wheels({pin: "ray.whl"}, {"ray.whl": B}) == {"ray.whl": B}
 
 
 @pytest.mark.parametrize(
@@ -178,11 +218,11 @@ def test_the_best_wheel_is_chosen_and_the_missing_are_named() -> None:
 
 
 def test_pip_is_asked_for_the_target_and_for_no_index() -> None:
-    argv = pip_download_argv(["pip"], PINS, "/wheels", SPARK)
-    assert {"--no-deps", "--only-binary=:all:", "--python-version=3.12", "--abi=cp312"} <= set(argv)
+    argv = pip_download_argv(["pip"], "/tmp/pins.txt", "/wheels", SPARK)
+    assert {"--require-hashes", "--no-deps", "--only-binary=:all:", "--python-version=3.12", "--abi=cp312"} <= set(argv)
     assert "--platform=manylinux_2_39_aarch64" in argv
     assert not any("index" in word for word in argv)
-    assert argv[-3:] == ["ray==2.60.0", "vllm==0.32.0+cpu", "uv==0.13.8"]
+    assert argv[-1] == "--requirement=/tmp/pins.txt"
 
 
 def test_a_set_is_known_by_its_contents() -> None:
@@ -193,16 +233,24 @@ def test_a_set_is_known_by_its_contents() -> None:
 
 def test_uv_comes_out_of_its_wheel(tmp_path: Path) -> None:
     wheel = tmp_path / "uv-0.13.8-py3-none-any.whl"
-    with zipfile.ZipFile(wheel, "w") as archive:
-        archive.writestr("uv-0.13.8.data/scripts/uvx", "no")
-        archive.writestr("uv-0.13.8.data/scripts/uv", "#!/bin/sh\n")
-    path = extract_uv(str(wheel), str(tmp_path / "bin"))
+
+    def write(*names: str) -> str:
+        with zipfile.ZipFile(wheel, "w") as archive:
+            for name in names:
+                archive.writestr(name, "#!/bin/sh\n")
+        return hashlib.sha256(wheel.read_bytes()).hexdigest()
+
+    digest = write("uv-0.13.8.data/scripts/uvx", "uv-0.13.8.data/scripts/uv")
+    path = extract_uv(str(wheel), digest, str(tmp_path / "bin"))
     assert Path(path).read_text() == "#!/bin/sh\n"
     assert os.access(path, os.X_OK)
-    with zipfile.ZipFile(wheel, "w") as archive:
-        archive.writestr("readme", "")
+    with pytest.raises(EngineError, match=f"its SHA-256 is {digest}, not {A}"):
+        extract_uv(str(wheel), A, str(tmp_path / "other"))
+    assert not (tmp_path / "other").exists()
     with pytest.raises(EngineError, match="no executable of uv"):
-        extract_uv(str(wheel), str(tmp_path / "bin"))
+        extract_uv(str(wheel), write("readme"), str(tmp_path / "bin"))
+    with pytest.raises(EngineError, match="no wheel of uv"):
+        uv_wheel({"ray-2.60.0-py3-none-any.whl": A})
 
 
 def test_names_have_one_spelling() -> None:
@@ -225,10 +273,24 @@ def test_parity_names_who_differs() -> None:
 
 
 def test_an_installation_asks_nobody_and_resolves_nothing() -> None:
-    argv = uv_install_argv("/t/uv", "/v", "/w/ray.whl", "/w/vllm.whl")
+    argv = uv_install_argv("/t/uv", "/v/bin/python", "--requirement=/t/wheels.txt")
     assert argv[:4] == ["/t/uv", "pip", "install", "--quiet"]
-    assert {"--python=/v/bin/python", "--offline", "--no-index", "--no-deps"} == set(argv[4:8])
-    assert argv[8:] == ["/w/ray.whl", "/w/vllm.whl"]
+    assert {"--python=/v/bin/python", "--offline", "--no-index", "--no-deps", "--require-hashes"} == set(argv[4:9])
+    assert argv[9:] == ["--requirement=/t/wheels.txt"]
+
+
+def test_wheels_are_given_to_uv_with_their_hashes() -> None:
+    wheels = {
+        "torch-2.13.0+cpu-cp311-cp311-linux_x86_64.whl": A,
+        "uv-0.13.8-py3-none-linux_x86_64.whl": B,
+        "aiohttp_cors-0.8.1-py3-none-any.whl": B,
+    }
+    assert uv_wheel(wheels) == "uv-0.13.8-py3-none-linux_x86_64.whl"
+    assert wheel_lines("/opt/my wheels", wheels).splitlines() == [
+        f"aiohttp-cors @ file:///opt/my%20wheels/aiohttp_cors-0.8.1-py3-none-any.whl --hash=sha256:{B}",
+        f"torch @ file:///opt/my%20wheels/torch-2.13.0%2Bcpu-cp311-cp311-linux_x86_64.whl --hash=sha256:{A}",
+        f"uv @ file:///opt/my%20wheels/uv-0.13.8-py3-none-linux_x86_64.whl --hash=sha256:{B}",
+    ]
 
 
 def test_the_hosts_side_needs_what_the_controllers_side_found_out() -> None:

@@ -4,13 +4,19 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 from pathlib import Path
 
+import pytest
 from ansible_collections.sparkthor.cluster.plugins.module_utils._facts import evidence
 
 SECRET = "S3CRET-S3CRET-S3CRET"
+#: looks like nothing in particular: only a host that has it knows it
+PLAIN = "correct-horse-battery"
+CODED = base64.b64encode(f"user:{PLAIN}".encode()).decode()
+KEY = "of-this-one-run"
 
 
 def machine(root: Path) -> None:
@@ -21,6 +27,7 @@ def machine(root: Path) -> None:
         "etc/sparkthor/vllm.yaml": f"model: /var/lib/sparkthor/models/m\napi-key: [{SECRET}]\n",
         "etc/sparkthor/secrets/api_key": SECRET + "\n",
         "etc/sparkthor/secrets/ray_token": "\n",
+        "etc/sparkthor/secrets/hf_token": PLAIN + "\n",
         "proc/meminfo": "MemTotal: 125526016 kB\nSwapTotal: 4 kB\nCmaTotal: 0 kB\n",
         "proc/sys/net/ipv4/ip_forward": "1\n",
         "proc/41/cmdline": f"/usr/bin/python3\0/opt/x/vllm\0serve\0m\0--api-key\0{SECRET}\0--port\0005000\0",
@@ -85,14 +92,27 @@ class Runs:
             case ["iptables", *_rest]:
                 return 0, "-P FORWARD DROP\n-A FORWARD -j DOCKER-USER\n", ""
             case ["journalctl", *_rest]:
-                return 0, f"starting with --api-key {SECRET}\n", ""
+                return 0, f"starting with --api-key {SECRET}\nsaw {PLAIN} and {CODED}\n", ""
         return 127, "", "not installed"
 
 
 def collect(root: Path) -> tuple[dict, Runs]:
     runs = Runs()
-    collector = evidence.Collector(runs, str(root), clock=lambda: 2_000_000_000.0)
+    collector = evidence.Collector(runs, str(root), clock=lambda: 2_000_000_000.0, key=KEY)
     return collector.collect(), runs
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="makes a link of another user")
+def test_a_log_that_is_a_link_shows_nothing_else(tmp_path: Path) -> None:
+    machine(tmp_path)
+    (tmp_path / "shadow").write_text("root:hash:")
+    planted = tmp_path / "var/lib/sparkthor/ray/t/session_latest/logs/raylet.err"
+    planted.symlink_to(tmp_path / "shadow")
+    os.chown(planted, 65534, 65534, follow_symlinks=False)
+    os.utime(tmp_path / "shadow", (2e9, 2e9))
+    os.mkfifo(planted.with_name("worker-1.err"))
+    seen, _runs = collect(tmp_path)
+    assert "root:hash:" not in json.dumps(seen)
 
 
 def test_a_machine_is_read_and_no_secret_leaves_it(tmp_path: Path) -> None:
@@ -100,10 +120,12 @@ def test_a_machine_is_read_and_no_secret_leaves_it(tmp_path: Path) -> None:
     seen, _runs = collect(tmp_path)
     assert seen["errors"] == []
     assert SECRET not in json.dumps(seen)
+    assert "saw ******** and " in seen["logs"][0]["text"]
+    assert CODED not in json.dumps(seen)
     assert seen["nccl"]["/etc/nccl.conf"]["settings"] == {"NCCL_IB_DISABLE": "1", " NCCL_DEBUG": "INFO"}
     assert [line["line"] for line in seen["nccl"]["/etc/nccl.conf"]["ineffective"]] == [2]
     assert seen["secrets"]["api_key"]["characters"] == len(SECRET)
-    assert seen["secrets"]["ray_token"] == {"characters": 0, "sha256": ""}
+    assert seen["secrets"]["ray_token"] == {"characters": 0, "fingerprint": ""}
     assert seen["memory"] == {"MemTotal": 125526016 << 10, "SwapTotal": 4096, "CmaTotal": 0}
     assert seen["forward"] == {"policy": "drop", "docker": True, "accepts": [], "ip_forward": True}
     assert [(item["address"], item["port"]) for item in seen["listeners"]] == [("0.0.0.0", 8265), ("::1", 22)]

@@ -170,3 +170,18 @@ def test_the_versions_of_an_engine_in_a_container(tmp_path):
         json.dumps({"image": "sha256:" + "a" * 64, "versions": {"vllm": "0.31.0", "ray": "2.60.0", "other": "1"}})
     )
     assert host(tmp_path, {}).read()["versions"] == {"vllm": "0.31.0", "ray": "2.60.0", "digest": "a" * 12}
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("\n26 updates can be applied immediately.\n14 of these updates are standard security updates.\nTo see", 14),
+        ("\n3 updates can be applied immediately.\n1 of these updates is a standard security update.\n", 1),
+        ("\n2 updates can be applied immediately.\n5 additional security updates can be applied with ESM Apps.\n", 0),
+        ("", None),
+    ],
+)
+def test_security_updates_that_wait(tmp_path, text, number):
+    (tmp_path / "var/lib/update-notifier").mkdir(parents=True)
+    (tmp_path / "var/lib/update-notifier/updates-available").write_text(text)
+    assert host_status.parse_updates(text) == number

@@ -99,10 +99,10 @@ def test_mode_alone(host: FakeHost) -> None:
 def test_failed_write_leaves_the_old_file(host: FakeHost, monkeypatch: pytest.MonkeyPatch) -> None:
     write(host, "/etc/x", MARK + "old\n")
 
-    def full(source: str, target: str) -> None:
+    def full(*_arguments: object, **_options: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(os, "replace", full)
+    monkeypatch.setattr(os, "rename", full)
     with pytest.raises(HostStateError, match="/etc/x cannot be written: No space left"):
         host.apply(files=[{"path": "/etc/x", "content": MARK + "new\n"}])
     assert read(host, "/etc/x") == MARK + "old\n"

@@ -53,3 +53,155 @@ def test_json_of_others(tmp_path: Path, content: bytes | None, expected: dict[st
     if content is not None:
         path.write_bytes(content)
     assert files.read_json(str(path)) == expected
+
+
+NOBODY = 65534
+#: only root can make a file of another user's
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="makes files of another user")
+
+
+def link(path: Path, target: Path | str, owner: int = NOBODY) -> Path:
+    path.symlink_to(target)
+    os.chown(path, owner, owner, follow_symlinks=False)
+    return path
+
+
+@pytest.fixture
+def outside(tmp_path: Path) -> Path:
+    """A folder that nothing may reach, with a file in it."""
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside" / "file").write_text("precious")
+    return tmp_path / "outside"
+
+
+@pytest.fixture
+def theirs(tmp_path: Path) -> Path:
+    """A folder of the serving user's."""
+    (tmp_path / "theirs").mkdir()
+    os.chown(tmp_path / "theirs", NOBODY, NOBODY)
+    return tmp_path / "theirs"
+
+
+def untouched(outside: Path) -> bool:
+    state = (outside / "file").stat()
+    return (
+        os.listdir(outside) == ["file"]
+        and (outside / "file").read_text() == "precious"
+        and (state.st_uid, outside.stat().st_uid) == (os.geteuid(), os.geteuid())
+    )
+
+
+ACTS = {
+    "write_atomic": lambda path: files.write_atomic(f"{path}/new", "x"),
+    "write_in_place": lambda path: files.write_in_place(f"{path}/file", "x"),
+    "read_plain": lambda path: files.read_plain(f"{path}/file"),
+    "make_folder": lambda path: files.make_folder(f"{path}/new", NOBODY, NOBODY, 0o755),
+    "own_folder": lambda path: files.own_folder(str(path), NOBODY, NOBODY, 0o777),
+    "make_link": lambda path: files.make_link(f"{path}/new", "/"),
+    "remove": lambda path: files.remove(f"{path}/file"),
+}
+
+
+@as_root
+@pytest.mark.parametrize("act", ACTS)
+def test_a_link_of_another_user_leads_nowhere(outside: Path, theirs: Path, act: str) -> None:
+    planted = link(theirs / "planted", outside)
+    with pytest.raises(OSError, match=f"planted is a link of user {NOBODY}"):
+        ACTS[act](planted)
+    assert untouched(outside)
+
+
+@as_root
+@pytest.mark.parametrize("act", ACTS)
+def test_nor_does_one_higher_up(outside: Path, theirs: Path, act: str) -> None:
+    (outside.parent / "deep").mkdir()
+    link(theirs / "planted", outside.parent)
+    with pytest.raises(OSError, match="which is not followed"):
+        ACTS[act](theirs / "planted" / "outside")
+    assert untouched(outside)
+
+
+@pytest.mark.parametrize("target", ["{}/outside", "outside", "../{name}/outside", "./outside/../outside"])
+def test_a_link_of_ones_own_is_followed(outside: Path, target: str) -> None:
+    (outside.parent / "mine").symlink_to(target.format(outside.parent, name=outside.parent.name))
+    assert files.read_plain(str(outside.parent / "mine" / "file")) == b"precious"
+    files.write_atomic(str(outside.parent / "mine" / "new"), "x")
+    assert (outside / "new").read_text() == "x"
+
+
+def test_links_in_a_circle_end(tmp_path: Path) -> None:
+    (tmp_path / "a").symlink_to("b")
+    (tmp_path / "b").symlink_to("a")
+    with pytest.raises(OSError, match="Too many levels"):
+        files.read_plain(str(tmp_path / "a" / "c"))
+
+
+@as_root
+def test_a_link_at_the_end_is_replaced_not_followed(outside: Path, theirs: Path) -> None:
+    link(theirs / "state.json", outside / "file")
+    assert files.read_json(str(theirs / "state.json")) == {}
+    files.write_atomic(str(theirs / "state.json"), "{}")
+    assert untouched(outside)
+    assert not (theirs / "state.json").is_symlink()
+    link(theirs / "tree", outside)
+    files.remove(str(theirs / "tree"))
+    assert untouched(outside)
+
+
+def test_a_link_inside_a_removed_tree_goes_alone(outside: Path, tmp_path: Path) -> None:
+    (tmp_path / "tree" / "deep").mkdir(parents=True)
+    (tmp_path / "tree" / "deep" / "folder").symlink_to(outside)
+    (tmp_path / "tree" / "deep" / "hard").hardlink_to(outside / "file")
+    files.remove(str(tmp_path / "tree"))
+    assert not (tmp_path / "tree").exists()
+    assert untouched(outside)
+
+
+def test_a_second_name_of_a_file_keeps_its_content(outside: Path, tmp_path: Path) -> None:
+    (tmp_path / "hard").hardlink_to(outside / "file")
+    with pytest.raises(OSError, match="one name"):
+        files.write_in_place(str(tmp_path / "hard"), "x")
+    files.write_atomic(str(tmp_path / "hard"), "x", NOBODY if os.geteuid() == 0 else -1, -1, 0o666)
+    assert untouched(outside)
+
+
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    assert files.read_json(str(tmp_path / "pipe")) == {}
+    with pytest.raises(OSError, match=r"No such device|one name"):
+        files.write_in_place(str(tmp_path / "pipe"), "x")
+
+
+@as_root
+def test_a_folder_that_becomes_a_link_meanwhile(outside: Path, theirs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The user swaps the folder between its opening and the write: the write stays in the folder that was opened."""
+    (theirs / "run").mkdir()
+    foresee = files._scratch
+
+    def swap(name: str) -> str:
+        (theirs / "run").rename(theirs / "away")
+        link(theirs / "run", outside)
+        return foresee(name)
+
+    monkeypatch.setattr(files, "_scratch", swap)
+    files.write_atomic(str(theirs / "run" / "file"), "x")
+    assert untouched(outside)
+    assert (theirs / "away" / "file").read_text() == "x"
+
+
+@as_root
+def test_a_tree_that_becomes_a_link_while_it_is_removed(
+    outside: Path, theirs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (theirs / "tree").mkdir()
+    real = files.shutil.rmtree
+
+    def swap(path: str) -> None:
+        (theirs / "tree").rename(theirs / "away")
+        link(theirs / "tree", outside)
+        real(path)
+
+    monkeypatch.setattr(files.shutil, "rmtree", swap)
+    with pytest.raises(OSError, match="tree"):
+        files.remove(str(theirs / "tree"))
+    assert untouched(outside)

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import sys
 
 import pytest
 from ansible_collections.sparkthor.cluster.plugins.module_utils._measure import collective
@@ -91,8 +92,14 @@ def test_a_rank_that_dies_says_why(out, words):
 
 
 def test_an_engine_that_is_not_there():
-    found = collective.run_rank(0, 1, "127.0.0.1", 1, "/nonexistent/python", "nobody-here", 8, 1, 1)
+    found = collective.run_rank(0, 1, "127.0.0.1", 1, "/nonexistent/python", "root", 8, 1, 1)
     assert "/nonexistent/python" in found["error"]
+
+
+def test_root_runs_no_engine_where_its_user_is_gone(monkeypatch):
+    monkeypatch.setattr(collective.os, "geteuid", lambda: 0)
+    found = collective.run_rank(0, 1, "127.0.0.1", 1, sys.executable, "nobody-here", 8, 1, 1)
+    assert "no user nobody-here" in found["error"]
 
 
 def test_counters_of_netdevs_and_rdma_ports(tmp_path):

@@ -6,6 +6,8 @@
 from __future__ import annotations
 
 import json
+import os
+import pwd
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +29,7 @@ def config(**changes: Any) -> ray_config.Config:
             for i, a in enumerate(ADDRESSES)
         ],
         "node_address": ADDRESSES[0],
+        "user": pwd.getpwuid(os.geteuid()).pw_name,
     }
     return ray_config.Config.from_mapping({**data, **changes})
 

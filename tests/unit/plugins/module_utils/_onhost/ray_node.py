@@ -6,6 +6,8 @@
 from __future__ import annotations
 
 import json
+import os
+import pwd
 import sys
 from pathlib import Path
 from typing import Any
@@ -26,6 +28,7 @@ def write_config(folder: Path, **changes: Any) -> str:
         "token_path": str(folder / "token"),
         "temp_dir": str(folder / "ray"),
         "engine": [sys.executable],
+        "user": pwd.getpwuid(os.geteuid()).pw_name,
         # a range in which nobody on the machine that runs this listens
         "worker_ports": [2, 2],
     }

@@ -182,9 +182,12 @@ def test_a_question_goes_into_rays_container_or_into_one_of_its_own() -> None:
     assert own[-4:] == ["--entrypoint", "/usr/bin/python3", CONFIG["image"], "-"]
     assert "SECRET" not in " ".join(own)
     environment["PYTHONPYCACHEPREFIX"] = "/cache/py"
-    warm = _container.ask_arguments(CONFIG, ["-"], environment, False, exists=lambda path: path == "/cache/py")
-    assert ("--mount", "type=bind,source=/cache/py,target=/cache/py,readonly") in pairs(warm)
-    assert "/etc/t" not in " ".join(warm)
+    compiled = ("--mount", "type=bind,source=/cache/py,target=/cache/py,readonly")
+    warm = _container.ask_arguments(CONFIG, ["-"], environment, False, (998, 998), lambda _path: True)
+    assert compiled in pairs(warm)
+    for owner in ((0, 0), None):
+        cold = _container.ask_arguments(CONFIG, ["-"], environment, False, owner, lambda _path: True)
+        assert compiled not in pairs(cold), "root runs no bytecode that the serving user may have written"
 
 
 class Docker:

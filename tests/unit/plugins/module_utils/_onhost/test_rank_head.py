@@ -6,11 +6,15 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import os
+import signal
 from pathlib import Path
 
-from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import rank_link
+import pytest
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import life, rank_link
 
-from tests.unit.plugins.module_utils._onhost.rank_site import HOSTS, TOKEN, Site, run, until
+from tests.unit.plugins.module_utils._onhost.rank_site import HOSTS, STAY, TOKEN, Site, run, until
 
 
 def test_a_rank_that_comes_back_is_seen_and_not_let_in(tmp_path: Path) -> None:
@@ -104,5 +108,35 @@ def test_changed_files_of_a_worker_are_seen_on_the_head(tmp_path: Path) -> None:
         path.write_text("a: 2\n")
         await until(lambda: site.state()["stale"] == {"two": [str(path)]})
         assert not site.tasks["two"].done()
+
+    run(tmp_path, story)
+
+
+def test_the_head_collects_signs_of_life_while_the_watchdog_waits_for_a_token(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(life, "WINDOW", 0.2)
+    monkeypatch.setattr(life, "_NVIDIA_SMI", ["false"])
+    watchdog = tmp_path / "watchdog.json"
+    busy = "echo $$ > {0}.pid; date +%s%N >> {0}.began; while :; do :; done"
+
+    def cores(site: Site, host: str) -> float:
+        return float(site.state()["signs"].get(host, {}).get("cores") or 0.0)
+
+    async def story(site: Site) -> None:
+        for host in HOSTS.values():
+            site.start(host, busy if host == "two" else STAY, watchdog_state=str(watchdog))
+        await site.running()
+        await until(lambda: site.state()["phase"] == rank_link.RUN)
+        assert site.state()["signs"] == {}
+        watchdog.write_text(json.dumps({"stall": {"overdue": True}}))
+        await until(lambda: set(site.state()["signs"]) == set(HOSTS.values()))
+        await until(lambda: cores(site, "two") > 0.1)
+        assert (cores(site, "one"), cores(site, "three")) == (0.0, 0.0)
+        os.kill(site.pid("three"), signal.SIGSTOP)
+        await until(lambda: site.state()["signs"]["three"]["stopped"] is True)
+        os.kill(site.pid("three"), signal.SIGCONT)
+        watchdog.write_text("{}")
+        await until(lambda: site.state()["signs"] == {})
 
     run(tmp_path, story)

@@ -14,7 +14,9 @@ from tests.unit.plugins.module_utils._onhost.rank_site import HOSTS, Site, alive
 
 
 def test_a_child_that_ignores_sigterm_is_killed_with_its_children(tmp_path: Path) -> None:
-    script = "trap '' TERM; sleep 600 & echo $! > {0}.child; echo $$ > {0}.pid; date +%s%N >> {0}.began; wait; sleep 600"
+    script = (
+        "trap '' TERM; sleep 600 & echo $! > {0}.child; echo $$ > {0}.pid; date +%s%N >> {0}.began; wait; sleep 600"
+    )
 
     async def story(site: Site) -> None:
         for host in HOSTS.values():

@@ -8,7 +8,7 @@ import json
 import time
 from pathlib import Path
 
-from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import rank_state
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import patience, rank_state
 
 
 def test_old_news_of_the_head_is_no_news(tmp_path: Path) -> None:
@@ -17,3 +17,13 @@ def test_old_news_of_the_head_is_no_news(tmp_path: Path) -> None:
     assert rank_state.published(str(path)) == {}
     assert rank_state.ranks(str(path)) is None
     assert rank_state.ranks(str(tmp_path / "absent")) is None
+
+
+def test_signs_of_life_by_host_whatever_a_host_sent(tmp_path: Path) -> None:
+    path = tmp_path / "state.json"
+    assert rank_state.signs(str(path)) == {}
+    signs = {"a": {"cores": 0.5, "stopped": True}, "b": "odd"}
+    path.write_text(json.dumps({"updated": time.time(), "signs": signs}))
+    assert rank_state.signs(str(path)) == {"a": patience.Signs(0.5, True), "b": patience.Signs()}
+    path.write_text(json.dumps({"updated": time.time(), "signs": ["odd"]}))
+    assert rank_state.signs(str(path)) == {}

@@ -9,7 +9,12 @@ import socket
 import sys
 
 import pytest
-from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import ray_config, ray_prepare, ray_probe
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import (
+    location,
+    ray_config,
+    ray_prepare,
+    ray_probe,
+)
 
 from tests.unit.plugins.module_utils._onhost.ray_node import write_config
 from tests.unit.ports import free_port
@@ -139,6 +144,24 @@ def test_prepare_of_a_worker_tells_a_refused_token(tmp_path, capsys, answer, wor
     out = capsys.readouterr().out
     assert words in out
     assert "0123456789abcdef" not in out
+
+
+def test_with_a_container_the_head_is_asked_by_a_step_of_its_own(tmp_path, capsys, monkeypatch):
+    """The preparation runs as the serving user, who may not speak to Docker."""
+    asked, refused = [], ray_probe.Probe("engine", ray_probe.UNAUTHORIZED)
+    monkeypatch.setattr(ray_prepare.ray_probe, "probe_engine", lambda config, seconds: asked.append(seconds) or refused)
+    engine = location.command("container", "python")
+    with socket.create_server(("127.0.0.1", 0)) as gcs:
+        ports = {p.key: free_port() for p in ray_config.PORTS} | {"gcs": gcs.getsockname()[1]}
+        path = write_config(tmp_path, node_address="127.0.0.2", engine=engine, ports=ports)
+        assert ray_prepare.main(["--config", path, "--run-dir", str(tmp_path / "run")]) == 0
+    assert asked == []
+    assert ray_prepare.main(["--config", path, "--run-dir", str(tmp_path / "other"), "--ask-head"]) == 75
+    assert "the head refuses this host's token" in capsys.readouterr().out
+    assert not (tmp_path / "other").exists(), "root's step writes nothing where the serving user may"
+    head = write_config(tmp_path, engine=engine, ports=ports)
+    assert ray_prepare.main(["--config", head, "--ask-head"]) == 0
+    assert len(asked) == 1
 
 
 def test_check_reports_without_changing_anything(tmp_path, capsys):

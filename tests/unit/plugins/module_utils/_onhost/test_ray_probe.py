@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import ray_probe
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import location, ray_probe
 
 from tests.unit.plugins.module_utils._onhost.ray_cluster import config, http
 
@@ -71,9 +71,23 @@ def test_another_user_reads_the_token_from_memory():
         os.close(handle)
 
 
-def test_no_other_account_unless_root_and_known():
-    assert ray_probe._account(config()) is None
-    assert ray_probe._account(config(user="no-such-user-here")) is None
+def test_no_other_account_unless_root():
+    account = ray_probe._account(config())
+    assert account is None or (os.geteuid(), account.pw_uid) == (0, 0)
+    inside = location.command("container", "python")
+    assert ray_probe._account(config(engine=inside, user="no-such-user-here")) is None
+
+
+def test_root_runs_no_engine_where_its_user_is_gone(tmp_path, monkeypatch):
+    """It would run what that user prepared: bytecode, modules of the user's own site."""
+    program = tmp_path / "python"
+    program.write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(ray_probe.os, "geteuid", lambda: 0)
+    found = ray_probe.probe_engine(config(engine=[str(program)], user="no-such-user-here"), 2.0)
+    assert found.status == ray_probe.ABSENT
+    assert "no user no-such-user-here" in found.detail
+    assert not (tmp_path / "ran").exists()
 
 
 def test_tls_goes_to_the_engine_as_the_unit_has_it_or_from_roots_files(tmp_path):

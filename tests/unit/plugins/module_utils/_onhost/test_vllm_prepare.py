@@ -19,10 +19,21 @@ def test_a_pause_removes_compiled_code_of_ours_only(tmp_path: Path, capsys: pyte
     vllm_prepare.pause(20, str(tmp_path / "others" / "pycache"), ours, slept.append)
     vllm_prepare.pause(40, str(tmp_path / "ours" / "pycache"), ours, slept.append)
     vllm_prepare.pause(40, "", ours, slept.append)
-    assert slept == [20, 40, 40]
+    vllm_prepare.pause(40, f"{ours}../others/pycache", ours, slept.append)
+    assert slept == [20, 40, 40, 40]
     assert (tmp_path / "others" / "pycache").exists()
     assert not (tmp_path / "ours" / "pycache").exists()
     assert "waiting 20 s before this one" in capsys.readouterr().out
+
+
+def test_a_pause_leaves_what_a_planted_link_leads_to(tmp_path: Path) -> None:
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside" / "file").write_text("precious")
+    (tmp_path / "cache").mkdir()
+    (tmp_path / "cache" / "pycache").symlink_to(tmp_path / "outside")
+    vllm_prepare.pause(20, str(tmp_path / "cache" / "pycache"), str(tmp_path / "cache"), lambda _seconds: None)
+    assert (tmp_path / "outside" / "file").read_text() == "precious"
+    assert not (tmp_path / "cache" / "pycache").is_symlink()
 
 
 def test_the_link_follows_who_is_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -57,11 +68,11 @@ def test_the_whole_preparation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(serving, "note_start", lambda: 0.0)
     monkeypatch.setattr(vllm_prepare, "record_start", lambda inputs, environment: ran.append(list(inputs)))
     monkeypatch.setattr(vllm_prepare, "DROP_CACHES", str(tmp_path / "drop"))
-    monkeypatch.setattr(vllm_prepare.subprocess, "run", lambda argv, check: ran.append(argv))
+    monkeypatch.setattr(vllm_prepare.subprocess, "run", lambda argv, check, env: ran.append([*argv, *env]))
     config = tmp_path / "serving.json"
     config.write_text('{"inputs": ["/etc/a"]}')
     assert vllm_prepare.main([str(config)]) == 0
     assert ran == [["/etc/a"]]
     (tmp_path / "drop").write_text("")
     assert vllm_prepare.main([str(tmp_path / "none")]) == 0
-    assert ran[1:] == [[], [str(tmp_path / "drop")]]
+    assert ran[1:] == [[], [str(tmp_path / "drop"), "PATH"]]

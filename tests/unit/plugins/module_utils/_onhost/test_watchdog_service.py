@@ -9,11 +9,12 @@ import json
 import os
 import time
 import types
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import serving
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import patience, serving
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import watchdog_service as service
 
 from tests.unit import servers
@@ -52,7 +53,7 @@ def test_what_served_is_kept_for_a_rollback(
 ) -> None:
     kept = tmp_path / "vllm.yaml"
     good = tmp_path / "good"
-    monkeypatch.setattr(serving, "GOOD", (str(good),))
+    monkeypatch.setattr(serving, "GOOD", str(good))
     monkeypatch.setattr(serving, "STARTED_WITH", str(tmp_path / "record.json"))
     Path(config).write_text(json.dumps({**json.loads(Path(config).read_text()), "kept": [str(kept)]}))
     record(tmp_path)
@@ -263,6 +264,102 @@ def test_ray_ranks_reads_the_living_newest_last(monkeypatch: pytest.MonkeyPatch)
     assert asked == [("http://127.0.0.1:8265/api/v0/nodes?detail=true&limit=10000", "token")]
     answer.ok = False
     assert service.ray_ranks(token=lambda _config: "token")({}) is None
+
+
+def stalled(tmp_path: Path, config: str, signs: Any) -> tuple[service.Service, list[str], list[float]]:
+    """A service that served, with a client whose request hangs: rounds 2 s apart on a clock of its own."""
+    data = json.loads(Path(config).read_text())
+    data["settings"]["expected"] = {"10.0.0.1": "spark-01", "10.0.0.2": "spark-02"}
+    Path(config).write_text(json.dumps(data))
+    now = [1000.0]
+    ranks = {"10.0.0.1": "n1", "10.0.0.2": "n2"}
+    one, said = make_service(
+        tmp_path, config, Systemd(), ranks=lambda _config: ranks, signs=signs, clock=lambda: now[0]
+    )
+    one.round()
+    settle(one)
+    now[0] += 2
+    assert one.round().line == "serving"
+    return one, said, now
+
+
+@contextlib.contextmanager
+def hanging(engine: Engine, one: service.Service) -> Iterator[None]:
+    """A client that waits for its answer."""
+    engine.delay = 30
+    with contextlib.closing(serving._UnixConnection(engine.path, 10)) as client:
+        client.request("POST", "/v1/completions", "{}")
+        try:
+            yield
+        finally:
+            engine.released.set()
+            settle(one)
+            client.getresponse().read()
+
+
+def test_hosts_are_asked_for_signs_of_life_only_while_a_token_is_overdue(
+    engine: Engine, tmp_path: Path, config: str
+) -> None:
+    asked = []
+
+    def signs(_config: Any, ranks: Any) -> dict[str, patience.Signs]:
+        asked.append(dict(ranks))
+        return {"spark-01": patience.Signs(cores=1.0)}
+
+    one, _said, now = stalled(tmp_path, config, signs)
+    with hanging(engine, one):
+        for _unused in range(3):
+            now[0] += 2
+            one.round()
+        assert asked == []
+        for _unused in range(7):
+            now[0] += 2
+            decision = one.round()
+        assert asked == [{"10.0.0.1": "n1", "10.0.0.2": "n2"}] * 2  # every 6 s
+        assert (decision.state, decision.healthy) == ("serving", True)
+        assert "slow: no token for" in decision.detail
+        assert "spark-01 is busy" in decision.detail
+        state = json.loads((tmp_path / "run/state.json").read_text())
+        assert state["stall"]["overdue"] is True
+        assert state["stall"]["evidence"] == patience.BUSY
+        assert "sparkthor_serving_stall_seconds 1" in (tmp_path / "run/metrics.prom").read_text()
+    engine.metrics = engine.metrics.replace("1.0", "2.0")
+    now[0] += 2
+    one.round()
+    assert json.loads((tmp_path / "run/state.json").read_text())["stall"]["overdue"] is False
+
+
+def test_signs_that_cannot_be_read_are_unknown_and_said_once(engine: Engine, tmp_path: Path, config: str) -> None:
+    def signs(_config: Any, _ranks: Any) -> dict[str, patience.Signs]:
+        raise RuntimeError("odd answer")
+
+    one, said, now = stalled(tmp_path, config, signs)
+    with hanging(engine, one):
+        for _unused in range(12):
+            now[0] += 2
+            one.round()
+    assert said.count("the ranks' signs of life cannot be read: odd answer") == 1
+    assert one.machine.verdict.kind == patience.UNKNOWN
+
+
+def test_ray_signs_ask_for_each_node_and_stop_at_a_dashboard_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
+    nodes = [types.SimpleNamespace(address=f"10.0.0.{number}", name=f"spark-0{number}") for number in (1, 2)]
+    cluster = types.SimpleNamespace(dashboard_port=8265, nodes=nodes, head_address="10.0.0.1")
+    detail = {"data": {"detail": {"now": 1.0, "gpus": [{"utilizationGpu": 97, "powerMw": 18000}]}}}
+    answers = [types.SimpleNamespace(ok=True, data=json.dumps(detail)), types.SimpleNamespace(ok=False, data="")]
+    asked = []
+
+    def probe_http(_name: str, url: str, _timeout: float, _token: str) -> Any:
+        asked.append(url)
+        return answers[min(len(asked) - 1, 1)]
+
+    monkeypatch.setattr(service.ray_config, "load_config", lambda path: cluster)
+    monkeypatch.setattr(service.ray_probe, "probe_http", probe_http)
+    monkeypatch.setattr(service.life, "of_host", lambda: (2, True))
+    ranks = {"10.0.0.1": "n1", "10.0.0.2": "n2", "10.0.0.3": "n3"}
+    found = service.ray_signs(token=lambda _cluster: "token")({}, ranks)
+    assert found == {"spark-01": patience.Signs(utilization=97.0, power=18.0, compilers=2, stopped=True)}
+    assert asked == [f"http://127.0.0.1:8265/nodes/{node}" for node in ("n1", "n2")]
 
 
 def test_health_socket(engine: Engine, tmp_path: Path, config: str) -> None:

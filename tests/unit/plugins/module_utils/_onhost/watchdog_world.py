@@ -7,7 +7,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import observation, watchdog
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import (
+    observation,
+    patience,
+    watchdog,
+)
 
 EXPECTED = {"10.0.0.1": "spark-01", "10.0.0.2": "spark-02", "10.0.0.3": "spark-03"}
 
@@ -23,6 +27,8 @@ class World:
         self.unit = observation.Unit("active", "running", "inv-1", 4711)
         self.ranks: dict[str, str] | None = dict(ALIVE)
         self.listening = True
+        self.in_flight: int | None = 0
+        self.signs: dict[str, patience.Signs] = {}
         self.counters: tuple[float, ...] | None = (0.0,)
         self.maintenance: str | None = None
         self.draining = False
@@ -56,6 +62,8 @@ class World:
             probing=self.asked is not None,
             probe=probe,
             counters=self.counters,
+            in_flight=self.in_flight,
+            signs=self.signs if self.machine.overdue else None,
             mark=self.mark,
             progress=self.mark,
             maintenance=self.maintenance,

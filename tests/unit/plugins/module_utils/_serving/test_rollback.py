@@ -3,7 +3,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 from pathlib import Path
@@ -23,7 +22,7 @@ class Host:
         self.yaml.write_text("model: one\n")
 
     def differences(self, executor: str = "mp", required: bool = True) -> list[rollback.Change]:
-        return rollback.differences(executor, required, self.good, f"{self.good}-rank", self.allowed)
+        return rollback.differences(executor, required, self.good, self.allowed)
 
 
 @pytest.fixture
@@ -88,143 +87,27 @@ def test_the_executor_is_not_a_matter_of_files(host: Host, tmp_path: Path, monke
     assert host.differences("mp", required=False) == []
 
 
-# --- copies of a rank, which the serving user could have written -------------------------------------------------
-
-DECLARED = """# Ansible managed: sparkthor.cluster
-HOME="/var/lib/sparkthor/cache"
-NCCL_DEBUG="INFO"
-PYTHONUNBUFFERED="1"
-VLLM_NEW="1"
-"""
-SERVED = """# Ansible managed: sparkthor.cluster
-HOME="/var/lib/sparkthor/cache"
-NCCL_DEBUG="WARN"
-PYTHONUNBUFFERED="1"
-VLLM_TEXT="a \\"b\\" \\\\"
-"""
+def test_who_the_group_is_stays_as_declared(tmp_path: Path) -> None:
+    """On the head and on a worker alike, so that both sides meet in the same place."""
+    group, env = tmp_path / "group.json", tmp_path / "vllm.env"
+    group.write_text(json.dumps({"members": {"10.0.0.1": "a"}}))
+    env.write_text('HOME="/elsewhere"\n')
+    paths = [str(group), str(env)]
+    _serving.keep_good(paths, str(tmp_path / "good"))
+    group.write_text("{}")
+    env.write_text('HOME="/declared"\n')
+    changes = rollback.differences("mp", False, str(tmp_path / "good"), paths)
+    assert [(change.path, change.after) for change in changes] == [(str(env), 'HOME="/elsewhere"\n')]
 
 
-class Rank:
-    """The files of a rank and its copies, at paths that end as the real ones do."""
-
-    def __init__(self, folder: Path) -> None:
-        self.etc = folder / "etc"
-        self.etc.mkdir()
-        self.copies = folder / "last-good"
-        self.group = {"host": "b", "command": ["/opt/sparkthor/venv/bin/vllm"], "cleanup": []}
-        self.declare("group.json", json.dumps(self.group))
-        self.declare("vllm.env", DECLARED)
-        self.declare("vllm.yaml", "model: two\n")
-        self.roots = folder / "roots"
-
-    def declare(self, name: str, text: str) -> None:
-        (self.etc / name).write_text(text)
-
-    def keep(self, **files: str) -> None:
-        """Whoever is the serving user writes copies and their index."""
-        self.copies.mkdir(exist_ok=True)
-        index = {}
-        for stem, text in files.items():
-            name = stem.replace("_", ".")
-            (self.copies / name).write_text(text)
-            index[str(self.etc / name)] = hashlib.sha256(text.encode()).hexdigest()
-        (self.copies / "index.json").write_text(json.dumps({"files": index}))
-
-    def after(self) -> dict[str, str | None]:
-        allowed = [str(self.etc / name) for name in ("group.json", "serving.json", "vllm.env", "vllm.yaml")]
-        changes = rollback.differences("mp", False, str(self.roots), str(self.copies), allowed)
-        return {Path(change.path).name: change.after for change in changes}
-
-
-@pytest.fixture
-def rank(tmp_path: Path) -> Rank:
-    return Rank(tmp_path)
-
-
-def test_a_ranks_arguments_and_environment_go_back(rank: Rank) -> None:
-    rank.keep(vllm_yaml="model: one\n", vllm_env=SERVED)
-    # byte for byte what served, so that nothing seems to have changed afterwards
-    assert rank.after() == {"vllm.yaml": "model: one\n", "vllm.env": SERVED}
-
-
-def test_what_root_runs_is_not_taken_from_a_rank(rank: Rank) -> None:
-    evil = {**rank.group, "command": ["/bin/sh", "-c", "id > /root/pwned"]}
-    rank.keep(group_json=json.dumps(evil), serving_json=json.dumps({"ray": True, "unit": "ssh.service"}))
-    assert rank.after() == {}
-    (rank.etc / "group.json").unlink()
-    assert rank.after() == {}
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        'LD_PRELOAD="/tmp/evil.so"',
-        'PYTHONPATH="/tmp"',
-        'PATH="/tmp"',
-        'BASH_ENV="/tmp/x"',
-        'GLIBC_TUNABLES="x"',
-        'DOCKER_HOST="tcp://evil"',
-        'HOME="/tmp"',
-        'HF_TOKEN_PATH="/run/credentials/other.service/x"',
-        'SSL_CERT_FILE="/tmp/x"',
-        "LD_PRELOAD=/tmp/evil.so",
-    ],
-)
-def test_an_environment_that_root_obeys_is_not_taken_from_a_rank(rank: Rank, line: str) -> None:
-    rank.keep(vllm_env=f"{line}\n{SERVED}")
-    assert rank.after() == {"vllm.env": SERVED}
-    # nor taken away: what is declared stays
-    rank.keep(vllm_env='# Ansible managed: sparkthor.cluster\nNCCL_DEBUG="WARN"\n')
-    text = rank.after()["vllm.env"]
-    assert text is not None
-    assert 'HOME="/var/lib/sparkthor/cache"' in text
-    assert "VLLM_NEW" not in text
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        'VLLM_A="x\nLD_PRELOAD=/tmp/evil.so\n',  # a quote that does not end
-        "VLLM_A='x\nLD_PRELOAD=/tmp/evil.so\n'\n",
-        "VLLM_A=x\\\nLD_PRELOAD=/tmp/evil.so\n",
-        '# x\\\nVLLM_A="1"\n',  # systemd goes on with the comment
-        'VLLM_A="1" LD_PRELOAD="/tmp/evil.so"\n',
-        'export LD_PRELOAD="/tmp/evil.so"\n',
-        " LD_PRELOAD=/tmp/evil.so\n",
-    ],
-)
-def test_an_environment_that_could_be_read_in_two_ways_is_refused(rank: Rank, text: str) -> None:
-    rank.keep(vllm_env=text)
-    with pytest.raises(rollback.RollbackError, match=r"vllm\.env, line \d: is no assignment"):
-        rank.after()
-
-
-def test_a_value_of_several_lines_stays_one_value(rank: Rank) -> None:
-    served = SERVED + 'VLLM_Z="one\nLD_PRELOAD=two"\n'
-    rank.keep(vllm_env=served)
-    assert rank.after()["vllm.env"] == served
-
-
-def test_roots_own_copies_are_taken_as_they_are(rank: Rank) -> None:
-    group = json.dumps({**rank.group, "members": {"10.0.0.1": "a"}})
-    served = 'HOME="/elsewhere"\n'
-    rank.keep(group_json=group, vllm_env=served)
-    rank.copies.rename(rank.roots)
-    rank.keep(vllm_yaml="model: evil\n")
-    # but for who the group is and where it meets, which no rank rolls back either
-    assert rank.after() == {"vllm.env": served}
-
-
-def test_a_copy_is_no_link_and_no_pipe(rank: Rank, tmp_path: Path) -> None:
-    """Root reads in a folder of another user's: a link would show root's files in one that all may read."""
-    secret = tmp_path / "shadow"
-    secret.write_text("root:x\n")
-    rank.keep(vllm_yaml="root:x\n")
-    copy = rank.copies / "vllm.yaml"
-    copy.unlink()
-    copy.symlink_to(secret)
-    assert rank.after() == {}
-    for pipe in (copy, rank.copies / "index.json"):
-        pipe.unlink()
-        os.mkfifo(pipe)
-        assert rank.after() == {}
+def test_what_the_serving_user_says_is_no_copy(tmp_path: Path) -> None:
+    """Earlier versions had each rank keep its own, as that user."""
+    assert not rollback.serving.GOOD.startswith("/var/lib/sparkthor/")
+    path = tmp_path / "vllm.env"
+    path.write_text("A=1\n")
+    _serving.keep_good([str(path)], str(tmp_path / "good"))
+    copy = tmp_path / "good" / "vllm.env"
+    for plant in (lambda: os.mkfifo(copy), lambda: copy.write_text("LD_PRELOAD=/tmp/evil.so\n")):
+        copy.unlink()
+        plant()
+        assert _serving.kept_good(str(tmp_path / "good")) == {}

@@ -9,13 +9,14 @@ import hashlib
 import io
 import json
 import tarfile
-import zipfile
 from pathlib import Path
 from typing import Any
 
 import pytest
 from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.pins import EngineError
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import images
+
+from tests.unit.engine_lock import locked, write_wheels
 
 CONFIG = b'{"architecture": "arm64"}'
 IMAGE = "sha256:" + hashlib.sha256(CONFIG).hexdigest()
@@ -31,7 +32,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def lock(tmp_path: Path) -> str:
     path = tmp_path / "lock.txt"
-    path.write_text("ray==2.60.0\nclick==8.5.1\nuv==0.13.8\n")
+    path.write_text(locked("ray==2.60.0", "click==8.5.1", "uv==0.13.8"))
     return str(path)
 
 
@@ -67,7 +68,7 @@ def test_an_archive_says_itself_what_is_in_it(lock: str, archive: Path, tmp_path
 def test_the_lock_counts_and_the_image_s_name_does_not(lock: str) -> None:
     one = images.read_wanted({"requirements": lock, "image": PINNED, "digest": DIGEST}).target()["lock"]
     assert images.read_wanted({"requirements": lock, "image": f"x@{DIGEST}"}).target()["lock"] == one
-    Path(lock).write_text("ray==2.60.0\nclick==8.5.2\nuv==0.13.8\n")
+    Path(lock).write_text(locked("ray==2.60.0", "click==8.5.2", "uv==0.13.8"))
     assert images.read_wanted({"requirements": lock, "image": PINNED, "digest": DIGEST}).target()["lock"] != one
 
 
@@ -102,9 +103,8 @@ def test_an_archive_for_another_machine(lock: str, archive: Path) -> None:
 
 
 def test_wheels_are_chosen_for_the_python_in_the_image(lock: str, tmp_path: Path) -> None:
-    for name in ("ray-2.60.0-cp312-cp312-manylinux2014_aarch64", "ray-2.60.0-cp311-cp311-manylinux2014_aarch64"):
-        with zipfile.ZipFile(tmp_path / f"{name}.whl", "w") as wheel:
-            wheel.writestr("x", "1234")
+    for python in ("cp312", "cp311"):
+        write_wheels(tmp_path, f"ray-2.60.0-{python}-{python}-manylinux2014_aarch64.whl")
     inside = {"version": "3.12.3", "machine": "aarch64", "glibc": "2.39"}
     args = {"requirements": lock, "wheel_dir": str(tmp_path)}
     found = images.wheels_for({"probe": inside, "wanted": [["ray", "2.60.0"]]}, args, download=False)

@@ -5,12 +5,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 from ansible.errors import AnsibleActionFail
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import hub, models, url
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery.record import Record
 
 COMMIT = "c" * 40
 
@@ -118,3 +120,39 @@ def test_what_hub_and_url_refuse_names_the_model(monkeypatch: pytest.MonkeyPatch
         models.declare([{"name": "tiny", "source": "owner/tiny"}], fetch=True)
     with pytest.raises(AnsibleActionFail, match=r"^model_store_models: tiny: no such bucket"):
         models.declare([{"name": "tiny", "source": "s3://b/tiny"}], fetch=True)
+
+
+def test_a_branch_stays_what_it_was_at_its_first_download(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = [
+        {"name": "a", "source": "owner/model"},
+        {"name": "b", "source": "owner/model", "revision": "v1"},
+        {"name": "c", "source": "owner/other", "revision": "d" * 40},
+        {"name": "d", "source": str(folder)},
+    ]
+    record = Record(tmp_path)
+    assert models.with_recorded(given, record) == given
+    asked = []
+
+    def snapshot(repo: str, revision: str, name: str, fetch: bool) -> tuple[str, str]:
+        asked.append(revision)
+        return str(folder), {"": "c" * 40, "v1": "e" * 40}.get(revision, revision)
+
+    monkeypatch.setattr(hub, "snapshot", snapshot)
+    models.keep_commits(given, models.declare(given, fetch=True), record)
+    assert json.loads(Path(record.path).read_text()) == {
+        "models": {"owner/model": "c" * 40, "owner/model@v1": "e" * 40}
+    }
+    later = models.with_recorded(given, record)
+    models.keep_commits(given, models.declare(later, fetch=True), record)
+    assert asked == ["", "v1", "d" * 40, "c" * 40, "e" * 40, "d" * 40]
+    assert [item["name"] for item in later] == ["a", "b", "c", "d"]
+    assert all(models.fixed(item) for item in later)
+
+
+def test_a_model_that_is_not_here_yet_records_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = [{"name": "a", "source": "owner/model"}]
+    monkeypatch.setattr(hub, "snapshot", lambda *_args, **_options: (None, ""))
+    models.keep_commits(given, models.declare(given, fetch=False), Record(tmp_path))
+    assert not (tmp_path / ".sparkthor-lock.json").exists()

@@ -91,7 +91,10 @@ def world(names: tuple[str, ...] = ("a", "b"), topology: str = "direct", kinds: 
             "rdma": {"links": links},
             "nccl": {},
             "files": {"fabric.env": "\n".join(f"{key}={value}" for key, value in entry["env"].items())},
-            "secrets": {"ray_token": {"characters": 32, "sha256": "x"}, "api_key": {"characters": 32, "sha256": "y"}},
+            "secrets": {
+                "ray_token": {"characters": 32, "fingerprint": "x"},
+                "api_key": {"characters": 32, "fingerprint": "y"},
+            },
             "processes": [],
             "units": {},
             "listeners": [{"address": "127.0.0.1", "port": 8265, "program": "python"}],

@@ -4,21 +4,32 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import yaml
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory.role_specs import RoleSpecs
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory.role_specs import (
+    Declared,
+    RoleSpecs,
+    Templated,
+    ValueRefused,
+    of_collection,
+)
 
 TOP = next(parent for parent in Path(__file__).resolve().parents if (parent / "galaxy.yml").exists())
 ROLES = sorted(path.parent.parent.name for path in TOP.glob("roles/*/meta/argument_specs.yml"))
 
+OPTIONS = {name: {"type": "int", "description": "x"} for name in "ab"}
 SPECS = {
     "engine": {
         "main": {
             "options": {
                 "engine_runtime": {"description": "x", "type": "str", "choices": ["venv", "container"]},
                 "engine_threads": {"description": "x", "type": "int", "required": True},
-                "engine_env": {"type": "dict", "options": {"a": {"type": "int", "description": "x"}}},
+                "engine_env": {"type": "dict", "options": OPTIONS},
+                "engine_list": {"type": "list", "elements": "dict", "options": OPTIONS},
+                "engine_words": {"type": "list", "elements": "str", "default": []},
+                "engine_folder": {"type": "path"},
                 "engine_token": {"type": "int", "no_log": True},
             }
         }
@@ -49,6 +60,58 @@ def test_an_unknown_name_gets_the_closest_one():
     [problem] = problems(engine_runtme="venv")
     assert "engine_runtme" in problem
     assert "did you mean 'engine_runtime'" in problem
+
+
+def test_what_a_validator_would_convert_with_a_loss_is_refused():
+    specs = RoleSpecs(SPECS)
+    for name, value, words in (
+        ("engine_threads", True, "True is no number"),
+        ("engine_runtime", ["venv"], "engine_runtime"),
+        ("engine_folder", 0.20, "YAML reads it as 0.2; put it in quotes"),
+        ("engine_folder", False, "YAML reads it as False; put it in quotes"),
+        ("engine_words", ["a", 1.5], "YAML reads it as 1.5"),
+        ("engine_words", None, "empty (null)"),
+    ):
+        with pytest.raises(ValueRefused) as caught:
+            specs.value(name, value)
+        assert words in str(caught.value)
+
+
+def test_options_that_were_not_given_are_not_there():
+    specs = RoleSpecs(SPECS)
+    assert specs.value("engine_env", {"a": "1"}) == {"a": 1}
+    assert specs.value("engine_env", {}) == {}
+    assert specs.value("engine_env", "b=2") == {"b": 2}
+    assert specs.value("engine_list", [{"b": "2"}]) == [{"b": 2}]
+    assert specs.value("other_name", {"a": 1}) == {"a": 1}
+
+
+def test_declared_variables_have_their_types_and_others_stay():
+    given = {"vllm_serve_api_port": "8001", "firewall_enabled": "no", "my_own": "8001", "fabric_mtu": "9000"}
+    known = Declared(given)
+    assert dict(known) == {**given, "vllm_serve_api_port": 8001, "firewall_enabled": False}
+    assert "vllm_serve_tls" not in known
+    assert known.get("vllm_serve_tls") is None
+    with pytest.raises(ValueRefused, match="vllm_serve_api_port"):
+        Declared({"vllm_serve_api_port": "http"})["vllm_serve_api_port"]
+    assert Declared({"vllm_serve_api_port": "http"}, strict=False)["vllm_serve_api_port"] == "http"
+
+
+def test_the_collections_own_defaults_are_what_they_are_declared_to_be():
+    specs = of_collection()
+    for role in ROLES:
+        path = TOP / "roles" / role / "defaults" / "main.yml"
+        for name, value in ((yaml.safe_load(path.read_text()) if path.exists() else None) or {}).items():
+            if "{{" not in str(value):
+                assert specs.value(name, value) == value, name
+
+
+def test_templates_are_evaluated_but_plans_and_facts_are_not():
+    asked = []
+    templar = SimpleNamespace(template=lambda value: asked.append(value) or f"<{value}>")
+    variables = Templated({"a": "x", "ansible_facts": {"b": "{{ c }}"}}, templar)
+    assert (variables["a"], variables["ansible_facts"]) == ("<x>", {"b": "{{ c }}"})
+    assert asked == ["x"]
 
 
 def test_a_secret_is_never_part_of_a_message():

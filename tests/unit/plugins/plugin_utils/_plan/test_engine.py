@@ -63,8 +63,8 @@ def test_ptxas_of_the_host_s_cuda(runtime: str, node: dict[str, Any], expected: 
 def test_the_state_of_a_host() -> None:
     state = engine.plan_engine(EngineSettings(model_store_root="/data/models", engine_cache_dir="/data/cache"), SPARK)
     places = {entry["path"]: entry.get("owner", "root") for entry in state["state"]["directories"]}
-    assert places["/data/models"] == places["/data/cache"] == places["/var/lib/sparkthor"] == "sparkthor"
-    assert places["/etc/sparkthor"] == "root"
+    assert places["/data/models"] == places["/var/lib/sparkthor"] == places["/etc/sparkthor"] == "root"
+    assert places["/data/cache"] == "sparkthor"
     files = [file["path"] for file in state["state"]["files"]]
     assert files[0] == "/etc/sparkthor/engine.env"
     assert f"{engine.location.PACKAGE}/__main__.py" in files
@@ -77,8 +77,10 @@ def test_the_state_of_a_host() -> None:
 
 def test_folders_that_lie_elsewhere_are_seen_inside_containers() -> None:
     usual = engine.container_settings(EngineSettings())
-    assert usual["writable"] == ["/var/lib/sparkthor", "/run/sparkthor", "/tmp"]
-    assert usual["readable"] == ["/etc/sparkthor", engine.location.LIBRARY]
+    home = "/var/lib/sparkthor"
+    assert usual["writable"] == ["/run/sparkthor", "/tmp", f"{home}/cache", f"{home}/ray"]
+    assert usual["readable"] == ["/etc/sparkthor", engine.location.LIBRARY, f"{home}/models"]
+    assert usual["services"]["ray"]["directory"] == f"{home}/ray"
     assert usual["services"]["vllm"]["directory"] == "/var/lib/sparkthor/cache"
     moved = engine.container_settings(
         EngineSettings(
@@ -89,11 +91,11 @@ def test_folders_that_lie_elsewhere_are_seen_inside_containers() -> None:
             engine_container_mounts=["/opt/plugins"],
         )
     )
-    assert moved["writable"][3:] == ["/data/cache", "/data/ray"]
-    assert moved["readable"][2:] == ["/srv/mine", "/data/models", "/opt/plugins"]
+    assert moved["writable"][2:] == ["/data/cache", "/data/ray"]
+    assert moved["readable"][2:] == ["/data/models", "/srv/mine", "/opt/plugins"]
     assert moved["services"]["vllm"]["directory"] == "/data/cache"
     same = engine.container_settings(EngineSettings(engine_cache_dir="/data", ray_node_temp_dir="/data/ray"))
-    assert same["writable"][3:] == ["/data"]
+    assert same["writable"][2:] == ["/data"]
 
 
 def test_what_the_engine_role_found_decides_else_its_variables() -> None:

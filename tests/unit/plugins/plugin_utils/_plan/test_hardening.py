@@ -96,6 +96,14 @@ def test_a_desktop_is_only_stopped_when_it_is_asked_for() -> None:
     assert state("headless", os_hardening_headless_isolate="true")["units"]
 
 
+def test_var_tmp_is_cleaned_when_somebody_asks_for_it() -> None:
+    (file,) = state("tmp")["files"]
+    assert "q /var/tmp" not in file["content"]
+    assert "x /var/tmp/ray\n" in file["content"]
+    (file,) = state("tmp", os_hardening_tmp_age="10d")["files"]
+    assert "\nq /var/tmp 1777 root root 10d\n" in file["content"]
+
+
 @pytest.mark.parametrize("area", AREAS)
 def test_the_teardown_undoes_it(area: str) -> None:
     on = {f"os_hardening_{name}": True for name in AREAS} | {"os_hardening_headless_isolate": True}

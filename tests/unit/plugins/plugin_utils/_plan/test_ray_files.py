@@ -49,6 +49,16 @@ def test_a_worker_in_a_container_with_caches_elsewhere(variables: dict[str, Any]
     assert f"{start} --address=10.0.0.1:6379" in found[UNIT]
     assert "--num-cpus=4" in found[UNIT]
     assert "'--labels=k=two words'" in found[UNIT]
+    # what works in folders of the serving user's is not root's
+    program = "/usr/bin/python3 -IB /usr/local/lib/sparkthor/sparkthor_host"
+    as_root = [line for line in found[UNIT].splitlines() if "=+" in line or "=-+" in line]
+    assert f"ExecStartPre={program} ray-prepare" in found[UNIT].splitlines()
+    assert [line.removeprefix("ExecStartPre=").removeprefix("ExecStopPost=") for line in as_root[:2]] == [
+        f"-+{program} container remove ray",
+        f"+{program} ray-prepare --ask-head",
+    ]
+    assert all(f"{program} container" in line for line in as_root[2:])
+    assert "WorkingDirectory=/var/lib/sparkthor/ray\n" in found[UNIT]
     config = json.loads(found["/etc/sparkthor/ray.json"])
     assert config["user"] == ""
     assert config["environment"] == {"PYTHONPYCACHEPREFIX": "/data/cache/pycache"}

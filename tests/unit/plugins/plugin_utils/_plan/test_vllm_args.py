@@ -110,6 +110,7 @@ BAD: list[tuple[dict[str, Any], str, str, str]] = [
     ({"gpu_memory_utilization": "0.91"}, "gpu-memory-utilization", "dangerous", "0.90"),
     ({"gpu-memory-utilization": 85}, "gpu-memory-utilization", "value", "0.85, not 85"),
     ({"trust-remote-code": True}, "trust-remote-code", "dangerous", "acknowledge"),
+    ({"enable_sleep_mode": True}, "enable-sleep-mode", "dangerous", "acknowledge"),
     ({"no-trust-remote-code": False}, "trust-remote-code", "dangerous", "acknowledge"),
     ({"max-model-len": "long"}, "max-model-len", "type", "a whole number"),
     ({"max-model-len": True}, "max-model-len", "type", "no switch"),
@@ -152,6 +153,7 @@ def test_options_follow_the_version() -> None:
 def test_acknowledged_by_name() -> None:
     args = {"gpu-memory-utilization": 0.92, "trust-remote-code": True}
     assert fatal(check(args, NEW, acknowledged=["gpu_memory_utilization", "--trust-remote-code"])) == []
+    assert fatal(check({"enable-sleep-mode": True}, NEW, acknowledged=["enable-sleep-mode"])) == []
     assert [problem.where for problem in fatal(check(args, NEW, ["trust-remote-code"]))] == ["gpu-memory-utilization"]
 
 
@@ -290,3 +292,12 @@ def test_arguments_environment_and_table_of_one_version() -> None:
     assert "VLLM_ATTENTION_BACKEND" in str(unknown)
     with pytest.raises(SizingError, match="not an option table"):
         vllm_args.valid_table({"a": 1}, "table")
+
+
+@pytest.mark.parametrize("name", ["PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"])
+@pytest.mark.parametrize("value", ["True", "False"])
+def test_expandable_segments_are_refused_either_way(name: str, value: str) -> None:
+    given = f"max_split_size_mb:128,expandable_segments:{value}"
+    [refused] = fatal(vllm_args.check_environment({name: given}))
+    assert (refused.where, refused.value) == (name, given)
+    assert vllm_args.check_environment({name: "max_split_size_mb:128"}) == []

@@ -35,13 +35,13 @@ def test_the_head_serves_and_watches(variables: dict[str, Any]) -> None:
     assert planned["model_elsewhere"] is True
     assert set(units(planned)) == {
         *("sparkthor.target", "sparkthor-drop-caches.path", "sparkthor-front.service"),
-        *("sparkthor-watchdog.service", "sparkthor-vllm.service"),
+        *("sparkthor-watchdog.service", "sparkthor-vllm.service", "sparkthor-keep-good.path"),
     }
     # vllm_service starts it
     assert "state" not in units(planned)["sparkthor-vllm.service"]
     assert "/etc/sparkthor/serving.json" in units(planned)["sparkthor-watchdog.service"]["restart_on"]
     assert "/etc/sparkthor/front/keys.conf" in units(planned)["sparkthor-front.service"]["reload_on"]
-    assert not [file for file in planned["state"]["files"] if file.get("secret")]
+    assert [file["path"] for file in planned["state"]["files"] if file.get("secret")] == ["/etc/sparkthor/vllm.env"]
 
 
 def test_a_worker_of_ray_has_no_engine_of_its_own(variables: dict[str, Any]) -> None:
@@ -58,6 +58,7 @@ def test_a_worker_of_ray_has_no_engine_of_its_own(variables: dict[str, Any]) -> 
         "sparkthor-front.service",
         "sparkthor-watchdog.service",
         "sparkthor-vllm.service",
+        "sparkthor-keep-good.path",
     }
     assert planned["state"]["groups"] == planned["state"]["users"] == []
 
@@ -70,7 +71,11 @@ def test_a_rank_without_ray_stands_by(variables: dict[str, Any]) -> None:
     assert (group["host"], group["head"], group["port"]) == ("b", "a", 29502)
     assert group["members"] == {"10.0.0.1": "a", "10.0.0.2": "b"}
     assert group["command"] == ["/opt/sparkthor/venv/bin/vllm", "serve", "--config", "/etc/sparkthor/vllm.yaml"]
-    assert group["good_folder"]
+    keeper = "/etc/systemd/system/sparkthor-keep-good.service"
+    assert "sparkthor_host keep-good\n" in found[keeper]
+    assert units(planned)["sparkthor-keep-good.path"]["enabled"] is True
+    assert keeper not in planned["state"]["absent"]
+    assert group["keep_request"] == "/run/sparkthor/requests/keep-good"
     assert {"/etc/sparkthor/group.json", "/etc/sparkthor/secrets/ray_token"} <= set(group["inputs"])
     assert not [path for path in group["kept"] if path.endswith(".service")]
     config = yaml.safe_load(found["/etc/sparkthor/vllm.yaml"])
@@ -107,7 +112,7 @@ def test_store_and_caches_lie_where_their_variables_say(variables: dict[str, Any
     assert "WorkingDirectory=/data/cache\n" in found[VLLM]
     places = {entry["path"]: entry["owner"] for entry in planned["state"]["directories"]}
     assert places["/data/cache"] == "sparkthor"
-    assert planned["options"]["cache_dir"] == "/data/cache"
+    assert planned["options"]["cache_dir"] == "/var/lib/sparkthor"
     assert json.loads(found["/etc/sparkthor/serving.json"])["cache"] == "/data/cache"
     folders = json.loads(found["/etc/sparkthor/cluster.json"])["folders"]
     assert folders == {"models": "/data/models", "cache": "/data/cache"}

@@ -81,14 +81,14 @@ def test_an_engine_that_takes_more_than_reading(engine: dict[str, Any], change: 
 
 
 def store(source: str, **more: str) -> list[dict[str, Any]]:
-    arguments = {"root": "/models", "owner": "o", "group": "g", "stage": "check", "verify": "fast"}
+    arguments = {"root": "/models", "stage": "check", "verify": "fast"}
     return [{"module": "model_store", "arguments": {**arguments, "models": [{"name": "m", "source": source, **more}]}}]
 
 
 def test_models_are_declared_by_their_contents(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("{}")
     (comparison,) = prepare(store(str(tmp_path)))
-    assert set(comparison["arguments"]) == {"root", "owner", "group", "models"}
+    assert set(comparison["arguments"]) == {"root", "models"}
     (model,) = comparison["arguments"]["models"]
     assert [row[:2] for row in model["manifest"]] == [["config.json", 2]]
 

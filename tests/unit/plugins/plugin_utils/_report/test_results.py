@@ -26,10 +26,10 @@ def test_a_failed_write_leaves_the_former_file_and_nothing_else(tmp_path, monkey
     path = tmp_path / "a.json"
     results.save(str(path), "one", "output_file")
 
-    def refuse(_source, _target):
+    def refuse(_source, _target, **_folders):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(os, "replace", refuse)
+    monkeypatch.setattr(os, "rename", refuse)
     with pytest.raises(AnsibleActionFail, match=r"output_file: .*a\.json cannot be written: No space left"):
         results.save(str(path), "two", "output_file")
     assert path.read_text() == "one"

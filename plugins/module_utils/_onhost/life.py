@@ -1,0 +1,204 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# runs on the host without Ansible:
+# pylint: disable=ansible-bad-function
+"""What a host's rank shows while it owes an answer: CPU time, compilers, the GPU's utilization and power.
+
+Read only then, for nothing of this is needed while tokens are counted. With executor mp each host's own program reads
+it here and sends it to the head; with Ray the head asks the dashboard, whose agents measure the same.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from . import patience, serving
+
+#: a step of a process's CPU clock is 10 ms: over a shorter time a quiet rank looks dead
+WINDOW = 10.0
+GPU_EVERY = 6.0
+_COMPILERS = frozenset(
+    (
+        "nvcc",
+        "cicc",
+        "ptxas",
+        "fatbinary",
+        "nvlink",
+        "ninja",
+        "cc1",
+        "cc1plus",
+        "c++",
+        "g++",
+        "gcc",
+        "cc",
+        "clang",
+        "ld",
+    )
+)
+#: titles of vLLM's processes, as far as the kernel keeps them
+_ENGINE = ("VLLM::", "ray::RayWorker")
+_NVIDIA_SMI = ["nvidia-smi", "--query-gpu=utilization.gpu,power.draw", "--format=csv,noheader,nounits"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Process:
+    pid: int
+    name: str
+    state: str
+    session: int
+    cpu_seconds: float
+
+
+def read_process(pid: str, proc: str = "/proc") -> Process | None:
+    """One line of /proc; None where the process has ended meanwhile."""
+    try:
+        with open(os.path.join(proc, pid, "stat"), encoding="utf-8", errors="replace") as stream:
+            text = stream.read()
+    except OSError:
+        return None
+    # the name stands in brackets and may hold any character
+    name, _bracket, rest = text.partition("(")[2].rpartition(")")
+    fields = rest.split()
+    try:
+        ticks = int(fields[11]) + int(fields[12])
+        return Process(int(pid), name, fields[0], int(fields[3]), ticks / os.sysconf("SC_CLK_TCK"))
+    except (IndexError, ValueError):
+        return None
+
+
+def of_session(session: int, proc: str = "/proc") -> list[Process]:
+    """A rank and all that it started."""
+    try:
+        pids = [name for name in os.listdir(proc) if name.isdigit()]
+    except OSError:
+        return []
+    found = (read_process(pid, proc) for pid in pids)
+    return [one for one in found if one is not None and one.session == session]
+
+
+def read_gpus(text: str) -> tuple[float | None, float | None]:
+    """Utilization and power of the busiest GPU, as nvidia-smi prints them; ``[N/A]`` is None."""
+    rows: list[tuple[float, float | None]] = []
+    for line in text.splitlines():
+        words = [word.strip() for word in line.split(",")]
+        if len(words) == 2 and _number(words[0]) is not None:
+            rows.append((_number(words[0]) or 0.0, _number(words[1])))
+    return max(rows, key=lambda row: (row[0], row[1] or 0.0)) if rows else (None, None)
+
+
+def _number(word: str) -> float | None:
+    try:
+        return float(word)
+    except ValueError:
+        return None
+
+
+def of_host(proc: str = "/proc") -> tuple[int, bool]:
+    """Compilers of this host, and whether a process of vLLM is stopped: Ray's dashboard knows neither."""
+    with contextlib.suppress(OSError):
+        found = [read_process(name, proc) for name in os.listdir(proc) if name.isdigit()]
+        known = [one for one in found if one is not None]
+        stopped = any(one.state in "Tt" and one.name.startswith(_ENGINE) for one in known)
+        return sum(one.name in _COMPILERS for one in known), stopped
+    return 0, False
+
+
+class Sampler:
+    """The signs of one host's rank from one call to the next, for the program that started it."""
+
+    def __init__(
+        self,
+        clock: Callable[[], float] = time.monotonic,
+        runner: serving.Runner = serving.run,
+        proc: str = "/proc",
+    ) -> None:
+        self.clock = clock
+        self.runner = runner
+        self.proc = proc
+        self.before: tuple[float, dict[int, float], int] | None = None
+        self.cores: float | None = None
+        self.spoke = False
+        self.gpu_at = float("-inf")
+        self.gpu: tuple[float | None, float | None] = (None, None)
+
+    def sample(self, session: int, lines: int) -> patience.Signs:
+        """``session``: the rank's own, 0 where its processes cannot be told. ``lines``: how many it has logged in all.
+
+        Not for an event loop: nvidia-smi may take seconds.
+        """
+        now = self.clock()
+        processes = of_session(session, self.proc) if session > 0 else []
+        # the API server answers, and the engine's core asks for results, in a wedged engine too
+        ranks = [one for one in processes if one.name.startswith("VLLM::Worker")]
+        spent = {one.pid: one.cpu_seconds for one in ranks or processes}
+        if self.before is None or now - self.before[0] > 6 * WINDOW:
+            # what was seen when another answer was owed says nothing about this one
+            self.before, self.cores, self.spoke = (now, spent, lines), None, False
+        elif now - self.before[0] >= WINDOW:
+            self.cores = cores(self.before[1], spent, now - self.before[0])
+            self.spoke = lines != self.before[2]
+            self.before = (now, spent, lines)
+        if now - self.gpu_at >= GPU_EVERY:
+            self.gpu_at = now
+            status, out, _err = self.runner(_NVIDIA_SMI, 5)
+            self.gpu = read_gpus(out) if status == 0 else (None, None)
+        return patience.Signs(
+            self.cores if processes else None,
+            any(one.state in "Tt" for one in processes),
+            *self.gpu,
+            sum(one.name in _COMPILERS for one in processes),
+            self.spoke,
+        )
+
+
+def cores(before: Mapping[int, float], now: Mapping[int, float], seconds: float) -> float:
+    """CPU time by second; a process that ended takes what it used with it."""
+    return sum(max(0.0, spent - before.get(pid, 0.0)) for pid, spent in now.items()) / max(seconds, 0.001)
+
+
+class RaySampler:
+    """The same from the dashboard, which knows the processes that Ray started: the ranks, but not their compilers."""
+
+    def __init__(self) -> None:
+        self.before: dict[str, tuple[float, dict[int, float]]] = {}
+        self.cores: dict[str, float] = {}
+
+    def read(self, host: str, answer: str) -> patience.Signs:
+        """Of the answer to ``/nodes/ID``; agents measure every 5 s, and the dashboard collects every 15."""
+        try:
+            detail = json.loads(answer)["data"]["detail"]
+            workers = list(detail.get("workers") or [])
+            gpus = list(detail.get("gpus") or [])
+            # by the agent's clock: one that measures no more says nothing
+            now = float(detail["now"])
+        except (ValueError, KeyError, TypeError, AttributeError):
+            return patience.Signs()
+        spent = dict(_ray_ranks(workers))
+        before = self.before.get(host)
+        if before is None or not 0 <= now - before[0] <= 12 * WINDOW:
+            self.before[host] = (now, spent)
+            self.cores.pop(host, None)
+        elif now - before[0] >= 3 * WINDOW:
+            self.cores[host] = cores(before[1], spent, now - before[0])
+            self.before[host] = (now, spent)
+        rows = [(row.get("utilizationGpu"), row.get("powerMw")) for row in gpus if isinstance(row, Mapping)]
+        text = "\n".join(
+            f"{use},{'[N/A]' if power is None else power / 1000}" for use, power in rows if use is not None
+        )
+        return patience.Signs(self.cores.get(host) if spent else None, False, *read_gpus(text))
+
+
+def _ray_ranks(workers: Iterable[Any]) -> Iterable[tuple[int, float]]:
+    """CPU seconds of vLLM's workers by process id; idle workers of Ray are none."""
+    for worker in workers:
+        if not isinstance(worker, Mapping) or "RayWorker" not in str((worker.get("cmdline") or [""])[0]):
+            continue
+        times = worker.get("cpuTimes")
+        values = list(times.values()) if isinstance(times, Mapping) else list(times or [])
+        yield int(worker.get("pid") or 0), sum(float(value) for value in values[:2])

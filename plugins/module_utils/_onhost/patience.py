@@ -1,0 +1,175 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# runs on the host without Ansible:
+# pylint: disable=ansible-bad-function
+"""How long an engine may go without a token while it has requests: by what its hosts show meanwhile.
+
+One step of a large model takes a minute, and a compilation at the first long prompt takes several. The engine's
+counters stand still in both, as they do in an engine that is wedged, and a restart costs a load of ten minutes. So the
+hosts are looked at, and what they show decides between two limits, both planned from the model and its split:
+
+* ``step_patience``: several times the longest step;
+* ``wedge_bound``: what an engine gets of which nothing moves at all.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+#: a process of a rank is stopped: no step will end
+STOPPED = "stopped"
+#: something works that a wedged engine does not do: a compiler, a GPU at working power, a new line in the log
+WORKING = "working"
+#: CPUs or GPUs are busy, which is what a rank that waits in vain looks like too
+BUSY = "busy"
+#: no host could be asked
+UNKNOWN = "unknown"
+#: GPUs at full utilization and at the power of idling: kernels that wait for each other
+WEDGED = "wedged"
+#: nothing moves
+STILL = "still"
+
+#: cores below which a rank only has threads that wake up now and then; one that waits for a GPU turns in circles, if
+#: only for a small share of a machine that others keep busy
+_BUSY_CORES = 0.01
+#: cores that even such threads use; less is a rank that the kernel does not run at all
+_STILL_CORES = 0.0002
+_BUSY_GPU = 50.0
+_FULL_GPU = 90.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Signs:
+    """What one host shows of its rank; None where it cannot be told there."""
+
+    #: CPU time by second of the rank's processes since the sample before
+    cores: float | None = None
+    #: a process that SIGSTOP or a debugger holds
+    stopped: bool = False
+    #: percent and watts of the GPUs, of the busiest one
+    utilization: float | None = None
+    power: float | None = None
+    #: nvcc, ptxas, cc1plus and the like that the rank started
+    compilers: int = 0
+    #: a new line in the rank's log
+    spoke: bool = False
+
+    @classmethod
+    def from_dict(cls, data: Any) -> Signs:
+        """Of what another host sent: a value of a wrong type counts as one that cannot be told."""
+        if not isinstance(data, Mapping):
+            return cls()
+
+        def number(key: str) -> float | None:
+            value = data.get(key)
+            if isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < 1e6:
+                return float(value)
+            return None
+
+        return cls(
+            number("cores"),
+            data.get("stopped") is True,
+            number("utilization"),
+            number("power"),
+            int(number("compilers") or 0),
+            data.get("spoke") is True,
+        )
+
+    @property
+    def known(self) -> bool:
+        return self.stopped or self.spoke or self.cores is not None or self.utilization is not None
+
+
+@dataclasses.dataclass(frozen=True)
+class Verdict:
+    kind: str
+    #: for people: which host shows what
+    text: str
+
+
+def judge(signs: Mapping[str, Signs], working_power: float = 0.0) -> Verdict:
+    """What the hosts show together. ``signs`` by host name.
+
+    ``working_power``: watts below which a GPU at full utilization only waits; 0 where the platform's are not known, and
+    then a busy GPU proves nothing.
+    """
+    known = {host: one for host, one in signs.items() if one.known}
+    for host, one in known.items():
+        if one.stopped:
+            return Verdict(STOPPED, f"a process of the rank on {host} is stopped")
+    for host, one in known.items():
+        works = _works(one, working_power)
+        if works:
+            return Verdict(WORKING, f"{host} {works}")
+    if not known:
+        return Verdict(UNKNOWN, "no host can tell whether its rank works")
+    waiting = [host for host, one in known.items() if working_power and _waits(one, working_power)]
+    if len(waiting) == len(signs):
+        return Verdict(WEDGED, "every GPU is busy at the power of waiting")
+    for host, one in known.items():
+        # a pipeline's other stages turn in circles while they wait for one that is gone
+        if one.cores is not None and one.cores < _STILL_CORES and (one.utilization or 0.0) < _BUSY_GPU:
+            return Verdict(STILL, f"the rank on {host} does nothing")
+    busy = [
+        host
+        for host, one in known.items()
+        if (one.cores or 0.0) >= _BUSY_CORES or (one.utilization or 0.0) >= _BUSY_GPU
+    ]
+    if busy:
+        return Verdict(BUSY, f"{busy[0]} is busy, with what cannot be told")
+    return Verdict(STILL, "no rank does anything") if len(known) == len(signs) else Verdict(UNKNOWN, "too few can tell")
+
+
+def _works(one: Signs, working_power: float) -> str:
+    if one.compilers:
+        return "compiles"
+    if working_power and one.power is not None and (one.utilization or 0.0) >= _BUSY_GPU and one.power >= working_power:
+        return f"computes ({one.utilization:.0f} % of the GPU at {one.power:.0f} W)"
+    return "writes to its log" if one.spoke else ""
+
+
+def _waits(one: Signs, working_power: float) -> bool:
+    return (one.utilization or 0.0) >= _FULL_GPU and one.power is not None and one.power < working_power
+
+
+def allowed(kind: str, step_patience: float, wedge_bound: float, life_factor: float) -> float:
+    """Seconds without a token after which an engine with requests is restarted."""
+    if kind == WORKING:
+        # not for ever: a compiler may hang, and a GPU may compute in a circle
+        return step_patience * life_factor
+    return wedge_bound if kind in (STOPPED, STILL, WEDGED) else step_patience
+
+
+@dataclasses.dataclass
+class Stall:
+    """Since when the engine has requests and counts nothing."""
+
+    #: since when requests other than the watchdog's own are in flight; None = there are none
+    work_since: float | None = None
+    _seen: int = 0
+
+    def note(self, now: float, in_flight: int | None, advanced: bool) -> None:
+        """``in_flight`` is without the watchdog's own probe.
+
+        A request whose client gave up is still in the engine, so the work stays until the counters move.
+        """
+        if advanced:
+            self.work_since = None
+            self._seen = 0
+        if not in_flight:
+            self._seen = 0
+            return
+        self._seen += 1
+        # a single round may have met somebody who only asked for the metrics
+        if self._seen >= 2 and self.work_since is None:
+            self.work_since = now
+
+    def seconds(self, now: float, *since: float) -> float:
+        """Without a token, after the newest of ``since``; 0 without work."""
+        return 0.0 if self.work_since is None else max(0.0, now - max(self.work_since, *since))
+
+    def covers(self, probe_started: float, slack: float) -> bool:
+        """Whether a probe had to queue behind work. One that came first would have been answered at once."""
+        return self.work_since is not None and self.work_since <= probe_started + slack

@@ -1,0 +1,247 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Values of the roles' variables that have the right type and cannot be used all the same.
+
+What the last roles would refuse is refused here, before a host is contacted: the planners' own checks, and those of the
+modules on the hosts.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from ansible.errors import AnsibleActionFail
+from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.wanted import PROTECTED
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import Finding
+from ansible_collections.sparkthor.cluster.plugins.module_utils._network import firewall, nccl
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import models
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory.role_specs import Declared, of_collection
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import environment, front
+
+Variables = Mapping[str, Any]
+
+#: folders on the hosts that a role gives to the serving user or removes things from
+FOLDERS = ("engine_cache_dir", "ray_node_temp_dir", "model_store_root")
+ENVIRONMENTS = ("vllm_serve_env", "engine_extra_env", "ray_node_env")
+_PORTS = (
+    *("vllm_serve_api_port", "vllm_serve_master_port", "vllm_serve_group_port", "firewall_api_port"),
+    *("model_store_port", "monitoring_exporter_port", "ray_node_worker_port_min", "ray_node_worker_port_max"),
+)
+_BOUNDS: Mapping[str, tuple[int, int]] = {
+    **dict.fromkeys(_PORTS, (1, 65535)),
+    "firewall_rollback_timeout": (10, 600),
+    "roce_network_rollback_timeout": (30, 600),
+    "model_store_streams": (1, 64),
+    "os_hardening_swap_swappiness": (0, 200),
+    "os_hardening_oom_ssh": (-1000, 1000),
+    "os_hardening_oom_journald": (-1000, 1000),
+    "os_hardening_earlyoom_min_free_percent": (1, 99),
+    **dict.fromkeys(("ray_node_num_cpus", "vllm_serve_degraded_after", "roce_network_verify_wait"), (0, 2**31)),
+    **dict.fromkeys(
+        (
+            *(
+                "vllm_serve_ready_timeout",
+                "vllm_serve_max_model_len",
+                "vllm_serve_front_workers",
+                "vllm_serve_replicas",
+            ),
+            *("vllm_serve_front_retry_after", "vllm_serve_watchdog_interval", "vllm_serve_watchdog_deadline"),
+            *("vllm_serve_watchdog_first_deadline", "vllm_serve_watchdog_failures", "vllm_serve_watchdog_load_stall"),
+            *("vllm_serve_watchdog_backoff_max", "ray_node_join_timeout", "model_store_patience"),
+        ),
+        (1, 2**31),
+    ),
+}
+_ACCOUNT = (re.compile(r"[a-z_][a-z0-9_-]{0,31}"), "is no name of an account", "use small letters, digits, _ and -")
+_PACKAGE = (re.compile(r"[a-z0-9][a-z0-9+.:-]*"), "is no name of a package", "name one package of the distribution")
+_LISTEN = (
+    re.compile(r"(?:(?:\d{1,3}\.){3}\d{1,3}|\[[0-9a-fA-F:]+\]):\d{1,5}"),
+    "is no address with a port",
+    "write it like 127.0.0.1:9090 or [::1]:9090",
+)
+_TIME = (
+    re.compile(r"(?:\d+(?:ms|[smhdwy]))+"),
+    "is no duration of Prometheus",
+    "write a number with s, m, h, d, w or y, such as 15s",
+)
+#: variables of one line of text, with the form that it must have
+_FORMS: Mapping[str, tuple[re.Pattern[str], str, str]] = {
+    **dict.fromkeys(("model_store_owner", "model_store_group"), _ACCOUNT),
+    **dict.fromkeys(("vllm_serve_front_package", "monitoring_prometheus_package"), _PACKAGE),
+    **dict.fromkeys(("monitoring_scrape_interval", "monitoring_prometheus_retention"), _TIME),
+    "monitoring_prometheus_listen": _LISTEN,
+    "vllm_serve_metrics_listen": (re.compile(f"(?:{_LISTEN[0].pattern})?"), *_LISTEN[1:]),
+    "roce_network_netplan_path": (
+        re.compile(r"/etc/netplan/[A-Za-z0-9_.-]+\.yaml"),
+        "is no file that netplan reads",
+        "name a file /etc/netplan/<name>.yaml",
+    ),
+    "roce_network_env_path": (
+        re.compile(r"/etc/sparkthor/[A-Za-z0-9_-]+\.env"),
+        "is not this collection's to write",
+        "name a file /etc/sparkthor/<name>.env",
+    ),
+}
+#: headers carry them: printable ASCII without blanks
+_TOKEN = re.compile(r"[!-~]+")
+_TOKENS = ("ray_node_token", "vllm_serve_hf_token")
+#: texts of several lines
+_LONG = ("vllm_serve_tls_certificate", "vllm_serve_tls_key")
+_ENVIRONMENT_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+#: of an inventory name becomes a label, a comment of a unit and a file's name on the controller
+_HOST = re.compile(r"[\w.:-]+")
+
+
+def value_problems(hostvars: Mapping[str, Variables]) -> list[Finding]:
+    """What is wrong with the variables that an inventory gives; the same on several hosts is said once."""
+    found: dict[Finding, list[str]] = {}
+    for host, raw in hostvars.items():
+        given = Declared(raw, strict=False)
+        for finding in (*_host_name(host), *_of_host({name: given[name] for name in given if name in _NAMES})):
+            found.setdefault(finding, []).append(host)
+    return [replace(finding, source=f"on {', '.join(hosts)}") for finding, hosts in found.items()]
+
+
+def _of_host(given: Variables) -> Iterator[Finding]:
+    for name, (low, high) in _BOUNDS.items():
+        value = given.get(name)
+        if isinstance(value, int) and not isinstance(value, bool) and not low <= value <= high:
+            span = f"from {low} to {high}" if high < 2**31 else f"from {low}"
+            yield _finding(name, value, f"it is not {span}", f"give a whole number {span}")
+    for name, value in given.items():
+        secret = name in _TOKENS or name == "vllm_serve_api_key"
+        # the end of a file is no part of the secret in it
+        text = value.strip() if secret and isinstance(value, str) else value
+        if isinstance(text, str) and name not in _LONG and any(ord(sign) < 32 or ord(sign) == 127 for sign in text):
+            shown = None if secret else value
+            yield _finding(name, shown, "it holds a line break or another control character", "write it in one line")
+    for name, (pattern, what, fix) in _FORMS.items():
+        value = given.get(name)
+        if isinstance(value, str) and not pattern.fullmatch(value):
+            yield _finding(name, value, f"it {what}", fix)
+    gpus = given.get("ray_node_num_gpus")
+    if gpus not in (None, "", "auto") and (isinstance(gpus, bool) or not re.fullmatch(r"\d{1,4}", str(gpus).strip())):
+        yield _finding("ray_node_num_gpus", gpus, "it is neither a number of GPUs nor auto", "give 0 or more, or auto")
+    yield from _folders(given)
+    yield from _environments(given)
+    yield from _secrets(given)
+    yield from _firewall(given)
+    yield from _nccl(given)
+    yield from _models(given)
+
+
+def _finding(name: str, value: Any, what: str, fix: str) -> Finding:
+    # Ansible's texts carry marks; a finding is compared and kept, so it has a plain value
+    shown = value if value is None or isinstance(value, (int, float)) else str(value)
+    return Finding("value", what, fix, where=name, value=shown)
+
+
+def _host_name(host: str) -> Iterator[Finding]:
+    if not _HOST.fullmatch(host) or host.startswith("-"):
+        what = "its inventory name holds characters that labels and file names cannot have"
+        yield Finding(
+            "value", what, "name it with letters, digits, '_', '-' and '.'; ansible_host has the address", host
+        )
+
+
+def _folders(given: Variables) -> Iterator[Finding]:
+    seen: dict[str, str] = {}
+    for name in (*FOLDERS, "engine_venv_path"):
+        value = given.get(name)
+        if not isinstance(value, str):
+            continue
+        path = posixpath.normpath(value)
+        if not value.startswith("/") or ".." in value.split("/"):
+            yield _finding(name, value, "it is no absolute path", "give a folder of the hosts from / on, without ..")
+        elif re.search(r"[\s\"'\\$%:]", value):
+            what = "it holds a blank or a character that means something to systemd or a shell"
+            yield _finding(name, value, what, "use letters, digits, '_', '-', '.' and '/'")
+        elif path in PROTECTED or path.startswith(("/proc/", "/sys/", "/dev/", "/tmp/", "/var/tmp/", "/run/", "/etc/")):
+            what = "it is a folder of the system or one that everybody may write to"
+            yield _finding(name, value, what, "give a folder of its own, such as one below /var/lib/sparkthor or /srv")
+        elif path in seen:
+            yield _finding(name, value, f"{seen[path]} is the same folder", "give each a folder of its own")
+        seen.setdefault(path, name)
+
+
+def _environments(given: Variables) -> Iterator[Finding]:
+    for where in ENVIRONMENTS:
+        values = given.get(where)
+        for name, value in values.items() if isinstance(values, Mapping) else ():
+            key = str(name)
+            if not _ENVIRONMENT_NAME.fullmatch(key):
+                what = f"{key!r} is no name of an environment variable"
+                yield _finding(where, None, what, "use letters, digits and _, not beginning with a digit")
+            elif environment.secret_name(key, value):
+                what = f"{key} is a secret (its value is not shown), which engines show and copy"
+                yield _finding(where, None, what, environment.secret_fix(key))
+            elif isinstance(value, (Mapping, list)) or value is None or re.search(r"[\n\r\0]", str(value)):
+                what = f"the value of {key} is not one line of text"
+                yield _finding(where, None, what, "give a text without line breaks; put JSON in quotes")
+
+
+def _secrets(given: Variables) -> Iterator[Finding]:
+    for name in _TOKENS:
+        value = given.get(name)
+        if isinstance(value, str) and value.strip() and not _TOKEN.fullmatch(value.strip()):
+            what = "the value (not shown) holds a blank or a character outside of ASCII"
+            yield _finding(name, None, what, "use letters, digits and signs of ASCII")
+    try:
+        key, named = given.get("vllm_serve_api_key"), given.get("vllm_serve_api_keys")
+        # too short a key is inventory.secret_problems' to say
+        if isinstance(key, str) and len(key.strip()) >= front.MINIMUM:
+            front.checked_key(key.strip(), "vllm_serve_api_key")
+        front.named_keys(named if isinstance(named, list) else ())
+    except front.FrontError as error:
+        where, _sign, message = str(error).partition(": ")
+        what, _sign, fix = message.partition("; ")
+        yield _finding(where, None, what, fix)
+    if given.get("vllm_serve_tls") == "given":
+        for name, mark in (("vllm_serve_tls_certificate", "BEGIN CERTIFICATE"), ("vllm_serve_tls_key", "PRIVATE KEY")):
+            if mark not in str(given.get(name) or ""):
+                what = f"vllm_serve_tls is given, and {name} (not shown) holds no {mark}"
+                yield _finding(name, None, what, "give the text of the PEM file, such as lookup('file', …)")
+
+
+def _firewall(given: Variables) -> Iterator[Finding]:
+    def ruleset(**policy: Any) -> None:
+        firewall.ruleset(firewall.Policy(**policy))
+
+    for name in ("ssh_ports", "tcp_ports", "udp_ports", "ssh_sources", "api_sources", "sources", "interfaces"):
+        value = given.get(f"firewall_{name}")
+        if isinstance(value, list):
+            try:
+                ruleset(**{name: value}, **({"api_port": 1} if name == "api_sources" else {}))
+            except firewall.FirewallError as error:
+                what, _sign, fix = str(error).partition(": ")[2].partition("; ")
+                yield _finding(f"firewall_{name}", None, what, fix or "correct it")
+
+
+def _nccl(given: Variables) -> Iterator[Finding]:
+    settings, removed = given.get("nccl_conf_settings"), given.get("nccl_conf_remove")
+    try:
+        nccl.edit(
+            b"",
+            {str(key): str(value) for key, value in settings.items()} if isinstance(settings, Mapping) else {},
+            [str(key) for key in removed] if isinstance(removed, list) else [],
+        )
+    except nccl.NcclError as error:
+        yield _finding("nccl_conf_settings", None, str(error), "correct nccl_conf_settings or nccl_conf_remove")
+
+
+def _models(given: Variables) -> Iterator[Finding]:
+    """Names only: a source may be away just now, and is needed only where a host lacks the model."""
+    entries = given.get("model_store_models")
+    try:
+        for entry in entries if isinstance(entries, list) else ():
+            models.folder_of(entry)
+    except AnsibleActionFail as error:
+        what = str(error).partition(": ")[2]
+        yield _finding("model_store_models", None, what, "correct it in the inventory")
+
+
+_NAMES = frozenset(of_collection().names)

@@ -1,0 +1,148 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Requests in flight and counters that stand still: slow, or dead."""
+
+from __future__ import annotations
+
+import pytest
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import watchdog
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.patience import Signs
+
+from tests.unit.plugins.module_utils._onhost.watchdog_world import EXPECTED, World
+
+HOSTS = tuple(EXPECTED.values())
+COMPUTES = Signs(cores=1.0, utilization=96, power=45)
+WAITS = Signs(cores=1.0, utilization=96, power=20)
+#: a watchdog of a Spark cluster whose longest step is planned at about a minute
+LARGE = {"step_patience": 180.0, "wedge_bound": 120.0, "working_power": 30.0}
+
+
+def busy(signs: Signs | dict[str, Signs], **settings: float) -> World:
+    """A serving group that just got a request and answers nobody from now on."""
+    world = World(**settings).serve()
+    world.in_flight = 1
+    world.step()
+    world.answer = "hang"
+    world.signs = signs if isinstance(signs, dict) else dict.fromkeys(HOSTS, signs)
+    return world
+
+
+def restarted_after(world: World, limit: float) -> float:
+    began = world.now
+    while not world.step().restart:
+        assert world.now - began <= limit, world.decisions[-1]
+    return world.now - began
+
+
+@pytest.mark.parametrize("step", [5, 30, 60, 170])
+def test_steps_within_the_patience_are_never_shot(step: int) -> None:
+    world = busy(Signs(cores=1.0), **LARGE)
+    for number in range(5):
+        for decision in world.run(step):
+            assert (decision.state, decision.healthy, decision.restart) == (watchdog.SERVING, True, None)
+        world.counters = (float(number + 1),)
+    assert world.machine.restarts == {}
+
+
+@pytest.mark.parametrize("signs", [COMPUTES, Signs(cores=0.2, compilers=3), Signs(spoke=True)])
+def test_signs_of_life_are_given_several_times_the_patience_but_not_for_ever(signs: Signs) -> None:
+    world = busy({HOSTS[0]: WAITS, HOSTS[1]: WAITS, HOSTS[2]: signs}, **LARGE)
+    assert all(decision.healthy for decision in world.run(870))
+    assert "slow: no token for" in world.decisions[-1].detail
+    assert HOSTS[2] in world.decisions[-1].detail
+    restarted_after(world, 60)
+
+
+@pytest.mark.parametrize(
+    ("signs", "least", "most"),
+    [
+        (WAITS, 110, 130),  # busy GPUs at the power of waiting
+        (Signs(cores=0.001), 110, 130),  # nothing moves
+        (Signs(cores=1.0), 170, 190),  # a CPU that spins is what a long step looks like, too
+        (Signs(), 170, 190),  # nobody can tell: not dead for that
+    ],
+)
+def test_a_wedged_engine_with_requests_is_noticed_within_the_bound(signs: Signs, least: float, most: float) -> None:
+    world = busy(signs, **LARGE)
+    assert least <= restarted_after(world, most)
+    assert world.decisions[-1].kill
+    assert "no token for" in world.decisions[-1].detail
+    assert world.machine.restarts == {"completion": 1}
+
+
+def test_a_small_model_that_is_wedged_is_noticed_within_two_minutes_whatever_it_shows() -> None:
+    for signs in (Signs(), Signs(cores=3.0), WAITS, Signs(cores=0.0)):
+        restarted_after(busy(signs), 126)
+
+
+def test_a_stopped_rank_is_noticed_as_fast_as_without_requests() -> None:
+    world = busy(Signs(cores=1.0), **LARGE)
+    world.signs[HOSTS[1]] = Signs(cores=0.0, stopped=True)
+    restarted_after(world, 45)
+
+
+def test_a_lost_rank_is_not_waited_for() -> None:
+    world = busy(COMPUTES, **LARGE)
+    world.run(30)
+    assert world.ranks is not None
+    del world.ranks["10.0.0.2"]
+    assert restarted_after(world, 6)
+    assert world.machine.restarts == {"lost_rank": 1}
+
+
+def test_errors_are_not_excused_by_requests() -> None:
+    world = busy(COMPUTES, **LARGE)
+    world.answer = "http"
+    restarted_after(world, 20)
+
+
+def test_an_engine_that_is_wedged_while_idle_is_not_saved_by_a_request_that_comes_later() -> None:
+    world = World(**LARGE).serve()
+    world.answer = "hang"
+    while world.asked is None:
+        world.step()
+    world.run(10)  # the probe is alone that long, and unanswered
+    world.in_flight = 1
+    world.signs = dict.fromkeys(HOSTS, COMPUTES)
+    restarted_after(world, 30)
+
+
+def test_a_client_that_gives_up_does_not_end_the_patience() -> None:
+    world = busy(COMPUTES, **LARGE)
+    world.run(20)
+    world.in_flight = 0  # it went away, the step goes on
+    assert all(decision.healthy for decision in world.run(100))
+
+
+def test_after_a_slow_step_nothing_is_left_of_it() -> None:
+    world = busy(COMPUTES, **LARGE)
+    world.run(60)
+    world.answer, world.in_flight, world.counters = "ok", 0, (9.0,)
+    world.run(20)
+    assert world.decisions[-1].line == "serving"
+    assert not world.machine.overdue
+    # and the next fault is noticed as fast as ever
+    world.answer = "hang"
+    restarted_after(world, 45)
+
+
+def test_lines_of_the_log_are_life_from_the_second_on() -> None:
+    world = busy(Signs(cores=0.001), **LARGE)
+    world.run(10)
+    world.mark = "read for the first time since the load"
+    world.run(100)
+    assert restarted_after(world, 20)
+
+    world = busy(Signs(cores=0.001), **LARGE)
+    for number in range(100):
+        world.mark = f"Compiling {number}"
+        assert not world.step().restart
+
+
+def test_a_host_that_stood_still_gets_its_time_back() -> None:
+    world = busy(Signs(cores=0.001), **LARGE)
+    world.run(100)
+    world.step(60)
+    assert not [decision for decision in world.run(100) if decision.restart]
+    restarted_after(world, 30)

@@ -1,0 +1,268 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+import json
+import struct
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tools import marked
+from tools.gpu import bundle, load, price, start, table, trim, wheels
+from tools.playbooks import TOP
+
+DESCRIBED = """\
+python 3.12
+machine x86_64
+glibc 2.39
+gpu 9.0, NVIDIA H200, 580.159.04
+gpu 9.0, NVIDIA H200, 580.159.04
+deb bash 5.2.21-2ubuntu4 amd64 ii
+deb gone 1.0 amd64 rc
+"""
+
+
+@pytest.fixture
+def described(tmp_path: Path) -> Path:
+    folder = tmp_path / "described"
+    folder.mkdir()
+    (folder / "machine.txt").write_text(DESCRIBED)
+    return folder
+
+
+# --- the bundle ------------------------------------------------------------------------------------------------------
+
+
+def test_a_machine_is_read_and_its_removed_packages_do_not_count(described: Path) -> None:
+    machine = bundle.Machine.read(described)
+    assert (machine.python, machine.glibc, machine.arch) == ("3.12", "2.39", 90)
+    assert machine.debs == {"bash": ("5.2.21-2ubuntu4", "amd64")}
+    assert bundle.lacking_debs(machine, ["bash", "sudo"]) == ["sudo"]
+    machine.check_lock()
+    assert "manylinux_2_39_x86_64" in machine.platforms()
+    assert "manylinux_2_40_x86_64" not in machine.platforms()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (("python 3.12", "python 3.13"), "the machine's Python is 3.13 on x86_64"),
+        (("gpu 9.0, NVIDIA H200, 580.159.04\ngpu 9.0", "gpu 9.0, NVIDIA H200, 580\ngpu 8.0"), "2 kinds of GPU"),
+    ],
+)
+def test_a_machine_that_no_bundle_is_for(described: Path, change: tuple[str, str], message: str) -> None:
+    (described / "machine.txt").write_text(DESCRIBED.replace(*change))
+    with pytest.raises(bundle.BundleError, match=message):
+        bundle.Machine.read(described).check_lock()
+
+
+def test_an_undescribed_machine_is_asked_for(tmp_path: Path) -> None:
+    with pytest.raises(bundle.BundleError, match=r"describe\.sh"):
+        bundle.Machine.read(tmp_path)
+
+
+def test_parts_hold_what_they_may(tmp_path: Path) -> None:
+    sizes = {tmp_path / name: size for name, size in (("a", 40), ("b", 30), ("c", 15), ("d", 10), ("e", 5))}
+    parts = bundle.share_out(sizes, 56)
+    assert sorted(path.name for part in parts for path in part) == ["a", "b", "c", "d", "e"]
+    assert len(parts) == 2
+    assert all(sum(sizes[path] for path in part) <= 56 for part in parts)
+    with pytest.raises(bundle.BundleError, match="a alone has"):
+        bundle.share_out({tmp_path / "a": 99 << 20}, 56 << 20)
+
+
+def test_the_lock_pins_what_every_engine_needs() -> None:
+    names = {pin.split("==")[0] for pin in bundle.pins(bundle.LOCK)}
+    assert {"vllm", "ray", "uv"} <= names
+    known = {pin.split("==")[0].lower() for pin in bundle.pins(TOP / "requirements" / "dev.txt")}
+    assert set(bundle.CONTROLLER) <= known
+
+
+# --- GPU code that is not needed -------------------------------------------------------------------------------------
+
+
+def entry(kind: int, arch: int, code: bytes) -> bytes:
+    return struct.pack("<HHIQ", kind, 1, 64, len(code)) + bytes(12) + struct.pack("<I", arch) + bytes(32) + code
+
+
+def library(*containers: list[bytes]) -> bytes:
+    """An ELF file with one section of GPU code."""
+    body = b""
+    for entries in containers:
+        inner = b"".join(entries)
+        body += struct.pack("<IHHQ", trim.MAGIC, 1, 16, len(inner)) + inner
+        body += bytes(-len(body) % 8)
+    strings = b"\0.nv_fatbin\0.shstrtab\0"
+    head = b"\x7fELF\x02\x01" + bytes(34) + struct.pack("<Q", 64 + len(body) + len(strings))
+    head += bytes(10) + struct.pack("<HHH", 64, 3, 2)
+    rows = bytes(64)
+    rows += struct.pack("<IIQQQQ", 1, 1, 0, 0, 64, len(body)) + bytes(24)
+    rows += struct.pack("<IIQQQQ", 12, 3, 0, 0, 64 + len(body), len(strings)) + bytes(24)
+    return head + body + strings + rows
+
+
+def test_code_for_other_gpus_becomes_zeros_in_place(tmp_path: Path) -> None:
+    path = tmp_path / "x.so"
+    first = [entry(trim.MACHINE, 80, b"A" * 64), entry(trim.MACHINE, 90, b"B" * 64), entry(trim.PTX, 90, b"P" * 64)]
+    second = [entry(trim.MACHINE, 80, b"C" * 64), entry(trim.PTX, 80, b"Q" * 64)]
+    data = library(first, second)
+    path.write_bytes(data)
+    assert trim.keep_architecture(str(path), 90) == 3 * 64
+    left = path.read_bytes()
+    assert len(left) == len(data)
+    assert b"B" * 64 in left
+    assert b"Q" * 64 in left, "PTX is what a GPU without machine code runs"
+    assert not any(letter * 64 in left for letter in (b"A", b"C", b"P"))
+
+
+def test_no_library_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "x.so"
+    path.write_bytes(b"no library" * 20)
+    assert trim.keep_architecture(str(path), 90) == 0
+    assert path.read_bytes() == b"no library" * 20
+
+
+def test_unwanted_folders_and_files_go(tmp_path: Path) -> None:
+    for name in ("ray/jars/a.jar", "ray/core/src/raylet", "ray/x.map", "ray/rllib/deep/y.py"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("x")
+    trim.remove_unwanted(str(tmp_path), "ray")
+    assert sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()) == [
+        "ray/core/src/raylet"
+    ]
+
+
+# --- wheels ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_closure_takes_from_the_bundle_first() -> None:
+    here = {"vllm": ("0.26", ["torch", "lost"]), "ray": ("2.60", []), "uv": ("1", []), "extra": ("1", [])}
+    there = {"torch": ("2.11", ["numpy"]), "numpy": ("2", []), "ray": ("2.50", []), "jax": ("1", [])}
+    here["uv"] = ("1", ["uvicorn[standard]"])
+    there |= {"uvicorn": ("1", ['uvloop; extra == "standard"', 'flask; extra == "wsgi"']), "uvloop": ("1", [])}
+    assert wheels.closure(here, there) == (
+        ["extra", "ray", "uv", "vllm"],
+        ["numpy", "torch", "uvicorn", "uvloop"],
+        ["lost"],
+    )
+
+
+def test_requirements_of_extras_and_other_systems_do_not_count() -> None:
+    lines = ["torch==2.11", 'colorama; sys_platform == "win32"', 'pytest; extra == "dev"', "Not A Requirement!"]
+    assert wheels.needs(lines) == [("torch", "")]
+    assert wheels.needs(["uvicorn[standard]"]) == [("uvicorn", ""), ("uvicorn", "standard")]
+
+
+def test_an_unpacked_wheel_becomes_one_again(tmp_path: Path) -> None:
+    tree = tmp_path / "demo-1.0-py3-none-any"
+    (tree / "demo").mkdir(parents=True)
+    (tree / "demo/__init__.py").write_text("x = 1\n")
+    (tree / "demo-1.0.dist-info").mkdir()
+    (tree / "demo-1.0.dist-info/METADATA").write_text("Name: demo\nVersion: 1.0\nRequires-Dist: torch\n\n")
+    (tree / "demo-1.0.dist-info/RECORD").write_text("demo/gone.py,sha256=x,1\n")
+    made = Path(wheels.pack_tree(str(tree), str(tmp_path)))
+    assert made.name == "demo-1.0-py3-none-any.whl"
+    with zipfile.ZipFile(made) as archive:
+        record = archive.read("demo-1.0.dist-info/RECORD").decode().splitlines()
+        assert archive.testzip() is None
+    assert [line.split(",")[0] for line in record] == [
+        "demo/__init__.py", "demo-1.0.dist-info/METADATA", "demo-1.0.dist-info/RECORD"
+    ]  # fmt: skip
+    assert wheels.carried(str(tmp_path)) == {"demo": ("1.0", ["torch"])}
+
+
+def test_an_installed_package_becomes_a_wheel(tmp_path: Path) -> None:
+    name = wheels.pack_installed(str(tmp_path), "packaging")
+    assert name.startswith("packaging-")
+    assert name.endswith("-py3-none-any.whl")
+    with zipfile.ZipFile(tmp_path / name) as archive:
+        names = archive.namelist()
+    assert "packaging/__init__.py" in names
+    assert not any("__pycache__" in one or one.startswith("..") for one in names)
+
+
+def test_the_file_name_follows_the_tags() -> None:
+    text = "Wheel-Version: 1.0\nTag: cp312-cp312-manylinux_2_17_x86_64\nTag: cp312-cp312-manylinux2014_x86_64\n"
+    wanted = "torch-2.11.0+cu130-cp312-cp312-manylinux2014_x86_64.manylinux_2_17_x86_64.whl"
+    assert wheels.wheel_name("torch-2.11.0+cu130.dist-info", text) == wanted
+
+
+def test_the_lock_says_what_was_left_out() -> None:
+    text = wheels.lock_text({"vllm": "0.26.0", "ray": "2.60.0"}, ["flashinfer-python"])
+    assert text.splitlines()[1:] == ["# required and left out: flashinfer-python", "ray==2.60.0", "vllm==0.26.0"]
+
+
+# --- figures ---------------------------------------------------------------------------------------------------------
+
+
+def test_only_what_came_within_the_time_counts() -> None:
+    start = 100.0
+    kept = [(100.5, [100.9, 101.5, 102.0]), (102.0, [102.02, 102.5, 103.0, 105.5]), (104.9, [])]
+    found = load.figures(kept, start, 4.0)
+    assert found["tokens_per_second"] == 1.2, "five tokens in four seconds, to one decimal"
+    assert found["ttft_p50_ms"] == 20.0
+    assert found["requests"] == 1
+
+
+def test_pairs_are_compared_round_by_round() -> None:
+    def row(way: str, number: int, tokens: float, first: float) -> dict[str, object]:
+        return {
+            "streams": 8, "round": number, "way": way, "tokens_per_second": tokens, "ttft_p50_ms": first, "failed": 0,
+        }  # fmt: skip
+
+    rows = [row("front", 0, 99, 12), row("engine", 0, 100, 10), row("front", 1, 48, 11), row("engine", 1, 50, 10)]
+    [found] = price.summary([*rows, row("front", 2, 1, 1)])
+    assert found["pairs"] == 2
+    assert found["ratio"] == pytest.approx(0.975)
+    assert found["ratios"] == [0.96, 0.99]
+    assert found["ttft_added"] == 1.5
+
+
+def test_the_document_has_every_part_and_unmeasured_ones_say_so(tmp_path: Path) -> None:
+    text = (TOP / "docs" / "gpu.md").read_text(encoding="utf-8")
+    parts = table.parts({}, tmp_path)
+    assert all(lines == ["Not measured yet."] for lines in parts.values())
+    for name in parts:
+        assert marked.begin(name) in text
+        assert marked.end(name) in text
+
+
+def test_tables_of_results(tmp_path: Path) -> None:
+    deploy = {
+        "hosts": 2, "hosts_seconds": 5.0, "site_seconds": 200.0, "stages": {"engine": 90.0, "firewall": 0.2},
+        "versions": {"vllm": "0.26.0"}, "date": "2026-11-22",
+    }  # fmt: skip
+    again = {"seconds": 6.0, "changed": {"a": 0, "b": 0}}
+    (tmp_path / "worker.json").write_text(json.dumps([{"noticed": 7.0, "again": 60.0, "clients": [9.0]}]))
+    parts = table.parts({"deploy": deploy, "again": again, "faults": {"away": 20.0}}, tmp_path)
+    assert "| `site.yml` on bare hosts | 200.0 | engine 90 |" in parts["gpu runs"]
+    assert "| `site.yml` again | 6.0 | changed 0 |" in parts["gpu runs"]
+    assert parts["gpu faults"][2].startswith(
+        "| power loss of a worker, back after 20 s | 1 | 7 | 60 after its ssh | 9 |"
+    )
+
+
+JOURNAL = """\
+Nov 22 06:43:39.000000 gpu-01 systemd[1]: Started something else.
+Nov 22 06:43:40.441990 gpu-01 systemd[1]: Starting sparkthor-vllm.service - vLLM (serving)...
+Nov 22 06:43:45.698436 gpu-01 systemd[1]: Started sparkthor-vllm.service - vLLM (serving).
+Nov 22 06:44:01.310720 gpu-01 vllm[3983]: (APIServer pid=3983) INFO [api_utils.py:345] █▄  version 0.26.0
+-- Boot --
+Nov 22 06:44:15.977765 gpu-01 vllm[4354]: (EngineCore pid=4354) INFO Initializing a V1 LLM engine (v0.26.0)
+Nov 22 06:44:15.990000 gpu-01 vllm[4354]: (EngineCore pid=4354) INFO version 0.26.0 again
+Nov 22 06:45:15.444606 gpu-01 vllm[3983]: (APIServer pid=3983) INFO:     Application startup complete.
+"""
+
+
+def test_a_start_is_taken_apart_and_missing_steps_take_nothing() -> None:
+    assert start.steps(JOURNAL) == [
+        ("gate, page cache dropped on all hosts", 5.3),
+        ("API server: imports", 15.6),
+        ("engine core: imports", 14.7),
+        ("API", 59.5),
+    ]
+    assert start.moment("1700000000.250000 gpu-01 systemd[1]: x") == 1700000000.25
+    assert start.steps("nothing") == []

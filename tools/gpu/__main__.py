@@ -1,0 +1,306 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""``make gpu``: the collection on real GPUs of this machine, stage by stage; docs/gpu.md is written from the results.
+
+A stage's result is kept as soon as it is there, in ``.lab/results/gpu``, and is not measured again. So the run can be
+spread over several short calls. ``--table FILE`` only writes the tables.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from sparklab import Lab
+from sparklab.system import LabError
+
+from tools import marked
+from tools.faults import faults
+from tools.faults.__main__ import complete
+from tools.faults.site import VLLM, FaultError, Site
+from tools.gpu import price, start, table
+from tools.gpu.load import measure
+from tools.playbooks import TOP, Outcome, run_playbook
+
+RESULTS = TOP / ".lab" / "results" / "gpu"
+FAULTS = ("front", "engine", "wedge", "link", "worker")
+
+
+class GpuError(Exception):
+    """One line for the user."""
+
+
+def say(line: str) -> None:
+    print(f"[{time.strftime('%H:%M:%S')}] {line}", flush=True)
+
+
+class Run:
+    """The lab, and what has been found so far."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self.options = options
+        self.inventory = TOP / "inventories" / options.inventory
+        self.folder: Path = options.results
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._site: Site | None = None
+
+    def kept(self, stage: str) -> dict[str, Any] | None:
+        path = self.folder / f"{stage}.json"
+        return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
+
+    def keep(self, stage: str, found: dict[str, Any]) -> None:
+        part = self.folder / f".{stage}.part"
+        part.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+        part.replace(self.folder / f"{stage}.json")
+
+    @property
+    def site(self) -> Site:
+        if self._site is None:
+            self._site = Site.open(self.options.lab, self.options.inventory)
+            self._site.model = self.model(self._site)
+        return self._site
+
+    @staticmethod
+    def model(site: Site) -> str:
+        point = site.endpoint
+        request = urllib.request.Request(
+            f"http://{point.address}:{point.port}/v1/models", headers={"Authorization": f"Bearer {point.key}"}
+        )
+        with urllib.request.urlopen(request, timeout=20) as answer:
+            return str(json.load(answer)["data"][0]["id"])
+
+    def play(self, playbook: str, name: str, **variables: Any) -> Outcome:
+        overlay = TOP / ".lab" / self.options.lab / "inventory.yml"
+        wanted = {**self.options.extra, **variables}
+        outcome = run_playbook(playbook, [self.inventory, overlay], extra_vars=wanted, name=f"gpu-{name}", say=say)
+        (self.folder / f"{name}.log").write_text(outcome.output, encoding="utf-8")
+        return outcome
+
+    def must(self, playbook: str, name: str, **variables: Any) -> Outcome:
+        outcome = self.play(playbook, name, **variables)
+        if outcome.rc:
+            raise GpuError(f"{playbook} ended with {outcome.rc}: {'; '.join(outcome.failures)[:2000]}")
+        return outcome
+
+
+# --- stages ----------------------------------------------------------------------------------------------------------
+
+
+def deploy(run: Run) -> dict[str, Any]:
+    begun = time.monotonic()
+    lab = Lab.create([run.inventory], name=run.options.lab)
+    hosts = time.monotonic() - begun
+    outcome = run.must("site.yml", "deploy")
+    return {
+        "hosts": len(lab.plan.hosts),
+        "hosts_seconds": round(hosts, 1),
+        "site_seconds": round(outcome.seconds, 1),
+        "stages": {name: round(seconds, 1) for name, seconds in outcome.stages.items()},
+        "versions": versions(run.site),
+        "start": start.steps(journal(run.site)),
+    }
+
+
+def journal(site: Site) -> str:
+    return site.on(site.head, f"journalctl -b -u {VLLM} -o short-unix --no-pager", check=False)
+
+
+def versions(site: Site) -> dict[str, str]:
+    """What the figures are about, read where it runs."""
+    code = (
+        "import json,platform; from importlib.metadata import version as v; import torch; "
+        "print(json.dumps({n: v(n) for n in ('vllm','ray','torch')} | {'python': platform.python_version(), "
+        "'nccl': '.'.join(map(str, torch.cuda.nccl.version())) if torch.cuda.is_available() else 'none'}))"
+    )
+    found = json.loads(site.on(site.head, f'cd /; /opt/sparkthor/venv/bin/python -I -c "{code}"'))
+    smi = "nvidia-smi --query-gpu=name,driver_version,memory.used --format=csv,noheader"
+    for host, text in site.everywhere(smi).items():
+        found[f"GPU of {host}"] = text.strip()
+    found["systemd"] = site.on(site.head, "systemctl --version | head -1").split()[1]
+    found["kernel"] = os.uname().release
+    return {key: str(value) for key, value in found.items()}
+
+
+def again(run: Run) -> dict[str, Any]:
+    outcome = run.must("site.yml", "again")
+    return {"seconds": round(outcome.seconds, 1), "changed": outcome.changed}
+
+
+def verify(run: Run) -> dict[str, Any]:
+    folder = run.folder / "verified"
+    outcome = run.play("playbooks/verify.yml", "verify", verify_folder=str(folder))
+    newest = sorted(folder.rglob("*.json"))[-1:]
+    lines = json.loads(newest[0].read_text(encoding="utf-8"))["lines"] if newest else []
+    return {"rc": outcome.rc, "seconds": round(outcome.seconds, 1), "lines": lines, "failures": outcome.failures}
+
+
+def status(run: Run) -> dict[str, Any]:
+    path = run.folder / "status-document.json"
+    outcome = run.play("playbooks/status.yml", "status", output="json", output_file=str(path))
+    return {"rc": outcome.rc, "seconds": round(outcome.seconds, 1), "failures": outcome.failures}
+
+
+def doctor(run: Run) -> dict[str, Any]:
+    path = run.folder / "doctor-document.json"
+    outcome = run.play("playbooks/doctor.yml", "doctor", doctor_json=str(path))
+    document = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    found = [str(one.get("id", one.get("what", one))) for one in document.get("findings", [])]
+    return {"rc": outcome.rc, "seconds": round(outcome.seconds, 1), "findings": found, "failures": outcome.failures}
+
+
+def report(run: Run) -> dict[str, Any]:
+    outcome = run.play("playbooks/report.yml", "report", report_path=str(run.folder / "report.html"))
+    size = (run.folder / "report.html").stat().st_size if (run.folder / "report.html").exists() else 0
+    return {"rc": outcome.rc, "seconds": round(outcome.seconds, 1), "bytes": size, "failures": outcome.failures}
+
+
+def pay(run: Run) -> dict[str, Any]:
+    options = run.options
+    rows = price.pairs(run.site, options.streams, options.pairs, options.seconds, options.tokens, say)
+    return {"rows": rows, "summary": price.summary(rows), "seconds": options.seconds, "tokens": options.tokens}
+
+
+def byhand(run: Run) -> dict[str, Any]:
+    """The whole of us against vLLM that a person started with the same arguments on the same GPUs."""
+    site, options, rows = run.site, run.options, []
+    ours = price.front(site, 128, options.tokens)
+    point = site.endpoint
+    bare = price.Aim(f"http://{point.address}:{price.BY_HAND}", "", "", site.model, 128, options.tokens)
+    seconds: dict[str, float] = {}
+    for number in range(2):
+        for way, aim in (("ours", ours), ("by hand", bare)):
+            if way == "by hand":
+                seconds[f"start {number}"] = round(price.start_by_hand(site), 1)
+            measure(aim, max(options.streams), 2.0)
+            for count in options.streams:
+                found = measure(aim, count, options.seconds, seed=number + 51)
+                rows.append({"streams": count, "round": number, "way": way, **found})
+                say(f"  {way}, {count} streams: {found}")
+        price.stop_by_hand(site)
+        faults.wait(lambda: point.complete(1, stream=False, timeout=30) == "", 600, "our engine after the other")
+    return {"rows": rows, "summary": price.summary(rows, "ours", "by hand"), "starts": seconds}
+
+
+def fault(run: Run) -> dict[str, Any]:
+    faults.AWAY, faults.CUT = run.options.away, run.options.cut
+    folder = run.folder / "faults"
+    for number in range(1, run.options.rounds + 1):
+        for name in run.options.faults:
+            try:
+                complete(run.site, name, number, folder=folder, age=7200)
+            except (FaultError, LabError) as error:
+                say(f"{name}: {error}")
+                run.options.faults = [one for one in run.options.faults if one != name]
+    return {"away": faults.AWAY, "cut": faults.CUT}
+
+
+def boot(run: Run) -> dict[str, Any]:
+    """All hosts without power, then power: the seconds to what a person waits for."""
+    site = run.site
+    endpoint = site.endpoint
+    site.lab.off(*site.hosts)
+    begun = time.monotonic()
+    site.lab.boot()
+    site.lab.wait()
+    found: dict[str, Any] = {"ssh": round(time.monotonic() - begun, 1)}
+    faults.wait(lambda: endpoint.complete(1, stream=False, timeout=30) == "", 900, "a completion after power-on", 0.2)
+    found["answer"] = round(time.monotonic() - begun, 1)
+    return {**found, "start": start.steps(journal(site))}
+
+
+def _other(name: str, **variables: Any) -> Callable[[Run], dict[str, Any]]:
+    """The same cluster by another executor or split: how long the change takes, and what it serves."""
+
+    def stage(run: Run) -> dict[str, Any]:
+        outcome = run.must("site.yml", name, **variables)
+        aim = price.front(run.site, 128, run.options.tokens)
+        measure(aim, max(run.options.streams), 2.0)
+        rows = [{"streams": count, **measure(aim, count, run.options.seconds)} for count in run.options.streams]
+        for row in rows:
+            say(f"  {name}: {row}")
+        second = run.must("site.yml", f"{name}-again", **variables)
+        return {"seconds": round(outcome.seconds, 1), "rows": rows, "changed": second.changed, "variables": variables}
+
+    return stage
+
+
+STAGES: dict[str, Callable[[Run], dict[str, Any]]] = {
+    "deploy": deploy,
+    "again": again,
+    "verify": verify,
+    "status": status,
+    "doctor": doctor,
+    "report": report,
+    "price": pay,
+    "faults": fault,
+    "boot": boot,
+    "byhand": byhand,
+    "mp": _other("mp", vllm_serve_executor="mp"),
+    "tp": _other("tp", vllm_serve_tensor_parallel_size=2, vllm_serve_pipeline_parallel_size=1),
+    "back": _other("back"),
+}
+
+
+def parse(argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="make gpu", description=__doc__)
+    parser.add_argument("stages", nargs="*", help=f"default: all of {', '.join(STAGES)}")
+    parser.add_argument("--inventory", default="gpu", help="a folder of inventories/")
+    parser.add_argument("--lab", help="name of the lab (default: the inventory's)")
+    parser.add_argument("--results", type=Path, default=RESULTS)
+    parser.add_argument("--streams", type=lambda text: [int(word) for word in text.split(",")], default=[1, 8, 64])
+    parser.add_argument("--pairs", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=8.0, help="that one figure of a load is measured")
+    parser.add_argument("--tokens", type=int, default=256, help="of an answer")
+    parser.add_argument("--faults", type=lambda text: text.split(","), default=list(FAULTS))
+    parser.add_argument("--rounds", type=int, default=2, help="of each fault")
+    parser.add_argument("--away", type=float, default=20.0, help="seconds that a host is without power")
+    parser.add_argument("--cut", type=float, default=30.0, help="seconds that a link is cut")
+    parser.add_argument("--extra", type=json.loads, default={}, help="variables for every play, as JSON")
+    parser.add_argument("--again", action="store_true", help="measure these stages anew")
+    parser.add_argument("--table", type=Path, metavar="FILE", help="only write the tables into FILE")
+    options = parser.parse_args(argv)
+    unknown = [name for name in options.stages if name not in STAGES]
+    if unknown:
+        parser.error(f"unknown: {', '.join(unknown)}; there are {', '.join(STAGES)}")
+    options.lab = options.lab or options.inventory
+    return options
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    options = parse(argv)
+    run = Run(options)
+    if options.table:
+        documents = {stage: found for stage in STAGES if (found := run.kept(stage)) is not None}
+        for name, lines in table.parts(documents, run.folder / "faults").items():
+            marked.replace(options.table, name, "\n".join(lines))
+        return 0
+    bad = 0
+    for stage in options.stages or list(STAGES):
+        if run.kept(stage) is not None and not options.again:
+            continue
+        say(f"--- {stage}")
+        begun = time.monotonic()
+        try:
+            found = STAGES[stage](run)
+        except (GpuError, FaultError, LabError, OSError) as error:
+            say(f"{stage}: {error}")
+            bad += 1
+            if stage == "deploy":
+                break
+            continue
+        run.keep(stage, {**found, "date": time.strftime("%Y-%m-%d"), "took": round(time.monotonic() - begun, 1)})
+        brief = {key: value for key, value in found.items() if key not in ("rows", "lines")}
+        say(f"{stage}: {json.dumps(brief)[:1500]} ({time.monotonic() - begun:.0f} s)")
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,158 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Streams of completions against one address, and what they came to: tokens/s and the time to the first token.
+
+    python -m tools.gpu.load --url URL|--socket PATH --model NAME [--key-file FILE] --streams N --seconds S
+
+Every stream asks again as soon as it has its answer. What began before the first second or was open at the end is not
+counted, so the figure is that of N streams at work. One process for every eight streams, so that the client is not
+what is measured. The result is one line of JSON.
+"""
+
+from __future__ import annotations
+
+import argparse
+import http.client
+import json
+import multiprocessing
+import random
+import socket
+import statistics
+import sys
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+WARM = 1.0
+EACH = 8
+
+
+@dataclass(frozen=True)
+class Aim:
+    """Whom to ask, and for what."""
+
+    url: str
+    socket: str
+    key: str
+    model: str
+    prompt: int
+    tokens: int
+
+    def connection(self) -> http.client.HTTPConnection:
+        if not self.socket:
+            parts = urlsplit(self.url)
+            return http.client.HTTPConnection(parts.hostname or "", parts.port or 80, timeout=300)
+        connection = http.client.HTTPConnection("localhost", timeout=300)
+        connection.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        connection.sock.settimeout(300)
+        connection.sock.connect(self.socket)
+        return connection
+
+
+def ask(aim: Aim, dice: random.Random) -> tuple[float, list[float]]:
+    """One streamed completion: when it began, and when each token came."""
+    body = {
+        "model": aim.model,
+        # no two prompts are alike, so nothing comes out of a prefix cache
+        "prompt": [dice.randrange(300, 1100) for _token in range(aim.prompt)],
+        "max_tokens": aim.tokens,
+        "ignore_eos": True,
+        "temperature": 0,
+        "stream": True,
+    }
+    headers = {"Content-Type": "application/json", "Authorization": f"Bearer {aim.key}"}
+    connection = aim.connection()
+    try:
+        begun = time.monotonic()
+        connection.request("POST", "/v1/completions", json.dumps(body), headers)
+        answer = connection.getresponse()
+        if answer.status != 200:
+            raise OSError(f"{answer.status}: {answer.read(200)!r}")
+        came = [time.monotonic() for line in answer if line.startswith(b"data: {")]
+    finally:
+        connection.close()
+    return begun, came
+
+
+def work(aim: Aim, streams: int, start: float, seconds: float, seed: int, results: Any) -> None:
+    """A process: its streams, until the end."""
+    kept: list[tuple[float, list[float]]] = []
+    failed: list[str] = []
+
+    def stream(number: int) -> None:
+        dice = random.Random(seed * 1000 + number)
+        while time.monotonic() < start + WARM + seconds:
+            try:
+                kept.append(ask(aim, dice))
+            except (OSError, http.client.HTTPException) as error:
+                failed.append(f"{type(error).__name__}: {error}")
+                time.sleep(0.2)
+
+    threads = [threading.Thread(target=stream, args=(number,), daemon=True) for number in range(streams)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    results.put((kept, failed))
+
+
+def figures(kept: list[tuple[float, list[float]]], start: float, seconds: float) -> dict[str, float]:
+    """Tokens that came within the measured time, per second, and the median and 99th percentile of the first token."""
+    begin, end = start + WARM, start + WARM + seconds
+    tokens = sum(begin <= moment < end for _begun, came in kept for moment in came)
+    first = sorted(came[0] - begun for begun, came in kept if came and begin <= begun < end)
+    gaps = [(came[-1] - came[0]) / (len(came) - 1) for begun, came in kept if len(came) > 1 and begin <= begun < end]
+    return {
+        "tokens_per_second": round(tokens / seconds, 1),
+        "ttft_p50_ms": round(1000 * statistics.median(first), 2) if first else -1.0,
+        "ttft_p99_ms": round(1000 * first[min(len(first) - 1, int(0.99 * len(first)))], 2) if first else -1.0,
+        "tpot_ms": round(1000 * statistics.median(gaps), 3) if gaps else -1.0,
+        "requests": len(first),
+    }
+
+
+def measure(aim: Aim, streams: int, seconds: float, seed: int = 0) -> dict[str, float]:
+    context = multiprocessing.get_context("fork")
+    results, start = context.Queue(), time.monotonic()
+    parts = [min(EACH, streams - done) for done in range(0, streams, EACH)]
+    processes = [
+        context.Process(target=work, args=(aim, part, start, seconds, seed * 100 + number, results))
+        for number, part in enumerate(parts)
+    ]
+    for process in processes:
+        process.start()
+    kept: list[tuple[float, list[float]]] = []
+    failed: list[str] = []
+    for _process in processes:
+        some, bad = results.get(timeout=seconds + 330)
+        kept += some
+        failed += bad
+    for process in processes:
+        process.join()
+    found = figures(kept, start, seconds)
+    return {**found, "failed": len(failed), **({"error": failed[0]} if failed else {})}  # type: ignore[dict-item]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tools.gpu.load", description=__doc__)
+    parser.add_argument("--url", default="")
+    parser.add_argument("--socket", default="")
+    parser.add_argument("--key-file", default="")
+    parser.add_argument("--model", required=True)
+    parser.add_argument("--streams", type=int, default=1)
+    parser.add_argument("--seconds", type=float, default=10)
+    parser.add_argument("--prompt", type=int, default=128, help="tokens of a prompt")
+    parser.add_argument("--tokens", type=int, default=256, help="tokens of an answer")
+    options = parser.parse_args()
+    key = Path(options.key_file).read_text(encoding="utf-8").strip() if options.key_file else ""
+    aim = Aim(options.url, options.socket, key, options.model, options.prompt, options.tokens)
+    print(json.dumps(measure(aim, options.streams, options.seconds)))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

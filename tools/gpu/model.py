@@ -1,0 +1,84 @@
+#!/usr/bin/env python3
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Write a Qwen3 with the shape of the 0.6B model, random weights and the lab's tokenizer: model.py FOLDER
+
+It computes as the real one does, token for token, and says nothing: for speed and faults, not for answers. Run by a
+Python that has torch and safetensors.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lab", "engine"))
+import make_model  # a program in a folder, not a package
+
+SHAPE = {
+    "hidden_size": 1024, "intermediate_size": 3072, "num_hidden_layers": 28, "num_attention_heads": 16,
+    "num_key_value_heads": 8, "head_dim": 128, "vocab_size": 32768, "max_window_layers": 28,
+    "max_position_embeddings": 32768, "rope_theta": 1000000.0, "torch_dtype": "bfloat16",
+}  # fmt: skip
+
+
+def tensors(shape: dict[str, object]) -> list[tuple[str, tuple[int, ...]]]:
+    """Name and shape of each; a vector is a norm, which is all ones."""
+    hidden, inter, layers, heads, kv, size, vocabulary = (
+        int(str(shape[key])) for key in
+        ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads",
+         "head_dim", "vocab_size")
+    )  # fmt: skip
+    found: list[tuple[str, tuple[int, ...]]] = [("model.embed_tokens.weight", (vocabulary, hidden))]
+    for layer in range(layers):
+        prefix = f"model.layers.{layer}."
+        found += [(f"{prefix}{name}.weight", (hidden,)) for name in ("input_layernorm", "post_attention_layernorm")]
+        found += [(f"{prefix}self_attn.{name}_norm.weight", (size,)) for name in "qk"]
+        found.append((f"{prefix}self_attn.q_proj.weight", (heads * size, hidden)))
+        found += [(f"{prefix}self_attn.{name}_proj.weight", (kv * size, hidden)) for name in "kv"]
+        found.append((f"{prefix}self_attn.o_proj.weight", (hidden, heads * size)))
+        found += [(f"{prefix}mlp.{name}_proj.weight", (inter, hidden)) for name in ("gate", "up")]
+        found.append((f"{prefix}mlp.down_proj.weight", (hidden, inter)))
+    return [*found, ("model.norm.weight", (hidden,)), ("lm_head.weight", (vocabulary, hidden))]
+
+
+def make(target: str) -> int:
+    import safetensors.torch
+    import torch
+
+    part = f"{target}.part"
+    shutil.rmtree(part, ignore_errors=True)
+    os.makedirs(part)
+    documents = make_model.documents()
+    config = {**documents["config.json"], **SHAPE}
+    documents["tokenizer.json"] = {**documents["tokenizer.json"], "model": padded(documents["tokenizer.json"])}
+    for name, document in {**documents, "config.json": config}.items():
+        with open(os.path.join(part, name), "w", encoding="utf-8") as file:
+            json.dump(document, file, ensure_ascii=False)
+    dice = torch.Generator().manual_seed(24)
+    weights = {
+        name: torch.ones(shape, dtype=torch.bfloat16)
+        if len(shape) == 1
+        else (torch.randn(shape, generator=dice) * 0.02).to(torch.bfloat16)
+        for name, shape in tensors(SHAPE)
+    }
+    safetensors.torch.save_file(weights, os.path.join(part, "model.safetensors"), metadata={"format": "pt"})
+    shutil.rmtree(target, ignore_errors=True)
+    os.rename(part, target)
+    return sum(one.numel() for one in weights.values())
+
+
+def padded(tokenizer: dict[str, object]) -> dict[str, object]:
+    """The lab's vocabulary, filled up: whatever a random model answers has a text."""
+    model = dict(tokenizer["model"])  # type: ignore[call-overload]  # JSON, whose shape the lab's model decides
+    vocabulary = dict(model["vocab"])
+    for number in range(len(vocabulary), int(str(SHAPE["vocab_size"]))):
+        vocabulary[f"w{number}"] = number
+    return {**model, "vocab": vocabulary}
+
+
+if __name__ == "__main__":
+    print(f"model: {make(sys.argv[1]):,} parameters in {sys.argv[1]}")

@@ -1,0 +1,87 @@
+#!/usr/bin/env bash
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+#
+# Make a bare machine with GPUs ready from a bundle, without a network: setup.sh PART... [--python PYTHON]
+# Parts may come one by one: what came is kept in .lab/gpu, and the work starts with the call that completes them.
+# The machine gets the Debian packages it lacks; all else stays in this checkout (.venv, .lab).
+set -euo pipefail
+python=python3
+parts=()
+while [ $# -gt 0 ]; do
+  case $1 in
+    --python) python=$2; shift 2 ;;
+    *) parts+=("$(realpath "$1")"); shift ;;
+  esac
+done
+say() { echo "setup: $*"; }
+python=$(command -v "$python") || { say "there is no such interpreter: give --python" >&2; exit 2; }
+python=$(realpath -s "$python")
+cd "$(dirname "$0")/../.."
+top=$PWD
+work=$top/.lab/gpu
+for part in "${parts[@]}"; do
+  [ -e "$part/python" ] || { say "$part is no part of a bundle" >&2; exit 2; }
+  want=$(cat "$part/python")
+  have=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+  if [ "$want" != "$have" ]; then
+    say "the bundle is for Python $want and $python is $have: give --python, or make a bundle for this machine" >&2
+    exit 2
+  fi
+  mkdir -p "$work"
+  cp -rlf "$part/." "$work/" 2>/dev/null || cp -rf "$part/." "$work/"
+done
+cd "$work"
+lacking=$(cut -c67- SHA256SUMS | while read -r name; do [ -e "$name" ] || echo "$name"; done)
+if [ -n "$lacking" ]; then
+  say "$(echo "$lacking" | wc -l) files are in parts that are not here yet"
+  exit 0
+fi
+if [ -e .ready ]; then say "ready"; exit 0; fi
+sha256sum --quiet -c SHA256SUMS
+
+# no service is started: nothing here runs systemd, and policy-rc.d keeps maintainer scripts from trying
+debs() {
+  local policy=/usr/sbin/policy-rc.d mine=
+  [ -e "$policy" ] || { mine=yes; printf '#!/bin/sh\nexit 101\n' >"$policy"; chmod 755 "$policy"; }
+  export DEBIAN_FRONTEND=noninteractive
+  # a package that another one needs before it is even unpacked comes with the first round
+  local round done=1
+  for round in 1 2 3; do
+    if dpkg --force-unsafe-io --force-confnew -i debs/*.deb; then done=0 && break; fi
+  done
+  [ -z "$mine" ] || rm -f "$policy"
+  return $done
+}
+wheels() {
+  rm -rf packed && mkdir packed
+  for tree in trees/*.tar.xz; do
+    (mkdir -p unpacked && xz -T0 -dc "$tree" | tar -C unpacked -x &&
+      "$python" -c 'import sys; sys.path.insert(0, sys.argv[1]); import wheels; wheels.pack_tree(*sys.argv[2:])' \
+        "$top/tools/gpu" "unpacked/$(basename "$tree" .tar.xz)" packed) &
+    pids+=($!)
+  done
+  for pid in "${pids[@]}"; do wait "$pid" || return 1; done
+  rm -rf unpacked
+  cp -l wheels/*.whl packed/ 2>/dev/null || cp wheels/*.whl packed/
+  "$python" "$top/tools/gpu/wheels.py" packed lock.txt
+}
+pids=()
+wheels >wheels.log 2>&1 & making=$!
+say "installing $(ls debs | wc -l) Debian packages"
+debs >debs.log 2>&1 || { tail -5 debs.log >&2; say "the Debian packages did not install: $work/debs.log" >&2; exit 1; }
+say "making .venv"
+if ! [ -x "$top/.venv/bin/ansible-playbook" ]; then
+  /usr/bin/env "$python" -m venv --without-pip "$top/.venv"
+  site=$("$top/.venv/bin/python" -c 'import sysconfig; print(sysconfig.get_paths()["purelib"])')
+  "$python" -m pip --python "$top/.venv/bin/python" install -q --no-index --no-deps controller/*.whl
+  echo "$top/lab" >"$site/sparklab.pth"
+  mkdir -p "$site/ansible_collections/sparkthor"
+  ln -sfn "$top" "$site/ansible_collections/sparkthor/cluster"
+fi
+wait "$making" || { tail -5 wheels.log >&2; say "the wheels could not be made: $work/wheels.log" >&2; exit 1; }
+say "wheels: $(tail -1 wheels.log)"
+"$python" "$top/tools/gpu/model.py" model
+touch .ready
+say "ready after ${SECONDS} s"

@@ -1,0 +1,134 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""docs/gpu.md from the results: only what was measured, with its date.  Nothing here touches a host."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tools.faults.table import BY_NAME, Run, middle
+from tools.gpu.start import STEPS
+
+Documents = Mapping[str, Mapping[str, Any]]
+
+
+def _rows(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> list[str]:
+    text = [f"| {' | '.join(head)} |", "|" + "---|" * len(head)]
+    return [*text, *(f"| {' | '.join(str(cell) for cell in row)} |" for row in rows)]
+
+
+def machine(documents: Documents) -> list[str]:
+    deploy = documents.get("deploy")
+    if not deploy:
+        return ["Not measured yet."]
+    return _rows(("what", "version"), [*deploy["versions"].items(), ("measured on", deploy["date"])])
+
+
+def runs(documents: Documents) -> list[str]:
+    rows: list[tuple[str, Any, str]] = []
+    if found := documents.get("deploy"):
+        rows.append(("hosts made and booted", found["hosts_seconds"], f"{found['hosts']} hosts"))
+        parts = ", ".join(f"{name} {seconds:g}" for name, seconds in found["stages"].items() if seconds >= 1)
+        rows.append(("`site.yml` on bare hosts", found["site_seconds"], parts))
+    if found := documents.get("again"):
+        rows.append(("`site.yml` again", found["seconds"], f"changed {sum(found['changed'].values())}"))
+    for name in ("verify", "status", "doctor", "report"):
+        if found := documents.get(name):
+            note = "ended well" if not found["rc"] else f"ended with {found['rc']}"
+            if name == "doctor":
+                note += f"; findings: {', '.join(found['findings']) or 'none'}"
+            rows.append((f"`playbooks/{name}.yml`", found["seconds"], note))
+    if found := documents.get("boot"):
+        rows.append(("power-on of all hosts to the first answer", found["answer"], f"ssh after {found['ssh']} s"))
+    for name, what in (("mp", "to executor `mp`"), ("tp", "to TP=2"), ("back", "back to `ray`, PP=2")):
+        if found := documents.get(name):
+            rows.append(
+                (f"`site.yml`, {what}", found["seconds"], f"the next run: {sum(found['changed'].values())} changed")
+            )
+    return _rows(("step", "seconds", "outcome"), rows) if rows else ["Not measured yet."]
+
+
+def started(documents: Documents) -> list[str]:
+    """Steps of a start with cold caches (the first one) beside one with warm ones (after a power-on)."""
+    cold, warm = (dict((documents.get(name) or {}).get("start") or ()) for name in ("deploy", "boot"))
+    rows = [(step, cold.get(step, "–"), warm.get(step, "–")) for step, _words in STEPS if step in {*cold, *warm}]
+    return _rows(("step", "first start, s", "after power-on, s"), rows) if rows else ["Not measured yet."]
+
+
+def verified(documents: Documents) -> list[str]:
+    found = documents.get("verify") or {}
+    rows = [
+        (one.get("check"), one.get("where"), one.get("value"), one.get("unit", ""), one.get("verdict"))
+        for one in found.get("lines", [])
+    ]
+    return _rows(("check", "where", "value", "unit", "verdict"), rows) if rows else ["Not measured yet."]
+
+
+def _priced(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    head = ("streams", "pairs", "ours, tokens/s", "without us", "ratio (least, most)", "added TTFT p50, ms", "failed")
+    return _rows(
+        head,
+        [
+            (
+                row["streams"], row["pairs"], f"{row['ours']:.0f}", f"{row['bare']:.0f}",
+                f"**{row['ratio']:.3f}** ({row['ratios'][0]:.3f}, {row['ratios'][1]:.3f})",
+                f"{row['ttft_added']:+.1f} ({row['ttft_ours']:.1f} and {row['ttft_bare']:.1f})", row["failed"],
+            )
+            for row in rows
+        ],
+    )  # fmt: skip
+
+
+def priced(documents: Documents, stage: str) -> list[str]:
+    found = documents.get(stage) or {}
+    return _priced(found["summary"]) if found.get("summary") else ["Not measured yet."]
+
+
+def splits(documents: Documents) -> list[str]:
+    rows = []
+    for name, what in (("mp", "`mp`, PP=2"), ("tp", "`ray`, TP=2"), ("back", "`ray`, PP=2")):
+        for row in (documents.get(name) or {}).get("rows", []):
+            rows.append((what, row["streams"], row["tokens_per_second"], row["ttft_p50_ms"], row["tpot_ms"]))
+    head = ("executor and split", "streams", "tokens/s", "TTFT p50, ms", "time per token, ms")
+    return _rows(head, rows) if rows else ["Not measured yet."]
+
+
+def faulted(folder: Path, settings: Mapping[str, Any]) -> list[str]:
+    rows = []
+    for name, row in BY_NAME.items():
+        path = folder / f"{name}.json"
+        if not path.exists():
+            continue
+        kept = [Run.from_dict(one) for one in json.loads(path.read_text(encoding="utf-8"))]
+        clean = middle(run.clean_start for run in kept if run.clean_start)
+        title = {"link": f"network of the worker cut for {settings.get('cut', 0):g} s (silent)"}.get(name, row.title)
+        title = f"power loss of a worker, back after {settings.get('away', 0):g} s" if name == "worker" else title
+        clients = [max(run.clients) for run in kept if run.clients]
+        rows.append(
+            (
+                title, len(kept), ", ".join("–" if run.noticed is None else f"{run.noticed:g}" for run in kept),
+                ", ".join("–" if run.again is None else f"{run.again:g}" for run in kept) + f" after {row.since}",
+                f"{max(clients):g}" if clients else "–", "–" if clean is None else f"{clean:g}",
+                "; ".join(sorted({trouble for run in kept for trouble in run.troubles})) or "none",
+            )
+        )  # fmt: skip
+    head = ("fault", "n", "noticed, s", "serving again, s", "clients ended, s", "clean start, s", "trouble")
+    return _rows(head, rows) if rows else ["Not measured yet."]
+
+
+def parts(documents: Documents, folder: Path) -> dict[str, list[str]]:
+    """Every marked part of docs/gpu.md."""
+    return {
+        "gpu machine": machine(documents),
+        "gpu runs": runs(documents),
+        "gpu start": started(documents),
+        "gpu verify": verified(documents),
+        "gpu price": priced(documents, "price"),
+        "gpu by hand": priced(documents, "byhand"),
+        "gpu splits": splits(documents),
+        "gpu faults": faulted(folder, documents.get("faults") or {}),
+    }
