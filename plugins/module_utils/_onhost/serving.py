@@ -200,9 +200,11 @@ def unit_state(properties: Mapping[str, str]) -> observation.Unit | None:
 
 
 def journal_command(unit: str, invocation: str = "", lines: int = 120) -> list[str]:
-    chosen = f"_SYSTEMD_INVOCATION_ID={invocation}" if invocation else f"_SYSTEMD_UNIT={unit}"
-    argv = ["journalctl", "--no-pager", "--quiet", "--boot", "--all", "--output=json", "--output-fields=MESSAGE"]
-    return [*argv, f"--lines={lines}", chosen]
+    argv = ["journalctl", "--no-pager", "--quiet", "--all", "--output=json", "--output-fields=MESSAGE"]
+    if invocation:
+        # An invocation belongs to one boot. In a container, a unit with its own /proc/sys sees another boot's identity.
+        return [*argv, f"--lines={lines}", f"_SYSTEMD_INVOCATION_ID={invocation}"]
+    return [*argv, "--boot", f"--lines={lines}", f"_SYSTEMD_UNIT={unit}"]
 
 
 def journal(unit: str, invocation: str = "", lines: int = 120, runner: Runner = run) -> list[str]:
