@@ -71,7 +71,7 @@ links:
   type: dict
 key:
   description: >-
-    Random text of this one run, for M(sparkthor.cluster.node_info#module). Keep it out of logs (C(no_log)).
+    Random text of this one run, for M(sparkthor.cluster.node_info). Keep it out of logs (C(no_log)).
   returned: in stage V(plan)
   type: str
 doctor:

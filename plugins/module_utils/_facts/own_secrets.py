@@ -7,10 +7,11 @@ from __future__ import annotations
 import hmac
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Optional
 
 #: text of a file, None where there is none
-Read = Callable[[str], str | None]
+# evaluated when the module is loaded, and sanity loads module_utils on every Python that modules may meet
+Read = Callable[[str], Optional[str]]  # noqa: UP045
 
 FOLDER = "/etc/sparkthor"
 #: secrets that several hosts or the controller share

@@ -40,7 +40,7 @@ async def hold(plan, counts, answers, until, reader, writer):
                 return
             length = 0
             while (line := await reader.readline()) not in (b"\r\n", b""):
-                name, _, value = line.decode().partition(":")
+                name, _colon, value = line.decode().partition(":")
                 length = int(value) if name.lower() == "content-length" else length
             await reader.readexactly(length)
             writer.write(plan["request"].encode())
@@ -56,7 +56,7 @@ async def hold(plan, counts, answers, until, reader, writer):
 
 async def main(plan):
     counts, answers = collections.Counter(opened=0, closed=0, held=0), collections.Counter()
-    opened = await asyncio.gather(*(connect(plan, counts) for _ in range(plan["connections"])))
+    opened = await asyncio.gather(*(connect(plan, counts) for _number in range(plan["connections"])))
     until = asyncio.get_running_loop().time() + plan["seconds"]
     await asyncio.gather(*(hold(plan, counts, answers, until, *streams) for streams in opened if streams))
     print(json.dumps({**counts, "answers": answers}))

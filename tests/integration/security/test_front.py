@@ -164,7 +164,7 @@ def test_named_keys_come_and_go_without_a_restart(target: Target, named: dict[st
     running = target.invocations()
     begun = target.run(target.head, "date +%s").strip()
     assert target.ask("/v1/models?key=in-the-query", key=named["ci"]).status == 200
-    assert [target.ask("/v1/models", key=named["slow"]).status for _ in range(5)] == [200, 200, 200, 429, 429]
+    assert [target.ask("/v1/models", key=named["slow"]).status for _number in range(5)] == [200, 200, 200, 429, 429]
     refused = target.ask("/v1/models", key=named["slow"])
     assert refused.headers["Retry-After"]
     assert refused.json()["error"]["type"] == "rate_limit_error"
@@ -187,7 +187,7 @@ def test_named_keys_come_and_go_without_a_restart(target: Target, named: dict[st
     target.play("site.yml", *ROLE, vllm_serve_api_keys=[{"name": "slow", "key": named["slow"]}])
     target.until(lambda: target.ask("/v1/models", key=named["ci"]).status == 401, 30)
     # without its limit now
-    assert [target.ask("/v1/models", key=named["slow"]).status for _ in range(5)] == [200] * 5
+    assert [target.ask("/v1/models", key=named["slow"]).status for _number in range(5)] == [200] * 5
     assert target.invocations() == running
 
 
