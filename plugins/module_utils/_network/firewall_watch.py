@@ -218,8 +218,8 @@ class Watch:
     def _load(self) -> list[str]:
         """Load the file, and return what the kernel makes of it.  Raises NftError.
 
-        A load is one transaction, which replaces our table and no other.  Two in a row must give the same: what somebody
-        did between a load and its listing would else be taken for wanted.
+        A load is one transaction, which replaces our table and no other.  Two in a row must give the same: what was
+        done between a load and its listing would else be taken for wanted.
         """
         listings = []
         for _time in range(2):
