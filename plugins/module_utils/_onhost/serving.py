@@ -200,9 +200,10 @@ def unit_state(properties: Mapping[str, str]) -> observation.Unit | None:
 
 
 def journal_command(unit: str, invocation: str = "", lines: int = 120) -> list[str]:
-    chosen = f"_SYSTEMD_INVOCATION_ID={invocation}" if invocation else f"_SYSTEMD_UNIT={unit}"
-    argv = ["journalctl", "--no-pager", "--quiet", "--boot", "--all", "--output=json", "--output-fields=MESSAGE"]
-    return [*argv, f"--lines={lines}", chosen]
+    # a run needs no --boot, which finds nothing inside the watchdog's sandbox on a host that is itself a container
+    chosen = [f"_SYSTEMD_INVOCATION_ID={invocation}"] if invocation else ["--boot", f"_SYSTEMD_UNIT={unit}"]
+    argv = ["journalctl", "--no-pager", "--quiet", "--all", "--output=json", "--output-fields=MESSAGE"]
+    return [*argv, f"--lines={lines}", *chosen]
 
 
 def journal(unit: str, invocation: str = "", lines: int = 120, runner: Runner = run) -> list[str]:
