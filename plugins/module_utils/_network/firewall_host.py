@@ -93,8 +93,9 @@ Restart=always
 RestartSec=1
 RuntimeDirectory={WATCH.removesuffix(".service")}
 RuntimeDirectoryPreserve=restart
-# it has to act when memory is short
+# it has to act when memory is short, and when all processors are busy
 OOMScoreAdjust=-900
+CPUWeight=1000
 MemoryMax=64M
 {SANDBOX}
 [Install]

@@ -193,7 +193,8 @@ class Watch:
             self._publish(self.said)
             return True
         try:
-            problem = self._repair()
+            self._repair()
+            problem = ""
         except (NftError, OSError) as error:
             problem = str(error)
         if problem != self.said:
@@ -202,24 +203,33 @@ class Watch:
         self._publish(problem)
         return not problem
 
-    def _repair(self) -> str:
+    def _repair(self) -> None:
         with open(self.rules, encoding="utf-8") as stream:
             text = stream.read()
         before = loaded(self.ask, self.nft)
         if text == self.text and before == self.wanted:
-            return ""
-        # one transaction, which replaces our table and no other; also how the kernel's reading of the file is learned
-        code, _out, err = self.ask([self.nft, "-f", self.rules])
-        if code != 0:
-            return f"nft cannot load {self.rules}: {err.strip()}"
-        now = loaded(self.ask, self.nft)
-        if not now:
-            return f"the table inet {TABLE} was gone again as soon as it was loaded"
+            return
+        now = self._load()
         if before != now:
             self.reloads += 1
             self.say(f"{difference(now, before)}; loaded it again")
         self.text, self.wanted = text, now
-        return ""
+
+    def _load(self) -> list[str]:
+        """Load the file, and return what the kernel makes of it.  Raises NftError.
+
+        A load is one transaction, which replaces our table and no other.  Two in a row must give the same: what was
+        done between a load and its listing would else be taken for wanted.
+        """
+        listings = []
+        for _time in range(2):
+            code, _out, err = self.ask([self.nft, "-f", self.rules])
+            if code != 0:
+                raise NftError(f"nft cannot load {self.rules}: {err.strip()}")
+            listings.append(loaded(self.ask, self.nft))
+        if not listings[1] or listings[0] != listings[1]:
+            raise NftError(f"somebody changes the table inet {TABLE} as soon as it is loaded")
+        return listings[1]
 
     def _publish(self, problem: str) -> None:
         """For the exporter, which may not ask nft."""

@@ -77,7 +77,7 @@ def commands(unit: str) -> set[tuple[str, ...]]:
 
 def is_journal(argv: Sequence[str], unit: str) -> bool:
     """Whether it reads the newest lines of this unit, or of one run of it."""
-    run, lines = re.search(r"=([0-9a-f]{32})$", argv[-1]), re.search(r"--lines=(\d{1,4})$", argv[-2])
+    run, lines = (re.search(expression, " ".join(argv)) for expression in (r"=([0-9a-f]{32})$", r" --lines=(\d{1,4}) "))
     return lines is not None and list(argv) == serving.journal_command(unit, run[1] if run else "", int(lines[1]))
 
 
@@ -98,7 +98,7 @@ class Guard:
         what = request.get("do")
         if what == "run":
             argv = [str(word) for word in request.get("argv") or ()]
-            if tuple(argv) not in self.commands and not (len(argv) > 2 and is_journal(argv, self.unit)):
+            if tuple(argv) not in self.commands and not is_journal(argv, self.unit):
                 raise self._refuse(argv)
             return self.hands.run(argv, min(60.0, float(request.get("seconds") or 30.0)))
         if what in ("write", "remove"):
