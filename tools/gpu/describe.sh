@@ -17,6 +17,7 @@ print("glibc", platform.libc_ver()[1])'
   dpkg-query -W -f 'deb ${Package} ${Version} ${Architecture} ${db:Status-Abbrev}\n'
 } >"$out/machine.txt"
 cp /usr/share/keyrings/*archive-keyring.gpg "$out/"
+# a machine has one of the two forms, or neither: an empty file says so
 cat /etc/apt/sources.list /etc/apt/sources.list.d/*.list 2>/dev/null | grep -v '^#' >"$out/sources.list" || true
 cat /etc/apt/sources.list.d/*.sources 2>/dev/null | grep -v '^#' >"$out/machine.sources" || true
 echo "described in $out: $(grep -c '^deb ' "$out/machine.txt") packages, $(grep -c '^gpu ' "$out/machine.txt") GPUs"

@@ -115,7 +115,7 @@ def start_by_hand(site: Site) -> float:
 
 
 def stop_by_hand(site: Site) -> None:
-    # the group of the process that was started; its engine core and workers end with it
+    # the group of the process that was started, with its engine core and workers; often nobody is left for KILL
     site.on(site.head, "pid=$(cat /tmp/by-hand/pid); kill -TERM -- -$pid; sleep 5; kill -KILL -- -$pid || true")
     site.on(site.head, f"systemctl start {VLLM} {WATCHDOG}")
 
