@@ -51,6 +51,10 @@ matrix: venv ## unit and sanity tests with every supported ansible-core; make ma
 molecule: venv ## one scenario on the lab: make molecule SCENARIO=default
 	@tools/test.sh molecule $(SCENARIO)
 
+.PHONY: docs
+docs: venv ## the site, in .lab/docs/html
+	@tools/docs.sh $(ARGS)
+
 .PHONY: test
 test: venv ## the CI tier: lint, unit, sanity, molecule
 	@tools/test.sh all

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The tests, by stage: lint (with mypy) | mypy | unit | sanity | molecule NAME | all.  `make` calls it with .venv/bin on PATH.
+# The tests, by stage: lint (with mypy) | mypy | unit | sanity | docs | molecule NAME | all.  `make` calls it with .venv/bin on PATH.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export PATH=$PWD/.venv/bin:$PATH PYTHONDONTWRITEBYTECODE=1 ANSIBLE_CONFIG=$PWD/ansible.cfg
@@ -46,6 +46,11 @@ sanity() {
   tools/sanity.sh
 }
 
+docs() {
+  begin "the site"
+  tools/docs.sh
+}
+
 scenario() {
   begin "molecule $1"
   mkdir -p "$SPARKTHOR_RESULTS"
@@ -63,15 +68,17 @@ case ${1:-all} in
   mypy) types ;;
   unit) shift; unit "$@" ;;
   sanity) sanity ;;
+  docs) docs ;;
   molecule) scenario "${2:-default}" ;;
   all)
     rm -rf "$SPARKTHOR_RESULTS"
     lint
     sanity
+    docs
     unit
     for name in $CI_SCENARIOS; do scenario "$name"; done
     begin "all stages"
     python -m tools.summary "$SPARKTHOR_RESULTS"
     ;;
-  *) echo "usage: tools/test.sh lint | mypy | unit | sanity | molecule NAME | all" >&2; exit 2 ;;
+  *) echo "usage: tools/test.sh lint | mypy | unit | sanity | docs | molecule NAME | all" >&2; exit 2 ;;
 esac

@@ -1,0 +1,30 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Sphinx settings of the site; ``make docs`` collects its pages and passes the version."""
+
+project = "sparkthor.cluster"
+copyright = "sparkthor.cluster contributors"  # noqa: A001 (Sphinx reads the setting of this name)
+html_title = "sparkthor.cluster"
+extensions = ["myst_parser", "sphinx_antsibull_ext", "sphinx_copybutton"]
+root_doc = "index"
+exclude_patterns = ["collections/environment_variables.rst"]
+
+html_theme = "furo"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_copy_source = False
+html_show_sphinx = False
+html_theme_options = {
+    "source_repository": "https://github.com/sparkthor/sparkthor.cluster/",
+    "source_branch": "main",
+    "source_directory": "docs/",
+}
+
+myst_enable_extensions = ["colon_fence"]
+myst_heading_anchors = 4
+# a prompt or an output is not what one pastes
+copybutton_exclude = ".linenos, .gp, .go"
+highlight_language = "none"
+# the pages of modules refer to those of ansible-core, which this site does not have
+suppress_warnings = ["ref.ref"]
