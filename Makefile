@@ -55,6 +55,14 @@ molecule: venv ## one scenario on the lab: make molecule SCENARIO=default
 docs: venv ## the site, in .lab/docs/html
 	@tools/docs.sh $(ARGS)
 
+.PHONY: release
+release: venv ## the built collection, in .lab/release; make release TAG=v0.2.0 checks tag, version and changelog first
+	@$(PY) -m tools.release $(if $(TAG),--tag $(TAG))
+
+.PHONY: installed
+installed: docs ## installation from the built collection by the site's own commands, with every supported ansible-core
+	@$(PY) -m pytest -q tests/integration/installed $(ARGS)
+
 .PHONY: test
 test: venv ## the CI tier: lint, unit, sanity, molecule
 	@tools/test.sh all

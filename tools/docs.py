@@ -131,7 +131,14 @@ def reference(target: Path) -> None:
     """A page for each module, filter, lookup and role."""
     folder = target / "collections"
     folder.mkdir()
-    argv = ["antsibull-docs", "collection", "--use-current", "--squash-hierarchy", "--fail-on-error", "--no-breadcrumbs"]
+    argv = [
+        "antsibull-docs",
+        "collection",
+        "--use-current",
+        "--squash-hierarchy",
+        "--fail-on-error",
+        "--no-breadcrumbs",
+    ]
     subprocess.run([*argv, "--dest-dir", str(folder), "sparkthor.cluster"], cwd=TOP, check=True)
 
 

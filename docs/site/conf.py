@@ -4,7 +4,7 @@
 """Sphinx settings of the site; ``make docs`` collects its pages and passes the version."""
 
 project = "sparkthor.cluster"
-copyright = "sparkthor.cluster contributors"  # noqa: A001 (Sphinx reads the setting of this name)
+copyright = "sparkthor.cluster contributors"
 html_title = "sparkthor.cluster"
 extensions = ["myst_parser", "sphinx_antsibull_ext", "sphinx_copybutton"]
 root_doc = "index"
@@ -23,8 +23,6 @@ html_theme_options = {
 
 myst_enable_extensions = ["colon_fence"]
 myst_heading_anchors = 4
-# a prompt or an output is not what one pastes
-copybutton_exclude = ".linenos, .gp, .go"
 highlight_language = "none"
 # the pages of modules refer to those of ansible-core, which this site does not have
 suppress_warnings = ["ref.ref"]
