@@ -97,7 +97,7 @@ def commands() -> list[str]:
 def controller(home: Path, core: str, built: Path, commands: list[str]) -> Controller:
     """A controller made by the page's commands up to the one that installs the collection's Python packages.
 
-    Only two words differ from the page: the version of ansible-core, and that the collection comes from the archive that
+    Two words differ from the page: the version of ansible-core, and that the collection comes from the archive that
     was just built instead of Galaxy.
     """
     (home / "bin").mkdir(parents=True)
