@@ -24,7 +24,7 @@ down: ## remove every simulated host
 	@if [ -x $(PY) ]; then $(PY) -m sparklab destroy --all; fi
 
 .PHONY: lint
-lint: venv ## ansible-lint, ruff, yamllint
+lint: venv ## ruff, layout, mypy, yamllint, ansible-lint, the forge's files
 	@tools/test.sh lint
 
 .PHONY: mypy

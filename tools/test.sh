@@ -18,6 +18,11 @@ lint() {
   types
   begin "yamllint"
   yamllint --strict .
+  begin "workflows and templates of the forge"
+  check-jsonschema --quiet --builtin-schema vendor.github-workflows .github/workflows/*.yml
+  check-jsonschema --quiet --builtin-schema vendor.github-issue-forms .github/ISSUE_TEMPLATE/[!c]*.yml
+  check-jsonschema --quiet --builtin-schema vendor.github-issue-config .github/ISSUE_TEMPLATE/config.yml
+  check-jsonschema --quiet --builtin-schema vendor.dependabot .github/dependabot.yml
   begin "ansible-lint"
   ansible-lint --offline --strict
   begin "inventories: syntax and task list"
