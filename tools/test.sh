@@ -26,7 +26,7 @@ lint() {
   begin "ansible-lint"
   ansible-lint --offline --strict
   begin "inventories: syntax and task list"
-  for inventory in inventories/*/; do
+  for inventory in inventories/*/ examples/*/; do
     ansible-playbook site.yml -i "$inventory" --syntax-check >/dev/null
     ansible-playbook site.yml -i "$inventory" --list-tasks >/dev/null
     ansible-playbook playbooks/*.yml -i "$inventory" --syntax-check >/dev/null
