@@ -118,7 +118,7 @@ def collect(target: Path) -> None:
         page = target / name
         page.parent.mkdir(parents=True, exist_ok=True)
         page.write_text(relink(text, source, known) if source.endswith(".md") else text, encoding="utf-8")
-    for folder in (TOP / "docs" / "images", SITE / "images", SITE / "_static"):
+    for folder in (TOP / "docs" / "images", SITE / "images"):
         if folder.is_dir():
             shutil.copytree(folder, target / folder.name, dirs_exist_ok=True)
     symptoms = target / "symptoms"
@@ -140,6 +140,10 @@ def reference(target: Path) -> None:
         "--no-breadcrumbs",
     ]
     subprocess.run([*argv, "--dest-dir", str(folder), "sparkthor.cluster"], cwd=TOP, check=True)
+    for page in target.rglob("*.rst"):
+        # the theme has the contents of every page beside it
+        text = page.read_text(encoding="utf-8")
+        page.write_text(re.sub(r"^\.\. contents::.*\n(?: +\S.*\n)*", "", text, flags=re.MULTILINE), encoding="utf-8")
 
 
 def build(source: Path, html: Path, version: str) -> None:

@@ -11,8 +11,6 @@ root_doc = "index"
 exclude_patterns = ["collections/environment_variables.rst"]
 
 html_theme = "furo"
-html_static_path = ["_static"]
-html_css_files = ["site.css"]
 html_copy_source = False
 html_show_sphinx = False
 html_theme_options = {
@@ -21,6 +19,8 @@ html_theme_options = {
     "source_directory": "docs/",
 }
 
+# options begin with two hyphens, which are no dash
+smartquotes = False
 myst_enable_extensions = ["colon_fence"]
 myst_heading_anchors = 4
 highlight_language = "none"
