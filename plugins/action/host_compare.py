@@ -25,6 +25,7 @@ _TAKE = frozenset(("firewall", "os_hardening"))
 class ActionModule(Action):
     ARGUMENTS = {
         "roles": {"type": "list", "elements": "str", "default": []},
+        "everything": {"type": "bool", "default": False},
         "probe": {"type": "dict", "default": {}},
     }
 
@@ -32,7 +33,8 @@ class ActionModule(Action):
         in_run = play_roles.in_run(self.vars)
         compared = [role for role in arguments["roles"] if role in in_run]
         self._refused: list[str] = []
-        comparisons, unknown, facts = self._comparisons(compared)
+        everything = arguments["everything"]
+        comparisons, unknown, facts = self._comparisons(compared, everything)
         folders = self._folders() if _GIVEN_FOLDERS & set(compared) else {}
         probe = arguments["probe"]
         if probe:
@@ -45,11 +47,14 @@ class ActionModule(Action):
         exposure = self._way_in() if _TAKE.intersection(compared) else ""
         if probe or folders or exposure or any(item.get("module") for item in comparisons):
             given = {"probe": probe, "folders": folders, "exposure": exposure, "comparisons": comparisons}
-            outcome = self.execute("host_compare", given)
+            outcome = self.execute("host_compare", {**given, "everything": everything})
         outcome["compared"] = compared
         outcome["refused"] = [*self._refused, *(outcome.get("refused") or [])]
-        if "drift" in outcome and not outcome["drift"]:
-            outcome["drift"] = unknown
+        if everything:
+            not_made = [{"role": role, "what": f"not compared: {why}", "since": ""} for role, why in unknown.items()]
+            outcome["differences"] = [*(outcome.get("differences") or []), *not_made]
+        elif "drift" in outcome and not outcome["drift"]:
+            outcome["drift"] = next((f"{role}: {why}" for role, why in unknown.items()), "")
         if facts and "engine" in (outcome.get("converged") or []):
             outcome["ansible_facts"] = facts
         return outcome
@@ -64,18 +69,22 @@ class ActionModule(Action):
         node = (self.vars.get("ansible_facts") or {}).get("sparkthor_node") or {}
         return str((node.get("management") or {}).get("netdev") or "")
 
-    def _comparisons(self, compared: list[str]) -> tuple[list[dict[str, Any]], str, dict[str, Any]]:
-        """Comparisons up to the first role of which it is not known what it wants, why that is not known, and the
-        facts that the role engine would set.
+    def _comparisons(
+        self, compared: list[str], everything: bool
+    ) -> tuple[list[dict[str, Any]], dict[str, str], dict[str, Any]]:
+        """Comparisons, by role why it is not known what it wants, and the facts that the role engine would set.
+
+        Without ``everything`` the first role of which that is not known ends them.
 
         What a role would refuse after others have changed the host is refused now, whatever is known of it.
         """
         comparisons: list[dict[str, Any]] = []
-        variables, facts, unknown = dict(self.vars), {}, ""
+        variables, facts = dict(self.vars), {}
+        unknown: dict[str, str] = {}
         for role in compared:
             variables = role_variables(variables, role)
             self._plan(role, variables)
-            if unknown:
+            if unknown and not everything:
                 continue
             try:
                 for name in variables.get(f"__{role}_shared_values") or ():
@@ -84,11 +93,11 @@ class ActionModule(Action):
                 comparisons += compare.prepare(role, wanted, self.host, variables)
             except AnsibleActionFail as error:
                 self._refused.append(str(error))
-                unknown = f"{role}: {error}"
+                unknown[role] = str(error)
                 continue
             except Exception as error:
                 # the role will meet it again, and says what it is
-                unknown = f"{role}: {error}"
+                unknown[role] = str(error)
                 continue
             if role == "engine":
                 facts = {
