@@ -10,8 +10,9 @@ plan and the option table of the vLLM that will serve.
 from __future__ import annotations
 
 import difflib
+import math
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import yaml
@@ -31,6 +32,10 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.recipe_fie
     validated,
 )
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.sparkrun import is_sparkrun, translate_sparkrun
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.vllm_project import (
+    is_vllm_project,
+    translate_vllm_project,
+)
 
 SHIPPED = os.path.join(
     os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))),
@@ -45,38 +50,52 @@ def names(folder: str = SHIPPED) -> list[str]:
     return sorted(name[:-4] for name in os.listdir(folder) if name.endswith(".yml"))
 
 
-def load(recipe: str, folder: str = SHIPPED, base: str | None = None) -> dict[str, Any]:
-    """A shipped recipe by name, or one by path (relative to `base`), also in the form of sparkrun."""
+def load(recipe: str, folder: str = SHIPPED, base: str | None = None, hosts: int | None = None) -> dict[str, Any]:
+    """A shipped recipe by name, or one by path (relative to `base`), also in the form of other tools.
+
+    FILE#VARIANT chooses a variant of a recipe that has some; otherwise the number of hosts decides.
+    """
     if not isinstance(recipe, str) or not recipe.strip():
         raise RecipeError(f"vllm_serve_recipe={recipe!r} is not a name. Use one of: {', '.join(names(folder))}.")
     text = recipe.strip()
-    if "/" in text or text.endswith((".yml", ".yaml")):
-        path = os.path.expanduser(text)
+    name, _hash, variant = text.partition("#")
+    if "/" in name or name.endswith((".yml", ".yaml")):
+        path = os.path.expanduser(name)
         if base and not os.path.isabs(path):
             path = os.path.join(base, path)
-        return _from_file(path, text)
+        return translated(read(path, text), text, os.path.splitext(os.path.basename(path))[0], variant, hosts)
     known = names(folder)
     if text not in known:
         close = difflib.get_close_matches(text, known, n=3, cutoff=0.4)
         hint = f"Did you mean {' or '.join(close)}?" if close else f"There are: {', '.join(known)}."
         raise RecipeError(f"vllm_serve_recipe={text!r} is unknown. {hint}")
-    return _from_file(os.path.join(folder, f"{text}.yml"), text)
+    return validated(read(os.path.join(folder, f"{text}.yml"), text), text)
 
 
-def _from_file(path: str, called: str) -> dict[str, Any]:
+def read(path: str, called: str) -> dict[str, Any]:
+    """The file as it stands, whatever tool it is for."""
     try:
         with open(path, encoding="utf-8") as stream:
             data = yaml.safe_load(stream)
     except OSError as error:
         raise RecipeError(f"vllm_serve_recipe={called!r} cannot be read: {error.strerror} ({path}).") from None
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
         where = str(error).replace("\n", " ")
         raise RecipeError(f"vllm_serve_recipe={called!r} is not YAML: {where}.") from None
     if not isinstance(data, dict):
         raise RecipeError(f"vllm_serve_recipe={called!r} does not hold a dictionary. Use a recipe file.")
-    if is_sparkrun(data):
-        return translate_sparkrun(data, os.path.splitext(os.path.basename(path))[0])
-    return validated(data, called)
+    return data
+
+
+def translated(
+    data: Mapping[str, Any], called: str, stem: str, variant: str = "", hosts: int | None = None
+) -> dict[str, Any]:
+    """A recipe of ours, whichever tool it was written for."""
+    if is_vllm_project(data):
+        return translate_vllm_project(data, stem, variant, hosts)
+    if variant:
+        raise RecipeError(f"vllm_serve_recipe={called!r} has no variants. Leave out #{variant}.")
+    return translate_sparkrun(data, stem) if is_sparkrun(data) else validated(data, called)
 
 
 def resolve(
@@ -102,11 +121,16 @@ def resolve(
     `overrides` holds the user's own variables, which win: model, revision, served_model_name, max_model_len,
     tensor_parallel, pipeline_parallel, expert_parallel, replicas, runtime, image, args, environment, acknowledged.
     """
-    data = load(recipe, folder, base) if isinstance(recipe, str) else validated(recipe, str(recipe.get("name")))
+    data = (
+        load(recipe, folder, base, len(hosts))
+        if isinstance(recipe, str)
+        else validated(recipe, str(recipe.get("name")))
+    )
     own = {key: value for key, value in (overrides or {}).items() if value not in (None, "")}
     _check_hosts(data, hosts, topology, kinds or {}, folder)
     wanted = _engine_version(data, version, table)
     args = _arguments(data, wanted, own)
+    notes = _memory_in_gib(data, args, own, memory_bytes, len(hosts))
     acknowledged = [*data["acknowledged"], *own.get("acknowledged", [])]
     length = own.get("max_model_len", data["max_model_len"])
     environment = {**data["environment"], **own.get("environment", {})}
@@ -125,20 +149,42 @@ def resolve(
     return {
         "name": data["name"],
         **names_of_model,
-        "max_model_len": None if length is None else parse_length("max_model_len", length),
+        "max_model_len": _length(length),
         "vllm_version": wanted,
         **{key: parallel[key] for key in ("tensor_parallel", "pipeline_parallel", "expert_parallel")},
-        "why": _reason(data, own, parallel),
+        "why": _reason(own, _split(data, own, len(hosts), topology), parallel),
         "args": checked,
         "environment": environment,
         "acknowledged": acknowledged,
         "memory": sizes,
         "sizing": {**sizing, **({"hf_overrides": hf_overrides} if hf_overrides else {})},
-        "warnings": warnings,
+        "warnings": [*notes, *warnings],
         "options_checked": checked_by,
         "untranslated": list(data["untranslated"]),
         "command": _command(names_of_model, parallel, length, checked),
     }
+
+
+def _length(asked: Any) -> int | str | None:
+    """The context length; `auto` is vLLM's word for the longest that its memory holds."""
+    if asked is None or str(asked) in ("auto", "-1"):
+        return None if asked is None else "auto"
+    return parse_length("max_model_len", asked)
+
+
+def _memory_in_gib(
+    data: Mapping[str, Any], args: dict[str, Any], own: Mapping[str, Any], memory_bytes: Any, hosts: int
+) -> list[str]:
+    """Turns an amount of memory into the share that vLLM takes, by the smallest host; what is to be said about it."""
+    amount = data["gpu_memory_gib"]
+    if amount is None or "gpu-memory-utilization" in {vllm_args.option_name(key) for key in own.get("args", {})}:
+        return []
+    given = memory_bytes.values() if isinstance(memory_bytes, Mapping) else memory_bytes
+    sizes = list(given) if isinstance(given, Iterable) else [given] * hosts
+    if not sizes or None in sizes:
+        return [f"gpu_memory_gib={amount:g}: without the hosts' memory {DEFAULT_UTILIZATION} of it is planned"]
+    args["gpu-memory-utilization"] = math.floor(amount * 2**30 / min(sizes) * 1000) / 1000
+    return []
 
 
 def _as_served(config: Mapping[str, Any] | None, hf_overrides: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -157,7 +203,7 @@ def _plan_parallel(
     length: Any,
 ) -> dict[str, Any]:
     """The split, checked; puts `enable-expert-parallel` into `args` where the split needs it."""
-    split = _split(data, own)
+    split = _split(data, own, len(hosts), topology)
     parallel = _parallel.plan_parallel(
         list(hosts),
         gpus_per_host,
@@ -187,9 +233,9 @@ def _check_fit(data: Mapping[str, Any], sizes: Mapping[str, Any] | None) -> None
         raise RecipeError(f"recipe {data['name']} does not fit these hosts. {numbers}")
 
 
-def _reason(data: Mapping[str, Any], own: Mapping[str, Any], parallel: Mapping[str, Any]) -> str:
+def _reason(own: Mapping[str, Any], split: Mapping[str, Any], parallel: Mapping[str, Any]) -> str:
     """Why the model is split this way: the recipe's own words, unless the user split it otherwise."""
-    why = str(data["split"].get("why", "")).strip()
+    why = str(split.get("why", "")).strip()
     if own.get("tensor_parallel") or own.get("pipeline_parallel") or not why:
         why = str(parallel["why"])
     if why.startswith("TP="):
@@ -211,11 +257,17 @@ def _model_names(data: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, A
     }
 
 
-def _split(data: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
-    """The user's split replaces the recipe's as a whole: half of each would be neither."""
+def _split(data: Mapping[str, Any], own: Mapping[str, Any], hosts: int, topology: str) -> dict[str, Any]:
+    """The user's split replaces the recipe's as a whole: half of each would be neither.
+
+    A table of splits is written for RoCE; over TCP, and for a number of hosts that it lacks, the planner splits.
+    """
     if own.get("tensor_parallel") or own.get("pipeline_parallel"):
         return {key: own.get(key) for key in ("tensor_parallel", "pipeline_parallel")}
-    return dict(data["split"])
+    if data["split"]:
+        return dict(data["split"])
+    row = dict(data["splits"].get(hosts) or {})
+    return {} if hosts > 1 and topology == "lan" and int(row.get("tensor_parallel", 1)) > 1 else row
 
 
 def _command(model: Mapping[str, Any], parallel: Mapping[str, Any], length: Any, args: Mapping[str, Any]) -> list[str]:
@@ -241,7 +293,8 @@ def _check_hosts(
             f"recipe {data['name']} is for {' or '.join(str(number) for number in counts)} hosts and the group "
             f"cluster has {len(hosts)} ({', '.join(hosts)}). {there}".strip()
         )
-    if data["topologies"] and topology not in data["topologies"]:
+    # one host has no links
+    if len(hosts) > 1 and data["topologies"] and topology not in data["topologies"]:
         raise RecipeError(
             f"recipe {data['name']} is for fabric_topology {' or '.join(data['topologies'])}, not {topology}. "
             "Choose another recipe, or copy this one into your inventory and change its split."
@@ -256,7 +309,7 @@ def _check_hosts(
 
 
 def _peek(folder: str, name: str) -> dict[str, Any]:
-    return _from_file(os.path.join(folder, f"{name}.yml"), name)
+    return validated(read(os.path.join(folder, f"{name}.yml"), name), name)
 
 
 def _engine_version(data: Mapping[str, Any], version: str | None, table: Mapping[str, Any] | None) -> str:
