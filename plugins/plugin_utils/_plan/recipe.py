@@ -41,6 +41,8 @@ SHIPPED = os.path.join(
     os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))),
     "recipes",
 )
+#: In C where PyYAML was built with it: a registry has hundreds of recipes.
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 #: What is asked for when neither the recipe nor the user says: vLLM's own default (0.92 since 0.20) is above what
 #: unified memory survives.
 DEFAULT_UTILIZATION = 0.85
@@ -76,7 +78,7 @@ def read(path: str, called: str) -> dict[str, Any]:
     """The file as it stands, whatever tool it is for."""
     try:
         with open(path, encoding="utf-8") as stream:
-            data = yaml.safe_load(stream)
+            data = yaml.load(stream, Loader=_LOADER)  # a safe loader, which bandit cannot see
     except OSError as error:
         raise RecipeError(f"vllm_serve_recipe={called!r} cannot be read: {error.strerror} ({path}).") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
@@ -143,7 +145,8 @@ def resolve(
         sizes = _memory(data, shape, parallel, sizing, length, hosts, memory_bytes, memory_available_bytes)
         _check_fit(data, sizes if require_fit else None)
     except SizingError as error:
-        raise RecipeError(f"recipe {data['name']}: {error}") from error
+        kind = "replicas" if error.variable in ("replicas", "data-parallel-size") else "split"
+        raise RecipeError(f"recipe {data['name']}: {error}", kind) from error
     checked, warnings, checked_by = _check_arguments(data, args, environment, acknowledged, wanted, table)
     names_of_model = _model_names(data, own)
     return {
@@ -230,7 +233,7 @@ def _plan_parallel(
 def _check_fit(data: Mapping[str, Any], sizes: Mapping[str, Any] | None) -> None:
     if sizes is not None and sizes["verdict"] == "does_not_fit":
         numbers = " ".join([*sizes["reasons"], *sizes["suggestions"]])
-        raise RecipeError(f"recipe {data['name']} does not fit these hosts. {numbers}")
+        raise RecipeError(f"recipe {data['name']} does not fit these hosts. {numbers}", "memory")
 
 
 def _reason(own: Mapping[str, Any], split: Mapping[str, Any], parallel: Mapping[str, Any]) -> str:
@@ -291,7 +294,8 @@ def _check_hosts(
         there = f"Recipes for {len(hosts)}: {', '.join(fitting)}." if fitting else ""
         raise RecipeError(
             f"recipe {data['name']} is for {' or '.join(str(number) for number in counts)} hosts and the group "
-            f"cluster has {len(hosts)} ({', '.join(hosts)}). {there}".strip()
+            f"cluster has {len(hosts)} ({', '.join(hosts)}). {there}".strip(),
+            "hosts",
         )
     # one host has no links
     if len(hosts) > 1 and data["topologies"] and topology not in data["topologies"]:
@@ -362,7 +366,7 @@ def _check_arguments(
     problems += vllm_args.check_environment(environment)
     errors, warnings = errors_and_others(problems)
     if errors:
-        raise RecipeError(f"recipe {data['name']}: {vllm_args.refusal(errors, options['vllm'])}")
+        raise RecipeError(f"recipe {data['name']}: {vllm_args.refusal(errors, options['vllm'])}", "arguments")
     return vllm_args.normalise(args, options), warnings, options["vllm"]
 
 

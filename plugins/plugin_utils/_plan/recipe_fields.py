@@ -26,6 +26,11 @@ SERVE_FIELDS = ("max-model-len", "tensor-parallel-size", "pipeline-parallel-size
 class RecipeError(ValueError):
     """One sentence: the recipe, what is wrong, the fix."""
 
+    def __init__(self, message: str, kind: str = "file") -> None:
+        super().__init__(message)
+        #: why it is refused, in short: engine, hardware, replicas, arguments, memory, hosts, split or file
+        self.kind = kind
+
 
 def validated(data: Mapping[str, Any], called: str) -> dict[str, Any]:
     """A recipe whose fields are known and of the right kind, with defaults filled in."""

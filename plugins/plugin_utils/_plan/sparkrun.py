@@ -114,7 +114,9 @@ def _runtime(data: Mapping[str, Any], command: str, called: str) -> str:
         first = command.strip()
         runtime = next((word for word in _OTHER_COMMANDS if first.startswith(word)), "vllm")
     if not runtime.startswith(("vllm", "eugr-vllm")):
-        raise RecipeError(f"vllm_serve_recipe={called!r} is for {runtime}. Only vLLM recipes can be served here.")
+        raise RecipeError(
+            f"vllm_serve_recipe={called!r} is for {runtime}. Only vLLM recipes can be served here.", "engine"
+        )
     if runtime not in ("vllm", ""):
         return "vllm-ray" if runtime.startswith("eugr") else runtime
     defaults = data.get("defaults") or {}

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import functools
 import json
 import os
 from collections.abc import Collection, Iterable, Mapping
@@ -30,6 +31,9 @@ SCHEMAS = (1, 2)
 
 #: Unified memory: above this share vLLM has taken the whole machine with it.
 UTILIZATION_EDGE = 0.90
+
+#: Dangerous options that a user may want all the same, and then acknowledges by name.
+ACKNOWLEDGEABLE = ("trust-remote-code", "gpu-memory-utilization", "enable-sleep-mode", "disable-log-stats")
 
 #: Options of older versions -> what took their place.
 REMOVED = {
@@ -160,7 +164,12 @@ def find_table(version: str, folder: str = SHIPPED) -> tuple[dict[str, Any], boo
             f"Let the host dump it (module vllm_options), or use one of {', '.join(versions)}.",
         )
     name = min(same, key=lambda item: abs(vllm_release(item)[2] - wanted[2]))
-    return read_table(os.path.join(folder, f"{name}.json")), vllm_release(name) == wanted
+    return _shipped(os.path.join(folder, f"{name}.json")), vllm_release(name) == wanted
+
+
+@functools.cache
+def _shipped(path: str) -> dict[str, Any]:
+    return read_table(path)
 
 
 # --------------------------------------------------------------------------------------------------------------

@@ -43,16 +43,21 @@ def translate_vllm_project(
     """A recipe of ours; `variant` names a checkpoint of the recipe, `hosts` how many Sparks it has to fit on."""
     meta, model = data["meta"], data["model"]
     if "omni" in (meta.get("tasks") or []) or data.get("omni"):
-        raise RecipeError(f"vllm_serve_recipe={called!r} is for vLLM-Omni, another engine. Choose another recipe.")
+        raise RecipeError(
+            f"vllm_serve_recipe={called!r} is for vLLM-Omni, another engine. Choose another recipe.", "engine"
+        )
     if (meta.get("hardware") or {}).get(_MACHINE) == "unsupported":
-        raise RecipeError(f"vllm_serve_recipe={called!r} says that DGX Spark is not supported. Choose another recipe.")
+        raise RecipeError(
+            f"vllm_serve_recipe={called!r} says that DGX Spark is not supported. Choose another recipe.", "hardware"
+        )
     key = _variant(data, called, variant, hosts)
     chosen = data["variants"][key]
     counts = _counts(data, chosen)
     if not counts:
         raise RecipeError(
             f"vllm_serve_recipe={called!r} needs {_gigabytes(chosen):.0f} GB for variant {key}, more than it can "
-            f"use of {_COUNTS[-1]} Sparks. Choose another by FILE#VARIANT: {', '.join(data['variants'])}."
+            f"use of {_COUNTS[-1]} Sparks. Choose another by FILE#VARIANT: {', '.join(data['variants'])}.",
+            "memory",
         )
     number = hosts if hosts in counts else counts[0]
     strategy = _strategy(data, number, called)
@@ -99,7 +104,9 @@ def _variant(data: Mapping[str, Any], called: str, wanted: str, hosts: int | Non
         return wanted
     allowed = [key for key, row in variants.items() if _runs_here(row)]
     if not allowed:
-        raise RecipeError(f"vllm_serve_recipe={called!r} has no variant for DGX Spark. Choose another recipe.")
+        raise RecipeError(
+            f"vllm_serve_recipe={called!r} has no variant for DGX Spark. Choose another recipe.", "hardware"
+        )
     fitting = [key for key in allowed if any(count <= (hosts or _COUNTS[-1]) for count in _counts(data, variants[key]))]
     if "default" in fitting:
         return "default"
@@ -162,7 +169,8 @@ def _strategy(data: Mapping[str, Any], hosts: int, called: str) -> str:
             return name
     offered = ", ".join(data.get("compatible_strategies") or [])
     raise RecipeError(
-        f"vllm_serve_recipe={called!r} is for {offered}: several replicas in one group. Choose another recipe."
+        f"vllm_serve_recipe={called!r} is for {offered}: several replicas in one group. Choose another recipe.",
+        "replicas",
     )
 
 
