@@ -43,6 +43,8 @@ SHIPPED = os.path.join(
 )
 #: In C where PyYAML was built with it: a registry has hundreds of recipes.
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+#: what a recipe is refused for, by the variable that cannot be planned
+_KINDS = {"replicas": "replicas", "data-parallel-size": "replicas", "hosts": "split"}
 #: What is asked for when neither the recipe nor the user says: vLLM's own default (0.92 since 0.20) is above what
 #: unified memory survives.
 DEFAULT_UTILIZATION = 0.85
@@ -145,7 +147,7 @@ def resolve(
         sizes = _memory(data, shape, parallel, sizing, length, hosts, memory_bytes, memory_available_bytes)
         _check_fit(data, sizes if require_fit else None)
     except SizingError as error:
-        kind = "replicas" if error.variable in ("replicas", "data-parallel-size") else "split"
+        kind = _KINDS.get(error.variable, "split" if error.variable.startswith("vllm_serve_") else "arguments")
         raise RecipeError(f"recipe {data['name']}: {error}", kind) from error
     checked, warnings, checked_by = _check_arguments(data, args, environment, acknowledged, wanted, table)
     names_of_model = _model_names(data, own)

@@ -425,9 +425,10 @@ def check(args: Mapping[str, Any], table: Mapping[str, Any], acknowledged: Colle
     if not isinstance(args, Mapping):
         return [Finding("type", "is not a dictionary", "give option: value", where="vllm_serve_args", value=args)]
     resolved, problems = _resolve(args, table)
+    told = {problem.where.partition(".")[0] for problem in problems}
     for name, value in resolved.items():
         entry = table["options"][name]
-        problems += vllm_values.problems(name, value, table, resolved)
+        problems += [] if name in told else vllm_values.problems(name, value, table, resolved)
         if entry.get("deprecated"):
             problems.append(
                 Finding(
