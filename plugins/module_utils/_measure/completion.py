@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import re
 import ssl
 import statistics
 import threading
@@ -16,6 +17,16 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
+#: what a sound model of any size gets right, and what has to stand in the answer: broken kernels give fluent nonsense
+#: or one token again and again, and count as fast as sound ones
+TASKS = (
+    ("Repeat this line exactly as it is: blue harbour 4817", r"blue harbour 4817"),
+    ("What is 17 + 25? Answer with the number.", r"\b42\b"),
+    ("Write the numbers from 1 to 8, separated by commas.", r"1, ?2, ?3, ?4, ?5, ?6, ?7, ?8"),
+    ("Which city is the capital of France? Answer with one word.", r"\bparis\b"),
+)
+#: a model that thinks first gets to the answer within so many
+TASK_TOKENS = 256
 PROMPT = "Describe, step by step, how a cable is made and tested."
 
 
@@ -54,23 +65,31 @@ class Client:
             raise ServingError(f"the front proxy answered {answer.status}: {_message(text)}")
         return connection, answer
 
-    def _body(self, tokens: int) -> dict[str, Any]:
-        messages = [{"role": "user", "content": PROMPT}]
+    def _body(self, tokens: int, prompt: str = PROMPT) -> dict[str, Any]:
+        messages = [{"role": "user", "content": prompt}]
         return {"model": self._model, "messages": messages, "max_tokens": tokens, "temperature": 0}
 
     def complete(self, tokens: int) -> dict[str, Any]:
         begun = time.monotonic()
-        connection, answer = self._post(self._body(tokens))
+        text, count = self._said(self._body(tokens))
+        return {"tokens": count, "characters": len(text), "seconds": round(time.monotonic() - begun, 4)}
+
+    def answer(self, prompt: str) -> str:
+        """What the model says and thinks."""
+        return self._said(self._body(TASK_TOKENS, prompt))[0]
+
+    def _said(self, body: dict[str, Any]) -> tuple[str, int]:
+        """(text, tokens) of a completion; what was thought comes first."""
+        connection, answer = self._post(body)
         try:
             document = json.loads(answer.read(4_000_000))
             message = document["choices"][0]["message"]
-            text = message.get("content") or message.get("reasoning") or message.get("reasoning_content") or ""
-            count = int(document["usage"]["completion_tokens"])
+            thought = message.get("reasoning") or message.get("reasoning_content") or ""
+            return str(thought) + str(message.get("content") or ""), int(document["usage"]["completion_tokens"])
         except (OSError, http.client.HTTPException, ValueError, KeyError, IndexError, TypeError) as error:
             raise ServingError(f"the answer is no chat completion: {error!r}") from error
         finally:
             connection.close()
-        return {"tokens": count, "characters": len(text), "seconds": round(time.monotonic() - begun, 4)}
 
     def stream(self, tokens: int) -> dict[str, float]:
         begun = time.monotonic()
@@ -128,11 +147,23 @@ def read_stream(lines: Iterable[bytes], clock: Callable[[], float]) -> dict[str,
     return {"first": first, "last": last, "tokens": counted or parts}
 
 
-def measure(client: Client, tokens: int, streams: list[int]) -> dict[str, Any]:
-    """A completion, then so many streams at once; ``error`` where it ends early."""
+def ask(client: Client) -> dict[str, Any]:
+    """How many simple tasks are answered rightly, and the first answer that is wrong."""
+    wrong = []
+    for prompt, right in TASKS:
+        text = client.answer(prompt)
+        if not re.search(right, text, re.IGNORECASE):
+            wrong.append(f"{prompt!r}: {' '.join(text.split())[:80]!r}")
+    return {"asked": len(TASKS), "right": len(TASKS) - len(wrong), "wrong": wrong[0] if wrong else ""}
+
+
+def measure(client: Client, tokens: int, streams: list[int], answers: bool = False) -> dict[str, Any]:
+    """A completion, simple tasks, then so many streams at once; ``error`` where it ends early."""
     found: dict[str, Any] = {"streams": {}}
     try:
         found["completion"] = client.complete(min(16, tokens))
+        if answers:
+            found["answers"] = ask(client)
         for count in streams:
             found["streams"][str(count)] = _at_once(client, tokens, count)
     except ServingError as error:

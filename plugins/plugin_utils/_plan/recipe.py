@@ -161,6 +161,8 @@ def resolve(
         "args": checked,
         "environment": environment,
         "acknowledged": acknowledged,
+        # what has random weights, or gives vectors, cannot be asked anything
+        "answers": bool(data["answers"]) and checked.get("runner") != "pooling",
         "memory": sizes,
         "sizing": {**sizing, **({"hf_overrides": hf_overrides} if hf_overrides else {})},
         "warnings": [*notes, *warnings],

@@ -17,6 +17,7 @@ _KNOWN = frozenset(
         *("revision", "served_model_name", "image", "image_digest", "vllm", "kinds", "topologies", "split"),
         *("max_model_len", "args_below", "reasons", "acknowledged", "environment", "fallbacks", "differences"),
         *("weights_bytes", "active_bytes", "config", "source", "untranslated", "splits", "gpu_memory_gib"),
+        "answers",
     )
 )
 #: Arguments that the role renders from its own variables; a recipe states them as fields.
@@ -93,6 +94,7 @@ def _defaults() -> dict[str, Any]:
         "split": {},
         "splits": {},
         "gpu_memory_gib": None,
+        "answers": True,
         "max_model_len": None,
         "args_below": [],
         "reasons": {},

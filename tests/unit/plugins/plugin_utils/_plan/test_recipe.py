@@ -25,6 +25,7 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.recipe_fie
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.vllm_config import OWNED, serve_config
 
 from tests.unit.plugins.plugin_utils._plan.minimal_recipe import MINIMAL
+from tools import marked
 
 ROOT = Path(__file__).parents[5]
 FIXTURES = ROOT / "tests" / "fixtures"
@@ -37,13 +38,9 @@ class Inventory:
     """Hosts in plan order, their kinds, and the cluster's variables."""
 
     def __init__(self, name: str) -> None:
-        if name == "1spark":
-            self.hosts, self.kinds, self.memory = ["spark-01"], {"spark-01": "spark"}, {"spark-01": SPARK}
-            self.topology = "lan"
-            return
         data = yaml.safe_load((ROOT / "inventories" / name / "hosts.yml").read_text())
         children = data["cluster"]["children"]
-        self.hosts = [*children["ray_head"]["hosts"], *children["ray_workers"]["hosts"]]
+        self.hosts = [*children["ray_head"]["hosts"], *((children["ray_workers"] or {}).get("hosts") or [])]
         thors = data.get("thors", {}).get("hosts", {})
         self.kinds = {host: "thor" if host in thors else "spark" for host in self.hosts}
         self.memory = {host: THOR if kind == "thor" else SPARK for host, kind in self.kinds.items()}
@@ -135,6 +132,41 @@ def test_every_golden_file_is_of_a_deployment() -> None:
     assert {name for name, _where, _split in DEPLOYMENTS} == set(_recipe.names())
 
 
+def table() -> str:
+    """Every recipe on every number of hosts, by the golden files."""
+    rows = [
+        "| recipe | inventory | split | weights a rank | cache, tokens | requests of full length | tokens/s at most |"
+    ]
+    rows.append("|---|---|---|---|---|---|---|")
+    for name, where, (tensor, pipeline) in sorted(set(DEPLOYMENTS)):
+        memory = json.loads((GOLDEN / f"{name}@{where}.json").read_text())["memory"]
+        if name == "tiny-qwen3":
+            continue
+        cells = ["not known"] * 4
+        if memory["verdict"]:
+            size = memory["weights_bytes_per_rank"] / 2**30
+            cells = [f"{size:.1f} GiB", f"{memory['max_tokens']:,}", f"{memory['max_concurrent_sequences']:.1f}"]
+            cells.append(f"{memory['decode_tokens_per_second_bound']:.0f}")
+        rows.append(f"| `{name}` | `{where}` | TP={tensor} PP={pipeline} | {' | '.join(cells)} |")
+    return "\n".join(rows)
+
+
+def test_the_table_in_the_docs() -> None:
+    path = ROOT / "docs" / "recipes.md"
+    if os.environ.get("SPARKTHOR_UPDATE_GOLDEN"):
+        marked.replace(path, "plans", table())
+    assert f"{marked.begin('plans')}\n{table()}\n{marked.end('plans')}" in path.read_text(encoding="utf-8")
+
+
+def test_answers_are_asked_where_they_can_be_known() -> None:
+    def asked(name: str) -> bool:
+        data = load(name)
+        hosts = [f"h{number}" for number in range(host_counts(data)[0])]
+        return bool(resolve(data, hosts, topology=(data["topologies"] or ["lan"])[0])["answers"])
+
+    assert {name for name in _recipe.names() if not asked(name)} == {"tiny-qwen3", "qwen3-embedding-0.6b"}
+
+
 def test_recipes_for_a_venv_pin_what_the_lock_pins() -> None:
     lock = (ROOT / "requirements" / "engine" / "cuda13-cp312-aarch64.txt").read_text()
     locked = re.search(r"^vllm==(\S+)", lock, re.MULTILINE)
@@ -143,7 +175,7 @@ def test_recipes_for_a_venv_pin_what_the_lock_pins() -> None:
     assert set(pins.values()) - {None} <= {locked[1]}
 
 
-@pytest.mark.parametrize("where", ["2spark", "3spark", "3spark_ring", "4spark", "2spark_2thor"])
+@pytest.mark.parametrize("where", ["1spark", "2spark", "3spark", "3spark_ring", "4spark", "2spark_2thor"])
 def test_each_inventory_picks_a_recipe_that_fits(where: str) -> None:
     inventory = Inventory(where)
     plan = deployed(inventory.vars["vllm_serve_recipe"], inventory)
