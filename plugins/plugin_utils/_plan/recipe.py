@@ -54,11 +54,15 @@ def names(folder: str = SHIPPED) -> list[str]:
     return sorted(name[:-4] for name in os.listdir(folder) if name.endswith(".yml"))
 
 
-def load(recipe: str, folder: str = SHIPPED, base: str | None = None, hosts: int | None = None) -> dict[str, Any]:
-    """A shipped recipe by name, or one by path (relative to `base`), also in the form of other tools.
+def load(
+    recipe: Mapping[str, Any] | str, folder: str = SHIPPED, base: str | None = None, hosts: int | None = None
+) -> dict[str, Any]:
+    """A shipped recipe by name, one by path (relative to `base`), also in the form of other tools, or one as it is.
 
     FILE#VARIANT chooses a variant of a recipe that has some; otherwise the number of hosts decides.
     """
+    if isinstance(recipe, Mapping):
+        return validated(recipe, str(recipe.get("name")))
     if not isinstance(recipe, str) or not recipe.strip():
         raise RecipeError(f"vllm_serve_recipe={recipe!r} is not a name. Use one of: {', '.join(names(folder))}.")
     text = recipe.strip()
@@ -122,14 +126,9 @@ def resolve(
 ) -> dict[str, Any]:
     """What the roles set for this recipe on these hosts, or an error before anything is changed.
 
-    `overrides` holds the user's own variables, which win: model, revision, served_model_name, max_model_len,
-    tensor_parallel, pipeline_parallel, expert_parallel, replicas, runtime, image, args, environment, acknowledged.
+    `overrides` holds the user's own variables, which win; the filter `recipe` lists them.
     """
-    data = (
-        load(recipe, folder, base, len(hosts))
-        if isinstance(recipe, str)
-        else validated(recipe, str(recipe.get("name")))
-    )
+    data = load(recipe, folder, base, len(hosts))
     own = {key: value for key, value in (overrides or {}).items() if value not in (None, "")}
     _check_hosts(data, hosts, topology, kinds or {}, folder)
     wanted = _engine_version(data, version, table)
@@ -140,15 +139,10 @@ def resolve(
     environment = {**data["environment"], **own.get("environment", {})}
     hf_overrides = vllm_args.fields(args, "hf-overrides")
     shape = _as_served(config or data["config"], hf_overrides)
-    data = {**data, "weights_bytes": weights_bytes or data["weights_bytes"]}
-    try:
-        parallel = _plan_parallel(data, own, args, hosts, gpus_per_host, topology, shape, length)
-        sizing = _sizing_options(args, environment, parallel["pipeline_parallel"])
-        sizes = _memory(data, shape, parallel, sizing, length, hosts, memory_bytes, memory_available_bytes)
-        _check_fit(data, sizes if require_fit else None)
-    except SizingError as error:
-        kind = _KINDS.get(error.variable, "split" if error.variable.startswith("vllm_serve_") else "arguments")
-        raise RecipeError(f"recipe {data['name']}: {error}", kind) from error
+    data["weights_bytes"] = weights_bytes or data["weights_bytes"]
+    parallel, sizing = _parallel_and_sizing(data, own, args, environment, hosts, gpus_per_host, topology, shape, length)
+    known = memory_bytes, memory_available_bytes
+    sizes = _memory(data, shape, parallel, sizing, length, hosts, known, require_fit)
     checked, warnings, checked_by = _check_arguments(data, args, environment, acknowledged, wanted, table)
     names_of_model = _model_names(data, own)
     return {
@@ -161,7 +155,6 @@ def resolve(
         "args": checked,
         "environment": environment,
         "acknowledged": acknowledged,
-        # what has random weights, or gives vectors, cannot be asked anything
         "answers": bool(data["answers"]) and checked.get("runner") != "pooling",
         "memory": sizes,
         "sizing": {**sizing, **({"hf_overrides": hf_overrides} if hf_overrides else {})},
@@ -199,6 +192,30 @@ def _as_served(config: Mapping[str, Any] | None, hf_overrides: Mapping[str, Any]
     return None if config is None else with_overrides(config, hf_overrides)
 
 
+def _planned(data: Mapping[str, Any], error: SizingError) -> RecipeError:
+    """What cannot be planned, with the recipe's name and the kind of reason."""
+    kind = _KINDS.get(error.variable, "split" if error.variable.startswith("vllm_serve_") else "arguments")
+    return RecipeError(f"recipe {data['name']}: {error}", kind)
+
+
+def _parallel_and_sizing(
+    data: Mapping[str, Any],
+    own: Mapping[str, Any],
+    args: dict[str, Any],
+    environment: Mapping[str, Any],
+    hosts: Sequence[str],
+    gpus_per_host: int | Sequence[int] | Mapping[str, int],
+    topology: str,
+    shape: Mapping[str, Any] | None,
+    length: Any,
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    try:
+        parallel = _plan_parallel(data, own, args, hosts, gpus_per_host, topology, shape, length)
+        return parallel, _sizing_options(args, environment, parallel["pipeline_parallel"])
+    except SizingError as error:
+        raise _planned(data, error) from error
+
+
 def _plan_parallel(
     data: Mapping[str, Any],
     own: Mapping[str, Any],
@@ -234,8 +251,8 @@ def _plan_parallel(
     return parallel
 
 
-def _check_fit(data: Mapping[str, Any], sizes: Mapping[str, Any] | None) -> None:
-    if sizes is not None and sizes["verdict"] == "does_not_fit":
+def _check_fit(data: Mapping[str, Any], sizes: Mapping[str, Any]) -> None:
+    if sizes["verdict"] == "does_not_fit":
         numbers = " ".join([*sizes["reasons"], *sizes["suggestions"]])
         raise RecipeError(f"recipe {data['name']} does not fit these hosts. {numbers}", "memory")
 
@@ -407,10 +424,10 @@ def _memory(
     sizing: Mapping[str, Any],
     length: Any,
     hosts: Sequence[str],
-    memory_bytes: Any,
-    available_bytes: Any,
+    known: tuple[Any, Any],
+    require_fit: bool,
 ) -> dict[str, Any] | None:
-    """The memory plan, or None where neither the recipe nor the disk gives the model's shape."""
+    """The memory plan by what is known of the hosts' memory (in all, free now); None where the shape is not known."""
     if shape is None:
         return None
     world = parallel["world"]
@@ -425,15 +442,21 @@ def _memory(
             return [number // each for number in value for _index in range(each)]
         return value
 
-    return memory.plan(
-        shape,
-        tensor_parallel=parallel["tensor_parallel"],
-        pipeline_parallel=parallel["pipeline_parallel"],
-        max_model_len=length,
-        memory_bytes=by_rank(memory_bytes),
-        memory_available_bytes=by_rank(available_bytes),
-        weights_bytes=data["weights_bytes"],
-        active_bytes=data["active_bytes"],
-        hosts=list(hosts) if world % len(hosts) == 0 else None,
-        **sizing,
-    )
+    try:
+        sizes = memory.plan(
+            shape,
+            tensor_parallel=parallel["tensor_parallel"],
+            pipeline_parallel=parallel["pipeline_parallel"],
+            max_model_len=length,
+            memory_bytes=by_rank(known[0]),
+            memory_available_bytes=by_rank(known[1]),
+            weights_bytes=data["weights_bytes"],
+            active_bytes=data["active_bytes"],
+            hosts=list(hosts) if world % len(hosts) == 0 else None,
+            **sizing,
+        )
+    except SizingError as error:
+        raise _planned(data, error) from error
+    if require_fit:
+        _check_fit(data, sizes)
+    return sizes
