@@ -107,7 +107,7 @@ def test_a_model_without_a_recipe_is_checked_all_the_same():
         ({"quantization": "nvfp4"}, "KV-cache dtype"),
         ({"max-num-seq": 4}, "did you mean max-num-seqs"),
         ({"gpu-memory-utilization": 0.95}, "write vllm_serve_acknowledged: .gpu-memory-utilization."),
-        ({"trust-remote-code": True}, "acknowledge trust-remote-code by name"),
+        ({"trust-remote-code": True}, "write vllm_serve_acknowledged: .trust-remote-code."),
         ({"tool-call-parser": "hermes"}, "add enable-auto-tool-choice: true"),
     ]:
         with pytest.raises(RecipeError, match=words):
