@@ -73,7 +73,7 @@ def read_words(words: Sequence[str], called: str) -> Served:
             served.model = word
             continue
         name, equals, given = _split(word, called)
-        following = []
+        following: list[str] = []
         while not equals and index + len(following) < len(words) and not _is_option(words[index + len(following)]):
             following.append(words[index + len(following)])
         values = [given] if equals else following[: _most(name, following)]

@@ -242,7 +242,7 @@ def _feature_words(feature: Mapping[str, Any], name: str, key: str, variant: Map
         and "unsupported" not in [(row.get("hardware") or {}).get(place) for place in (_GENERATION, _MACHINE)]
     }
     asked = [(variant.get("default_modes") or {}).get(name), feature.get("default_mode"), *allowed]
-    mode = next((allowed[text] for text in asked if text in allowed), {})
+    mode: Mapping[str, Any] = next((allowed[text] for text in asked if text in allowed), {})
     special: Mapping[str, Any] = _keyed(mode.get("hardware_overrides"), {})
     return list(special.get("args") or mode.get("args") or [])
 
