@@ -341,7 +341,11 @@ def _engine_version(data: Mapping[str, Any], version: str | None, table: Mapping
     wanted = str((table or {}).get("vllm") or version or data["vllm"].get("pinned") or "")
     minimum = data["vllm"].get("minimum")
     if wanted and minimum and vllm_args.vllm_release(wanted) < vllm_args.vllm_release(str(minimum)):
-        raise RecipeError(f"recipe {data['name']} needs vLLM {minimum} or later, and {wanted} will serve. Upgrade it.")
+        raise RecipeError(
+            f"recipe {data['name']} needs vLLM {minimum} or later, and {wanted} will serve. Set engine_requirements to a "
+            "lock that pins it, or engine_image to an image that has it.",
+            "arguments",
+        )
     return wanted
 
 
