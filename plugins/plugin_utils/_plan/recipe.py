@@ -342,8 +342,8 @@ def _engine_version(data: Mapping[str, Any], version: str | None, table: Mapping
     minimum = data["vllm"].get("minimum")
     if wanted and minimum and vllm_args.vllm_release(wanted) < vllm_args.vllm_release(str(minimum)):
         raise RecipeError(
-            f"recipe {data['name']} needs vLLM {minimum} or later, and {wanted} will serve. Set engine_requirements to a "
-            "lock that pins it, or engine_image to an image that has it.",
+            f"recipe {data['name']} needs vLLM {minimum} or later, and {wanted} will serve. Set engine_requirements to "
+            "a lock that pins it, or engine_image to an image that has it.",
             "arguments",
         )
     return wanted
