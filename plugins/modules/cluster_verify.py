@@ -194,7 +194,7 @@ def serving(given: dict[str, Any]) -> dict[str, Any]:
         return {"error": f"the API key cannot be read: {error.strerror}"}
     tls = bool(files.read_json(former_head.CLUSTER).get("tls"))
     client = completion.Client(given["address"], given["port"], tls, key, str(config["model"]), given["seconds"])
-    return completion.measure(client, given["tokens"], [1, 8])
+    return completion.measure(client, given["tokens"], [1, 8], bool(config.get("answers")))
 
 
 def measure(given: dict[str, Any]) -> dict[str, Any]:

@@ -98,6 +98,7 @@ def plan_serving(
         **{key: plan[key] for key in ("tensor_parallel", "pipeline_parallel", "warnings", "command")},
         "acknowledged": plan["acknowledged"],
         "sizing": plan["sizing"],
+        "answers": plan["answers"],
         **{key: plan[key] for key in ("image", "image_digest")},
     }
 

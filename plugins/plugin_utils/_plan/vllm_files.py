@@ -207,6 +207,7 @@ def serving_settings(serving: Serving) -> dict[str, Any]:
         "generation": int(serving.cluster["generation"]),
         "inputs": inputs(serving),
         "kept": kept(serving),
+        "answers": bool(serving.planned.get("answers", True)),
         "settings": {
             "interval": given.vllm_serve_watchdog_interval,
             "deadline": given.vllm_serve_watchdog_deadline,

@@ -12,6 +12,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ansible_collections.sparkthor.cluster.plugins.module_utils._measure.completion import NONSENSE
+
 VERSION = 1
 PASS, FAIL, INFO = "pass", "fail", "info"
 
@@ -32,6 +34,7 @@ THRESHOLDS: dict[str, dict[str, float]] = {
         "decode_fraction": 0.25,
         "ttft_seconds": 5.0,
         "batch_gain": 1.5,
+        "answers_right": 0.75,
     },
     "thor": {"tcp_half_gbits": 5.0, "tcp_both_gbits": 5.0, "busbw_nccl_tcp_gbytes": 0.5},
     "generic": {"tcp_half_gbits": 0.8, "tcp_both_gbits": 0.8, "busbw_nccl_tcp_gbytes": 0.1, "rdma_half_gbits": 8.0},
@@ -343,6 +346,11 @@ def serving_lines(
     lines = [
         line("completion", where, PASS if good else FAIL, done["tokens"], "tokens", 1, f"in {done['seconds']:.2f} s")
     ]
+    told = found.get("answers")
+    if told:
+        least = limits["answers_right"] * told["asked"]
+        note = f"wrong: {told['wrong']}" if told["wrong"] else ""
+        lines.append(at_least("answers", "simple tasks", told["right"], f"of {told['asked']}", least, note, NONSENSE))
     runs = found["streams"]
     if found.get("error"):
         lines.append(line("throughput", where, FAIL, note=found["error"], fix="journalctl -u sparkthor-vllm"))

@@ -187,6 +187,8 @@ def run(speed=20.0, ttft=0.5, eight=80.0):
     ("found", "bound", "expected"),
     [
         (run(), 40.0, []),
+        ({**run(), "answers": {"asked": 4, "right": 3, "wrong": "x"}}, 40.0, []),
+        ({**run(), "answers": {"asked": 4, "right": 2, "wrong": "x"}}, 40.0, [("answers", "simple tasks")]),
         (run(speed=5.0), 40.0, [("decode", "1 stream")]),
         (run(speed=5.0, eight=50.0), None, []),
         (run(ttft=9.0), 40.0, [("TTFT", "1 stream")]),
