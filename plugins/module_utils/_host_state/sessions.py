@@ -7,6 +7,8 @@ from __future__ import annotations
 from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.host import Command
 
 _GRAPHICAL = ("x11", "wayland", "mir")
+#: loginctl takes no list as systemctl does
+_ASKED = [f"--property={name}" for name in ("Name", "Class", "Type", "State")]
 
 
 def desktop_users(run: Command) -> list[str]:
@@ -14,7 +16,7 @@ def desktop_users(run: Command) -> list[str]:
     users = set()
     for line in run(["loginctl", "list-sessions", "--no-legend"], 20)[1].splitlines():
         # one by one: a session that ends meanwhile would take the answers about the others with it
-        shown = run(["loginctl", "show-session", "--property=Name,Class,Type,State", "--", *line.split()[:1]], 20)[1]
+        shown = run(["loginctl", "show-session", *_ASKED, "--", *line.split()[:1]], 20)[1]
         session = dict(item.split("=", 1) for item in shown.splitlines() if "=" in item)
         if (
             session.get("Type") in _GRAPHICAL

@@ -46,7 +46,10 @@ def state(site: Site) -> dict[str, str]:
     return {host: site.on(host, command, check=False) for host in site.hosts}
 
 
-def addresses(site: Site) -> dict[str, list[str]]:
+def addresses(site: Site, *hosts: str) -> dict[str, list[str]]:
     """Fabric addresses and MTUs."""
-    command = "ip -br -4 address show scope global | grep -v ^enP7s7; grep . /sys/class/net/en*np*/mtu"
-    return {host: sorted(line.strip() for line in site.on(host, command).splitlines()) for host in site.hosts}
+    command = (
+        'ip -br -4 address show scope global | awk \'!/^enP7s7/ {sub(/@.*/, "", $1); $2=""; print}\';'
+        "grep . /sys/class/net/en*np*/mtu"
+    )
+    return {host: site.on(host, command).splitlines() for host in hosts or site.hosts}

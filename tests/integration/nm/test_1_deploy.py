@@ -84,29 +84,24 @@ def test_a_reboot_changes_nothing(live):
 def test_addresses_outlast_the_carrier(live):
     before = addresses(live)
     live.lab.cut("spark-01")
-    time.sleep(GIVEN_UP)
-    assert live.on("spark-02", "cat /sys/class/net/enp1s0f1np1/carrier").strip() == "0"
-    assert addresses(live) == before
-    live.lab.fix("spark-01")
+    try:
+        time.sleep(GIVEN_UP)
+        assert live.on("spark-02", "cat /sys/class/net/enp1s0f1np1/carrier").strip() == "0"
+        assert addresses(live) == before
+    finally:
+        live.lab.fix("spark-01")
     within(20, lambda: lost_pings(live, 8972) == [])
     assert addresses(live) == before
 
 
 def test_a_host_that_boots_alone_has_its_addresses(live):
-    before = addresses(live)["spark-01"]
+    before = addresses(live)
     live.lab.off("spark-02")
-    live.lab.reboot("spark-01")
-    live.lab.wait("spark-01")
-
-    def mine() -> list[str]:
-        command = "ip -br -4 address show scope global | grep -v ^enP7s7; grep . /sys/class/net/en*np*/mtu"
-        return sorted(line.strip() for line in live.on("spark-01", command).splitlines())
-
     try:
+        live.lab.reboot("spark-01")
+        live.lab.wait("spark-01")
+        within(30, lambda: addresses(live, "spark-01")["spark-01"] == before["spark-01"])
         assert live.on("spark-01", "cat /sys/class/net/enp1s0f1np1/carrier").strip() == "0"
-        within(
-            30, lambda: [" ".join(line.split()[::2]) for line in mine()] == [" ".join(x.split()[::2]) for x in before]
-        )
     finally:
         live.lab.boot("spark-02")
         live.lab.wait("spark-02")

@@ -31,6 +31,7 @@ def test_who_is_logged_in_on_the_desktop(sessions: list[str], users: list[str]) 
         assert argv[0] == "loginctl"
         if argv[1] == "list-sessions":
             return 0, "".join(f"{number:>7} 1000 somebody seat0\n" for number in range(len(sessions))), ""
+        assert not [word for word in argv if "," in word], "loginctl takes no list"
         return (0, sessions[int(argv[-1])], "") if sessions[int(argv[-1])] else (1, "", "No session")
 
     assert desktop_users(run) == users
