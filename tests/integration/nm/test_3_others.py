@@ -27,7 +27,8 @@ interface-name={NIC}
 autoconnect-priority=10
 
 [ipv4]
-method=auto
+method=manual
+address1=192.168.177.2/24
 """
 UBUNTU = f"""\
 network:
@@ -37,7 +38,8 @@ network:
       renderer: NetworkManager
       match:
         name: "{NIC}"
-      dhcp4: true
+      addresses:
+      - "192.168.177.2/24"
       networkmanager:
         uuid: "{UUID}"
         name: "qsfp"
@@ -76,7 +78,7 @@ def raised(live, path: str, text: str) -> None:
     own = live.on("spark-02", f"ip -br -4 address show dev {NIC} | awk '{{print $3}}'").strip()
     live.lab.exec("spark-02", ["sh", "-c", f"umask 077; cat >'{path}'"], stdin=text.replace("ADDRESS", own))
     live.on("spark-02", "netplan generate; nmcli connection reload")
-    live.on("spark-02", f"timeout 5 nmcli connection up {UUID}", check=False)  # its DHCP waits longer
+    live.on("spark-02", f"nmcli connection up {UUID}")
 
 
 @pytest.mark.parametrize("style", STYLES)
