@@ -32,8 +32,8 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
 
 #: seconds in which what a test has already told to stop may end; only a test that fails waits that long
 ENDING_SECONDS = 5.0
-#: helpers that Python itself keeps until the process ends
-PYTHONS_OWN = ("multiprocessing.resource_tracker", "multiprocessing.forkserver")
+#: helpers that Python itself keeps until the process ends, and a simulated host that a test booted for the next ones
+PYTHONS_OWN = ("multiprocessing.resource_tracker", "multiprocessing.forkserver", "-m sparklab.machine")
 
 
 def child_processes() -> dict[int, str]:

@@ -31,10 +31,35 @@ PACKAGES = words("""
 
 LAYERS = {
     "docker": ["docker.io", "docker-cli", "crun", "iptables"],
+    "networkmanager": ["network-manager"],
+    # greetd starts sessions as login does, by its rules for PAM
+    "desktop": ["greetd", "login"],
 }
-# Files of a layer: a host with a GPU for containers by CDI, as the NVIDIA toolkit describes one. There is no GPU here,
-# so the description only says that it was followed.
 LAYER_FILES = {
+    "networkmanager": {
+        # It does without udev where it may not write to /sys, as in nspawn; a remount in its own name space helps.
+        "etc/systemd/system/NetworkManager.service.d/sparklab.conf": """\
+[Service]
+PrivateMounts=yes
+CapabilityBoundingSet=CAP_SYS_ADMIN
+ExecStart=
+ExecStart=/bin/sh -c 'mount -o remount,bind,rw /sys && exec /usr/sbin/NetworkManager --no-daemon'
+""",
+        # Debian's own rule leaves veth NICs to others; the simulated ones are no such NICs
+        "etc/udev/rules.d/86-sparklab.rules": 'SUBSYSTEM=="net", ENV{ID_NET_DRIVER}=="veth", ENV{NM_UNMANAGED}=""\n',
+        # in Ubuntu's package, not in Debian's
+        "usr/lib/NetworkManager/conf.d/10-globally-managed-devices.conf": (
+            "[keyfile]\nunmanaged-devices=*,except:type:wifi,except:type:gsm,except:type:cdma\n"
+        ),
+    },
+    # A login manager without a screen: what matters is its alias display-manager.service, and that it runs.
+    "desktop": {
+        "etc/greetd/config.toml": (
+            '[terminal]\nvt = "none"\n[default_session]\ncommand = "sleep infinity"\nuser = "_greetd"\n'
+        ),
+    },
+    # A host with a GPU for containers by CDI, as the NVIDIA toolkit describes one. There is no GPU here, so the
+    # description only says that it was followed.
     "docker": {
         "etc/docker/daemon.json": '{"features": {"cdi": true}}\n',
         "etc/cdi/nvidia.yaml": """\
@@ -46,6 +71,12 @@ devices:
       env: [SPARKLAB_GPU=cdi]
 """,
     },
+}
+# Units that a layer's packages, or the base, start at boot, and that its hosts do not
+LAYER_OFF = {
+    "docker": ["docker.service", "docker.socket", "containerd.service"],
+    # netplan's generator starts networkd where a file asks for it
+    "networkmanager": ["systemd-networkd.service"],
 }
 # docker-cli is a package of its own only from trixie on
 LAYER_SKIP = {("docker", "bookworm"): {"docker-cli"}}
@@ -249,7 +280,8 @@ def layer(name: str, suite: str) -> Path:
     packages = [word for word in LAYERS[name] if word not in LAYER_SKIP.get((name, suite), set())]
     files = LAYER_FILES.get(name, {})
     contents = [f"{path}\n{text}" for path, text in sorted(files.items())]
-    root = cache_root() / "base" / f"{suite}-{name}-{_digest(lower.name, *packages, *contents)}"
+    off = LAYER_OFF.get(name, [])
+    root = cache_root() / "base" / f"{suite}-{name}-{_digest(lower.name, *packages, *contents, *off)}"
     if root.exists():
         return root
     lock = cache_root() / f"layer-{name}-{suite}.lock"
@@ -265,7 +297,8 @@ def layer(name: str, suite: str) -> Path:
         script = """
             set -e
             mount -t overlay overlay -o "lowerdir=$1,upperdir=$2/upper,workdir=$2/work" "$2/root"
-            cd "$2/root"; shift 2
+            off=$3
+            cd "$2/root"; shift 3
             mount -t proc proc proc
             touch etc/resolv.conf.sparklab
             mount --bind /dev dev
@@ -278,11 +311,9 @@ def layer(name: str, suite: str) -> Path:
             chroot . apt-get clean
             rm -rf var/lib/apt/lists/* usr/sbin/policy-rc.d etc/resolv.conf etc/resolv.conf.sparklab
             [ -z "$saved" ] || ln -s "$saved" etc/resolv.conf
-            for unit in docker.service docker.socket containerd.service; do
-              chroot . systemctl disable "$unit" 2>/dev/null || :
-            done
+            [ -z "$off" ] || chroot . systemctl disable --quiet $off
         """
-        run(["unshare", "-m", "bash", "-c", script, "layer", lower, work, *packages], timeout=1800)
+        run(["unshare", "-m", "bash", "-c", script, "layer", lower, work, " ".join(off), *packages], timeout=1800)
         for path, text in files.items():
             write(work / "upper" / path, text)
         (work / "upper").rename(root)

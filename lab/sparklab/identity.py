@@ -69,6 +69,35 @@ def netplan(host: Host, plan: Plan) -> str:
     )
 
 
+def desktop_netplan(host: Host, plan: Plan) -> dict[str, str]:
+    """The same where NetworkManager is netplan's renderer: its profile as Ubuntu's NetworkManager keeps it."""
+    identity = str(uuid.uuid5(uuid.NAMESPACE_DNS, host.name))
+    address = f"{host.address}/{plan.prefix}"
+    return {
+        "01-network-manager-all.yaml": "network:\n  version: 2\n  renderer: NetworkManager\n",
+        f"90-NM-{identity}.yaml": f"""\
+network:
+  version: 2
+  ethernets:
+    NM-{identity}:
+      renderer: NetworkManager
+      match:
+        name: "{host.management}"
+      addresses:
+      - "{address}"
+      networkmanager:
+        uuid: "{identity}"
+        name: "Wired connection 1"
+        passthrough:
+          ethernet._: ""
+          ipv4.address1: "{address},{plan.controller}"
+          ipv4.method: "manual"
+          ipv6.method: "disabled"
+          proxy._: ""
+""",
+    }
+
+
 def meminfo(available_mb: int = AVAILABLE_MB) -> str:
     """/proc/meminfo of a Spark. A file: it does not follow what processes use; `sparklab memory` rewrites it."""
     cached = min(3200, MEMORY_MB - available_mb)
@@ -107,7 +136,11 @@ def stage(root: Path, host: Host, plan: Plan, public_key: str, host_key: Path) -
     write(etc / "hostname", host.name + "\n")
     write(etc / "machine-id", uuid.uuid4().hex + "\n", 0o444)
     write(etc / "hosts", f"127.0.0.1 localhost\n127.0.1.1 {host.name}\n::1 localhost ip6-localhost ip6-loopback\n")
-    write(etc / "netplan/01-management.yaml", netplan(host, plan), 0o600)
+    management = {"01-management.yaml": netplan(host, plan)}
+    if "networkmanager" in plan.layers:
+        management = desktop_netplan(host, plan)
+    for name, text in management.items():
+        write(etc / "netplan" / name, text, 0o600)
     if host.kind != "generic":
         write(etc / "lsb-release", LSB_RELEASE)
         write(etc / "debian_version", "trixie/sid\n")

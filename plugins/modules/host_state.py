@@ -204,6 +204,12 @@ options:
             condition of the unit is not met.
         type: bool
         default: false
+      spare_desktop:
+        description:
+          - With O(units[].state=stopped), whether to leave a running unit as it is, with a warning, while somebody has
+            a graphical session on the host.
+        type: bool
+        default: false
       no_block:
         description: Whether to ask systemd for the change of state without waiting for its end.
         type: bool

@@ -52,6 +52,8 @@ class FakeHost:
         self.units: dict[str, dict[str, str]] = {}
         self.calls: list[list[str]] = []
         self.fail: dict[str, str] = {}
+        #: what loginctl shows of the one session there is
+        self.session = ""
 
     def unit(self, name: str, active: str = "inactive", file_state: str = "disabled", **more: str) -> None:
         self.units[name] = {
@@ -71,6 +73,8 @@ class FakeHost:
         words = [a for a in argv[1:] if not a.startswith("-")]
         if argv[0] == "journalctl":
             return 0, "exec format error\n", ""
+        if argv[0] == "loginctl":
+            return 0, (self.session if "show-session" in argv else "1 1000 ada seat0\n" * bool(self.session)), ""
         if argv[0] == "groupadd":
             self.accounts.groups.add(argv[-1])
             return 0, "", ""
@@ -127,7 +131,8 @@ class FakeHost:
         unit.update(changes[verb])
 
     def verbs(self) -> list[str]:
-        return [" ".join(a for a in call[1:] if a != "--") for call in self.calls if call[:2] != ["systemctl", "show"]]
+        asked = (["systemctl", "show"], ["loginctl", "list-sessions"], ["loginctl", "show-session"])
+        return [" ".join(a for a in call[1:] if a != "--") for call in self.calls if call[:2] not in asked]
 
     def apply(self, check: bool = False, **params: Any) -> Result:
         self.calls = []

@@ -55,6 +55,7 @@ def argument_spec() -> dict[str, Any]:
                 "reload_on": strings,
                 "environment": {"type": "dict", "default": {}},
                 "optional": {"type": "bool", "default": False},
+                "spare_desktop": {"type": "bool", "default": False},
                 "no_block": {"type": "bool", "default": False},
                 "defer": {"type": "bool", "default": False},
             }

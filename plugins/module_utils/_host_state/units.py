@@ -10,6 +10,7 @@ from typing import Any
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.host import Changes
 from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.originals import Originals
+from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.sessions import desktop_users
 from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.wanted import (
     HostStateError,
     UnitSpec,
@@ -156,7 +157,13 @@ class UnitManager:
 
     def _decide_state(self, unit: UnitSpec, running: bool, active: str) -> None:
         if unit.state == "stopped":
-            if running or active in ("deactivating", "failed"):
+            if running and unit.spare_desktop and (users := desktop_users(self.changes.host.run)):
+                shown = self.before[unit.name].get("Id") or unit.name
+                self.changes.result.warnings.append(
+                    f"{shown} goes on, because {', '.join(users)} is logged in on the desktop: reboot this host, which"
+                    " then starts without it, or end that session at once (-e os_hardening_headless_isolate=true)"
+                )
+            elif running or active in ("deactivating", "failed"):
                 self.to_stop.append(unit)
             return
         stale = running and (self._touched(unit.restart_on, unit.name) or self._runs_with_other_environment(unit))

@@ -92,6 +92,7 @@ class UnitSpec:
     reload_on: list[str] = field(default_factory=list)
     environment: dict[str, str] = field(default_factory=dict)
     optional: bool = False
+    spare_desktop: bool = False
     no_block: bool = False
     defer: bool = False
 
@@ -176,6 +177,7 @@ def _parse_unit(item: dict[str, Any], restore: list[str]) -> UnitSpec:
         reload_on=list(item.get("reload_on") or []),
         environment={str(k): str(v) for k, v in (item.get("environment") or {}).items()},
         optional=bool(item.get("optional")),
+        spare_desktop=bool(item.get("spare_desktop")),
         no_block=bool(item.get("no_block")),
         defer=bool(item.get("defer")),
         **known,

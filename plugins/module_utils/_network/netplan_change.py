@@ -166,6 +166,7 @@ def arm_and_start(decision: Decision, params: dict[str, Any], management: str, f
         "reset_mtu": decision.reset_mtu,
         "live": job.live_links(),
         "routes": job.live_routes(),
+        "profiles": job.active_profiles(),
         "management": management,
         "others": {
             path: job.read_state(path) for path in netplan_generator.source_files() if path not in decision.after

@@ -82,10 +82,10 @@ def explain(findings: list[Finding]) -> str:
 
 
 def _free_name(path: str) -> str:
-    candidate, number = path + netplan_others.ASIDE, 1
+    candidate, number = netplan_others.aside_name(path), 1
     while os.path.lexists(candidate):
         number += 1
-        candidate = f"{path}{netplan_others.ASIDE}.{number}"
+        candidate = f"{netplan_others.aside_name(path)}.{number}"
     return candidate
 
 
@@ -94,12 +94,11 @@ def decide_present(params: dict[str, Any], management: str) -> Decision:
     path, links = params["path"], params["links"]
     if management in {link["netdev"] for link in links}:
         raise ChangeError(f"{management} carries the connection to this host and must not be a fabric NIC")
-    content = netplan.render(links, params["renderer"])
-    current = job.read_state(path)
     problems = link_state.link_problems(links, job.live_links(), link_state.connected_routes())
     drifted = [problem for found in problems.values() for problem in found]
-    if current is not None and current["content"] == content and not drifted:
-        return _decide_attributes(path, current, content)
+    written = netplan_inspect.written(path, links, params["renderer"])
+    if written and not drifted:
+        return _decide_attributes(written)
 
     seen = netplan_inspect.inspect(path, links, params["renderer"])
     decision = Decision(
@@ -113,7 +112,7 @@ def decide_present(params: dict[str, Any], management: str) -> Decision:
     if stopped:
         raise ChangeError(explain(stopped))
     if not decision.adopted:
-        _replace_files(decision, params, current, content, seen)
+        _replace_files(decision, params, seen)
     _generated_files(decision, seen)
     _links_to_apply(decision, links, seen)
     decision.changed = decision.needs_apply = True
@@ -126,29 +125,32 @@ def decide_present(params: dict[str, Any], management: str) -> Decision:
     return decision
 
 
-def _decide_attributes(path: str, current: job.FileState, content: str) -> Decision:
-    """Our file with the planned content: at most its mode or owner is wrong."""
+def _decide_attributes(planned: dict[str, job.FileState | None]) -> Decision:
+    """Our files with the planned contents: at most a mode or an owner is wrong."""
     decision = Decision()
-    wanted = {"content": content, "mode": 0o600, "uid": 0, "gid": 0}
-    if current != wanted:
-        decision.changed = True
-        decision.after = {path: wanted}
-        before = f"mode {current['mode']:04o}, owner {current['uid']}:{current['gid']}\n"
-        decision.diff.append(_diff(path, before, "mode 0600, owner 0:0\n"))
+    for path, wanted in planned.items():
+        current = job.read_state(path)
+        if current and wanted and current != wanted:
+            decision.changed = True
+            decision.after[path] = wanted
+            before = f"mode {current['mode']:04o}, owner {current['uid']}:{current['gid']}\n"
+            decision.diff.append(_diff(path, before, f"mode {wanted['mode']:04o}, owner 0:0\n"))
     return decision
 
 
-def _replace_files(
-    decision: Decision, params: dict[str, Any], current: job.FileState | None, content: str, seen: dict[str, Any]
-) -> None:
-    """Our file with the planned content; what was in its place or in its way is set aside."""
+def _replace_files(decision: Decision, params: dict[str, Any], seen: dict[str, Any]) -> None:
+    """Our files with the planned contents; what was in their place or in their way is set aside."""
     path, after = params["path"], decision.after
-    after[path] = {"content": content, "mode": 0o600, "uid": 0, "gid": 0}
     if seen["foreign"]:
         decision.backup = _free_name(path)
+        current = job.read_state(path)
         after[decision.backup] = {**current, "mode": 0o600} if current else None
-    if _text(current) != content:
-        decision.diff.append(_diff(path, _text(current), content))
+    for name, wanted in seen["planned"].items():
+        before, content = _text(job.read_state(name)), _text(wanted)
+        if name == path or before != content:
+            after[name] = wanted
+        if before != content:
+            decision.diff.append(_diff(name, before, content))
     for other in seen["aside"] if params["replace_foreign"] else []:
         kept = job.read_state(other)
         after[other] = None
@@ -178,7 +180,8 @@ def _links_to_apply(decision: Decision, links: list[dict[str, Any]], seen: dict[
     live = seen["live"]
     decision.netdevs = sorted(name for name in seen["ids"] if name in live)
     decision.expect = [{key: link[key] for key in ("netdev", "address", "mtu")} for link in links]
-    decision.reset_mtu = _given_mtu(seen["generated"], set(decision.netdevs) - {link["netdev"] for link in links})
+    without = set(decision.netdevs) - {link["netdev"] for link in links}
+    decision.reset_mtu = _given_mtu(seen["generated"], without, live)
     planned = {(link["netdev"], link["address"]) for link in links}
     decision.drop = [
         {"netdev": name, "address": address}
@@ -188,14 +191,14 @@ def _links_to_apply(decision: Decision, links: list[dict[str, Any]], seen: dict[
     ]
 
 
-def _given_mtu(generated: dict[str, job.FileState], netdevs: set[str]) -> list[str]:
+def _given_mtu(generated: dict[str, job.FileState], netdevs: set[str], live: dict[str, dict[str, Any]]) -> list[str]:
     """NICs of this set that generated files give an MTU (``MTUBytes=`` of networkd, ``mtu=`` of NetworkManager)."""
     setting = re.compile(r"(?im)^mtu(bytes)?=")
     found: set[str] = set()
     for path, state in generated.items():
         if setting.search(state["content"]):
             owner = netplan_generator.owner_of(path)
-            found |= {owner} if owner else netplan_others.nics_of(path, state["content"])
+            found |= {owner} if owner else netplan_others.nics_of(path, state["content"], live)
     return sorted(found & netdevs)
 
 
@@ -207,13 +210,17 @@ def _returnable(
     Only what is about fabric NICs alone that nobody else configures by now, so that it changes nothing but what our
     file changed; and of several copies of one file nobody can tell which is meant.
     """
-    free = set(seen["live"]) - {management} - {netplan_generator.owner_of(name) for name in seen["others"]}
+    live = seen["live"]
+    taken = {netplan_generator.owner_of(name) for name in seen["others"]}
+    free = set(live) - taken.union(
+        {management}, *(netplan_others.named_nics(state["content"], live) for state in seen["others"].values())
+    )
     sources = dict(seen["sources"])
 
     def fits(original: str, state: job.FileState) -> bool:
         if original != path and os.path.lexists(original):
             return False
-        nics = netplan_others.nics_of(original, state["content"])
+        nics = netplan_others.nics_of(original, state["content"], live)
         if not nics or not nics <= free:
             return False
         if original.endswith(".yaml"):
@@ -236,6 +243,11 @@ def decide_absent(params: dict[str, Any], management: str) -> Decision:
     path = params["path"]
     decision = Decision()
     current = job.read_state(path)
+    settings = job.read_state(netplan.NM_CONF)
+    if settings is not None:
+        decision.changed = True
+        decision.after[netplan.NM_CONF] = None
+        decision.diff.append(_diff(netplan.NM_CONF, settings["content"], ""))
     if current is None:
         return decision
     if not netplan.is_ours(current["content"]):
@@ -250,7 +262,7 @@ def decide_absent(params: dict[str, Any], management: str) -> Decision:
     back = _returnable(path, aside, seen, management)
     decision.restored = sorted(back)
     decision.kept = [copy for original, copies in aside.items() if original not in back for copy in copies]
-    nics_back = (netplan_others.nics_of(name, state["content"]) for name, state in back.items())
+    nics_back = (netplan_others.nics_of(name, state["content"], seen["live"]) for name, state in back.items())
     ids: set[str] = seen["previous"].union(*nics_back)
     if management in ids:
         raise ChangeError(f"{path} configures {management}, by which this host is reached; come in over another NIC")
@@ -273,6 +285,7 @@ def _remove_files(
     """Our file and what netplan made of it go, what was set aside comes back, and addresses of ours are dropped."""
     yaml = {name: state["content"] for name, state in back.items() if name.endswith(".yaml")}
     generated = netplan_generator.generate({**seen["sources"], **yaml}) if yaml else {}
+    ids = ids | {netplan_generator.owner_of(name) for name in (netplan_generator.generate(yaml) if yaml else ())} - {""}
     live = seen["live"]
     # what the network services read of what comes back
     theirs = {name: state for name, state in generated.items() if netplan_generator.owner_of(name) in ids}
@@ -298,8 +311,8 @@ def _remove_files(
         for address in live[name]["addresses"]
         if address in given
     ]
-    without = set(decision.netdevs) - set(_given_mtu(theirs, set(decision.netdevs)))
-    decision.reset_mtu = _given_mtu(seen["generated"], without)
+    without = set(decision.netdevs) - set(_given_mtu(theirs, set(decision.netdevs), live))
+    decision.reset_mtu = _given_mtu(seen["generated"], without, live)
 
 
 def management_netdev(address: str, live: dict[str, dict[str, Any]], routes: list[str]) -> str:

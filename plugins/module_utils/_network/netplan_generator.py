@@ -17,6 +17,7 @@ import os
 import re
 import shutil
 import tempfile
+from collections.abc import Iterable
 from typing import Any
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._network import netplan_job as job
@@ -91,6 +92,11 @@ def owner_of(path: str) -> str:
     return found.group(1) if found else ""
 
 
+def profiled(generated: Iterable[str], netdevs: set[str]) -> bool:
+    """Whether these generated files give the NICs to NetworkManager."""
+    return any(path.endswith(".nmconnection") and owner_of(path) in netdevs for path in generated)
+
+
 def rule_blocks(text: str) -> dict[str, str]:
     """netplan's udev rules by the id they are for: a comment line ``# netplan: network.KIND.ID (…)`` starts each."""
     blocks: dict[str, str] = {}
@@ -135,6 +141,7 @@ _INERT = {
     ("connection", "uuid"),
     ("connection", "timestamp"),
     ("connection", "id"),
+    ("connection", "autoconnect-priority"),
     ("ipv6", "method"),
     ("Network", "IPv6AcceptRA"),
     ("ipv6", "addr-gen-mode"),

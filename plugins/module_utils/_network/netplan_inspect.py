@@ -21,6 +21,18 @@ FileState = job.FileState
 Inspection = dict[str, Any]
 
 
+def written(path: str, links: list[dict[str, Any]], renderer: str) -> dict[str, FileState | None]:
+    """Our files as planned if their contents are on the host, else nothing; asks no generator."""
+    if not renderer and netplan_generator.profiled(job.generated_files(), {link["netdev"] for link in links}):
+        renderer = "NetworkManager"
+    planned = netplan.files(path, links, renderer)
+    for name, state in planned.items():
+        current = job.read_state(name)
+        if (current and current["content"]) != (state and state["content"]):
+            return {}
+    return planned
+
+
 def inspect(path: str, links: list[dict[str, Any]], renderer: str = "") -> Inspection:
     """Everything that would go wrong with a change, found without changing anything.
 
@@ -44,7 +56,7 @@ def inspect(path: str, links: list[dict[str, Any]], renderer: str = "") -> Inspe
         "aside": [],
         "static": netplan_others.static_settings(),
         "adoptable": False,
-        "content": "",
+        "planned": {},
         "foreign": own is not None and not netplan.is_ours(own),
     }
     findings: list[Finding] = seen["findings"]
@@ -133,12 +145,13 @@ def _settings_of_others(links: list[dict[str, Any]], seen: Inspection) -> list[F
 def _only_about(netdevs: set[str], item: dict[str, Any], seen: Inspection) -> bool:
     """Whether the file of a foreign setting configures fabric NICs and nothing else."""
     path = item["path"]
-    if item["netplan"]:
-        with contextlib.suppress(netplan_generator.NetplanError):
-            return _ids(netplan_generator.generate({path: seen["sources"][path]})) <= netdevs
-    elif path.startswith("/etc/"):
-        settings = netplan_generator.ini_items(seen["static"][path])
-        return [value for _section, key, value in settings if key in ("Name", "interface-name")] == [item["netdev"]]
+    if not path.startswith("/etc/"):
+        return False
+    content = seen["sources" if item["netplan"] else "static"][path]
+    with contextlib.suppress(netplan_generator.NetplanError):
+        if item["netplan"] and _ids(netplan_generator.generate({path: content})) <= netdevs:
+            return True
+        return netplan_others.nics_of(path, content, seen["live"]) <= netdevs
     return False
 
 
@@ -174,12 +187,17 @@ def _runtime_addresses(seen: Inspection) -> list[Finding]:
 
 
 def _compare_with_plan(path: str, links: list[dict[str, Any]], renderer: str, seen: Inspection) -> list[Finding]:
-    """What netplan makes of the planned file; fills in ``content, wanted, renderer, adoptable``."""
+    """What netplan makes of the planned file; fills in ``planned, wanted, renderer, adoptable``."""
     netdevs = {link["netdev"] for link in links}
-    seen["content"] = netplan.render(links, renderer)
-    kept = {name: text for name, text in seen["sources"].items() if name not in seen["aside"]}
+    aside = {name: text for name, text in seen["sources"].items() if name in seen["aside"]}
+    kept = {name: text for name, text in seen["sources"].items() if name not in aside}
     try:
-        seen["wanted"] = netplan_generator.generate({**kept, path: seen["content"]})
+        if aside:  # nothing of it stays where the network services read
+            seen["ids"] |= _ids(netplan_generator.generate(aside))
+        seen["wanted"] = netplan_generator.generate({**kept, path: netplan.render(links, renderer)})
+        if not renderer and netplan_generator.profiled(seen["wanted"], netdevs):
+            renderer = "NetworkManager"
+            seen["wanted"] = netplan_generator.generate({**kept, path: netplan.render(links, renderer)})
     except netplan_generator.NetplanError as error:
         return [
             Finding(
@@ -189,14 +207,10 @@ def _compare_with_plan(path: str, links: list[dict[str, Any]], renderer: str, se
                 where=path,
             )
         ]
-    profiles = [
-        name
-        for name in seen["wanted"]
-        if name.endswith(".nmconnection") and netplan_generator.owner_of(name) in netdevs
-    ]
-    seen["renderer"] = "NetworkManager" if profiles else "networkd"
+    seen["planned"] = netplan.files(path, links, renderer)
+    seen["renderer"] = "NetworkManager" if netplan_generator.profiled(seen["wanted"], netdevs) else "networkd"
     seen["adoptable"] = seen["own"] is not None and netplan_generator.same_meaning(
-        seen["generated"], netplan_generator.generate({**seen["sources"], path: seen["content"]})
+        seen["generated"], netplan_generator.generate({**seen["sources"], path: netplan.render(links, renderer)})
     )
     findings = []
     if seen["foreign"] and not seen["adoptable"]:

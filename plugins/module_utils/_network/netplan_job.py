@@ -21,6 +21,7 @@ import fcntl
 import glob
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -46,6 +47,8 @@ GENERATED = (
     "/run/NetworkManager/conf.d/10-globally-managed-devices.conf",
     "/run/udev/rules.d/*netplan*",
 )
+#: netplan writes it where NetworkManager is the whole host's renderer, and so takes every NIC that nobody else has
+TAKES_ALL = "/run/NetworkManager/conf.d/10-globally-managed-devices.conf"
 
 
 def run(argv: list[str], limit: float = COMMAND_LIMIT) -> tuple[int, str, str]:
@@ -268,7 +271,7 @@ def activate(plan: dict[str, Any], files: dict[str, FileState | None], netdevs: 
     that changed on disk, and only ours did; NetworkManager is told to load and raise our profiles only.
     """
     present = [name for name in netdevs if os.path.exists(f"/sys/class/net/{name}")]
-    keyfiles = {path: state for path, state in files.items() if path.endswith(".nmconnection")}
+    ours = [name for name in present if name in plan["netdevs"]]
     good = True
     if any("/udev/" in path or path.endswith(".link") for path in files):
         good &= _ok(["udevadm", "control", "--reload"], steps)
@@ -276,25 +279,103 @@ def activate(plan: dict[str, Any], files: dict[str, FileState | None], netdevs: 
     if network_manager and any(path.endswith("90-netplan.rules") for path in files):
         for name in present:
             _ok(["udevadm", "trigger", "--action=change", "--settle", f"/sys/class/net/{name}"], steps)
+    if network_manager:
+        good &= _let_go(files, ours, steps)
     if any(path.endswith(".network") for path in files):
-        if unit_active("systemd-networkd.service"):
-            good &= _ok(["networkctl", "reload"], steps)
-            if present:
-                good &= _ok(["networkctl", "reconfigure", *present], steps)
-        elif any(path.endswith(".network") and state is not None for path, state in files.items()):
-            good &= _ok(["systemctl", "start", "systemd-networkd.service"], steps)
-    if keyfiles and network_manager:
-        for path, state in sorted(keyfiles.items()):
-            name = os.path.basename(path).removesuffix(".nmconnection")
-            if state is None:
-                _ok(["nmcli", "--wait", "10", "connection", "down", name], steps)
-            else:
-                good &= _ok(["nmcli", "connection", "load", path], steps)
+        good &= _tell_networkd(files, present, network_manager, steps)
+    if network_manager:
+        good &= _take_up(files, ours, steps)
+    return good
+
+
+def _tell_networkd(files: dict[str, FileState | None], present: list[str], spare: bool, steps: list[str]) -> bool:
+    """Have networkd take up its files; with ``spare`` it ends, as at the next boot, once nothing asks for it."""
+    good = True
+    if unit_active("systemd-networkd.service"):
+        good &= _ok(["networkctl", "reload"], steps)
+        if present:
+            good &= _ok(["networkctl", "reconfigure", *present], steps)
+        left = [*glob.glob("/run/systemd/network/*.network"), *glob.glob("/etc/systemd/network/*.network")]
+        if spare and not left and run(["systemctl", "is-enabled", "--quiet", "systemd-networkd.service"])[0]:
+            _ok(["systemctl", "stop", "systemd-networkd.socket", "systemd-networkd.service"], steps)
+    elif any(path.endswith(".network") and state is not None for path, state in files.items()):
+        good &= _ok(["systemctl", "start", "systemd-networkd.service"], steps)
+    return good
+
+
+def _nmcli(*words: str) -> list[list[str]]:
+    """The rows of an answer in two columns."""
+    rc, out, _err = run(["nmcli", "--escape", "no", "--get-values", *words])
+    return [list(line.partition(":")[::2]) for line in out.splitlines()] if rc == 0 else []
+
+
+def active_profiles() -> dict[str, str]:
+    """UUID of the profile that NetworkManager has raised on each NIC; a name or file may be anybody's."""
+    return {device: uuid for uuid, device in _nmcli("UUID,DEVICE", "connection", "show", "--active")}
+
+
+def _profiles(files: dict[str, FileState | None]) -> dict[str, tuple[str, FileState | None]]:
+    """NetworkManager's profiles among these files: path → the NIC that it names and its state."""
+    found = {}
+    for path, state in files.items():
+        folder, name = os.path.split(path)
+        if folder.endswith("/system-connections") and not name.startswith("."):
+            named = re.search(r"(?m)^interface-name=(.+)$", state["content"]) if state else None
+            own = re.fullmatch(r"netplan-(.+)\.nmconnection", name)
+            found[path] = (named[1] if named else own[1] if own else "", state)
+    return found
+
+
+def _hands(files: dict[str, FileState | None], ours: list[str]) -> dict[str, str]:
+    """Whose hands these files give our NICs into: networkd, NetworkManager, or (empty) neither's any more."""
+    hands = {}
+    profiles = _profiles(files).values()
+    for name in ours:
+        network = f"/run/systemd/network/10-netplan-{name}.network"
+        if files.get(network) is not None:
+            hands[name] = "networkd"
+        elif any(nic == name and state for nic, state in profiles):
+            hands[name] = "NetworkManager"
+        elif network in files or any(nic == name for nic, _state in profiles):
+            hands[name] = ""
+    return hands
+
+
+def _let_go(files: dict[str, FileState | None], ours: list[str], steps: list[str]) -> bool:
+    """NetworkManager gives up NICs that are another's from now on, or its DHCP would go on beside networkd.
+
+    With new settings for the carrier it gives up all: it takes them only while it does nothing with a NIC.
+    """
+    hands = _hands(files, ours)
+    states = dict(_nmcli("DEVICE,STATE", "device")) if hands else {}
+    renewed = any("/NetworkManager/conf.d/60-" in path for path in files)
+    good = True
+    for name, hand in hands.items():
+        if (renewed or hand != "NetworkManager") and states.get(name, "unmanaged") != "unmanaged":
+            good &= _ok(["nmcli", "device", "set", name, "managed", "no"], steps)
+    return good
+
+
+def _take_up(files: dict[str, FileState | None], ours: list[str], steps: list[str]) -> bool:
+    """NetworkManager reads what changed, and raises the profiles of our NICs that are its own."""
+    good = True
+    if any("/NetworkManager/conf.d/60-" in path for path in files):
+        good &= _ok(["nmcli", "general", "reload", "conf"], steps)
+    profiles = _profiles(files)
+    for path, (_nic, state) in sorted(profiles.items()):
+        if state is not None:
+            good &= _ok(["nmcli", "connection", "load", path], steps)
+    if profiles:
         good &= _ok(["nmcli", "connection", "reload"], steps)
-        for path, state in sorted(keyfiles.items()):
-            if state is not None:
-                name = os.path.basename(path).removesuffix(".nmconnection")
-                _ok(["nmcli", "--wait", "15", "connection", "up", name], steps)
+    states = dict(_nmcli("DEVICE,STATE", "device"))
+    for name, hand in _hands(files, ours).items():
+        # where it takes all, a NIC that it is given back gets what a boot would give it
+        if (hand == "NetworkManager" or (not hand and os.path.exists(TAKES_ALL))) and states.get(name) == "unmanaged":
+            good &= _ok(["nmcli", "device", "set", name, "managed", "yes"], steps)
+    loaded = {path: uuid for uuid, path in _nmcli("UUID,FILENAME", "connection", "show")}
+    for path, (nic, state) in sorted(profiles.items()):
+        if state is not None and nic in ours and path in loaded:
+            _ok(["nmcli", "--wait", "15", "connection", "up", loaded[path]], steps)
     return good
 
 
@@ -382,6 +463,9 @@ def _put_back(folder: str, plan: dict[str, Any], everything: bool, steps: list[s
         if write_state(path, state):
             steps.append(f"{'removed' if state is None else 'restored'} {path}")
     activate(plan, files, netdevs, steps)
+    way_in = plan["profiles"].get(plan["management"])
+    if everything and way_in:
+        _ok(["nmcli", "--wait", "15", "connection", "up", way_in], steps)
     for name in plan["netdevs"]:
         recorded = plan["live"].get(name, {}).get("addresses", {})
         for address in live_links().get(name, {}).get("addresses", {}):

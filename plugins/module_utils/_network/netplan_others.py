@@ -15,7 +15,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._network import 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._network import netplan_job as job
 from ansible_collections.sparkthor.cluster.plugins.module_utils._network.netplan_job import FileState
 
-#: suffix of a foreign file set aside; netplan, networkd and NetworkManager all ignore it
+#: suffix of a foreign file set aside; netplan and networkd ignore it (for NetworkManager see :func:`aside_name`)
 ASIDE = ".sparkthor-aside"
 
 
@@ -75,9 +75,12 @@ def static_settings() -> dict[str, str]:
     found: dict[str, str] = {}
     for folders, suffix in ((NETWORKD_FOLDERS, "*.network"), (PROFILE_FOLDERS, "*.nmconnection")):
         for folder in folders:
-            for path in sorted(glob.glob(os.path.join(folder, suffix))):
+            # there NetworkManager reads every name that is not hidden and no backup
+            pattern = "*" if folder == PROFILE_FOLDERS[0] else suffix
+            for path in sorted(glob.glob(os.path.join(folder, pattern))):
                 state = job.read_state(path)
-                if state is not None and "netplan-" not in os.path.basename(path):
+                netplans = folder.startswith("/run/") and "netplan-" in os.path.basename(path)
+                if state is not None and not netplans and not path.endswith("~"):
                     found[path] = state["content"]
     return found
 
@@ -94,8 +97,11 @@ def foreign_settings(
     for netdev, mac in netdevs.items():
         paths: dict[str, bool] = {}
         for path, state in others.items():
-            matches = (path.endswith(".network") and network_matches(state["content"], netdev, mac)) or (
-                path.endswith(".nmconnection") and profile_matches(state["content"], netdev, mac)
+            # a second file with our NIC as its key merges with ours, whatever it matches by itself
+            matches = (
+                netplan_generator.owner_of(path) == netdev
+                or (path.endswith(".network") and network_matches(state["content"], netdev, mac))
+                or (path.endswith(".nmconnection") and profile_matches(state["content"], netdev, mac))
             )
             if matches:
                 for source in netplan_generator.files_defining(netplan_generator.owner_of(path), sources) or [path]:
@@ -159,19 +165,43 @@ def runtime_addresses(
     return found
 
 
+def aside_name(path: str) -> str:
+    """Under which name a file is set aside: hidden among NetworkManager's profiles, since it reads all others."""
+    folder, name = os.path.split(path)
+    return f"{folder}/{'.' if folder in PROFILE_FOLDERS else ''}{name}{ASIDE}"
+
+
 def set_aside(path: str) -> dict[str, list[str]]:
     """Files that stand aside on this host: original path → copies, for netplan, networkd and NetworkManager."""
     found: dict[str, list[str]] = {}
     for folder in sorted({os.path.dirname(path), *netplan_generator.SOURCES, NETWORKD_FOLDERS[0], PROFILE_FOLDERS[0]}):
-        for copy in sorted(glob.glob(f"{glob.escape(folder)}/*{ASIDE}*")):
+        hidden = "." if folder in PROFILE_FOLDERS else ""
+        for copy in sorted(glob.glob(f"{glob.escape(folder)}/{hidden}*{ASIDE}*")):
             original, _suffix, number = copy.rpartition(ASIDE)
             if re.fullmatch(r"(\.\d+)?", number):
+                original = f"{folder}/{os.path.basename(original).removeprefix(hidden)}"
                 found.setdefault(original, []).append(copy)
     return found
 
 
-def nics_of(path: str, content: str) -> set[str]:
-    """NICs that one file configures: netplan's ids, or the names in a networkd file or NetworkManager profile."""
-    if path.endswith(".yaml"):
-        return {netplan_generator.owner_of(name) for name in netplan_generator.generate({path: content})} - {""}
-    return {value for _section, key, value in netplan_generator.ini_items(content) if key in ("Name", "interface-name")}
+def nics_of(path: str, content: str, live: dict[str, dict[str, Any]]) -> set[str]:
+    """NICs that one file configures, by the names and addresses in it; ``*`` where a profile of it takes any."""
+    if not path.endswith(".yaml"):
+        return named_nics(content, live)
+    found: set[str] = set()
+    for name, state in netplan_generator.generate({path: content}).items():
+        if netplan_generator.owner_of(name):
+            found |= named_nics(state["content"], live) or {"*"}
+    return found
+
+
+def named_nics(content: str, live: dict[str, dict[str, Any]]) -> set[str]:
+    """NICs that a networkd file or a NetworkManager profile names, by name or by address."""
+    macs = {link["mac"].lower(): name for name, link in live.items() if link["mac"]}
+    found: set[str] = set()
+    for _section, key, value in netplan_generator.ini_items(content):
+        if key in ("Name", "OriginalName", "interface-name"):
+            found |= set(re.split(r"[;,\s]+", value)) - {""}
+        elif key in ("MACAddress", "PermanentMACAddress", "mac-address"):
+            found |= {macs.get(word.lower(), word) for word in value.split()}
+    return found

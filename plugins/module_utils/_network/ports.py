@@ -49,8 +49,7 @@ class ProbeError(Exception):
 
 def netplan_obstacles(path: str, links: list[dict[str, Any]], renderer: str) -> dict[str, Any]:
     """What stands in the way of the planned file; nothing does while it is there and live."""
-    current = job.read_state(path)
-    if current is not None and current["content"] == netplan.render(links, renderer):
+    if netplan_inspect.written(path, links, renderer):
         problems = link_state.link_problems(links, job.live_links(), link_state.connected_routes())
         if not any(problems.values()):
             return {"findings": [], "adoptable": False, "own": [link["netdev"] for link in links]}

@@ -110,7 +110,8 @@ def _file(path: str, *lines: str) -> File:
 def _boot_and_memory(given: HardeningSettings) -> dict[str, HostState]:
     # The alias leads to whichever display manager is installed; on a host without one there is nothing to stop.
     # Isolating the target would also stop what others started by hand.
-    desktop = ("display-manager.service", "graphical.target") if given.os_hardening_headless_isolate else ()
+    spare = not given.os_hardening_headless_isolate
+    desktop = {"name": "display-manager.service", "state": "stopped", "optional": True, "spare_desktop": spare}
     target = {"path": f"{_SYSTEMD}/default.target", "target": "/usr/lib/systemd/system/multi-user.target"}
     swappiness = given.os_hardening_swap_swappiness
     script = "/usr/local/lib/sparkthor/sparkthor-drop-caches"
@@ -123,9 +124,7 @@ def _boot_and_memory(given: HardeningSettings) -> dict[str, HostState]:
         sandbox(families=["none"], writable=["/run/sparkthor"], without=["ProtectKernelTunables"]),
     )
     return {
-        "headless": HostState(
-            links=[target], units=[{"name": name, "state": "stopped", "optional": True} for name in desktop]
-        ),
+        "headless": HostState(links=[target], units=[desktop]),
         "swap": HostState(
             files=[_file("/etc/sysctl.d/60-sparkthor.conf", f"vm.swappiness = {swappiness}")],
             sysctls={"vm.swappiness": swappiness},

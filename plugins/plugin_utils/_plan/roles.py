@@ -114,9 +114,17 @@ def _network(variables: Mapping[str, Any]) -> dict[str, Any]:
     own = fabric[host]
     files = [{"path": variables["roce_network_env_path"], "content": environment_file.render(own["env"])}]
     if own["topology"] != "lan":
-        renderer = str(variables["roce_network_renderer"])
-        text = netplan.render(own["links"], "" if renderer == "auto" else renderer)
-        files.insert(0, {"path": variables["roce_network_netplan_path"], "content": text, "mode": "0600"})
+        planned = netplan.files(
+            str(variables["roce_network_netplan_path"]), own["links"], str(variables["roce_network_renderer"])
+        )
+        files = [
+            *(
+                {"path": path, "content": file["content"], "mode": f"{file['mode']:04o}"}
+                for path, file in planned.items()
+                if file
+            ),
+            *files,
+        ]
     return {"links": links_of(fabric, host), "files": files}
 
 

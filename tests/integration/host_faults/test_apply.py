@@ -8,26 +8,16 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import time
-from collections.abc import Callable
 
 import pytest
 
+from tests.integration.sites import ARMED, WATCHER, answers, armed, lost_pings, within
+
 #: the issue's promise: by then a host answers again, with its previous files
 ANSWERS_WITHIN = 90
-ARMED = "/var/lib/sparkthor-netplan/plan.json"
 #: a change of every host's fabric ports, and of one file of an earlier role
 CHANGE = ("-e", "fabric_mtu=8000", "-e", "os_hardening_swap_swappiness=2")
 
-#: somebody else acts on a host as soon as a condition holds there
-WATCHER = """
-rm -f /run/somebody-acted
-systemd-run --quiet --collect --unit=somebody /bin/bash -c '
-  for _ in $(seq 2400); do {condition} && break; sleep 0.05; done
-  umask 077
-  {action}
-  touch /run/somebody-acted'
-"""
 MOVE = 'sed -i "s|10.79.13.12/24|10.79.13.99/24|" /etc/netplan/01-management.yaml'
 
 
@@ -46,24 +36,6 @@ def fixed(live):
     yield
     run = live.play()
     assert run.rc == 0, run.output
-
-
-def within(seconds: float, holds: Callable[[], bool]) -> float:
-    begun = time.monotonic()
-    while not holds():
-        assert time.monotonic() - begun < seconds, f"not within {seconds} s"
-        time.sleep(0.5)
-    return time.monotonic() - begun
-
-
-def answers(site, host: str) -> bool:
-    """Whether somebody can log in on the host's own management address."""
-    done = subprocess.run(site.lab.ssh_command(host, ["true"]), capture_output=True, timeout=60, check=False)
-    return done.returncode == 0
-
-
-def armed(site) -> list[str]:
-    return [host for host in site.hosts if site.on(host, f"test -e {ARMED} && echo yes", check=False)]
 
 
 def test_rerun_after_a_power_cycle_of_all_hosts_changes_nothing(live):
@@ -142,21 +114,6 @@ def test_a_change_that_fails_on_one_host_is_kept_on_none(live):
     within(20, lambda: live.live() == addresses)
     assert environment == {host: live.on(host, "sha256sum /etc/sparkthor/fabric.env") for host in live.hosts}
     print(f"\ntaken back on all hosts after {run.seconds:.0f} s")
-
-
-def lost_pings(site, payload: int) -> list[str]:
-    """Ways on which a do-not-fragment ping of this size, bound to its NIC, does not come back."""
-    lost = []
-    for segment in site.lab.plan.segments:
-        (one, nic), (two, other) = segment.ends
-        for host, netdev, peer, peer_netdev in ((one, nic, two, other), (two, other, one, nic)):
-            address = site.on(
-                peer, f"ip -4 -o address show dev {peer_netdev} | awk '{{print $4}}' | cut -d/ -f1"
-            ).strip()
-            ping = f"ping -q -n -c 1 -W 2 -M do -s {payload} -I {netdev} {address}"
-            if not site.on(host, f"{ping} >/dev/null 2>&1 && echo yes", check=False):
-                lost.append(f"{host} {netdev} to {peer} {peer_netdev}")
-    return lost
 
 
 def test_an_mtu_of_1500_is_made_and_verified_with_its_own_size(live):

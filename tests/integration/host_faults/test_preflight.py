@@ -171,10 +171,10 @@ def test_an_unreachable_host_stops_all(ring):
 
 def test_two_swapped_cables_of_a_ring(site):
     pairs = [(f"spark-02:{half}0np0", f"spark-02:{half}1np1") for half in ("enp1s0f", "enP2p1s0f")]
-    swapped = site("hf-swap", "3spark_ring", 11, {"swap": [list(pair) for pair in pairs]})
+    swapped = site("hf-swap", "3spark_ring", 11, wiring={"swap": [list(pair) for pair in pairs]})
     refused(swapped, "spark-02", "enp1s0f0np0", "swap the two cables")
 
 
 def test_cable_in_the_other_cage(site):
-    moved = site("hf-cage", "2spark", 12, {"cage": {"spark-02": 0}})
+    moved = site("hf-cage", "2spark", 12, wiring={"cage": {"spark-02": 0}})
     refused(moved, "spark-02", "enp1s0f1np1", "enp1s0f0np0", "move the cable")

@@ -52,6 +52,28 @@ def test_other_changes_reload_and_restart_nothing(host: FakeHost) -> None:
     assert not done.daemon_reloaded
 
 
+DESKTOP = {"name": "display-manager.service", "state": "stopped", "optional": True}
+
+
+def test_a_desktop_that_somebody_uses_goes_on_with_a_warning(host: FakeHost) -> None:
+    host.unit("display-manager.service", "active", "alias", Id="gdm.service")
+    host.session = "Name=ada\nType=wayland\nClass=user\nState=active\n"
+    done = host.apply(units=[{**DESKTOP, "spare_desktop": True}])
+    assert host.verbs() == []
+    assert not done.changed
+    (warning,) = done.warnings
+    assert warning.startswith("gdm.service goes on, because ada is logged in on the desktop: reboot this host")
+    host.apply(units=[{**DESKTOP, "spare_desktop": False}])
+    assert host.verbs() == ["stop display-manager.service"]
+
+
+def test_a_desktop_that_nobody_uses_ends_at_once(host: FakeHost) -> None:
+    host.unit("display-manager.service", "active", "alias", Id="gdm.service")
+    done = host.converge(units=[{**DESKTOP, "spare_desktop": True}])
+    assert host.verbs() == ["stop display-manager.service"]
+    assert done.warnings == []
+
+
 def test_a_failed_unit_that_is_to_be_stopped_is_forgotten_as_failed(host: FakeHost) -> None:
     host.unit("x.service", "failed", "disabled")
     done = host.apply(units=[{"name": "x.service", "state": "stopped"}])

@@ -50,6 +50,7 @@ class Host:
             "renderer": "networkd",
             "ids": {"fab0"},
             "previous": set(),
+            "planned": netplan.files("/etc/netplan/40-cx7.yaml", [LINK], ""),
             "aside": [],
             "adoptable": False,
             "foreign": False,
@@ -68,6 +69,7 @@ def host(monkeypatch: pytest.MonkeyPatch) -> Host:
     monkeypatch.setattr(link_state, "connected_routes", lambda: made.routes)
     monkeypatch.setattr(netplan_inspect, "inspect", lambda *args: made.seen)
     monkeypatch.setattr(netplan_others, "set_aside", lambda path: {})
+    monkeypatch.setattr(job, "generated_files", lambda root="": made.seen["run"])
     return made
 
 
@@ -118,6 +120,45 @@ def test_drift_of_the_live_links_is_applied_again(host: Host) -> None:
     decision = present()
     assert decision.needs_apply
     assert [item["before_header"] for item in decision.diff] == ["live links"]
+
+
+PROFILE = "/run/NetworkManager/system-connections/netplan-fab0.nmconnection"
+
+
+def by_network_manager(host: Host, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """A host of NetworkManager's, and its files by path."""
+    planned = netplan.files(OURS, [LINK], "NetworkManager")
+    host.seen.update(planned=planned, renderer="NetworkManager", wanted={PROFILE: state("x")})
+    files: dict[str, Any] = {}
+    monkeypatch.setattr(job, "read_state", files.get)
+    return files
+
+
+def test_network_manager_gets_its_settings_with_the_netplan_file(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = by_network_manager(host, monkeypatch)
+    decision = present()
+    assert {path: decision.after[path] for path in host.seen["planned"]} == host.seen["planned"]
+    assert netplan.NM_CONF in [item["before_header"] for item in decision.diff]
+    files.update(host.seen["planned"])
+    host.seen["run"] = {PROFILE: state("x")}
+    host.as_planned()
+    assert not present().changed
+    files[OURS] = state(netplan.render([LINK]))
+    assert present().needs_apply, "the file of a networkd host, or of an earlier version"
+    files[OURS] = host.seen["planned"][OURS]
+    del files[netplan.NM_CONF]
+    assert present().needs_apply, "without it the address goes with the carrier"
+
+
+def test_the_settings_go_with_the_file_or_after_it(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = by_network_manager(host, monkeypatch)
+    files[netplan.NM_CONF] = host.seen["planned"][netplan.NM_CONF]
+    decision = absent()
+    assert (decision.changed, decision.needs_apply, decision.after) == (True, False, {netplan.NM_CONF: None})
+    files[OURS] = host.seen["planned"][OURS]
+    decision = absent()
+    assert decision.needs_apply
+    assert decision.after == {OURS: None, netplan.NM_CONF: None}
 
 
 def test_a_former_plan_is_cleared_away(host: Host) -> None:
@@ -239,6 +280,8 @@ def test_absent_takes_our_file_addresses_and_mtu_away(host: Host) -> None:
 
 OURS = "/etc/netplan/40-cx7.yaml"
 ASIDE = f"{OURS}.sparkthor-aside"
+OVERRIDE = "/etc/netplan/90-NM-1.yaml"
+NAMED = "/run/NetworkManager/system-connections/netplan-NM-1.nmconnection"
 GUIDE = "[Match]\nName=fab0\n[Link]\nMTUBytes=9000\n[Network]\nAddress=10.9.0.1/24\n"
 
 
@@ -320,6 +363,26 @@ def test_what_could_hurt_stays_aside(host: Host, aside: dict[str, Any], content:
     assert (decision.restored, decision.kept) == ([], [ASIDE])
     assert decision.after == {OURS: None, NETWORK: None}
     assert decision.drop == [{"netdev": "fab0", "address": "10.9.0.1/24"}]
+
+
+def test_an_override_of_our_profile_stays_aside(
+    host: Host, aside: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without our file it names no NIC, so it would take any."""
+    monkeypatch.setattr(netplan_others, "set_aside", lambda path: {OVERRIDE: [f"{OVERRIDE}.sparkthor-aside"]})
+    aside[f"{OVERRIDE}.sparkthor-aside"] = state("key: fab0")
+    monkeypatch.setattr(
+        netplan_generator, "generate", lambda sources: {PROFILE: state("[connection]\nid=netplan-fab0\n")}
+    )
+    assert absent().kept == [f"{OVERRIDE}.sparkthor-aside"]
+    monkeypatch.setattr(
+        netplan_generator, "generate", lambda sources: {NAMED: state("[connection]\ninterface-name=fab0\n")}
+    )
+    decision = absent()
+    assert decision.restored == [OVERRIDE]
+    assert decision.after[NAMED] == state("[connection]\ninterface-name=fab0\n"), "its id is no NIC's"
+    host.seen["others"] = {NAMED: state("[connection]\ninterface-name=fab0\n")}
+    assert absent().restored == [], "somebody else's by now"
 
 
 def test_of_two_copies_none_is_chosen(aside: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -116,6 +116,55 @@ def test_inspect_knows_addresses_of_our_former_plan(monkeypatch: pytest.MonkeyPa
     assert netplan_inspect.inspect("/etc/netplan/40-cx7.yaml", [moved])["findings"] == []
 
 
+HAND = """\
+[connection]
+id=qsfp
+uuid=11111111-2222-5333-8444-666666666666
+interface-name=enp1s0f1np1
+"""
+
+
+@pytest.mark.parametrize(
+    ("identity", "content", "alone"),
+    [
+        ("NM-1", HAND, True),
+        ("enp1s0f1np1", HAND.replace("interface-name=enp1s0f1np1\n", ""), True),
+        ("NM-1", HAND.replace("interface-name=enp1s0f1np1", "\n[match]\ninterface-name=en*;"), False),
+    ],
+)
+def test_a_profile_by_ubuntus_network_manager_can_be_set_aside(
+    monkeypatch: pytest.MonkeyPatch, identity: str, content: str, alone: bool
+) -> None:
+    host = Host(monkeypatch, "NetworkManager")
+    host.sources["/etc/netplan/90-NM-1.yaml"] = f"    {identity}:\n"
+    path = f"/run/NetworkManager/system-connections/netplan-{identity}.nmconnection"
+    real = host.generate
+
+    def generate(given: dict[str, str]) -> dict[str, Any]:
+        theirs = {path: {"content": content, "mode": 0o600, "uid": 0, "gid": 0}}
+        if list(given) == ["/etc/netplan/90-NM-1.yaml"]:
+            return theirs
+        return {**real(given), **(theirs if "/etc/netplan/90-NM-1.yaml" in given else {})}
+
+    monkeypatch.setattr(netplan_generator, "generate", generate)
+    host.run = {**host.run, **generate({"/etc/netplan/90-NM-1.yaml": ""})}
+    seen = netplan_inspect.inspect("/etc/netplan/40-cx7.yaml", [LINK])
+    assert [(f.id, f.where) for f in seen["findings"]] == [
+        ("foreign_file" if alone else "foreign_settings", "enp1s0f1np1")
+    ]
+    assert "/etc/netplan/90-NM-1.yaml also configures fabric NIC enp1s0f1np1" in seen["findings"][0].what
+    assert (identity in seen["ids"]) is alone or identity == "enp1s0f1np1"
+    assert seen["planned"][netplan.NM_CONF] is not None, "the host's default counts"
+
+
+def test_a_profile_of_network_managers_own_is_named_by_its_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    Host(monkeypatch, "NetworkManager")
+    path = "/etc/NetworkManager/system-connections/netplan-enp1s0f1np1.nmconnection"
+    monkeypatch.setattr(netplan_others, "static_settings", lambda: {path: HAND})
+    (finding,) = netplan_inspect.inspect("/etc/netplan/40-cx7.yaml", [LINK])["findings"]
+    assert (finding.id, path in finding.what) == ("foreign_file", True)
+
+
 def test_inspect_finds_a_file_that_hides_ours(monkeypatch: pytest.MonkeyPatch) -> None:
     host = Host(monkeypatch)
     host.sources["/run/netplan/40-cx7.yaml"] = "network: {version: 2}\n"

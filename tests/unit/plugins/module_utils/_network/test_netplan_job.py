@@ -78,6 +78,7 @@ class Machine:
             "reset_mtu": [],
             "live": copy.deepcopy(self.links),
             "routes": list(self.routes),
+            "profiles": {},
             "management": "mgmt0",
             "others": {},
             **over,
@@ -225,21 +226,137 @@ def test_a_timer_that_was_faster_keeps_its_outcome(machine: Machine, monkeypatch
     assert machine.outcome()["result"] == "rolled_back"
 
 
-def test_networkmanager_profiles_are_loaded_one_by_one(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    steps: list[str] = []
-    real = machine.run
-    monkeypatch.setattr(
-        job, "run", lambda argv, limit=20: (0, "", "") if argv[:2] == ["systemctl", "is-active"] else real(argv, limit)
-    )
-    keyfile = "/run/NetworkManager/system-connections/netplan-fab0.nmconnection"
-    gone = "/run/NetworkManager/system-connections/netplan-fab1.nmconnection"
-    job.activate({}, {keyfile: state("x"), gone: None}, ["fab0", "fab1"], steps)
-    assert [step for step in steps if step.startswith("nmcli")] == [
-        f"nmcli connection load {keyfile}",
-        "nmcli --wait 10 connection down netplan-fab1",
+FOLDER = "/run/NetworkManager/system-connections"
+SETTINGS = "/etc/NetworkManager/conf.d/60-sparkthor-fabric.conf"
+FAB0 = f"{FOLDER}/netplan-fab0.nmconnection"
+FAB1 = f"{FOLDER}/netplan-fab1.nmconnection"
+
+
+class NetworkManager:
+    """It runs and knows devices and profiles; the commands that change something are kept."""
+
+    def __init__(self, machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.machine = machine
+        self.states = {"mgmt0": "connected", "fab0": "connected", "fab1": "connected"}
+        self.loaded = {"u-mgmt": f"{FOLDER}/netplan-NM-1.nmconnection", "u0": FAB0, "u1": FAB1}
+        self.networkd = True
+        self.enabled = False
+        monkeypatch.setattr(job, "run", self.run)
+
+    def run(self, argv: list[str], limit: float = 20) -> tuple[int, str, str]:
+        if argv[:2] == ["systemctl", "is-active"]:
+            return (0 if "NetworkManager" in argv[-1] or self.networkd else 3), "", ""
+        if argv[:2] == ["systemctl", "is-enabled"]:
+            return (0 if self.enabled else 1), "", ""
+        if argv[:5] == ["nmcli", "--escape", "no", "--get-values", "DEVICE,STATE"]:
+            return 0, "".join(f"{name}:{state}\n" for name, state in self.states.items()), ""
+        if argv[:5] == ["nmcli", "--escape", "no", "--get-values", "UUID,FILENAME"]:
+            return 0, "".join(f"{uuid}:{path}\n" for uuid, path in self.loaded.items()), ""
+        if argv[:5] == ["nmcli", "--escape", "no", "--get-values", "UUID,DEVICE"]:
+            return 0, "u-mgmt:mgmt0\nu0:fab0\n", ""
+        if argv[:3] == ["nmcli", "device", "set"]:
+            self.states[argv[3]] = "unmanaged" if argv[5] == "no" else "disconnected"
+        return self.machine.run(argv, limit)
+
+    def made(self, files: dict[str, Any], ours: list[str], netdevs: list[str] | None = None) -> list[str]:
+        """What ``activate`` has it and networkd do."""
+        steps: list[str] = []
+        assert job.activate({"netdevs": ours}, files, netdevs or ours, steps)
+        return [step for step in steps if not step.startswith("udevadm")]
+
+
+@pytest.fixture
+def network_manager(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> NetworkManager:
+    monkeypatch.setattr(job, "TAKES_ALL", "/sys/class/net/takes-all")
+    monkeypatch.setattr(job.glob, "glob", lambda pattern: [])
+    return NetworkManager(machine, monkeypatch)
+
+
+def test_profiles_are_loaded_by_file_and_raised_by_uuid(network_manager: NetworkManager) -> None:
+    assert network_manager.made({FAB0: state("[connection]\ninterface-name=fab0\n")}, ["fab0"]) == [
+        f"nmcli connection load {FAB0}",
         "nmcli connection reload",
-        "nmcli --wait 15 connection up netplan-fab0",
+        "nmcli --wait 15 connection up u0",
     ]
+
+
+def test_new_settings_for_the_carrier_are_taken_while_it_does_nothing_with_the_nic(
+    network_manager: NetworkManager,
+) -> None:
+    assert network_manager.made({SETTINGS: state("x"), FAB0: state("interface-name=fab0\n")}, ["fab0"]) == [
+        "nmcli device set fab0 managed no",
+        "nmcli general reload conf",
+        f"nmcli connection load {FAB0}",
+        "nmcli connection reload",
+        "nmcli device set fab0 managed yes",
+        "nmcli --wait 15 connection up u0",
+    ]
+
+
+def test_a_nic_for_networkd_leaves_its_hands_first(network_manager: NetworkManager) -> None:
+    network_manager.networkd = False
+    files = {"/run/systemd/network/10-netplan-fab0.network": state("x"), FAB0: None, SETTINGS: None}
+    assert network_manager.made(files, ["fab0"]) == [
+        "nmcli device set fab0 managed no",
+        "systemctl start systemd-networkd.service",
+        "nmcli general reload conf",
+        "nmcli connection reload",
+    ]
+
+
+@pytest.mark.parametrize("enabled", [False, True])
+def test_back_from_networkd_it_ends_where_nothing_asks_for_it(network_manager: NetworkManager, enabled: bool) -> None:
+    network_manager.enabled = enabled
+    network_manager.states["fab0"] = "unmanaged"
+    files = {"/run/systemd/network/10-netplan-fab0.network": None}
+    stop = "systemctl stop systemd-networkd.socket systemd-networkd.service"
+    assert network_manager.made(files, ["fab0"]) == [
+        "networkctl reload",
+        "networkctl reconfigure fab0",
+        *([] if enabled else [stop]),
+        "nmcli device set fab0 managed yes",
+    ]
+
+
+def test_a_nic_that_nobody_configures_any_more_is_as_after_a_boot(
+    network_manager: NetworkManager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert network_manager.made({FAB0: None}, ["fab0"]) == [
+        "nmcli device set fab0 managed no",
+        "nmcli connection reload",
+        "nmcli device set fab0 managed yes",
+    ]
+    network_manager.states["fab0"] = "connected"
+    monkeypatch.setattr(job, "TAKES_ALL", "/absent")
+    assert network_manager.made({FAB0: None}, ["fab0"]) == [
+        "nmcli device set fab0 managed no",
+        "nmcli connection reload",
+    ]
+
+
+def test_other_peoples_profiles_are_loaded_and_never_raised(network_manager: NetworkManager) -> None:
+    other = f"{FOLDER}/netplan-NM-1.nmconnection"
+    aside = "/etc/NetworkManager/system-connections/.x.nmconnection.sparkthor-aside"
+    files = {other: state("[connection]\ninterface-name=mgmt0\n"), SETTINGS: state("x"), aside: state("x")}
+    assert network_manager.made(files, ["fab0"], ["fab0", "mgmt0"]) == [
+        "nmcli general reload conf",
+        f"nmcli connection load {other}",
+        "nmcli connection reload",
+    ]
+
+
+def test_a_lost_way_in_is_raised_by_the_uuid_that_it_had(machine: Machine, network_manager: NetworkManager) -> None:
+    assert job.active_profiles() == {"mgmt0": "u-mgmt", "fab0": "u0"}
+    machine.arm(profiles=job.active_profiles())
+    job.apply(str(machine.folder))
+    machine.commands.clear()
+    machine.links["mgmt0"]["addresses"] = {}
+    job.rollback(str(machine.folder))
+    assert machine.commands.count("nmcli --wait 15 connection up u-mgmt") == 1
+    machine.arm(profiles=job.active_profiles())
+    machine.commands.clear()
+    job.rollback(str(machine.folder))
+    assert not [command for command in machine.commands if "u-mgmt" in command]
 
 
 def test_usage() -> None:

@@ -62,6 +62,27 @@ def test_wildcard_of_another_file_takes_our_nic(version: str, renderer: str) -> 
     )
 
 
+OVERRIDE = """\
+[connection]
+id=netplan-enp1s0f1np1
+type=ethernet
+uuid=11111111-2222-5333-8444-555555555555
+
+[ethernet]
+wake-on-lan=0
+mtu=1500
+"""
+
+
+def test_an_override_of_our_own_profile_names_no_nic_and_is_found_by_its_key() -> None:
+    """As netplan 1.1.2 makes it of what Ubuntu's NetworkManager writes when somebody edits our profile."""
+    sources = {"/etc/netplan/90-NM-1.yaml": "    enp1s0f1np1:\n      match: {}\n"}
+    state = {"content": OVERRIDE, "mode": 0o600, "uid": 0, "gid": 0}
+    made = {"/run/NetworkManager/system-connections/netplan-enp1s0f1np1.nmconnection": state}
+    found = netplan_others.foreign_settings({"enp1s0f1np1": MAC, "fab1": ""}, made, sources, {})
+    assert found == [{"path": "/etc/netplan/90-NM-1.yaml", "netdev": "enp1s0f1np1", "netplan": True}]
+
+
 def test_static_networkd_file_counts_only_when_it_comes_first() -> None:
     static = {
         "/etc/systemd/network/05-fabric.network": "[Match]\nName=enp1s0f1np1\n",
@@ -107,8 +128,9 @@ def test_address_of_a_static_file_is_no_run_time_address() -> None:
 def test_what_stands_aside_is_found_by_its_original(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(netplan_generator, "SOURCES", ())
     monkeypatch.setattr(netplan_others, "NETWORKD_FOLDERS", (str(tmp_path / "network"),))
-    monkeypatch.setattr(netplan_others, "PROFILE_FOLDERS", (str(tmp_path / "absent"),))
+    monkeypatch.setattr(netplan_others, "PROFILE_FOLDERS", (str(tmp_path / "profiles"),))
     names = (
+        *("profiles/.qsfp.nmconnection.sparkthor-aside", "profiles/seen.nmconnection.sparkthor-aside"),
         *("netplan/40-cx7.yaml", "netplan/40-cx7.yaml.sparkthor-aside", "netplan/40-cx7.yaml.sparkthor-aside.2"),
         *("network/05-x.network.sparkthor-aside", "network/05-x.network.sparkthor-aside.bak", "network/10-y.network"),
     )
@@ -120,15 +142,39 @@ def test_what_stands_aside_is_found_by_its_original(tmp_path: Path, monkeypatch:
     assert netplan_others.set_aside(path) == {
         path: [f"{path}.sparkthor-aside", f"{path}.sparkthor-aside.2"],
         network: [f"{network}.sparkthor-aside"],
+        str(tmp_path / "profiles/qsfp.nmconnection"): [str(tmp_path / "profiles/.qsfp.nmconnection.sparkthor-aside")],
     }
+    for original in netplan_others.set_aside(path):
+        assert netplan_others.aside_name(original) in netplan_others.set_aside(path)[original]
 
 
 @pytest.mark.parametrize("renderer", RENDERERS)
 def test_the_nics_of_one_file(monkeypatch: pytest.MonkeyPatch, renderer: str) -> None:
     monkeypatch.setattr(netplan_generator, "generate", lambda given: files("1.1.2", renderer, "management"))
-    assert netplan_others.nics_of("/etc/netplan/01-m.yaml", "x") == {"enP7s7"}
-    assert netplan_others.nics_of("/etc/systemd/network/a.network", "[Match]\nName=fab0\n[Network]\nDHCP=no\n") == {
-        "fab0"
-    }
-    assert netplan_others.nics_of("/etc/x/a.nmconnection", "[connection]\nid=a\ninterface-name=fab1\n") == {"fab1"}
-    assert netplan_others.nics_of("/etc/x/a.nmconnection", "[ethernet]\nmac-address=02:00:00:00:00:01\n") == set()
+    assert netplan_others.nics_of("/etc/netplan/01-m.yaml", "x", {}) == {"enP7s7"}
+
+
+@pytest.mark.parametrize(
+    ("content", "nics"),
+    [
+        ("[Match]\nName=fab0\n[Network]\nDHCP=no\n", {"fab0"}),
+        ("[connection]\nid=a\ninterface-name=fab1\n", {"fab1"}),
+        ("[ethernet]\nmac-address=02:00:00:00:00:01\n", {"fab0"}),
+        ("[ethernet]\nmac-address=02:00:00:00:00:09\n", {"02:00:00:00:00:09"}),
+        ("[match]\ninterface-name=en*;fab0;\n", {"en*", "fab0"}),
+        ("[connection]\nid=a\n", set()),
+    ],
+)
+def test_nics_are_named_by_name_or_address(content: str, nics: set[str]) -> None:
+    assert netplan_others.nics_of("/etc/x/a", content, {"fab0": live_link(), "lo": live_link(mac="")}) == nics
+
+
+def test_network_managers_folder_is_read_as_it_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(netplan_others, "NETWORKD_FOLDERS", ())
+    monkeypatch.setattr(netplan_others, "PROFILE_FOLDERS", (str(tmp_path),))
+    names = ("Wired connection 1", "netplan-enp1s0f1np1.nmconnection", ".hidden", "backup~", "x.sparkthor-aside")
+    for name in names:
+        (tmp_path / name).write_text("[connection]\n")
+    assert sorted(Path(path).name for path in netplan_others.static_settings()) == sorted(
+        {*names} - {".hidden", "backup~"}
+    )

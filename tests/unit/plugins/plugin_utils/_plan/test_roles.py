@@ -16,7 +16,7 @@ MANAGEMENT = {"a": "192.0.2.1/24", "b": "192.0.2.2/24", "c": "192.0.2.3/24"}
 VARIABLES = {
     "roce_network_netplan_path": "/etc/netplan/40-cx7.yaml",
     "roce_network_env_path": "/etc/sparkthor/fabric.env",
-    "roce_network_renderer": "auto",
+    "roce_network_renderer": "",
     **{f"firewall_{name}": [] for name in ("ssh_sources", "api_sources", "sources", "interfaces")},
     **{"firewall_ssh_ports": [22], "firewall_tcp_ports": [9100], "firewall_udp_ports": []},
     **{"firewall_api_port": "8000", "firewall_mdns": "false"},
@@ -62,8 +62,9 @@ def test_network_files() -> None:
     assert "renderer" not in netplan["content"]
     assert environment["path"] == "/etc/sparkthor/fabric.env"
     assert "NCCL_SOCKET_IFNAME=" in environment["content"]
-    with_renderer = plan("roce_network", ring(), "b", roce_network_renderer="NetworkManager")["files"][0]
-    assert "      renderer: NetworkManager\n" in with_renderer["content"]
+    with_renderer = plan("roce_network", ring(), "b", roce_network_renderer="NetworkManager")["files"]
+    assert "      renderer: NetworkManager\n" in with_renderer[0]["content"]
+    assert with_renderer[1]["path"] == "/etc/NetworkManager/conf.d/60-sparkthor-fabric.conf"
 
 
 def test_a_lan_keeps_its_own_netplan_file() -> None:
