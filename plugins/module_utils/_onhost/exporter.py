@@ -280,9 +280,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     for thread in threads:
         thread.start()
     notify(READY)
+    address, _sep, port = given.listen[0].rpartition(":")
     # systemd starts anew what says nothing for a minute
     while all(thread.is_alive() for thread in threads):
-        if answers(servers[0].server_address[:2]):
+        if answers((address, int(port))):
             notify(ALIVE)
         threads[0].join(15)
     return 1
