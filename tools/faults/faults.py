@@ -185,17 +185,6 @@ def _short_of(take: str, give: str) -> tuple[Strike, Fix]:
     return strike, fix
 
 
-def make_read_only(scene: Scene) -> float:
-    scene.site.set_writable(scene.site.head, False)
-    return kill_engine(scene)
-
-
-def make_writable(scene: Scene) -> float:
-    sleep_until(scene.struck + FULL)
-    scene.site.set_writable(scene.site.head, True)
-    return time.monotonic()
-
-
 def kill_raylet_unseen(scene: Scene) -> float:
     """Nobody is there who would say at once which host it was."""
     site = scene.site
@@ -232,7 +221,6 @@ FAULTS: dict[str, tuple[Strike, Fix]] = {
     "disk": (fill_disk, free_disk),
     "shm": _short_of("fill_shm", "free_shm"),
     "inodes": _short_of("fill_inodes", "free_inodes"),
-    "readonly": (make_read_only, make_writable),
     "dashboard": (kill_raylet_unseen, _struck),
 }
 

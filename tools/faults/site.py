@@ -175,9 +175,6 @@ class Site:
     def free_inodes(self, host: str) -> None:
         self.on(host, "rm -rf /var/fill.inodes /var/fill.probe", timeout=300)
 
-    def set_writable(self, host: str, writable: bool) -> None:
-        self.on(host, f"mount -o remount,{'rw' if writable else 'ro'} /")
-
 
 def wait(holds: Callable[[], bool], seconds: float, what: str, every: float = 0.3) -> None:
     end = time.monotonic() + seconds

@@ -43,7 +43,6 @@ ROWS: tuple[Row, ...] = (
     Row("disk", "head's root disk full, then freed", None, 60, "freeing"),
     Row("shm", "head's /dev/shm full, then freed", None, 60, "freeing"),
     Row("inodes", "no inode left on the head's root disk, then freed", None, 60, "freeing"),
-    Row("readonly", "head's root file system read-only, then writable", None, 60, "writing again"),
     # the dashboard stays stopped to the end
     Row("dashboard", "SIGKILL of a worker's raylet while Ray's dashboard is stopped", 45, 60),
 )
