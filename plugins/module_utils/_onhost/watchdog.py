@@ -43,6 +43,8 @@ STATES = (SERVING, LOADING, STARTING, DEGRADED, RESTARTING, DRAINING, MAINTENANC
 CAUSES = ("completion", "lost_rank", "load_stalled", "unit_failed", "engine_exited", "degraded", "restored")
 #: latencies kept to know what a normal completion takes on this cluster
 _KEPT_LATENCIES = 15
+#: begins the id of a raylet whose own nobody could tell
+NAMELESS = "?"
 #: seconds without a token, with requests in flight, after which the hosts are asked what their ranks do
 OVERDUE = 6.0
 #: seconds that a new line in the head's log counts as a sign of life
@@ -261,11 +263,17 @@ class Watchdog:
         wanted = {address: name for address, name in self.settings.expected.items() if address not in self.without}
         gone = tuple(name for address, name in wanted.items() if address not in ranks)
         other = tuple(
-            name
-            for address, name in wanted.items()
-            if address in ranks and self.baseline.get(address, ranks[address]) != ranks[address]
+            name for address, name in wanted.items() if address in ranks and self._is_another(address, ranks[address])
         )
         return gone, other
+
+    def _is_another(self, address: str, raylet: str) -> bool:
+        """Whether the raylet is not the one that the engine began with."""
+        before = self.baseline.get(address, raylet)
+        if before.startswith(NAMELESS) and not raylet.startswith(NAMELESS):
+            # the one that was there all the time has a name again
+            self.baseline[address] = before = raylet
+        return before != raylet
 
     # -- one round --------------------------------------------------------------------------------------------------
 

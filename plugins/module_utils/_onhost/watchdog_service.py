@@ -89,17 +89,20 @@ def ray_ranks(
     return read
 
 
-def _agents_of(cluster: ray_config.Config, ranks: Mapping[str, str], timeout: float) -> dict[str, str]:
-    """Those of the ranks whose host still has its agent. The head's own Ray is systemd's to watch."""
+def _agents_of(cluster: ray_config.Config, ranks: dict[str, str], timeout: float) -> dict[str, str]:
+    """Those of the ranks whose host still has its agent; one that was refused meanwhile comes back as another one.
 
-    def there(address: str) -> bool:
+    The head's own Ray is systemd's to watch.
+    """
+    workers = [address for address in ranks if address != cluster.head_address]
+    with ThreadPoolExecutor(max(1, len(workers))) as pool:
         # a process that is stopped is connected to by the kernel
-        on_head = address == cluster.head_address
-        return on_head or ray_probe.probe_tcp("agent", address, cluster.agent_port, timeout).ok
-
-    with ThreadPoolExecutor(max(1, len(ranks))) as pool:
-        found = pool.map(there, ranks)
-        return {address: ranks[address] for address, is_there in zip(ranks, found) if is_there}  # noqa: B905
+        agents = list(pool.map(lambda one: ray_probe.probe_tcp("agent", one, cluster.agent_port, timeout), workers))
+    for address, agent in zip(workers, agents):  # noqa: B905
+        if agent.status == ray_probe.REFUSED:
+            ranks[address] = f"{watchdog.NAMELESS}{time.monotonic()}"
+    absent = {address for address, agent in zip(workers, agents) if not agent.ok}  # noqa: B905
+    return {address: node for address, node in ranks.items() if address not in absent}
 
 
 def group_ranks(config: Mapping[str, Any]) -> Mapping[str, str] | None:

@@ -450,3 +450,19 @@ def test_a_former_head_does_nothing_and_says_why() -> None:
 def observe(world: World) -> watchdog.Observation:
     world.step()
     return world.seen
+
+
+def test_a_raylet_without_a_name_is_another_one_until_it_has_its_name_again() -> None:
+    """While Ray's dashboard is stopped, a worker's raylet dies and comes back between two rounds."""
+    world = World().serve()
+    world.ranks = {**ALIVE, "10.0.0.3": "?1"}
+    world.step()
+    assert world.step().restart == "lost_rank"
+    world.serve()
+    # the dashboard is back and tells its id
+    world.ranks = {**ALIVE, "10.0.0.3": "n7"}
+    assert [world.step().restart for _round in range(5)] == [None] * 5
+    # and from then on that one counts
+    world.ranks = {**ALIVE, "10.0.0.3": "n8"}
+    world.step()
+    assert world.step().restart == "lost_rank"

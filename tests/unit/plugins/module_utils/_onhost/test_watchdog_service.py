@@ -269,17 +269,29 @@ def test_ray_ranks_reads_the_living_newest_last(monkeypatch: pytest.MonkeyPatch)
     everybody = {"10.0.0.1": "new", "10.0.0.3": "n3", "10.0.0.4": "n4"}
     assert read({}) == everybody
     answer.ok = False
-    agents = {"10.0.0.3": True, "10.0.0.4": True}
-    monkeypatch.setattr(
-        service.ray_probe,
-        "probe_tcp",
-        lambda _name, address, port, _seconds: types.SimpleNamespace(ok=agents[address] and port == 6384),
-    )
+    agents = {"10.0.0.3": "ok", "10.0.0.4": "ok"}
+
+    def probe_tcp(name: str, address: str, port: int, _seconds: float) -> service.ray_probe.Probe:
+        assert port == 6384
+        return service.ray_probe.Probe(name, agents[address])
+
+    monkeypatch.setattr(service.ray_probe, "probe_tcp", probe_tcp)
     assert read({}) == everybody
-    agents["10.0.0.3"] = False
+    # a host that says nothing may be the same later
+    agents["10.0.0.3"] = service.ray_probe.SILENT
     assert read({}) == {"10.0.0.1": "new", "10.0.0.4": "n4"}
-    agents["10.0.0.3"] = True
+    agents["10.0.0.3"] = "ok"
     assert read({}) == everybody
+    # where nobody listened for a moment, it is another one
+    agents["10.0.0.3"] = service.ray_probe.REFUSED
+    assert read({}) == {"10.0.0.1": "new", "10.0.0.4": "n4"}
+    agents["10.0.0.3"] = "ok"
+    nameless = read({})
+    assert nameless == {**everybody, "10.0.0.3": nameless["10.0.0.3"]}
+    assert nameless["10.0.0.3"].startswith("?")
+    answer.ok = True
+    assert read({}) == everybody
+    answer.ok = False
     # who knows no rank yet has nobody to ask for
     assert service.ray_ranks(token=lambda _config: "token")({}) is None
 
