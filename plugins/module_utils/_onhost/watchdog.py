@@ -49,6 +49,9 @@ NAMELESS = "?"
 OVERDUE = 6.0
 #: seconds that a new line in the head's log counts as a sign of life
 _SPOKE = 30.0
+#: share of the patience with a load that logs nothing, after which the hosts are asked as well; and how many times it
+#: one gets that shows CPUs or GPUs at work
+_QUIET_SHARE, _QUIET_FACTOR = 0.5, 2.5
 
 
 @dataclasses.dataclass(frozen=True)
@@ -160,6 +163,8 @@ class Watchdog:
         self.advanced_at = 0.0
         self.stall = patience.Stall()
         self.stalled = 0.0
+        #: seconds since a load has shown anything new
+        self.quiet = 0.0
         self.verdict = patience.Verdict(patience.UNKNOWN, "")
         self.mark = ""
         self.mark_at = float("-inf")
@@ -234,8 +239,8 @@ class Watchdog:
 
     @property
     def overdue(self) -> bool:
-        """Whether the engine owes somebody a token, so that the hosts should be asked for signs of life."""
-        return self.served and self.stalled >= OVERDUE
+        """Whether the engine owes somebody a token or a line, so that the hosts should be asked for signs of life."""
+        return self.stalled >= OVERDUE if self.served else self.quiet >= _QUIET_SHARE * self.settings.load_stall
 
     @property
     def allowed(self) -> float:
@@ -346,6 +351,7 @@ class Watchdog:
         # an API server that does not tell its counters has not said that it has work either
         self.stall.note(now, seen.in_flight if seen.counters is not None else None, advanced or answered)
         self.stalled = self.stall.seconds(now, self.advanced_at, self.stood_still_until)
+        self.quiet = now - self.progressed_at if seen.unit.running and not self.served else 0.0
         signs = dict(seen.signs or {})
         if not self.overdue:
             self.marks = 0
@@ -492,9 +498,9 @@ class Watchdog:
         text = " · ".join(part for part in (share, seen.progress) if part) or "no line in the log yet"
         if self.failures >= self.settings.failures:
             return self._restart(seen, "completion", self.failure_text)
-        quiet = now - self.progressed_at
-        if quiet > self.settings.load_stall:
-            return self._restart(seen, "load_stalled", f"nothing new in the log for {_seconds(quiet)}")
+        works = self.verdict.kind in (patience.WORKING, patience.BUSY)
+        if self.quiet > self.settings.load_stall * (_QUIET_FACTOR if works else 1.0):
+            return self._restart(seen, "load_stalled", f"nothing new in the log for {_seconds(self.quiet)}")
         if self.failure_text:
             text = f"{text}; {self.failure_text}"
         probe = self.deadline if seen.listening and not seen.probing and now - self.probe_ended_at >= 2 else None

@@ -10,7 +10,12 @@ import json
 from typing import Any
 
 import pytest
-from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import observation, watchdog, watchdog_report
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import (
+    observation,
+    patience,
+    watchdog,
+    watchdog_report,
+)
 
 from tests.unit.plugins.module_utils._onhost.watchdog_world import ALIVE, World
 
@@ -49,6 +54,25 @@ def test_load_that_stands_still_is_restarted() -> None:
     decisions = world.run(110)
     assert restarts(decisions) == ["load_stalled"]
     assert decisions[[bool(d.restart) for d in decisions].index(True)].kill
+
+
+@pytest.mark.parametrize(
+    ("signs", "minutes"),
+    [
+        (patience.Signs(cores=0.9), 50),
+        (patience.Signs(compilers=2), 50),
+        (patience.Signs(cores=0.0), 20),
+        (patience.Signs(stopped=True), 20),
+        (patience.Signs(), 20),
+    ],
+)
+def test_a_load_that_logs_nothing_gets_more_time_while_a_host_works(signs: patience.Signs, minutes: int) -> None:
+    world = World()
+    world.listening = False
+    world.mark = "Loading weights"
+    world.signs = dict.fromkeys(("spark-01", "spark-02", "spark-03"), signs)
+    assert not restarts(world.run(minutes * 60 - 10))
+    assert restarts(world.run(20)) == ["load_stalled"]
 
 
 def test_a_refused_first_probe_is_no_failure() -> None:
