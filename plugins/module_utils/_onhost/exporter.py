@@ -248,7 +248,9 @@ def answers(address: tuple[str, int], seconds: float = 10.0) -> bool:
     connection = http.client.HTTPConnection(*address, timeout=seconds)
     try:
         connection.request("GET", "/metrics")
-        return connection.getresponse().status == 200
+        answer = connection.getresponse()
+        answer.read()
+        return answer.status == 200
     except (OSError, http.client.HTTPException):
         return False
     finally:
