@@ -39,6 +39,23 @@ done
 ! dd if=/dev/zero of=/var/fill.probe bs=4k count=4 2>/dev/null
 """
 _FREE = "rm -f /var/fill.*"
+_FILL_SHM = (
+    "dd if=/dev/zero of=/dev/shm/fill bs=1M 2>/dev/null; ! dd if=/dev/zero of=/dev/shm/fill.probe bs=64k count=1"
+)
+#: empty files, until the root disk has an inode for no more
+_FILL_INODES = """
+mkdir -p /var/fill.inodes && python3 - <<'END'
+import itertools, os
+try:
+    for number in itertools.count():
+        if number % 10000 == 0:
+            os.mkdir(f"/var/fill.inodes/{number // 10000}")
+        os.mknod(f"/var/fill.inodes/{number // 10000}/{number}")
+except OSError as error:
+    print(number, error.strerror)
+END
+! touch /var/fill.probe 2>/dev/null
+"""
 
 
 class FaultError(Exception):
@@ -145,6 +162,18 @@ class Site:
 
     def free_disk(self, host: str) -> None:
         self.on(host, _FREE)
+
+    def fill_shm(self, host: str) -> None:
+        self.on(host, _FILL_SHM)
+
+    def free_shm(self, host: str) -> None:
+        self.on(host, "rm -f /dev/shm/fill*")
+
+    def fill_inodes(self, host: str) -> None:
+        self.on(host, _FILL_INODES, timeout=300)
+
+    def free_inodes(self, host: str) -> None:
+        self.on(host, "rm -rf /var/fill.inodes /var/fill.probe", timeout=300)
 
 
 def wait(holds: Callable[[], bool], seconds: float, what: str, every: float = 0.3) -> None:

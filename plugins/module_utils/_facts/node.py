@@ -195,6 +195,14 @@ class NodeReader:
         except OSError:
             return default
 
+    def _object(self, path: str) -> dict[str, Any]:
+        """Of a JSON file that may be absent or torn."""
+        try:
+            found = json.loads(self._read(path) or "{}")
+        except ValueError:
+            return {}
+        return found if isinstance(found, dict) else {}
+
     def _exists(self, path: str) -> bool:
         return os.path.exists(self._path(path))
 
@@ -267,15 +275,20 @@ class NodeReader:
         return any(self._exists(f"/sys/fs/cgroup/system.slice/{unit}") for unit in units)
 
     def declared(self) -> dict[str, Any]:
-        """Whom the newest play declared head, and which declaration that was; empty before the first."""
-        try:
-            data = json.loads(self._read("/etc/sparkthor/cluster.json") or "{}")
-            return {
-                "head": str(data["head"]),
-                "generation": int(data.get("generation") or 0),
-            }
-        except (ValueError, KeyError, TypeError, AttributeError):
+        """Whom the newest play declared head, which declaration of which cluster that was, and the newest one that
+        this host has heard of since; empty before the first."""
+        data = self._object("/etc/sparkthor/cluster.json")
+        if not isinstance(data.get("head"), str):
             return {}
+        heard = self._object("/var/lib/sparkthor/superseded.json")
+        numbers = (one.get("generation") for one in (data, heard))
+        own, later = (number if isinstance(number, int) else 0 for number in numbers)
+        return {
+            "head": data["head"],
+            "generation": own,
+            "seen": max(own, later),
+            "cluster": str(data.get("cluster") or ""),
+        }
 
     def binaries(self) -> dict[str, str]:
         path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/cuda/bin"

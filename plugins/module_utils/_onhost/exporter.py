@@ -25,6 +25,8 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from .notify import ALIVE, READY, notify
+
 ENGINE_SOCKET = "/run/sparkthor/vllm/vllm.sock"
 WATCHDOG_FILE = "/run/sparkthor/watchdog/metrics.prom"
 FIREWALL_RULES = "/etc/sparkthor/firewall.nft"
@@ -241,6 +243,20 @@ def handler(
     return Handler
 
 
+def answers(address: tuple[str, int], seconds: float = 10.0) -> bool:
+    """Whether the exporter gives its page to one who asks as Prometheus does."""
+    connection = http.client.HTTPConnection(*address, timeout=seconds)
+    try:
+        connection.request("GET", "/metrics")
+        answer = connection.getresponse()
+        answer.read()
+        return answer.status == 200
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        connection.close()
+
+
 class Server(socketserver.ThreadingMixIn, http.server.HTTPServer):
     daemon_threads = True
     allow_reuse_address = True
@@ -265,6 +281,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     threads = [threading.Thread(target=server.serve_forever, daemon=True) for server in servers]
     for thread in threads:
         thread.start()
-    for thread in threads:
-        thread.join()
-    return 0
+    notify(READY)
+    address, _sep, port = given.listen[0].rpartition(":")
+    # systemd starts anew what says nothing for a minute
+    while all(thread.is_alive() for thread in threads):
+        if answers((address, int(port))):
+            notify(ALIVE)
+        threads[0].join(15)
+    return 1

@@ -16,7 +16,6 @@ import hashlib
 import http.client
 import json
 import os
-import shutil
 import socket
 import subprocess
 import time
@@ -59,16 +58,6 @@ def run(argv: list[str], seconds: float) -> tuple[int, str, str]:
     except OSError as error:
         return 127, "", f"{argv[0]}: {error.strerror}"
     return done.returncode, done.stdout.decode("utf-8", "replace"), done.stderr.decode("utf-8", "replace")
-
-
-def notify(text: str) -> None:
-    """systemd's readiness and liveness protocol, where systemd asked for it."""
-    path = os.environ.get("NOTIFY_SOCKET", "")
-    if not path:
-        return
-    address = "\0" + path[1:] if path.startswith("@") else path
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as door, contextlib.suppress(OSError):
-        door.sendto(text.encode(), address)
 
 
 def write_file(path: str, content: str, mode: int = 0o644) -> None:
@@ -114,21 +103,35 @@ def differing(wanted: Mapping[str, str], started: Mapping[str, Any]) -> list[str
     return sorted(path for path in {*wanted, *started} if wanted.get(path, "") != started.get(path, ""))
 
 
+def _copy_of(path: str, digest: str) -> str:
+    return f"{os.path.basename(path)}-{digest[:16]}"
+
+
 def keep_good(paths: Iterable[str], folder: str) -> bool:
-    """Copies of the files that the engine served with, absent ones noted; whether they were others before."""
-    wanted = fingerprint(paths)
-    if files.read_json(os.path.join(folder, GOOD_INDEX)).get("files") == wanted:
+    """Copies of the files that the engine served with, absent ones noted; whether they were others before.
+
+    The index comes after the copies that it names, and what it names no more goes last: power may go at any moment.
+    """
+    contents: dict[str, str | None] = {}
+    for path in paths:
+        try:
+            with open(path, "rb") as stream:
+                contents[path] = stream.read().decode("utf-8")
+        except OSError:
+            contents[path] = None
+    if kept_good(folder) == contents:
         return False
-    scratch = f"{folder}.new"
-    shutil.rmtree(scratch, ignore_errors=True)
-    os.makedirs(scratch, mode=0o755)
-    for path, digest in wanted.items():
-        if digest:
-            with open(path, encoding="utf-8") as stream:
-                write_file(os.path.join(scratch, os.path.basename(path)), stream.read())
-    write_file(os.path.join(scratch, GOOD_INDEX), json.dumps({"files": wanted}, indent=1) + "\n")
-    shutil.rmtree(folder, ignore_errors=True)
-    os.rename(scratch, folder)
+    digests = {
+        path: "" if text is None else hashlib.sha256(text.encode()).hexdigest() for path, text in contents.items()
+    }
+    copies = {_copy_of(path, digests[path]): text for path, text in contents.items() if text is not None}
+    os.makedirs(folder, mode=0o700, exist_ok=True)
+    for name, text in copies.items():
+        write_file(os.path.join(folder, name), text, 0o600)
+    write_file(os.path.join(folder, GOOD_INDEX), json.dumps({"files": digests}, indent=1) + "\n", 0o600)
+    for name in os.listdir(folder):
+        if name not in copies and name != GOOD_INDEX:
+            files.remove(os.path.join(folder, name))
     return True
 
 
@@ -143,7 +146,7 @@ def kept_good(folder: str) -> dict[str, str | None]:
             found[path] = None
             continue
         try:
-            copy = files.read_plain(os.path.join(folder, os.path.basename(path)))
+            copy = files.read_plain(os.path.join(folder, _copy_of(path, digest)))
             found[path] = copy.decode("utf-8")
         except (OSError, UnicodeDecodeError):
             return {}

@@ -27,6 +27,7 @@ from typing import Any
 
 from .._lib import files
 from . import former_head, serving
+from .notify import ALIVE, READY, notify
 
 #: of one request; the state of a group is a few kilobytes
 LINE_LIMIT = 4_000_000
@@ -63,7 +64,7 @@ class Hands:
         return former_head.read_token()
 
     def notify(self, text: str) -> None:
-        serving.notify(text)
+        notify(text)
 
 
 def commands(unit: str) -> set[tuple[str, ...]]:
@@ -106,7 +107,7 @@ class Guard:
             if path not in self.paths:
                 raise self._refuse(path)
             return self.hands.write(path, str(request.get("text"))) if what == "write" else self.hands.remove(path)
-        if what == "notify" and request.get("text") in ("READY=1", "WATCHDOG=1"):
+        if what == "notify" and request.get("text") in (READY, ALIVE):
             return self.hands.notify(request["text"])
         if what == "keep_good":
             return self.hands.keep_good()

@@ -13,7 +13,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.sand
     sandbox,
 )
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.environment_file import MARKER
-from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import location, rank_link
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import former_head, location, rank_link
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import front, onhost, patience, vllm_serve
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.host_state import (
     ROLES,
@@ -116,6 +116,7 @@ def declared_file(serving: Serving) -> File:
     """cluster.json: who was declared head, on every host, so that a former head that returns knows that it is one."""
     cluster, fabric = serving.cluster, serving.fabric
     content = {
+        "cluster": cluster["id"],
         "generation": int(cluster["generation"]),
         "host": serving.host,
         "head": cluster["head"],
@@ -204,7 +205,6 @@ def serving_settings(serving: Serving) -> dict[str, Any]:
         "ray": serving.by_ray,
         "group_state": "" if serving.by_ray else _GROUP_STATE,
         "degraded": degraded,
-        "generation": int(serving.cluster["generation"]),
         "inputs": inputs(serving),
         "kept": kept(serving),
         "answers": bool(serving.planned.get("answers", True)),
@@ -345,7 +345,8 @@ def _own_names(serving: Serving) -> list[str]:
 
 def absent(serving: Serving) -> list[str]:
     """What an earlier run may have left that this host must not have now."""
-    found = []
+    # of a head that was superseded; this run declares it anew
+    found = [former_head.MARKER]
     if not serving.has_engine:
         found.append(f"{_UNITS}/{_VLLM}")
     if serving.by_ray:

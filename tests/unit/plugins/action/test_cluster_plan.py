@@ -10,6 +10,7 @@ from ansible.errors import AnsibleActionFail
 from ansible_collections.sparkthor.cluster.plugins.action.cluster_plan import ActionModule
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.cluster import (
     ClusterError,
+    cluster_id,
     head_generation,
     plan_cluster,
 )
@@ -58,14 +59,81 @@ def test_a_host_of_another_kind_than_its_group_says_is_named():
         ([("a", 3), ("a", 3)], 3),
         ([("b", 3), ("b", 3)], 4),  # another head than before
         ([("a", 4), ("b", 3)], 5),  # a run that ended half way: once more, and it is settled
+        ([("a", 3, 5), ("a", 3)], 6),  # it stays down for what it heard of another head: above that
+        ([("a", 6, 5), ("a", 6)], 6),  # and then it is settled
+        ([("a", 3), ("a", 3, 5)], 6),
     ],
 )
 def test_the_generation_grows_when_another_host_is_declared_head(known, generation):
-    nodes = {
-        str(number): {"declared": {"head": one[0], "generation": one[1]} if one else {}}
+    assert head_generation("a", declared(known)) == generation
+
+
+def declared(known, cluster="one"):
+    return {
+        chr(ord("a") + number): {
+            "declared": {"head": one[0], "generation": one[1], "seen": one[-1], "cluster": cluster} if one else {},
+            "management": {"address": f"192.168.1.{number}"},
+        }
         for number, one in enumerate(known)
     }
-    assert head_generation("a", nodes) == generation
+
+
+class Hosts:
+    """What site.yml does to the declarations of the hosts in its inventory."""
+
+    def __init__(self):
+        self.known = {}
+
+    def play(self, *hosts):
+        nodes = {
+            host: {"declared": self.known.get(host, {}), "management": {"address": f"192.168.1.{ord(host)}"}}
+            for host in hosts
+        }
+        head = hosts[0]
+        generation, cluster = head_generation(head, nodes), cluster_id(head, hosts, nodes)
+        for host in hosts:
+            self.known[host] = {"head": head, "generation": generation, "seen": generation, "cluster": cluster}
+        return generation, cluster
+
+    def hears(self, host, generation):
+        self.known[host]["seen"] = max(self.known[host]["seen"], generation)
+
+
+def test_a_head_is_moved_there_and_back_while_the_former_one_is_away():
+    hosts = Hosts()
+    assert hosts.play("a", "b", "c")[0] == hosts.play("a", "b", "c")[0] == 1
+    assert hosts.play("b", "c")[0] == 2
+    hosts.hears("a", 2)
+    assert hosts.play("a", "b", "c") == hosts.play("a", "b", "c")
+    assert hosts.known["a"]["generation"] == 3
+
+
+def test_one_cluster_is_split_in_two_and_joined_again():
+    hosts = Hosts()
+    hosts.play("a", "b", "c", "d")
+    second, _cluster = hosts.play("c", "d")
+    # its inventory was not run yet: it holds the new head for its successor, and stays down
+    hosts.hears("a", second)
+    first, cluster = hosts.play("a", "b")
+    assert first > second
+    assert hosts.play("a", "b") == (first, cluster)
+    assert hosts.play("c", "d")[0] == second
+    joined, name = hosts.play("a", "b", "c", "d")
+    assert (joined, name) == (first + 1, cluster)
+    assert hosts.play("a", "b", "c", "d")[0] == joined
+
+
+def test_a_cluster_keeps_its_name_while_hosts_come_and_go():
+    nodes = declared([None, None])
+    name = cluster_id("a", ["a", "b"], nodes)
+    assert len(name) == 16
+    assert cluster_id("a", ["a", "b"], nodes) == name
+    # a head that was set up anew gets it back from the others
+    nodes = {**declared([None, ("a", 1), ("a", 1)], name)}
+    assert cluster_id("a", ["a", "b", "c"], nodes) == name
+    # whoever joins takes that of its new head
+    joined = {**declared([("a", 1), None], "one"), "c": declared([("x", 1)], "two")["a"]}
+    assert cluster_id("a", ["a", "b", "c"], joined) == "one"
 
 
 def run_stage(hostvars, **args):

@@ -123,6 +123,14 @@ def test_two_doors_and_no_other(ask):
     assert ask("/metrics", "POST")[0] == 501
 
 
+def test_who_answers_as_prometheus_asks_is_alive(host, tmp_path):
+    server = exporter.Server(("127.0.0.1", 0), exporter.handler(host, [], str(tmp_path / "s")))
+    address = server.server_address[:2]
+    with serving(server):
+        assert exporter.answers(address)
+    assert not exporter.answers(address, 0.2)
+
+
 def test_an_engine_that_is_away_is_503(tmp_path):
     status, body = exporter.engine(str(tmp_path / "nothing"))
     assert status == 503

@@ -40,10 +40,26 @@ def test_what_served_is_kept_once(host: Host) -> None:
 
 def test_a_torn_copy_is_no_copy(host: Host, tmp_path: Path) -> None:
     _serving.keep_good(host.paths, host.good)
-    (tmp_path / "good" / "vllm.yaml").write_text("mod")
+    [copy] = (tmp_path / "good").glob("vllm.yaml-*")
+    copy.write_text("mod")
     assert _serving.kept_good(host.good) == {}
-    (tmp_path / "good" / "vllm.yaml").unlink()
+    copy.unlink()
     assert _serving.kept_good(host.good) == {}
+    # the next time that this serves, it is made again
+    assert _serving.keep_good(host.paths, host.good) is True
+    assert _serving.kept_good(host.good) == {str(host.yaml): "model: one\n", str(host.env): None}
+
+
+def test_nothing_but_the_newest_copies_stays(host: Host, tmp_path: Path) -> None:
+    for text in ("model: one\n", "model: two\n"):
+        host.yaml.write_text(text)
+        _serving.keep_good(host.paths, host.good)
+    (tmp_path / "good" / "vllm.yaml").write_text("of an earlier version")
+    (tmp_path / "good" / "folder").mkdir()
+    host.yaml.write_text("model: three\n")
+    _serving.keep_good(host.paths, host.good)
+    assert sorted(name.partition("-")[0] for name in os.listdir(host.good)) == ["index.json", "vllm.yaml"]
+    assert {(tmp_path / "good" / name).stat().st_mode & 0o777 for name in os.listdir(host.good)} == {0o600}
 
 
 def test_files_go_back_to_what_served(host: Host) -> None:
@@ -106,7 +122,7 @@ def test_what_the_serving_user_says_is_no_copy(tmp_path: Path) -> None:
     path = tmp_path / "vllm.env"
     path.write_text("A=1\n")
     _serving.keep_good([str(path)], str(tmp_path / "good"))
-    copy = tmp_path / "good" / "vllm.env"
+    [copy] = (tmp_path / "good").glob("vllm.env-*")
     for plant in (lambda: os.mkfifo(copy), lambda: copy.write_text("LD_PRELOAD=/tmp/evil.so\n")):
         copy.unlink()
         plant()

@@ -26,7 +26,10 @@ def test_the_head_serves_and_watches(variables: dict[str, Any]) -> None:
         "disable-uvicorn-access-log": True,
     }
     serving = json.loads(found["/etc/sparkthor/serving.json"])
-    assert serving["generation"] == 3
+    declared = json.loads(found["/etc/sparkthor/cluster.json"])
+    assert (declared["cluster"], declared["generation"]) == ("one", 3)
+    # what a superseded head was told is void: this run declares its place
+    assert "/var/lib/sparkthor/superseded.json" in planned["state"]["absent"]
     assert serving["degraded"] == {}
     assert serving["settings"]["expected"] == {"10.0.0.1": "a", "10.0.0.2": "b"}
     assert (serving["settings"]["interval"], serving["settings"]["degraded_after"]) == (10.0, 0.0)
