@@ -147,10 +147,11 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=10)
     parser.add_argument("--prompt", type=int, default=128, help="tokens of a prompt")
     parser.add_argument("--tokens", type=int, default=256, help="tokens of an answer")
+    parser.add_argument("--seed", type=int, default=0, help="of the prompts")
     options = parser.parse_args()
     key = Path(options.key_file).read_text(encoding="utf-8").strip() if options.key_file else ""
     aim = Aim(options.url, options.socket, key, options.model, options.prompt, options.tokens)
-    print(json.dumps(measure(aim, options.streams, options.seconds)))
+    print(json.dumps(measure(aim, options.streams, options.seconds, options.seed)))
     return 0
 
 
