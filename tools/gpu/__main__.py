@@ -176,7 +176,7 @@ def pay(run: Run) -> dict[str, Any]:
 
 
 def hand(run: Run) -> dict[str, Any]:
-    """vLLM by hand beside ours: it stays until it was compared (``byhand``)."""
+    """vLLM by hand beside ours: it stays until it was compared (``byhand``) and is ended (``unhand``)."""
     return {"seconds": round(byhand.start(run.site), 1)}
 
 
@@ -189,9 +189,14 @@ def compare(run: Run) -> dict[str, Any]:
     def keep(rows: list[dict[str, Any]]) -> None:
         run.keep("byhand-rows", {"rows": rows})
 
-    rows = byhand.pairs(site, options.streams, options.pairs, options.seconds, options.tokens, keep, say)
-    byhand.stop(site)
+    rows = (run.kept("byhand-rows") or {}).get("rows", [])
+    byhand.pairs(site, options.streams, options.pairs, options.seconds, options.tokens, rows, keep, say)
     return {"rows": rows, "summary": price.summary(rows, "ours", "by hand"), "seconds": options.seconds}
+
+
+def unhand(run: Run) -> dict[str, Any]:
+    byhand.stop(run.site)
+    return {}
 
 
 def busy(run: Run) -> dict[str, Any]:
@@ -249,6 +254,10 @@ _INSTALL = 'printf %s "$1" >"$(echo /opt/sparkthor/venv/lib/python3*/site-packag
 def fault(run: Run) -> dict[str, Any]:
     faults.AWAY, faults.CUT = run.options.away, run.options.cut
     folder = run.folder / "faults"
+    if not run.options.clean:
+        folder.mkdir(parents=True, exist_ok=True)
+        unmeasured = json.dumps({"seconds": 0.0, "at": time.time()})
+        (folder / f"clean-{run.options.lab}.json").write_text(unmeasured, encoding="utf-8")
     for number in range(1, run.options.rounds + 1):
         for name in run.options.faults:
             try:
@@ -301,6 +310,7 @@ STAGES: dict[str, Callable[[Run], dict[str, Any]]] = {
     "boot": boot,
     "hand": hand,
     "byhand": compare,
+    "unhand": unhand,
     "busy": busy,
     "slow": slow,
     "mp": _other("mp", vllm_serve_executor="mp"),
@@ -322,6 +332,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--faults", type=lambda text: text.split(","), default=list(FAULTS))
     parser.add_argument("--rounds", type=int, default=2, help="of each fault")
     parser.add_argument("--away", type=float, default=20.0, help="seconds that a host is without power")
+    parser.add_argument("--no-clean", dest="clean", action="store_false", help="measure no clean start before faults")
     parser.add_argument("--minutes", type=float, default=10.0, help="of full load")
     parser.add_argument("--step", type=float, default=60.0, help="seconds of a slow step")
     parser.add_argument("--cut", type=float, default=30.0, help="seconds that a link is cut")

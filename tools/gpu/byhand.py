@@ -35,10 +35,15 @@ _READ = (
     + "\"))))'"
 )
 _ENVIRONMENT = """
-set -a; for file in /etc/sparkthor/fabric.env /etc/sparkthor/engine.env /etc/sparkthor/vllm.env; do
-  [ ! -e $file ] || . $file; done; set +a
+set -a; . ./env; set +a
 unset RAY_ADDRESS RAY_NODE_IP_ADDRESS
 export HOME=$PWD RAY_AUTH_MODE=disabled RAY_USAGE_STATS_ENABLED=0 PATH=/opt/sparkthor/venv/bin:$PATH
+"""
+#: some of the files only root may read
+_FOLDER = f"""
+rm -rf {FOLDER}; install -d -o sparkthor -m 0755 {FOLDER}
+for name in fabric engine vllm; do file=/etc/sparkthor/$name.env; [ ! -e $file ] || cat $file; done >{FOLDER}/env
+chown sparkthor {FOLDER}/env; chmod 600 {FOLDER}/env
 """
 _RAY = (
     _ENVIRONMENT
@@ -61,7 +66,7 @@ def config(served: dict[str, Any], head: bool) -> dict[str, Any]:
 
 def _run(site: Site, host: str, name: str, script: str, *words: str) -> None:
     """In a control group of its own, which ends as a whole."""
-    unit = ["systemd-run", "--quiet", "--collect", f"--unit=by-hand-{name}", "--uid=sparkthor", "--gid=sparkthor-api"]
+    unit = ["systemd-run", "--quiet", "--collect", f"--unit=by-hand-{name}", "--uid=sparkthor"]
     for setting in ("LimitNOFILE=65536", "LimitMEMLOCK=infinity", f"WorkingDirectory={FOLDER}"):
         unit.append(f"--property={setting}")
     unit += [f"--property={stream}=append:{FOLDER}/{name}.log" for stream in ("StandardOutput", "StandardError")]
@@ -76,7 +81,7 @@ def start(site: Site) -> float:
     ray = by_ray(site)
     # without Ray each host has its own rank in its own file
     served = {host: json.loads(site.on(host, _READ)) for host in ([site.head] if ray else site.hosts)}
-    site.everywhere(f"rm -rf {FOLDER}; install -d -o sparkthor -g sparkthor-api -m 0755 {FOLDER}")
+    site.everywhere(_FOLDER)
     for host, own in served.items():
         text = shlex.quote(json.dumps(config(own, host == site.head)))
         site.on(host, f"echo {text} >{FOLDER}/vllm.yaml; chmod 644 {FOLDER}/vllm.yaml")
@@ -128,20 +133,27 @@ def ask(site: Site, url: str, streams: int, seconds: float, tokens: int, seed: i
 
 
 def pairs(
-    site: Site, streams: Sequence[int], rounds: int, seconds: float, tokens: int, keep: Callable[[Any], None], say: Any
-) -> list[dict[str, Any]]:
-    """Rows of (streams, round, way) with their figures; every second pair in the other order."""
+    site: Site,
+    streams: Sequence[int],
+    rounds: int,
+    seconds: float,
+    tokens: int,
+    rows: list[dict[str, Any]],
+    keep: Callable[[Any], None],
+    say: Any,
+) -> None:
+    """More of ``rows`` (streams, round, way) with their figures; every second pair in the other order."""
     point = site.endpoint
     ways = {"ours": f"http://{point.address}:{point.port}", "by hand": f"http://127.0.0.1:{PORT}"}
     for url in ways.values():
         ask(site, url, max(streams), 2.0, tokens)  # graphs and caches are warm before the first pair
-    rows: list[dict[str, Any]] = []
     for number in range(rounds):
         for count in streams:
+            if any((row["streams"], row["round"]) == (count, number) for row in rows):
+                continue
             for way in ("ours", "by hand") if number % 2 == 0 else ("by hand", "ours"):
                 with no_watchdog(site) if way == "by hand" else contextlib.nullcontext():
                     found = ask(site, ways[way], count, seconds, tokens, seed=number + 1)
                 rows.append({"streams": count, "round": number, "way": way, **found})
             keep(rows)
             say(f"  {count} streams: " + "; ".join(f"{row['way']} {row['tokens_per_second']}" for row in rows[-2:]))
-    return rows

@@ -80,8 +80,8 @@ FOUR: Mapping[str, Cluster] = {
     "mp3": Cluster((1, 2, 3), "`mp`, PP=3", pipeline=3, executor="mp"),
     "tp4": Cluster((0, 1, 2, 3), "`ray`, TP=4", pipeline=1, tensor=4),
     "tp2pp2": Cluster((0, 1, 2, 3), "`ray`, TP=2, PP=2", pipeline=2, tensor=2),
-    "fault1": Cluster((0, 1), "`ray`, PP=2"),
-    "fault2": Cluster((0, 1), "`ray`, PP=2"),
+    "fault1": Cluster((0, 1), "`ray`, PP=2", args={"enforce-eager": True}),
+    "fault2": Cluster((0, 1), "`ray`, PP=2", args={"enforce-eager": True}),
     "load": Cluster((2, 3), "`ray`, PP=2"),
 }
 TWO: Mapping[str, Cluster] = {name: FOUR[name] for name in ("gpu", "fault1", "fault2")} | {

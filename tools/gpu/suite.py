@@ -19,8 +19,6 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from sparklab import Lab
-
 from tools.gpu.clusters import FOUR, TWO, Cluster
 from tools.playbooks import TOP
 
@@ -32,8 +30,6 @@ class Step:
     cluster: str
     stages: str
     options: str = ""
-    #: remove the hosts afterwards
-    last: bool = False
 
 
 Chain = tuple[Step, ...]
@@ -43,52 +39,49 @@ Chain = tuple[Step, ...]
 class Wave:
     chains: tuple[Chain, ...]
     background: tuple[Chain, ...] = ()
+    #: clusters whose chain in the background has to end first
+    needs: tuple[str, ...] = ()
 
 
-def one(cluster: str, stages: str, options: str = "", last: bool = False) -> Chain:
-    return (Step(cluster, stages, options, last),)
+def one(cluster: str, stages: str, options: str = "") -> Chain:
+    return (Step(cluster, stages, options),)
 
 
-_FIRST = "deploy again verify"
+_FIRST = "deploy again verify status doctor report hand"
 _PRICE = "--pairs 5 --streams 1,8,64 --seconds 5"
-_SPLIT = "--pairs 3 --streams 1,64 --seconds 4"
-_SPLITS = ("ray3", "mp3", "tp4", "tp2pp2")
+_RATIO = "--pairs 1 --streams 1,64 --seconds 5 --tokens 128 --again"
+_SPLITS = ("tp4", "ray3", "tp2pp2", "mp3")
+_WORKER = "--faults worker --rounds 1 --away 20 --no-clean"
 _FAULTS = "--faults front,engine,wedge,worker,link --rounds 1 --away 20 --cut 30"
-_LAST = Wave(
-    (
-        one("fault1", "faults", _FAULTS),
-        one("fault2", "faults", _FAULTS),
-        one("gpu", "boot slow mp tp", "--seconds 4 --streams 1,64"),
-    )
-)
+_FAULTY = (one("fault1", "faults", _FAULTS), one("fault2", "faults", _FAULTS))
+_LAST = one("gpu", "unhand slow boot mp tp", "--seconds 4 --streams 1,64")
 SUITES: Mapping[str, tuple[Mapping[str, Cluster], tuple[Wave, ...]]] = {
     "four": (
         FOUR,
         (
             Wave(
                 (
-                    one("gpu", f"{_FIRST} status doctor report hand"),
-                    *(one(name, f"{_FIRST} hand") for name in _SPLITS),
+                    one("gpu", _FIRST),
+                    *(one(name, "deploy again") for name in _SPLITS),
                     *(one(name, "deploy") for name in ("fault1", "fault2", "load")),
                 )
             ),
-            Wave((tuple(Step(name, "byhand", _SPLIT) for name in _SPLITS),)),
-            Wave(tuple(one(name, "faults", "--faults worker --rounds 1 --away 20", last=True) for name in _SPLITS)),
-            Wave((one("gpu", "byhand", _PRICE),), (one("load", "busy"),)),
-            _LAST,
+            Wave(
+                (*_FAULTY, *((Step(name, "faults", _WORKER), Step(name, "hand verify")) for name in _SPLITS)),
+                (one("load", "busy"),),
+            ),
+            Wave(((Step("gpu", "byhand", _PRICE), Step("gpu", "verify", "--again")),)),
+            # the GPUs of the load are those of the splits, too
+            Wave((tuple(Step(name, "byhand", _RATIO) for name in _SPLITS),), (_LAST,), needs=("load",)),
+            Wave((tuple(Step(name, "byhand", _RATIO.replace("1", "3", 1)) for name in _SPLITS),), needs=("gpu",)),
         ),
     ),
     "two": (
         TWO,
         (
-            Wave(
-                (
-                    one("gpu", f"{_FIRST} status doctor report hand"),
-                    *(one(name, "deploy") for name in ("fault1", "fault2", "load")),
-                )
-            ),
+            Wave((one("gpu", _FIRST), *(one(name, "deploy") for name in ("fault1", "fault2", "load")))),
             Wave((one("gpu", "byhand", _PRICE),)),
-            Wave(_LAST.chains, (one("load", "busy"),)),
+            Wave((*_FAULTY, _LAST), (one("load", "busy"),)),
         ),
     ),
 }
@@ -119,23 +112,24 @@ class Runner:
             self.say(f"{step.cluster}: {step.stages}: {word} after {time.monotonic() - begun:.0f} s")
             if rc:
                 self.bad.append(f"{step.cluster}: {step.stages}")
-            if step.last:
-                Lab(step.cluster, home=TOP / ".lab").destroy()
 
-    def together(self, chains: Sequence[Chain]) -> list[threading.Thread]:
-        threads = [threading.Thread(target=self.chain, args=(chain,)) for chain in chains]
-        for thread in threads:
+    def together(self, chains: Sequence[Chain]) -> dict[str, threading.Thread]:
+        threads = {chain[0].cluster: threading.Thread(target=self.chain, args=(chain,)) for chain in chains}
+        for thread in threads.values():
             thread.start()
         return threads
 
     def run(self, waves: Sequence[Wave]) -> int:
-        waiting: list[threading.Thread] = []
+        waiting: dict[str, threading.Thread] = {}
         for number, wave in enumerate(waves, 1):
+            for name in wave.needs:
+                if name in waiting:
+                    waiting[name].join()
             self.say(f"wave {number} of {len(waves)}")
-            waiting += self.together(wave.background)
-            for thread in self.together(wave.chains):
+            waiting |= self.together(wave.background)
+            for thread in self.together(wave.chains).values():
                 thread.join()
-        for thread in waiting:
+        for thread in waiting.values():
             thread.join()
         self.say("all is done" if not self.bad else f"not well: {'; '.join(self.bad)}")
         return 1 if self.bad else 0
