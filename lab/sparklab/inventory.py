@@ -30,7 +30,8 @@ class Request:
     suite: str | None
     disk: str | None
     layers: tuple[str, ...] = ()
-    gpu: bool = False
+    #: whether hosts own GPUs; a list of them by number, which other labs may have as well
+    gpu: bool | tuple[int, ...] = False
 
 
 def ansible_inventory() -> str:
@@ -102,8 +103,16 @@ def interpret(data: Mapping[str, Any]) -> Request:
         suite=text("lab_suite"),
         disk=text("lab_disk"),
         layers=tuple(str(layer) for layer in common("lab_layers") or ()),
-        gpu=bool(common("lab_gpu")),
+        gpu=_gpus(common("lab_gpu")),
     )
+
+
+def _gpus(value: Any) -> bool | tuple[int, ...]:
+    if not isinstance(value, list):
+        return bool(value)
+    if not value or not all(isinstance(one, int) and one >= 0 for one in value):
+        raise LabError(f"lab_gpu {value!r}: true, or the numbers of GPUs, one for each host")
+    return tuple(value)
 
 
 def _address(variables: Mapping[str, Any]) -> str | None:

@@ -108,7 +108,7 @@ class Lab:
             layers=tuple(layers) or request.layers,
             hosts=hosts,
             segments=rewire(hosts, segments, wiring) if wiring else segments,
-            gpus=gpu.of_lab(root / name, REGISTRY, len(hosts)) if request.gpu else (),
+            gpus=gpu.of_lab(root / name, REGISTRY, len(hosts), request.gpu) if request.gpu else (),
         )
         size = disk_bytes(plan.disk)
         lowers = [*(base.layer(layer, plan.suite) for layer in plan.layers), *own.trees(plan)]

@@ -129,13 +129,17 @@ class Site:
 
     def ranks(self) -> dict[str, list[int]]:
         """Worker processes of the engine by host, stopped ones included."""
-        return {host: self.processes(host, RAY, r"ray::RayWorker") for host in self.hosts}
+        return {
+            host: self.processes(host, RAY, r"ray::RayWorker") or self.processes(host, VLLM, r"VLLM::Worker")
+            for host in self.hosts
+        }
 
     # -- all of ours ------------------------------------------------------------------------------------------------
 
     def stop_all(self) -> None:
         self.everywhere("systemctl stop " + " ".join(f"{unit}.service" for unit in UNITS[:3]) + " 2>/dev/null; true")
-        self.everywhere(f"systemctl stop {RAY}")
+        # without Ray there may be no such unit
+        self.everywhere(f"systemctl stop {RAY} || ! systemctl cat {RAY} >/dev/null 2>&1")
 
     def start_all(self) -> None:
         units = " ".join(f"{unit}.service" for unit in UNITS)

@@ -55,7 +55,7 @@ debs() {
   return $done
 }
 wheels() {
-  rm -rf packed && mkdir packed
+  rm -rf packed thin && mkdir packed
   for tree in trees/*.tar.xz; do
     (mkdir -p unpacked && xz -T0 -dc "$tree" | tar -C unpacked -x &&
       "$python" -c 'import sys; sys.path.insert(0, sys.argv[1]); import wheels; wheels.pack_tree(*sys.argv[2:])' \
@@ -65,7 +65,8 @@ wheels() {
   for pid in "${pids[@]}"; do wait "$pid" || return 1; done
   rm -rf unpacked
   cp -l wheels/*.whl packed/ 2>/dev/null || cp wheels/*.whl packed/
-  "$python" "$top/tools/gpu/wheels.py" packed lock.txt
+  cp -rl packed thin
+  "$python" "$top/tools/gpu/wheels.py" packed lock.txt && "$python" "$top/tools/gpu/wheels.py" thin thin.txt --thin
 }
 pids=()
 wheels >wheels.log 2>&1 & making=$!
