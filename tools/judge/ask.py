@@ -40,7 +40,14 @@ os.environ.update(
 )
 
 
-class _Anything:
+class _AnyAttribute(type):
+    def __getattr__(cls, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return name
+
+
+class _Anything(metaclass=_AnyAttribute):
     """Stands for an operator or an object of a library that is not here."""
 
     def __init__(self, *args: Any, **named: Any) -> None:
@@ -58,10 +65,11 @@ class _Anything:
 class _Absent(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     """Importable stand-ins for packages that a CPU machine lacks; every attribute of theirs is a class."""
 
-    NAMES = ("torchvision", "cutlass", "cuda", "gguf")
+    EARLY, LATE = ("torchvision", "gguf"), ("cutlass", "cuda")
 
     def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> Any:
-        if fullname.split(".")[0] in self.NAMES:
+        # a library that looks for CUDA while it is imported rightly finds none
+        if fullname.split(".")[0] in (*self.EARLY, *(self.LATE if _imported else ())):
             return importlib.machinery.ModuleSpec(fullname, self, is_package=True)
         return None
 
@@ -78,7 +86,7 @@ class _Absent(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 def _missing(name: str) -> Any:
     if name.startswith("__"):
         raise AttributeError(name)
-    return type(name, (_Anything,), {})
+    return _AnyAttribute(name, (_Anything,), {})
 
 
 def _fake_operators() -> None:
@@ -163,7 +171,7 @@ def _fake_gpu() -> None:
 
     def has_capability(cls: Any, wanted: Any, device_id: int = 0) -> bool:
         asked = tuple(wanted) if isinstance(wanted, tuple) else (wanted // 10, wanted % 10)
-        return (12, 1) >= asked
+        return asked <= (12, 1)
 
     platform = type("GB10", (CudaPlatformBase,), {**members, "has_device_capability": classmethod(has_capability)})
     platform.device_name = properties.name
@@ -244,10 +252,16 @@ def prepare() -> None:
 
     fx.meta_nonzero_assume_all_nonzero = True  # type: ignore[attr-defined]
     import transformers.generation.continuous_batching.utils  # noqa: F401  (reads torch.cuda while it is imported)
-    import vllm.engine.arg_utils
+    import vllm.engine.arg_utils  # noqa: F401  (all of vLLM, before its operators are faked)
     import vllm.model_executor.layers.sparse_attn_indexer as indexer
     import vllm.utils.flashinfer as flashinfer
 
+    # a class is looked at here, not in a process of its own, which would import all of vLLM again
+    from vllm.model_executor.models import registry
+
+    registry._LazyRegisteredModel.inspect_model_cls = lambda self: registry._ModelInfo.from_model_cls(  # type: ignore[method-assign]
+        self.load_model_cls()
+    )
     # kernels that a GB10's image has and a CPU build lacks
     indexer.has_deep_gemm = lambda: True
     flashinfer.has_flashinfer_sparse_mla_sm120_config = lambda *args: True

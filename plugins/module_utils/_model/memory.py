@@ -70,6 +70,7 @@ def prefill_flops(shape: Shape, length: int) -> int:
         + layer.dense_params
         + layer.active_expert_params
         + layer.replicated_params
+        + layer.whole_params
         for layer in shape.layers
     )
     positions = length * shape.count(FULL)
@@ -88,7 +89,7 @@ def plan(
     gpu_memory_utilization: float = USUAL_UTILIZATION,
     weights_bytes: int | None = None,
     memory_available_bytes: int | Sequence[int] | None = None,
-    max_num_seqs: int = 1,
+    max_num_seqs: int | None = None,
     max_num_batched_tokens: int = 8192,
     overhead_bytes: int | None = None,
     kv_cache_memory_bytes: int | str | None = None,
@@ -116,7 +117,7 @@ def plan(
     stages = split_layers(shape.num_layers, pipeline, layer_partition)
     utilization = as_fraction("gpu_memory_utilization", gpu_memory_utilization)
     batched = as_int("max_num_batched_tokens", max_num_batched_tokens)
-    sequences = as_int("max_num_seqs", max_num_seqs)
+    sequences = None if max_num_seqs is None else as_int("max_num_seqs", max_num_seqs)
     drafter = read_drafter(speculative_config, config, shape, draft_config)
     version = _version(vllm_version)
     cache = _Cache(
@@ -135,7 +136,7 @@ def plan(
     names = rank_names(hosts, tensor * pipeline)
     step = overhead.Step(
         batched,
-        sequences,
+        overhead.GRAPH_SEQUENCES if sequences is None else sequences,
         bool(enforce_eager),
         drafter.tokens,
         bool(shape.vision_params) and not language_model_only,
@@ -156,7 +157,7 @@ def plan(
         ranks,
         names,
         cache.length,
-        sequences,
+        sequences or 1,
         utilization,
         tensor,
         pipeline,
@@ -179,7 +180,7 @@ def plan(
         "decode_tokens_per_second_bound": round(tensor * float(memory_bandwidth) / active, 1) if active else None,
         "tensor_parallel": tensor,
         "pipeline_parallel": pipeline,
-        "ranks": _rank_table(names, ranks),
+        "ranks": _rank_table(names, ranks, cache.length),
     }
 
 
@@ -371,6 +372,7 @@ def _cache_sizes(cache: _Cache, made: Pool, ranks: Sequence[Rank], version: tupl
         "window_bytes_per_sequence_per_rank": max(rank.window for rank in ranks),
         "state_bytes_per_sequence": sum(each.bytes for each in every if each.kind == STATE),
         "state_bytes_per_sequence_per_rank": max(rank.state for rank in ranks),
+        "block_bytes_per_rank": max(made.block_bytes(rank.stage) for rank in ranks),
         "request_bytes_per_rank": max(rank.sequence(cache.length) for rank in ranks),
         "max_model_len": cache.length,
         "prefill_flops_per_token": prefill_flops(cache.shape, cache.length),
@@ -404,9 +406,11 @@ def _model_sizes(shape: Shape, weights: Weights, ranks: Sequence[Rank]) -> dict[
     }
 
 
-def _rank_table(names: Sequence[str], ranks: Sequence[Rank]) -> dict[str, list[Any]]:
+def _rank_table(names: Sequence[str], ranks: Sequence[Rank], length: int) -> dict[str, list[Any]]:
     return {
         "host": list(names),
+        "kv_bytes_of_token": [rank.kv for rank in ranks],
+        "window_bytes_of_token": [rank.window_token for rank in ranks],
         "stage": [rank.stage for rank in ranks],
         "layers": [rank.layers for rank in ranks],
         "kv_bytes_per_token_per_rank": _kv_per_rank(ranks),
@@ -417,6 +421,7 @@ def _rank_table(names: Sequence[str], ranks: Sequence[Rank]) -> dict[str, list[A
         "budget_bytes": [rank.budget for rank in ranks],
         "kv_cache_bytes": [None if rank.free is None else max(0, rank.free) for rank in ranks],
         "kv_cache_bytes_at_least": [None if rank.free is None else max(0, rank.surely) for rank in ranks],
+        "request_bytes": [rank.pool.bytes(rank.stage, length) for rank in ranks],
         "max_tokens": [rank.tokens() for rank in ranks],
     }
 

@@ -30,7 +30,7 @@ LOGITS = 4
 #: Experts kept whole on a rank: buffers of every expert's tokens.
 EXPERTS = int(7.0 * GIB)
 #: Loaders that stage weights outside of what vLLM frees afterwards.
-LOADERS = {"instanttensor": int(4.4 * GIB), "fastsafetensors": int(4.4 * GIB)}
+LOADERS = {"instanttensor": int(4.4 * GIB)}
 #: How far a boot may stray from what is expected, as a share of the cache.
 SPREAD = 0.12
 

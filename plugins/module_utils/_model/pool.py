@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 FULL, WINDOW, CHUNK, STATE = "full", "window", "chunk", "state"
 
@@ -66,9 +67,17 @@ class Pool:
     groups: tuple[tuple[Cache, ...], ...]
     request: Request
 
+    @cached_property
+    def _kinds(self) -> list[list[Cache]]:
+        """Of each group, one cache of each kind that decides how many blocks it needs."""
+        return [
+            list({(cache.kind, cache.window, cache.block, cache.spare): cache for cache in group}.values())
+            for group in self.groups
+        ]
+
     def blocks(self, length: int) -> int:
         """Blocks that one request of `length` tokens holds, of all groups together."""
-        return sum(max(self.request.blocks(cache, length) for cache in set(group)) for group in self.groups)
+        return sum(max(self.request.blocks(cache, length) for cache in kinds) for kinds in self._kinds)
 
     def block_bytes(self, stage: int) -> int:
         return max((sum(cache.page for cache in group if cache.stage == stage) for group in self.groups), default=0)

@@ -70,6 +70,7 @@ class Shape:
     #: width of the vision tower; copies of the residual that run side by side
     vision_width: int = 0
     streams: int = 1
+    expert_dtype: str = ""  # where experts are stored otherwise than the rest (DeepSeek V4: fp4)
 
     @property
     def compressed(self) -> bool:
@@ -145,6 +146,7 @@ def read_shape(config: Mapping[str, Any]) -> Shape:
         everywhere=str(text.get("model_type")) in EVERYWHERE,
         vision_width=_vision_width(text.get("vision_config")),
         streams=optional_int(text, ("hc_mult",), 1),
+        expert_dtype=str(text.get("expert_dtype") or ""),
     )
 
 

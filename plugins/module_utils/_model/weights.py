@@ -65,18 +65,19 @@ def _layer_bytes(shape: Shape) -> list[_LayerBytes]:
     if shape.quantization in ("mxfp4",):
         attention_full = attention_state = full  # only experts are packed
     dense = packed if not ignored("shared_expert") else full
+    experts = _QUANT_BYTES["mxfp4"] if shape.expert_dtype == "fp4" else packed
     result = []
     for layer in shape.layers:
         attention = attention_state if layer.cache == STATE else attention_full
         ffn = dense if layer.expert_params else packed
-        split = layer.attention_params * attention + layer.dense_params * ffn + layer.expert_params * packed
+        split = layer.attention_params * attention + layer.dense_params * ffn + layer.expert_params * experts
         keys = layer.kv_params * attention
         whole = layer.replicated_params * full + layer.whole_params * attention + 2 * shape.hidden * full
         active = (
             layer.attention_params * attention
             + keys
             + layer.dense_params * ffn
-            + layer.active_expert_params * packed
+            + layer.active_expert_params * experts
             + whole
         )
         result.append(_LayerBytes(split=split, kv=keys, whole=whole, active=active))
@@ -148,7 +149,7 @@ def drafter_bytes(drafter: Shape, tensor_parallel: int, own: bool) -> int:
 _LAYER_NUMBER = re.compile(r"(?:^|\.)(?:layers|h|blocks|layer)\.(\d+)\.")
 _REPLICATED = re.compile(
     r"(norm|router|\.gate\.|shared_expert_gate|kv_a_proj|q_a_proj|input_scale|weight_scale_2|k_scale|v_scale|"
-    r"e_score_correction_bias|A_log|dt_bias)"
+    r"e_score_correction_bias|A_log|dt_bias|\.indexer\.|\.compressor\.|\.wq_a\.|\.wkv\.|\.hc_)"
 )
 _DRAFT = re.compile(r"(^|\.)(mtp|nextn|draft_model)\.")
 _VISION = re.compile(r"(^|\.)(visual|vision_tower|vision_model|multi_modal_projector|audio_tower)\.")
