@@ -19,7 +19,7 @@ import re
 import shutil
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._facts import machine
@@ -169,11 +169,13 @@ def hostname_on_loopback(hosts_text: str, hostname: str) -> bool:
 
 
 class NodeReader:
-    """Reads one host.  ``root`` and ``run`` are injectable; the module gives ``/`` and the real command runner."""
+    """Reads one host.  ``root``, ``run`` and ``system`` are injectable, so that tests replay a captured host."""
 
-    def __init__(self, run: Runner, root: str = "/") -> None:
+    def __init__(self, run: Runner, root: str = "/", system: Mapping[str, str] | None = None) -> None:
         self._run = run
         self._root = root
+        #: what uname tells
+        self._system = system or platform.uname()._asdict()
 
     def _path(self, path: str) -> str:
         return os.path.join(self._root, path.lstrip("/"))
@@ -302,7 +304,7 @@ class NodeReader:
         interfaces = self.interfaces()
         routes = self._json(["ip", "-j", "-4", "route", "show"], parse_ip_route)
         product = self._read("/sys/class/dmi/id/product_name").strip()
-        hostname = platform.node()
+        hostname = self._system["node"]
         tegra = self._read("/etc/nv_tegra_release")
         kind = machine.detect_kind(
             product, gpus["names"], bool(tegra), self._read("/proc/device-tree/model"), self.nvidia_pci()
@@ -325,12 +327,12 @@ class NodeReader:
                 "ota_torn": self.ota_torn(gpus["driver"]),
                 "tegra": machine.tegra_version(tegra),
             },
-            "arch": platform.machine(),
-            "kernel": platform.release(),
+            "arch": self._system["machine"],
+            "kernel": self._system["release"],
             "python": {
                 "version": platform.python_version(),
                 "tag": f"cp{sys.version_info[0]}{sys.version_info[1]}",
-                "platform": f"linux_{platform.machine()}",
+                "platform": f"linux_{self._system['machine']}",
             },
             "glibc": platform.libc_ver()[1],
             "cpus": os.cpu_count() or 1,

@@ -30,6 +30,8 @@ _SLOWED = {
     0x40: "hw_thermal_slowdown",
     0x80: "hw_power_brake",
 }
+#: names of those reasons
+REASONS = tuple(_SLOWED.values())
 
 
 def parse(text: str) -> list[dict[str, Any]]:

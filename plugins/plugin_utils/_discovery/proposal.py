@@ -114,6 +114,8 @@ class Cables:
         switch = machine.switch(cage)
         if switch:
             return f"switch {switch}"
+        if len(others) > 1:
+            return f"switch, {len(others)} others"
         if others:
             return "to " + ", ".join(f"{other} cage {number}" for other, number in others)
         return "cable, nobody answers" if machine.plugged(cage) else "-"

@@ -120,6 +120,7 @@ def test_a_ring_with_a_missing_cable_names_both_of_its_ends() -> None:
 def test_more_than_two_on_one_cage_are_on_a_switch() -> None:
     found = Lan("abcd").join(("a", 1), ("b", 0), ("c", 1), ("d", 1)).propose()
     assert (found.topology, found.cages) == ("switch", {"a": 1, "b": 0, "c": 1, "d": 1})
+    assert Cables(found.hosts).words("b", 0) == "switch, 3 others"
 
 
 def test_lldp_tells_two_on_a_switch_from_two_on_a_cable() -> None:

@@ -19,7 +19,7 @@ TOP = next(parent for parent in Path(__file__).resolve().parents if (parent / "g
 ROLE = TOP / "roles/os_hardening"
 AREAS = (
     *("headless", "swap", "memlock", "drop_caches", "core_dumps", "tmp", "oom", "updates", "suspend", "hold"),
-    *("time_sync", "earlyoom", "thor_power"),
+    *("time_sync", "earlyoom", "gpu_clock", "thor_power"),
 )
 #: what stays as it was made, with the reason
 NOT_UNDONE = {
@@ -146,8 +146,17 @@ def test_only_a_thor_gets_a_thors_unit() -> None:
     assert "ExecStart=/usr/bin/jetson_clocks\n" in unit["content"]
 
 
+def test_only_a_spark_gets_a_limit_of_its_gpus_clock_and_only_if_asked_for() -> None:
+    assert "gpu_clock" not in active(kind="spark")
+    assert "gpu_clock" in active(kind="spark", os_hardening_gpu_clock=True)
+    assert "gpu_clock" not in active(kind="thor", os_hardening_gpu_clock=True)
+    (unit,) = state("gpu_clock", os_hardening_gpu_clock_max=1800)["files"]
+    assert "ExecStart=nvidia-smi --lock-gpu-clocks=0,1800\n" in unit["content"]
+    assert "ExecStop=nvidia-smi --reset-gpu-clocks\n" in unit["content"]
+
+
 def test_what_is_left_alone_unless_asked_for() -> None:
-    assert set(AREAS) - set(active()) == {"hold", "earlyoom"}
+    assert set(AREAS) - set(active()) == {"hold", "earlyoom", "gpu_clock"}
     target = {"path": "/etc/systemd/system/default.target", "target": "/usr/lib/systemd/system/multi-user.target"}
     assert {name: what for name, what in state("headless").items() if what} == {"links": [target]}
 
