@@ -94,25 +94,26 @@ def survey(
         errors.update(troubles)
         now_dark()
         links = {link["netdev"]: link for link in rdma.read_links(run, root)["links"]}
+    lit = {netdev for netdev in usable if netdev not in dark or seen.get(netdev)}
     rc, out, _err = run(["lldpctl", "-f", "json0"])
-    ports = {}
-    for netdev in here:
-        link = links.get(netdev) or {}
-        carrier = netdev in usable and (netdev not in dark or bool(seen.get(netdev)))
-        ports[netdev] = {
-            "cage": rdma.cage_of(netdev, str(link.get("phys_port_name") or "")),
-            "half": rdma.half_of(netdev, str(link.get("pci") or "")),
-            "up": bool(before[netdev]["up"]),
-            "carrier": carrier,
-            "plugged": carrier or str(link.get("phys_state", "")).upper().replace("_", "") == "LINKUP",
-            "rate": link.get("rate"),
-        }
     return {
         "name": name,
-        "ports": ports,
+        "ports": {name: _port(name, bool(before[name]["up"]), name in lit, links.get(name) or {}) for name in here},
         "neighbours": neighbors.plain(seen),
         "lldp": {netdev: item for netdev, item in parse_lldp(out if rc == 0 else "").items() if netdev in here},
         "raised": done,
         "errors": errors,
         "seconds": round(time.monotonic() - started, 2),
+    }
+
+
+def _port(netdev: str, up: bool, carrier: bool, link: Mapping[str, Any]) -> dict[str, Any]:
+    """A port as it is; ``link`` is what RDMA says of it."""
+    return {
+        "cage": rdma.cage_of(netdev, str(link.get("phys_port_name") or "")),
+        "half": rdma.half_of(netdev, str(link.get("pci") or "")),
+        "up": up,
+        "carrier": carrier,
+        "plugged": carrier or str(link.get("phys_state", "")).upper().replace("_", "") == "LINKUP",
+        "rate": link.get("rate"),
     }
