@@ -63,6 +63,7 @@ options:
     description:
       - For O(gather=evidence), a random text of this one run, by which the host tells whether its secrets are those of
         the other hosts. The result has no fingerprint of a secret without it.
+      - For O(gather=capture), the same for what is masked, so that equal things of all hosts stay equal.
     type: str
   names:
     description: For O(gather=capture) with O(hide_names=true), names of machines to mask as well.
