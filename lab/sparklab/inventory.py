@@ -32,6 +32,8 @@ class Request:
     layers: tuple[str, ...] = ()
     #: whether hosts own GPUs; a list of them by number, which other labs may have as well
     gpu: bool | tuple[int, ...] = False
+    #: hosts whose cable is in the other cage than the first host's
+    other_cage: tuple[str, ...] = ()
 
 
 def ansible_inventory() -> str:
@@ -93,11 +95,13 @@ def interpret(data: Mapping[str, Any]) -> Request:
         value = common(key)
         return None if value is None else str(value)
 
-    cage = common("fabric_cage")
+    cages = {host: str(hostvars.get(host, {}).get("fabric_cage", 1)) for host in hosts}
+    cage = cages[hosts[0]]
     return Request(
         wishes=tuple(Wish(host, kind(host), _address(hostvars.get(host, {}))) for host in hosts),
         topology=text("fabric_topology") or "lan",
-        cage=int(cage) if str(cage).isdigit() else 1,
+        cage=int(cage) if cage.isdigit() else 1,
+        other_cage=tuple(host for host in hosts if cages[host] != cage),
         name=text("lab_name"),
         subnet=text("lab_subnet"),
         suite=text("lab_suite"),

@@ -99,6 +99,8 @@ class Lab:
         subnet = str(parse_subnet(subnet or request.subnet or DEFAULT_SUBNET))
         hosts = allot(request.wishes, subnet)
         segments = wire(hosts, request.topology, request.cage)
+        if request.topology in ("direct", "switch") and request.other_cage:
+            segments = rewire(hosts, segments, {"cage": dict.fromkeys(request.other_cage, 1 - request.cage)})
         plan = Plan(
             name=name,
             tag=lab_tag(str(root), name),

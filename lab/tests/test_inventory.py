@@ -52,6 +52,12 @@ def test_lab_variables():
     assert [wish.address for wish in request.wishes] == ["10.1.0.9", "10.1.0.2", "10.1.0.1"]
 
 
+def test_hosts_may_have_their_cable_in_different_cages():
+    variables = {"spark-09": {"fabric_cage": 1}, "spark-02": {"fabric_cage": 0}, "spark-01": {}}
+    request = interpret(data(variables))
+    assert (request.cage, request.other_cage) == (1, ("spark-02",))
+
+
 def test_without_variables_nothing_is_wished():
     request = interpret(data())
     assert (request.name, request.subnet, request.suite, request.disk) == (None, None, None, None)

@@ -179,7 +179,7 @@ class ActionModule(ClusterAction):
                     first["fabric_topology"],
                     hosts,
                     cidr=first.get("fabric_cidr"),
-                    cage=first.get("fabric_cage", 1),
+                    cage=inventory.cages(hostvars),
                     mtu=first.get("fabric_mtu"),
                     overrides=inventory.overrides(hostvars),
                     groups=groups,

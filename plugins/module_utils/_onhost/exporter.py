@@ -5,8 +5,8 @@
 """Metrics of one host for Prometheus: memory, disk, links, RDMA ports, the watchdog, and the engine behind its socket.
 
 RDMA traffic shows in no netdev counter, unified memory in no GPU tool, and the engine listens on a UNIX socket that a
-Prometheus cannot reach: hence a small exporter of our own.  It reads files only, listens on the control address and the
-loopback, and knows two paths.  Installed on the hosts: standard library alone.
+Prometheus cannot reach: hence a small exporter of our own.  It reads files and asks nvidia-smi, listens on the control
+address and the loopback, and knows two paths.  Installed on the hosts: standard library alone.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from .._lib.command import run_limited
+from . import gpu_state
 from .notify import ALIVE, READY, notify
 
 ENGINE_SOCKET = "/run/sparkthor/vllm/vllm.sock"
@@ -74,8 +76,9 @@ def _label(value: str) -> str:
 class Host:
     """Reads below a root folder."""
 
-    def __init__(self, root: str = "/") -> None:
+    def __init__(self, root: str = "/", run: gpu_state.Runner = lambda argv: run_limited(argv, 3)) -> None:
         self._root = root
+        self._run = run
 
     def _path(self, path: str) -> str:
         return os.path.join(self._root, path.lstrip("/"))
@@ -126,6 +129,20 @@ class Host:
             page.add("sparkthor_node_disk_total_bytes", "Disk that holds the models.", found.f_blocks * found.f_frsize)
             page.add("sparkthor_node_disk_free_bytes", "Space left there.", found.f_bavail * found.f_frsize)
             break
+
+    def gpus(self, page: Page) -> None:
+        for number, gpu in enumerate(gpu_state.read(self._run)):
+            label = {"gpu": str(number)}
+            page.add("sparkthor_gpu_power_watts", "Power that the GPU draws.", gpu["watts"], **label)
+            page.add("sparkthor_gpu_temperature_celsius", "Temperature of the GPU.", gpu["celsius"], **label)
+            megahertz = gpu["sm_mhz"]
+            clock = None if megahertz is None else megahertz * 1e6
+            page.add("sparkthor_gpu_clock_hertz", "Clock of the GPU's processors.", clock, **label)
+            share = None if gpu["utilization"] is None else gpu["utilization"] / 100
+            page.add("sparkthor_gpu_utilization_ratio", "Share of time in which the GPU worked.", share, **label)
+            for reason in gpu_state.REASONS:
+                text = "1 while heat or power slows the GPU down for this reason."
+                page.add("sparkthor_gpu_slowed", text, int(reason in gpu["slowed"]), **label, reason=reason)
 
     def firewall(self, page: Page) -> None:
         """What the watch over the firewall found; nobody who says so is as bad as an open one."""
@@ -182,6 +199,7 @@ class Host:
         page = Page()
         self.memory(page)
         self.system(page)
+        self.gpus(page)
         self.firewall(page)
         self.links(page, planned)
         self.rdma(page)

@@ -220,7 +220,7 @@ def plan_cluster(
             list(hosts),
             topology=topology,
             cidr=first.get("fabric_cidr"),
-            cage=first.get("fabric_cage", 1),
+            cage=inventory.cages(hostvars),
             mtu=first.get("fabric_mtu"),
             management={host: shared[host][1] for host in hosts},
             kinds=kinds,

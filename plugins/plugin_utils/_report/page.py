@@ -208,6 +208,7 @@ def _host(name: str, found: Mapping[str, Any]) -> dict[str, Any]:
         f"{found['memory']['available'] / GIB:.1f} GiB",
         f"{found['disk']['free'] / GIB:.0f} GiB",
         f"{found['load'][0]:.1f}" if found["load"] else "",
+        screen.gpu_words(found),
         units or "none",
     )
     return {"name": name, "error": None, "cells": cells}

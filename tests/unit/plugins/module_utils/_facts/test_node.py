@@ -80,21 +80,6 @@ def test_interfaces():
     assert (fabric["up"], fabric["carrier"], fabric["mtu"], fabric["addresses"]) == (True, False, 9000, [])
 
 
-@pytest.mark.parametrize(
-    ("product", "gpus", "tegra", "model", "kind"),
-    [
-        ("NVIDIA_DGX_Spark", ["NVIDIA GB10"], False, "", "spark"),
-        ("Ascent GX10", ["NVIDIA GB10"], False, "", "spark"),
-        ("NVIDIA_DGX_Spark", [], False, "", "spark"),
-        ("", ["NVIDIA Thor"], True, "", "thor"),
-        ("", [], False, "NVIDIA Jetson AGX Thor Developer Kit", "thor"),
-        ("PowerEdge", ["NVIDIA H200"], False, "", "generic"),
-    ],
-)
-def test_kind(product, gpus, tegra, model, kind):
-    assert _node.detect_kind(product, gpus, tegra, model) == kind
-
-
 def test_management_is_where_the_controller_came_in_else_the_default_route():
     interfaces, routes = _node.parse_ip_address(IP_ADDRESS), _node.parse_ip_route(IP_ROUTE)
     expected = {"netdev": "enP7s7", "address": "192.168.1.11", "cidr": "192.168.1.11/24"}
