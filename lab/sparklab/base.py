@@ -31,6 +31,7 @@ PACKAGES = words("""
 
 LAYERS = {
     "docker": ["docker.io", "docker-cli", "crun", "iptables"],
+    "firewalls": ["ufw", "firewalld"],
 }
 # Files of a layer: a host with a GPU for containers by CDI, as the NVIDIA toolkit describes one. There is no GPU here,
 # so the description only says that it was followed.
@@ -278,7 +279,7 @@ def layer(name: str, suite: str) -> Path:
             chroot . apt-get clean
             rm -rf var/lib/apt/lists/* usr/sbin/policy-rc.d etc/resolv.conf etc/resolv.conf.sparklab
             [ -z "$saved" ] || ln -s "$saved" etc/resolv.conf
-            for unit in docker.service docker.socket containerd.service; do
+            for unit in docker.service docker.socket containerd.service ufw.service firewalld.service; do
               chroot . systemctl disable "$unit" 2>/dev/null || :
             done
         """
