@@ -22,7 +22,7 @@ from tests.integration.scan import tcp_ports
 
 from .test_firewall import AWAY, TABLE
 
-NAME = "mol-security-fw"
+NAME = "mol-firewall"
 HOST = "spark-01"
 #: a stranger's port that somebody left open behind the firewall
 PORT = 6379
