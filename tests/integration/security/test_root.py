@@ -73,7 +73,9 @@ def canary(target: Target) -> Iterator[str]:
 
 
 def restart(target: Target) -> None:
-    target.run(target.head, "systemctl restart sparkthor-ray sparkthor-vllm sparkthor-watchdog sparkthor-front")
+    # Ray's stop alone may take two minutes on a busy machine
+    units = "sparkthor-ray sparkthor-vllm sparkthor-watchdog sparkthor-front"
+    target.run(target.head, f"systemctl restart {units}", timeout=600)
     target.serving()
 
 
