@@ -242,15 +242,7 @@ def roll_back(module: AnsibleModule) -> None:
     module.exit_json(
         changed=bool(changes),
         files=[change.path for change in changes],
-        diff=[
-            {
-                "before_header": change.path,
-                "after_header": change.path,
-                "before": change.before or "",
-                "after": change.after or "",
-            }
-            for change in changes
-        ],
+        diff=[change.shown() for change in changes],
     )
 
 

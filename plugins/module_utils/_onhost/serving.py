@@ -13,9 +13,11 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import hmac
 import http.client
 import json
 import os
+import secrets
 import socket
 import subprocess
 import time
@@ -86,21 +88,40 @@ def maintenance(paths: Iterable[str] = MAINTENANCE) -> str | None:
     return None
 
 
-def fingerprint(paths: Iterable[str]) -> dict[str, str]:
-    """What the engine is started with: a digest by file. Secrets among them are known by digest alone."""
+def fingerprint(paths: Iterable[str], key: str = "") -> dict[str, str]:
+    """What the engine is started with: a digest by file. There are secrets among them, so what is written down of it
+    has a key of its own: a plain digest would let a secret that a person chose be guessed."""
     found: dict[str, str] = {}
     for path in paths:
         try:
             with open(path, "rb") as stream:
-                found[path] = hashlib.sha256(stream.read()).hexdigest()
+                content = stream.read()
         except OSError:
             found[path] = ""
+        else:
+            keyed = hmac.new(key.encode(), content, hashlib.sha256) if key else hashlib.sha256(content)
+            found[path] = keyed.hexdigest()
     return found
 
 
 def differing(wanted: Mapping[str, str], started: Mapping[str, Any]) -> list[str]:
     """Files that are not what the running engine was started with."""
     return sorted(path for path in {*wanted, *started} if wanted.get(path, "") != started.get(path, ""))
+
+
+def record_start(inputs: Iterable[str], invocation: str, path: str = STARTED_WITH) -> None:
+    """Write what this engine is started with, for root alone.  Raises ``OSError``."""
+    key = secrets.token_hex(16)
+    record = {"invocation": invocation, "key": key, "files": fingerprint(inputs, key)}
+    write_file(path, json.dumps(record, indent=1) + "\n", 0o600)
+
+
+def changed_since(record: Mapping[str, Any], inputs: Iterable[str] | None = None) -> list[str]:
+    """Files that are not what stands in the record of a start: of ``inputs``, else of the record's own."""
+    started = record.get("files")
+    started = started if isinstance(started, dict) else {}
+    # one that an earlier version wrote has no key
+    return differing(fingerprint(started if inputs is None else inputs, str(record.get("key") or "")), started)
 
 
 def _copy_of(path: str, digest: str) -> str:

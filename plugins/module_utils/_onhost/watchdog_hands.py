@@ -52,9 +52,9 @@ class Hands:
 
     def keep_good(self) -> None:
         """What this engine was started with is what playbooks/rollback.yml brings back."""
-        started = files.read_json(serving.STARTED_WITH).get("files")
+        started = files.read_json(serving.STARTED_WITH)
         # declared anew since: nobody knows whether that would serve
-        if isinstance(started, dict) and not serving.differing(serving.fingerprint(started), started):
+        if started and not serving.changed_since(started):
             try:
                 serving.keep_good(self.kept, serving.GOOD)
             except UnicodeDecodeError as error:

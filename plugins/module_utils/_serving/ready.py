@@ -10,7 +10,7 @@ import http.client
 import json
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import files
@@ -50,14 +50,14 @@ def _explain(unit: str, invocation: str, runner: serving.Runner) -> dict[str, An
     return {**dataclasses.asdict(found), "invocation": invocation}
 
 
-def stale_files(unit: observation.Unit, record: Mapping[str, Any], wanted: Mapping[str, str]) -> list[str]:
-    """Files that the engine should be started anew for."""
+def stale_files(unit: observation.Unit, record: Mapping[str, Any], inputs: Sequence[str]) -> list[str]:
+    """Those of ``inputs`` that the engine should be started anew for."""
     if unit.active not in ("active", "activating", "reloading"):
         return []
     if record.get("invocation") != unit.invocation:
         # a start that has not come to noting its files yet will read the ones that lie there now
-        return [] if unit.active == "activating" else sorted(wanted)
-    return serving.differing(wanted, record.get("files") or {})
+        return [] if unit.active == "activating" else sorted(inputs)
+    return serving.changed_since(record, inputs)
 
 
 def stale_elsewhere(state_path: str, wall: Callable[[], float] = time.time) -> list[str]:
@@ -99,7 +99,7 @@ def ensure(
         raise ReadyError(f"{unit_name} is {properties['LoadState']} on this host; run the vllm_serve role")
     found = Readiness(invocation=unit.invocation)
     if start:
-        found.stale = stale_files(unit, files.read_json(record_path), serving.fingerprint(config.get("inputs") or []))
+        found.stale = stale_files(unit, files.read_json(record_path), config.get("inputs") or [])
         if not found.stale and unit.active in ("active", "activating"):
             sleep(settle)
             found.stale = stale_elsewhere(str(config.get("group_state") or ""), wall)

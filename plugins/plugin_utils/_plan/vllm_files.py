@@ -14,6 +14,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.sand
 )
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.environment_file import MARKER
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import former_head, location, rank_link
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.serving import GOOD
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import front, onhost, patience, vllm_serve
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.host_state import (
     ROLES,
@@ -345,8 +346,8 @@ def _own_names(serving: Serving) -> list[str]:
 
 def absent(serving: Serving) -> list[str]:
     """What an earlier run may have left that this host must not have now."""
-    # of a head that was superseded; this run declares it anew
-    found = [former_head.MARKER]
+    # of a head that was superseded, which this run declares anew; copies of what served, which a rank once kept there
+    found = [former_head.MARKER, "/var/lib/sparkthor/group/last-good"]
     if not serving.has_engine:
         found.append(f"{_UNITS}/{_VLLM}")
     if serving.by_ray:
@@ -357,12 +358,13 @@ def absent(serving: Serving) -> list[str]:
         found += ["/var/lib/sparkthor/maintenance", "/run/sparkthor/draining"]
     else:
         found += [f"{_UNITS}/{_FRONT}", f"{_UNITS}/{_WATCHDOG}"]
-        found += [f"{_ETC}/front", f"{_ETC}/front.good", f"{_ETC}/serving.json"]
+        found += [f"{_ETC}/{name}" for name in ("front", "front.good", "front.good.old", "front.good.new")]
+        found += [f"{_ETC}/serving.json", f"{_ETC}/secrets/api_key"]
     if serving.is_head and serving.tls != "self_signed":
         found.append(f"{_ETC}/front/self-signed")
     if not serving.degraded:
         found += [vllm_serve.SMALLER_CONFIG, "/run/sparkthor/degraded.json"]
-    if not serving.hf_token:
+    if not (serving.has_engine and serving.hf_token):
         found.append(_HF_TOKEN)
     return found
 
@@ -373,6 +375,7 @@ def _directories(serving: Serving) -> list[Directory]:
         directory("/run/sparkthor/requests", "sparkthor", "root", "0750"),
         directory(_ETC),
         directory(f"{_ETC}/secrets", mode="0700"),
+        *((directory(GOOD, mode="0700"),) if serving.is_head or not serving.by_ray else ()),
         directory(serving.settings.engine_cache_dir, "sparkthor", "sparkthor"),
         *((directory(f"{_ETC}/vllm"),) if serving.has_engine else ()),
         *((directory(f"{_ETC}/front", mode="0700"),) if serving.is_head else ()),

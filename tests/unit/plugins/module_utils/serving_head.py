@@ -117,5 +117,4 @@ def settle(one: service.Service) -> None:
 
 
 def record(tmp_path: Path, invocation: str = "aaa") -> None:
-    files = serving.fingerprint([str(tmp_path / "vllm.yaml")])
-    (tmp_path / "record.json").write_text(json.dumps({"invocation": invocation, "files": files}))
+    serving.record_start([str(tmp_path / "vllm.yaml")], invocation, str(tmp_path / "record.json"))

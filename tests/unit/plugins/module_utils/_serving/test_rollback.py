@@ -78,6 +78,27 @@ def test_files_go_back_to_what_served(host: Host) -> None:
     assert host.differences() == []
 
 
+def test_the_environment_is_as_private_in_its_copy_its_diff_and_after_it(host: Host) -> None:
+    host.env.write_text("OF_MINE=something-secret\n")
+    host.env.chmod(0o640)
+    _serving.keep_good(host.paths, host.good)
+    assert {path.stat().st_mode & 0o777 for path in Path(host.good).iterdir()} == {0o600}
+    assert Path(host.good).stat().st_mode & 0o777 == 0o700
+    host.env.write_text("OF_MINE=another-secret\n")
+    host.yaml.write_text("model: broken\n")
+    changes = host.differences()
+    shown = [change.shown() for change in changes]
+    assert "-secret\n" not in str(shown)
+    assert shown[0]["before"] != shown[0]["after"]
+    assert (shown[1]["before"], shown[1]["after"]) == ("model: broken\n", "model: one\n")
+    rollback.apply(changes)
+    assert (host.env.read_text(), host.env.stat().st_mode & 0o777) == ("OF_MINE=something-secret\n", 0o640)
+    host.env.unlink()
+    rollback.apply(host.differences())
+    assert host.env.stat().st_mode & 0o777 == 0o600
+    assert host.yaml.stat().st_mode & 0o777 == 0o644
+
+
 def test_only_files_of_the_configuration_are_written(host: Host, tmp_path: Path) -> None:
     other = tmp_path / "passwd"
     other.write_text("mine\n")
