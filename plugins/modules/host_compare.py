@@ -181,6 +181,7 @@ def main() -> None:
             "roles": {"type": "list", "elements": "str", "default": []},
             "probe": {"type": "dict", "default": {}},
             "folders": {"type": "dict", "default": {}},
+            "room": {"type": "dict", "default": {}},
             "exposure": {"type": "str", "default": ""},
             "comparisons": {"type": "list", "elements": "dict", "default": []},
         },
@@ -194,6 +195,10 @@ def main() -> None:
         # first: the other hosts wait for this one's frames
         result["probe"] = probe_ports(module, invocation)
     result["refused"] = folders.refused(module.params["folders"])
+    for root, sizes in module.params["room"].items():
+        from ansible_collections.sparkthor.cluster.plugins.module_utils._store import room
+
+        result["refused"] += room.refused(root, sizes)
     if module.params["exposure"]:
         from ansible_collections.sparkthor.cluster.plugins.module_utils._facts import exposure
 
