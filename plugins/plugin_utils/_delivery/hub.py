@@ -92,9 +92,8 @@ def _model_folder(cache: str, repo: str) -> str:
 
 
 def cache_of(hub: Any, repo: str) -> str:
-    """The cache in which the model is, whole or half; ours for one that is in none."""
-    caches = _caches(hub)
-    return next((cache for cache in caches if os.path.isdir(_model_folder(cache, repo))), caches[0])
+    """The cache that has most of the model; ours for one that is in none."""
+    return max(_caches(hub), key=lambda cache: _bytes_in(os.path.join(_model_folder(cache, repo), "blobs")))
 
 
 def whole(repo: str, revision: str, hub: Any) -> str | None:
@@ -143,6 +142,8 @@ def snapshot(
         try:
             local = _download(hub, repo, revision, name, cache, say)
         except HubError as error:
+            if local is not None and isinstance(error, Unreachable):
+                return local, os.path.basename(local)
             if not doubtful:
                 raise
             raise HubError(

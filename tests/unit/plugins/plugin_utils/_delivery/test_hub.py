@@ -93,6 +93,13 @@ def test_a_branch_is_resolved_again_because_it_may_have_moved() -> None:
     assert client.asked.count(False) == 1
 
 
+def test_without_the_hub_what_came_whole_before_will_do() -> None:
+    client = Client()
+    folder, _commit = hub.snapshot("owner/model", "main", "m", True, hub=client)
+    client.error = type("ConnectError", (Exception,), {})("no route")
+    assert hub.snapshot("owner/model", "main", "m", True, hub=client) == (folder, COMMIT)
+
+
 def test_check_mode_fetches_nothing() -> None:
     client = Client()
     assert hub.snapshot("owner/model", "main", "m", False, hub=client) == (None, "")
