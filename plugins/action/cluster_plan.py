@@ -149,7 +149,7 @@ class ActionModule(ClusterAction):
             image=runtime.image(engine, cluster["kinds"].values(), serving.get("image", "")),
         )
         if not assumed:
-            cluster["store_bytes"] = self._models(head, serving)
+            cluster.update(self._models(head, serving))
         return {
             "changed": False,
             "msg": cluster["summary"],
@@ -230,10 +230,10 @@ class ActionModule(ClusterAction):
                 self._display.display(f"sparkthor: {line}")
         return {"changed": False, "lines": lines}
 
-    def _models(self, head: Mapping[str, Any], serving: Mapping[str, Any]) -> dict[str, int]:
-        """Bytes of each model that hosts are to have.
+    def _models(self, head: Mapping[str, Any], serving: Mapping[str, Any]) -> dict[str, Any]:
+        """Bytes of each model that hosts are to have, and why the controller cannot download what it lacks of them.
 
-        What the controller has to download for it can be had and has room, which is known before the first change.
+        The stage hosts reports that with all else, so it is known before the first change.
         """
         if "model_store" not in play_roles.in_run(self.vars):
             return {}
@@ -241,10 +241,10 @@ class ActionModule(ClusterAction):
         try:
             found = hub_card.models_of(given, Record(self.vars.get("inventory_dir")))
         except hub.HubError as error:
-            raise AnsibleActionFail(f"Nothing was changed: model_store_models: {error}") from error
+            return {"store_problems": [f"model_store_models: {error}"]}
         for download in found.downloads:
             self._display.display(f"sparkthor: {download.line()}")
-        return found.sizes
+        return {"store_bytes": found.sizes}
 
     @staticmethod
     def _fail(problems: Sequence[Finding | str]) -> None:
@@ -315,7 +315,8 @@ class ActionModule(ClusterAction):
         for host, outcome in outcomes.items():
             for message in outcome.get("refused") or ():
                 refused.setdefault(str(message), []).append(host)
-        self._fail([*errors, *(_placed(message, hosts) for message, hosts in refused.items())])
+        store = (self.vars.get("sparkthor_cluster") or {}).get("store_problems") or []
+        self._fail([*errors, *store, *(_placed(message, hosts) for message, hosts in refused.items())])
         _fabric.adopt_devices(fabric, fabric_check.devices(probes))
         renamed = fabric != arguments["fabric"]
         compared = next(iter(outcomes.values()), {}).get("compared") or []
