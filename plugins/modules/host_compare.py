@@ -54,6 +54,12 @@ options:
       - Computed on the controller from the roles' variables; not an option of the task.
     type: dict
     default: {}
+  room:
+    description:
+      - Set by the action plugin, by the folder of a model store the bytes of each model that it is to hold. One that is
+        not there and would not fit is refused.
+    type: dict
+    default: {}
   exposure:
     description: Set by the action plugin, the NIC that the controller comes in by.
     type: str
