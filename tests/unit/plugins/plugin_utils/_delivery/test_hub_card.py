@@ -117,11 +117,11 @@ VERDICTS = {
     "openai/gpt-oss-120b": "gpt-oss-120b on 2 GPUs fits; weights 60.8 GiB",
     "Qwen/Qwen3.5-122B-A10B-FP8": "Qwen3.5-122B-A10B-FP8 on 2 GPUs fits; weights 118.3 GiB",
 }
-TOO_LARGE = {
-    "hugging-quants/Meta-Llama-3.1-405B-Instruct-AWQ-INT4": "GPUs of 121.7 GiB would hold it",
-    "Qwen/Qwen3.5-397B-A17B-FP8": "4 GPUs of 121.7 GiB would hold it",
-    "deepseek-ai/DeepSeek-V3": "GPUs of 121.7 GiB would hold it",
-}
+TOO_LARGE = [
+    "hugging-quants/Meta-Llama-3.1-405B-Instruct-AWQ-INT4",
+    "Qwen/Qwen3.5-397B-A17B-FP8",
+    "deepseek-ai/DeepSeek-V3",
+]
 
 
 @pytest.mark.parametrize("repo", VERDICTS)
@@ -141,8 +141,8 @@ def test_a_model_that_does_not_fit_is_refused_with_the_numbers(repo: str) -> Non
     first, cluster, _fabric, nodes = planned(["a", "b"], vllm_serve_model=repo)
     with pytest.raises(ValueError, match="does not fit these hosts") as refused:
         plan_serving(first, cluster, nodes, ".", asked)
-    assert "exceed 0.85 of 121.7 GiB" in str(refused.value)
-    assert TOO_LARGE[repo] in str(refused.value)
+    for words in ("a: ", "weights", "overhead", "GPUs of 121.7 GiB would hold it"):
+        assert words in str(refused.value)
 
 
 @pytest.mark.parametrize(
