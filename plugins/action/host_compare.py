@@ -44,10 +44,12 @@ class ActionModule(Action):
             "converged": list(dict.fromkeys(item["role"] for item in comparisons)),
             "drift": "",
         }
+        room = self._room(folders) if "model_store" in compared else {}
         exposure = self._way_in() if _TAKE.intersection(compared) else ""
-        if probe or folders or exposure or any(item.get("module") for item in comparisons):
-            given = {"probe": probe, "folders": folders, "exposure": exposure, "comparisons": comparisons}
-            outcome = self.execute("host_compare", {**given, "everything": everything})
+        if probe or folders or room or exposure or any(item.get("module") for item in comparisons):
+            given = {"probe": probe, "folders": folders, "everything": everything, "comparisons": comparisons}
+            given |= {name: value for name, value in (("exposure", exposure), ("room", room)) if value}
+            outcome = self.execute("host_compare", given)
         outcome["compared"] = compared
         outcome["refused"] = [*self._refused, *(outcome.get("refused") or [])]
         if everything:
@@ -63,6 +65,12 @@ class ActionModule(Action):
         """By variable, the folders that roles give to the serving user."""
         known = Declared(Templated(self.vars, self._templar), strict=False)
         return {name: str(known[name]) for name in values.FOLDERS if name in known}
+
+    def _room(self, folders: dict[str, str]) -> dict[str, Any]:
+        """By the store's folder, the bytes of each model that this host is to have."""
+        sizes = (self.vars.get("sparkthor_cluster") or {}).get("store_bytes") or {}
+        root = folders.get("model_store_root")
+        return {root: dict(sizes)} if root and sizes else {}
 
     def _way_in(self) -> str:
         """The NIC by which the controller reaches this host."""

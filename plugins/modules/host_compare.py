@@ -60,6 +60,12 @@ options:
       - Computed on the controller from the roles' variables; not an option of the task.
     type: dict
     default: {}
+  room:
+    description:
+      - Set by the action plugin, by the folder of a model store the bytes of each model that it is to hold. One that is
+        not there and would not fit is refused.
+    type: dict
+    default: {}
   exposure:
     description: Set by the action plugin, the NIC that the controller comes in by.
     type: str
@@ -209,6 +215,7 @@ def main() -> None:
             "everything": {"type": "bool", "default": False},
             "probe": {"type": "dict", "default": {}},
             "folders": {"type": "dict", "default": {}},
+            "room": {"type": "dict", "default": {}},
             "exposure": {"type": "str", "default": ""},
             "comparisons": {"type": "list", "elements": "dict", "default": []},
         },
@@ -222,6 +229,10 @@ def main() -> None:
         # first: the other hosts wait for this one's frames
         result["probe"] = probe_ports(module, invocation)
     result["refused"] = folders.refused(module.params["folders"])
+    for root, sizes in module.params["room"].items():
+        from ansible_collections.sparkthor.cluster.plugins.module_utils._store import room
+
+        result["refused"] += room.refused(root, sizes)
     if module.params["exposure"]:
         from ansible_collections.sparkthor.cluster.plugins.module_utils._facts import exposure
 

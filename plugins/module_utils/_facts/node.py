@@ -305,6 +305,21 @@ class NodeReader:
             path = ":".join(self._path(item) for item in path.split(":"))
         return {name: shutil.which(name, path=path) or "" for name in BINARIES}
 
+    def toolchain(self) -> dict[str, Any]:
+        """What compiles at the engine's first start: C compiler, Python's headers, CUDA."""
+        path = ":".join(self._path(item) for item in ("/usr/local/bin", "/usr/bin", "/usr/local/cuda/bin"))
+        headers = f"/usr/include/python{sys.version_info[0]}.{sys.version_info[1]}/Python.h"
+        try:
+            cuda = str(json.loads(self._read("/usr/local/cuda/version.json"))["cuda"]["version"])
+        except (ValueError, KeyError, TypeError):
+            cuda = ""
+        return {
+            "cc": shutil.which("cc", path=path) or shutil.which("gcc", path=path) or "",
+            "python_headers": self._exists(headers),
+            "nvcc": shutil.which("nvcc", path=path) or "",
+            "cuda": cuda,
+        }
+
     def time_sync(self) -> dict[str, Any]:
         """``systemd-timesyncd`` and chrony leave marks; asking timedated over D-Bus would cost 100 ms a run."""
         return {"synchronized": self._exists("/run/systemd/timesync/synchronized") or self._exists("/run/chrony")}
@@ -361,6 +376,7 @@ class NodeReader:
             "routes": routes,
             "management": management_of(self.ssh_server_address(), interfaces, routes),
             "binaries": self.binaries(),
+            "toolchain": self.toolchain(),
             "secrets": self.secrets(),
             "declared": self.declared(),
             "time": self.time_sync(),

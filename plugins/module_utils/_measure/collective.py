@@ -16,6 +16,7 @@ import pwd
 import re
 import signal
 import subprocess
+from collections.abc import Sequence
 from typing import Any
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import environment_file
@@ -177,9 +178,22 @@ def _names(folder: str) -> list[str]:
 
 
 def run_rank(
-    rank: int, world: int, master: str, port: int, engine: str, user: str, largest: int, budget: float, limit: float
+    rank: int,
+    world: int,
+    master: str,
+    port: int,
+    engine: Sequence[str],
+    user: str,
+    largest: int,
+    budget: float,
+    limit: float,
+    after: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """Run this host's rank to its end, or to ``limit`` seconds; never raises over what the rank does."""
+    """Run this host's rank to its end, or to ``limit`` seconds; never raises over what the rank does.
+
+    ``engine`` is the command of the engine's Python. Without a ``user`` it is Docker's client, which root runs and
+    which gives the rank to the serving user itself; ``after`` ends what such a client leaves when it is killed.
+    """
     environment = {
         **os.environ,
         **read_environment(("/etc/sparkthor/engine.env", "/etc/sparkthor/fabric.env")),
@@ -192,7 +206,7 @@ def run_rank(
         "PYTHONUNBUFFERED": "1",
     }
     options: dict[str, Any] = {}
-    if os.geteuid() == 0:
+    if os.geteuid() == 0 and user:
         try:
             account = pwd.getpwnam(user)
         except KeyError:
@@ -203,7 +217,7 @@ def run_rank(
     before = counters()
     try:
         process = subprocess.Popen(
-            [engine, "-", str(largest), str(budget), str(limit)],
+            [*engine, "-", str(largest), str(budget), str(limit)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -215,17 +229,19 @@ def run_rank(
             **options,
         )
     except OSError as error:
-        return {"error": f"the engine's Python cannot be run: {engine}: {error.strerror}"}
+        return {"error": f"the engine's Python cannot be run: {engine[0]}: {error.strerror}"}
     try:
         out, _none = process.communicate(PROGRAM, timeout=limit + 30)
     except subprocess.TimeoutExpired:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
+        if after:
+            subprocess.run(list(after), stdin=subprocess.DEVNULL, capture_output=True, timeout=60, check=False)
         return {"error": f"no end after {limit + 30:.0f} s: a rank is not there, or the ranks cannot reach each other"}
-    after = counters()
+    now = counters()
     result = read_output(process.returncode, out)
-    result["sent"] = {name: after[name] - before.get(name, 0) for name in after if after[name] > before.get(name, 0)}
+    result["sent"] = {name: now[name] - before.get(name, 0) for name in now if now[name] > before.get(name, 0)}
     return result
 
 

@@ -287,11 +287,17 @@ def request(
 
 
 def complete(path: str, model: str, seconds: float, clock: Callable[[], float] = time.monotonic) -> observation.Probe:
-    """One real one-token completion, the only answer that proves all ranks."""
+    """One real one-token completion, the only answer that proves all ranks; of a pooling model one of its vectors."""
     started = clock()
     body = {"model": model, "prompt": "1", "max_tokens": 1, "temperature": 0}
+    answer = "choices"
     try:
         status, text = request(path, "POST", "/v1/completions", seconds, body)
+        # a model that generates nothing has no such route; the one of all pooling models is not there for others
+        if status in (404, 501):
+            pooled = request(path, "POST", "/pooling", seconds, {"model": model, "input": "1"})
+            if pooled[0] == 200:
+                answer, (status, text) = "data", pooled
     except TimeoutError:
         return observation.Probe(started, clock(), "timeout", f"completion timed out after {seconds:.0f} s")
     except (OSError, http.client.HTTPException) as error:
@@ -299,12 +305,12 @@ def complete(path: str, model: str, seconds: float, clock: Callable[[], float] =
     finished = clock()
     if status == 200:
         try:
-            choices = json.loads(text)["choices"]
+            found = json.loads(text)[answer]
         except (ValueError, KeyError, TypeError):
-            choices = None
-        if choices:
+            found = None
+        if found:
             return observation.Probe(started, finished, "ok")
-        return observation.Probe(started, finished, "http", "the completion came without a choice")
+        return observation.Probe(started, finished, "http", f"the completion came without {answer}")
     message = f"completion answered {status}: {_message(text)}"
     kind = "rejected" if 400 <= status < 500 and status != 429 else "http"
     return observation.Probe(started, finished, kind, message)

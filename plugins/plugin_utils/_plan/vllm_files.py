@@ -317,6 +317,7 @@ def _front_files(serving: Serving) -> list[File]:
         settings=given,
         tls=serving.tls != "off",
         key_rates=front.key_rates(front.named_keys(given.vllm_serve_api_keys)),
+        origins=front.origins(given.vllm_serve_cors_origins),
         listen=front.listen_addresses(given.vllm_serve_listen, given.vllm_serve_api_port),
         read_timeout=front.checked_duration(given.vllm_serve_front_read_timeout, "vllm_serve_front_read_timeout"),
         client_timeout=front.checked_duration(given.vllm_serve_front_client_timeout, "vllm_serve_front_client_timeout"),

@@ -143,7 +143,8 @@ def _verify(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
 
 
 def _verify_row(entry: Mapping[str, Any], runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    kind, verdict = {"pass": ("pass", "ok"), "fail": ("fail", "FAIL")}.get(entry["verdict"], ("info", "info"))
+    known = {"pass": ("pass", "ok"), "fail": ("fail", "FAIL"), "not proven": ("warn", "not proven")}
+    kind, verdict = known.get(entry["verdict"], ("info", "info"))
     value = entry["value"]
     shown = "" if value is None else (f"{value:g}" if isinstance(value, (int, float)) else str(value))
     sign = "≤ " if entry["check"] in ("latency", "TTFT") else "≥ "
