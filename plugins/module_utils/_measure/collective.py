@@ -205,15 +205,11 @@ def run_rank(
         "NCCL_DEBUG_SUBSYS": "INIT,NET",
         "PYTHONUNBUFFERED": "1",
     }
-    options: dict[str, Any] = {}
-    if os.geteuid() == 0 and user:
-        try:
-            account = pwd.getpwnam(user)
-        except KeyError:
-            # root does not run what the serving user may have prepared
-            return {"error": f"there is no user {user} to run the engine as; run the engine role"}
-        groups = os.getgrouplist(account.pw_name, account.pw_gid)
-        options = {"user": account.pw_uid, "group": account.pw_gid, "extra_groups": groups}
+    try:
+        options = _as_user(user)
+    except KeyError:
+        # root does not run what the serving user may have prepared
+        return {"error": f"there is no user {user} to run the engine as; run the engine role"}
     before = counters()
     try:
         process = subprocess.Popen(
@@ -243,6 +239,15 @@ def run_rank(
     result = read_output(process.returncode, out)
     result["sent"] = {name: now[name] - before.get(name, 0) for name in now if now[name] > before.get(name, 0)}
     return result
+
+
+def _as_user(user: str) -> dict[str, Any]:
+    """Options of a process that root starts as ``user``.  Raises ``KeyError`` where there is none of that name."""
+    if os.geteuid() != 0 or not user:
+        return {}
+    account = pwd.getpwnam(user)
+    groups = os.getgrouplist(account.pw_name, account.pw_gid)
+    return {"user": account.pw_uid, "group": account.pw_gid, "extra_groups": groups}
 
 
 def read_output(status: int, out: str) -> dict[str, Any]:
