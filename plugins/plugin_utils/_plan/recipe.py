@@ -408,12 +408,16 @@ def _sizing_options(args: Mapping[str, Any], environment: Mapping[str, Any], sta
         "gpu_memory_utilization": as_fraction(
             "gpu-memory-utilization", args.get("gpu-memory-utilization", DEFAULT_UTILIZATION)
         ),
-        "max_num_seqs": parse_length("max-num-seqs", args.get("max-num-seqs", 1)),
         "max_num_batched_tokens": parse_length("max-num-batched-tokens", args.get("max-num-batched-tokens", 8192)),
         "enforce_eager": bool(args.get("enforce-eager", False)),
         "language_model_only": bool(args.get("language-model-only", False)),
         "mamba_ssm_cache_dtype": str(args.get("mamba-ssm-cache-dtype", "auto")),
     }
+    for flag in ("enable-expert-parallel", "enable-prefix-caching", "load-format", "speculative-config"):
+        if args.get(flag) is not None:
+            found[flag.replace("-", "_")] = args[flag]
+    if args.get("max-num-seqs"):
+        found["max_num_seqs"] = parse_length("max-num-seqs", args["max-num-seqs"])
     if args.get("kv-cache-memory-bytes"):
         found["kv_cache_memory_bytes"] = parse_length("kv-cache-memory-bytes", args["kv-cache-memory-bytes"])
     if stages > 1 and environment.get("VLLM_PP_LAYER_PARTITION"):
