@@ -75,7 +75,7 @@ def ask(wanted: list[dict[str, Any]]) -> dict[str, Any]:
         subprocess.run(
             [f"{venv}/bin/python", "-B", str(Path(__file__).with_name("ask.py")), str(asked), str(answered)],
             check=True,
-            env={"HOME": folder, "PATH": os.environ["PATH"], "VLLM_USE_V2_MODEL_RUNNER": "1"},
+            env={"HOME": folder, "PATH": os.environ["PATH"]},
         )
         answers: dict[str, Any] = json.loads(answered.read_text())
     return answers

@@ -37,6 +37,7 @@ os.environ.update(
     TRANSFORMERS_OFFLINE="1",
     VLLM_NO_USAGE_STATS="1",
     VLLM_PLUGINS="",
+    VLLM_USE_V2_MODEL_RUNNER="0",  # it wants Triton
 )
 
 
@@ -289,7 +290,10 @@ def _configuration(case: dict[str, Any], folder: str) -> Any:
     }
     if world > 1:
         arguments.update(distributed_executor_backend="mp", nnodes=world)
-    return EngineArgs(**arguments).create_engine_config()
+    configuration = EngineArgs(**arguments).create_engine_config()
+    # an image for GPUs has Triton, hence the newer runner, which prepares one batch beside those of the stages
+    type(configuration).max_concurrent_batches = property(lambda self: case["pp"] + 1)
+    return configuration
 
 
 def _stage(configuration: Any, case: dict[str, Any], stage: int) -> tuple[dict[str, Any], int, list[str]]:

@@ -164,7 +164,10 @@ def _kind_of_type(action: argparse.Action) -> tuple[str, list[str]]:
 
 def _config_classes() -> list[Any]:
     """vLLM's configuration classes, whose fields are options or stand inside of one."""
-    module = importlib.import_module("vllm.config")
+    try:
+        module = importlib.import_module("vllm.config")
+    except ImportError:
+        return []  # the table then lacks ranges and fields, and is of use all the same
     found = [getattr(module, name, None) for name in getattr(module, "__all__", ())]
     return [item for item in found if isinstance(item, type) and dataclasses.is_dataclass(item)]
 

@@ -78,94 +78,84 @@ def prefill_flops(shape: Shape, length: int) -> int:
     return 2 * params + 4 * shape.heads * shape.head_dim * positions
 
 
-def plan(
-    config: Mapping[str, Any],
-    *,
-    tensor_parallel: int = 1,
-    pipeline_parallel: int = 1,
-    kv_cache_dtype: str = "auto",
-    max_model_len: int | str | None = None,
-    memory_bytes: int | Sequence[int] | None = None,
-    gpu_memory_utilization: float = USUAL_UTILIZATION,
-    weights_bytes: int | None = None,
-    memory_available_bytes: int | Sequence[int] | None = None,
-    max_num_seqs: int | None = None,
-    max_num_batched_tokens: int = 8192,
-    overhead_bytes: int | None = None,
-    kv_cache_memory_bytes: int | str | None = None,
-    enforce_eager: bool = False,
-    language_model_only: bool = False,
-    mamba_ssm_cache_dtype: str = "auto",
-    memory_bandwidth: float = SPARK_BANDWIDTH,
-    active_bytes: int | None = None,
-    layer_partition: Sequence[int] | str | None = None,
-    tensors: Mapping[str, int] | None = None,
-    hosts: Sequence[str] | None = None,
-    hf_overrides: Mapping[str, Any] | None = None,
-    speculative_config: Mapping[str, Any] | str | None = None,
-    draft_config: Mapping[str, Any] | None = None,
-    enable_expert_parallel: bool = False,
-    enable_prefix_caching: bool = True,
-    load_format: str = "auto",
-    vllm_version: str | None = None,
-) -> dict[str, Any]:
-    """The memory plan of one model on one set of ranks; see the `memory_plan` filter for the meaning of each."""
-    config = with_overrides(config, hf_overrides) if hf_overrides else config
+@dataclass(frozen=True)
+class Options:
+    """How a model is run, and on what; see the `memory_plan` filter for the meaning of each."""
+
+    tensor_parallel: int = 1
+    pipeline_parallel: int = 1
+    kv_cache_dtype: str = "auto"
+    max_model_len: int | str | None = None
+    memory_bytes: int | Sequence[int] | None = None
+    gpu_memory_utilization: float = USUAL_UTILIZATION
+    weights_bytes: int | None = None
+    memory_available_bytes: int | Sequence[int] | None = None
+    max_num_seqs: int | None = None
+    max_num_batched_tokens: int = 8192
+    overhead_bytes: int | None = None
+    kv_cache_memory_bytes: int | str | None = None
+    enforce_eager: bool = False
+    language_model_only: bool = False
+    mamba_ssm_cache_dtype: str = "auto"
+    memory_bandwidth: float = SPARK_BANDWIDTH
+    active_bytes: int | None = None
+    layer_partition: Sequence[int] | str | None = None
+    tensors: Mapping[str, int] | None = None
+    hosts: Sequence[str] | None = None
+    hf_overrides: Mapping[str, Any] | None = None
+    speculative_config: Mapping[str, Any] | str | None = None
+    draft_config: Mapping[str, Any] | None = None
+    enable_expert_parallel: bool = False
+    enable_prefix_caching: bool = True
+    load_format: str = "auto"
+    vllm_version: str | None = None
+
+
+def plan(config: Mapping[str, Any], **options: Any) -> dict[str, Any]:
+    """The memory plan of one model on one set of ranks, by `Options`."""
+    asked = Options(**options)
+    config = with_overrides(config, asked.hf_overrides) if asked.hf_overrides else config
     shape = read_shape(config)
-    tensor, pipeline = as_int("tensor_parallel", tensor_parallel), as_int("pipeline_parallel", pipeline_parallel)
+    tensor, pipeline = _split(asked)
     check_split(shape, tensor)
-    stages = split_layers(shape.num_layers, pipeline, layer_partition)
-    utilization = as_fraction("gpu_memory_utilization", gpu_memory_utilization)
-    batched = as_int("max_num_batched_tokens", max_num_batched_tokens)
-    sequences = None if max_num_seqs is None else as_int("max_num_seqs", max_num_seqs)
-    drafter = read_drafter(speculative_config, config, shape, draft_config)
-    version = _version(vllm_version)
+    stages = split_layers(shape.num_layers, pipeline, asked.layer_partition)
+    drafter = read_drafter(asked.speculative_config, config, shape, asked.draft_config)
+    version = _version(asked.vllm_version)
+    step = _step(asked, shape, drafter)
     cache = _Cache(
         shape,
-        kv_element(kv_cache_dtype, shape),
-        _length(shape, max_model_len),
-        str(mamba_ssm_cache_dtype or "auto"),
+        kv_element(asked.kv_cache_dtype, shape),
+        _length(shape, asked.max_model_len),
+        str(asked.mamba_ssm_cache_dtype or "auto"),
         drafter,
-        Request(batched * _batches(pipeline, version), drafter.tokens, bool(enable_prefix_caching)),
+        Request(step.batched * _batches(pipeline, version), drafter.tokens, bool(asked.enable_prefix_caching)),
         tensor,
         tuple(stages),
     )
-    weights = _weights(shape, stages, tensor, tensors, weights_bytes, language_model_only, drafter)
-    memory = _of_ranks("memory_bytes", memory_bytes, tensor * pipeline, hosts)
-    available = _of_ranks("memory_available_bytes", memory_available_bytes, tensor * pipeline, hosts)
-    names = rank_names(hosts, tensor * pipeline)
-    step = overhead.Step(
-        batched,
-        overhead.GRAPH_SEQUENCES if sequences is None else sequences,
-        bool(enforce_eager),
-        drafter.tokens,
-        bool(shape.vision_params) and not language_model_only,
-        bool(enable_expert_parallel),
-        str(load_format or "auto"),
-    )
-    parts = overhead.overhead_parts(shape, tensor, tensor * pipeline, step)
-    if overhead_bytes is not None:
-        parts = {"given": as_int("overhead_bytes", overhead_bytes, minimum=0)}
-    pinned = _pinned_cache(kv_cache_memory_bytes)
+    weights = _weights(asked, shape, stages, tensor, drafter)
+    parts = _overhead(asked, shape, tensor, tensor * pipeline, step)
     made = cache.pool()
-    ranks = _plan_ranks(cache, made, weights, memory, available, utilization, sum(parts.values()), pinned)
-    if max_model_len in ("auto", -1, "-1"):
-        cache, ranks = _fitted(cache, ranks)
-    unknown = [*known.unknown_of(text_config(config)), *([drafter.unknown] if drafter.unknown else [])]
+    ranks = _plan_ranks(asked, cache, made, weights, sum(parts.values()))
+    cache, ranks = _fitted(asked, cache, ranks)
+    names = rank_names(asked.hosts, tensor * pipeline)
+    unknown = [*known.unknown_of(text_config(config)), *filter(None, [drafter.unknown])]
     verdict, reasons, suggestions = judge(
         shape,
         ranks,
         names,
-        cache.length,
-        sequences or 1,
-        utilization,
-        tensor,
-        pipeline,
-        cache.element.name,
-        pinned,
-        Asked(batched, parts, unknown, overhead_bytes is None),
+        Asked(
+            cache.length,
+            1 if asked.max_num_seqs is None else step.sequences,
+            as_fraction("gpu_memory_utilization", asked.gpu_memory_utilization),
+            (tensor, pipeline),
+            cache.element.name,
+            _pinned_cache(asked.kv_cache_memory_bytes),
+            step.batched,
+            parts,
+            unknown,
+            asked.overhead_bytes is None,
+        ),
     )
-    active = as_int("active_bytes", active_bytes) if active_bytes is not None else weights.active
     return {
         "verdict": verdict,
         "reasons": reasons,
@@ -173,15 +163,43 @@ def plan(
         "unknown": unknown,
         **_model_sizes(shape, weights, ranks),
         **_cache_sizes(cache, made, ranks, version),
-        "active_bytes": active,
+        **_speed(asked, weights, tensor),
         "overhead_bytes_per_rank": sum(parts.values()),
         "overhead_parts": parts,
-        "gpu_memory_utilization": utilization,
-        "decode_tokens_per_second_bound": round(tensor * float(memory_bandwidth) / active, 1) if active else None,
+        "gpu_memory_utilization": float(asked.gpu_memory_utilization),
         "tensor_parallel": tensor,
         "pipeline_parallel": pipeline,
         "ranks": _rank_table(names, ranks, cache.length),
     }
+
+
+def _split(asked: Options) -> tuple[int, int]:
+    return as_int("tensor_parallel", asked.tensor_parallel), as_int("pipeline_parallel", asked.pipeline_parallel)
+
+
+def _overhead(asked: Options, shape: Shape, tensor: int, world: int, step: overhead.Step) -> dict[str, int]:
+    if asked.overhead_bytes is not None:
+        return {"given": as_int("overhead_bytes", asked.overhead_bytes, minimum=0)}
+    return overhead.overhead_parts(shape, tensor, world, step)
+
+
+def _step(asked: Options, shape: Shape, drafter: Drafter) -> overhead.Step:
+    sequences = asked.max_num_seqs
+    return overhead.Step(
+        batched=as_int("max_num_batched_tokens", asked.max_num_batched_tokens),
+        sequences=overhead.GRAPH_SEQUENCES if sequences is None else as_int("max_num_seqs", sequences),
+        eager=bool(asked.enforce_eager),
+        drafted=drafter.tokens,
+        vision=bool(shape.vision_params) and not asked.language_model_only,
+        expert_parallel=bool(asked.enable_expert_parallel),
+        load_format=str(asked.load_format or "auto"),
+    )
+
+
+def _speed(asked: Options, weights: Weights, tensor: int) -> dict[str, Any]:
+    active = weights.active if asked.active_bytes is None else as_int("active_bytes", asked.active_bytes)
+    bound = round(tensor * float(asked.memory_bandwidth) / active, 1) if active else None
+    return {"active_bytes": active, "decode_tokens_per_second_bound": bound}
 
 
 #: From these releases on windows hold what every batch in flight has scheduled, and "KV cache size: N tokens" is
@@ -240,22 +258,15 @@ class _Cache:
         return make_pool(caches, common_block(self.shape, caches), self.request, packed=self.shape.compressed)
 
 
-def _weights(
-    shape: Shape,
-    stages: Sequence[int],
-    tensor: int,
-    tensors: Mapping[str, int] | None,
-    weights_bytes: int | None,
-    language_model_only: bool,
-    drafter: Drafter,
-) -> Weights:
+def _weights(asked: Options, shape: Shape, stages: Sequence[int], tensor: int, drafter: Drafter) -> Weights:
     """From the tensors of the checkpoint where they are known, else from the shape of the model."""
+    text_alone, tensors, size = bool(asked.language_model_only), asked.tensors, asked.weights_bytes
     if tensors is not None:
-        found = weights_from_tensors(shape, tensors, stages, tensor, language_model_only, drafter.own_weights)
+        found = weights_from_tensors(shape, tensors, stages, tensor, text_alone, drafter.own_weights)
     else:
-        size = None if weights_bytes is None else as_int("weights_bytes", weights_bytes)
-        found = estimate_weights(shape, stages, tensor, size, language_model_only)
-    if drafter.shape is None or (drafter.own_weights and (tensors is not None or weights_bytes is not None)):
+        size = None if size is None else as_int("weights_bytes", size)
+        found = estimate_weights(shape, stages, tensor, size, text_alone)
+    if drafter.shape is None or (drafter.own_weights and (tensors is not None or size is not None)):
         return found  # nothing is added, or what the checkpoint holds of it is counted
     more = drafter_bytes(drafter.shape, tensor, drafter.own_weights)
     last = len(found.by_rank) - tensor
@@ -272,17 +283,13 @@ def _of_ranks(variable: str, value: Any, world: int, hosts: Sequence[str] | None
     return list(by_rank(variable, value, world, len(hosts or ())))
 
 
-def _plan_ranks(
-    cache: _Cache,
-    made: Pool,
-    weights: Weights,
-    memory: Sequence[int | None],
-    available: Sequence[int | None],
-    utilization: float,
-    beside: int,
-    pinned: int | None,
-) -> list[Rank]:
+def _plan_ranks(asked: Options, cache: _Cache, made: Pool, weights: Weights, beside: int) -> list[Rank]:
     """The numbers of every rank, pipeline stage by stage."""
+    world = cache.tensor * len(cache.stages)
+    memory = _of_ranks("memory_bytes", asked.memory_bytes, world, asked.hosts)
+    available = _of_ranks("memory_available_bytes", asked.memory_available_bytes, world, asked.hosts)
+    utilization = as_fraction("gpu_memory_utilization", asked.gpu_memory_utilization)
+    pinned = _pinned_cache(asked.kv_cache_memory_bytes)
     caches = cache.caches()
     ranks: list[Rank] = []
     for stage, count in enumerate(cache.stages):
@@ -335,10 +342,11 @@ def _per_window(caches: Sequence[Cache], in_flight: int, length: int) -> int:
     )
 
 
-def _fitted(cache: _Cache, ranks: list[Rank]) -> tuple[_Cache, list[Rank]]:
+def _fitted(asked: Options, cache: _Cache, ranks: list[Rank]) -> tuple[_Cache, list[Rank]]:
     """The length that vLLM takes for `auto` or -1: the longest that fits, at most the model's own."""
     found = [tokens for tokens in (rank.tokens() for rank in ranks) if tokens is not None]
-    if any(rank.budget is None for rank in ranks) or not found or min(found) < 1:
+    open_length = asked.max_model_len in ("auto", -1, "-1")
+    if not open_length or any(rank.budget is None for rank in ranks) or not found or min(found) < 1:
         return cache, ranks
     return replace(cache, length=min(cache.length, *found)), ranks
 

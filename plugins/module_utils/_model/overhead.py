@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ansible_collections.sparkthor.cluster.plugins.module_utils._model.layers import STATE, WINDOW, Layer
+from ansible_collections.sparkthor.cluster.plugins.module_utils._model.layers import STATE, Layer
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.shape import Shape
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.values import dtype_bytes
 
@@ -33,6 +33,13 @@ EXPERTS = int(7.0 * GIB)
 LOADERS = {"instanttensor": int(4.4 * GIB)}
 #: How far a boot may stray from what is expected, as a share of the cache.
 SPREAD = 0.12
+#: ... and at least, where the cache is small.
+SPREAD_LEAST = GIB
+
+
+def spread(cache: int) -> int:
+    """What a boot may leave less than the expected cache."""
+    return max(int(SPREAD * cache), SPREAD_LEAST)
 
 
 @dataclass(frozen=True)
@@ -91,6 +98,3 @@ def overhead_parts(shape: Shape, tensor: int, world: int, step: Step) -> dict[st
         "loader": LOADERS.get(step.load_format, 0),
     }
     return {cause: size for cause, size in parts.items() if size}
-
-
-__all__ = ["SPREAD", "WINDOW", "Step", "overhead_parts", "token_bytes"]

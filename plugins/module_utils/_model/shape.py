@@ -35,6 +35,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._model.layers im
 )
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.values import as_int, dtype_bytes
 
+_HEADS = ("num_attention_heads", "n_head", "n_heads", "num_heads")
 _EXPERTS_PER_TOKEN = (
     *("num_experts_per_tok", "num_experts_per_token", "moe_k", "moe_topk", "moe_top_k", "top_k_experts", "top_k"),
 )
@@ -93,14 +94,12 @@ def read_shape(config: Mapping[str, Any]) -> Shape:
     hidden = required_int(text, ("hidden_size", "n_embd", "n_embed", "d_model", "model_dim"))
     kinds = layer_kinds(text)
     needs_attention = any(kind in ("attention", "sliding", "chunked", "both") for kind in kinds)
-    head_names = ("num_attention_heads", "n_head", "n_heads", "num_heads")
-    heads = required_int(text, head_names) if needs_attention else optional_int(text, head_names, 0)
+    heads = required_int(text, _HEADS) if needs_attention else optional_int(text, _HEADS, 0)
     kv_heads = _kv_heads(text, attn, heads)
     head_dim = head_dim_of(text, hidden, heads)
     latent = is_latent(text)
-    quant = text.get("quantization_config") or {}
-    if not isinstance(quant, Mapping):
-        quant = {}
+    found_quant = text.get("quantization_config")
+    quant: Mapping[str, Any] = found_quant if isinstance(found_quant, Mapping) else {}
     dtype = str(first_of(text, ("dtype", "torch_dtype")) or "bfloat16").removeprefix("torch.")
     dtype_bytes("config.dtype", dtype)
     experts = optional_int(text, ("num_experts", "n_routed_experts", "num_local_experts", "moe_num_experts"), 0)
@@ -110,7 +109,6 @@ def read_shape(config: Mapping[str, Any]) -> Shape:
     inter = max((block.width for block in blocks), default=0) or _intermediate(text, hidden, kinds, experts)
     if experts and not moe_inter:
         moe_inter = optional_int(text, ("intermediate_size",), inter)
-    ssm = first_of(text, ("mamba_ssm_cache_dtype", "mamba_ssm_dtype"))
     ffn = FeedForward(text, hidden, kinds, experts, per_token, moe_inter, inter)
     layers = tuple(
         layer_of(index, kind, ffn, text, hidden, heads, kv_heads, head_dim, latent) for index, kind in enumerate(kinds)
@@ -133,7 +131,7 @@ def read_shape(config: Mapping[str, Any]) -> Shape:
         tied=bool(text.get("tie_word_embeddings", False)),
         dtype=dtype,
         kv_auto=kv_from_checkpoint(quant) or dtype,
-        ssm_dtype=str(ssm or _ssm_default(text) or dtype).removeprefix("torch."),
+        ssm_dtype=str(_ssm_dtype(text) or dtype).removeprefix("torch."),
         max_position=max_context(text),
         experts=experts,
         experts_per_token=per_token,
@@ -150,10 +148,11 @@ def read_shape(config: Mapping[str, Any]) -> Shape:
     )
 
 
-def _ssm_default(text: Mapping[str, Any]) -> str:
-    """What vLLM takes for a recurrent state where the config names no dtype; "" is the model's own."""
+def _ssm_dtype(text: Mapping[str, Any]) -> Any:
+    """The dtype of a recurrent state: the config's, or what vLLM takes without one; "" is the model's own."""
     kimi = isinstance(text.get("linear_attn_config"), Mapping)
-    return "float32" if kimi or text.get("model_type") == "nemotron_h" else ""
+    default = "float32" if kimi or text.get("model_type") == "nemotron_h" else ""
+    return first_of(text, ("mamba_ssm_cache_dtype", "mamba_ssm_dtype")) or default
 
 
 def _intermediate(text: Mapping[str, Any], hidden: int, kinds: Sequence[str], experts: int) -> int:

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ansible_collections.sparkthor.cluster.plugins.module_utils._model.overhead import SPREAD
+from ansible_collections.sparkthor.cluster.plugins.module_utils._model.overhead import SPREAD, SPREAD_LEAST, spread
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.pool import Pool
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.shape import Shape
 
@@ -49,7 +49,7 @@ class Rank:
     def surely(self) -> int:
         """The cache that is left in a boot that takes more than expected."""
         free = self.free or 0
-        return free if self.pinned else free - int(SPREAD * max(free, 0))
+        return free if self.pinned else free - spread(free)
 
     def sequence(self, length: int) -> int:
         """What vLLM asks for one request; one block of the pool is never handed out."""
@@ -65,8 +65,14 @@ class Rank:
 
 @dataclass(frozen=True)
 class Asked:
-    """What a suggestion may change, and what the plan had to leave open."""
+    """What was asked, what a suggestion may change, and what the plan had to leave open."""
 
+    length: int
+    sequences: int
+    utilization: float
+    split: tuple[int, int]  # tensor, pipeline
+    kv_name: str
+    pinned: int | None
     batched: int
     parts: Mapping[str, int]  # of the overhead
     unknown: Sequence[str] = ()
@@ -90,20 +96,9 @@ def concurrent_sequences(ranks: Sequence[Rank], length: int) -> float | None:
     return None if blocks is None else round(blocks / ranks[0].pool.blocks(length), 2)
 
 
-def judge(
-    shape: Shape,
-    ranks: Sequence[Rank],
-    names: Sequence[str],
-    length: int,
-    sequences: int,
-    utilization: float,
-    tensor: int,
-    pipeline: int,
-    kv_name: str,
-    pinned: int | None,
-    asked: Asked,
-) -> tuple[str, list[str], list[str]]:
+def judge(shape: Shape, ranks: Sequence[Rank], names: Sequence[str], asked: Asked) -> tuple[str, list[str], list[str]]:
     """The verdict, its numbers, and the nearest changes that would make it fit."""
+    length, utilization, pinned = asked.length, asked.utilization, asked.pinned
     doubts = [f"Not known: {what}. The plan leaves it out, so vLLM may take more." for what in asked.unknown]
     if any(rank.budget is None for rank in ranks):
         return "unknown", [*doubts, "memory_bytes is not given: sizes only, no verdict."], []
@@ -114,7 +109,7 @@ def judge(
         for reason in _shortages(rank, name, length, utilization, pinned)
     ]
     if reasons:
-        found = _suggest(shape, ranks, worst, length, utilization, tensor, pipeline, kv_name)
+        found = _suggest(shape, ranks, worst, length, utilization, *asked.split, asked.kv_name)
         return "does_not_fit", [*doubts, *reasons], [*found, *_smaller_steps(worst, length, asked)]
     name = names[list(ranks).index(worst)]
     reasons.append(
@@ -135,10 +130,10 @@ def judge(
         )
         suggestions = _lower(least, length, utilization, asked)
     concurrent = concurrent_sequences(ranks, length)
-    if sequences > 1 and concurrent is not None and concurrent < sequences:
+    if asked.sequences > 1 and concurrent is not None and concurrent < asked.sequences:
         reasons.append(
-            f"{concurrent:g} sequences of {length} tokens fit at once; the {sequences} asked for (max_num_seqs) share "
-            "the cache and wait or are preempted when all are that long."
+            f"{concurrent:g} sequences of {length} tokens fit at once; the {asked.sequences} asked for (max_num_seqs) "
+            "share the cache and wait or are preempted when all are that long."
         )
     if utilization > USUAL_UTILIZATION and pinned is None:
         tight = True
@@ -157,7 +152,8 @@ def _lower(rank: Rank, length: int, utilization: float, asked: Asked) -> list[st
         found.append(f"Lower max_model_len by {length - fitting} to {fitting}.")
     found += _smaller_steps(rank, length, asked)
     if rank.memory and not rank.pinned:
-        needed = (rank.sequence(length) / (1 - SPREAD) + rank.weights + rank.overhead) / rank.memory
+        one = rank.sequence(length)
+        needed = (max(one / (1 - SPREAD), one + SPREAD_LEAST) + rank.weights + rank.overhead) / rank.memory
         higher = -(-int(needed * 1000) // 10) / 100 + 0.01
         if utilization < higher <= EDGE_UTILIZATION:
             found.append(f"Or raise gpu_memory_utilization to {higher:.2f}.")
@@ -170,7 +166,8 @@ def _smaller_steps(rank: Rank, length: int, asked: Asked) -> list[str]:
     for batched in (8192, 4096, 2048):
         if batched < asked.batched:
             spared = int((asked.batched - batched) * each)
-            if (rank.free or 0) + spared - int(SPREAD * max((rank.free or 0) + spared, 0)) >= rank.sequence(length):
+            larger = (rank.free or 0) + spared
+            if larger - spread(larger) >= rank.sequence(length):
                 return [f"Lower max_num_batched_tokens to {batched}, which spares about {gib(spared)}."]
     return []
 
