@@ -40,7 +40,7 @@ def fabric(cluster, host: str) -> list[str]:
 
 
 def test_networkmanager_would_get_a_profile_for_each_link(cluster):
-    """Only generated, since no host of the lab has NetworkManager; with no fabric there is nothing to generate."""
+    """Only generated; the scenario nm raises such profiles. With no fabric there is nothing to generate."""
     if not cluster.lab.plan.segments:
         for host in cluster.hosts:
             assert cluster.run(host, "ls /etc/netplan/40-cx7.yaml 2>&1", check=False).startswith("ls: cannot access")

@@ -52,7 +52,8 @@ def test_each_link_has_one_profile_that_says_what_the_plan_says(version: str, to
         assert profile["connection"]["type"] == "ethernet"
         assert profile["ethernet"]["mtu"] == "9000"
         assert dict(profile["ipv4"]) == {"method": "manual", "address1": link["address"]}, "no route, gateway or name"
-        assert profile["ipv6"]["method"] in ("ignore", "disabled")
+        assert profile["ipv6"]["method"] == "disabled", "or the kernel listens to routers"
+        assert profile["connection"]["autoconnect-priority"] == "999"
     assert not [path for path in files if path.endswith(".network")], "networkd gets none of these NICs"
 
 
