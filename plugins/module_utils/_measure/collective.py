@@ -177,6 +177,15 @@ def _names(folder: str) -> list[str]:
         return []
 
 
+def _as_user(user: str) -> dict[str, Any]:
+    """What starts a process as another user, for root alone. Raises KeyError for one that is not there."""
+    if os.geteuid() != 0 or not user:
+        return {}
+    account = pwd.getpwnam(user)
+    groups = os.getgrouplist(account.pw_name, account.pw_gid)
+    return {"user": account.pw_uid, "group": account.pw_gid, "extra_groups": groups}
+
+
 def run_rank(
     rank: int,
     world: int,
@@ -205,15 +214,11 @@ def run_rank(
         "NCCL_DEBUG_SUBSYS": "INIT,NET",
         "PYTHONUNBUFFERED": "1",
     }
-    options: dict[str, Any] = {}
-    if os.geteuid() == 0 and user:
-        try:
-            account = pwd.getpwnam(user)
-        except KeyError:
-            # root does not run what the serving user may have prepared
-            return {"error": f"there is no user {user} to run the engine as; run the engine role"}
-        groups = os.getgrouplist(account.pw_name, account.pw_gid)
-        options = {"user": account.pw_uid, "group": account.pw_gid, "extra_groups": groups}
+    try:
+        options = _as_user(user)
+    except KeyError:
+        # root does not run what the serving user may have prepared
+        return {"error": f"there is no user {user} to run the engine as; run the engine role"}
     before = counters()
     try:
         process = subprocess.Popen(
