@@ -43,6 +43,9 @@ class _Hub(http.server.BaseHTTPRequestHandler):
         for name, value in headers.items():
             self.send_header(name.replace("_", "-"), value)
         self.send_header("Content-Length", str(len(body) if size is None else size))
+        # a connection that is kept would keep its thread
+        self.send_header("Connection", "close")
+        self.close_connection = True
         self.end_headers()
         if self.command == "GET":
             self.wfile.write(body)
@@ -84,7 +87,6 @@ class _Hub(http.server.BaseHTTPRequestHandler):
                 self.rfile.read(1)  # until the other side is gone
             else:
                 self.models.cut[name] = "error"
-            self.close_connection = True
             return
         self.answer(200, content, **headers)
 

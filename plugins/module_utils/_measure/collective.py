@@ -177,6 +177,15 @@ def _names(folder: str) -> list[str]:
         return []
 
 
+def _as_user(user: str) -> dict[str, Any]:
+    """What starts a process as another user, for root alone. Raises KeyError for one that is not there."""
+    if os.geteuid() != 0 or not user:
+        return {}
+    account = pwd.getpwnam(user)
+    groups = os.getgrouplist(account.pw_name, account.pw_gid)
+    return {"user": account.pw_uid, "group": account.pw_gid, "extra_groups": groups}
+
+
 def run_rank(
     rank: int,
     world: int,
