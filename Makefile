@@ -24,7 +24,7 @@ down: ## remove every simulated host
 	@if [ -x $(PY) ]; then $(PY) -m sparklab destroy --all; fi
 
 .PHONY: lint
-lint: venv ## ansible-lint, ruff, yamllint
+lint: venv ## ruff, layout, mypy, yamllint, ansible-lint, the forge's files
 	@tools/test.sh lint
 
 .PHONY: mypy
@@ -50,6 +50,18 @@ matrix: venv ## unit and sanity tests with every supported ansible-core; make ma
 .PHONY: molecule
 molecule: venv ## one scenario on the lab: make molecule SCENARIO=default
 	@tools/test.sh molecule $(SCENARIO)
+
+.PHONY: docs
+docs: venv ## the site, in .lab/docs/html
+	@tools/docs.sh $(ARGS)
+
+.PHONY: release
+release: venv ## the built collection, in .lab/release; make release TAG=v0.2.0 checks tag, version and changelog first
+	@$(PY) -m tools.release $(if $(TAG),--tag $(TAG))
+
+.PHONY: installed
+installed: docs ## installation from the built collection by the site's own commands, with every supported ansible-core
+	@$(PY) -m pytest -q tests/integration/installed $(ARGS)
 
 .PHONY: test
 test: venv ## the CI tier: lint, unit, sanity, molecule

@@ -22,10 +22,13 @@ stage() { # core, name, command...
 for core in $cores; do
   venv=$top/.lab/matrix/$core
   quiet=(--quiet --disable-pip-version-check)
+  wanted=ansible-core==$core.*
+  # the newest one there is, released or not
+  [ "$core" != devel ] || wanted="ansible-core>=2.22.0.dev0"
   [ -x "$venv/bin/python" ] || .venv/bin/python -m venv "$venv"
   if ! [ -e "$venv/.done" ] || [ "$pins" -nt "$venv/.done" ] && ! cmp -s "$pins" "$venv/.done"; then
-    "$venv/bin/python" -m pip install "${quiet[@]}" "ansible-core==$core.*" -r "$pins"
-    [ -z "$scenario" ] || "$venv/bin/python" -m pip install "${quiet[@]}" "ansible-core==$core.*" molecule
+    "$venv/bin/python" -m pip install "${quiet[@]}" "$wanted" -r "$pins"
+    [ -z "$scenario" ] || "$venv/bin/python" -m pip install "${quiet[@]}" "$wanted" molecule
     "$venv/bin/python" -m pip install "${quiet[@]}" --no-deps -e lab/
     cp "$pins" "$venv/.done"
   fi

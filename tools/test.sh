@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The tests, by stage: lint (with mypy) | mypy | unit | sanity | molecule NAME | all.  `make` calls it with .venv/bin on PATH.
+# The tests, by stage: lint (with mypy) | mypy | unit | sanity | docs | molecule NAME | all.  `make` calls it with .venv/bin on PATH.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export PATH=$PWD/.venv/bin:$PATH PYTHONDONTWRITEBYTECODE=1 ANSIBLE_CONFIG=$PWD/ansible.cfg
@@ -18,10 +18,15 @@ lint() {
   types
   begin "yamllint"
   yamllint --strict .
+  begin "workflows and templates of the forge"
+  check-jsonschema --quiet --builtin-schema vendor.github-workflows .github/workflows/*.yml
+  check-jsonschema --quiet --builtin-schema vendor.github-issue-forms .github/ISSUE_TEMPLATE/[!c]*.yml
+  check-jsonschema --quiet --builtin-schema vendor.github-issue-config .github/ISSUE_TEMPLATE/config.yml
+  check-jsonschema --quiet --builtin-schema vendor.dependabot .github/dependabot.yml
   begin "ansible-lint"
   ansible-lint --offline --strict
   begin "inventories: syntax and task list"
-  for inventory in inventories/*/; do
+  for inventory in inventories/*/ examples/*/; do
     ansible-playbook site.yml -i "$inventory" --syntax-check >/dev/null
     ansible-playbook site.yml -i "$inventory" --list-tasks >/dev/null
     ansible-playbook playbooks/*.yml -i "$inventory" --syntax-check >/dev/null
@@ -46,6 +51,11 @@ sanity() {
   tools/sanity.sh
 }
 
+docs() {
+  begin "the site"
+  tools/docs.sh
+}
+
 scenario() {
   begin "molecule $1"
   mkdir -p "$SPARKTHOR_RESULTS"
@@ -63,15 +73,17 @@ case ${1:-all} in
   mypy) types ;;
   unit) shift; unit "$@" ;;
   sanity) sanity ;;
+  docs) docs ;;
   molecule) scenario "${2:-default}" ;;
   all)
     rm -rf "$SPARKTHOR_RESULTS"
     lint
     sanity
+    docs
     unit
     for name in $CI_SCENARIOS; do scenario "$name"; done
     begin "all stages"
     python -m tools.summary "$SPARKTHOR_RESULTS"
     ;;
-  *) echo "usage: tools/test.sh lint | mypy | unit | sanity | molecule NAME | all" >&2; exit 2 ;;
+  *) echo "usage: tools/test.sh lint | mypy | unit | sanity | docs | molecule NAME | all" >&2; exit 2 ;;
 esac

@@ -6,9 +6,11 @@
 from __future__ import annotations
 
 import copy
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ansible import constants
 from ansible.errors import AnsibleActionFail
 from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.pins import (
     compare_parity,
@@ -22,7 +24,11 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding imp
     nothing_changed,
 )
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action.base import ClusterAction
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory import inventory, play_roles
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory import (
+    installation,
+    inventory,
+    play_roles,
+)
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory.role_specs import (
     Declared,
     ValueRefused,
@@ -78,7 +84,12 @@ class ActionModule(ClusterAction):
             raise AnsibleActionFail(nothing_changed([error])) from error
         if first:
             self._inventory_stage(groups, hosts, hostvars, everything, int(self.vars.get("ansible_forks") or 5))
-            return {"changed": False, "msg": f"the inventory of {len(hosts)} hosts is sound"}
+            twice = installation.warning(installation.copies([*constants.COLLECTIONS_PATHS, *sys.path]))
+            return {
+                "changed": False,
+                "msg": f"the inventory of {len(hosts)} hosts is sound",
+                "warnings": [twice] if twice else [],
+            }
         if not arguments["nodes"] and not arguments["assumed"]:
             raise AnsibleActionFail("nodes: name the variable in which each host's facts were registered")
         outcome = self._facts_stage(groups, hosts, hostvars, arguments["nodes"], arguments["assumed"])

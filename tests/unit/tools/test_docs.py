@@ -1,0 +1,57 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tools import docs
+
+TOP = Path(__file__).resolve().parents[3]
+KNOWN = docs.pages()
+
+
+@pytest.mark.parametrize(
+    ("page", "target", "expected"),
+    [
+        ("docs/serving.md", "model-store.md#the-store", "model-store.md#the-store"),
+        ("docs/serving.md", "../README.md", "index.md"),
+        ("docs/serving.md", "../lab/README.md", "lab.md"),
+        ("docs/serving.md", "../roles/engine/README.md", "collections/engine_role.rst"),
+        ("docs/serving.md", "../recipes", f"{docs.REPOSITORY}/tree/main/recipes"),
+        ("docs/serving.md", "../galaxy.yml", f"{docs.REPOSITORY}/blob/main/galaxy.yml"),
+        ("docs/site/tutorial/lab.md", "../../variables.md", "../variables.md"),
+        ("lab/README.md", "../docs/gpu.md", "gpu.md"),
+        ("docs/serving.md", "https://jmespath.org", "https://jmespath.org"),
+        ("docs/serving.md", "#the-api", "#the-api"),
+    ],
+)
+def test_a_link_leads_to_the_page_or_to_the_repository(page: str, target: str, expected: str) -> None:
+    assert docs.relink(f"see [it]({target}).", page, KNOWN) == f"see [it]({expected})."
+
+
+def test_what_looks_like_a_link_in_code_stays() -> None:
+    text = "```\nx[0](missing.md)\n```"
+    assert docs.relink(text, "docs/serving.md", KNOWN) == text
+
+
+def test_a_link_to_nothing_stops_the_build() -> None:
+    with pytest.raises(docs.BrokenLinkError, match=r"docs/serving\.md: link to missing\.md"):
+        docs.relink("[it](missing.md)", "docs/serving.md", KNOWN)
+
+
+def test_every_page_is_in_the_contents() -> None:
+    index = (docs.SITE / "index.md").read_text()
+    listed = set(re.findall(r"^([\w/-]+)$", "\n".join(re.findall(r"```{toctree}\n(.*?)```", index, re.DOTALL)), re.M))
+    written = {name.rpartition(".")[0] for name in KNOWN.values()} - {"index"}
+    assert written <= listed
+
+
+def test_every_rule_has_a_heading_its_cause_and_its_fix() -> None:
+    for area, rules in docs.rules().items():
+        page = docs.rule_page(area, rules)
+        assert page.count("\n## ") == page.count("**Cause.**") == page.count("**Fix.**") == len(rules) > 0, area
