@@ -30,6 +30,7 @@ from tools.faults.__main__ import complete
 from tools.faults.observe import Watch
 from tools.faults.site import RAY, VLLM, FaultError, Site, wait
 from tools.gpu import byhand, price, start, table
+from tools.gpu.clusters import TITLES
 from tools.gpu.load import measure
 from tools.playbooks import TOP, Outcome, run_playbook
 
@@ -282,22 +283,6 @@ def boot(run: Run) -> dict[str, Any]:
     return {**found, "start": start.steps(journal(site))}
 
 
-def _other(name: str, **variables: Any) -> Callable[[Run], dict[str, Any]]:
-    """The same cluster by another executor or split: how long the change takes, and what it serves."""
-
-    def stage(run: Run) -> dict[str, Any]:
-        outcome = run.must("site.yml", name, **variables)
-        aim = price.front(run.site, 128, run.options.tokens)
-        measure(aim, max(run.options.streams), 2.0)
-        rows = [{"streams": count, **measure(aim, count, run.options.seconds)} for count in run.options.streams]
-        for row in rows:
-            say(f"  {name}: {row}")
-        second = run.must("site.yml", f"{name}-again", **variables)
-        return {"seconds": round(outcome.seconds, 1), "rows": rows, "changed": second.changed, "variables": variables}
-
-    return stage
-
-
 STAGES: dict[str, Callable[[Run], dict[str, Any]]] = {
     "deploy": deploy,
     "again": again,
@@ -313,9 +298,6 @@ STAGES: dict[str, Callable[[Run], dict[str, Any]]] = {
     "unhand": unhand,
     "busy": busy,
     "slow": slow,
-    "mp": _other("mp", vllm_serve_executor="mp"),
-    "tp": _other("tp", vllm_serve_tensor_parallel_size=2, vllm_serve_pipeline_parallel_size=1),
-    "back": _other("back"),
 }
 
 
@@ -352,7 +334,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     run = Run(options)
     if options.table:
         documents = {stage: found for stage in STAGES if (found := run.kept(stage)) is not None}
-        for name, lines in table.parts(documents, run.folder / "faults").items():
+        for name, lines in table.parts(documents, run.folder / "faults", TITLES).items():
             marked.replace(options.table, name, "\n".join(lines))
         return 0
     bad = 0

@@ -85,5 +85,9 @@ FOUR: Mapping[str, Cluster] = {
     "load": Cluster((2, 3), "`ray`, PP=2"),
 }
 TWO: Mapping[str, Cluster] = {name: FOUR[name] for name in ("gpu", "fault1", "fault2")} | {
-    "load": Cluster((0, 1), "`ray`, PP=2")
+    "mp2": Cluster((0, 1), "`mp`, PP=2", executor="mp"),
+    "tp2": Cluster((0, 1), "`ray`, TP=2", pipeline=1, tensor=2),
+    "load": Cluster((0, 1), "`ray`, PP=2"),
 }
+#: what the table of clusters calls them; the others only take faults and load
+TITLES = [(name, one.title) for name, one in {**FOUR, **TWO}.items() if name not in ("fault1", "fault2", "load")]

@@ -54,7 +54,7 @@ _SPLITS = ("tp4", "ray3", "tp2pp2", "mp3")
 _WORKER = "--faults worker --rounds 1 --away 20 --no-clean"
 _FAULTS = "--faults front,engine,wedge,worker,link --rounds 1 --away 20 --cut 30"
 _FAULTY = (one("fault1", "faults", _FAULTS), one("fault2", "faults", _FAULTS))
-_LAST = one("gpu", "unhand slow boot mp tp", "--seconds 4 --streams 1,64")
+_LAST = one("gpu", "unhand slow boot")
 SUITES: Mapping[str, tuple[Mapping[str, Cluster], tuple[Wave, ...]]] = {
     "four": (
         FOUR,
@@ -79,8 +79,15 @@ SUITES: Mapping[str, tuple[Mapping[str, Cluster], tuple[Wave, ...]]] = {
     "two": (
         TWO,
         (
-            Wave((one("gpu", _FIRST), *(one(name, "deploy") for name in ("fault1", "fault2", "load")))),
+            Wave(
+                (
+                    one("gpu", _FIRST),
+                    *(one(name, "deploy again hand verify") for name in ("mp2", "tp2")),
+                    *(one(name, "deploy") for name in ("fault1", "fault2", "load")),
+                )
+            ),
             Wave((one("gpu", "byhand", _PRICE),)),
+            Wave((tuple(Step(name, "byhand", _RATIO) for name in ("mp2", "tp2")),)),
             Wave((*_FAULTY, _LAST), (one("load", "busy"),)),
         ),
     ),

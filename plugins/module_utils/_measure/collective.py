@@ -206,10 +206,7 @@ def run_rank(
     environment = {
         **os.environ,
         **read_environment(("/etc/sparkthor/engine.env", "/etc/sparkthor/fabric.env")),
-        "RANK": str(rank),
-        "WORLD_SIZE": str(world),
-        "MASTER_ADDR": master,
-        "MASTER_PORT": str(port),
+        **{"RANK": str(rank), "WORLD_SIZE": str(world), "MASTER_ADDR": master, "MASTER_PORT": str(port)},
         "NCCL_DEBUG": "INFO",
         "NCCL_DEBUG_SUBSYS": "INIT,NET",
         "PYTHONUNBUFFERED": "1",

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jinja2
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._report import screen, topology
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._report import bench, screen, topology
 
 GIB = 1024**3
 
@@ -166,6 +166,21 @@ def _verify_row(entry: Mapping[str, Any], runs: Sequence[Mapping[str, Any]]) -> 
     }
 
 
+def _speed(benchmarks: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
+    if not benchmarks:
+        return None
+    last = benchmarks[-1]
+    return {
+        "taken": last["taken"],
+        "runs": len(benchmarks),
+        "tool": last.get("tool", ""),
+        "bound": last.get("bound"),
+        "titles": [heading for heading, _key in bench.COLUMNS],
+        "rows": [bench.cells(row) for row in last["rows"]],
+        "slower": last.get("slower") or [],
+    }
+
+
 def _doctor(doctor: Mapping[str, Any] | None) -> dict[str, Any] | None:
     if doctor is None:
         return None
@@ -221,6 +236,7 @@ def page(
     doctor: Mapping[str, Any] | None,
     memory: Mapping[str, Any] | None,
     why_no_memory: str = "",
+    benchmarks: Sequence[Mapping[str, Any]] = (),
 ) -> str:
     """The whole page as HTML."""
     state = status["serving"]["state"]
@@ -238,6 +254,7 @@ def page(
             doctor=_doctor(doctor),
             memory=_memory(status, memory, why_no_memory),
             verify=_verify(runs),
+            speed=_speed(benchmarks),
             hosts=[_host(name, found) for name, found in status["hosts"].items()],
             versions=screen.common_versions(status),
             differences=[
