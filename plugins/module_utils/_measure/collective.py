@@ -177,6 +177,21 @@ def _names(folder: str) -> list[str]:
         return []
 
 
+def _environment(rank: int, world: int, master: str, port: int) -> dict[str, str]:
+    """What the units have, and what torch and NCCL are told of this sweep."""
+    return {
+        **os.environ,
+        **read_environment(("/etc/sparkthor/engine.env", "/etc/sparkthor/fabric.env")),
+        "RANK": str(rank),
+        "WORLD_SIZE": str(world),
+        "MASTER_ADDR": master,
+        "MASTER_PORT": str(port),
+        "NCCL_DEBUG": "INFO",
+        "NCCL_DEBUG_SUBSYS": "INIT,NET",
+        "PYTHONUNBUFFERED": "1",
+    }
+
+
 def _as_user(user: str) -> dict[str, Any]:
     """What starts a process as another user, for root alone. Raises KeyError for one that is not there."""
     if os.geteuid() != 0 or not user:
@@ -203,14 +218,6 @@ def run_rank(
     ``engine`` is the command of the engine's Python. Without a ``user`` it is Docker's client, which root runs and
     which gives the rank to the serving user itself; ``after`` ends what such a client leaves when it is killed.
     """
-    environment = {
-        **os.environ,
-        **read_environment(("/etc/sparkthor/engine.env", "/etc/sparkthor/fabric.env")),
-        **{"RANK": str(rank), "WORLD_SIZE": str(world), "MASTER_ADDR": master, "MASTER_PORT": str(port)},
-        "NCCL_DEBUG": "INFO",
-        "NCCL_DEBUG_SUBSYS": "INIT,NET",
-        "PYTHONUNBUFFERED": "1",
-    }
     try:
         options = _as_user(user)
     except KeyError:
@@ -225,7 +232,7 @@ def run_rank(
             stderr=subprocess.STDOUT,
             text=True,
             errors="replace",
-            env=environment,
+            env=_environment(rank, world, master, port),
             cwd="/",
             start_new_session=True,
             **options,
@@ -245,15 +252,6 @@ def run_rank(
     result = read_output(process.returncode, out)
     result["sent"] = {name: now[name] - before.get(name, 0) for name in now if now[name] > before.get(name, 0)}
     return result
-
-
-def _as_user(user: str) -> dict[str, Any]:
-    """Options of a process that root starts as ``user``.  Raises ``KeyError`` where there is none of that name."""
-    if os.geteuid() != 0 or not user:
-        return {}
-    account = pwd.getpwnam(user)
-    groups = os.getgrouplist(account.pw_name, account.pw_gid)
-    return {"user": account.pw_uid, "group": account.pw_gid, "extra_groups": groups}
 
 
 def read_output(status: int, out: str) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from typing import Any
 import huggingface_hub
 import huggingface_hub.constants
 import pytest
+import tqdm
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import hub, hub_card
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery.record import MODELS, Record
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.serving import plan_serving
@@ -72,6 +73,8 @@ def url(models: Models) -> Iterator[str]:
 def client(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """The hub's own client, which reads its settings when it is imported."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    # a thread of the client's progress bars
+    monkeypatch.setattr(tqdm.tqdm, "monitor_interval", 0)
     for name in ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "theirs"))
