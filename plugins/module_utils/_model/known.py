@@ -7,8 +7,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-#: Model types whose class makes the embedding and the head on every pipeline stage.
-EVERYWHERE = ("qwen3_moe", "nemotron_h")
+#: Model types whose class makes the embedding on every pipeline stage (vLLM 0.32's sources); those after it make the
+#: head on every stage as well.
+EMBEDDING_EVERYWHERE = ("lfm2", "lfm2_moe", "qwen3_5", "qwen3_5_moe", "qwen3_5_moe_text", "qwen3_5_text")
+BOTH_EVERYWHERE = (
+    *("cohere", "cohere2", "falcon", "gemma2", "gemma3", "gemma3_text", "gemma3n", "gemma3n_text", "gemma4"),
+    *("gemma4_text", "gpt_oss", "granitemoe", "granitemoehybrid", "internlm2", "jamba", "mamba2", "minicpm", "mixtral"),
+    *("nemotron_h", "olmoe", "phimoe", "qwen2_moe", "qwen3_moe", "qwen3_next", "qwen3_vl_moe", "qwen3_vl_moe_text"),
+    *("stablelm", "zamba2"),
+)
 
 #: Model types whose attention the other fields describe; of a nested config the text model's type counts.
 _TYPES = frozenset(

@@ -94,7 +94,7 @@ def _row(layer: Layer, element: Element, tensor: int, plain: Fraction) -> tuple[
     if layer.latent:
         # the latent is not split: every rank needs all of it
         name = element.name
-        if layer.index_dim and name in _SPARSE_PACKED:
+        if layer.sparse and name in _SPARSE_PACKED:
             name = "fp8_ds_mla"
         return _MLA_LAYOUTS.get(name) or int(layer.key_dim * element.size) + element.extra, 1
     heads = max(1, layer.kv_heads // tensor)

@@ -36,6 +36,7 @@ class Layer:
     value_dim: int = 0
     latent: bool = False
     chunked: bool = False  # the window starts anew at each of its multiples
+    sparse: bool = False  # latent attention to a few tokens, which an index finds
     #: width of the index of sparse attention, which every rank holds whole; wide: 16 bits an element
     index_dim: int = 0
     index_wide: bool = False
@@ -277,6 +278,7 @@ def _latent_attention(index: int, text: Mapping[str, Any], hidden: int, heads: i
         "kv_heads": 1,
         "key_dim": rank + rope,
         "value_dim": 0,
+        "sparse": optional_int(text, ("index_head_dim",), 0) > 0,
         "index_dim": index_dim,
         "caches_per_layer": copies,
         "attention_params": copies * (query + rank * heads * (nope + value) + heads * value * hidden),

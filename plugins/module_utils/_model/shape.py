@@ -22,7 +22,10 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._model.config im
     required_int,
     text_config,
 )
-from ansible_collections.sparkthor.cluster.plugins.module_utils._model.known import EVERYWHERE
+from ansible_collections.sparkthor.cluster.plugins.module_utils._model.known import (
+    BOTH_EVERYWHERE,
+    EMBEDDING_EVERYWHERE,
+)
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.layer_kinds import layer_kinds
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.layers import (
     FeedForward,
@@ -66,8 +69,9 @@ class Shape:
     quant_config: Mapping[str, Any] = field(default_factory=dict)
     vision_params: int = 0
 
-    #: embedding and head are on every pipeline stage, by the model's class
-    everywhere: bool = False
+    #: what the model's class makes on every pipeline stage
+    embedding_everywhere: bool = False
+    head_everywhere: bool = False
     #: width of the vision tower; copies of the residual that run side by side
     vision_width: int = 0
     streams: int = 1
@@ -141,11 +145,16 @@ def read_shape(config: Mapping[str, Any]) -> Shape:
         quantization=quantization_name(text),
         quant_config=quant,
         vision_params=_vision_params(text.get("vision_config")),
-        everywhere=str(text.get("model_type")) in EVERYWHERE,
+        **_everywhere(str(text.get("model_type"))),
         vision_width=_vision_width(text.get("vision_config")),
         streams=optional_int(text, ("hc_mult",), 1),
         expert_dtype=str(text.get("expert_dtype") or ""),
     )
+
+
+def _everywhere(kind: str) -> dict[str, bool]:
+    both = kind in BOTH_EVERYWHERE
+    return {"embedding_everywhere": both or kind in EMBEDDING_EVERYWHERE, "head_everywhere": both}
 
 
 def _ssm_dtype(text: Mapping[str, Any]) -> Any:

@@ -126,12 +126,12 @@ def estimate_weights(
         for item in part:
             amount += item.split / tensor_parallel + item.kv / min(tensor_parallel, kv_heads) + item.whole
         last = stage == len(stages) - 1
-        if shape.everywhere or stage == 0 or (last and shape.tied):
+        if shape.embedding_everywhere or stage == 0 or (last and shape.tied):
             amount += embedding / tensor_parallel
-        if shape.everywhere or last:
+        if shape.head_everywhere or last:
             amount += head / tensor_parallel
-        if stage == 0:
-            amount += vision
+        # a tower for images is made on each stage, though the first one alone uses it
+        amount += vision
         by_rank.extend([int(amount * scale)] * tensor_parallel)
     return Weights(by_rank=by_rank, total=int(total * scale), active=int(active * scale), source=source)
 
@@ -183,7 +183,7 @@ def weights_from_tensors(
         total += size
         if vision:
             if not language_model_only:
-                ranks[0] += size
+                ranks = [amount + size for amount in ranks]
             continue
         if _REPLICATED.search(name):
             share = Fraction(size)
@@ -193,9 +193,11 @@ def weights_from_tensors(
             share = Fraction(size, tensor_parallel)
         if number:
             ranks[stage_of[int(number.group(1))]] += share
-        elif shape.everywhere and re.search(r"(lm_head|embed_tokens|embeddings)", name):
+        elif shape.head_everywhere and re.search(r"(lm_head|output_layer|embed_out)", name):
             ranks = [amount + share for amount in ranks]
-            if not shape.tied and "lm_head" not in name:
+        elif shape.embedding_everywhere and re.search(r"(embed|wte|word_embeddings)", name):
+            ranks = [amount + share for amount in ranks]
+            if not shape.tied:
                 continue  # a lookup reads one row
         elif re.search(r"(lm_head|output_layer|embed_out)", name):
             ranks[last] += share
