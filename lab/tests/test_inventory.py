@@ -106,3 +106,11 @@ def test_a_missing_or_broken_inventory_is_named(tmp_path: Path):
     (tmp_path / "hosts.yml").write_text("cluster: [")
     with pytest.raises(LabError, match="exit"):
         inventory.read([str(tmp_path / "hosts.yml")])
+
+
+def test_gpus_can_be_named():
+    everywhere = ("spark-09", "spark-02", "spark-01")
+    assert interpret(data({host: {"lab_gpu": [2, 0, 1]} for host in everywhere})).gpu == (2, 0, 1)
+    assert interpret(data({host: {"lab_gpu": True} for host in everywhere})).gpu is True
+    with pytest.raises(LabError, match="the numbers of GPUs, one for each host"):
+        interpret(data({host: {"lab_gpu": [-1]} for host in everywhere}))

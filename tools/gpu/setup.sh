@@ -70,6 +70,7 @@ wheels() {
 }
 pids=()
 wheels >wheels.log 2>&1 & making=$!
+"$python" "$top/tools/gpu/model.py" model >model.log 2>&1 & modelling=$!
 say "installing $(ls debs | wc -l) Debian packages"
 debs >debs.log 2>&1 || { tail -5 debs.log >&2; say "the Debian packages did not install: $work/debs.log" >&2; exit 1; }
 say "making .venv"
@@ -83,6 +84,7 @@ if ! [ -x "$top/.venv/bin/ansible-playbook" ]; then
 fi
 wait "$making" || { tail -5 wheels.log >&2; say "the wheels could not be made: $work/wheels.log" >&2; exit 1; }
 say "wheels: $(tail -1 wheels.log)"
-"$python" "$top/tools/gpu/model.py" model
+wait "$modelling" || { tail -5 model.log >&2; say "the model could not be made: $work/model.log" >&2; exit 1; }
+say "$(tail -1 model.log)"
 touch .ready
 say "ready after ${SECONDS} s"
