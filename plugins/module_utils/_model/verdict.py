@@ -246,15 +246,20 @@ def _suggest(
 def _more_hosts(
     shape: Shape, ranks: Sequence[Rank], length: int, utilization: float, tensor: int, pipeline: int
 ) -> str | None:
-    """The smallest number of further pipeline stages like these that would hold the model."""
+    """The smallest number of GPUs that would hold the model: as further pipeline stages like these, whose layers are
+    not equally large, or as tensor-parallel ranks, which share all alike but never a KV head."""
     smallest = min(rank.memory or 0 for rank in ranks)
     stages = [ranks[index] for index in range(0, len(ranks), tensor)]
     weights = sum(rank.weights for rank in stages)
     cache = sum(rank.sequence(length) for rank in stages)
-    overhead = ranks[0].overhead
-    for count in range(pipeline + 1, min(shape.num_layers, pipeline + 64) + 1):
-        if -(-(weights + cache) // count) * 1.03 + overhead <= int(smallest * utilization):
-            total = count * tensor
+    room = int(smallest * utilization) - ranks[0].overhead
+    for total in range(tensor * pipeline + 1, min(shape.num_layers, pipeline + 64) * tensor + 1):
+        count = total // tensor
+        if total % tensor == 0 and -(-(weights + cache) // count) * 1.03 <= room:
             split = f"pipeline_parallel={count}" + (f" with tensor_parallel={tensor}" if tensor > 1 else "")
             return f"{total} GPUs of {gib(smallest)} would hold it ({split})."
+        shared = min(total, shape.kv_heads or 1)
+        divides = shape.heads and shape.heads % total == 0
+        if tensor == 1 and divides and weights // total + cache // shared <= room:
+            return f"{total} GPUs of {gib(smallest)} would hold it (tensor_parallel={total})."
     return None
