@@ -68,6 +68,7 @@ class Shape:
     quantization: str
     quant_config: Mapping[str, Any] = field(default_factory=dict)
     vision_params: int = 0
+    vision_whole: bool = False  # each tensor-parallel rank holds all of the vision tower
 
     #: what the model's class makes on every pipeline stage
     embedding_everywhere: bool = False
@@ -144,9 +145,8 @@ def read_shape(config: Mapping[str, Any]) -> Shape:
         latent=latent,
         quantization=quantization_name(text),
         quant_config=quant,
-        vision_params=_vision_params(text.get("vision_config")),
+        **_vision(text.get("vision_config")),
         **_everywhere(str(text.get("model_type"))),
-        vision_width=_vision_width(text.get("vision_config")),
         streams=optional_int(text, ("hc_mult",), 1),
         expert_dtype=str(text.get("expert_dtype") or ""),
     )
@@ -195,13 +195,24 @@ def _kv_heads(text: Mapping[str, Any], attn: Mapping[str, Any], heads: int) -> i
     return heads if value is None else as_int("config.num_key_value_heads", value)
 
 
+def _vision(vision: Any) -> dict[str, Any]:
+    """The fields of a Shape that describe its vision tower."""
+    whole = isinstance(vision, Mapping) and vision.get("model_type") in _WHOLE_VISION
+    return {"vision_params": _vision_params(vision), "vision_whole": whole, "vision_width": _vision_width(vision)}
+
+
 def _vision_width(vision: Any) -> int:
     width = first_of(vision, ("embed_dim", "hidden_size", "width")) if isinstance(vision, Mapping) else 0
     return width if isinstance(width, int) else 0
 
 
+#: towers that Transformers' own class computes, whole on every tensor-parallel rank; its MLP has a gate
+_WHOLE_VISION = ("gemma4_vision",)
+
+
 def _vision_params(vision: Any) -> int:
-    """A rough count for the vision tower; it is small beside the decoder and only shifts the weights slightly."""
+    """Parameters of the vision tower: its blocks, table of positions, and what merges patches for the decoder, as
+    vLLM's classes make them (qwen3_vl.py: a merger more for each layer that is passed on)."""
     if not isinstance(vision, Mapping):
         return 0
     # Qwen2-VL's hidden_size is the language model's
@@ -211,4 +222,9 @@ def _vision_params(vision: Any) -> int:
         return 0
     inter = first_of(vision, ("intermediate_size",))
     inter = inter if isinstance(inter, int) else 4 * width
-    return depth * (4 * width * width + 2 * width * inter)
+    matrices = 3 if vision.get("model_type") in _WHOLE_VISION else 2
+    positions = first_of(vision, ("num_position_embeddings",)) or 2 * (vision.get("position_embedding_size") or 0)
+    merged = width * (vision.get("spatial_merge_size") or 0) ** 2
+    out = vision.get("out_hidden_size") or 0
+    mergers = (1 + len(vision.get("deepstack_visual_indexes") or ())) * merged * (merged + out) if out else 0
+    return int(depth * (4 * width * width + matrices * width * inter) + positions * width + mergers)

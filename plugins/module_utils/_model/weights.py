@@ -94,6 +94,11 @@ class Weights:
     source: str
 
 
+def _vision_share(shape: Shape, tensor_parallel: int) -> Fraction:
+    """The part of the vision tower that a rank holds."""
+    return Fraction(1) if shape.vision_whole else Fraction(1, tensor_parallel)
+
+
 def estimate_weights(
     shape: Shape,
     stages: Sequence[int],
@@ -105,7 +110,7 @@ def estimate_weights(
     full = Fraction(dtype_bytes("dtype", shape.dtype))
     layers = _layer_bytes(shape)
     embedding = shape.vocab * shape.hidden * full
-    vision = Fraction(0) if language_model_only else shape.vision_params * full
+    vision = Fraction(0) if language_model_only else _vision_share(shape, tensor_parallel) * shape.vision_params * full
     head = Fraction(0) if shape.tied else embedding
     total = sum((item.split + item.kv + item.whole for item in layers), Fraction(0)) + embedding + head
     total += shape.vision_params * full
@@ -183,7 +188,7 @@ def weights_from_tensors(
         total += size
         if vision:
             if not language_model_only:
-                ranks = [amount + size for amount in ranks]
+                ranks = [amount + _vision_share(shape, tensor_parallel) * size for amount in ranks]
             continue
         if _REPLICATED.search(name):
             share = Fraction(size)
