@@ -18,6 +18,7 @@ description:
   - Runs on the controller and contacts no host. Nothing that a recipe names is downloaded or run.
 extends_documentation_fragment:
   - sparkthor.cluster.attributes
+  - sparkthor.cluster.attributes.controller_files
 options:
   action:
     description:

@@ -76,7 +76,7 @@ class _Absent(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
     def create_module(self, spec: Any) -> types.ModuleType:
         module = types.ModuleType(spec.name)
-        module.__getattr__ = lambda name: _missing(name)  # type: ignore[method-assign]
+        module.__getattr__ = _missing  # type: ignore[method-assign]
         module.__version__ = "0.28.0"  # type: ignore[attr-defined]
         return module
 
@@ -255,10 +255,10 @@ def prepare() -> None:
     import transformers.generation.continuous_batching.utils  # noqa: F401  (reads torch.cuda while it is imported)
     import vllm.engine.arg_utils  # noqa: F401  (all of vLLM, before its operators are faked)
     import vllm.model_executor.layers.sparse_attn_indexer as indexer
-    import vllm.utils.flashinfer as flashinfer
 
     # a class is looked at here, not in a process of its own, which would import all of vLLM again
     from vllm.model_executor.models import registry
+    from vllm.utils import flashinfer
 
     registry._LazyRegisteredModel.inspect_model_cls = lambda self: registry._ModelInfo.from_model_cls(  # type: ignore[method-assign]
         self.load_model_cls()

@@ -209,7 +209,7 @@ _TOKENS_BY_CONCURRENCY_FROM = (0, 20)
 
 
 def _version(value: str | None) -> tuple[int, ...] | None:
-    numbers = [int(part) for part in str(value or "").split("+")[0].split(".")[:2] if part.isdigit()]
+    numbers = [int(part) for part in str(value or "").partition("+")[0].split(".")[:2] if part.isdigit()]
     return tuple(numbers) if len(numbers) == 2 else None
 
 

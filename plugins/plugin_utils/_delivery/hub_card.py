@@ -90,7 +90,7 @@ def card(repo: str, revision: str, token: str | None = None, client: Any = None)
     if not weights:
         raise hub.HubError(f"{repo} has no safetensors, and only such checkpoints can be planned: choose another one")
     found = Card(commit, read_config(folder), weights, sum(sizes.values()))
-    for name in {commit, revision or "main"}:
+    for name in sorted({commit, revision or "main"}):
         place = _kept(repo, name)
         os.makedirs(os.path.dirname(place), exist_ok=True)
         write_atomic(place, json.dumps(found._asdict()))

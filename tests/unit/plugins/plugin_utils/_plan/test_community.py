@@ -173,7 +173,7 @@ def around(recipe: dict[str, Any], source: dict[str, Any]) -> None:
         assert min(allowed) == least
 
 
-@pytest.mark.parametrize("row", documents("spark_vllm_docker.yaml"))
+@pytest.mark.parametrize("row", documents("spark_vllm_docker.txt"))
 def test_version_1(row: dict[str, Any]) -> None:
     source = row["recipe"]
     command = source["command"].format(**source["defaults"])
@@ -182,7 +182,7 @@ def test_version_1(row: dict[str, Any]) -> None:
     around(recipe, source)
 
 
-@pytest.mark.parametrize("row", documents("sparkrun.yaml"))
+@pytest.mark.parametrize("row", documents("sparkrun.txt"))
 def test_version_2(row: dict[str, Any]) -> None:
     source = row["recipe"]
     if source["runtime"] != "vllm":
@@ -200,7 +200,7 @@ def world(options: dict[str, Any]) -> int:
     return int(options.get("tensor-parallel-size", 1)) * int(options.get("pipeline-parallel-size", 1))
 
 
-@pytest.mark.parametrize("row", documents("vllm_project.yaml"))
+@pytest.mark.parametrize("row", documents("vllm_project.txt"))
 def test_the_vllm_project(row: dict[str, Any]) -> None:
     for built in row["built"]:
         recipe = translated(row["recipe"], row["path"], "stem", built["variant"], built["hosts"])
