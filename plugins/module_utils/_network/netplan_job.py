@@ -224,6 +224,11 @@ def replayable_routes(text: str) -> list[str]:
     return lines
 
 
+def without_metric(route: str) -> str:
+    """The way without its metric: NetworkManager may choose another whenever it raises a profile."""
+    return re.sub(r" metric \d+", "", route)
+
+
 def missing_addresses(before: dict[str, dict[str, Any]], now: dict[str, dict[str, Any]], netdev: str) -> list[str]:
     """Addresses of one NIC that were there before and are not any more (link-local ones make themselves)."""
     gone = now.get(netdev, {}).get("addresses", {})
@@ -241,11 +246,11 @@ def management_problems(plan: dict[str, Any]) -> list[str]:
     problems = [f"{netdev} lost {address}" for address in missing_addresses(plan["live"], now, netdev)]
     if plan["live"].get(netdev, {}).get("up") and not now.get(netdev, {}).get("up"):
         problems.append(f"{netdev} is down")
-    routes = set(live_routes())
+    routes = set(map(without_metric, live_routes()))
     problems += [
         f"route lost: {route.partition(' ')[2]}"
         for route in plan["routes"]
-        if f" dev {netdev} " in f"{route} " and " default " in f" {route} " and route not in routes
+        if f" dev {netdev} " in f"{route} " and " default " in f" {route} " and without_metric(route) not in routes
     ]
     return problems
 
@@ -503,9 +508,9 @@ def rollback(folder: str, reason: str = "", steps: list[str] | None = None) -> d
                     disturbed = True
                     _put_back(folder, plan, True, steps)
             _restore_live(plan, [*plan["netdevs"], *[n for n in plan["live"] if n not in plan["netdevs"]]], steps)
-            known = set(live_routes())
+            known = set(map(without_metric, live_routes()))
             for route in plan["routes"]:
-                if route not in known:
+                if without_metric(route) not in known:
                     family, _space, words = route.partition(" ")
                     _ok(["ip", family, "route", "replace", *words.split()], steps)
             quiet = quiet + 1 if len(steps) == before else 0

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -41,9 +42,20 @@ def state(site: Site) -> dict[str, str]:
         'ip -br address show scope global | awk \'{sub(/@.*/, "", $1); $2=""; print}\'; grep . /sys/class/net/en*/mtu;'
         # a NIC that waits for DHCP is connecting and disconnected by turns
         "nmcli -g DEVICE,STATE device | sed -E 's/:(connecting|disconnected).*/:managed/' | grep ^en | sort;"
-        "systemctl is-active systemd-networkd.service; ip route show default; ip -6 route show default"
+        "systemctl is-active systemd-networkd.service;"
+        # the metric is NetworkManager's choice whenever it raises a profile
+        "(ip route show default; ip -6 route show default) | sed 's/ metric .*//'"
     )
     return {host: site.on(host, command, check=False) for host in site.hosts}
+
+
+def comes_back(site: Site, before: dict[str, str], seconds: float = 30) -> None:
+    """Wait until all is as it was, or show what is not."""
+    end = time.monotonic() + seconds
+    while (now := state(site)) != before and time.monotonic() < end:
+        time.sleep(1)
+    for host, text in before.items():
+        assert now[host].splitlines() == text.splitlines(), host
 
 
 def addresses(site: Site, *hosts: str) -> dict[str, list[str]]:

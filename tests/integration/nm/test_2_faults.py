@@ -11,7 +11,7 @@ import subprocess
 
 import pytest
 
-from tests.integration.nm.conftest import state
+from tests.integration.nm.conftest import comes_back, state
 from tests.integration.sites import ARMED, WATCHER, answers, armed, within
 
 CHANGE = ("-e", "fabric_mtu=8000")
@@ -42,7 +42,7 @@ def test_a_killed_controller(live, change):
     os.killpg(play.pid, signal.SIGKILL)
     play.wait()
     within(ANSWERS_WITHIN, lambda: not armed(live))
-    within(30, lambda: state(live) == before)
+    comes_back(live, before)
     assert all(answers(live, host) for host in live.hosts)
 
 
@@ -57,7 +57,7 @@ def test_power_lost_while_armed(live):
         output = play.communicate(timeout=300)[0]
     assert play.returncode != 0, output
     within(ANSWERS_WITHIN, lambda: not armed(live))
-    within(30, lambda: state(live) == before)
+    comes_back(live, before)
 
 
 #: somebody gives the management NIC another address; somebody takes its profile down
@@ -78,7 +78,7 @@ def test_management_lost_while_armed(live, action):
         within(ANSWERS_WITHIN, lambda: answers(live, "spark-02") and not armed(live))
         output = play.communicate(timeout=300)[0]
     assert play.returncode != 0, output
-    within(30, lambda: state(live) == before)
+    comes_back(live, before)
     journal = live.on(
         "spark-02", "journalctl --no-pager -u 'sparkthor-netplan-*' | grep -c 'unknown connection'", check=False
     )

@@ -12,7 +12,7 @@ import time
 
 import pytest
 
-from tests.integration.nm.conftest import addresses, state
+from tests.integration.nm.conftest import addresses, comes_back, state
 from tests.integration.sites import lost_pings, within
 
 NIC = "enp1s0f1np1"
@@ -152,7 +152,7 @@ def test_networkd_for_the_fabric_alone_and_back(live):
             live.lab.wait()
     back = live.play()
     assert back.rc == 0, back.output
-    within(20, lambda: state(live) == whole)
+    comes_back(live, whole)
 
 
 @pytest.mark.parametrize("renderer", ["networkd", ""])
@@ -164,4 +164,4 @@ def test_the_teardown_gives_the_hosts_back(live, virgin, renderer):
     live.lab.wait()
     taken = live.play(playbook="teardown.yml")
     assert taken.rc == 0, taken.output
-    within(30, lambda: state(live) == virgin)
+    comes_back(live, virgin)

@@ -168,6 +168,13 @@ def test_timer_restores_files_links_and_the_way_in(machine: Machine) -> None:
     assert "networkctl reconfigure fab0 mgmt0" in machine.commands
 
 
+def test_a_route_with_another_metric_is_not_added_a_second_time(machine: Machine) -> None:
+    machine.arm(routes=["-4 default via 10.0.0.254 dev mgmt0 proto static metric 100"])
+    machine.routes = ["-4 default via 10.0.0.254 dev mgmt0 proto static metric 105"]
+    job.rollback(str(machine.folder))
+    assert machine.routes == ["-4 default via 10.0.0.254 dev mgmt0 proto static metric 105"]
+
+
 def test_a_rollback_with_the_way_in_whole_leaves_it_alone(machine: Machine) -> None:
     machine.arm()
     job.apply(str(machine.folder))
@@ -454,6 +461,7 @@ def test_run_has_a_time_limit_and_never_raises(tmp_path: Path, monkeypatch: pyte
             ["route lost: default via 10.0.0.254 dev mgmt0 proto static"],
         ),
         ("-4 default via 10.0.0.254 dev mgmt0", ["route lost: default via 10.0.0.254 dev mgmt0"]),
+        ("-4 default via 10.0.0.9 dev mgmt0 proto static metric 100", []),
         ("-4 default via 1.1.1.1 dev mgmt01 proto static", []),
         ("-4 default via 1.1.1.1 dev mgmt0.10", []),
     ],
@@ -463,6 +471,6 @@ def test_only_the_way_ins_own_default_route_counts(
 ) -> None:
     links = {"mgmt0": {"up": True, "addresses": {"10.0.0.1/24": GLOBAL}}}
     monkeypatch.setattr(job, "live_links", lambda: links)
-    monkeypatch.setattr(job, "live_routes", list)
+    monkeypatch.setattr(job, "live_routes", lambda: ["-4 default via 10.0.0.9 dev mgmt0 proto static metric 105"])
     assert job.management_problems({"management": "mgmt0", "live": links, "routes": [route]}) == lost
     assert job.run(["sh", "-c", "echo out; echo err >&2; exit 3"]) == (3, "out\n", "err\n")
