@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ansible import context
 from ansible.errors import AnsibleActionFail
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.command import run_limited
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import Finding, nothing_changed
@@ -105,7 +104,7 @@ class ActionModule(ClusterAction):
         self._show([*notes, *found.notes, *(f"left out: {one.name}: {reason}" for one, reason in found.left_out)])
         if found.findings:
             raise AnsibleActionFail(nothing_changed(found.findings))
-        texts = inventory_text.files(found, str(context.CLIARGS.get("remote_user") or ""), given["port"])
+        texts = inventory_text.files(found, str(self.vars.get("ansible_user") or ""), given["port"])
         names = ", ".join(f"{machine.name} {machine.kind}" for machine in found.hosts)
         self._show([f"proposal: {found.topology} of {len(found.hosts)}: {names}; head {found.hosts[0].name}"])
         return {**self._write(given["inventory"], texts), "topology": found.topology, "files": texts}
@@ -136,7 +135,7 @@ class ActionModule(ClusterAction):
                 machines.append(proposal.Machine(address, node, seen, bool(known.get("discover_given"))))
                 continue
             message = " ".join(str(outcome.get(key, "")) for key in ("msg", "module_stderr"))
-            user = str(context.CLIARGS.get("remote_user") or "")
+            user = str(self.vars.get("ansible_user") or "")
             why = inventory.explain_contact(address, address, user, message)
             if known.get("discover_given"):
                 findings.append(why)
