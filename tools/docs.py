@@ -70,7 +70,7 @@ def relink(text: str, page: str, known: Mapping[str, str], top: Path = TOP) -> s
 def _target(target: str, page: str, known: Mapping[str, str], top: Path) -> str:
     if urlsplit(target).scheme or target.startswith("#"):
         return target
-    name, _, anchor = target.partition("#")
+    name, _mark, anchor = target.partition("#")
     path = os.path.normpath(os.path.join(os.path.dirname(page), name))
     here = os.path.dirname(known[page])
     role = re.fullmatch(r"roles/(\w+)(/README\.md)?", path)

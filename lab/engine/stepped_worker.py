@@ -16,7 +16,12 @@ import threading
 import time
 from typing import Any
 
-from vllm.v1.worker.cpu_worker import CPUWorker
+from vllm.platforms import current_platform
+
+if current_platform.is_cuda():
+    from vllm.v1.worker.gpu_worker import Worker
+else:
+    from vllm.v1.worker.cpu_worker import CPUWorker as Worker
 
 STEP_FILE = os.environ.get("LAB_STEP_FILE", "/run/lab-step")
 LONG_PROMPT = 32
@@ -42,7 +47,7 @@ def hold(word: str) -> None:
         time.sleep(_IDLE)
 
 
-class SteppedWorker(CPUWorker):  # type: ignore[misc,unused-ignore]  # vLLM is not where mypy runs
+class SteppedWorker(Worker):  # type: ignore[misc,unused-ignore]  # vLLM is not where mypy runs
     def execute_model(self, scheduler_output: Any) -> Any:
         word = wanted()
         if word and scheduler_output.total_num_scheduled_tokens >= LONG_PROMPT:

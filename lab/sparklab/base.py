@@ -34,6 +34,7 @@ LAYERS = {
     "networkmanager": ["network-manager"],
     # greetd starts sessions as login does, by its rules for PAM
     "desktop": ["greetd", "login"],
+    "firewalls": ["ufw", "firewalld"],
 }
 LAYER_FILES = {
     "networkmanager": {
@@ -75,6 +76,7 @@ devices:
 # Units that a layer's packages, or the base, start at boot, and that its hosts do not
 LAYER_OFF = {
     "docker": ["docker.service", "docker.socket", "containerd.service"],
+    "firewalls": ["ufw.service", "firewalld.service"],
     # netplan's generator starts networkd where a file asks for it
     "networkmanager": ["systemd-networkd.service"],
 }

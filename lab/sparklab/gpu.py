@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from .system import LabError, run
@@ -43,8 +43,10 @@ def cards(pci: Path = PCI) -> int:
     return count
 
 
-def allot(hosts: int, taken: Iterable[int], *, dev: Path = DEV, pci: Path = PCI) -> tuple[int, ...]:
-    """A GPU for each host; raises with one line where that cannot be."""
+def allot(
+    hosts: int, taken: Iterable[int], *, named: Sequence[int] = (), dev: Path = DEV, pci: Path = PCI
+) -> tuple[int, ...]:
+    """A GPU for each host, one that nobody has or the named ones; raises with one line where that cannot be."""
     present = numbers(dev)
     if not present or not (dev / "nvidiactl").exists() or not shutil.which("nvidia-smi"):
         if cards(pci) or present:
@@ -54,6 +56,11 @@ def allot(hosts: int, taken: Iterable[int], *, dev: Path = DEV, pci: Path = PCI)
     if done.returncode:
         words = (done.stdout or done.stderr).strip().splitlines()
         raise LabError(f"lab_gpu: the driver does not answer: nvidia-smi -L: {words[-1] if words else 'no word'}")
+    if named:
+        lacking = [number for number in named if number not in present]
+        if lacking or len(named) != hosts:
+            raise LabError(f"lab_gpu {list(named)}: {hosts} hosts, and GPUs {', '.join(map(str, present))} are there")
+        return tuple(named)
     others = set(taken)
     free = [number for number in present if number not in others]
     if len(free) < hosts:
@@ -68,13 +75,14 @@ def owned(folder: Path) -> tuple[int, ...]:
     return tuple(json.loads(record.read_text()).get("gpus", ())) if record.exists() else ()
 
 
-def of_lab(folder: Path, registry: Path, hosts: int) -> tuple[int, ...]:
-    """A GPU for each host that no other lab's hosts own; a lab that is there keeps its own."""
+def of_lab(folder: Path, registry: Path, hosts: int, wanted: bool | tuple[int, ...] = True) -> tuple[int, ...]:
+    """A GPU for each host: named ones, or such that no other lab's hosts own; a lab that is there keeps its own."""
     kept = owned(folder)
     if len(kept) == hosts:
         return kept
     others = (Path(json.loads(path.read_text())["folder"]) for path in registry.glob("*.lab"))
-    return allot(hosts, [number for other in others if other != folder for number in owned(other)])
+    taken = [number for other in others if other != folder for number in owned(other)]
+    return allot(hosts, taken, named=wanted if isinstance(wanted, tuple) else ())
 
 
 def nodes(number: int, dev: Path = DEV) -> list[str]:

@@ -30,7 +30,10 @@ class Request:
     suite: str | None
     disk: str | None
     layers: tuple[str, ...] = ()
-    gpu: bool = False
+    #: whether hosts own GPUs; a list of them by number, which other labs may have as well
+    gpu: bool | tuple[int, ...] = False
+    #: hosts whose cable is in the other cage than the first host's
+    other_cage: tuple[str, ...] = ()
 
 
 def ansible_inventory() -> str:
@@ -92,18 +95,28 @@ def interpret(data: Mapping[str, Any]) -> Request:
         value = common(key)
         return None if value is None else str(value)
 
-    cage = common("fabric_cage")
+    cages = {host: str(hostvars.get(host, {}).get("fabric_cage", 1)) for host in hosts}
+    cage = cages[hosts[0]]
     return Request(
         wishes=tuple(Wish(host, kind(host), _address(hostvars.get(host, {}))) for host in hosts),
         topology=text("fabric_topology") or "lan",
-        cage=int(cage) if str(cage).isdigit() else 1,
+        cage=int(cage) if cage.isdigit() else 1,
+        other_cage=tuple(host for host in hosts if cages[host] != cage),
         name=text("lab_name"),
         subnet=text("lab_subnet"),
         suite=text("lab_suite"),
         disk=text("lab_disk"),
         layers=tuple(str(layer) for layer in common("lab_layers") or ()),
-        gpu=bool(common("lab_gpu")),
+        gpu=_gpus(common("lab_gpu")),
     )
+
+
+def _gpus(value: Any) -> bool | tuple[int, ...]:
+    if not isinstance(value, list):
+        return bool(value)
+    if not value or not all(isinstance(one, int) and one >= 0 for one in value):
+        raise LabError(f"lab_gpu {value!r}: true, or the numbers of GPUs, one for each host")
+    return tuple(value)
 
 
 def _address(variables: Mapping[str, Any]) -> str | None:

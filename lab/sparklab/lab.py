@@ -99,6 +99,8 @@ class Lab:
         subnet = str(parse_subnet(subnet or request.subnet or DEFAULT_SUBNET))
         hosts = allot(request.wishes, subnet)
         segments = wire(hosts, request.topology, request.cage)
+        if request.topology in ("direct", "switch") and request.other_cage:
+            segments = rewire(hosts, segments, {"cage": dict.fromkeys(request.other_cage, 1 - request.cage)})
         plan = Plan(
             name=name,
             tag=lab_tag(str(root), name),
@@ -108,7 +110,7 @@ class Lab:
             layers=tuple(layers) or request.layers,
             hosts=hosts,
             segments=rewire(hosts, segments, wiring) if wiring else segments,
-            gpus=gpu.of_lab(root / name, REGISTRY, len(hosts)) if request.gpu else (),
+            gpus=gpu.of_lab(root / name, REGISTRY, len(hosts), request.gpu) if request.gpu else (),
         )
         size = disk_bytes(plan.disk)
         lowers = [*(base.layer(layer, plan.suite) for layer in plan.layers), *own.trees(plan)]

@@ -74,7 +74,8 @@ def test_a_driver_that_does_not_answer_is_quoted(tmp_path: Path, smi: Path) -> N
 
 def test_a_lab_keeps_its_gpus_and_others_stay_away(tmp_path: Path, smi: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rooms = machine(tmp_path / "m", 4)
-    monkeypatch.setattr(gpu, "allot", lambda hosts, taken, _allot=gpu.allot: _allot(hosts, taken, **rooms))
+    allot = gpu.allot
+    monkeypatch.setattr(gpu, "allot", lambda hosts, taken, named: allot(hosts, taken, named=named, **rooms))
     registry, first, second = tmp_path / "run", tmp_path / "a", tmp_path / "b"
     for folder in (registry, first, second):
         folder.mkdir()
@@ -82,6 +83,7 @@ def test_a_lab_keeps_its_gpus_and_others_stay_away(tmp_path: Path, smi: Path, mo
     (registry / "a.lab").write_text(json.dumps({"folder": str(first)}))
     assert gpu.of_lab(second, registry, 2) == (2, 3)
     assert gpu.of_lab(first, registry, 2) == (0, 1)
+    assert gpu.of_lab(second, registry, 2, (1, 2)) == (1, 2)
 
 
 def test_a_host_sees_its_own_node_and_cannot_make_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -52,6 +52,12 @@ def test_lab_variables():
     assert [wish.address for wish in request.wishes] == ["10.1.0.9", "10.1.0.2", "10.1.0.1"]
 
 
+def test_hosts_may_have_their_cable_in_different_cages():
+    variables = {"spark-09": {"fabric_cage": 1}, "spark-02": {"fabric_cage": 0}, "spark-01": {}}
+    request = interpret(data(variables))
+    assert (request.cage, request.other_cage) == (1, ("spark-02",))
+
+
 def test_without_variables_nothing_is_wished():
     request = interpret(data())
     assert (request.name, request.subnet, request.suite, request.disk) == (None, None, None, None)
@@ -100,3 +106,11 @@ def test_a_missing_or_broken_inventory_is_named(tmp_path: Path):
     (tmp_path / "hosts.yml").write_text("cluster: [")
     with pytest.raises(LabError, match="exit"):
         inventory.read([str(tmp_path / "hosts.yml")])
+
+
+def test_gpus_can_be_named():
+    everywhere = ("spark-09", "spark-02", "spark-01")
+    assert interpret(data({host: {"lab_gpu": [2, 0, 1]} for host in everywhere})).gpu == (2, 0, 1)
+    assert interpret(data({host: {"lab_gpu": True} for host in everywhere})).gpu is True
+    with pytest.raises(LabError, match="the numbers of GPUs, one for each host"):
+        interpret(data({host: {"lab_gpu": [-1]} for host in everywhere}))

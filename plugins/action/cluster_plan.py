@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import copy
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -24,6 +25,8 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding imp
     nothing_changed,
 )
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action.base import ClusterAction
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import hub, hub_card
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery.record import Record
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory import (
     installation,
     inventory,
@@ -31,11 +34,12 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory impor
 )
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory.role_specs import (
     Declared,
+    Templated,
     ValueRefused,
     of_collection,
 )
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import fabric as _fabric
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import front
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import front, runtime
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.assumed import assumed_nodes
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.cluster import ClusterError, plan_cluster
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric_inventory import fabric_problems
@@ -45,6 +49,7 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._preflight impor
     fabric_check,
     values,
 )
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._report import usage
 
 Groups = dict[str, list[str]]
 #: roles that read what the plan says of serving
@@ -59,7 +64,7 @@ def _placed(message: str, hosts: Sequence[str]) -> str:
 
 class ActionModule(ClusterAction):
     ARGUMENTS = {
-        "stage": {"type": "str", "choices": ["inventory", "facts", "hosts", "engine"], "default": "facts"},
+        "stage": {"type": "str", "choices": ["inventory", "facts", "hosts", "engine", "usage"], "default": "facts"},
         "nodes": {"type": "str"},
         "assumed": {"type": "bool", "default": False},
         "fabric": {"type": "dict"},
@@ -73,6 +78,8 @@ class ActionModule(ClusterAction):
             return self._hosts_stage(arguments)
         if arguments["stage"] == "engine":
             return self._engine_stage(arguments["nodes"])
+        if arguments["stage"] == "usage":
+            return self._usage_stage()
         groups = {name: list(hosts) for name, hosts in self.vars["groups"].items()}
         hosts = inventory.cluster_hosts(groups)
         everything = self.vars["hostvars"]
@@ -94,6 +101,10 @@ class ActionModule(ClusterAction):
             raise AnsibleActionFail("nodes: name the variable in which each host's facts were registered")
         outcome = self._facts_stage(groups, hosts, hostvars, arguments["nodes"], arguments["assumed"])
         self._display.display(f"sparkthor: {outcome['msg']}")
+        if serving := outcome["cluster"].get("serving"):
+            engine = runtime.Runtime(serving["runtime"], serving["runtime_why"])
+            for line in (engine.sentence(), serving["outlook"]):
+                self._display.display(f"sparkthor: {line}")
         return outcome
 
     def _facts_stage(
@@ -122,7 +133,8 @@ class ActionModule(ClusterAction):
             raise AnsibleActionFail(nothing_changed(error.findings)) from error
         head = Declared(everything[hosts[0]])
         warnings = [*warnings, *front.clear_text(head.get("vllm_serve_tls", "auto"), str(cluster["topology"]))]
-        serving = self._serving(head, cluster, nodes)
+        serving = self._serving(head, cluster, nodes, assumed)
+        engine = runtime.choose(head, cluster["kinds"].values())
         if serving:
             cluster.update(
                 serving=serving,
@@ -130,7 +142,14 @@ class ActionModule(ClusterAction):
                 pipeline_parallel=serving["pipeline_parallel"],
             )
             warnings = [*warnings, *serving["warnings"]]
+            engine = runtime.Runtime(serving["runtime"], serving["runtime_why"])
             cluster["summary"] += f"; {serving['recipe']}: {serving['why']}"
+        cluster.update(
+            runtime=engine.name,
+            image=runtime.image(engine, cluster["kinds"].values(), serving.get("image", "")),
+        )
+        if not assumed:
+            cluster.update(self._models(head, serving))
         return {
             "changed": False,
             "msg": cluster["summary"],
@@ -141,7 +160,11 @@ class ActionModule(ClusterAction):
         }
 
     def _serving(
-        self, head: Mapping[str, Any], cluster: Mapping[str, Any], nodes: Mapping[str, Mapping[str, Any]]
+        self,
+        head: Mapping[str, Any],
+        cluster: Mapping[str, Any],
+        nodes: Mapping[str, Mapping[str, Any]],
+        assumed: bool = False,
     ) -> dict[str, Any]:
         """What is served; not planned where the run's tags leave out all roles of this play that would read it."""
         if not any(head.get(name) for name in ("vllm_serve_recipe", "vllm_serve_model", "vllm_serve_degraded_after")):
@@ -153,9 +176,75 @@ class ActionModule(ClusterAction):
         from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import serving as serving_plan
 
         try:
-            return serving_plan.plan_whole(head, cluster, nodes)
+            return serving_plan.plan_whole(head, cluster, nodes, lambda *model: self._of_hub(head, assumed, *model))
         except serving_plan.ServingError as error:
             raise AnsibleActionFail(f"Nothing was changed: {error}") from error
+
+    def _of_hub(
+        self, head: Mapping[str, Any], assumed: bool, repo: str, revision: str
+    ) -> tuple[dict[str, Any], int] | None:
+        """Config and weights of a model of the hub, which is asked unless that was done before."""
+        revision = hub_card.recorded(repo, revision, Record(self.vars.get("inventory_dir")))
+        alone = bool(head.get("vllm_serve_from_hub"))
+        try:
+            card = hub_card.card(repo, revision, token=(head.get("vllm_serve_hf_token") or None) if alone else None)
+        except hub.Unreachable as error:
+            known = hub_card.kept(repo, revision)
+            if known is None and not (assumed or alone):
+                raise AnsibleActionFail(f"Nothing was changed: vllm_serve_model: {error}") from error
+            if known is None:
+                # a plan without the model's size may do, and says so
+                self._display.warning(str(error))
+                return None
+            card = known
+        except (hub.HubError, ValueError) as error:
+            raise AnsibleActionFail(f"Nothing was changed: vllm_serve_model: {error}") from error
+        return card.config, card.weights
+
+    def _usage_stage(self) -> dict[str, Any]:
+        """Say where the API is and how it is used, from the variables of the role vllm_serve."""
+        cluster, fabric = self.vars.get("sparkthor_cluster") or {}, self.vars.get("sparkthor_fabric") or {}
+        serving = cluster.get("serving")
+        if not serving:
+            return {"changed": False, "lines": []}
+        given = Declared(Templated(self.vars, self._templar))
+        tls = front.effective_tls(given["vllm_serve_tls"], str(cluster["topology"]))
+        api = usage.Api(
+            usage.endpoint(
+                str(fabric[cluster["head"]]["management_address"]),
+                int(given["vllm_serve_api_port"]),
+                tls,
+                [str(name) for name in given["vllm_serve_tls_names"]],
+                [str(address) for address in given["vllm_serve_listen"]],
+            ),
+            str(serving["served_model_name"]),
+            ""
+            if "vllm_serve_api_key" in given
+            else os.path.join(inventory.secrets_dir(self.vars, self._templar.template), "api_key"),
+            tls,
+            usage.pools(serving["args"]),
+        )
+        lines = usage.lines(api)
+        if not self._task.check_mode:
+            for line in lines:
+                self._display.display(f"sparkthor: {line}")
+        return {"changed": False, "lines": lines}
+
+    def _models(self, head: Mapping[str, Any], serving: Mapping[str, Any]) -> dict[str, Any]:
+        """Bytes of each model that hosts are to have, and why the controller cannot download what it lacks of them.
+
+        The stage hosts reports that with all else, so it is known before the first change.
+        """
+        if "model_store" not in play_roles.in_run(self.vars):
+            return {}
+        given = head.get("model_store_models") or serving.get("models") or []
+        try:
+            found = hub_card.models_of(given, Record(self.vars.get("inventory_dir")))
+        except hub.HubError as error:
+            return {"store_problems": [f"model_store_models: {error}"]}
+        for download in found.downloads:
+            self._display.display(f"sparkthor: {download.line()}")
+        return {"store_bytes": found.sizes}
 
     @staticmethod
     def _fail(problems: Sequence[Finding | str]) -> None:
@@ -179,7 +268,7 @@ class ActionModule(ClusterAction):
                     first["fabric_topology"],
                     hosts,
                     cidr=first.get("fabric_cidr"),
-                    cage=first.get("fabric_cage", 1),
+                    cage=inventory.cages(hostvars),
                     mtu=first.get("fabric_mtu"),
                     overrides=inventory.overrides(hostvars),
                     groups=groups,
@@ -226,7 +315,8 @@ class ActionModule(ClusterAction):
         for host, outcome in outcomes.items():
             for message in outcome.get("refused") or ():
                 refused.setdefault(str(message), []).append(host)
-        self._fail([*errors, *(_placed(message, hosts) for message, hosts in refused.items())])
+        store = (self.vars.get("sparkthor_cluster") or {}).get("store_problems") or []
+        self._fail([*errors, *store, *(_placed(message, hosts) for message, hosts in refused.items())])
         _fabric.adopt_devices(fabric, fabric_check.devices(probes))
         renamed = fabric != arguments["fabric"]
         compared = next(iter(outcomes.values()), {}).get("compared") or []

@@ -11,8 +11,8 @@ from typing import Any
 
 from ansible.errors import AnsibleActionFail
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action.base import ClusterAction
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._report import bench, results, screen, verify
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._report import page as _report
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._report import results, screen, verify
 
 
 class ActionModule(ClusterAction):
@@ -55,11 +55,12 @@ class ActionModule(ClusterAction):
         runs = verify.read_history(results.read_all(os.path.join(folder, "verify"), max(1, arguments["runs"])))
         doctor = self._doctor(arguments["doctor"] or os.path.join(folder, "doctor.json"), bool(arguments["doctor"]))
         memory = planned.get("memory")
-        page = _report.page(seen.status, runs, doctor, memory, why)
+        benchmarks = bench.history(results.read_all(os.path.join(folder, "bench"), max(1, arguments["runs"])))
+        page = _report.page(seen.status, runs, doctor, memory, why, benchmarks)
         path = results.save(arguments["path"] or os.path.join(folder, "report.html"), page, "report_path")
         if arguments["data"]:
             data = {"status": seen.status, "runs": runs, "doctor": doctor, "memory": memory, "why": why}
-            results.save(arguments["data"], data, "report_data")
+            results.save(arguments["data"], {**data, "benchmarks": benchmarks}, "report_data")
         self._display.display(f"the report: {path}")
         return {"changed": False, "path": path}
 

@@ -67,7 +67,8 @@ class ActionModule(Action):
                 **{name: plan[name] for name in ("nonce", "port", "world", "master")},
                 **{name: plan[name].get(self.host) or [] for name in ("addresses", "tests")},
                 "rank": plan["ranks"][self.host],
-                "python": plan["python"].get(self.host, ""),
+                "python": plan["python"].get(self.host) or [],
+                "container": self.host in plan["in_container"],
             }
         elif given["stage"] != "serving":
             raise AnsibleActionFail(f"plan: the stage {given['stage']} needs what the stage plan returned")
@@ -151,7 +152,7 @@ class ActionModule(Action):
             "taken": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
             "cluster": status["cluster"],
             "parts": parts,
-            "ok": all(entry["verdict"] != verify.FAIL for entry in lines),
+            "ok": all(entry["verdict"] not in (verify.FAIL, verify.UNPROVEN) for entry in lines),
             "lines": lines,
             "suspects": suspects,
             "sweep": (found(cluster["head"], given["collective"]) or {}).get("rows", []),

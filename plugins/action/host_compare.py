@@ -25,6 +25,7 @@ _TAKE = frozenset(("firewall", "os_hardening"))
 class ActionModule(Action):
     ARGUMENTS = {
         "roles": {"type": "list", "elements": "str", "default": []},
+        "everything": {"type": "bool", "default": False},
         "probe": {"type": "dict", "default": {}},
     }
 
@@ -32,7 +33,8 @@ class ActionModule(Action):
         in_run = play_roles.in_run(self.vars)
         compared = [role for role in arguments["roles"] if role in in_run]
         self._refused: list[str] = []
-        comparisons, unknown, facts = self._comparisons(compared)
+        everything = arguments["everything"]
+        comparisons, unknown, facts = self._comparisons(compared, everything)
         folders = self._folders() if _GIVEN_FOLDERS & set(compared) else {}
         probe = arguments["probe"]
         if probe:
@@ -42,14 +44,19 @@ class ActionModule(Action):
             "converged": list(dict.fromkeys(item["role"] for item in comparisons)),
             "drift": "",
         }
+        room = self._room(folders) if "model_store" in compared else {}
         exposure = self._way_in() if _TAKE.intersection(compared) else ""
-        if probe or folders or exposure or any(item.get("module") for item in comparisons):
-            given = {"probe": probe, "folders": folders, "exposure": exposure, "comparisons": comparisons}
+        if probe or folders or room or exposure or any(item.get("module") for item in comparisons):
+            given = {"probe": probe, "folders": folders, "everything": everything, "comparisons": comparisons}
+            given |= {name: value for name, value in (("exposure", exposure), ("room", room)) if value}
             outcome = self.execute("host_compare", given)
         outcome["compared"] = compared
         outcome["refused"] = [*self._refused, *(outcome.get("refused") or [])]
-        if "drift" in outcome and not outcome["drift"]:
-            outcome["drift"] = unknown
+        if everything:
+            not_made = [{"role": role, "what": f"not compared: {why}", "since": ""} for role, why in unknown.items()]
+            outcome["differences"] = [*(outcome.get("differences") or []), *not_made]
+        elif "drift" in outcome and not outcome["drift"]:
+            outcome["drift"] = next((f"{role}: {why}" for role, why in unknown.items()), "")
         if facts and "engine" in (outcome.get("converged") or []):
             outcome["ansible_facts"] = facts
         return outcome
@@ -59,23 +66,33 @@ class ActionModule(Action):
         known = Declared(Templated(self.vars, self._templar), strict=False)
         return {name: str(known[name]) for name in values.FOLDERS if name in known}
 
+    def _room(self, folders: dict[str, str]) -> dict[str, Any]:
+        """By the store's folder, the bytes of each model that this host is to have."""
+        sizes = (self.vars.get("sparkthor_cluster") or {}).get("store_bytes") or {}
+        root = folders.get("model_store_root")
+        return {root: dict(sizes)} if root and sizes else {}
+
     def _way_in(self) -> str:
         """The NIC by which the controller reaches this host."""
         node = (self.vars.get("ansible_facts") or {}).get("sparkthor_node") or {}
         return str((node.get("management") or {}).get("netdev") or "")
 
-    def _comparisons(self, compared: list[str]) -> tuple[list[dict[str, Any]], str, dict[str, Any]]:
-        """Comparisons up to the first role of which it is not known what it wants, why that is not known, and the
-        facts that the role engine would set.
+    def _comparisons(
+        self, compared: list[str], everything: bool
+    ) -> tuple[list[dict[str, Any]], dict[str, str], dict[str, Any]]:
+        """Comparisons, by role why it is not known what it wants, and the facts that the role engine would set.
+
+        Without ``everything`` the first role of which that is not known ends them.
 
         What a role would refuse after others have changed the host is refused now, whatever is known of it.
         """
         comparisons: list[dict[str, Any]] = []
-        variables, facts, unknown = dict(self.vars), {}, ""
+        variables, facts = dict(self.vars), {}
+        unknown: dict[str, str] = {}
         for role in compared:
             variables = role_variables(variables, role)
             self._plan(role, variables)
-            if unknown:
+            if unknown and not everything:
                 continue
             try:
                 for name in variables.get(f"__{role}_shared_values") or ():
@@ -84,11 +101,11 @@ class ActionModule(Action):
                 comparisons += compare.prepare(role, wanted, self.host, variables)
             except AnsibleActionFail as error:
                 self._refused.append(str(error))
-                unknown = f"{role}: {error}"
+                unknown[role] = str(error)
                 continue
             except Exception as error:
                 # the role will meet it again, and says what it is
-                unknown = f"{role}: {error}"
+                unknown[role] = str(error)
                 continue
             if role == "engine":
                 facts = {

@@ -51,7 +51,11 @@ class ActionModule(push.StoreAction):
     def _declare(self) -> tuple[dict[str, Any], list[str]]:
         """Complete the models by what their sources hold; those that check mode must not fetch are named."""
         given, record = self._args.get("models") or [], Record(self.vars.get("inventory_dir"))
-        declared = models.declare(models.with_recorded(given, record), fetch=not self._task.check_mode)
+        declared = models.declare(
+            models.with_recorded(given, record),
+            fetch=not self._task.check_mode,
+            say=lambda line: self._say(f"sparkthor: {line}"),
+        )
         if not self._task.check_mode:
             models.keep_commits(given, declared, record)
         self._args["models"] = declared.models

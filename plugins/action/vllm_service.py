@@ -62,6 +62,9 @@ class ActionModule(Action):
 
     def _finish(self, found: dict[str, Any], waited: float, changed: bool) -> dict[str, Any]:
         result = {**found, "changed": changed, "waited": round(waited, 1)}
+        problem = result.pop("answers_problem", "")
+        if problem:
+            result["warnings"] = [f"{self.host}: {problem}"]
         for key in ("known_invocation", "failure", "invocation"):
             result.pop(key, None)
         if found.get("deadline_problem"):

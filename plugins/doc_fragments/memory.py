@@ -24,16 +24,19 @@ options:
     type: str
     default: auto
   max_model_len:
-    description: Context length in tokens; the model's own limit if not given.
-    type: int
+    description:
+      - Context length in tokens; the model's own limit if not given.
+      - V(auto) or V(-1) is the longest that fits, as vLLM takes it.
+    type: raw
   gpu_memory_utilization:
     description: The share of C(MemTotal) that vLLM may take.
     type: float
     default: 0.85
   max_num_seqs:
-    description: Sequences that are meant to run at once.
+    description:
+      - Sequences that run at once (vLLM's C(--max-num-seqs)).
+      - If not given, the verdict asks for one, and graphs are planned as for vLLM's default.
     type: int
-    default: 1
   max_num_batched_tokens:
     description: Tokens of one step, which decide the size of activations.
     type: int
@@ -61,6 +64,29 @@ options:
   hf_overrides:
     description: Changes to the model's C(config.json) (vLLM's C(--hf-overrides)), such as a longer context.
     type: dict
+  speculative_config:
+    description:
+      - The value of vLLM's C(--speculative-config), a mapping or its JSON.
+      - Layers of multi-token prediction are those of the model. A drafter of its own needs O(draft_config).
+    type: raw
+  draft_config:
+    description: The parsed C(config.json) of the model that drafts.
+    type: dict
+  enable_expert_parallel:
+    description: Whole experts on each rank.
+    type: bool
+    default: false
+  enable_prefix_caching:
+    description: Prefix caching, which keeps a copy of each state of a hybrid model.
+    type: bool
+    default: true
+  load_format:
+    description: The value of vLLM's C(--load-format); V(instanttensor) stages weights in memory that stays taken.
+    type: str
+    default: auto
+  vllm_version:
+    description: The release of vLLM, where its way to count differs; the newest if not given.
+    type: str
   hosts:
     description: Names of the hosts in the order of ranks, for messages and for memory that is given by host.
     type: list

@@ -34,9 +34,10 @@ options:
     description: Unused IPv4 range the fabric's subnets are cut from. Not used on a V(lan).
     type: str
   cage:
-    description: QSFP cage that is cabled, V(0) next to the RJ45 port. A V(ring) uses both.
-    type: int
-    choices: [0, 1]
+    description:
+      - QSFP cage that is cabled, V(0) next to the RJ45 port or V(1); a dictionary by host where it differs. A host that
+        is not in it gets V(1). A V(ring) uses both cages.
+    type: raw
     default: 1
   mtu:
     description:

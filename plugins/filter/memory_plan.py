@@ -66,16 +66,31 @@ _value:
   type: dict
   contains:
     verdict:
-      description: V(fits), V(tight), V(does_not_fit), or V(unknown) without O(memory_bytes).
+      description:
+        - V(fits); V(tight) if a boot that takes more memory than expected would not start; V(does_not_fit).
+        - V(unknown) without O(memory_bytes), or if C(unknown) names something.
       type: str
     reasons:
       description: The numbers behind the verdict, one sentence each.
       type: list
       elements: str
     suggestions:
-      description: The nearest changes that would fit, if it does not.
+      description: The nearest changes that would fit if it does not, or what to lower and by how much if it is tight.
       type: list
       elements: str
+    unknown:
+      description: What in the config or the drafter changes the cache in a way that the plan does not know.
+      type: list
+      elements: str
+    overhead_bytes_per_rank:
+      description: Memory beside weights and cache that is expected; C(overhead_parts) has it by cause.
+      type: int
+    request_bytes_per_rank:
+      description: What vLLM asks of the cache for one request of O(max_model_len) tokens, padding included.
+      type: int
+    kv_cache_tokens:
+      description: What vLLM will write as C(KV cache size), as O(vllm_version) counts it.
+      type: int
     kv_bytes_per_token:
       description: Bytes that one token adds to the cache of the whole model, before sharding.
       type: int

@@ -10,8 +10,8 @@ short_description: A deployment by name, checked against the hosts that are to s
 version_added: 0.1.0
 author: sparkthor.cluster contributors (@sparkthor)
 description:
-  - Loads a recipe of this collection by name, or a recipe file by path (also one of the C(sparkrun) tool, which is
-    translated, naming the parts that have no counterpart).
+  - Loads a recipe of this collection by name, or a recipe file by path (also one of the C(sparkrun) tool or of
+    the vLLM project, which is translated, naming the parts that have no counterpart).
   - Applies the user's own variables, plans the split and the memory, and checks the arguments for the vLLM version
     that will serve. Anything wrong is one error, before a host is changed.
 positional: _input
@@ -98,8 +98,8 @@ _value:
       description: Name under which clients ask for it.
       type: raw
     max_model_len:
-      description: Context length.
-      type: int
+      description: Context length, or V(auto).
+      type: raw
     runtime:
       description: V(venv) or V(container).
       type: str
@@ -127,6 +127,9 @@ _value:
     acknowledged:
       description: Dangerous options that are meant.
       type: list
+    answers:
+      description: Whether the model can be asked something that has a right answer.
+      type: bool
     memory:
       description: The memory plan, or V(none) if the model's shape is not known.
       type: dict

@@ -24,6 +24,8 @@ description:
   - In the stage V(engine) it compares Python, Ray, vLLM, torch and the container image in the facts C(sparkthor_engine)
     of all hosts of the play, and fails with a table if they differ. Ray refuses a node of another version, and ranks of
     different versions fail with errors that do not name the reason.
+  - In the stage V(usage) it prints where the API is, how the model is called, where the key lies, and a command that
+    uses it. It belongs into the role vllm_serve, whose variables it reads.
 requirements:
   - netaddr (Python package, on the controller)
 extends_documentation_fragment:
@@ -33,7 +35,7 @@ options:
   stage:
     description: Which stage to run.
     type: str
-    choices: [inventory, facts, hosts, engine]
+    choices: [inventory, facts, hosts, engine, usage]
     default: facts
   nodes:
     description:
@@ -168,6 +170,11 @@ nothing_to_do:
   description: Whether that are all the roles that were compared.
   returned: in stage V(hosts)
   type: bool
+lines:
+  description: What was printed.
+  returned: in stage V(usage)
+  type: list
+  elements: str
 engines:
   description: Versions by host.
   returned: in stage V(engine)

@@ -173,7 +173,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import file
 from ansible_collections.sparkthor.cluster.plugins.module_utils._measure import collective, completion, link
 from ansible_collections.sparkthor.cluster.plugins.module_utils._measure.arguments import ARGUMENTS
 from ansible_collections.sparkthor.cluster.plugins.module_utils._network import link_state
-from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import former_head
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import former_head, location
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import serving as _serving
 
 
@@ -194,7 +194,7 @@ def serving(given: dict[str, Any]) -> dict[str, Any]:
         return {"error": f"the API key cannot be read: {error.strerror}"}
     tls = bool(files.read_json(former_head.CLUSTER).get("tls"))
     client = completion.Client(given["address"], given["port"], tls, key, str(config["model"]), given["seconds"])
-    return completion.measure(client, given["tokens"], [1, 8])
+    return completion.measure(client, given["tokens"], [1, 8], bool(config.get("answers")))
 
 
 def measure(given: dict[str, Any]) -> dict[str, Any]:
@@ -211,10 +211,12 @@ def measure(given: dict[str, Any]) -> dict[str, Any]:
             plan["master"],
             given["port"],
             plan["python"],
-            "sparkthor",
+            # Docker's client is root's; what it starts is the serving user's
+            "" if plan["container"] else "sparkthor",
             given["largest"],
             given["seconds"],
             given["limit"],
+            location.command("container", "remove", "rank") if plan["container"] else (),
         )
     return serving(given)
 

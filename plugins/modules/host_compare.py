@@ -31,6 +31,12 @@ options:
     type: list
     elements: str
     default: []
+  everything:
+    description:
+      - Makes all comparisons, also after one that finds drift, and returns what they find as RV(differences). For a
+        report on drift; a run of the roles needs the first alone.
+    type: bool
+    default: false
   probe:
     description:
       - How to probe the fabric ports. If empty, they are not probed.
@@ -52,6 +58,12 @@ options:
     description:
       - By variable, the folders that roles give to the serving user. One that is somebody else's is refused.
       - Computed on the controller from the roles' variables; not an option of the task.
+    type: dict
+    default: {}
+  room:
+    description:
+      - Set by the action plugin, by the folder of a model store the bytes of each model that it is to hold. One that is
+        not there and would not fit is refused.
     type: dict
     default: {}
   exposure:
@@ -80,12 +92,18 @@ EXAMPLES = r"""
       host: "{{ inventory_hostname }}"
       links: "{{ sparkthor_fabric[inventory_hostname].links }}"
   register: compared
+
+- name: Find everything that differs
+  sparkthor.cluster.host_compare:
+    roles: [os_hardening, roce_network]
+    everything: true
+  register: drift
 """
 
 RETURN = r"""
 converged:
   description: Roles that have nothing to do on this host.
-  returned: success
+  returned: without O(everything)
   type: list
   elements: str
   sample: [os_hardening, roce_network]
@@ -103,9 +121,24 @@ refused:
   elements: str
 drift:
   description: The first role that has something to do, and what; empty if none has.
-  returned: success
+  returned: without O(everything)
   type: str
   sample: "os_hardening: /etc/sysctl.d/60-sparkthor.conf"
+differences:
+  description: With O(everything), all that differs from what the roles want.
+  returned: with O(everything)
+  type: list
+  elements: dict
+  contains:
+    role:
+      description: The role whose it is.
+      type: str
+    what:
+      description: Files, units, or a sentence.
+      type: str
+    since:
+      description: When the newest of the files was written, in UTC; empty where no file tells.
+      type: str
 probe:
   description: What was found at the fabric ports; M(sparkthor.cluster.cluster_plan) judges it.
   returned: with O(probe)
@@ -179,26 +212,35 @@ def main() -> None:
     module = QuietModule(
         argument_spec={
             "roles": {"type": "list", "elements": "str", "default": []},
+            "everything": {"type": "bool", "default": False},
             "probe": {"type": "dict", "default": {}},
             "folders": {"type": "dict", "default": {}},
+            "room": {"type": "dict", "default": {}},
             "exposure": {"type": "str", "default": ""},
             "comparisons": {"type": "list", "elements": "dict", "default": []},
         },
         supports_check_mode=True,
     )
     # what the files of the roles hold is nobody's business, whatever becomes of the call
-    shown = {name: module.params[name] for name in ("roles", "probe", "folders")}
+    shown = {name: module.params[name] for name in ("roles", "everything", "probe", "folders")}
     invocation = {"module_args": {**shown, "comparisons": "..."}}
     result: dict[str, Any] = {"changed": False}
     if module.params["probe"]:
         # first: the other hosts wait for this one's frames
         result["probe"] = probe_ports(module, invocation)
     result["refused"] = folders.refused(module.params["folders"])
+    for root, sizes in module.params["room"].items():
+        from ansible_collections.sparkthor.cluster.plugins.module_utils._store import room
+
+        result["refused"] += room.refused(root, sizes)
     if module.params["exposure"]:
         from ansible_collections.sparkthor.cluster.plugins.module_utils._facts import exposure
 
         result["exposure"] = exposure.read_now(module.params["exposure"])
-    result["converged"], result["drift"] = compare.compare(module.params["comparisons"])
+    if module.params["everything"]:
+        result["differences"] = compare.differences(module.params["comparisons"])
+    else:
+        result["converged"], result["drift"] = compare.compare(module.params["comparisons"])
     module.exit_json(invocation=invocation, **result)
 
 

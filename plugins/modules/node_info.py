@@ -33,13 +33,15 @@ options:
       - V(evidence) reads all that M(sparkthor.cluster.doctor) judges - facts, NCCL's files, the files of this
         collection, engine processes and their network environment, listeners, disks, models, pings to the peers of
         O(links), and excerpts of the journal, limited in size and with secrets masked.
+      - V(capture) reads the same evidence, and the files and output of commands as they are, for somebody elsewhere.
+        Secrets, serial numbers, identifiers and the machines' own part of hardware addresses are masked on the host.
     type: str
-    choices: [facts, status, evidence]
+    choices: [facts, status, evidence, capture]
     default: facts
   timeout:
     description:
       - Seconds that one command on the host may take.
-      - If not set, 10 for V(facts), 5 for V(status) and 8 for V(evidence).
+      - If not set, 10 for V(facts), 5 for V(status), 8 for V(evidence) and V(capture).
     type: int
   links:
     description:
@@ -61,7 +63,17 @@ options:
     description:
       - For O(gather=evidence), a random text of this one run, by which the host tells whether its secrets are those of
         the other hosts. The result has no fingerprint of a secret without it.
+      - For O(gather=capture), the same for what is masked, so that equal things of all hosts stay equal.
     type: str
+  names:
+    description: For O(gather=capture) with O(hide_names=true), names of machines to mask as well.
+    type: list
+    elements: str
+    default: []
+  hide_names:
+    description: For O(gather=capture), whether the host's own name and O(names) are masked.
+    type: bool
+    default: false
   ray:
     description: For O(gather=evidence), whether to ask Ray for its nodes, on the head only.
     type: bool
@@ -165,6 +177,10 @@ evidence:
     seconds:
       description: How long it took.
       type: float
+capture:
+  description: C(bundle), files and commands to replay, and C(evidence), what the doctor judges; both masked.
+  returned: with O(gather=capture)
+  type: dict
 before:
   description: The controller's clock before the host was asked, against which the host's is compared.
   returned: with O(gather=evidence)
@@ -180,7 +196,7 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 
 #: what one command may take unless the task says otherwise, seconds
-TIMEOUTS = {"facts": 10, "status": 5, "evidence": 8}
+TIMEOUTS = {"facts": 10, "status": 5, "evidence": 8, "capture": 8}
 
 
 def read(given: dict[str, Any]) -> dict[str, Any]:
@@ -197,6 +213,10 @@ def read(given: dict[str, Any]) -> dict[str, Any]:
             timeout, given["links"], given["since"], given["journal_lines"], given["ray"], given["key"] or ""
         )
         return {"evidence": found}
+    if given["gather"] == "capture":
+        from ansible_collections.sparkthor.cluster.plugins.module_utils._facts import capture
+
+        return {"capture": capture.read_now(timeout, given)}
     from ansible_collections.sparkthor.cluster.plugins.module_utils._facts import node
 
     return {"ansible_facts": {"sparkthor_node": node.read_now(timeout)}}
@@ -210,6 +230,8 @@ def main() -> None:
             "links": {"type": "list", "elements": "dict", "default": []},
             "since": {"type": "str", "default": "-2h"},
             "journal_lines": {"type": "int", "default": 3000},
+            "names": {"type": "list", "elements": "str", "default": []},
+            "hide_names": {"type": "bool", "default": False},
             "ray": {"type": "bool", "default": True},
             "key": {"type": "str", "no_log": True},
         },

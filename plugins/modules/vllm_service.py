@@ -150,6 +150,13 @@ waited:
   description: Seconds until the first completion.
   returned: with O(state=serving), when a completion came back
   type: float
+answers:
+  description:
+    - How many simple tasks (C(asked)) the model answered rightly (C(right)) after a start, and the first wrong answer
+      (C(wrong)). Fewer than three quarters give a warning.
+    - V(none) without a start, and where it cannot be known, such as for random weights or a model without a chat.
+  returned: with O(state=serving)
+  type: dict
 certificate:
   description: SHA-256 fingerprint of the API's certificate; empty if the head did not make it itself.
   returned: with O(state=serving)
@@ -217,6 +224,10 @@ def report_readiness(module: AnsibleModule) -> None:
         module.fail_json(msg=str(error))
     result = dataclasses.asdict(found)
     result["deadline_problem"] = ready.deadline_problem(result) if found.ready else ""
+    # the last answer after a start; a group that was not started anew has been asked then
+    after_start = found.ready and bool(params["known_invocation"])
+    result["answers"] = ready.answers(params["config"]) if after_start else None
+    result["answers_problem"] = ready.answers_problem(result["answers"])
     result["certificate"] = front_config.fingerprint()
     module.exit_json(**result)
 
@@ -231,15 +242,7 @@ def roll_back(module: AnsibleModule) -> None:
     module.exit_json(
         changed=bool(changes),
         files=[change.path for change in changes],
-        diff=[
-            {
-                "before_header": change.path,
-                "after_header": change.path,
-                "before": change.before or "",
-                "after": change.after or "",
-            }
-            for change in changes
-        ],
+        diff=[change.shown() for change in changes],
     )
 
 

@@ -20,19 +20,18 @@ for p in /proc/[0-9]*; do for f in cmdline environ; do
   tr '\0' '\n' < $p/$f 2>/dev/null | show $p/$f
 done; done
 journalctl --no-pager -a -o verbose | show journal
-cat /etc/systemd/system/sparkthor* /run/systemd/system/sparkthor* 2>/dev/null | show units
 systemctl show 'sparkthor-*' --no-pager | show systemctl-show
-cat /run/sparkthor/*.json /run/sparkthor/*/*.json /etc/sparkthor/*.env /etc/sparkthor/*.yaml \
-  /etc/sparkthor/*.json /etc/sparkthor/vllm/* 2>/dev/null | show files
-find /var/log /var/lib/sparkthor/ray /tmp -type f -size -50M -not -path '*/journal/*' -print0 2>/dev/null |
-  xargs -0r cat 2>/dev/null | show logs
+find /var/log /var/lib/sparkthor /var/lib/sparkthor-* /tmp /var/tmp /root /home -type f -size -50M \
+  -not -path '*/journal/*' -print0 2>/dev/null | xargs -0r cat 2>/dev/null | show logs
+find /etc /run -type f -size -50M -not -path '/etc/sparkthor/secrets/*' -not -path '/etc/sparkthor/front*' \
+  -not -path '/run/credentials/*' -not -path '/run/log/*' -print0 2>/dev/null | xargs -0r cat 2>/dev/null | show files
 ps axeww -o args | show ps
 true
 """
 
 
 def places(cluster: Cluster, host: str, secret: str) -> list[str]:
-    """Where on a host a secret shows: processes, journal, units, files that are not secret, logs."""
+    """Where on a host a secret shows: processes, journal, units, logs, files that are not secret."""
     done = subprocess.run(
         cluster.lab.enter_command(host, ["bash", "-c", _SEARCH]),
         input="\n".join(forms([secret])) + "\n",

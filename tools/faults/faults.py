@@ -34,6 +34,8 @@ class Scene:
     seed: int
     struck: float = 0.0
     stopped: list[tuple[str, int]] = field(default_factory=list)
+    #: stopped until the end of the run
+    asleep: list[tuple[str, int]] = field(default_factory=list)
     hashes: dict[str, str] = field(default_factory=dict)
 
     def random(self) -> random.Random:
@@ -168,6 +170,33 @@ def free_disk(scene: Scene) -> float:
     return time.monotonic()
 
 
+def _short_of(take: str, give: str) -> tuple[Strike, Fix]:
+    """What the head lacks stops nothing that runs; the engine's end does, because its start needs it."""
+
+    def strike(scene: Scene) -> float:
+        getattr(scene.site, take)(scene.site.head)
+        return kill_engine(scene)
+
+    def fix(scene: Scene) -> float:
+        sleep_until(scene.struck + FULL)
+        getattr(scene.site, give)(scene.site.head)
+        return time.monotonic()
+
+    return strike, fix
+
+
+def kill_raylet_unseen(scene: Scene) -> float:
+    """Nobody is there who would say at once which host it was."""
+    site = scene.site
+    for pid in site.processes(site.head, RAY, r"dashboard/dashboard\.py|ray::Dashboard"):
+        scene.asleep.append((site.head, pid))
+        site.signal(site.head, pid, "STOP")
+    if not scene.asleep:
+        raise FaultError(f"{site.head}: no process of the dashboard")
+    time.sleep(10)
+    return kill_raylet(scene)
+
+
 def kill_watchdog(scene: Scene) -> float:
     site = scene.site
     pid = int(site.shown(site.head, WATCHDOG, "MainPID"))
@@ -190,6 +219,9 @@ FAULTS: dict[str, tuple[Strike, Fix]] = {
     "head": _HEAD,
     "all": (power_loss_of_all, power_in_random_order),
     "disk": (fill_disk, free_disk),
+    "shm": _short_of("fill_shm", "free_shm"),
+    "inodes": _short_of("fill_inodes", "free_inodes"),
+    "dashboard": (kill_raylet_unseen, _struck),
 }
 
 
@@ -214,6 +246,8 @@ def measure(site: Site, name: str, clean: float, seed: int, say: Callable[[str],
         else:
             _recovered(scene, row, clients, watch, fix, say)
         run.story = watch.story(scene.struck)
+        for host, pid in scene.asleep:
+            site.on(host, f"kill -CONT {pid}", check=False)
     if row.again is not None:
         _settled(scene)
     return run

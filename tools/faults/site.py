@@ -39,6 +39,23 @@ done
 ! dd if=/dev/zero of=/var/fill.probe bs=4k count=4 2>/dev/null
 """
 _FREE = "rm -f /var/fill.*"
+_FILL_SHM = (
+    "dd if=/dev/zero of=/dev/shm/fill bs=1M 2>/dev/null; ! dd if=/dev/zero of=/dev/shm/fill.probe bs=64k count=1"
+)
+#: empty files, until the root disk has an inode for no more
+_FILL_INODES = """
+mkdir -p /var/fill.inodes && python3 - <<'END'
+import itertools, os
+try:
+    for number in itertools.count():
+        if number % 10000 == 0:
+            os.mkdir(f"/var/fill.inodes/{number // 10000}")
+        os.mknod(f"/var/fill.inodes/{number // 10000}/{number}")
+except OSError as error:
+    print(number, error.strerror)
+END
+! touch /var/fill.probe 2>/dev/null
+"""
 
 
 class FaultError(Exception):
@@ -112,13 +129,17 @@ class Site:
 
     def ranks(self) -> dict[str, list[int]]:
         """Worker processes of the engine by host, stopped ones included."""
-        return {host: self.processes(host, RAY, r"ray::RayWorker") for host in self.hosts}
+        return {
+            host: self.processes(host, RAY, r"ray::RayWorker") or self.processes(host, VLLM, r"VLLM::Worker")
+            for host in self.hosts
+        }
 
     # -- all of ours ------------------------------------------------------------------------------------------------
 
     def stop_all(self) -> None:
         self.everywhere("systemctl stop " + " ".join(f"{unit}.service" for unit in UNITS[:3]) + " 2>/dev/null; true")
-        self.everywhere(f"systemctl stop {RAY}")
+        # without Ray there may be no such unit
+        self.everywhere(f"systemctl stop {RAY} || ! systemctl cat {RAY} >/dev/null 2>&1")
 
     def start_all(self) -> None:
         units = " ".join(f"{unit}.service" for unit in UNITS)
@@ -145,6 +166,18 @@ class Site:
 
     def free_disk(self, host: str) -> None:
         self.on(host, _FREE)
+
+    def fill_shm(self, host: str) -> None:
+        self.on(host, _FILL_SHM)
+
+    def free_shm(self, host: str) -> None:
+        self.on(host, "rm -f /dev/shm/fill*")
+
+    def fill_inodes(self, host: str) -> None:
+        self.on(host, _FILL_INODES, timeout=300)
+
+    def free_inodes(self, host: str) -> None:
+        self.on(host, "rm -rf /var/fill.inodes /var/fill.probe", timeout=300)
 
 
 def wait(holds: Callable[[], bool], seconds: float, what: str, every: float = 0.3) -> None:

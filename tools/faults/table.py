@@ -41,6 +41,10 @@ ROWS: tuple[Row, ...] = (
     Row("all", "power loss of all, back in random order", None, 60, "the last one's ssh", clients=False),
     Row("front", "front proxy killed", None, 0, clients=False),
     Row("disk", "head's root disk full, then freed", None, 60, "freeing"),
+    Row("shm", "head's /dev/shm full, then freed", None, 60, "freeing"),
+    Row("inodes", "no inode left on the head's root disk, then freed", None, 60, "freeing"),
+    # the dashboard stays stopped to the end
+    Row("dashboard", "SIGKILL of a worker's raylet while Ray's dashboard is stopped", 45, 60),
 )
 BY_NAME: Mapping[str, Row] = {row.name: row for row in ROWS}
 

@@ -13,20 +13,24 @@ import argparse
 import json
 import os
 import sys
+import threading
 import time
 import urllib.request
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import yaml
 from sparklab import Lab
 from sparklab.system import LabError
 
 from tools import marked
 from tools.faults import faults
 from tools.faults.__main__ import complete
-from tools.faults.site import VLLM, FaultError, Site
-from tools.gpu import price, start, table
+from tools.faults.observe import Watch
+from tools.faults.site import RAY, VLLM, FaultError, Site, wait
+from tools.gpu import byhand, price, start, table
+from tools.gpu.clusters import TITLES
 from tools.gpu.load import measure
 from tools.playbooks import TOP, Outcome, run_playbook
 
@@ -47,6 +51,7 @@ class Run:
 
     def __init__(self, options: argparse.Namespace) -> None:
         self.options = options
+        # a path of its own stays what it is
         self.inventory = TOP / "inventories" / options.inventory
         self.folder: Path = options.results
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -67,6 +72,9 @@ class Run:
             self._site = Site.open(self.options.lab, self.options.inventory)
             self._site.model = self.model(self._site)
         return self._site
+
+    def declared(self, name: str) -> Any:
+        return yaml.safe_load((self.inventory / "group_vars" / "cluster.yml").read_text(encoding="utf-8"))[name]
 
     @staticmethod
     def model(site: Site) -> str:
@@ -168,30 +176,89 @@ def pay(run: Run) -> dict[str, Any]:
     return {"rows": rows, "summary": price.summary(rows), "seconds": options.seconds, "tokens": options.tokens}
 
 
-def byhand(run: Run) -> dict[str, Any]:
+def hand(run: Run) -> dict[str, Any]:
+    """vLLM by hand beside ours: it stays until it was compared (``byhand``) and is ended (``unhand``)."""
+    return {"seconds": round(byhand.start(run.site), 1)}
+
+
+def compare(run: Run) -> dict[str, Any]:
     """The whole of us against vLLM that a person started with the same arguments on the same GPUs."""
-    site, options, rows = run.site, run.options, []
-    ours = price.front(site, 128, options.tokens)
-    point = site.endpoint
-    bare = price.Aim(f"http://{point.address}:{price.BY_HAND}", "", "", site.model, 128, options.tokens)
-    seconds: dict[str, float] = {}
-    for number in range(2):
-        for way, aim in (("ours", ours), ("by hand", bare)):
-            if way == "by hand":
-                seconds[f"start {number}"] = round(price.start_by_hand(site), 1)
-            measure(aim, max(options.streams), 2.0)
-            for count in options.streams:
-                found = measure(aim, count, options.seconds, seed=number + 51)
-                rows.append({"streams": count, "round": number, "way": way, **found})
-                say(f"  {way}, {count} streams: {found}")
-        price.stop_by_hand(site)
-        faults.wait(lambda: point.complete(1, stream=False, timeout=30) == "", 600, "our engine after the other")
-    return {"rows": rows, "summary": price.summary(rows, "ours", "by hand"), "starts": seconds}
+    site, options = run.site, run.options
+    if run.kept("hand") is None:
+        byhand.start(site)
+
+    def keep(rows: list[dict[str, Any]]) -> None:
+        run.keep("byhand-rows", {"rows": rows})
+
+    rows = (run.kept("byhand-rows") or {}).get("rows", [])
+    byhand.pairs(site, options.streams, options.pairs, options.seconds, options.tokens, rows, keep, say)
+    return {"rows": rows, "summary": price.summary(rows, "ours", "by hand"), "seconds": options.seconds}
+
+
+def unhand(run: Run) -> dict[str, Any]:
+    byhand.stop(run.site)
+    return {}
+
+
+def busy(run: Run) -> dict[str, Any]:
+    """Full load for minutes: the watchdog must not touch the engine, and no request may fail."""
+    site, streams = run.site, max(run.options.streams)
+    before = site.shown(site.head, VLLM, "InvocationID")
+    with Watch(site.leader) as watch:
+        wait(lambda: watch.state == "serving", 60, "serving")
+        restarts = dict(watch.newest["restarts"])
+        found = measure(price.front(site, 128, run.options.tokens), streams, 60 * run.options.minutes)
+        states = sorted({state for _moment, state, _line in watch.changes})
+        after = dict(watch.newest["restarts"])
+    same = site.shown(site.head, VLLM, "InvocationID") == before
+    return {**found, "streams": streams, "minutes": run.options.minutes, "states": states, "restarted": not same,
+            "restarts": {key: count - restarts.get(key, 0) for key, count in after.items()}}  # fmt: skip
+
+
+def slow(run: Run) -> dict[str, Any]:
+    """A step that takes long is left alone, and a rank that stands still is not."""
+    site, seconds = run.site, run.options.step
+    for host in site.hosts:
+        site.on(host, _INSTALL, (TOP / "lab" / "engine" / "stepped_worker.py").read_text(encoding="utf-8"))
+    args = {**run.declared("vllm_serve_args"), "worker-cls": "stepped_worker.SteppedWorker"}
+    outcome = run.must("site.yml", "slow", vllm_serve_args=args, vllm_serve_watchdog_step_patience=int(3 * seconds),
+                       vllm_serve_watchdog_wedge_bound=60)  # fmt: skip
+    found: dict[str, Any] = {"step": seconds, "site_seconds": round(outcome.seconds, 1)}
+    with Watch(site.leader) as watch:
+        wait(lambda: watch.state == "serving", 120, "serving")
+        restarts = dict(watch.newest["restarts"])
+        site.everywhere(f"echo {seconds:g} >/run/lab-step; chmod 644 /run/lab-step")
+        begun = time.monotonic()
+        try:
+            found["answer"] = site.endpoint.complete(2, stream=False, timeout=900, prompt="one two three " * 30)
+        finally:
+            site.everywhere("rm -f /run/lab-step")
+        found["answered"] = round(time.monotonic() - begun, 1)
+        found["restarts"] = dict(watch.newest["restarts"]) != restarts
+        run.keep("slow-part", found)
+        client = threading.Thread(target=lambda: site.endpoint.complete(3000, stream=False, timeout=600), daemon=True)
+        client.start()
+        time.sleep(3)
+        site.signal(site.worker, site.process(site.worker, RAY, "ray::RayWorker"), "STOP")
+        stopped = time.monotonic()
+        wait(lambda: watch.state != "serving", 240, "the stopped rank to be noticed")
+        found["noticed"] = round(time.monotonic() - stopped, 1)
+        wait(lambda: watch.state == "serving", 400, "serving again")
+        found["again"] = round(time.monotonic() - stopped, 1)
+    return found
+
+
+#: the serving user's engine takes its workers from its own packages
+_INSTALL = 'printf %s "$1" >"$(echo /opt/sparkthor/venv/lib/python3*/site-packages)/stepped_worker.py"'
 
 
 def fault(run: Run) -> dict[str, Any]:
     faults.AWAY, faults.CUT = run.options.away, run.options.cut
     folder = run.folder / "faults"
+    if not run.options.clean:
+        folder.mkdir(parents=True, exist_ok=True)
+        unmeasured = json.dumps({"seconds": 0.0, "at": time.time()})
+        (folder / f"clean-{run.options.lab}.json").write_text(unmeasured, encoding="utf-8")
     for number in range(1, run.options.rounds + 1):
         for name in run.options.faults:
             try:
@@ -216,22 +283,6 @@ def boot(run: Run) -> dict[str, Any]:
     return {**found, "start": start.steps(journal(site))}
 
 
-def _other(name: str, **variables: Any) -> Callable[[Run], dict[str, Any]]:
-    """The same cluster by another executor or split: how long the change takes, and what it serves."""
-
-    def stage(run: Run) -> dict[str, Any]:
-        outcome = run.must("site.yml", name, **variables)
-        aim = price.front(run.site, 128, run.options.tokens)
-        measure(aim, max(run.options.streams), 2.0)
-        rows = [{"streams": count, **measure(aim, count, run.options.seconds)} for count in run.options.streams]
-        for row in rows:
-            say(f"  {name}: {row}")
-        second = run.must("site.yml", f"{name}-again", **variables)
-        return {"seconds": round(outcome.seconds, 1), "rows": rows, "changed": second.changed, "variables": variables}
-
-    return stage
-
-
 STAGES: dict[str, Callable[[Run], dict[str, Any]]] = {
     "deploy": deploy,
     "again": again,
@@ -242,10 +293,11 @@ STAGES: dict[str, Callable[[Run], dict[str, Any]]] = {
     "price": pay,
     "faults": fault,
     "boot": boot,
-    "byhand": byhand,
-    "mp": _other("mp", vllm_serve_executor="mp"),
-    "tp": _other("tp", vllm_serve_tensor_parallel_size=2, vllm_serve_pipeline_parallel_size=1),
-    "back": _other("back"),
+    "hand": hand,
+    "byhand": compare,
+    "unhand": unhand,
+    "busy": busy,
+    "slow": slow,
 }
 
 
@@ -262,6 +314,9 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--faults", type=lambda text: text.split(","), default=list(FAULTS))
     parser.add_argument("--rounds", type=int, default=2, help="of each fault")
     parser.add_argument("--away", type=float, default=20.0, help="seconds that a host is without power")
+    parser.add_argument("--no-clean", dest="clean", action="store_false", help="measure no clean start before faults")
+    parser.add_argument("--minutes", type=float, default=10.0, help="of full load")
+    parser.add_argument("--step", type=float, default=60.0, help="seconds of a slow step")
     parser.add_argument("--cut", type=float, default=30.0, help="seconds that a link is cut")
     parser.add_argument("--extra", type=json.loads, default={}, help="variables for every play, as JSON")
     parser.add_argument("--again", action="store_true", help="measure these stages anew")
@@ -270,7 +325,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     unknown = [name for name in options.stages if name not in STAGES]
     if unknown:
         parser.error(f"unknown: {', '.join(unknown)}; there are {', '.join(STAGES)}")
-    options.lab = options.lab or options.inventory
+    options.lab = options.lab or Path(options.inventory).name
     return options
 
 
@@ -279,7 +334,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     run = Run(options)
     if options.table:
         documents = {stage: found for stage in STAGES if (found := run.kept(stage)) is not None}
-        for name, lines in table.parts(documents, run.folder / "faults").items():
+        for name, lines in table.parts(documents, run.folder / "faults", TITLES).items():
             marked.replace(options.table, name, "\n".join(lines))
         return 0
     bad = 0

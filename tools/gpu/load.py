@@ -5,7 +5,8 @@
 
     python -m tools.gpu.load --url URL|--socket PATH --model NAME [--key-file FILE] --streams N --seconds S
 
-Every stream asks again as soon as it has its answer. What began before the first second or was open at the end is not
+Every stream asks again as soon as it has its answer; its first one is of any length, so that streams do not march in
+step. What began before the first second or was open at the end is not
 counted, so the figure is that of N streams at work. One process for every eight streams, so that the client is not
 what is measured. The result is one line of JSON.
 """
@@ -13,6 +14,7 @@ what is measured. The result is one line of JSON.
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import http.client
 import json
 import multiprocessing
@@ -22,7 +24,6 @@ import statistics
 import sys
 import threading
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -31,7 +32,7 @@ WARM = 1.0
 EACH = 8
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Aim:
     """Whom to ask, and for what."""
 
@@ -78,16 +79,18 @@ def ask(aim: Aim, dice: random.Random) -> tuple[float, list[float]]:
     return begun, came
 
 
-def work(aim: Aim, streams: int, start: float, seconds: float, seed: int, results: Any) -> None:
+def work(aim: Aim, streams: int, start: float, seconds: float, seed: int, streams_in_all: int, results: Any) -> None:
     """A process: its streams, until the end."""
     kept: list[tuple[float, list[float]]] = []
     failed: list[str] = []
 
     def stream(number: int) -> None:
         dice = random.Random(seed * 1000 + number)
+        length = dice.randint(1, aim.tokens) if streams_in_all > 1 else aim.tokens
         while time.monotonic() < start + WARM + seconds:
             try:
-                kept.append(ask(aim, dice))
+                kept.append(ask(dataclasses.replace(aim, tokens=length), dice))
+                length = aim.tokens
             except (OSError, http.client.HTTPException) as error:
                 failed.append(f"{type(error).__name__}: {error}")
                 time.sleep(0.2)
@@ -120,7 +123,7 @@ def measure(aim: Aim, streams: int, seconds: float, seed: int = 0) -> dict[str, 
     results, start = context.Queue(), time.monotonic()
     parts = [min(EACH, streams - done) for done in range(0, streams, EACH)]
     processes = [
-        context.Process(target=work, args=(aim, part, start, seconds, seed * 100 + number, results))
+        context.Process(target=work, args=(aim, part, start, seconds, seed * 100 + number, streams, results))
         for number, part in enumerate(parts)
     ]
     for process in processes:
@@ -147,10 +150,11 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=10)
     parser.add_argument("--prompt", type=int, default=128, help="tokens of a prompt")
     parser.add_argument("--tokens", type=int, default=256, help="tokens of an answer")
+    parser.add_argument("--seed", type=int, default=0, help="of the prompts")
     options = parser.parse_args()
     key = Path(options.key_file).read_text(encoding="utf-8").strip() if options.key_file else ""
     aim = Aim(options.url, options.socket, key, options.model, options.prompt, options.tokens)
-    print(json.dumps(measure(aim, options.streams, options.seconds)))
+    print(json.dumps(measure(aim, options.streams, options.seconds, options.seed)))
     return 0
 
 

@@ -10,17 +10,13 @@ nothing of ours on the other. A pair is measured within seconds, and every secon
 from __future__ import annotations
 
 import contextlib
-import json
-import shlex
 import statistics
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from tools.faults.site import VLLM, WATCHDOG, Site, wait
+from tools.faults.site import WATCHDOG, Site
 from tools.gpu.load import Aim, measure
 
-BY_HAND = 8100
 #: where the unit makes vLLM listen
 SOCKET = "/run/sparkthor/vllm/vllm.sock"
 
@@ -97,41 +93,3 @@ def summary(rows: Sequence[Mapping[str, Any]], ours: str = "front", bare: str = 
             }
         )
     return found
-
-
-def start_by_hand(site: Site) -> float:
-    """Our engine off, one with the same arguments on, as a person would start it; the seconds until it answers."""
-    config = json.loads(site.on(site.head, _CONFIG))
-    config.pop("uds", None)
-    config.update(host="0.0.0.0", port=BY_HAND)
-    site.on(site.head, f"systemctl stop {WATCHDOG} {VLLM}")
-    text = shlex.quote(json.dumps(config))
-    begun = time.monotonic()
-    site.on(site.head, f"mkdir -p /tmp/by-hand; echo {text} >/tmp/by-hand/vllm.yaml; chmod -R a+rX /tmp/by-hand")
-    site.on(site.head, _BY_HAND)
-    probe = f"curl -sf -m 2 http://127.0.0.1:{BY_HAND}/health"
-    wait(lambda: site.lab.exec(site.head, ["bash", "-c", probe], check=False).returncode == 0, 300, "vLLM by hand", 1.0)
-    return time.monotonic() - begun
-
-
-def stop_by_hand(site: Site) -> None:
-    # the group of the process that was started, with its engine core and workers; often nobody is left for KILL
-    site.on(site.head, "pid=$(cat /tmp/by-hand/pid); kill -TERM -- -$pid; sleep 5; kill -KILL -- -$pid || true")
-    site.on(site.head, f"systemctl start {VLLM} {WATCHDOG}")
-
-
-#: vLLM's file as the unit gives it, as JSON
-_CONFIG = (
-    "/opt/sparkthor/venv/bin/python -I -c 'import json,sys,yaml; print(json.dumps(yaml.safe_load(open(sys.argv[1]))))' "
-    "$(systemctl show -p ExecStart --value sparkthor-vllm.service | grep -o '/[^ ;]*\\.yaml' | head -1)"
-)
-_BY_HAND = """
-token=/tmp/by-hand/token; install -o sparkthor -m 0600 /etc/sparkthor/secrets/ray_token $token
-set -a; for file in /etc/sparkthor/fabric.env /etc/sparkthor/engine.env /etc/sparkthor/vllm.env; do
-  [ -e $file ] && . $file; done; set +a
-chown -R sparkthor /tmp/by-hand; cd /tmp/by-hand
-export RAY_AUTH_MODE=token RAY_AUTH_TOKEN_PATH=$token
-setsid setpriv --reuid sparkthor --regid sparkthor-api --init-groups /opt/sparkthor/venv/bin/vllm serve \
-  --config /tmp/by-hand/vllm.yaml >/tmp/by-hand/log 2>&1 </dev/null &
-echo $! >/tmp/by-hand/pid
-"""

@@ -55,7 +55,7 @@ debs() {
   return $done
 }
 wheels() {
-  rm -rf packed && mkdir packed
+  rm -rf packed thin && mkdir packed
   for tree in trees/*.tar.xz; do
     (mkdir -p unpacked && xz -T0 -dc "$tree" | tar -C unpacked -x &&
       "$python" -c 'import sys; sys.path.insert(0, sys.argv[1]); import wheels; wheels.pack_tree(*sys.argv[2:])' \
@@ -65,10 +65,12 @@ wheels() {
   for pid in "${pids[@]}"; do wait "$pid" || return 1; done
   rm -rf unpacked
   cp -l wheels/*.whl packed/ 2>/dev/null || cp wheels/*.whl packed/
-  "$python" "$top/tools/gpu/wheels.py" packed lock.txt
+  cp -rl packed thin
+  "$python" "$top/tools/gpu/wheels.py" packed lock.txt && "$python" "$top/tools/gpu/wheels.py" thin thin.txt --thin
 }
 pids=()
 wheels >wheels.log 2>&1 & making=$!
+"$python" "$top/tools/gpu/model.py" model >model.log 2>&1 & modelling=$!
 say "installing $(ls debs | wc -l) Debian packages"
 debs >debs.log 2>&1 || { tail -5 debs.log >&2; say "the Debian packages did not install: $work/debs.log" >&2; exit 1; }
 say "making .venv"
@@ -82,6 +84,7 @@ if ! [ -x "$top/.venv/bin/ansible-playbook" ]; then
 fi
 wait "$making" || { tail -5 wheels.log >&2; say "the wheels could not be made: $work/wheels.log" >&2; exit 1; }
 say "wheels: $(tail -1 wheels.log)"
-"$python" "$top/tools/gpu/model.py" model
+wait "$modelling" || { tail -5 model.log >&2; say "the model could not be made: $work/model.log" >&2; exit 1; }
+say "$(tail -1 model.log)"
 touch .ready
 say "ready after ${SECONDS} s"

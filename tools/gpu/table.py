@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tools.faults.table import BY_NAME, Run, middle
+from tools.gpu import price
 from tools.gpu.start import STEPS
 
 Documents = Mapping[str, Mapping[str, Any]]
@@ -44,11 +45,6 @@ def runs(documents: Documents) -> list[str]:
             rows.append((f"`playbooks/{name}.yml`", found["seconds"], note))
     if found := documents.get("boot"):
         rows.append(("power-on of all hosts to the first answer", found["answer"], f"ssh after {found['ssh']} s"))
-    for name, what in (("mp", "to executor `mp`"), ("tp", "to TP=2"), ("back", "back to `ray`, PP=2")):
-        if found := documents.get(name):
-            rows.append(
-                (f"`site.yml`, {what}", found["seconds"], f"the next run: {sum(found['changed'].values())} changed")
-            )
     return _rows(("step", "seconds", "outcome"), rows) if rows else ["Not measured yet."]
 
 
@@ -88,12 +84,36 @@ def priced(documents: Documents, stage: str) -> list[str]:
     return _priced(found["summary"]) if found.get("summary") else ["Not measured yet."]
 
 
-def splits(documents: Documents) -> list[str]:
+def clusters(folder: Path, names: Sequence[tuple[str, str]]) -> list[str]:
+    """A row for each cluster that stood beside others on the same GPUs; what was not measured is a dash."""
     rows = []
-    for name, what in (("mp", "`mp`, PP=2"), ("tp", "`ray`, TP=2"), ("back", "`ray`, PP=2")):
-        for row in (documents.get(name) or {}).get("rows", []):
-            rows.append((what, row["streams"], row["tokens_per_second"], row["ttft_p50_ms"], row["tpot_ms"]))
-    head = ("executor and split", "streams", "tokens/s", "TTFT p50, ms", "time per token, ms")
+    for name, title in names:
+        kept = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in (folder / name).glob("*.json")}
+        if "deploy" not in kept:
+            continue
+        lines = {(one["check"], one["where"]): one for one in kept.get("verify", {}).get("lines", [])}
+        reduced = next((one for (check, _where), one in lines.items() if check == "all-reduce"), {})
+        transports = sorted({str(one["value"]) for (check, _where), one in lines.items() if check == "transport"})
+        bad = [check for (check, _where), one in lines.items() if one["verdict"] == "fail"]
+        compared = price.summary(kept.get("byhand-rows", {}).get("rows", []), "ours", "by hand")
+        ratios = ", ".join(f"{one['ratio']:.3f} at {one['streams']} (n={one['pairs']})" for one in compared)
+        lost = folder / name / "faults" / "worker.json"
+        healed = json.loads(lost.read_text(encoding="utf-8"))[0] if lost.exists() else {}
+        rows.append(
+            (
+                title, f"{kept['deploy']['hosts']}", f"{kept['deploy']['site_seconds']:.0f}",
+                sum(kept["again"]["changed"].values()) if "again" in kept else "–",
+                f"{reduced.get('value', '–')}, {'/'.join(transports) or '–'}",
+                f"{lines.get(('decode', '1 stream'), {}).get('value', '–')}",
+                ", ".join(sorted(set(bad))) or ("none" if lines else "–"), ratios or "–",
+                f"{healed['noticed']}, {healed['again']}" if healed else "–",
+            )
+        )  # fmt: skip
+    head = (
+        *("executor, split", "hosts", "`site.yml`, s", "changed by the second run", "all-reduce GB/s, transport"),
+        *("tokens/s of 1 stream", "verify below", "tokens/s, ours ÷ by hand at streams"),
+        "worker lost: noticed, serving again, s",
+    )
     return _rows(head, rows) if rows else ["Not measured yet."]
 
 
@@ -120,15 +140,15 @@ def faulted(folder: Path, settings: Mapping[str, Any]) -> list[str]:
     return _rows(head, rows) if rows else ["Not measured yet."]
 
 
-def parts(documents: Documents, folder: Path) -> dict[str, list[str]]:
+def parts(documents: Documents, folder: Path, names: Sequence[tuple[str, str]] = ()) -> dict[str, list[str]]:
     """Every marked part of docs/gpu.md."""
     return {
+        "gpu clusters": clusters(folder.parent, names),
         "gpu machine": machine(documents),
         "gpu runs": runs(documents),
         "gpu start": started(documents),
         "gpu verify": verified(documents),
         "gpu price": priced(documents, "price"),
         "gpu by hand": priced(documents, "byhand"),
-        "gpu splits": splits(documents),
         "gpu faults": faulted(folder, documents.get("faults") or {}),
     }

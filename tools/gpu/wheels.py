@@ -3,11 +3,14 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The engine's wheels on a machine without a network: what a bundle carries, and what a Python there has already.
 
-    wheels.py WHEELS LOCK [PYTHON]
+    wheels.py WHEELS LOCK [PYTHON] [--thin]
 
 Run by any Python 3.10 or newer with ``packaging``. WHEELS holds the carried wheels. Whatever they require and PYTHON
 (this one unless given) has installed is packed into wheels of the same folder, without compression; LOCK is written
 from both. So hosts get torch and CUDA's libraries by the very way that any engine takes, the wheel directory.
+
+With ``--thin`` those wheels hold their metadata alone, and one of them a line that leads to PYTHON's own packages: for
+many hosts on one machine, which all have that Python.
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ import os
 import re
 import subprocess
 import sys
+import sysconfig
 import zipfile
 from collections.abc import Iterable, Iterator
 from email.parser import HeaderParser
@@ -152,6 +156,21 @@ def pack_installed(folder: str, name: str) -> str:
     return target
 
 
+def pack_thin(folder: str, name: str, pointer: str = "") -> str:
+    """A distribution of this Python as a wheel of metadata alone, with a path file for ``pointer``; its file name."""
+    dist = installed()[name]
+    members = [(inside, path) for inside, path in dist_members(dist) if inside.split("/")[0].endswith(".dist-info")]
+    info = next(inside.split("/")[0] for inside, _path in members)
+    if pointer:
+        line = os.path.join(folder, ".pointer")
+        with open(line, "w", encoding="utf-8") as file:
+            file.write(f"{pointer}\n")
+        members.append(("zz_of_the_machine.pth", line))
+    target = wheel_name(info, dist.read_text("WHEEL") or "Tag: py3-none-any")
+    write_wheel(os.path.join(folder, target), iter(members), info)
+    return target
+
+
 def pack_tree(tree: str, folder: str) -> str:
     """An unpacked wheel as a wheel again; the folder's name is the wheel's, without its ending."""
     info = next(name for name in os.listdir(tree) if name.endswith(".dist-info"))
@@ -187,15 +206,17 @@ def lock_text(
     return head + absent + "".join(lines)
 
 
-def make(folder: str, lock: str) -> dict[str, object]:
+def make(folder: str, lock: str, thin: bool = False) -> dict[str, object]:
     here, dists = carried(folder), installed()
     there = {name: (one.version, one.requires or []) for name, one in dists.items()}
     ours, theirs, lacking = closure(here, there)
     absent = [name for name, _extra in needs(ROOTS) if name in lacking]
     if absent:
         raise SystemExit(f"wheels: neither {folder} nor {sys.executable} has {', '.join(absent)}: carry it")
+    for name in theirs if thin else ():
+        pack_thin(folder, name, sysconfig.get_paths()["purelib"] if name == "torch" else "")
     with concurrent.futures.ProcessPoolExecutor(max_workers=min(16, os.cpu_count() or 1)) as pool:
-        for future in [pool.submit(pack_installed, folder, name) for name in theirs]:
+        for future in [pool.submit(pack_installed, folder, name) for name in ([] if thin else theirs)]:
             future.result()
     versions = {name: here[name][0] for name in ours} | {name: there[name][0] for name in theirs}
     with open(f"{lock}.part", "w", encoding="utf-8") as file:
@@ -205,9 +226,10 @@ def make(folder: str, lock: str) -> dict[str, object]:
 
 
 def main() -> int:
-    if len(sys.argv) == 4 and os.path.realpath(sys.argv[3]) != os.path.realpath(sys.executable):
-        return subprocess.call([sys.argv[3], __file__, sys.argv[1], sys.argv[2]])
-    print(json.dumps(make(sys.argv[1], sys.argv[2])))
+    thin, words = "--thin" in sys.argv, [word for word in sys.argv[1:] if word != "--thin"]
+    if len(words) == 3 and os.path.realpath(words[2]) != os.path.realpath(sys.executable):
+        return subprocess.call([words[2], __file__, *words[:2], *(["--thin"] if thin else [])])
+    print(json.dumps(make(words[0], words[1], thin)))
     return 0
 
 

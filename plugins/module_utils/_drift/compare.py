@@ -10,6 +10,8 @@ Code of a comparison is loaded when it is asked for: most hosts need few of them
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -18,7 +20,11 @@ PATIENCE = 5.0
 
 
 class Drift(Exception):
-    """Not converged, or not known to be; the message says what."""
+    """Not converged, or not known to be; the message says what.  ``paths`` are the files that differ."""
+
+    def __init__(self, message: str, paths: Sequence[str] = ()) -> None:
+        super().__init__(message)
+        self.paths = tuple(paths)
 
 
 def _checked(spec: dict[str, Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -42,7 +48,8 @@ def _host_state(arguments: Mapping[str, Any]) -> None:
     found = HostState(Wanted.parse(params), Host(run=run_limited, timeout=params["timeout"]), True).run()
     if found.changed or found.deferred_units or found.warnings:
         parts = found.changed_paths + found.changed_units + found.changed_accounts + found.changed_sysctls
-        raise Drift(", ".join([*parts, *found.deferred_units, *found.warnings]) or "systemd reads its units again")
+        what = ", ".join([*parts, *found.deferred_units, *found.warnings]) or "systemd reads its units again"
+        raise Drift(what, found.changed_paths)
 
 
 def _netplan_apply(arguments: Mapping[str, Any]) -> None:
@@ -50,7 +57,7 @@ def _netplan_apply(arguments: Mapping[str, Any]) -> None:
 
     difference = netplan_change.difference(_checked(netplan_change.ARGUMENTS, arguments))
     if difference:
-        raise Drift(difference)
+        raise Drift(difference, [arguments["path"]] if arguments.get("path") else ())
 
 
 def _nccl_conf(arguments: Mapping[str, Any]) -> None:
@@ -63,7 +70,7 @@ def _nccl_conf(arguments: Mapping[str, Any]) -> None:
         before = b""
     present = {str(key): str(value) for key, value in arguments["present"].items()}
     if nccl.edit(before, present, list(arguments["absent"])) != before:
-        raise Drift(nccl.SYSTEM_FILE)
+        raise Drift(nccl.SYSTEM_FILE, [nccl.SYSTEM_FILE])
 
 
 def _firewall_apply(arguments: Mapping[str, Any]) -> None:
@@ -74,7 +81,8 @@ def _firewall_apply(arguments: Mapping[str, Any]) -> None:
         raise Drift("an unconfirmed change of the firewall is armed")
     found = firewall.start()
     if found["changed"]:
-        raise Drift(", ".join(found["changed_paths"] + found["changed_units"]) or "the loaded table")
+        what = ", ".join(found["changed_paths"] + found["changed_units"]) or "the loaded table"
+        raise Drift(what, found["changed_paths"])
 
 
 def _engine(arguments: Mapping[str, Any]) -> None:
@@ -136,12 +144,35 @@ def compare(comparisons: Sequence[Mapping[str, Any]]) -> tuple[list[str], str]:
     converged: list[str] = []
     for item in comparisons:
         role = str(item["role"])
-        try:
-            if item.get("module"):
-                COMPARISONS[item["module"]](item["arguments"])
-        except Exception as error:
+        found = _difference(item)
+        if found:
             # whatever it is, the role meets it again and has words for it
-            return [name for name in converged if name != role], f"{role}: {str(error) or type(error).__name__}"
+            return [name for name in converged if name != role], f"{role}: {found}"
         if role not in converged:
             converged.append(role)
     return converged, ""
+
+
+def differences(comparisons: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
+    """All that differs: the ``role`` whose it is, ``what``, and ``since`` when, where a file tells; nothing ends it."""
+    found = [(str(item["role"]), _difference(item)) for item in comparisons]
+    return [{"role": role, "what": str(drift), "since": since(drift.paths)} for role, drift in found if drift]
+
+
+def since(paths: Sequence[str]) -> str:
+    """When the newest of the files was written, in UTC; empty if none of them is there."""
+    written = [os.lstat(path).st_mtime for path in paths if os.path.lexists(path)]
+    return time.strftime("%Y-%m-%d %H:%M:%SZ", time.gmtime(max(written))) if written else ""
+
+
+def _difference(item: Mapping[str, Any]) -> Drift | None:
+    if not item.get("module"):
+        return None
+    try:
+        COMPARISONS[item["module"]](item["arguments"])
+    except Drift as drift:
+        return drift
+    except Exception as error:
+        # a comparison that cannot be made is no proof that there is nothing to do
+        return Drift(str(error) or type(error).__name__)
+    return None

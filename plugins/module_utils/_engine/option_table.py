@@ -16,12 +16,16 @@ registries that vLLM itself consults later.
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import importlib
 import json
+import math
 import sys
+from collections.abc import Iterable, Mapping
 from typing import Any, get_args
 
-SCHEMA = 1
+#: 2 added what only the configuration classes know: `items`, `minimum` and `fields`.
+SCHEMA = 2
 
 #: Where the parser is built; the module has moved twice.
 _PARSER_MODULES = (
@@ -85,6 +89,7 @@ def value_lists() -> dict[str, list[str]]:
         or _names("vllm.entrypoints.openai.tool_parsers", "ToolParserManager"),
         "reasoning-parser": _names("vllm.reasoning", "ReasoningParserManager"),
     }
+    lists["load-format"] = _names("vllm.model_executor.model_loader", "_LOAD_FORMAT_TO_MODEL_LOADER")
     for key, module, name in (
         ("kv-cache-dtype", "vllm.config.cache", "CacheDType"),
         ("distributed-executor-backend", "vllm.config.parallel", "DistributedExecutorBackend"),
@@ -112,6 +117,8 @@ def describe(action: argparse.Action) -> dict[str, Any]:
         entry["kind"] = "flag"
     elif action.nargs in ("+", "*") or isinstance(action.nargs, int):
         entry["kind"] = "list"
+        if action.type is int:
+            entry["items"] = "int"
     else:
         entry["kind"], words = _kind_of_type(action)
         if words:
@@ -155,15 +162,59 @@ def _kind_of_type(action: argparse.Action) -> tuple[str, list[str]]:
     return ("json" if "config" in action.dest else "str"), []
 
 
+def _config_classes() -> list[Any]:
+    """vLLM's configuration classes, whose fields are options or stand inside of one."""
+    try:
+        module = importlib.import_module("vllm.config")
+    except ImportError:
+        return []  # the table then lacks ranges and fields, and is of use all the same
+    found = [getattr(module, name, None) for name in getattr(module, "__all__", ())]
+    return [item for item in found if isinstance(item, type) and dataclasses.is_dataclass(item)]
+
+
+def minimums(classes: Iterable[Any]) -> dict[str, float]:
+    """Lowest values of options, by the fields of the same name; where two classes differ nothing is said."""
+    found: dict[str, set[float]] = {}
+    for item in classes:
+        for name, about in getattr(item, "__pydantic_fields__", {}).items():
+            limits = [row.ge for row in about.metadata if getattr(row, "ge", None) is not None]
+            # of a whole number more than zero is at least one
+            limits += [row.gt + 1 for row in about.metadata if getattr(row, "gt", None) is not None and _is_int(about)]
+            found.setdefault(name.replace("_", "-"), set()).update(limits or [-math.inf])
+    return {name: lowest.pop() for name, lowest in found.items() if len(lowest) == 1 and -math.inf not in lowest}
+
+
+def _is_int(about: Any) -> bool:
+    return about.annotation is int or int in get_args(about.annotation)
+
+
+def json_fields(action: argparse.Action, classes: Mapping[str, Any]) -> list[str]:
+    """Fields of the class behind an option that takes a dictionary, where that class refuses others."""
+    words = "".join(part.capitalize() for part in action.dest.split("_"))
+    item = classes.get(words) or classes.get(words.replace("Kv", "KV").replace("Ec", "EC"))
+    if item is None or not words.endswith("Config"):
+        return []
+    settings = getattr(item, "__pydantic_config__", None) or {}
+    if settings.get("extra") != "forbid" and action.dest != "speculative_config":
+        return []
+    return sorted(field.name for field in dataclasses.fields(item) if field.init)
+
+
 def dump() -> dict[str, Any]:
     parser = build_parser()
+    classes = {item.__name__: item for item in _config_classes()}
+    lowest = minimums(classes.values())
     version = importlib.import_module("vllm").__version__
     options: dict[str, Any] = {}
     for action in parser._actions:
         long = [text[2:] for text in action.option_strings if text.startswith("--")]
         if not long or action.dest == "help":
             continue
-        options[long[0]] = describe(action)
+        entry = options[long[0]] = describe(action)
+        if entry["kind"] in ("int", "float") and long[0] in lowest:
+            entry["minimum"] = lowest[long[0]]
+        if entry["kind"] == "json" and (names := json_fields(action, classes)):
+            entry["fields"] = names
     return {
         "schema": SCHEMA,
         "vllm": str(version),

@@ -30,7 +30,12 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._network import 
     rdma,
 )
 from ansible_collections.sparkthor.cluster.plugins.module_utils._network import nccl as _nccl
-from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import ray_config, ray_health, serving
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import (
+    gpu_state,
+    ray_config,
+    ray_health,
+    serving,
+)
 
 Runner = Callable[[list[str]], tuple[int, str, str]]
 
@@ -500,6 +505,7 @@ class Collector:
             ("units", self.units, {}),
             ("listeners", lambda: parse_listeners(self.output("ss", "-Hltnp")), []),
             ("memory", self.memory, {}),
+            ("gpus", lambda: gpu_state.read(self._run), []),
             ("disks", self.disks, []),
             ("forward", self.forward, {}),
             ("firewall", lambda: firewall_watch.compare(self._run, self.path(firewall_watch.RULES)), {}),

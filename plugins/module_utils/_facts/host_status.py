@@ -22,7 +22,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import envi
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.command import run_limited
 from ansible_collections.sparkthor.cluster.plugins.module_utils._network import firewall_watch
 from ansible_collections.sparkthor.cluster.plugins.module_utils._network import rdma as _rdma
-from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import front_config, location
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import front_config, gpu_state, location
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import serving as _serving
 
 Runner = Callable[[list[str]], tuple[int, str, str]]
@@ -235,11 +235,12 @@ class HostReader:
 
     def read(self) -> dict[str, Any]:
         uptime = self.uptime()
-        with ThreadPoolExecutor(max_workers=4) as pool:
+        with ThreadPoolExecutor(max_workers=5) as pool:
             ray = pool.submit(self.ray)
             units = pool.submit(self.units, uptime)
             rdma = pool.submit(self.rdma)
             firewall = pool.submit(self.firewall)
+            gpus = pool.submit(gpu_state.read, self._run)
             node = _node.NodeReader(self._run, self._root).read()
             load = self._text("/proc/loadavg").split()
             engine = self.engine()
@@ -249,6 +250,7 @@ class HostReader:
                 "uptime_seconds": round(uptime),
                 "load": [float(item) for item in load[:3]] if len(load) >= 3 else [],
                 "memory": self.memory(),
+                "gpus": gpus.result(),
                 "disk": self.disk(),
                 "environment": environment_file.parse(self._text("/etc/sparkthor/fabric.env")),
                 "engine": engine,

@@ -10,6 +10,8 @@ secret files only which there are.
 
 from __future__ import annotations
 
+import contextlib
+import glob
 import json
 import os
 import platform
@@ -17,9 +19,10 @@ import re
 import shutil
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
+from ansible_collections.sparkthor.cluster.plugins.module_utils._facts import machine
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import environment_file
 
 #: (rc, stdout, stderr); rc 127 stands for "not installed", 124 for "ran past its time limit"
@@ -135,19 +138,6 @@ def parse_ip_route(text: str) -> list[dict[str, str]]:
     ]
 
 
-def detect_kind(product: str, gpus: list[str], has_tegra_release: bool, device_tree_model: str) -> str:
-    """``spark``, ``thor`` or ``generic``.
-
-    A Thor says so in ``/etc/nv_tegra_release`` or its device-tree model.  A Spark is any GB10 machine (NVIDIA's own
-    and the OEM variants differ in the DMI product name, so the GPU's name decides first).
-    """
-    if has_tegra_release or "thor" in device_tree_model.lower():
-        return "thor"
-    if any("GB10" in name for name in gpus) or re.search(r"DGX[ _]Spark", product, re.IGNORECASE):
-        return "spark"
-    return "generic"
-
-
 def management_of(
     server_address: str, interfaces: list[dict[str, Any]], routes: list[dict[str, str]]
 ) -> dict[str, str]:
@@ -179,11 +169,13 @@ def hostname_on_loopback(hosts_text: str, hostname: str) -> bool:
 
 
 class NodeReader:
-    """Reads one host.  ``root`` and ``run`` are injectable; the module gives ``/`` and the real command runner."""
+    """Reads one host.  ``root``, ``run`` and ``system`` are injectable, so that tests replay a captured host."""
 
-    def __init__(self, run: Runner, root: str = "/") -> None:
+    def __init__(self, run: Runner, root: str = "/", system: Mapping[str, str] | None = None) -> None:
         self._run = run
         self._root = root
+        #: what uname tells
+        self._system = system or platform.uname()._asdict()
 
     def _path(self, path: str) -> str:
         return os.path.join(self._root, path.lstrip("/"))
@@ -194,6 +186,14 @@ class NodeReader:
                 return handle.read().replace("\0", "")
         except OSError:
             return default
+
+    def _object(self, path: str) -> dict[str, Any]:
+        """Of a JSON file that may be absent or torn."""
+        try:
+            found = json.loads(self._read(path) or "{}")
+        except ValueError:
+            return {}
+        return found if isinstance(found, dict) else {}
 
     def _exists(self, path: str) -> bool:
         return os.path.exists(self._path(path))
@@ -243,6 +243,16 @@ class NodeReader:
             driver = out.splitlines()[0].strip() if rc == 0 and out.strip() else ""
         return {"names": names, "driver": driver, "count": len(names)}
 
+    def nvidia_pci(self) -> list[str]:
+        """NVIDIA's PCI functions as ``vendor:device``: they are there with any driver, or none."""
+        found = set()
+        for path in glob.glob(self._path("/sys/bus/pci/devices/*/vendor")):
+            with contextlib.suppress(OSError), open(path, encoding="ascii") as vendor:
+                if vendor.read().strip() == "0x10de":
+                    with open(f"{os.path.dirname(path)}/device", encoding="ascii") as device:
+                        found.add(f"10de:{device.read().strip().removeprefix('0x')}")
+        return sorted(found)
+
     def interfaces(self) -> list[dict[str, Any]]:
         links: list[dict[str, Any]] = self._json(["ip", "-j", "-d", "address", "show"], parse_ip_address)
         for link in links:
@@ -261,27 +271,54 @@ class NodeReader:
         lines = self._read("/etc/dgx-release").strip()[:2000].splitlines()
         return "\n".join(line for line in lines if "SERIAL" not in line.upper())
 
+    def ota_torn(self, driver: str) -> float | None:
+        """How incomplete an update of DGX OS is; asked only for the driver that does not survive it."""
+        if driver != machine.TORN_DRIVER:
+            return None
+        rc, out, _err = self._run(["nvidia-spark-ota-check", "torn-score"])
+        return machine.torn_score(out) if rc == 0 else None
+
     def serving(self) -> bool:
         """Whether an engine of ours holds this host's memory: its control group exists while its unit runs."""
         units = ("sparkthor-vllm.service", "sparkthor-ray.service")
         return any(self._exists(f"/sys/fs/cgroup/system.slice/{unit}") for unit in units)
 
     def declared(self) -> dict[str, Any]:
-        """Whom the newest play declared head, and which declaration that was; empty before the first."""
-        try:
-            data = json.loads(self._read("/etc/sparkthor/cluster.json") or "{}")
-            return {
-                "head": str(data["head"]),
-                "generation": int(data.get("generation") or 0),
-            }
-        except (ValueError, KeyError, TypeError, AttributeError):
+        """Whom the newest play declared head, which declaration of which cluster that was, and the newest one that
+        this host has heard of since; empty before the first."""
+        data = self._object("/etc/sparkthor/cluster.json")
+        if not isinstance(data.get("head"), str):
             return {}
+        heard = self._object("/var/lib/sparkthor/superseded.json")
+        numbers = (one.get("generation") for one in (data, heard))
+        own, later = (number if isinstance(number, int) else 0 for number in numbers)
+        return {
+            "head": data["head"],
+            "generation": own,
+            "seen": max(own, later),
+            "cluster": str(data.get("cluster") or ""),
+        }
 
     def binaries(self) -> dict[str, str]:
         path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/cuda/bin"
         if self._root != "/":
             path = ":".join(self._path(item) for item in path.split(":"))
         return {name: shutil.which(name, path=path) or "" for name in BINARIES}
+
+    def toolchain(self) -> dict[str, Any]:
+        """What compiles at the engine's first start: C compiler, Python's headers, CUDA."""
+        path = ":".join(self._path(item) for item in ("/usr/local/bin", "/usr/bin", "/usr/local/cuda/bin"))
+        headers = f"/usr/include/python{sys.version_info[0]}.{sys.version_info[1]}/Python.h"
+        try:
+            cuda = str(json.loads(self._read("/usr/local/cuda/version.json"))["cuda"]["version"])
+        except (ValueError, KeyError, TypeError):
+            cuda = ""
+        return {
+            "cc": shutil.which("cc", path=path) or shutil.which("gcc", path=path) or "",
+            "python_headers": self._exists(headers),
+            "nvcc": shutil.which("nvcc", path=path) or "",
+            "cuda": cuda,
+        }
 
     def time_sync(self) -> dict[str, Any]:
         """``systemd-timesyncd`` and chrony leave marks; asking timedated over D-Bus would cost 100 ms a run."""
@@ -295,12 +332,10 @@ class NodeReader:
         interfaces = self.interfaces()
         routes = self._json(["ip", "-j", "-4", "route", "show"], parse_ip_route)
         product = self._read("/sys/class/dmi/id/product_name").strip()
-        hostname = platform.node()
-        kind = detect_kind(
-            product,
-            gpus["names"],
-            self._exists("/etc/nv_tegra_release"),
-            self._read("/proc/device-tree/model"),
+        hostname = self._system["node"]
+        tegra = self._read("/etc/nv_tegra_release")
+        kind = machine.detect_kind(
+            product, gpus["names"], bool(tegra), self._read("/proc/device-tree/model"), self.nvidia_pci()
         )
         if kind == "thor" and gpus["count"] == 0:
             gpus["count"] = 1
@@ -317,13 +352,15 @@ class NodeReader:
                 "codename": os_release.get("VERSION_CODENAME", ""),
                 "pretty": os_release.get("PRETTY_NAME", ""),
                 "dgx": self.dgx_release(),
+                "ota_torn": self.ota_torn(gpus["driver"]),
+                "tegra": machine.tegra_version(tegra),
             },
-            "arch": platform.machine(),
-            "kernel": platform.release(),
+            "arch": self._system["machine"],
+            "kernel": self._system["release"],
             "python": {
                 "version": platform.python_version(),
                 "tag": f"cp{sys.version_info[0]}{sys.version_info[1]}",
-                "platform": f"linux_{platform.machine()}",
+                "platform": f"linux_{self._system['machine']}",
             },
             "glibc": platform.libc_ver()[1],
             "cpus": os.cpu_count() or 1,
@@ -339,6 +376,7 @@ class NodeReader:
             "routes": routes,
             "management": management_of(self.ssh_server_address(), interfaces, routes),
             "binaries": self.binaries(),
+            "toolchain": self.toolchain(),
             "secrets": self.secrets(),
             "declared": self.declared(),
             "time": self.time_sync(),

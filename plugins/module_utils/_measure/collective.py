@@ -16,6 +16,7 @@ import pwd
 import re
 import signal
 import subprocess
+from collections.abc import Sequence
 from typing import Any
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import environment_file
@@ -176,11 +177,9 @@ def _names(folder: str) -> list[str]:
         return []
 
 
-def run_rank(
-    rank: int, world: int, master: str, port: int, engine: str, user: str, largest: int, budget: float, limit: float
-) -> dict[str, Any]:
-    """Run this host's rank to its end, or to ``limit`` seconds; never raises over what the rank does."""
-    environment = {
+def _environment(rank: int, world: int, master: str, port: int) -> dict[str, str]:
+    """What the units have, and what torch and NCCL are told of this sweep."""
+    return {
         **os.environ,
         **read_environment(("/etc/sparkthor/engine.env", "/etc/sparkthor/fabric.env")),
         "RANK": str(rank),
@@ -191,41 +190,67 @@ def run_rank(
         "NCCL_DEBUG_SUBSYS": "INIT,NET",
         "PYTHONUNBUFFERED": "1",
     }
-    options: dict[str, Any] = {}
-    if os.geteuid() == 0:
-        try:
-            account = pwd.getpwnam(user)
-        except KeyError:
-            # root does not run what the serving user may have prepared
-            return {"error": f"there is no user {user} to run the engine as; run the engine role"}
-        groups = os.getgrouplist(account.pw_name, account.pw_gid)
-        options = {"user": account.pw_uid, "group": account.pw_gid, "extra_groups": groups}
+
+
+def _as_user(user: str) -> dict[str, Any]:
+    """What starts a process as another user, for root alone. Raises KeyError for one that is not there."""
+    if os.geteuid() != 0 or not user:
+        return {}
+    account = pwd.getpwnam(user)
+    groups = os.getgrouplist(account.pw_name, account.pw_gid)
+    return {"user": account.pw_uid, "group": account.pw_gid, "extra_groups": groups}
+
+
+def run_rank(
+    rank: int,
+    world: int,
+    master: str,
+    port: int,
+    engine: Sequence[str],
+    user: str,
+    largest: int,
+    budget: float,
+    limit: float,
+    after: Sequence[str] = (),
+) -> dict[str, Any]:
+    """Run this host's rank to its end, or to ``limit`` seconds; never raises over what the rank does.
+
+    ``engine`` is the command of the engine's Python. Without a ``user`` it is Docker's client, which root runs and
+    which gives the rank to the serving user itself; ``after`` ends what such a client leaves when it is killed.
+    """
+    try:
+        options = _as_user(user)
+    except KeyError:
+        # root does not run what the serving user may have prepared
+        return {"error": f"there is no user {user} to run the engine as; run the engine role"}
     before = counters()
     try:
         process = subprocess.Popen(
-            [engine, "-", str(largest), str(budget), str(limit)],
+            [*engine, "-", str(largest), str(budget), str(limit)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
             errors="replace",
-            env=environment,
+            env=_environment(rank, world, master, port),
             cwd="/",
             start_new_session=True,
             **options,
         )
     except OSError as error:
-        return {"error": f"the engine's Python cannot be run: {engine}: {error.strerror}"}
+        return {"error": f"the engine's Python cannot be run: {engine[0]}: {error.strerror}"}
     try:
         out, _none = process.communicate(PROGRAM, timeout=limit + 30)
     except subprocess.TimeoutExpired:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
+        if after:
+            subprocess.run(list(after), stdin=subprocess.DEVNULL, capture_output=True, timeout=60, check=False)
         return {"error": f"no end after {limit + 30:.0f} s: a rank is not there, or the ranks cannot reach each other"}
-    after = counters()
+    now = counters()
     result = read_output(process.returncode, out)
-    result["sent"] = {name: after[name] - before.get(name, 0) for name in after if after[name] > before.get(name, 0)}
+    result["sent"] = {name: now[name] - before.get(name, 0) for name in now if now[name] > before.get(name, 0)}
     return result
 
 

@@ -62,20 +62,35 @@ def _read_mapping(path: str) -> dict[str, Any]:
     return data
 
 
-def read_model_folder(path: str) -> tuple[dict[str, Any], dict[str, int]]:
-    """(config, tensors) of a local model folder; half a set of safetensors is an error that names what lacks."""
-    config_path = os.path.join(path, "config.json")
-    if not os.path.isdir(path):
-        raise SizingError("model_path", path, "is not a folder on this host", "Let model_store place the model first.")
+def read_config(path: str) -> dict[str, Any]:
+    """The config.json of a model folder, with the quantization that ModelOpt wrote beside it in older exports."""
     try:
-        config = _read_mapping(config_path)
+        config = _read_mapping(os.path.join(path, "config.json"))
     except FileNotFoundError:
         raise SizingError("model_path", path, "has no config.json", "Fetch the model again.") from None
     if not config.get("quantization_config"):
-        # ModelOpt writes its quantization beside the config in older exports
         side = os.path.join(path, "hf_quant_config.json")
         if os.path.isfile(side):
             config["quantization_config"] = {"quant_method": "modelopt", **_read_mapping(side)}
+    return config
+
+
+def weight_map_files(index_path: str) -> set[str]:
+    """The files that the index of a checkpoint names."""
+    try:
+        wanted = set(_read_mapping(index_path)["weight_map"].values())
+        if not all(isinstance(name, str) for name in wanted):
+            raise TypeError
+    except (SizingError, KeyError, AttributeError, TypeError):
+        raise SizingError("model_path", index_path, "is not a safetensors index", "Fetch the model again.") from None
+    return wanted
+
+
+def read_model_folder(path: str) -> tuple[dict[str, Any], dict[str, int]]:
+    """(config, tensors) of a local model folder; half a set of safetensors is an error that names what lacks."""
+    if not os.path.isdir(path):
+        raise SizingError("model_path", path, "is not a folder on this host", "Let model_store place the model first.")
+    config = read_config(path)
     tensors: dict[str, int] = {}
     for name in _weight_files(path):
         tensors.update(read_safetensors_header(os.path.join(path, name)))
@@ -86,14 +101,7 @@ def _weight_files(path: str) -> list[str]:
     index_path = os.path.join(path, "model.safetensors.index.json")
     present = {name for name in os.listdir(path) if name.endswith(".safetensors")}
     if os.path.isfile(index_path):
-        try:
-            wanted = set(_read_mapping(index_path)["weight_map"].values())
-            if not all(isinstance(name, str) for name in wanted):
-                raise TypeError
-        except (SizingError, KeyError, AttributeError, TypeError):
-            raise SizingError(
-                "model_path", index_path, "is not a safetensors index", "Fetch the model again."
-            ) from None
+        wanted = weight_map_files(index_path)
     else:
         wanted = present
         numbered = sorted(present)

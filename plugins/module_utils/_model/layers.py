@@ -35,19 +35,30 @@ class Layer:
     key_dim: int = 0
     value_dim: int = 0
     latent: bool = False
-    #: bytes per token and layer that are added to the latent cache (the sparse-attention indexer)
-    extra_bytes: int = 0
-    #: state elements that divide by TP: (convolution, recurrent)
-    conv_state: int = 0
+    chunked: bool = False  # the window starts anew at each of its multiples
+    sparse: bool = False  # latent attention to a few tokens, which an index finds
+    #: width of the index of sparse attention, which every rank holds whole; wide: 16 bits an element
+    index_dim: int = 0
+    index_wide: bool = False
+    #: tokens that one entry of compressed attention stands for: 1 (a window alone), 4 or 128; 0 elsewhere
+    ratio: int = 0
+    #: state elements that divide by TP: width and steps of the convolution, the recurrent state
+    conv_width: int = 0
+    conv_steps: int = 0
     ssm_state: int = 0
-    #: caches of the same layer beside the above (Falcon-H1 runs attention and Mamba side by side)
+    #: Mamba 2: groups of the convolution, their state, blocks that prefix caching keeps for a checkpoint
+    groups: int = 0
+    group_state: int = 0
+    checkpoints: int = 0
+    #: caches of the same layer beside the above (two attention blocks of LongCat)
     caches_per_layer: int = 1
     attention_params: int = 0
     kv_params: int = 0
     dense_params: int = 0
     expert_params: int = 0
     active_expert_params: int = 0
-    replicated_params: int = 0
+    replicated_params: int = 0  # the same on each rank, in 16 bits: routers, norms
+    whole_params: int = 0  # the same on each rank, stored like the attention
 
 
 #: feed-forward blocks of two matrices, whatever the activation
@@ -76,12 +87,12 @@ class FeedForward:
         activation = str(first_of(text, ("mlp_hidden_act", "hidden_act", "activation_function")) or "silu")
         plain = text.get("model_type") in _WITHOUT_GATE or activation in ("relu2", "gelu_new", "relu")
         self.matrices = 2 if plain else 3
-        self.latent = optional_int(text, ("moe_latent_size",), 0)
+        self.latent = optional_int(text, ("moe_latent_size", "routed_expert_hidden_size"), 0)
         expert_width = self.latent or hidden
         self.one_expert = self.matrices * expert_width * moe_inter
         self.other_experts = self.matrices * hidden * _other_experts(text, len(kinds))
         self.shared = self.matrices * hidden * _shared_width(text, moe_inter, inter)
-        self.first_dense = optional_int(text, ("first_k_dense_replace", "moe_layer_start_index"), 0)
+        self.first_dense = optional_int(text, ("first_k_dense_replace", "moe_layer_start_index", "num_dense_layers"), 0)
         step = first_of(
             text, ("decoder_sparse_step", "moe_layer_freq", "expert_layer_period", "interleave_moe_layer_step")
         )
@@ -121,14 +132,20 @@ class FeedForward:
 def _shared_width(text: Mapping[str, Any], moe_inter: int, inter: int) -> int:
     """Width of what every token passes beside its experts."""
     width = optional_int(
-        text, ("moe_shared_expert_intermediate_size", "shared_expert_intermediate_size", "share_expert_dim"), 0
+        text,
+        (
+            *("moe_shared_expert_intermediate_size", "shared_expert_intermediate_size", "share_expert_dim"),
+            "shared_intermediate_size",
+        ),
+        0,
     )
     if width:
         return width
     if text.get("enable_moe_block"):
         return inter  # Gemma 4: the dense block stays beside the experts
     one = 1 if str(text.get("model_type", "")).startswith("llama4") else 0
-    return optional_int(text, ("n_shared_experts", "num_shared_experts", "num_shared_expert"), one) * moe_inter
+    names = ("n_shared_experts", "num_shared_experts", "num_shared_expert", "moe_num_shared_experts")
+    return optional_int(text, names, one) * moe_inter
 
 
 def _other_experts(text: Mapping[str, Any], layers: int) -> int:
@@ -157,6 +174,8 @@ def layer_of(
     if kind in ("linear", "mamba", "conv"):
         values.update(_state(kind, text, hidden))
         return Layer(cache=STATE, **values)
+    if text.get("compress_ratios") is not None:
+        return _compressed(index, text, hidden, heads, head_dim, values)
     if kind == "both":
         state = _state("mamba", text, hidden)
         params = state.pop("attention_params", 0)
@@ -165,8 +184,7 @@ def layer_of(
         values["attention_params"] += params
         return Layer(cache=FULL, **values)
     if latent:
-        attention = _latent_attention(text, hidden, heads)
-        values["replicated_params"] = values.get("replicated_params", 0) + attention.pop("replicated_latent")
+        attention = _latent_attention(index, text, hidden, heads)
         return Layer(cache=FULL, **values, **attention)
     window = 0
     if kind == "sliding":
@@ -183,7 +201,48 @@ def layer_of(
         kv_heads = optional_int(text, ("num_global_key_value_heads",), kv_heads)
         head_dim = optional_int(text, ("global_head_dim",), head_dim)
     values.update(_attention(text, hidden, heads, kv_heads, head_dim))
-    return Layer(cache=WINDOW if window else FULL, window=window, **values)
+    values.update(_index_of_blocks(index, text))
+    return Layer(cache=WINDOW if window else FULL, window=window, chunked=kind == "chunked", **values)
+
+
+def _index_of_blocks(index: int, text: Mapping[str, Any]) -> dict[str, Any]:
+    """MiniMax M3: which blocks a token attends to is looked up by one more key for each token."""
+    sparse = text.get("sparse_attention_config")
+    if not isinstance(sparse, Mapping) or not sparse.get("use_sparse_attention"):
+        return {}
+    layers = sparse.get("sparse_attention_freq")
+    if isinstance(layers, (list, tuple)) and not (index < len(layers) and layers[index]):
+        return {}
+    return {"index_dim": required_int(sparse, ("sparse_index_dim",)), "index_wide": True}
+
+
+def _compressed(
+    index: int, text: Mapping[str, Any], hidden: int, heads: int, head_dim: int, values: dict[str, Any]
+) -> Layer:
+    """DeepSeek V4: a window of 128 tokens, and all before it as one entry for 4 or for 128 tokens."""
+    ratios = text["compress_ratios"]
+    ratio = ratios[index] if isinstance(ratios, (list, tuple)) and index < len(ratios) else None
+    if ratio not in (0, 4, 128):
+        raise SizingError(
+            "config.compress_ratios", ratio, f"is not known for layer {index}", "Known are 0, 4 and 128, one a layer."
+        )
+    query, out = required_int(text, ("q_lora_rank",)), required_int(text, ("o_lora_rank",))
+    index_dim = required_int(text, ("index_head_dim",)) if ratio == 4 else 0
+    # compressors: keys and scores of each token, twice where groups overlap
+    compressors = hidden * 2 * (head_dim + index_dim) * (2 if ratio == 4 else 1) if ratio else 0
+    indexer = (query * index_dim + hidden) * required_int(text, ("index_n_heads",)) if index_dim else 0
+    values["replicated_params"] = values.get("replicated_params", 0) + compressors
+    return Layer(
+        cache=FULL if ratio else WINDOW,
+        window=required_int(text, ("sliding_window",)),
+        kv_heads=1,
+        key_dim=head_dim,
+        ratio=ratio or 1,
+        index_dim=index_dim,
+        attention_params=(query + out) * heads * head_dim + required_int(text, ("o_groups",)) * out * hidden,
+        whole_params=hidden * (query + head_dim) + indexer,
+        **values,
+    )
 
 
 def _attention(text: Mapping[str, Any], hidden: int, heads: int, kv_heads: int, head_dim: int) -> dict[str, Any]:
@@ -202,7 +261,7 @@ def _attention(text: Mapping[str, Any], hidden: int, heads: int, kv_heads: int, 
     }
 
 
-def _latent_attention(text: Mapping[str, Any], hidden: int, heads: int) -> dict[str, Any]:
+def _latent_attention(index: int, text: Mapping[str, Any], hidden: int, heads: int) -> dict[str, Any]:
     rank = required_int(text, ("kv_lora_rank",))
     rope = required_int(text, ("qk_rope_head_dim",))
     nope = optional_int(text, ("qk_nope_head_dim",), rope)
@@ -210,26 +269,38 @@ def _latent_attention(text: Mapping[str, Any], hidden: int, heads: int) -> dict[
     query_rank = optional_int(text, ("q_lora_rank",), 0)
     query = (query_rank or hidden) * heads * (nope + rope)
     down = hidden * (query_rank + rank + rope)
-    # an index of one FP8 vector and one FP32 scale for each token, beside the latent (sparse attention)
-    index_dim = optional_int(text, ("index_head_dim",), 0)
+    index_dim = optional_int(text, ("index_head_dim",), 0) if _has_index(index, text) else 0
+    index_heads = optional_int(text, ("index_n_heads",), 0)
+    indexer = index_dim * (index_heads * query_rank + hidden) + index_heads * hidden if index_dim else 0
     copies = 2 if text.get("model_type") == "longcat_flash" else 1  # two attention blocks in each layer
     return {
         "latent": True,
         "kv_heads": 1,
         "key_dim": rank + rope,
         "value_dim": 0,
-        "extra_bytes": index_dim + 4 * (index_dim // 128) if index_dim else 0,
+        "sparse": optional_int(text, ("index_head_dim",), 0) > 0,
+        "index_dim": index_dim,
         "caches_per_layer": copies,
         "attention_params": copies * (query + rank * heads * (nope + value) + heads * value * hidden),
-        "replicated_latent": copies * down,
+        "whole_params": copies * down + indexer,
     }
+
+
+def _has_index(index: int, text: Mapping[str, Any]) -> bool:
+    """GLM 5.2: only some layers look up what to attend to, and those after them share it."""
+    pattern = text.get("index_topk_pattern")
+    if isinstance(pattern, str) and index < len(pattern):
+        return pattern[index] != "S"
+    every = optional_int(text, ("index_topk_freq",), 1) or 1
+    offset = optional_int(text, ("index_skip_topk_offset",), 2)
+    return max(index - offset + 1, 0) % every == 0
 
 
 def _state(kind: str, text: Mapping[str, Any], hidden: int) -> dict[str, Any]:
     """Elements of the per-sequence state (before TP) and parameters of a layer without a growing cache."""
     if kind == "conv":
         kernel = optional_int(text, ("conv_L_cache", "conv_kernel"), 3)
-        return {"conv_state": hidden * max(kernel - 1, 1), "attention_params": 4 * hidden * hidden}
+        return {"conv_width": hidden, "conv_steps": max(kernel - 1, 1), "attention_params": 4 * hidden * hidden}
     if kind == "linear":
         return _linear_state(text, hidden)
     heads = optional_int(text, ("mamba_num_heads", "mamba_n_heads", "n_mamba_heads"), 0)
@@ -242,7 +313,8 @@ def _state(kind: str, text: Mapping[str, Any], hidden: int) -> dict[str, Any]:
         inner = optional_int(text, ("mamba_d_ssm", "intermediate_size"), expand * hidden)
         inner = inner if text.get("model_type") in ("mamba", "falcon_mamba") else expand * hidden
         return {
-            "conv_state": inner * (kernel - 1),
+            "conv_width": inner,
+            "conv_steps": kernel - 1,
             "ssm_state": inner * state,
             "attention_params": hidden * inner * 3,
         }
@@ -250,7 +322,11 @@ def _state(kind: str, text: Mapping[str, Any], hidden: int) -> dict[str, Any]:
     inner = heads * dim
     conv = inner + 2 * groups * state
     return {
-        "conv_state": conv * (kernel - 1),
+        "conv_width": conv,
+        "conv_steps": kernel - 1,
+        "groups": groups,
+        "group_state": state,
+        "checkpoints": 1,
         "ssm_state": heads * dim * state,
         "attention_params": hidden * (2 * inner + 2 * groups * state + heads) + inner * hidden,
     }
@@ -265,7 +341,8 @@ def _linear_state(text: Mapping[str, Any], hidden: int) -> dict[str, Any]:
         kernel = optional_int(nested, ("short_conv_kernel_size",), 4)
         width = heads * dim
         return {
-            "conv_state": 3 * width * (kernel - 1),
+            "conv_width": 3 * width,
+            "conv_steps": kernel - 1,
             "ssm_state": heads * dim * dim,
             "attention_params": 5 * hidden * width,
         }
@@ -282,7 +359,8 @@ def _linear_state(text: Mapping[str, Any], hidden: int) -> dict[str, Any]:
     keys = key_heads * key_dim
     values = value_heads * value_dim
     return {
-        "conv_state": (2 * keys + values) * (kernel - 1),
+        "conv_width": 2 * keys + values,
+        "conv_steps": kernel - 1,
         "ssm_state": value_heads * value_dim * key_dim,
         "attention_params": hidden * (2 * keys + 2 * values + 2 * value_heads) + values * hidden,
     }

@@ -9,18 +9,22 @@ so that a split which cannot work is known before ten minutes of loading.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from fractions import Fraction
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
-from ansible_collections.sparkthor.cluster.plugins.module_utils._model.config import with_overrides
+from ansible_collections.sparkthor.cluster.plugins.module_utils._model import known, overhead
+from ansible_collections.sparkthor.cluster.plugins.module_utils._model.config import text_config, with_overrides
+from ansible_collections.sparkthor.cluster.plugins.module_utils._model.drafter import Drafter, read_drafter
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.kv_cache import (
+    Element,
+    common_block,
     kv_element,
-    layer_kv_bytes,
-    layer_state_bytes,
+    layer_caches,
+    unpacked_ends,
 )
-from ansible_collections.sparkthor.cluster.plugins.module_utils._model.layers import FULL, STATE, WINDOW, Layer
+from ansible_collections.sparkthor.cluster.plugins.module_utils._model.layers import FULL, STATE, WINDOW
+from ansible_collections.sparkthor.cluster.plugins.module_utils._model.pool import Cache, Pool, Request, make_pool
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.shape import Shape, read_shape
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.split import (
     by_rank,
@@ -32,40 +36,25 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._model.values im
     SizingError,
     as_fraction,
     as_int,
-    dtype_bytes,
     parse_length,
 )
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.verdict import (
-    GIB,
     USUAL_UTILIZATION,
+    Asked,
     Rank,
     concurrent_sequences,
     judge,
+    usable_blocks,
 )
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.weights import (
     Weights,
+    drafter_bytes,
     estimate_weights,
     weights_from_tensors,
 )
 
 #: Memory bandwidth of a GB10; the bound on decode speed is this divided by what each token has to read.
 SPARK_BANDWIDTH = 273e9
-#: CUDA context, NCCL buffers, allocator slack and captured graphs: measured on GB10 between 1 and 2 GiB a rank.
-BASE_OVERHEAD = GIB
-GRAPH_OVERHEAD = GIB // 2
-
-
-def _overhead(
-    shape: Shape, tensor_parallel: int, batched: int, sequences: int, eager: bool, declared: int | None
-) -> int:
-    """Memory beside weights and cache: the runtime's own, and the largest activations of one step."""
-    if declared is not None:
-        return as_int("overhead_bytes", declared, minimum=0)
-    width = max(dtype_bytes("dtype", shape.dtype), 2)
-    ffn = max(shape.intermediate, shape.moe_intermediate * max(shape.experts_per_token, 1))
-    activations = batched * width * (10 * shape.hidden + 3 * ffn // tensor_parallel)
-    logits = min(sequences, batched) * shape.vocab * 4 * 2 // tensor_parallel
-    return BASE_OVERHEAD + (0 if eager else GRAPH_OVERHEAD) + activations + logits
 
 
 def prefill_flops(shape: Shape, length: int) -> int:
@@ -81,6 +70,7 @@ def prefill_flops(shape: Shape, length: int) -> int:
         + layer.dense_params
         + layer.active_expert_params
         + layer.replicated_params
+        + layer.whole_params
         for layer in shape.layers
     )
     positions = length * shape.count(FULL)
@@ -88,66 +78,144 @@ def prefill_flops(shape: Shape, length: int) -> int:
     return 2 * params + 4 * shape.heads * shape.head_dim * positions
 
 
-def plan(
-    config: Mapping[str, Any],
-    *,
-    tensor_parallel: int = 1,
-    pipeline_parallel: int = 1,
-    kv_cache_dtype: str = "auto",
-    max_model_len: int | str | None = None,
-    memory_bytes: int | Sequence[int] | None = None,
-    gpu_memory_utilization: float = USUAL_UTILIZATION,
-    weights_bytes: int | None = None,
-    memory_available_bytes: int | Sequence[int] | None = None,
-    max_num_seqs: int = 1,
-    max_num_batched_tokens: int = 8192,
-    overhead_bytes: int | None = None,
-    kv_cache_memory_bytes: int | str | None = None,
-    enforce_eager: bool = False,
-    language_model_only: bool = False,
-    mamba_ssm_cache_dtype: str = "auto",
-    memory_bandwidth: float = SPARK_BANDWIDTH,
-    active_bytes: int | None = None,
-    layer_partition: Sequence[int] | str | None = None,
-    tensors: Mapping[str, int] | None = None,
-    hosts: Sequence[str] | None = None,
-    hf_overrides: Mapping[str, Any] | None = None,
-) -> dict[str, Any]:
-    """The memory plan of one model on one set of ranks; see the `memory_plan` filter for the meaning of each."""
-    shape = read_shape(with_overrides(config, hf_overrides) if hf_overrides else config)
-    tensor, pipeline = as_int("tensor_parallel", tensor_parallel), as_int("pipeline_parallel", pipeline_parallel)
+@dataclass(frozen=True)
+class Options:
+    """How a model is run, and on what; see the `memory_plan` filter for the meaning of each."""
+
+    tensor_parallel: int = 1
+    pipeline_parallel: int = 1
+    kv_cache_dtype: str = "auto"
+    max_model_len: int | str | None = None
+    memory_bytes: int | Sequence[int] | None = None
+    gpu_memory_utilization: float = USUAL_UTILIZATION
+    weights_bytes: int | None = None
+    memory_available_bytes: int | Sequence[int] | None = None
+    max_num_seqs: int | None = None
+    max_num_batched_tokens: int = 8192
+    overhead_bytes: int | None = None
+    kv_cache_memory_bytes: int | str | None = None
+    enforce_eager: bool = False
+    language_model_only: bool = False
+    mamba_ssm_cache_dtype: str = "auto"
+    memory_bandwidth: float = SPARK_BANDWIDTH
+    active_bytes: int | None = None
+    layer_partition: Sequence[int] | str | None = None
+    tensors: Mapping[str, int] | None = None
+    hosts: Sequence[str] | None = None
+    hf_overrides: Mapping[str, Any] | None = None
+    speculative_config: Mapping[str, Any] | str | None = None
+    draft_config: Mapping[str, Any] | None = None
+    enable_expert_parallel: bool = False
+    enable_prefix_caching: bool = True
+    load_format: str = "auto"
+    vllm_version: str | None = None
+
+
+def plan(config: Mapping[str, Any], **options: Any) -> dict[str, Any]:
+    """The memory plan of one model on one set of ranks, by `Options`."""
+    asked = Options(**options)
+    config = with_overrides(config, asked.hf_overrides) if asked.hf_overrides else config
+    shape = read_shape(config)
+    tensor, pipeline = _split(asked)
     check_split(shape, tensor)
-    stages = split_layers(shape.num_layers, pipeline, layer_partition)
-    element = kv_element(kv_cache_dtype, shape)
-    utilization = as_fraction("gpu_memory_utilization", gpu_memory_utilization)
-    batched = as_int("max_num_batched_tokens", max_num_batched_tokens)
-    sequences = as_int("max_num_seqs", max_num_seqs)
-    cache = _Cache(shape, element, batched, _length(shape, max_model_len), str(mamba_ssm_cache_dtype or "auto"))
-    weights = _weights(shape, stages, tensor, tensors, weights_bytes, language_model_only)
-    memory = _of_ranks("memory_bytes", memory_bytes, tensor * pipeline, hosts)
-    available = _of_ranks("memory_available_bytes", memory_available_bytes, tensor * pipeline, hosts)
-    names = rank_names(hosts, tensor * pipeline)
-    overhead = _overhead(shape, tensor, batched, sequences, bool(enforce_eager), overhead_bytes)
-    pinned = _pinned_cache(kv_cache_memory_bytes)
-    ranks = _plan_ranks(cache, stages, tensor, weights, memory, available, utilization, overhead, pinned)
-    verdict, reasons, suggestions = judge(
-        shape, ranks, names, cache.length, sequences, utilization, tensor, pipeline, element[2], pinned
+    stages = split_layers(shape.num_layers, pipeline, asked.layer_partition)
+    drafter = read_drafter(asked.speculative_config, config, shape, asked.draft_config)
+    version = _version(asked.vllm_version)
+    step = _step(asked, shape, drafter)
+    cache = _Cache(
+        shape,
+        kv_element(asked.kv_cache_dtype, shape),
+        _length(shape, asked.max_model_len),
+        str(asked.mamba_ssm_cache_dtype or "auto"),
+        drafter,
+        Request(step.batched * _batches(pipeline, version), drafter.tokens, bool(asked.enable_prefix_caching)),
+        tensor,
+        tuple(stages),
     )
-    active = as_int("active_bytes", active_bytes) if active_bytes is not None else weights.active
+    weights = _weights(asked, shape, stages, tensor, drafter)
+    parts = _overhead(asked, shape, tensor, tensor * pipeline, step)
+    made = cache.pool()
+    ranks = _plan_ranks(asked, cache, made, weights, sum(parts.values()))
+    cache, ranks = _fitted(asked, cache, ranks)
+    names = rank_names(asked.hosts, tensor * pipeline)
+    unknown = [*known.unknown_of(text_config(config)), *filter(None, [drafter.unknown])]
+    verdict, reasons, suggestions = judge(
+        shape,
+        ranks,
+        names,
+        Asked(
+            cache.length,
+            1 if asked.max_num_seqs is None else step.sequences,
+            as_fraction("gpu_memory_utilization", asked.gpu_memory_utilization),
+            (tensor, pipeline),
+            cache.element.name,
+            _pinned_cache(asked.kv_cache_memory_bytes),
+            step.batched,
+            parts,
+            unknown,
+            asked.overhead_bytes is None,
+        ),
+    )
     return {
         "verdict": verdict,
         "reasons": reasons,
         "suggestions": suggestions,
+        "unknown": unknown,
         **_model_sizes(shape, weights, ranks),
-        **_cache_sizes(cache, ranks),
-        "active_bytes": active,
-        "overhead_bytes_per_rank": overhead,
-        "gpu_memory_utilization": utilization,
-        "decode_tokens_per_second_bound": round(tensor * float(memory_bandwidth) / active, 1) if active else None,
+        **_cache_sizes(cache, made, ranks, version),
+        **_speed(asked, weights, tensor),
+        "overhead_bytes_per_rank": sum(parts.values()),
+        "overhead_parts": parts,
+        "gpu_memory_utilization": float(asked.gpu_memory_utilization),
         "tensor_parallel": tensor,
         "pipeline_parallel": pipeline,
-        "ranks": _rank_table(names, ranks),
+        "ranks": _rank_table(names, ranks, cache.length),
     }
+
+
+def _split(asked: Options) -> tuple[int, int]:
+    return as_int("tensor_parallel", asked.tensor_parallel), as_int("pipeline_parallel", asked.pipeline_parallel)
+
+
+def _overhead(asked: Options, shape: Shape, tensor: int, world: int, step: overhead.Step) -> dict[str, int]:
+    if asked.overhead_bytes is not None:
+        return {"given": as_int("overhead_bytes", asked.overhead_bytes, minimum=0)}
+    return overhead.overhead_parts(shape, tensor, world, step)
+
+
+def _step(asked: Options, shape: Shape, drafter: Drafter) -> overhead.Step:
+    sequences = asked.max_num_seqs
+    return overhead.Step(
+        batched=as_int("max_num_batched_tokens", asked.max_num_batched_tokens),
+        sequences=overhead.GRAPH_SEQUENCES if sequences is None else as_int("max_num_seqs", sequences),
+        eager=bool(asked.enforce_eager),
+        drafted=drafter.tokens,
+        vision=bool(shape.vision_params) and not asked.language_model_only,
+        expert_parallel=bool(asked.enable_expert_parallel),
+        load_format=str(asked.load_format or "auto"),
+    )
+
+
+def _speed(asked: Options, weights: Weights, tensor: int) -> dict[str, Any]:
+    active = weights.active if asked.active_bytes is None else as_int("active_bytes", asked.active_bytes)
+    bound = round(tensor * float(asked.memory_bandwidth) / active, 1) if active else None
+    return {"active_bytes": active, "decode_tokens_per_second_bound": bound}
+
+
+#: From these releases on windows hold what every batch in flight has scheduled, and "KV cache size: N tokens" is
+#: what that many requests of the whole length hold, instead of the tokens of one group of caches.
+_IN_FLIGHT_FROM = (0, 25)
+_TOKENS_BY_CONCURRENCY_FROM = (0, 20)
+
+
+def _version(value: str | None) -> tuple[int, ...] | None:
+    numbers = [int(part) for part in str(value or "").partition("+")[0].split(".")[:2] if part.isdigit()]
+    return tuple(numbers) if len(numbers) == 2 else None
+
+
+def _batches(pipeline: int, version: tuple[int, ...] | None) -> int:
+    """Batches that are scheduled and not yet settled: one for each stage, and one that is being prepared."""
+    return 1 if version is not None and version < _IN_FLIGHT_FROM else pipeline + 1
 
 
 @dataclass(frozen=True)
@@ -155,46 +223,54 @@ class _Cache:
     """What decides the size of the cache on every rank."""
 
     shape: Shape
-    element: tuple[Fraction, int, str]
-    batched: int
+    element: Element
     length: int
     ssm_dtype: str  # or auto, which is the model's own
+    drafter: Drafter
+    request: Request
+    tensor: int
+    stages: tuple[int, ...]
 
-    def grows(self, layer: Layer) -> bool:
-        """Whether a layer caches the whole context; a window as long as the context is no window at all."""
-        return layer.cache == FULL or (layer.cache == WINDOW and layer.window >= self.length)
+    def caches(self, tensor: int | None = None) -> list[Cache]:
+        """Caches of all layers in their order, each with its stage; the drafter's are on the last one."""
+        of_stage = [stage for stage, count in enumerate(self.stages) for _layer in range(count)]
+        plain = kv_element(self.shape.dtype, self.shape)
+        bare = unpacked_ends(self.shape, self.element)
+        found = []
+        for index, layer in enumerate(self.shape.layers):
+            element = plain if index in bare else self.element
+            found += [
+                replace(cache, stage=of_stage[index])
+                for cache in layer_caches(
+                    layer, self.shape, element, tensor or self.tensor, self.drafter.tokens, self.ssm_dtype
+                )
+            ]
+        drafting = self.drafter.shape
+        for layer in drafting.layers if drafting else ():
+            found += [
+                replace(cache, stage=len(self.stages) - 1)
+                for cache in layer_caches(layer, drafting or self.shape, self.element, tensor or self.tensor)
+            ]
+        return found
 
-    def slides(self, layer: Layer) -> bool:
-        return layer.cache == WINDOW and not self.grows(layer)
-
-    def per_token(self, layers: Iterable[Layer], tensor: int = 1) -> int:
-        return sum(layer_kv_bytes(layer, self.element, tensor) for layer in layers)
-
-    def per_window(self, layers: Iterable[Layer], tensor: int) -> int:
-        # while a chunk is processed, a window holds the chunk as well
-        return sum(
-            layer_kv_bytes(layer, self.element, tensor) * min(layer.window + self.batched, self.length)
-            for layer in layers
-        )
-
-    def per_state(self, layers: Iterable[Layer], tensor: int = 1) -> int:
-        ssm_dtype = None if self.ssm_dtype == "auto" else self.ssm_dtype
-        return sum(layer_state_bytes(layer, self.shape, tensor, ssm_dtype) for layer in layers)
+    def pool(self) -> Pool:
+        caches = self.caches()
+        return make_pool(caches, common_block(self.shape, caches), self.request, packed=self.shape.compressed)
 
 
-def _weights(
-    shape: Shape,
-    stages: Sequence[int],
-    tensor: int,
-    tensors: Mapping[str, int] | None,
-    weights_bytes: int | None,
-    language_model_only: bool,
-) -> Weights:
+def _weights(asked: Options, shape: Shape, stages: Sequence[int], tensor: int, drafter: Drafter) -> Weights:
     """From the tensors of the checkpoint where they are known, else from the shape of the model."""
+    text_alone, tensors, size = bool(asked.language_model_only), asked.tensors, asked.weights_bytes
     if tensors is not None:
-        return weights_from_tensors(shape, tensors, stages, tensor, language_model_only)
-    size = None if weights_bytes is None else as_int("weights_bytes", weights_bytes)
-    return estimate_weights(shape, stages, tensor, size, language_model_only)
+        found = weights_from_tensors(shape, tensors, stages, tensor, text_alone, drafter.own_weights)
+    else:
+        size = None if size is None else as_int("weights_bytes", size)
+        found = estimate_weights(shape, stages, tensor, size, text_alone)
+    if drafter.shape is None or (drafter.own_weights and (tensors is not None or size is not None)):
+        return found  # nothing is added, or what the checkpoint holds of it is counted
+    more = drafter_bytes(drafter.shape, tensor, drafter.own_weights)
+    last = len(found.by_rank) - tensor
+    return replace(found, by_rank=[size + (more if rank >= last else 0) for rank, size in enumerate(found.by_rank)])
 
 
 def _pinned_cache(value: int | str | None) -> int | None:
@@ -207,47 +283,72 @@ def _of_ranks(variable: str, value: Any, world: int, hosts: Sequence[str] | None
     return list(by_rank(variable, value, world, len(hosts or ())))
 
 
-def _plan_ranks(
-    cache: _Cache,
-    stages: Sequence[int],
-    tensor: int,
-    weights: Weights,
-    memory: Sequence[int | None],
-    available: Sequence[int | None],
-    utilization: float,
-    overhead: int,
-    pinned: int | None,
-) -> list[Rank]:
+def _plan_ranks(asked: Options, cache: _Cache, made: Pool, weights: Weights, beside: int) -> list[Rank]:
     """The numbers of every rank, pipeline stage by stage."""
+    world = cache.tensor * len(cache.stages)
+    memory = _of_ranks("memory_bytes", asked.memory_bytes, world, asked.hosts)
+    available = _of_ranks("memory_available_bytes", asked.memory_available_bytes, world, asked.hosts)
+    utilization = as_fraction("gpu_memory_utilization", asked.gpu_memory_utilization)
+    pinned = _pinned_cache(asked.kv_cache_memory_bytes)
+    caches = cache.caches()
     ranks: list[Rank] = []
-    start = 0
-    for stage, count in enumerate(stages):
-        part = cache.shape.layers[start : start + count]
-        start += count
-        grows = [layer for layer in part if cache.grows(layer)]
-        slides = [layer for layer in part if cache.slides(layer)]
-        for lane in range(tensor):
-            rank = stage * tensor + lane
+    for stage, count in enumerate(cache.stages):
+        here = [each for each in caches if each.stage == stage]
+        for lane in range(cache.tensor):
+            rank = stage * cache.tensor + lane
             total = memory[rank]
             budget = None if total is None else int(total * utilization)
             if budget is not None and pinned is not None:
-                budget = weights.by_rank[rank] + overhead + pinned
+                budget = weights.by_rank[rank] + beside + pinned
             ranks.append(
                 Rank(
                     stage=stage,
                     layers=count,
-                    kv=cache.per_token(grows, tensor),
-                    window=cache.per_window(slides, tensor),
-                    window_token=cache.per_token(slides, tensor),
-                    state=cache.per_state(part, tensor),
+                    kv=_per_token(here, FULL, cache.length),
+                    window_token=_per_token(here, WINDOW, cache.length),
+                    window=_per_window(here, cache.request.in_flight, cache.length),
+                    state=sum(each.bytes for each in here if each.kind == STATE),
+                    pool=made,
+                    limit=cache.shape.max_position,
                     weights=weights.by_rank[rank],
                     memory=total,
                     available=available[rank],
                     budget=budget,
-                    overhead=overhead,
+                    overhead=beside,
+                    pinned=pinned is not None,
                 )
             )
     return ranks
+
+
+def _per_token(caches: Sequence[Cache], kind: str, length: int) -> int:
+    """Bytes that a token adds; a window as long as the context is no window at all."""
+    found = 0
+    for cache in caches:
+        if cache.kind == STATE:
+            continue
+        grows = cache.kind == FULL or cache.window >= length
+        if grows == (kind == FULL):
+            found += cache.bytes // cache.per_entry
+    return found
+
+
+def _per_window(caches: Sequence[Cache], in_flight: int, length: int) -> int:
+    # while chunks are processed, a window holds them as well
+    return sum(
+        cache.bytes * min(cache.window - 1 + in_flight, length)
+        for cache in caches
+        if cache.kind not in (FULL, STATE) and cache.window < length
+    )
+
+
+def _fitted(asked: Options, cache: _Cache, ranks: list[Rank]) -> tuple[_Cache, list[Rank]]:
+    """The length that vLLM takes for `auto` or -1: the longest that fits, at most the model's own."""
+    found = [tokens for tokens in (rank.tokens() for rank in ranks) if tokens is not None]
+    open_length = asked.max_model_len in ("auto", -1, "-1")
+    if not open_length or any(rank.budget is None for rank in ranks) or not found or min(found) < 1:
+        return cache, ranks
+    return replace(cache, length=min(cache.length, *found)), ranks
 
 
 def _kv_per_rank(ranks: Sequence[Rank]) -> list[int]:
@@ -266,25 +367,37 @@ def _max_tokens(ranks: Sequence[Rank], length: int) -> int | None:
     return min((tokens for tokens in (rank.tokens() for rank in ranks) if tokens is not None), default=length)
 
 
-def _cache_sizes(cache: _Cache, ranks: Sequence[Rank]) -> dict[str, Any]:
-    shape = cache.shape
-    whole = cache.per_token(layer for layer in shape.layers if cache.grows(layer))
-    windows = [layer for layer in shape.layers if cache.slides(layer)]
-    within = whole + cache.per_token(windows)
+def _cache_sizes(cache: _Cache, made: Pool, ranks: Sequence[Rank], version: tuple[int, ...] | None) -> dict[str, Any]:
+    every = cache.caches(tensor=1)
+    whole = _per_token(every, FULL, cache.length)
+    within = whole + _per_token(every, WINDOW, cache.length)
     return {
-        "kv_cache_dtype": cache.element[2],
+        "kv_cache_dtype": cache.element.name,
         # nothing but windows: a token costs this much until the window is full
-        "kv_bytes_per_token": within if windows and not whole else whole,
+        "kv_bytes_per_token": whole or within,
         "kv_bytes_per_token_within_window": within,
         "kv_bytes_per_token_per_rank": max(_kv_per_rank(ranks)),
         "window_bytes_per_sequence_per_rank": max(rank.window for rank in ranks),
-        "state_bytes_per_sequence": cache.per_state(shape.layers),
+        "state_bytes_per_sequence": sum(each.bytes for each in every if each.kind == STATE),
         "state_bytes_per_sequence_per_rank": max(rank.state for rank in ranks),
+        "block_bytes_per_rank": max(made.block_bytes(rank.stage) for rank in ranks),
+        "request_bytes_per_rank": max(rank.sequence(cache.length) for rank in ranks),
         "max_model_len": cache.length,
-        "prefill_flops_per_token": prefill_flops(shape, cache.length),
+        "prefill_flops_per_token": prefill_flops(cache.shape, cache.length),
         "max_tokens": _max_tokens(ranks, cache.length),
         "max_concurrent_sequences": concurrent_sequences(ranks, cache.length),
+        "kv_cache_tokens": _reported_tokens(made, ranks, cache.length, version),
     }
+
+
+def _reported_tokens(made: Pool, ranks: Sequence[Rank], length: int, version: tuple[int, ...] | None) -> int | None:
+    """What the planned release of vLLM writes as "KV cache size: N tokens"."""
+    blocks = usable_blocks(ranks)
+    if blocks is None or not made.groups:
+        return None
+    if version is not None and version < _TOKENS_BY_CONCURRENCY_FROM:
+        return blocks // len(made.groups) * min(cache.block for cache in made.groups[0])
+    return int(blocks / made.blocks(length) * length)
 
 
 def _model_sizes(shape: Shape, weights: Weights, ranks: Sequence[Rank]) -> dict[str, Any]:
@@ -301,9 +414,11 @@ def _model_sizes(shape: Shape, weights: Weights, ranks: Sequence[Rank]) -> dict[
     }
 
 
-def _rank_table(names: Sequence[str], ranks: Sequence[Rank]) -> dict[str, list[Any]]:
+def _rank_table(names: Sequence[str], ranks: Sequence[Rank], length: int) -> dict[str, list[Any]]:
     return {
         "host": list(names),
+        "kv_bytes_of_token": [rank.kv for rank in ranks],
+        "window_bytes_of_token": [rank.window_token for rank in ranks],
         "stage": [rank.stage for rank in ranks],
         "layers": [rank.layers for rank in ranks],
         "kv_bytes_per_token_per_rank": _kv_per_rank(ranks),
@@ -313,6 +428,8 @@ def _rank_table(names: Sequence[str], ranks: Sequence[Rank]) -> dict[str, list[A
         "memory_available_bytes": [rank.available for rank in ranks],
         "budget_bytes": [rank.budget for rank in ranks],
         "kv_cache_bytes": [None if rank.free is None else max(0, rank.free) for rank in ranks],
+        "kv_cache_bytes_at_least": [None if rank.free is None else max(0, rank.surely) for rank in ranks],
+        "request_bytes": [rank.pool.bytes(rank.stage, length) for rank in ranks],
         "max_tokens": [rank.tokens() for rank in ranks],
     }
 

@@ -22,6 +22,10 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._model.config im
     required_int,
     text_config,
 )
+from ansible_collections.sparkthor.cluster.plugins.module_utils._model.known import (
+    BOTH_EVERYWHERE,
+    EMBEDDING_EVERYWHERE,
+)
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.layer_kinds import layer_kinds
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.layers import (
     FeedForward,
@@ -34,6 +38,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._model.layers im
 )
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.values import as_int, dtype_bytes
 
+_HEADS = ("num_attention_heads", "n_head", "n_heads", "num_heads")
 _EXPERTS_PER_TOKEN = (
     *("num_experts_per_tok", "num_experts_per_token", "moe_k", "moe_topk", "moe_top_k", "top_k_experts", "top_k"),
 )
@@ -63,6 +68,20 @@ class Shape:
     quantization: str
     quant_config: Mapping[str, Any] = field(default_factory=dict)
     vision_params: int = 0
+    vision_whole: bool = False  # each tensor-parallel rank holds all of the vision tower
+
+    #: what the model's class makes on every pipeline stage
+    embedding_everywhere: bool = False
+    head_everywhere: bool = False
+    #: width of the vision tower; copies of the residual that run side by side
+    vision_width: int = 0
+    streams: int = 1
+    expert_dtype: str = ""  # where experts are stored otherwise than the rest (DeepSeek V4: fp4)
+
+    @property
+    def compressed(self) -> bool:
+        """Whether entries of the cache stand for several tokens (DeepSeek V4)."""
+        return any(layer.ratio for layer in self.layers)
 
     @property
     def num_layers(self) -> int:
@@ -80,14 +99,12 @@ def read_shape(config: Mapping[str, Any]) -> Shape:
     hidden = required_int(text, ("hidden_size", "n_embd", "n_embed", "d_model", "model_dim"))
     kinds = layer_kinds(text)
     needs_attention = any(kind in ("attention", "sliding", "chunked", "both") for kind in kinds)
-    head_names = ("num_attention_heads", "n_head", "n_heads", "num_heads")
-    heads = required_int(text, head_names) if needs_attention else optional_int(text, head_names, 0)
+    heads = required_int(text, _HEADS) if needs_attention else optional_int(text, _HEADS, 0)
     kv_heads = _kv_heads(text, attn, heads)
     head_dim = head_dim_of(text, hidden, heads)
     latent = is_latent(text)
-    quant = text.get("quantization_config") or {}
-    if not isinstance(quant, Mapping):
-        quant = {}
+    found_quant = text.get("quantization_config")
+    quant: Mapping[str, Any] = found_quant if isinstance(found_quant, Mapping) else {}
     dtype = str(first_of(text, ("dtype", "torch_dtype")) or "bfloat16").removeprefix("torch.")
     dtype_bytes("config.dtype", dtype)
     experts = optional_int(text, ("num_experts", "n_routed_experts", "num_local_experts", "moe_num_experts"), 0)
@@ -97,7 +114,6 @@ def read_shape(config: Mapping[str, Any]) -> Shape:
     inter = max((block.width for block in blocks), default=0) or _intermediate(text, hidden, kinds, experts)
     if experts and not moe_inter:
         moe_inter = optional_int(text, ("intermediate_size",), inter)
-    ssm = first_of(text, ("mamba_ssm_cache_dtype", "mamba_ssm_dtype"))
     ffn = FeedForward(text, hidden, kinds, experts, per_token, moe_inter, inter)
     layers = tuple(
         layer_of(index, kind, ffn, text, hidden, heads, kv_heads, head_dim, latent) for index, kind in enumerate(kinds)
@@ -120,7 +136,7 @@ def read_shape(config: Mapping[str, Any]) -> Shape:
         tied=bool(text.get("tie_word_embeddings", False)),
         dtype=dtype,
         kv_auto=kv_from_checkpoint(quant) or dtype,
-        ssm_dtype=str(ssm or dtype).removeprefix("torch."),
+        ssm_dtype=str(_ssm_dtype(text) or dtype).removeprefix("torch."),
         max_position=max_context(text),
         experts=experts,
         experts_per_token=per_token,
@@ -129,15 +145,36 @@ def read_shape(config: Mapping[str, Any]) -> Shape:
         latent=latent,
         quantization=quantization_name(text),
         quant_config=quant,
-        vision_params=_vision_params(text.get("vision_config")),
+        **_vision(text.get("vision_config")),
+        **_everywhere(str(text.get("model_type"))),
+        streams=optional_int(text, ("hc_mult",), 1),
+        expert_dtype=str(text.get("expert_dtype") or ""),
     )
+
+
+def _everywhere(kind: str) -> dict[str, bool]:
+    both = kind in BOTH_EVERYWHERE
+    return {"embedding_everywhere": both or kind in EMBEDDING_EVERYWHERE, "head_everywhere": both}
+
+
+def _ssm_dtype(text: Mapping[str, Any]) -> Any:
+    """The dtype of a recurrent state: the config's, or what vLLM takes without one; "" is the model's own."""
+    kimi = isinstance(text.get("linear_attn_config"), Mapping)
+    default = "float32" if kimi or text.get("model_type") == "nemotron_h" else ""
+    return first_of(text, ("mamba_ssm_cache_dtype", "mamba_ssm_dtype")) or default
 
 
 def _intermediate(text: Mapping[str, Any], hidden: int, kinds: Sequence[str], experts: int) -> int:
     """The width of a dense feed-forward block: four times the model's where nobody says (GPT-2, BLOOM, Falcon)."""
     # Llama 4 keeps its dense layers' width apart from its experts'
-    names = ("intermediate_size_mlp", "intermediate_size", "ffn_hidden_size", "n_inner", "ffn_dim")
-    inter = optional_int(text, (*names, "ff_intermediate_size"), 0)
+    names = ("intermediate_size_mlp", "dense_intermediate_size", "intermediate_size", "block_ff_dim")
+    inter = optional_int(text, (*names, "ffn_hidden_size", "n_inner", "ffn_dim", "ff_intermediate_size"), 0)
+    if text.get("block_auto_adjust_ff_dim"):  # LFM2
+        inter = int(2 * inter / 3 * float(text.get("block_ffn_dim_multiplier") or 1))
+        multiple = optional_int(text, ("block_multiple_of",), 256)
+        inter = -(-inter // multiple) * multiple
+    if text.get("model_type") in ("mamba", "mamba2", "falcon_mamba"):
+        return 0  # a state is all that such a layer has
     if inter or experts or any(kind in ("mamba", "moe", "mlp") for kind in kinds):
         return inter
     return 4 * hidden
@@ -158,8 +195,24 @@ def _kv_heads(text: Mapping[str, Any], attn: Mapping[str, Any], heads: int) -> i
     return heads if value is None else as_int("config.num_key_value_heads", value)
 
 
+def _vision(vision: Any) -> dict[str, Any]:
+    """The fields of a Shape that describe its vision tower."""
+    whole = isinstance(vision, Mapping) and vision.get("model_type") in _WHOLE_VISION
+    return {"vision_params": _vision_params(vision), "vision_whole": whole, "vision_width": _vision_width(vision)}
+
+
+def _vision_width(vision: Any) -> int:
+    width = first_of(vision, ("embed_dim", "hidden_size", "width")) if isinstance(vision, Mapping) else 0
+    return width if isinstance(width, int) else 0
+
+
+#: towers that Transformers' own class computes, whole on every tensor-parallel rank; its MLP has a gate
+_WHOLE_VISION = ("gemma4_vision",)
+
+
 def _vision_params(vision: Any) -> int:
-    """A rough count for the vision tower; it is small beside the decoder and only shifts the weights slightly."""
+    """Parameters of the vision tower: its blocks, table of positions, and what merges patches for the decoder, as
+    vLLM's classes make them (qwen3_vl.py: a merger more for each layer that is passed on)."""
     if not isinstance(vision, Mapping):
         return 0
     # Qwen2-VL's hidden_size is the language model's
@@ -169,4 +222,9 @@ def _vision_params(vision: Any) -> int:
         return 0
     inter = first_of(vision, ("intermediate_size",))
     inter = inter if isinstance(inter, int) else 4 * width
-    return depth * (4 * width * width + 2 * width * inter)
+    matrices = 3 if vision.get("model_type") in _WHOLE_VISION else 2
+    positions = first_of(vision, ("num_position_embeddings",)) or 2 * (vision.get("position_embedding_size") or 0)
+    merged = width * (vision.get("spatial_merge_size") or 0) ** 2
+    out = vision.get("out_hidden_size") or 0
+    mergers = (1 + len(vision.get("deepstack_visual_indexes") or ())) * merged * (merged + out) if out else 0
+    return int(depth * (4 * width * width + matrices * width * inter) + positions * width + mergers)

@@ -4,9 +4,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from ansible_collections.sparkthor.cluster.plugins.module_utils._model.overhead import SPREAD, SPREAD_LEAST, spread
+from ansible_collections.sparkthor.cluster.plugins.module_utils._model.pool import Pool
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.shape import Shape
 
 GIB = 1024**3
@@ -29,52 +31,77 @@ class Rank:
     window: int  # per sequence, at the asked length
     window_token: int
     state: int  # per sequence
+    pool: Pool
+    limit: int | None  # the model's own longest context
     weights: int
     memory: int | None
     available: int | None
     budget: int | None
     overhead: int
+    pinned: bool = False
 
     @property
     def free(self) -> int | None:
+        """The cache that is expected."""
         return None if self.budget is None else self.budget - self.weights - self.overhead
 
+    @property
+    def surely(self) -> int:
+        """The cache that is left in a boot that takes more than expected."""
+        free = self.free or 0
+        return free if self.pinned else free - spread(free)
+
     def sequence(self, length: int) -> int:
-        return self.kv * length + self.window + self.state
+        """What vLLM asks for one request; one block of the pool is never handed out."""
+        return self.pool.bytes(self.stage, length) + self.pool.block_bytes(self.stage)
 
-    def tokens(self) -> int | None:
+    def tokens(self, free: int | None = None) -> int | None:
         """Tokens of one sequence that the free memory holds; a cache that does not grow has no such limit."""
-        if self.free is None or not self.kv:
+        free = self.free if free is None else free
+        if free is None or not self.kv:
             return None
-        return max(0, (self.free - self.window - self.state) // self.kv)
+        return self.pool.longest(self.stage, max(free, 0), max(free, 0) // self.kv)
 
 
-def concurrent_sequences(ranks: Sequence[Rank], length: int) -> float | None:
+@dataclass(frozen=True)
+class Asked:
+    """What was asked, what a suggestion may change, and what the plan had to leave open."""
+
+    length: int
+    sequences: int
+    utilization: float
+    split: tuple[int, int]  # tensor, pipeline
+    kv_name: str
+    pinned: int | None
+    batched: int
+    parts: Mapping[str, int]  # of the overhead
+    unknown: Sequence[str] = ()
+    estimated: bool = True  # the overhead is
+
+
+def usable_blocks(ranks: Sequence[Rank]) -> int | None:
+    """Blocks of the pool: the least of all ranks; None where the memory is not known or nothing is cached."""
     counts = []
     for rank in ranks:
         if rank.free is None:
             return None
-        each = rank.sequence(length)
-        if each:
-            counts.append(max(0, rank.free) / each)
-    return round(min(counts), 2) if counts else None
+        size = rank.pool.block_bytes(rank.stage)
+        if size:
+            counts.append(max(0, rank.free) // size)
+    return min(counts) if counts else None
 
 
-def judge(
-    shape: Shape,
-    ranks: Sequence[Rank],
-    names: Sequence[str],
-    length: int,
-    sequences: int,
-    utilization: float,
-    tensor: int,
-    pipeline: int,
-    kv_name: str,
-    pinned: int | None,
-) -> tuple[str, list[str], list[str]]:
+def concurrent_sequences(ranks: Sequence[Rank], length: int) -> float | None:
+    blocks = usable_blocks(ranks)
+    return None if blocks is None else round(blocks / ranks[0].pool.blocks(length), 2)
+
+
+def judge(shape: Shape, ranks: Sequence[Rank], names: Sequence[str], asked: Asked) -> tuple[str, list[str], list[str]]:
     """The verdict, its numbers, and the nearest changes that would make it fit."""
+    length, utilization, pinned = asked.length, asked.utilization, asked.pinned
+    doubts = [f"Not known: {what}. The plan leaves it out, so vLLM may take more." for what in asked.unknown]
     if any(rank.budget is None for rank in ranks):
-        return "unknown", ["memory_bytes is not given: sizes only, no verdict."], []
+        return "unknown", [*doubts, "memory_bytes is not given: sizes only, no verdict."], []
     worst = min(ranks, key=lambda rank: (rank.free or 0) - rank.sequence(length))
     reasons = [
         reason
@@ -82,29 +109,67 @@ def judge(
         for reason in _shortages(rank, name, length, utilization, pinned)
     ]
     if reasons:
-        return "does_not_fit", reasons, _suggest(shape, ranks, worst, length, utilization, tensor, pipeline, kv_name)
-    tight = False
-    left = (worst.free or 0) - worst.sequence(length)
+        found = _suggest(shape, ranks, worst, length, utilization, *asked.split, asked.kv_name)
+        return "does_not_fit", [*doubts, *reasons], [*found, *_smaller_steps(worst, length, asked)]
     name = names[list(ranks).index(worst)]
     reasons.append(
         f"{name} is the fullest: weights {gib(worst.weights)}, overhead {gib(worst.overhead)}, "
         f"cache {gib(worst.free or 0)} of {gib(worst.budget or 0)}; one sequence of {length} tokens takes "
         f"{worst.sequence(length) / 2**20:.0f} MiB of it."
     )
-    if pinned is None and left < 0.05 * (worst.budget or 0):
+    suggestions: list[str] = []
+    tight = False
+    least = min(ranks, key=lambda rank: rank.surely - rank.sequence(length))
+    if asked.estimated and least.surely < least.sequence(length):
         tight = True
-        reasons.append(f"Less than 5 % of the budget is left after one full-length sequence ({gib(left)}).")
-    concurrent = concurrent_sequences(ranks, length)
-    if sequences > 1 and concurrent is not None and concurrent < sequences:
+        name = names[list(ranks).index(least)]
+        short = least.sequence(length) - least.surely
         reasons.append(
-            f"{concurrent:g} sequences of {length} tokens fit at once; the {sequences} asked for (max_num_seqs) share "
-            "the cache and wait or are preempted when all are that long."
+            f"{name}: boots differ, and one that takes more leaves {gib(least.surely)} of cache, {gib(short)} less "
+            f"than one sequence of {length} tokens needs; vLLM would then refuse to start."
+        )
+        suggestions = _lower(least, length, utilization, asked)
+    concurrent = concurrent_sequences(ranks, length)
+    if asked.sequences > 1 and concurrent is not None and concurrent < asked.sequences:
+        reasons.append(
+            f"{concurrent:g} sequences of {length} tokens fit at once; the {asked.sequences} asked for (max_num_seqs) "
+            "share the cache and wait or are preempted when all are that long."
         )
     if utilization > USUAL_UTILIZATION and pinned is None:
         tight = True
         edge = "is above the edge seen on unified memory" if utilization > EDGE_UTILIZATION else "is above the usual"
         reasons.append(f"gpu_memory_utilization {utilization:.2f} {edge} {USUAL_UTILIZATION:.2f}.")
-    return ("tight" if tight else "fits"), reasons, []
+    verdict = "unknown" if doubts else "tight" if tight else "fits"
+    return verdict, [*doubts, *reasons], suggestions
+
+
+def _lower(rank: Rank, length: int, utilization: float, asked: Asked) -> list[str]:
+    """What to lower, and by how much, so that a boot that takes more starts as well."""
+    found = []
+    tokens = rank.tokens(rank.surely)
+    if tokens is not None and tokens >= 1024:
+        fitting = tokens // 1024 * 1024
+        found.append(f"Lower max_model_len by {length - fitting} to {fitting}.")
+    found += _smaller_steps(rank, length, asked)
+    if rank.memory and not rank.pinned:
+        one = rank.sequence(length)
+        needed = (max(one / (1 - SPREAD), one + SPREAD_LEAST) + rank.weights + rank.overhead) / rank.memory
+        higher = -(-int(needed * 1000) // 10) / 100 + 0.01
+        if utilization < higher <= EDGE_UTILIZATION:
+            found.append(f"Or raise gpu_memory_utilization to {higher:.2f}.")
+    return found or ["Pin the cache by kv_cache_memory_bytes, or use more GPUs."]
+
+
+def _smaller_steps(rank: Rank, length: int, asked: Asked) -> list[str]:
+    """A step with fewer tokens, if that alone is enough."""
+    each = (asked.parts.get("activations", 0) + asked.parts.get("encoder", 0)) / asked.batched
+    for batched in (8192, 4096, 2048):
+        if batched < asked.batched:
+            spared = int((asked.batched - batched) * each)
+            larger = (rank.free or 0) + spared
+            if larger - spread(larger) >= rank.sequence(length):
+                return [f"Lower max_num_batched_tokens to {batched}, which spares about {gib(spared)}."]
+    return []
 
 
 def _shortages(rank: Rank, name: str, length: int, utilization: float, pinned: int | None) -> list[str]:
@@ -154,8 +219,7 @@ def _suggest(
         suggestions.append(f"max_model_len={fitting} fits this split.")
     if (worst.free or 0) > 0 and kv_name in ("bfloat16", "float16", "bf16", "fp16", "half") and worst.kv:
         # half the bytes for each token
-        halves = (worst.free or 0) - worst.window // 2 - worst.state
-        if halves // max(worst.kv // 2, 1) >= length:
+        if (worst.free or 0) >= worst.sequence(length) // 2 + worst.state:
             suggestions.append(f"kv_cache_dtype=fp8 makes {length} tokens fit.")
     for better in (0.80, 0.85, 0.90):
         if better > utilization and all(
@@ -182,15 +246,20 @@ def _suggest(
 def _more_hosts(
     shape: Shape, ranks: Sequence[Rank], length: int, utilization: float, tensor: int, pipeline: int
 ) -> str | None:
-    """The smallest number of further pipeline stages like these that would hold the model."""
+    """The smallest number of GPUs that would hold the model: as further pipeline stages like these, whose layers are
+    not equally large, or as tensor-parallel ranks, which share all alike but never a KV head."""
     smallest = min(rank.memory or 0 for rank in ranks)
     stages = [ranks[index] for index in range(0, len(ranks), tensor)]
     weights = sum(rank.weights for rank in stages)
     cache = sum(rank.sequence(length) for rank in stages)
-    overhead = ranks[0].overhead
-    for count in range(pipeline + 1, min(shape.num_layers, pipeline + 64) + 1):
-        if -(-(weights + cache) // count) * 1.03 + overhead <= int(smallest * utilization):
-            total = count * tensor
+    room = int(smallest * utilization) - ranks[0].overhead
+    for total in range(tensor * pipeline + 1, min(shape.num_layers, pipeline + 64) * tensor + 1):
+        count = total // tensor
+        if total % tensor == 0 and -(-(weights + cache) // count) * 1.03 <= room:
             split = f"pipeline_parallel={count}" + (f" with tensor_parallel={tensor}" if tensor > 1 else "")
             return f"{total} GPUs of {gib(smallest)} would hold it ({split})."
+        shared = min(total, shape.kv_heads or 1)
+        divides = shape.heads and shape.heads % total == 0
+        if tensor == 1 and divides and weights // total + cache // shared <= room:
+            return f"{total} GPUs of {gib(smallest)} would hold it (tensor_parallel={total})."
     return None

@@ -65,18 +65,19 @@ def _layer_bytes(shape: Shape) -> list[_LayerBytes]:
     if shape.quantization in ("mxfp4",):
         attention_full = attention_state = full  # only experts are packed
     dense = packed if not ignored("shared_expert") else full
+    experts = _QUANT_BYTES["mxfp4"] if shape.expert_dtype == "fp4" else packed
     result = []
     for layer in shape.layers:
         attention = attention_state if layer.cache == STATE else attention_full
         ffn = dense if layer.expert_params else packed
-        split = layer.attention_params * attention + layer.dense_params * ffn + layer.expert_params * packed
+        split = layer.attention_params * attention + layer.dense_params * ffn + layer.expert_params * experts
         keys = layer.kv_params * attention
-        whole = layer.replicated_params * full + 2 * shape.hidden * full
+        whole = layer.replicated_params * full + layer.whole_params * attention + 2 * shape.hidden * full
         active = (
             layer.attention_params * attention
             + keys
             + layer.dense_params * ffn
-            + layer.active_expert_params * packed
+            + layer.active_expert_params * experts
             + whole
         )
         result.append(_LayerBytes(split=split, kv=keys, whole=whole, active=active))
@@ -93,6 +94,11 @@ class Weights:
     source: str
 
 
+def _vision_share(shape: Shape, tensor_parallel: int) -> Fraction:
+    """The part of the vision tower that a rank holds."""
+    return Fraction(1) if shape.vision_whole else Fraction(1, tensor_parallel)
+
+
 def estimate_weights(
     shape: Shape,
     stages: Sequence[int],
@@ -104,7 +110,7 @@ def estimate_weights(
     full = Fraction(dtype_bytes("dtype", shape.dtype))
     layers = _layer_bytes(shape)
     embedding = shape.vocab * shape.hidden * full
-    vision = Fraction(0) if language_model_only else shape.vision_params * full
+    vision = Fraction(0) if language_model_only else _vision_share(shape, tensor_parallel) * shape.vision_params * full
     head = Fraction(0) if shape.tied else embedding
     total = sum((item.split + item.kv + item.whole for item in layers), Fraction(0)) + embedding + head
     total += shape.vision_params * full
@@ -125,20 +131,30 @@ def estimate_weights(
         for item in part:
             amount += item.split / tensor_parallel + item.kv / min(tensor_parallel, kv_heads) + item.whole
         last = stage == len(stages) - 1
-        if stage == 0 or (last and shape.tied):
+        if shape.embedding_everywhere or stage == 0 or (last and shape.tied):
             amount += embedding / tensor_parallel
-        if last:
+        if shape.head_everywhere or last:
             amount += head / tensor_parallel
-        if stage == 0:
-            amount += vision
+        # a tower for images is made on each stage, though the first one alone uses it
+        amount += vision
         by_rank.extend([int(amount * scale)] * tensor_parallel)
     return Weights(by_rank=by_rank, total=int(total * scale), active=int(active * scale), source=source)
+
+
+def drafter_bytes(drafter: Shape, tensor_parallel: int, own: bool) -> int:
+    """Weights of what drafts, on each rank of the last stage: layers, and a vocabulary if it is another model."""
+    full = Fraction(dtype_bytes("dtype", drafter.dtype))
+    layers = sum(
+        (item.split / tensor_parallel + item.kv / tensor_parallel + item.whole for item in _layer_bytes(drafter)),
+        Fraction(0),
+    )
+    return int(layers if own else layers + drafter.vocab * drafter.hidden * full / tensor_parallel)
 
 
 _LAYER_NUMBER = re.compile(r"(?:^|\.)(?:layers|h|blocks|layer)\.(\d+)\.")
 _REPLICATED = re.compile(
     r"(norm|router|\.gate\.|shared_expert_gate|kv_a_proj|q_a_proj|input_scale|weight_scale_2|k_scale|v_scale|"
-    r"e_score_correction_bias|A_log|dt_bias)"
+    r"e_score_correction_bias|A_log|dt_bias|\.indexer\.|\.compressor\.|\.wq_a\.|\.wkv\.|\.hc_)"
 )
 _DRAFT = re.compile(r"(^|\.)(mtp|nextn|draft_model)\.")
 _VISION = re.compile(r"(^|\.)(visual|vision_tower|vision_model|multi_modal_projector|audio_tower)\.")
@@ -150,6 +166,7 @@ def weights_from_tensors(
     stages: Sequence[int],
     tensor_parallel: int,
     language_model_only: bool = False,
+    drafting: bool = False,
 ) -> Weights:
     """Weights by rank from the tensors of the checkpoint itself: name -> bytes."""
     stage_of: list[int] = []
@@ -161,16 +178,17 @@ def weights_from_tensors(
     kv_heads = max(shape.kv_heads, 1)
     active = Fraction(0)
     for name, size in tensors.items():
-        if _DRAFT.search(name):
-            continue  # loaded only by speculative decoding
         number = _LAYER_NUMBER.search(name)
         vision = _VISION.search(name) is not None
-        if number and not vision and int(number.group(1)) >= len(stage_of):
-            continue  # a multi-token-prediction layer, numbered after the decoder's own
+        if _DRAFT.search(name) or (number and not vision and int(number.group(1)) >= len(stage_of)):
+            # multi-token prediction, some of it numbered after the decoder's own layers
+            if drafting:
+                ranks[last] += Fraction(size) if _REPLICATED.search(name) else Fraction(size, tensor_parallel)
+            continue
         total += size
         if vision:
             if not language_model_only:
-                ranks[0] += size
+                ranks = [amount + _vision_share(shape, tensor_parallel) * size for amount in ranks]
             continue
         if _REPLICATED.search(name):
             share = Fraction(size)
@@ -180,6 +198,12 @@ def weights_from_tensors(
             share = Fraction(size, tensor_parallel)
         if number:
             ranks[stage_of[int(number.group(1))]] += share
+        elif shape.head_everywhere and re.search(r"(lm_head|output_layer|embed_out)", name):
+            ranks = [amount + share for amount in ranks]
+        elif shape.embedding_everywhere and re.search(r"(embed|wte|word_embeddings)", name):
+            ranks = [amount + share for amount in ranks]
+            if not shape.tied:
+                continue  # a lookup reads one row
         elif re.search(r"(lm_head|output_layer|embed_out)", name):
             ranks[last] += share
         elif re.search(r"(embed|wte|word_embeddings)", name):

@@ -87,7 +87,10 @@ After={UNIT}
 StartLimitIntervalSec=0
 
 [Service]
+Type=notify
 ExecStart=/usr/bin/python3 -IB {PROGRAM} @NFT@
+# a comparison takes five commands of {firewall_watch.COMMAND_LIMIT:g} s at most
+WatchdogSec=180
 SyslogIdentifier={WATCH.removesuffix(".service")}
 Restart=always
 RestartSec=1

@@ -245,6 +245,14 @@ class Watch:
             self.say(f"{self.state} cannot be written: {error.strerror}")
 
 
+def notify(text: str) -> None:
+    """sd_notify(3): systemd starts a watch anew that hangs."""
+    path = os.environ.get("NOTIFY_SOCKET", "")
+    if path:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as door, contextlib.suppress(OSError):
+            door.sendto(text.encode(), "\0" + path[1:] if path.startswith("@") else path)
+
+
 def announcements() -> socket.socket:
     """Where the kernel announces changes of a ruleset."""
     door = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, NETLINK_NETFILTER)
@@ -269,6 +277,7 @@ def main(argv: list[str]) -> int:
     door = announcements()
     while True:
         closed = watch.check()
+        notify("READY=1\nWATCHDOG=1")
         time.sleep(PAUSE)
         wait(door, EVERY if closed else AGAIN)
 

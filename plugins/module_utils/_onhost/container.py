@@ -50,6 +50,9 @@ OF_THE_UNIT = (
     *("HF_TOKEN_PATH", "USER", "LOGNAME"),
 )
 
+#: of the caller's environment, for a rank of verify's all-reduce
+OF_A_RANK = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "NCCL_DEBUG", "NCCL_DEBUG_SUBSYS", "PYTHONUNBUFFERED")
+
 #: (argv, seconds) -> (exit status, stdout, stderr)
 Runner = Callable[[Sequence[str], float], "tuple[int, str, str]"]
 
@@ -291,30 +294,63 @@ def run_arguments(
 ) -> list[str]:
     """``docker run`` for one of the units, in the foreground."""
     own = config["services"][service]
-    uid, gid, further = ids
     argv = ["docker", "run", "--rm", "--restart", "no", "--pull", "never", "--log-driver", "none"]
     argv += ["--name", name_of(service), "--cidfile", cid_file, "--label", f"sparkthor.unit={name_of(service)}"]
-    # Host network and IPC as NCCL and Ray want them; the process namespace because Ray's node and vLLM, each in a
-    # container of its own, know each other by process number.
-    argv += ["--network", "host", "--ipc", "host", "--pid", "host", "--userns", "host"]
-    argv += ["--user", f"{uid}:{gid}"]
-    for number in further:
-        argv += ["--group-add", str(number)]
-    argv += ["--cap-drop", "ALL", "--cap-add", "IPC_LOCK"]
-    argv += ["--security-opt", "no-new-privileges", "--pids-limit", "-1"]
+    argv += _access(config, ids, gpu, limits, env_file, infiniband, exists)
     argv += ["--oom-score-adj", str(int(own.get("oom_score_adj", 0)))]
-    argv += [*limits, *gpu]
-    if infiniband:
-        argv += ["--device", "/dev/infiniband"]
-    argv += ["--env-file", env_file]
-    argv += mount_arguments(config, exists)
-    argv += nccl_arguments(str(config.get("nccl_conf") or "/etc/nccl.conf"), exists)
     if credentials:
         argv += bind(credentials, read_only=True)
     argv += ["--workdir", str(own.get("directory") or "/"), *(str(word) for word in config.get("options") or [])]
     # Docker has no option for the umask, and the front proxy's user reaches vLLM's socket by its group
     argv += ["--entrypoint", "/bin/sh", config["image"], "-c", 'umask "$0" && exec "$@"', str(own["umask"])]
     return [*argv, *config["commands"][service], *arguments]
+
+
+def _access(
+    config: Mapping[str, Any],
+    ids: tuple[int, int, Sequence[int]],
+    gpu: Sequence[str],
+    limits: Sequence[str],
+    env_file: str,
+    infiniband: bool,
+    exists: Callable[[str], bool],
+) -> list[str]:
+    """What every container of the engine has of the host: whoever measures measures with the same."""
+    uid, gid, further = ids
+    # Host network and IPC as NCCL and Ray want them; the process namespace because Ray's node and vLLM, each in a
+    # container of its own, know each other by process number.
+    argv = ["--network", "host", "--ipc", "host", "--pid", "host", "--userns", "host"]
+    argv += ["--user", f"{uid}:{gid}"]
+    for number in further:
+        argv += ["--group-add", str(number)]
+    argv += ["--cap-drop", "ALL", "--cap-add", "IPC_LOCK"]
+    argv += ["--security-opt", "no-new-privileges", "--pids-limit", "-1"]
+    argv += [*limits, *gpu]
+    if infiniband:
+        argv += ["--device", "/dev/infiniband"]
+    argv += ["--env-file", env_file]
+    argv += mount_arguments(config, exists)
+    return argv + nccl_arguments(str(config.get("nccl_conf") or "/etc/nccl.conf"), exists)
+
+
+def rank_arguments(
+    config: Mapping[str, Any],
+    arguments: Sequence[str],
+    *,
+    ids: tuple[int, int, Sequence[int]],
+    gpu: Sequence[str],
+    limits: Sequence[str],
+    env_file: str,
+    cid_file: str,
+    infiniband: bool = False,
+    exists: Callable[[str], bool] = os.path.exists,
+) -> list[str]:
+    """``docker run`` for the engine's Python beside the running engine; its program comes by standard input."""
+    argv = ["docker", "run", "--rm", "--interactive", "--restart", "no", "--pull", "never", "--log-driver", "none"]
+    argv += ["--name", name_of("rank"), "--cidfile", cid_file, "--label", f"sparkthor.unit={name_of('rank')}"]
+    argv += _access(config, ids, gpu, limits, env_file, infiniband, exists)
+    python = config["commands"]["python"]
+    return [*argv, "--workdir", "/", "--entrypoint", python[0], config["image"], *python[1:], *arguments]
 
 
 # ---------------------------------------------------------------------------------------------------------------
@@ -427,6 +463,27 @@ def prepare_run(service: str, arguments: Sequence[str], config: Mapping[str, Any
     )
 
 
+def prepare_rank(arguments: Sequence[str], config: Mapping[str, Any]) -> list[str]:
+    """The same for a rank of verify's all-reduce, whose caller has set the environment of the fabric."""
+    names = list(OF_A_RANK)
+    for path in ("/etc/sparkthor/engine.env", "/etc/sparkthor/fabric.env"):
+        with contextlib.suppress(FileNotFoundError), open(path, encoding="utf-8") as stream:
+            names += names_in(stream.read())
+    env_file = os.path.join(RUN_DIR, "rank.env")
+    os.makedirs(RUN_DIR, mode=0o700, exist_ok=True)
+    files.write_atomic(env_file, environment_lines(names, os.environ), mode=0o600)
+    return rank_arguments(
+        config,
+        arguments,
+        ids=account(config["user"]),
+        gpu=host_gpu_arguments(str(config.get("gpu") or "auto"), docker_info()),
+        limits=host_limit_arguments(),
+        env_file=env_file,
+        cid_file=os.path.join(RUN_DIR, "rank.cid"),
+        infiniband=os.path.isdir("/dev/infiniband"),
+    )
+
+
 def ask_arguments(
     config: Mapping[str, Any],
     arguments: Sequence[str],
@@ -458,7 +515,10 @@ def ask_arguments(
 
 def main(argv: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
-    usage = "usage: sparkthor_host container run|show ray|vllm ARGUMENTS…, remove ray|vllm, python ARGUMENTS…"
+    usage = (
+        "usage: sparkthor_host container run|show ray|vllm ARGUMENTS…, rank ARGUMENTS…, remove ray|vllm|rank, "
+        "python ARGUMENTS…"
+    )
     try:
         if len(words) >= 2 and words[0] in ("run", "show") and words[1] in ("ray", "vllm"):
             config = load()
@@ -469,7 +529,12 @@ def main(argv: Sequence[str] | None = None) -> int:
             if words[0] == "show":
                 print(json.dumps(command, indent=1))
                 return 0
-        elif len(words) == 2 and words[0] == "remove" and words[1] in ("ray", "vllm"):
+        elif words[:1] == ["rank"]:
+            config = load()
+            # one of a run that was broken off
+            remove("rank")
+            command = prepare_rank(words[1:], config)
+        elif len(words) == 2 and words[0] == "remove" and words[1] in ("ray", "vllm", "rank"):
             for note in remove(words[1]):
                 print(note, file=sys.stderr, flush=True)
             return 0

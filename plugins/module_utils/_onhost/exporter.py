@@ -5,8 +5,8 @@
 """Metrics of one host for Prometheus: memory, disk, links, RDMA ports, the watchdog, and the engine behind its socket.
 
 RDMA traffic shows in no netdev counter, unified memory in no GPU tool, and the engine listens on a UNIX socket that a
-Prometheus cannot reach: hence a small exporter of our own.  It reads files only, listens on the control address and the
-loopback, and knows two paths.  Installed on the hosts: standard library alone.
+Prometheus cannot reach: hence a small exporter of our own.  It reads files and asks nvidia-smi, listens on the control
+address and the loopback, and knows two paths.  Installed on the hosts: standard library alone.
 """
 
 from __future__ import annotations
@@ -24,6 +24,10 @@ import threading
 import time
 from collections.abc import Iterable, Sequence
 from typing import Any
+
+from .._lib.command import run_limited
+from . import gpu_state
+from .notify import ALIVE, READY, notify
 
 ENGINE_SOCKET = "/run/sparkthor/vllm/vllm.sock"
 WATCHDOG_FILE = "/run/sparkthor/watchdog/metrics.prom"
@@ -72,8 +76,9 @@ def _label(value: str) -> str:
 class Host:
     """Reads below a root folder."""
 
-    def __init__(self, root: str = "/") -> None:
+    def __init__(self, root: str = "/", run: gpu_state.Runner = lambda argv: run_limited(argv, 3)) -> None:
         self._root = root
+        self._run = run
 
     def _path(self, path: str) -> str:
         return os.path.join(self._root, path.lstrip("/"))
@@ -124,6 +129,20 @@ class Host:
             page.add("sparkthor_node_disk_total_bytes", "Disk that holds the models.", found.f_blocks * found.f_frsize)
             page.add("sparkthor_node_disk_free_bytes", "Space left there.", found.f_bavail * found.f_frsize)
             break
+
+    def gpus(self, page: Page) -> None:
+        for number, gpu in enumerate(gpu_state.read(self._run)):
+            label = {"gpu": str(number)}
+            page.add("sparkthor_gpu_power_watts", "Power that the GPU draws.", gpu["watts"], **label)
+            page.add("sparkthor_gpu_temperature_celsius", "Temperature of the GPU.", gpu["celsius"], **label)
+            megahertz = gpu["sm_mhz"]
+            clock = None if megahertz is None else megahertz * 1e6
+            page.add("sparkthor_gpu_clock_hertz", "Clock of the GPU's processors.", clock, **label)
+            share = None if gpu["utilization"] is None else gpu["utilization"] / 100
+            page.add("sparkthor_gpu_utilization_ratio", "Share of time in which the GPU worked.", share, **label)
+            for reason in gpu_state.REASONS:
+                text = "1 while heat or power slows the GPU down for this reason."
+                page.add("sparkthor_gpu_slowed", text, int(reason in gpu["slowed"]), **label, reason=reason)
 
     def firewall(self, page: Page) -> None:
         """What the watch over the firewall found; nobody who says so is as bad as an open one."""
@@ -180,6 +199,7 @@ class Host:
         page = Page()
         self.memory(page)
         self.system(page)
+        self.gpus(page)
         self.firewall(page)
         self.links(page, planned)
         self.rdma(page)
@@ -241,6 +261,20 @@ def handler(
     return Handler
 
 
+def answers(address: tuple[str, int], seconds: float = 10.0) -> bool:
+    """Whether the exporter gives its page to one who asks as Prometheus does."""
+    connection = http.client.HTTPConnection(*address, timeout=seconds)
+    try:
+        connection.request("GET", "/metrics")
+        answer = connection.getresponse()
+        answer.read()
+        return answer.status == 200
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        connection.close()
+
+
 class Server(socketserver.ThreadingMixIn, http.server.HTTPServer):
     daemon_threads = True
     allow_reuse_address = True
@@ -265,6 +299,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     threads = [threading.Thread(target=server.serve_forever, daemon=True) for server in servers]
     for thread in threads:
         thread.start()
-    for thread in threads:
-        thread.join()
-    return 0
+    notify(READY)
+    address, _sep, port = given.listen[0].rpartition(":")
+    # systemd starts anew what says nothing for a minute
+    while all(thread.is_alive() for thread in threads):
+        if answers((address, int(port))):
+            notify(ALIVE)
+        threads[0].join(15)
+    return 1

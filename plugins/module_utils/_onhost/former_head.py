@@ -7,9 +7,12 @@
 
 Each declaration of another head raises a generation, which every host keeps in C(cluster.json). The head says its own
 in C(/health), the one answer that anybody may ask for: a former head is no member of the new cluster, whose firewall
-has no other door for it. It says with it a proof that it knows the cluster's token, because whoever answers at the
-address of a peer must not be able to take a head down. The lower generation never wins, so the head that was declared
-last always starts.
+has no other door for it. Who asks with a nonce also gets a proof that this very host knows the cluster's token now:
+whoever answers at the address of a peer, or has heard an answer, must not be able to take a head down. The lower
+generation never wins, so the head that was declared last always starts.
+
+What was found counts for as long as that host is a peer in the same cluster and its generation is the higher one. A
+play that declares this host head again plans a generation above all that were seen, so no head stays down for ever.
 """
 
 from __future__ import annotations
@@ -20,6 +23,8 @@ import hmac
 import http.client
 import json
 import os
+import re
+import secrets
 import ssl
 import time
 from collections.abc import Callable, Mapping
@@ -33,9 +38,12 @@ CLUSTER = "/etc/sparkthor/cluster.json"
 #: what this host learned; it survives a reboot, and a higher generation of its own overrules it
 MARKER = "/var/lib/sparkthor/superseded.json"
 
-#: address -> what /health says there, None = nobody answers
+#: declarations that a host can have missed; a number beyond is no generation, whoever says it
+MOST_MISSED = 1000
+
+#: address, nonce -> what /health says there, None = nobody answers
 # evaluated when the module is loaded, and sanity loads module_utils on every Python that modules may meet
-Ask = Callable[[str], Optional[Mapping[str, Any]]]  # noqa: UP045
+Ask = Callable[[str, str], Optional[Mapping[str, Any]]]  # noqa: UP045
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,6 +52,16 @@ class Successor:
 
     name: str
     generation: int
+    cluster: str = ""
+
+    def counts(self, declared: Mapping[str, Any]) -> bool:
+        """Whether what this host was declared since leaves it the former head of that cluster."""
+        return (
+            declared_generation(declared) < self.generation
+            and str(declared.get("cluster") or "") == self.cluster
+            and self.name != declared.get("host")
+            and self.name in (declared.get("peers") or {})
+        )
 
     @property
     def text(self) -> str:
@@ -63,30 +81,50 @@ def read_token(environment: Mapping[str, str] | None = None) -> str:
     return ""
 
 
-def prove(token: str, host: str, generation: int) -> str:
-    """That whoever says it belongs to the cluster; nothing without a token."""
-    return hmac.new(token.encode(), f"head {generation} {host}".encode(), "sha256").hexdigest() if token else ""
+@dataclasses.dataclass(frozen=True)
+class Identity:
+    """What a head can prove to be."""
+
+    host: str = ""
+    cluster: str = ""
+    generation: int = 0
+    token: str = dataclasses.field(default="", repr=False)
+
+    @classmethod
+    def read(cls, path: str = CLUSTER, token: Callable[[], str] = read_token) -> Identity:
+        data = files.read_json(path)
+        return cls(str(data.get("host") or ""), str(data.get("cluster") or ""), declared_generation(data), token())
+
+    def proof(self, nonce: str) -> str:
+        """Nothing without a token, and for a question that is none."""
+        if not self.token or not is_nonce(nonce):
+            return ""
+        words = "\0".join(("head", nonce, self.cluster, str(self.generation), self.host))
+        return hmac.new(self.token.encode(), words.encode(), "sha256").hexdigest()
 
 
-def own_proof(path: str = CLUSTER, token: Callable[[], str] = read_token) -> str:
-    """For this host's own answer."""
-    cluster = files.read_json(path)
-    return prove(token(), str(cluster.get("host") or ""), int(cluster.get("generation") or 0))
+def declared_generation(declared: Mapping[str, Any]) -> int:
+    value = declared.get("generation")
+    return value if isinstance(value, int) else 0
 
 
-def health(address: str, port: int, tls: bool, seconds: float = 2.0) -> Mapping[str, Any] | None:
+def is_nonce(text: str) -> bool:
+    return re.fullmatch(r"[0-9a-f]{32}", text) is not None
+
+
+def health(address: str, port: int, tls: bool, nonce: str, seconds: float = 2.0) -> Mapping[str, Any] | None:
     """What the front proxy of a host answers, if it runs one. Its certificate is its own: the question is no secret.
 
     A head that was declared later may speak TLS where this one does not.
     """
     for attempt in (tls, not tls):
-        found = _health(address, port, attempt, seconds)
+        found = _health(address, port, attempt, nonce, seconds)
         if found is not None and "generation" in found:
             return found
     return None
 
 
-def _health(address: str, port: int, tls: bool, seconds: float) -> Mapping[str, Any] | None:
+def _health(address: str, port: int, tls: bool, nonce: str, seconds: float) -> Mapping[str, Any] | None:
     if tls:
         context = ssl.create_default_context()
         context.check_hostname = False
@@ -97,7 +135,7 @@ def _health(address: str, port: int, tls: bool, seconds: float) -> Mapping[str, 
     else:
         connection = http.client.HTTPConnection(address, port, timeout=seconds)
     try:
-        connection.request("GET", "/health")
+        connection.request("GET", f"/health?nonce={nonce}")
         data = json.loads(connection.getresponse().read(65536))
     except (OSError, http.client.HTTPException, ValueError):
         return None
@@ -108,7 +146,7 @@ def _health(address: str, port: int, tls: bool, seconds: float) -> Mapping[str, 
 
 def find(cluster: Mapping[str, Any], ask: Ask | None = None, token: Callable[[], str] = read_token) -> Successor | None:
     """A host that this head takes for its worker, and that proves to be the head of a higher generation."""
-    own, secret = int(cluster.get("generation") or 0), token()
+    own, secret, name_of_cluster = declared_generation(cluster), token(), str(cluster.get("cluster") or "")
     peers = {
         str(name): str(address)
         for name, address in (cluster.get("peers") or {}).items()
@@ -116,27 +154,31 @@ def find(cluster: Mapping[str, Any], ask: Ask | None = None, token: Callable[[],
     }
     if not peers or not secret or cluster.get("host") != cluster.get("head"):
         return None
-    port, tls = int(cluster.get("api_port") or 8000), bool(cluster.get("tls"))
-    question = ask or (lambda address: health(address, port, tls))
+    port, tls, nonce = int(cluster.get("api_port") or 8000), bool(cluster.get("tls")), secrets.token_hex(16)
+    question = ask or (lambda address, nonce: health(address, port, tls, nonce))
     with ThreadPoolExecutor(len(peers)) as pool:
-        answers = dict(zip(peers, pool.map(question, peers.values())))  # noqa: B905
+        answers = dict(zip(peers, pool.map(lambda address: question(address, nonce), peers.values())))  # noqa: B905
     found = None
     for name, answer in answers.items():
         generation, proof = (answer or {}).get("generation"), (answer or {}).get("proof")
-        if not isinstance(generation, int) or generation <= max(own, found.generation if found else 0):
+        if not isinstance(generation, int) or generation - own > MOST_MISSED:
             continue
-        if isinstance(proof, str) and hmac.compare_digest(proof.encode(), prove(secret, name, generation).encode()):
-            found = Successor(name, generation)
+        wanted = Identity(name, name_of_cluster, generation, secret).proof(nonce)
+        known_token = isinstance(proof, str) and hmac.compare_digest(proof.encode(), wanted.encode())
+        if known_token and generation > max(own, found.generation if found else 0):
+            found = Successor(name, generation, name_of_cluster)
     return found
 
 
 def known(cluster: Mapping[str, Any], marker: str = MARKER) -> Successor | None:
     """The one that was found earlier, unless a play has declared this host head again since."""
     data = files.read_json(marker)
-    generation = data.get("generation")
-    if not isinstance(generation, int) or generation <= int(cluster.get("generation") or 0):
-        return None
-    return Successor(str(data.get("name") or "another host"), generation)
+    found = Successor(
+        str(data.get("name") or ""),
+        declared_generation(data),
+        str(data.get("cluster") or ""),
+    )
+    return found if found.counts(cluster) else None
 
 
 def note(found: Successor, marker: str = MARKER, write: Callable[[str, str], None] = files.write_atomic) -> None:
@@ -162,7 +204,7 @@ def stay_down(
         cluster = files.read_json(path)
         if not cluster or cluster.get("host") != cluster.get("head"):
             return
-        if found is None or found.generation <= int(cluster.get("generation") or 0):
+        if found is None or not found.counts(cluster):
             found = known(cluster, marker) or find(cluster, ask, token)
         if found is None:
             return
@@ -185,14 +227,20 @@ def former_head(
     Once one is found, Ray is started anew here: its preparation stays down, and the engine's gate with it.
     """
 
+    met: Successor | None = None
+
     def reason(others: bool) -> str:
+        nonlocal met
         cluster = files.read_json(path)
-        found = known(cluster, marker)
-        if found is None and others:
-            found = find(cluster, ask, token)
-            if found is not None:
-                note(found, marker, write)
+        if met is None or not met.counts(cluster):
+            met = known(cluster, marker)
+        if met is None and others:
+            met = find(cluster, ask, token)
+            if met is not None:
+                # on a disk that takes nothing it is known until the next boot, which asks again
+                with contextlib.suppress(OSError):
+                    note(met, marker, write)
                 move(["systemctl", "--no-block", "try-restart", "sparkthor-ray.service"])
-        return found.text if found else ""
+        return met.text if met else ""
 
     return reason

@@ -79,7 +79,8 @@ class Signs:
 
     @property
     def known(self) -> bool:
-        return self.stopped or self.spoke or self.cores is not None or self.utilization is not None
+        told = self.stopped or self.spoke or self.compilers > 0
+        return told or self.cores is not None or self.utilization is not None
 
 
 @dataclasses.dataclass(frozen=True)

@@ -29,6 +29,7 @@ import sys
 from collections.abc import Callable, Mapping
 
 from .._lib import files
+from .notify import ALIVE, notify
 from .rank_head import Head
 from .rank_link import CONFIG, GroupError, Settings, say
 from .rank_worker import Worker
@@ -51,6 +52,7 @@ async def supervise(settings: Settings, token: str, talk: Callable[[str], None] 
     side: Head | Worker = (Head if settings.is_head else Worker)(settings, token, talk)
     loop = asyncio.get_running_loop()
     task = asyncio.ensure_future(side.run())
+    alive = asyncio.ensure_future(tell_alive())
     stopped = False
 
     def stop() -> None:
@@ -67,8 +69,16 @@ async def supervise(settings: Settings, token: str, talk: Callable[[str], None] 
             return 0
         raise
     finally:
+        alive.cancel()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.remove_signal_handler(number)
+
+
+async def tell_alive(seconds: float = 10.0) -> None:
+    """That this program's loop turns: a worker's that hangs would keep the whole group waiting for it."""
+    while True:
+        notify(ALIVE)
+        await asyncio.sleep(seconds)
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -19,6 +19,7 @@ from typing import Any
 
 from .._lib import files
 from . import rank_link, serving
+from .notify import READY, notify
 from .rank_process import Rank, drop_caches
 
 
@@ -123,7 +124,7 @@ class Head:
         self.phase = rank_link.RUN
         self.publish()
         await self._tell_all()
-        serving.notify(f"READY=1\nSTATUS=generation {self.generation}")
+        notify(f"{READY}\nSTATUS=generation {self.generation}")
         ended = asyncio.create_task(self.rank.wait())
         while not ended.done():
             self.news.clear()

@@ -17,6 +17,7 @@ from typing import Any
 
 from .._lib import files
 from . import rank_link, serving
+from .notify import READY, notify
 from .rank_process import Rank, drop_caches
 
 
@@ -159,7 +160,7 @@ class Worker:
             self.say(f"generation {generation}: starting the rank")
             await self.rank.start()
             self.state = rank_link.RUNNING
-            serving.notify(f"READY=1\nSTATUS=generation {generation}")
+            notify(f"{READY}\nSTATUS=generation {generation}")
             await self._report(link)
         elif phase == rank_link.GATHER and self.state == rank_link.PREPARED:
             self.state = rank_link.STANDBY

@@ -13,10 +13,11 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import hmac
 import http.client
 import json
 import os
-import shutil
+import secrets
 import socket
 import subprocess
 import time
@@ -61,16 +62,6 @@ def run(argv: list[str], seconds: float) -> tuple[int, str, str]:
     return done.returncode, done.stdout.decode("utf-8", "replace"), done.stderr.decode("utf-8", "replace")
 
 
-def notify(text: str) -> None:
-    """systemd's readiness and liveness protocol, where systemd asked for it."""
-    path = os.environ.get("NOTIFY_SOCKET", "")
-    if not path:
-        return
-    address = "\0" + path[1:] if path.startswith("@") else path
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as door, contextlib.suppress(OSError):
-        door.sendto(text.encode(), address)
-
-
 def write_file(path: str, content: str, mode: int = 0o644) -> None:
     """Replace a file in one step, and make its folder where it is absent.  Raises ``OSError``."""
     os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
@@ -97,15 +88,19 @@ def maintenance(paths: Iterable[str] = MAINTENANCE) -> str | None:
     return None
 
 
-def fingerprint(paths: Iterable[str]) -> dict[str, str]:
-    """What the engine is started with: a digest by file. Secrets among them are known by digest alone."""
+def fingerprint(paths: Iterable[str], key: str = "") -> dict[str, str]:
+    """What the engine is started with: a digest by file. There are secrets among them, so what is written down of it
+    has a key of its own: a plain digest would let a secret that a person chose be guessed."""
     found: dict[str, str] = {}
     for path in paths:
         try:
             with open(path, "rb") as stream:
-                found[path] = hashlib.sha256(stream.read()).hexdigest()
+                content = stream.read()
         except OSError:
             found[path] = ""
+        else:
+            keyed = hmac.new(key.encode(), content, hashlib.sha256) if key else hashlib.sha256(content)
+            found[path] = keyed.hexdigest()
     return found
 
 
@@ -114,21 +109,50 @@ def differing(wanted: Mapping[str, str], started: Mapping[str, Any]) -> list[str
     return sorted(path for path in {*wanted, *started} if wanted.get(path, "") != started.get(path, ""))
 
 
+def record_start(inputs: Iterable[str], invocation: str, path: str = STARTED_WITH) -> None:
+    """Write what this engine is started with, for root alone.  Raises ``OSError``."""
+    key = secrets.token_hex(16)
+    record = {"invocation": invocation, "key": key, "files": fingerprint(inputs, key)}
+    write_file(path, json.dumps(record, indent=1) + "\n", 0o600)
+
+
+def changed_since(record: Mapping[str, Any], inputs: Iterable[str] | None = None) -> list[str]:
+    """Files that are not what stands in the record of a start: of ``inputs``, else of the record's own."""
+    started = record.get("files")
+    started = started if isinstance(started, dict) else {}
+    # one that an earlier version wrote has no key
+    return differing(fingerprint(started if inputs is None else inputs, str(record.get("key") or "")), started)
+
+
+def _copy_of(path: str, digest: str) -> str:
+    return f"{os.path.basename(path)}-{digest[:16]}"
+
+
 def keep_good(paths: Iterable[str], folder: str) -> bool:
-    """Copies of the files that the engine served with, absent ones noted; whether they were others before."""
-    wanted = fingerprint(paths)
-    if files.read_json(os.path.join(folder, GOOD_INDEX)).get("files") == wanted:
+    """Copies of the files that the engine served with, absent ones noted; whether they were others before.
+
+    The index comes after the copies that it names, and what it names no more goes last: power may go at any moment.
+    """
+    contents: dict[str, str | None] = {}
+    for path in paths:
+        try:
+            with open(path, "rb") as stream:
+                contents[path] = stream.read().decode("utf-8")
+        except OSError:
+            contents[path] = None
+    if kept_good(folder) == contents:
         return False
-    scratch = f"{folder}.new"
-    shutil.rmtree(scratch, ignore_errors=True)
-    os.makedirs(scratch, mode=0o755)
-    for path, digest in wanted.items():
-        if digest:
-            with open(path, encoding="utf-8") as stream:
-                write_file(os.path.join(scratch, os.path.basename(path)), stream.read())
-    write_file(os.path.join(scratch, GOOD_INDEX), json.dumps({"files": wanted}, indent=1) + "\n")
-    shutil.rmtree(folder, ignore_errors=True)
-    os.rename(scratch, folder)
+    digests = {
+        path: "" if text is None else hashlib.sha256(text.encode()).hexdigest() for path, text in contents.items()
+    }
+    copies = {_copy_of(path, digests[path]): text for path, text in contents.items() if text is not None}
+    os.makedirs(folder, mode=0o700, exist_ok=True)
+    for name, text in copies.items():
+        write_file(os.path.join(folder, name), text, 0o600)
+    write_file(os.path.join(folder, GOOD_INDEX), json.dumps({"files": digests}, indent=1) + "\n", 0o600)
+    for name in os.listdir(folder):
+        if name not in copies and name != GOOD_INDEX:
+            files.remove(os.path.join(folder, name))
     return True
 
 
@@ -143,7 +167,7 @@ def kept_good(folder: str) -> dict[str, str | None]:
             found[path] = None
             continue
         try:
-            copy = files.read_plain(os.path.join(folder, os.path.basename(path)))
+            copy = files.read_plain(os.path.join(folder, _copy_of(path, digest)))
             found[path] = copy.decode("utf-8")
         except (OSError, UnicodeDecodeError):
             return {}
@@ -263,11 +287,17 @@ def request(
 
 
 def complete(path: str, model: str, seconds: float, clock: Callable[[], float] = time.monotonic) -> observation.Probe:
-    """One real one-token completion, the only answer that proves all ranks."""
+    """One real one-token completion, the only answer that proves all ranks; of a pooling model one of its vectors."""
     started = clock()
     body = {"model": model, "prompt": "1", "max_tokens": 1, "temperature": 0}
+    answer = "choices"
     try:
         status, text = request(path, "POST", "/v1/completions", seconds, body)
+        # a model that generates nothing has no such route; the one of all pooling models is not there for others
+        if status in (404, 501):
+            pooled = request(path, "POST", "/pooling", seconds, {"model": model, "input": "1"})
+            if pooled[0] == 200:
+                answer, (status, text) = "data", pooled
     except TimeoutError:
         return observation.Probe(started, clock(), "timeout", f"completion timed out after {seconds:.0f} s")
     except (OSError, http.client.HTTPException) as error:
@@ -275,12 +305,12 @@ def complete(path: str, model: str, seconds: float, clock: Callable[[], float] =
     finished = clock()
     if status == 200:
         try:
-            choices = json.loads(text)["choices"]
+            found = json.loads(text)[answer]
         except (ValueError, KeyError, TypeError):
-            choices = None
-        if choices:
+            found = None
+        if found:
             return observation.Probe(started, finished, "ok")
-        return observation.Probe(started, finished, "http", "the completion came without a choice")
+        return observation.Probe(started, finished, "http", f"the completion came without {answer}")
     message = f"completion answered {status}: {_message(text)}"
     kind = "rejected" if 400 <= status < 500 and status != 429 else "http"
     return observation.Probe(started, finished, kind, message)

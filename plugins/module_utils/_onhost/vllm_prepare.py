@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import os
 import subprocess
 import sys
@@ -59,9 +58,8 @@ def choose_size(smaller: Mapping[str, Any], without: Mapping[str, str]) -> None:
 
 def record_start(inputs: Sequence[str], environment: Mapping[str, str], path: str = serving.STARTED_WITH) -> None:
     """Write what this engine is started with, by which ``vllm_service`` knows whether it is what is declared."""
-    record = {"invocation": environment.get("INVOCATION_ID", ""), "files": serving.fingerprint(inputs)}
     try:
-        serving.write_file(path, json.dumps(record, indent=1) + "\n")
+        serving.record_start(inputs, environment.get("INVOCATION_ID", ""), path)
     except OSError as error:
         # not worth a start that fails: the next play restarts the engine once more than needed
         print(f"{path} cannot be written: {error.strerror}", file=sys.stderr)

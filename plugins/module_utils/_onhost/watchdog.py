@@ -43,10 +43,15 @@ STATES = (SERVING, LOADING, STARTING, DEGRADED, RESTARTING, DRAINING, MAINTENANC
 CAUSES = ("completion", "lost_rank", "load_stalled", "unit_failed", "engine_exited", "degraded", "restored")
 #: latencies kept to know what a normal completion takes on this cluster
 _KEPT_LATENCIES = 15
+#: begins the id of a raylet whose own nobody could tell
+NAMELESS = "?"
 #: seconds without a token, with requests in flight, after which the hosts are asked what their ranks do
 OVERDUE = 6.0
 #: seconds that a new line in the head's log counts as a sign of life
 _SPOKE = 30.0
+#: share of the patience with a load that logs nothing, after which the hosts are asked as well; and how many times it
+#: one gets that shows CPUs or GPUs at work
+_QUIET_SHARE, _QUIET_FACTOR = 0.5, 2.5
 
 
 @dataclasses.dataclass(frozen=True)
@@ -158,6 +163,8 @@ class Watchdog:
         self.advanced_at = 0.0
         self.stall = patience.Stall()
         self.stalled = 0.0
+        #: seconds since a load has shown anything new
+        self.quiet = 0.0
         self.verdict = patience.Verdict(patience.UNKNOWN, "")
         self.mark = ""
         self.mark_at = float("-inf")
@@ -232,8 +239,8 @@ class Watchdog:
 
     @property
     def overdue(self) -> bool:
-        """Whether the engine owes somebody a token, so that the hosts should be asked for signs of life."""
-        return self.served and self.stalled >= OVERDUE
+        """Whether the engine owes somebody a token or a line, so that the hosts should be asked for signs of life."""
+        return self.stalled >= OVERDUE if self.served else self.quiet >= _QUIET_SHARE * self.settings.load_stall
 
     @property
     def allowed(self) -> float:
@@ -261,11 +268,17 @@ class Watchdog:
         wanted = {address: name for address, name in self.settings.expected.items() if address not in self.without}
         gone = tuple(name for address, name in wanted.items() if address not in ranks)
         other = tuple(
-            name
-            for address, name in wanted.items()
-            if address in ranks and self.baseline.get(address, ranks[address]) != ranks[address]
+            name for address, name in wanted.items() if address in ranks and self._is_another(address, ranks[address])
         )
         return gone, other
+
+    def _is_another(self, address: str, raylet: str) -> bool:
+        """Whether the raylet is not the one that the engine began with."""
+        before = self.baseline.get(address, raylet)
+        if before.startswith(NAMELESS) and not raylet.startswith(NAMELESS):
+            # the one that was there all the time has a name again
+            self.baseline[address] = before = raylet
+        return before != raylet
 
     # -- one round --------------------------------------------------------------------------------------------------
 
@@ -338,6 +351,7 @@ class Watchdog:
         # an API server that does not tell its counters has not said that it has work either
         self.stall.note(now, seen.in_flight if seen.counters is not None else None, advanced or answered)
         self.stalled = self.stall.seconds(now, self.advanced_at, self.stood_still_until)
+        self.quiet = now - self.progressed_at if seen.unit.running and not self.served else 0.0
         signs = dict(seen.signs or {})
         if not self.overdue:
             self.marks = 0
@@ -484,9 +498,9 @@ class Watchdog:
         text = " · ".join(part for part in (share, seen.progress) if part) or "no line in the log yet"
         if self.failures >= self.settings.failures:
             return self._restart(seen, "completion", self.failure_text)
-        quiet = now - self.progressed_at
-        if quiet > self.settings.load_stall:
-            return self._restart(seen, "load_stalled", f"nothing new in the log for {_seconds(quiet)}")
+        works = self.verdict.kind in (patience.WORKING, patience.BUSY)
+        if self.quiet > self.settings.load_stall * (_QUIET_FACTOR if works else 1.0):
+            return self._restart(seen, "load_stalled", f"nothing new in the log for {_seconds(self.quiet)}")
         if self.failure_text:
             text = f"{text}; {self.failure_text}"
         probe = self.deadline if seen.listening and not seen.probing and now - self.probe_ended_at >= 2 else None

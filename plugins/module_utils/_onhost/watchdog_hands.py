@@ -27,6 +27,7 @@ from typing import Any
 
 from .._lib import files
 from . import former_head, serving
+from .notify import ALIVE, READY, notify
 
 #: of one request; the state of a group is a few kilobytes
 LINE_LIMIT = 4_000_000
@@ -51,9 +52,9 @@ class Hands:
 
     def keep_good(self) -> None:
         """What this engine was started with is what playbooks/rollback.yml brings back."""
-        started = files.read_json(serving.STARTED_WITH).get("files")
+        started = files.read_json(serving.STARTED_WITH)
         # declared anew since: nobody knows whether that would serve
-        if isinstance(started, dict) and not serving.differing(serving.fingerprint(started), started):
+        if started and not serving.changed_since(started):
             try:
                 serving.keep_good(self.kept, serving.GOOD)
             except UnicodeDecodeError as error:
@@ -63,7 +64,7 @@ class Hands:
         return former_head.read_token()
 
     def notify(self, text: str) -> None:
-        serving.notify(text)
+        notify(text)
 
 
 def commands(unit: str) -> set[tuple[str, ...]]:
@@ -106,7 +107,7 @@ class Guard:
             if path not in self.paths:
                 raise self._refuse(path)
             return self.hands.write(path, str(request.get("text"))) if what == "write" else self.hands.remove(path)
-        if what == "notify" and request.get("text") in ("READY=1", "WATCHDOG=1"):
+        if what == "notify" and request.get("text") in (READY, ALIVE):
             return self.hands.notify(request["text"])
         if what == "keep_good":
             return self.hands.keep_good()

@@ -165,11 +165,13 @@ def metrics_text(state: Mapping[str, Any], wall: float) -> str:
     return "\n".join(lines) + "\n"
 
 
-def health_body(state: Mapping[str, Any] | None, wall: float) -> tuple[int, dict[str, Any]]:
-    """What ``/health`` answers: 200 only for a group that completed something recently."""
+def health_body(state: Mapping[str, Any] | None, age: float) -> tuple[int, dict[str, Any]]:
+    """What ``/health`` answers: 200 only for a group that completed something recently.
+
+    ``age``: seconds since the state was observed, by a clock that nobody sets.
+    """
     if state is None:
         return 503, {"status": "unknown", "detail": "the watchdog has observed nothing yet"}
-    age = wall - float(state["updated"])
     if age > STALE_SECONDS:
         return 503, {"status": "unknown", "detail": f"the watchdog has observed nothing for {age:.0f} s"}
     body: dict[str, Any] = {
@@ -177,6 +179,5 @@ def health_body(state: Mapping[str, Any] | None, wall: float) -> tuple[int, dict
         "detail": state["detail"],
         "completion_seconds_ago": (state.get("completion") or {}).get("seconds_ago"),
         "generation": state.get("generation"),
-        "proof": state.get("proof"),
     }
     return (200 if state["healthy"] else 503), body

@@ -24,6 +24,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, Optional
 
@@ -31,6 +32,7 @@ from .._lib import files
 from . import (
     former_head,
     life,
+    notify,
     observation,
     patience,
     progress,
@@ -65,20 +67,42 @@ def ray_ranks(
     timeout: float = 3.0,
     token: Callable[[ray_config.Config], str] = ray_config.read_token,
 ) -> RankReader:
-    """The ranks of executor ray: one question to the dashboard on this host, 15 ms."""
+    """The ranks of executor ray: one question to the dashboard on this host, 15 ms.
+
+    While the dashboard gives no answer, the agent beside each raylet tells whether that is there: it ends with it.
+    """
+    newest: dict[str, str] = {}
 
     def read(_config: Mapping[str, Any]) -> Mapping[str, str] | None:
         cluster = ray_config.load_config(path)
         url = f"http://127.0.0.1:{cluster.dashboard_port}/api/v0/nodes?detail=true&limit=10000"
         answer = ray_probe.probe_http("dashboard", url, timeout, token(cluster))
         if not answer.ok:
-            return None
+            return _agents_of(cluster, newest, timeout) or None
         living = sorted(
             (row for row in ray_members.read_dashboard_nodes(answer.data) if row.alive), key=lambda r: r.started_ms
         )
-        return {row.address: row.node_id for row in living}
+        newest.clear()
+        newest.update({row.address: row.node_id for row in living})
+        return dict(newest)
 
     return read
+
+
+def _agents_of(cluster: ray_config.Config, ranks: dict[str, str], timeout: float) -> dict[str, str]:
+    """Those of the ranks whose host still has its agent; one that was refused meanwhile comes back as another one.
+
+    The head's own Ray is systemd's to watch.
+    """
+    workers = [address for address in ranks if address != cluster.head_address]
+    with ThreadPoolExecutor(max(1, len(workers))) as pool:
+        # a process that is stopped is connected to by the kernel
+        agents = list(pool.map(lambda one: ray_probe.probe_tcp("agent", one, cluster.agent_port, timeout), workers))
+    for address, agent in zip(workers, agents):  # noqa: B905
+        if agent.status == ray_probe.REFUSED:
+            ranks[address] = f"{watchdog.NAMELESS}{time.monotonic()}"
+    absent = {address for address, agent in zip(workers, agents) if not agent.ok}  # noqa: B905
+    return {address: node for address, node in ranks.items() if address not in absent}
 
 
 def group_ranks(config: Mapping[str, Any]) -> Mapping[str, str] | None:
@@ -139,7 +163,7 @@ class Service:
         degraded_path: str = serving.DEGRADED,
         successor: Callable[[bool], str] | None = None,
         signs: SignReader | None = None,
-        proof: Callable[[], str] = str,
+        identity: Callable[[], former_head.Identity] = former_head.Identity,
         hands: watchdog_hands.Hands | None = None,
     ) -> None:
         self.config = config
@@ -163,9 +187,11 @@ class Service:
         self.starts_path = starts_path
         self.degraded_path = degraded_path
         self.successor = successor
-        self.proof = proof
+        self.read_identity = identity
+        self.identity = former_head.Identity()
         self.successor_asked_at = float("-inf")
         self.state: dict[str, Any] | None = None
+        self.observed_at = float("-inf")
         self.progress = progress.Progress()
         self.progress_of = ""
         self.log_read_at = float("-inf")
@@ -329,8 +355,9 @@ class Service:
             self.since = wall
         self._tell(decision, seen.now)
         state = watchdog_report.status(self.machine, decision, seen, self.since, wall)
-        # a former head that returns asks for both
-        state["generation"], state["proof"] = self.config.get("generation"), self.proof()
+        # a former head that returns asks for it
+        self.identity = self.read_identity()
+        state["generation"] = self.identity.generation
         # The state is on record before the act: whoever reads sees why the group goes down.
         self._publish(state, wall)
         if decision.restart in ("degraded", "restored"):
@@ -368,7 +395,7 @@ class Service:
             self.say(text)
 
     def _publish(self, state: dict[str, Any], wall: float) -> None:
-        self.state = state
+        self.state, self.observed_at = state, self.clock()
         try:
             self.hands.write(self.state_path, json.dumps(state, indent=1) + "\n")
             self.hands.write(self.metrics_path, watchdog_report.metrics_text(state, wall))
@@ -381,12 +408,17 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     timeout = 10
 
     def do_GET(self) -> None:
-        if self.path.split("?", 1)[0] == "/metrics":
-            state = self.server.service.state
-            text = watchdog_report.metrics_text(state, self.server.service.wall()) if state else ""
+        service = self.server.service
+        path, _mark, query = self.path.partition("?")
+        if path == "/metrics":
+            state = service.state
+            text = watchdog_report.metrics_text(state, service.wall()) if state else ""
             self._answer(200 if state else 503, text.encode(), "text/plain; version=0.0.4")
             return
-        status, body = watchdog_report.health_body(self.server.service.state, self.server.service.wall())
+        status, body = watchdog_report.health_body(service.state, service.clock() - service.observed_at)
+        proof = service.identity.proof(query.removeprefix("nonce="))
+        if proof:
+            body.update(generation=service.identity.generation, proof=proof)
         self._answer(status, json.dumps(body).encode() + b"\n", "application/json")
 
     def do_HEAD(self) -> None:
@@ -487,15 +519,15 @@ def supervise(config: Mapping[str, Any], server: HealthServer, hands: watchdog_h
         state_path=state_path(config),
         metrics_path=metrics_path(config),
         successor=former_head.former_head(lambda argv: hands.run(argv, 30), token=hands.token, write=hands.write),
-        proof=lambda: former_head.own_proof(token=hands.token),
+        identity=lambda: former_head.Identity.read(token=hands.token),
         hands=hands,
     )
     service.take_up()
     server.service = service
     threading.Thread(target=server.serve_forever, name="health", daemon=True).start()
-    hands.notify("READY=1")
+    hands.notify(notify.READY)
     while True:
         started = time.monotonic()
         service.round()
-        hands.notify("WATCHDOG=1")
+        hands.notify(notify.ALIVE)
         time.sleep(max(0.2, OBSERVE_EVERY - (time.monotonic() - started)))

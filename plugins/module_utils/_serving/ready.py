@@ -6,12 +6,15 @@
 from __future__ import annotations
 
 import dataclasses
+import http.client
+import json
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import files
+from ansible_collections.sparkthor.cluster.plugins.module_utils._measure import completion
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import (
     observation,
     progress,
@@ -47,14 +50,14 @@ def _explain(unit: str, invocation: str, runner: serving.Runner) -> dict[str, An
     return {**dataclasses.asdict(found), "invocation": invocation}
 
 
-def stale_files(unit: observation.Unit, record: Mapping[str, Any], wanted: Mapping[str, str]) -> list[str]:
-    """Files that the engine should be started anew for."""
+def stale_files(unit: observation.Unit, record: Mapping[str, Any], inputs: Sequence[str]) -> list[str]:
+    """Those of ``inputs`` that the engine should be started anew for."""
     if unit.active not in ("active", "activating", "reloading"):
         return []
     if record.get("invocation") != unit.invocation:
         # a start that has not come to noting its files yet will read the ones that lie there now
-        return [] if unit.active == "activating" else sorted(wanted)
-    return serving.differing(wanted, record.get("files") or {})
+        return [] if unit.active == "activating" else sorted(inputs)
+    return serving.changed_since(record, inputs)
 
 
 def stale_elsewhere(state_path: str, wall: Callable[[], float] = time.time) -> list[str]:
@@ -96,7 +99,7 @@ def ensure(
         raise ReadyError(f"{unit_name} is {properties['LoadState']} on this host; run the vllm_serve role")
     found = Readiness(invocation=unit.invocation)
     if start:
-        found.stale = stale_files(unit, files.read_json(record_path), serving.fingerprint(config.get("inputs") or []))
+        found.stale = stale_files(unit, files.read_json(record_path), config.get("inputs") or [])
         if not found.stale and unit.active in ("active", "activating"):
             sleep(settle)
             found.stale = stale_elsewhere(str(config.get("group_state") or ""), wall)
@@ -166,6 +169,45 @@ def _judge(
     found.median_latency = completion.get("median_latency") if current else None
     found.deadline = settings.get("deadline")
     found.interval = settings.get("interval")
+
+
+def answers(
+    config_path: str = serving.CONFIG,
+    seconds: float = 60.0,
+    request: Callable[..., tuple[int, str]] = serving.request,
+    clock: Callable[[], float] = time.monotonic,
+) -> dict[str, Any] | None:
+    """How many simple tasks the model answers rightly; None where that cannot be known, or not within the time.
+
+    A model that computes nonsense is as fast and as ready as a sound one.
+    """
+    config = files.read_json(config_path)
+    if not config.get("answers"):
+        return None
+    ends = clock() + seconds
+
+    def answer(prompt: str) -> str:
+        body = completion.task(str(config["model"]), prompt)
+        left = max(1.0, ends - clock())
+        status, text = request(str(config["socket"]), "POST", "/v1/chat/completions", left, body)
+        if status != 200:
+            raise ValueError(text)  # such as of a model without a chat template
+        return completion.text_of(json.loads(text))
+
+    try:
+        return completion.ask(answer)
+    except (OSError, http.client.HTTPException, ValueError, KeyError, IndexError, TypeError):
+        return None
+
+
+def answers_problem(found: Mapping[str, Any] | None) -> str:
+    """What to say about a model that answers most simple tasks wrongly."""
+    if not found or found["right"] >= 0.75 * found["asked"]:
+        return ""
+    return (
+        f"the model answers {found['right']} of {found['asked']} simple tasks rightly ({found['wrong']}). "
+        f"{completion.NONSENSE}"
+    )
 
 
 def deadline_problem(found: Mapping[str, Any]) -> str:

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, Optional
 
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.files import write_atomic
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import serving
 
 #: what may be put back
@@ -35,6 +37,19 @@ class Change(NamedTuple):
     # evaluated when the module is loaded, and sanity loads module_utils on every Python that modules may meet
     before: Optional[str]  # noqa: UP045
     after: Optional[str]  # noqa: UP045
+
+    @property
+    def secret(self) -> bool:
+        """As the role declares it: what a person sets for vLLM may be one, whatever it is called."""
+        return self.path.endswith("/vllm.env")
+
+    def shown(self) -> dict[str, str]:
+        """For a diff."""
+        before, after = self.before or "", self.after or ""
+        if self.secret:
+            before = before and "(present secret content is not shown)\n"
+            after = after and "(former secret content is not shown)\n"
+        return {"before_header": self.path, "after_header": self.path, "before": before, "after": after}
 
 
 def read(path: str) -> str | None:
@@ -100,5 +115,10 @@ def apply(changes: Iterable[Change]) -> None:
     for change in changes:
         if change.after is None:
             os.unlink(change.path)
-        else:
-            serving.write_file(change.path, change.after)
+            continue
+        try:
+            there = os.stat(change.path)
+            owned = (there.st_uid, there.st_gid, stat.S_IMODE(there.st_mode))
+        except FileNotFoundError:
+            owned = (-1, -1, 0o600 if change.secret else 0o644)
+        write_atomic(change.path, change.after, *owned)

@@ -4,26 +4,64 @@
 
 from __future__ import annotations
 
+import contextlib
+import fnmatch
+import glob
 import importlib
 import json
 import os
 import re
-from typing import Any
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.files import write_atomic
+from ansible_collections.sparkthor.cluster.plugins.module_utils._store.content import free_bytes, human
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import push
 
 #: in a snapshot: the names of its files, written when a download ended well
 _WHOLE = ".sparkthor-whole"
 _ID = re.compile(r"\A[A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9][A-Za-z0-9._-]*\Z")
+#: the same weights once more, in forms that vLLM does not read beside safetensors
+OTHER_FORMS = (
+    *("original/*", "metal/*", "onnx/*", "openvino/*", "coreml/*", "consolidated*", "pytorch_model*", "tf_model*"),
+    *("flax_model*", "*.gguf", "*.pth", "*.onnx", "*.h5", "*.msgpack", "*.ot", "*.tflite"),
+)
+#: of the bytes still to come, kept free on top of them
+RESERVE = 0.05
+#: seconds between two lines of progress
+TELL_EVERY = 5.0
+#: what the client raises while nobody answers
+_NO_ANSWER = ("Connect", "Timeout", "Proxy", "ReadError", "WriteError", "RemoteProtocol", "Offline", "LocalEntry")
+
+Say = Callable[[str], None]
 
 
 class HubError(Exception):
     """A sentence for the user."""
 
 
-def _client() -> Any:
+class Unreachable(HubError):
+    """The hub does not answer, which says nothing about the model."""
+
+
+class Listed(NamedTuple):
+    """A file of a model on the hub."""
+
+    path: str
+    size: int
+    blob: str  # its name in the cache: SHA-256 of a large file, else what git calls it
+
+
+def is_id(source: str) -> bool:
+    return _ID.match(source) is not None
+
+
+def client() -> Any:
     try:
+        # the package imports its parts when they are asked for; this one is an attribute once it is imported
+        importlib.import_module("huggingface_hub.constants")
         return importlib.import_module("huggingface_hub")
     except ImportError as error:
         raise HubError(
@@ -32,33 +70,80 @@ def _client() -> Any:
         ) from error
 
 
-def snapshot(repo: str, revision: str, name: str, fetch: bool, client: Any = None) -> tuple[str | None, str]:
-    """Folder and commit of a hub id on the controller. Interrupted downloads are continued by the client.
+def left_out(names: Iterable[str]) -> tuple[str, ...]:
+    """Patterns of what is not fetched: where there are safetensors, every other form of the same weights."""
+    return OTHER_FORMS if any("/" not in name and name.endswith(".safetensors") for name in names) else ()
+
+
+def wanted(names: Iterable[str]) -> list[str]:
+    names = list(names)
+    patterns = left_out(names)
+    return [name for name in names if not any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)]
+
+
+def _caches(hub: Any) -> list[str]:
+    """Ours, and the one that the hub's own tools keep for this user (HF_HUB_CACHE, HF_HOME)."""
+    theirs = getattr(getattr(hub, "constants", None), "HF_HUB_CACHE", "")
+    return [push.user_cache("hub"), *([str(theirs)] if theirs else [])]
+
+
+def _model_folder(cache: str, repo: str) -> str:
+    return os.path.join(cache, f"models--{repo.replace('/', '--')}")
+
+
+def cache_of(hub: Any, repo: str) -> str:
+    """The cache that has most of the model; ours for one that is in none."""
+    return max(_caches(hub), key=lambda cache: _bytes_in(os.path.join(_model_folder(cache, repo), "blobs")))
+
+
+def whole(repo: str, revision: str, hub: Any) -> str | None:
+    """The folder of a model that came whole before; nobody is asked, so a branch may have moved since."""
+    for cache in _caches(hub):
+        local = _local(hub, repo, revision, cache)
+        if local is not None and _came_whole(local):
+            return local
+    return None
+
+
+def _local(hub: Any, repo: str, revision: str, cache: str) -> str | None:
+    try:
+        return str(
+            hub.snapshot_download(
+                repo, revision=revision or None, cache_dir=cache, local_files_only=True, ignore_patterns=OTHER_FORMS
+            )
+        )
+    except Exception:
+        # not here yet, or not whole: the client has several exceptions for it, all of which mean "fetch it"
+        return None
+
+
+def snapshot(
+    repo: str, revision: str, name: str, fetch: bool, say: Say = lambda _line: None, hub: Any = None
+) -> tuple[str | None, str]:
+    """Folder and commit of a hub id on the controller.
 
     What a download brought here whole is used without asking the hub if the revision names a commit, so a second run
-    works offline; a branch or a tag is looked up again, because it may have moved.
+    works offline; a branch or a tag is looked up again, because it may have moved. A cache that the hub's own tools
+    left is used where it is; the client compares it with the hub's list once and fetches what lacks.
     """
-    if not _ID.match(repo):
+    if not is_id(repo):
         raise HubError(
             f"source {repo!r} is neither a folder (it would begin with /, ./ or ~) nor a hub id such as owner/model"
         )
-    hub = client or _client()
-    cache = push.user_cache("hub")
+    hub = hub or client()
     pinned = re.fullmatch(r"[0-9a-f]{40}", revision) is not None
-    local: str | None = None
-    try:
-        local = hub.snapshot_download(repo, revision=revision or None, cache_dir=cache, local_files_only=True)
-    except Exception:
-        # not here yet, or not whole: the client has several exceptions for it, all of which mean "fetch it"
-        local = None
-    # some clients give out what a broken download left
-    doubtful = local if local is not None and not _came_whole(local) else ""
-    if local is None or doubtful or (fetch and not pinned):
+    local = whole(repo, revision, hub)
+    if local is None or (fetch and not pinned):
         if not fetch:
             return None, ""
+        cache = cache_of(hub, repo)
+        # some clients give out what a broken download left
+        doubtful = "" if local else _local(hub, repo, revision, cache)
         try:
-            local = _download(hub, repo, revision, name, cache)
+            local = _download(hub, repo, revision, name, cache, say)
         except HubError as error:
+            if local is not None and isinstance(error, Unreachable):
+                return local, os.path.basename(local)
             if not doubtful:
                 raise
             raise HubError(
@@ -91,18 +176,154 @@ def _note_whole(folder: str) -> None:
     write_atomic(os.path.join(folder, _WHOLE), json.dumps(_files(folder)))
 
 
-def _download(hub: Any, repo: str, revision: str, name: str, cache: str) -> str:
+def listing(hub: Any, repo: str, revision: str, token: str | None = None) -> tuple[str, list[Listed]]:
+    """Commit and files of a model, as the hub has them now."""
+    with explained(hub, repo, revision, token):
+        api = hub.HfApi(token=token)
+        commit = str(api.model_info(repo, revision=revision or None).sha)
+        tree = {
+            item.path: Listed(item.path, int(item.size), item.lfs.sha256 if item.lfs else str(item.blob_id))
+            for item in api.list_repo_tree(repo, revision=commit, recursive=True)
+            if hasattr(item, "blob_id")
+        }
+    return commit, [tree[name] for name in wanted(tree)]
+
+
+def missing(hub: Any, repo: str, files: Iterable[Listed]) -> int:
+    """Bytes of these files that no cache of the controller has."""
+    blobs = os.path.join(_model_folder(cache_of(hub, repo), repo), "blobs")
+    return sum(file.size for file in files if not os.path.exists(os.path.join(blobs, file.blob)))
+
+
+def room_problem(repo: str, cache: str, lacking: int) -> str:
+    """Why a download would not fit the controller's disk; empty if it fits."""
+    free, needed = free_bytes(cache), int(lacking * (1 + RESERVE))
+    if needed <= free:
+        return ""
+    return (
+        f"{repo} needs {human(needed)} more on the controller (5 % reserve included), and {human(free)} are free where "
+        f"{cache} is: free {human(needed - free)}, or name a folder on another disk by XDG_CACHE_HOME in the "
+        "environment of ansible-playbook"
+    )
+
+
+def _download(hub: Any, repo: str, revision: str, name: str, cache: str, say: Say) -> str:
+    commit, files = listing(hub, repo, revision)
+    _remove_orphans(_model_folder(push.user_cache("hub"), repo))
+    lacking = missing(hub, repo, files)
+    if problem := room_problem(repo, cache, lacking):
+        raise HubError(problem)
     try:
-        return str(hub.snapshot_download(repo, revision=revision or None, cache_dir=cache))
+        with _told(f"{name} from the hub", _model_folder(cache, repo), lacking, say), explained(hub, repo, revision):
+            # the client itself goes on where a line breaks
+            return str(
+                hub.snapshot_download(
+                    repo,
+                    revision=revision or commit,
+                    cache_dir=cache,
+                    ignore_patterns=left_out(file.path for file in files),
+                )
+            )
+    except HubError as error:
+        kept = lacking - missing(hub, repo, files)
+        words = f"{human(kept)} of {human(lacking)} are kept: run again" if kept else ""
+        raise type(error)(". ".join(filter(None, [str(error), words]))) from error
+
+
+def _remove_orphans(folder: str) -> None:
+    """Half files of a run that was killed, in our own cache, where only one run works at a time: the client gives each
+    a name of its own and does not go on with them."""
+    for path in glob.glob(os.path.join(glob.escape(folder), "blobs", "*.????????.incomplete")):
+        with contextlib.suppress(OSError):
+            os.unlink(path)
+
+
+@contextlib.contextmanager
+def _told(what: str, folder: str, lacking: int, say: Say) -> Iterator[None]:
+    """Say every few seconds how far a download is, by what grows on the disk."""
+    blobs = os.path.join(folder, "blobs")
+    before, began, ended = _bytes_in(blobs), time.monotonic(), threading.Event()
+
+    def line() -> str:
+        # space that is taken: a file may be made in its full size before it is filled
+        here, seconds = max(0, _bytes_in(blobs) - before), max(time.monotonic() - began, 0.001)
+        rate = here / seconds
+        left = f", {(lacking - here) / rate:.0f} s left" if 0 < here < lacking else ""
+        return f"{what}: {human(min(here, lacking))} of {human(lacking)}, {human(rate)}/s{left}"
+
+    def tell() -> None:
+        while not ended.wait(TELL_EVERY):
+            say(line())
+
+    teller = threading.Thread(target=tell, daemon=True)
+    if lacking:
+        say(f"{what}: {human(lacking)} to fetch")
+        teller.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        if lacking:
+            teller.join()
+            say(line())
+
+
+def _bytes_in(folder: str) -> int:
+    found = 0
+    with contextlib.suppress(OSError):
+        for entry in os.scandir(folder):
+            with contextlib.suppress(OSError):
+                found += entry.stat(follow_symlinks=False).st_blocks * 512
+    return found
+
+
+@contextlib.contextmanager
+def explained(hub: Any, repo: str, revision: str, token: str | None = None) -> Iterator[None]:
+    """What the client raises, as a sentence with the fix."""
+    try:
+        yield
+    except HubError:
+        raise
     except Exception as error:
         kind = type(error).__name__
+        status = getattr(getattr(error, "response", None), "status_code", None)
         if kind == "GatedRepoError":
-            raise HubError(
-                f"{repo} is gated: accept its conditions on the hub, then give the controller a token of that account "
-                "(hf auth login, or the variable HF_TOKEN in the environment of ansible-playbook)"
-            ) from error
+            raise HubError(_gated(hub, repo, token)) from error
         if kind == "RevisionNotFoundError":
             raise HubError(f"{repo} has no revision {revision!r}") from error
-        if kind == "RepositoryNotFoundError":
-            raise HubError(f"the hub has no {repo}, or it is private and no token was given (HF_TOKEN)") from error
+        if kind == "RepositoryNotFoundError" or status == 401:
+            raise HubError(
+                f"the hub has no {repo}, or it is private and {_given(hub, token)}: correct the name, or give the "
+                "controller a token that may read it (hf auth login, or HF_TOKEN in the environment of "
+                "ansible-playbook)"
+            ) from error
+        if any(word in kind for word in _NO_ANSWER) or (isinstance(status, int) and status >= 500):
+            endpoint = getattr(getattr(hub, "constants", None), "ENDPOINT", "")
+            raise Unreachable(
+                f"{repo} could not be fetched: the hub {endpoint} does not answer ({kind}: {str(error)[:200]}). "
+                "Without it give a folder as the source, or name a mirror by HF_ENDPOINT in the environment of "
+                "ansible-playbook"
+            ) from error
         raise HubError(f"{repo} could not be fetched: {kind}: {str(error)[:300]}") from error
+
+
+def _token(hub: Any, token: str | None) -> str:
+    return token or (hub.get_token() if hasattr(hub, "get_token") else "") or ""
+
+
+def _given(hub: Any, token: str | None) -> str:
+    return "the token that was given may not read it" if _token(hub, token) else "no token was given"
+
+
+def _gated(hub: Any, repo: str, token: str | None) -> str:
+    if _token(hub, token):
+        return (
+            f"{repo} is gated, and the account of the token that was given has no access: accept its conditions on the "
+            "model's page with that account, or give the token of one that did (hf auth login, or HF_TOKEN in the "
+            "environment of ansible-playbook; a fine-grained token needs read access to gated models)"
+        )
+    return (
+        f"{repo} is gated and no token was given: accept its conditions on the model's page, make a token with read "
+        "access there (Settings, Access Tokens), and give it to the controller: hf auth login, or the variable "
+        "HF_TOKEN in the environment of ansible-playbook"
+    )

@@ -82,8 +82,11 @@ def keep_commits(given: Sequence[Any], declared: Declared, record: Record) -> No
             record.keep(MODELS, key, str(model["commit"]))
 
 
-def declare(given: Sequence[Any], fetch: bool) -> Declared:
-    """Complete the models by what their sources hold; without ``fetch`` those that are not here are pending."""
+def declare(given: Sequence[Any], fetch: bool, say: hub.Say = lambda _line: None) -> Declared:
+    """Complete the models by what their sources hold; without ``fetch`` those that are not here are pending.
+
+    ``say`` is told how far a download is.
+    """
     found = Declared([], {}, [])
     by_folder: dict[str, str] = {}
     for item in given:
@@ -97,7 +100,7 @@ def declare(given: Sequence[Any], fetch: bool) -> Declared:
     for item in given:
         model = dict(item) if isinstance(item, dict) else item
         name = name_of(model)
-        folder, commit = _folder(model, name, fetch)
+        folder, commit = _folder(model, name, fetch, say)
         if folder is None:
             found.pending.append(name)
             continue
@@ -114,7 +117,7 @@ def declare(given: Sequence[Any], fetch: bool) -> Declared:
     return found
 
 
-def _folder(model: Mapping[str, Any], name: str, fetch: bool) -> tuple[str | None, str]:
+def _folder(model: Mapping[str, Any], name: str, fetch: bool, say: hub.Say) -> tuple[str | None, str]:
     """A local folder, or the controller's copy of a hub id with its commit; None if it must not be fetched."""
     source = str(model.get("source") or "")
     if "://" in source:
@@ -131,6 +134,6 @@ def _folder(model: Mapping[str, Any], name: str, fetch: bool) -> tuple[str | Non
         return os.path.realpath(os.path.expanduser(source)), ""
     try:
         with push.locked(push.user_cache("locks", "hub.lock")):
-            return hub.snapshot(source, str(model.get("revision") or ""), name, fetch=fetch)
+            return hub.snapshot(source, str(model.get("revision") or ""), name, fetch=fetch, say=say)
     except hub.HubError as error:
         raise AnsibleActionFail(f"model_store_models: {name}: {error}") from error

@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from ansible_collections.sparkthor.cluster.plugins.module_utils._engine import option_table
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import Finding
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.values import SizingError
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import push
@@ -26,9 +27,10 @@ def read(path: str) -> dict[str, Any] | None:
     if not path:
         return None
     try:
-        return vllm_args.read_table(path)
+        table = vllm_args.read_table(path)
     except (OSError, ValueError, json.JSONDecodeError, SizingError):
-        return None  # absent, cut short or of another schema: asked for again
+        return None  # absent or cut short: asked for again
+    return table if table["schema"] == option_table.SCHEMA else None  # so is one of another schema
 
 
 def problems(args: Mapping[str, Any], table: Mapping[str, Any]) -> list[Finding]:

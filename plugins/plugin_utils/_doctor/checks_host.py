@@ -22,6 +22,9 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._preflight impor
 
 #: seconds that the clocks of two hosts may be apart
 SKEW: t.Final = 5.0
+#: a GB10 that works runs at 2400 MHz; after a bad power negotiation it stays below 850
+HELD_MHZ: t.Final = 900
+BUSY_PERCENT: t.Final = 80
 
 
 def _engine_runs(evidence: Evidence) -> bool:
@@ -54,9 +57,33 @@ def plan_impossible(case: Case) -> Iterator[Hit]:
 
 @check
 def known_bad_kernel(case: Case) -> Iterator[Hit]:
-    for host, _evidence in hosts_read(case):
+    for host, evidence in hosts_read(case):
         for problem in host_check.known_bad_problems(host, case.node(host), host_check.KNOWN_BAD):
             yield Hit(host, [problem.what], fix=problem.fix)
+        # what 7.0.0-1019 shows, whatever a later build of it is called
+        memory = evidence.get("memory") or {}
+        if memory.get("CmaTotal") == 0 and memory.get("CmaFree", 0) > 0:
+            yield Hit(host, [f"CmaTotal is 0 and CmaFree {memory['CmaFree'] // 1024} kB"])
+
+
+@check
+def ota_torn(case: Case) -> Iterator[Hit]:
+    for host, _evidence in hosts_read(case):
+        for problem in host_check.torn_problems(host, case.node(host)):
+            yield Hit(host, [problem.what])
+
+
+@check
+def gpu_slowed(case: Case) -> Iterator[Hit]:
+    for host, evidence in hosts_read(case):
+        for number, gpu in enumerate(evidence.get("gpus") or ()):
+            seen = (
+                f"GPU {number}: {gpu['sm_mhz'] or 0:.0f} MHz, {gpu['celsius'] or 0:.0f} °C, {gpu['watts'] or 0:.0f} W"
+            )
+            # without a reason: what a bad power negotiation looks like, but only under load
+            held = gpu["sm_mhz"] and gpu["sm_mhz"] < HELD_MHZ and (gpu["utilization"] or 0) > BUSY_PERCENT
+            if gpu["slowed"] or (held and case.node(host).get("kind") == "spark"):
+                yield Hit(host, [f"{seen}: {', '.join(gpu['slowed']) or 'no reason is told'}"])
 
 
 @check

@@ -26,7 +26,6 @@ MINIMUM_SECRET_LENGTH = 16
 CLUSTER_WIDE = (
     "fabric_topology",
     "fabric_cidr",
-    "fabric_cage",
     "fabric_mtu",
     "engine_runtime",
     "vllm_serve_executor",
@@ -49,6 +48,7 @@ PLANNED_BY = (
     "ansible_host",
     "ansible_port",
     "ansible_user",
+    "fabric_cage",
     "fabric_lan_nic",
     "fabric_overrides",
     "ray_node_num_gpus",
@@ -126,6 +126,11 @@ def asserted_kinds(groups: Mapping[str, Sequence[str]]) -> dict[str, str]:
 def overrides(hostvars: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """Addresses that the user allots by hand, by host (``fabric_overrides`` is a host variable)."""
     return {host: values["fabric_overrides"] for host, values in hostvars.items() if values.get("fabric_overrides")}
+
+
+def cages(hostvars: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """The cage that each host's cable is in, where the inventory says it: cables may join different ones."""
+    return {host: values["fabric_cage"] for host, values in hostvars.items() if "fabric_cage" in values}
 
 
 def wide_problems(hostvars: Mapping[str, Mapping[str, Any]], hosts: Sequence[str]) -> list[Finding]:

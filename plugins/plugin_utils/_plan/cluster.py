@@ -8,6 +8,8 @@ Pure: no connection, no files.
 from __future__ import annotations
 
 import contextlib
+import hashlib
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -168,12 +170,29 @@ def head_generation(head: str, nodes: Mapping[str, Mapping[str, Any]]) -> int:
     """A number that grows whenever another host is declared head; the same head keeps it.
 
     Hosts are told apart by name: addresses are counted in the inventory's order, and the new head may get the former
-    one's. A former head that was away meanwhile comes back with a lower one, and stays down.
+    one's. A former head that was away meanwhile comes back with a lower one, and stays down. What any host has heard
+    of counts as well as what it was declared: a head that stays down for a number would do so for ever below it.
     """
     known = [node["declared"] for node in nodes.values() if node.get("declared")]
-    newest = max((int(one["generation"]) for one in known), default=0)
-    another = any(one["head"] != head for one in known)
-    return newest + 1 if another else max(newest, 1)
+    declared = max((int(one["generation"]) for one in known), default=0)
+    newest = max((int(one.get("seen") or 0) for one in known), default=0)
+    another = any(one["head"] != head for one in known) or newest > declared
+    return max(declared, newest) + 1 if another else max(declared, 1)
+
+
+def cluster_id(head: str, hosts: Sequence[str], nodes: Mapping[str, Mapping[str, Any]]) -> str:
+    """A name that a cluster keeps while its hosts and its head change: only a head of the same one can be superseded.
+
+    It is the head's own, else that of most of the other hosts, else made from what the first run finds.
+    """
+    known = [str((nodes[host].get("declared") or {}).get("cluster") or "") for host in (head, *hosts)]
+    if known[0]:
+        return known[0]
+    others = Counter(one for one in known if one)
+    if others:
+        return others.most_common(1)[0][0]
+    words = [f"{host} {nodes[host]['management']['address']}" for host in sorted(hosts)]
+    return hashlib.sha256("\n".join([head, *words]).encode()).hexdigest()[:16]
 
 
 def plan_cluster(
@@ -201,7 +220,7 @@ def plan_cluster(
             list(hosts),
             topology=topology,
             cidr=first.get("fabric_cidr"),
-            cage=first.get("fabric_cage", 1),
+            cage=inventory.cages(hostvars),
             mtu=first.get("fabric_mtu"),
             management={host: shared[host][1] for host in hosts},
             kinds=kinds,
@@ -225,6 +244,7 @@ def plan_cluster(
         "workers": list(hosts[1:]),
         "head_address": fabric[head]["control_address"],
         "generation": head_generation(head, nodes),
+        "id": cluster_id(head, hosts, nodes),
         "kinds": kinds,
         "gpus": gpus,
         "world": sum(gpus.values()),

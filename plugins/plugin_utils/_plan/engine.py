@@ -8,8 +8,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.pins import EngineError, read_engine
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import location
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import onhost
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import onhost, toolchain
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.host_state import (
     HostState,
     directory,
@@ -39,6 +40,10 @@ class EngineSettings:
     model_store_root: str = MODELS
     ray_node_temp_dir: str = RAY_TEMP_DIR
     vllm_serve_model: str = ""
+    engine_requirements: str = ""
+    fabric_topology: str = ""
+    engine_toolchain_check: bool = True
+    engine_build_packages: list[str] = field(default_factory=list)
 
 
 def cache_folders(cache: str) -> dict[str, str]:
@@ -169,7 +174,8 @@ def _below(path: str, folders: Iterable[str]) -> bool:
 
 
 def plan_engine(settings: EngineSettings, node: Mapping[str, Any]) -> dict[str, Any]:
-    """``state`` and ``package``, a part of it, for host_state; ``container``, the settings of its containers.
+    """``state`` and ``package``, a part of it, for host_state; ``container``, the settings of its containers;
+    ``packages`` and ``problems`` of the host's toolchain.
 
     ``node`` are the host's facts. The package is what runs on hosts without Ansible: the units of Ray and vLLM and the
     exporter call it, so it is there before them.
@@ -197,4 +203,28 @@ def plan_engine(settings: EngineSettings, node: Mapping[str, Any]) -> dict[str, 
     )
     if settings.engine_runtime == "container":
         state.units.append({"name": "docker.service", "enabled": True, "state": "started"})
-    return {"state": state.arguments(), "package": package, "container": container_settings(settings)}
+    return {
+        "state": state.arguments(),
+        "package": package,
+        "container": container_settings(settings),
+        **_toolchain(settings, node),
+    }
+
+
+def _toolchain(settings: EngineSettings, node: Mapping[str, Any]) -> dict[str, Any]:
+    """``packages`` that the host gets to compile with, and the ``problems`` that they do not fix."""
+    if settings.engine_runtime != "venv" or not settings.engine_toolchain_check or not settings.engine_requirements:
+        return {"packages": [], "problems": []}
+    try:
+        lock = {pin.name: pin.version for pin in read_engine(settings.engine_requirements).pins}
+    except EngineError:
+        # the role says what is wrong with its lock, and before anything is changed
+        return {"packages": [], "problems": []}
+    wanted = settings.engine_build_packages
+    return {
+        "packages": toolchain.packages(node, lock, wanted),
+        "problems": [
+            *toolchain.problems(node, lock, wanted),
+            *toolchain.ring_problems(settings.fabric_topology, lock),
+        ],
+    }

@@ -17,8 +17,9 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric_por
     lan_ports,
 )
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric_values import (
+    CAGE,
     MTU_ROCE,
-    check_cage,
+    check_cages,
     check_cidr,
     check_hosts,
     check_kind,
@@ -121,7 +122,7 @@ def fabric_plan(
     hosts: Sequence[str],
     topology: str,
     cidr: str | None = None,
-    cage: int | str = 1,
+    cage: int | str | Mapping[str, int | str] = CAGE,
     mtu: int | str | None = None,
     management: Mapping[str, str] | None = None,
     kinds: Mapping[str, str] | None = None,
@@ -134,7 +135,7 @@ def fabric_plan(
     netaddr()
     topology = check_topology(topology)
     names = check_hosts(hosts, topology)
-    cage = check_cage(cage)
+    cages = check_cages(cage, names)
     mtu_number = check_mtu(mtu)
     ray_port = check_ray_port(ray_ports)
     lan = topology == "lan"
@@ -157,7 +158,7 @@ def fabric_plan(
         check_no_overrides(override_by_host)
         ports = list(lan_ports(names, addresses, netdevs))
     else:
-        ports = allot(names, topology, t.cast("IPNetwork", network), cage, override_by_host, addresses)
+        ports = allot(names, topology, t.cast("IPNetwork", network), cages, override_by_host, addresses)
     ports_by_host: dict[str, list[Port]] = {host: [] for host in names}
     for port in ports:
         ports_by_host[port.host].append(port)

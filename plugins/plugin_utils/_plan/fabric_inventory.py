@@ -25,7 +25,7 @@ def fabric_problems(
     topology: t.Any,
     hosts: t.Any,
     cidr: t.Any = None,
-    cage: t.Any = 1,
+    cage: t.Any = fabric_values.CAGE,
     mtu: t.Any = None,
     overrides: t.Any = None,
     groups: Mapping[str, Sequence[str]] | None = None,
@@ -52,7 +52,7 @@ def fabric_problems(
     if problems:
         return problems
     checked = attempt(fabric_values.check_topology, topology)
-    attempt(fabric_values.check_cage, cage)
+    attempt(fabric_values.check_cages, cage, list(cage) if isinstance(cage, Mapping) else [])
     attempt(fabric_values.check_mtu, mtu)
     if checked is None:
         return problems
@@ -75,9 +75,8 @@ def fabric_problems(
     if checked == "lan":
         attempt(check_no_overrides, by_host)
     else:
-        attempt(
-            allot, names, checked, fabric_values.check_cidr(cidr), fabric_values.check_cage(cage), by_host, addresses
-        )
+        cages = fabric_values.check_cages(cage, names)
+        attempt(allot, names, checked, fabric_values.check_cidr(cidr), cages, by_host, addresses)
     return problems
 
 

@@ -70,7 +70,7 @@ def _address(network: IPNetwork, prefix: int, index: int, number: int) -> IPNetw
     return netaddr().IPNetwork((network.first + (index << (32 - prefix)) + number, prefix), version=4)
 
 
-def _switch_ports(hosts: Sequence[str], cidr: IPNetwork, cage: int, topology: str) -> Iterator[Port]:
+def _switch_ports(hosts: Sequence[str], cidr: IPNetwork, cages: Mapping[str, int], topology: str) -> Iterator[Port]:
     prefix = cidr.prefixlen + 1
     room = (1 << (32 - prefix)) - 2 if prefix <= 30 else 0
     if len(hosts) > room:
@@ -85,11 +85,12 @@ def _switch_ports(hosts: Sequence[str], cidr: IPNetwork, cage: int, topology: st
             f"use a /{wanted} or larger",
         )
     for half in HALVES:
-        netdev, device = spark_netdev(cage, half), spark_device(cage, half)
         for index, host in enumerate(hosts):
             peer = hosts[1 - index] if topology == "direct" else ""
+            peer_netdev = spark_netdev(cages[peer], half) if peer else ""
             address = _address(cidr, prefix, half, index + 1)
-            yield Port(host, netdev, device, half, half, address, peer, netdev if peer else "")
+            netdev, device = spark_netdev(cages[host], half), spark_device(cages[host], half)
+            yield Port(host, netdev, device, half, half, address, peer, peer_netdev)
 
 
 def _ring_ports(hosts: Sequence[str], cidr: IPNetwork) -> Iterator[Port]:
@@ -209,12 +210,12 @@ def allot(
     hosts: Sequence[str],
     topology: str,
     cidr: IPNetwork,
-    cage: int,
+    cages: Mapping[str, int],
     overrides: Mapping[str, t.Any],
     management: Mapping[str, IPNetwork | None],
 ) -> list[Port]:
     """Ports with settled, checked addresses on a topology that has a fabric of its own."""
-    ports = list(_ring_ports(hosts, cidr) if topology == "ring" else _switch_ports(hosts, cidr, cage, topology))
+    ports = list(_ring_ports(hosts, cidr) if topology == "ring" else _switch_ports(hosts, cidr, cages, topology))
     ports = _apply_overrides(ports, overrides)
     networks: dict[IPNetwork, str] = {}
     for host, interface in management.items():

@@ -21,6 +21,7 @@ if t.TYPE_CHECKING:
 
 TOPOLOGIES: t.Final = ("direct", "ring", "switch", "lan")
 KINDS: t.Final = ("spark", "thor", "generic")
+CAGE: t.Final = 1
 MTU_MIN: t.Final = 1280
 MTU_MAX: t.Final = 9216
 MTU_ROCE: t.Final = 9000
@@ -45,7 +46,14 @@ def check_topology(topology: object) -> str:
     return str(topology)
 
 
-def check_cage(cage: object) -> int:
+def check_cages(cage: object, hosts: Sequence[str]) -> dict[str, int]:
+    """The cage of every host: one number for all, or a mapping by host."""
+    if not isinstance(cage, Mapping):
+        return dict.fromkeys(hosts, check_cage(cage))
+    return {host: check_cage(cage.get(host, CAGE), host) for host in hosts}
+
+
+def check_cage(cage: object, host: str = "") -> int:
     number = _integer(cage)
     if number not in (0, 1):
         raise FabricError(
@@ -53,6 +61,7 @@ def check_cage(cage: object) -> int:
             cage,
             "a Spark has the cages 0 and 1",
             "use 0 for the cage next to the RJ45 port (enp1s0f0np0) or 1 for the other (enp1s0f1np1)",
+            host,
         )
     return number
 

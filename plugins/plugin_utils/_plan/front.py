@@ -22,6 +22,7 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}")
 #: what RFC 6750 lets a bearer token consist of
 _TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")
 _HOST_NAME = re.compile(r"[A-Za-z0-9*]([A-Za-z0-9.-]*[A-Za-z0-9])?")
+_ORIGIN = re.compile(r"https?://[a-z0-9.-]+(:\d{1,5})?|https?://\[[0-9a-f:]+\](:\d{1,5})?")
 _DURATION = re.compile(r"\d+(?:ms|s|m|h)?")
 _SIZE = re.compile(r"\d+[kKmMgG]?")
 
@@ -142,6 +143,20 @@ def listen_addresses(addresses: Sequence[object], port: object) -> list[str]:
             found.append(text)
     if not found:
         raise FrontError("vllm_serve_listen: the list is empty; give at least one address of the head")
+    return found
+
+
+def origins(given: Iterable[object]) -> list[str]:
+    """``vllm_serve_cors_origins``, checked. Raises FrontError."""
+    found: list[str] = []
+    for origin in given:
+        text = str(origin)
+        if not _ORIGIN.fullmatch(text):
+            raise FrontError(
+                f"vllm_serve_cors_origins: {text!r} is no origin of a web page; write it as browsers send it, such as "
+                "https://chat.example.org or http://localhost:3000, without a path, and name each (there is no *)"
+            )
+        found += [text] if text not in found else []
     return found
 
 

@@ -20,6 +20,9 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.host_state
 
 _SYSTEMD = "/etc/systemd/system"
 _POWER_UNIT = "sparkthor-jetson-power.service"
+_CLOCK_UNIT = "sparkthor-gpu-clock.service"
+#: areas that only one kind of host has
+_OF_KIND = {"thor_power": "thor", "gpu_clock": "spark"}
 #: what the role masks by itself: who takes one off the list wants it back; what somebody else masked stays so
 _MASKED = ("apt-daily-upgrade.timer", "fwupd-refresh.timer", "packagekit-offline-update.service")
 _SLEEP = ("sleep", "suspend", "hibernate", "hybrid-sleep", "suspend-then-hibernate")
@@ -57,6 +60,8 @@ class HardeningSettings:
     os_hardening_earlyoom_prefer: list[str]
     os_hardening_thor_power: bool
     os_hardening_thor_power_mode: int
+    os_hardening_gpu_clock: bool
+    os_hardening_gpu_clock_max: int
 
 
 def areas(given: HardeningSettings) -> dict[str, HostState]:
@@ -75,7 +80,7 @@ def active(given: HardeningSettings, kind: str, run_tags: Sequence[str], skip_ta
         area
         for area in areas(given)
         if getattr(given, f"os_hardening_{area}")
-        and (area != "thor_power" or kind == "thor")
+        and kind == _OF_KIND.get(area, kind)
         and (area in picked or not picked)
         and area not in skipped
     ]
@@ -99,7 +104,7 @@ def _undo(state: HostState) -> dict[str, Any]:
     paths = [item["path"] for item in (*state.files, *state.links)]
     return {
         "restore": [*paths, *state.sysctls, *masked, *state.restore],
-        "units": [{"name": _POWER_UNIT, "enabled": False, "state": "stopped"}],
+        "units": [{"name": name, "enabled": False, "state": "stopped"} for name in (_POWER_UNIT, _CLOCK_UNIT)],
     }
 
 
@@ -233,8 +238,19 @@ def _services(given: HardeningSettings) -> dict[str, HostState]:
         *("NoNewPrivileges=yes", "PrivateTmp=yes", "ProtectHome=yes", "RestrictSUIDSGID=yes", ""),
         *("[Install]", "WantedBy=multi-user.target"),
     )
+    # the driver forgets the limit at each boot; -pl, a limit of power, does not exist on a GB10
+    clock = _file(
+        f"{_SYSTEMD}/{_CLOCK_UNIT}",
+        *("[Unit]", "Description=Upper limit of the GPU's clock", "After=nvidia-persistenced.service", ""),
+        *("[Service]", "Type=oneshot", "RemainAfterExit=yes", "TimeoutStartSec=60"),
+        f"ExecStart=nvidia-smi --lock-gpu-clocks=0,{given.os_hardening_gpu_clock_max}",
+        "ExecStop=nvidia-smi --reset-gpu-clocks",
+        *("NoNewPrivileges=yes", "PrivateTmp=yes", "ProtectHome=yes", "ProtectSystem=strict", "RestrictSUIDSGID=yes"),
+        *("", "[Install]", "WantedBy=multi-user.target"),
+    )
     runs = {"enabled": True, "state": "started"}
     return {
+        "gpu_clock": HostState(files=[clock], units=[{"name": _CLOCK_UNIT, **runs, "restart_on": [clock["path"]]}]),
         "time_sync": HostState(
             units=[{"name": name, **runs, "optional": True} for name in given.os_hardening_time_sync_units]
         ),

@@ -23,6 +23,14 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.host_state
 _CONFIG = "/etc/sparkthor/monitoring"
 _EXPORTER = "sparkthor-exporter.service"
 _PROMETHEUS = "sparkthor-prometheus.service"
+#: nvidia-smi opens the driver's device nodes, and no others; where there are none, systemd passes them over
+_EXPORTER_SANDBOX = "\n".join(
+    [
+        sandbox(families=NETWORK, without=["PrivateDevices"]),
+        "DevicePolicy=closed",
+        *(f"DeviceAllow=/dev/{name} rw" for name in ("nvidiactl", "nvidia0", "nvidia-uvm")),
+    ]
+)
 #: what earlier versions installed instead of the package
 _FORMER = ["/usr/local/lib/sparkthor/sparkthor-exporter", "/usr/local/lib/sparkthor/_exporter.py"]
 
@@ -51,7 +59,7 @@ def plan_monitoring(
 
     # it changes with the exporter's code
     digest = onhost.program_digest("exporter")
-    files = [unit(_EXPORTER, digest=digest, own=fabric[host], sandbox=sandbox(families=NETWORK))]
+    files = [unit(_EXPORTER, digest=digest, own=fabric[host], sandbox=_EXPORTER_SANDBOX)]
     units = [{"name": _EXPORTER, "enabled": True, "state": "started", "restart_on": [files[0]["path"]]}]
     if is_head:
         scrape = f"{_CONFIG}/prometheus.yml"

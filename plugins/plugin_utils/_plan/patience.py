@@ -62,7 +62,8 @@ def step_seconds(planned: Mapping[str, Any]) -> float:
         return UNKNOWN_STEP
     tokens = int(sizing.get("max_num_batched_tokens") or 8192)
     if (planned.get("args") or {}).get("enable-chunked-prefill") is False:
-        tokens = max(tokens, int(planned.get("max_model_len") or memory.get("model_max_len") or 0))
+        length = planned.get("max_model_len")
+        tokens = max(tokens, int((None if length == "auto" else length) or memory.get("model_max_len") or 0))
     return tokens * float(flops) / (GPU_FLOPS * max(1, int(planned.get("tensor_parallel") or 1)))
 
 

@@ -70,7 +70,9 @@ def plan_ray(
     ``cluster`` and ``fabric`` are the plan that preflight made, ``facts`` the host's. With executor mp there is no Ray,
     and what an earlier run left of it is switched off.
     """
-    engine = installed_engine(facts.get("sparkthor_engine"), settings.engine_runtime, settings.engine_venv_path)
+    # a play without the role engine has no default of its
+    runtime = settings.engine_runtime or str(cluster.get("runtime") or "venv")
+    engine = installed_engine(facts.get("sparkthor_engine"), runtime, settings.engine_venv_path)
     network = dict((fabric.get(host) or {}).get("env") or {})
     node = node_plan(settings, engine, cluster, fabric, host, facts.get("sparkthor_node"))
     wanted = settings.vllm_serve_executor == "ray"

@@ -54,7 +54,7 @@ class RaySettings:
     ray_node_memory_monitor_refresh_ms: int
     ray_node_env: dict[str, Any]
     ray_node_tls: bool = False
-    engine_runtime: str = "venv"
+    engine_runtime: str = ""
     engine_venv_path: str = VENV
     engine_cache_dir: str = CACHE
     engine_extra_env: dict[str, Any] = field(default_factory=dict)

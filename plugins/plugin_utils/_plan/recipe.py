@@ -10,8 +10,9 @@ plan and the option table of the vLLM that will serve.
 from __future__ import annotations
 
 import difflib
+import math
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import yaml
@@ -31,11 +32,19 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.recipe_fie
     validated,
 )
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.sparkrun import is_sparkrun, translate_sparkrun
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.vllm_project import (
+    is_vllm_project,
+    translate_vllm_project,
+)
 
 SHIPPED = os.path.join(
     os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))),
     "recipes",
 )
+#: In C where PyYAML was built with it: a registry has hundreds of recipes.
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+#: what a recipe is refused for, by the variable that cannot be planned
+_KINDS = {"replicas": "replicas", "data-parallel-size": "replicas", "hosts": "split"}
 #: What is asked for when neither the recipe nor the user says: vLLM's own default (0.92 since 0.20) is above what
 #: unified memory survives.
 DEFAULT_UTILIZATION = 0.85
@@ -45,38 +54,56 @@ def names(folder: str = SHIPPED) -> list[str]:
     return sorted(name[:-4] for name in os.listdir(folder) if name.endswith(".yml"))
 
 
-def load(recipe: str, folder: str = SHIPPED, base: str | None = None) -> dict[str, Any]:
-    """A shipped recipe by name, or one by path (relative to `base`), also in the form of sparkrun."""
+def load(
+    recipe: Mapping[str, Any] | str, folder: str = SHIPPED, base: str | None = None, hosts: int | None = None
+) -> dict[str, Any]:
+    """A shipped recipe by name, one by path (relative to `base`), also in the form of other tools, or one as it is.
+
+    FILE#VARIANT chooses a variant of a recipe that has some; otherwise the number of hosts decides.
+    """
+    if isinstance(recipe, Mapping):
+        return validated(recipe, str(recipe.get("name")))
     if not isinstance(recipe, str) or not recipe.strip():
         raise RecipeError(f"vllm_serve_recipe={recipe!r} is not a name. Use one of: {', '.join(names(folder))}.")
     text = recipe.strip()
-    if "/" in text or text.endswith((".yml", ".yaml")):
-        path = os.path.expanduser(text)
+    name, _hash, variant = text.partition("#")
+    if "/" in name or name.endswith((".yml", ".yaml")):
+        path = os.path.expanduser(name)
         if base and not os.path.isabs(path):
             path = os.path.join(base, path)
-        return _from_file(path, text)
+        return translated(read(path, text), text, os.path.splitext(os.path.basename(path))[0], variant, hosts)
     known = names(folder)
     if text not in known:
         close = difflib.get_close_matches(text, known, n=3, cutoff=0.4)
         hint = f"Did you mean {' or '.join(close)}?" if close else f"There are: {', '.join(known)}."
         raise RecipeError(f"vllm_serve_recipe={text!r} is unknown. {hint}")
-    return _from_file(os.path.join(folder, f"{text}.yml"), text)
+    return validated(read(os.path.join(folder, f"{text}.yml"), text), text)
 
 
-def _from_file(path: str, called: str) -> dict[str, Any]:
+def read(path: str, called: str) -> dict[str, Any]:
+    """The file as it stands, whatever tool it is for."""
     try:
         with open(path, encoding="utf-8") as stream:
-            data = yaml.safe_load(stream)
+            data = yaml.load(stream, Loader=_LOADER)  # a safe loader, which bandit cannot see
     except OSError as error:
         raise RecipeError(f"vllm_serve_recipe={called!r} cannot be read: {error.strerror} ({path}).") from None
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
         where = str(error).replace("\n", " ")
         raise RecipeError(f"vllm_serve_recipe={called!r} is not YAML: {where}.") from None
     if not isinstance(data, dict):
         raise RecipeError(f"vllm_serve_recipe={called!r} does not hold a dictionary. Use a recipe file.")
-    if is_sparkrun(data):
-        return translate_sparkrun(data, os.path.splitext(os.path.basename(path))[0])
-    return validated(data, called)
+    return data
+
+
+def translated(
+    data: Mapping[str, Any], called: str, stem: str, variant: str = "", hosts: int | None = None
+) -> dict[str, Any]:
+    """A recipe of ours, whichever tool it was written for."""
+    if is_vllm_project(data):
+        return translate_vllm_project(data, stem, variant, hosts)
+    if variant:
+        raise RecipeError(f"vllm_serve_recipe={called!r} has no variants. Leave out #{variant}.")
+    return translate_sparkrun(data, stem) if is_sparkrun(data) else validated(data, called)
 
 
 def resolve(
@@ -99,51 +126,94 @@ def resolve(
 ) -> dict[str, Any]:
     """What the roles set for this recipe on these hosts, or an error before anything is changed.
 
-    `overrides` holds the user's own variables, which win: model, revision, served_model_name, max_model_len,
-    tensor_parallel, pipeline_parallel, expert_parallel, replicas, runtime, image, args, environment, acknowledged.
+    `overrides` holds the user's own variables, which win; the filter `recipe` lists them.
     """
-    data = load(recipe, folder, base) if isinstance(recipe, str) else validated(recipe, str(recipe.get("name")))
+    data = load(recipe, folder, base, len(hosts))
     own = {key: value for key, value in (overrides or {}).items() if value not in (None, "")}
     _check_hosts(data, hosts, topology, kinds or {}, folder)
     wanted = _engine_version(data, version, table)
     args = _arguments(data, wanted, own)
+    notes = _memory_in_gib(data, args, own, memory_bytes, len(hosts))
     acknowledged = [*data["acknowledged"], *own.get("acknowledged", [])]
     length = own.get("max_model_len", data["max_model_len"])
     environment = {**data["environment"], **own.get("environment", {})}
     hf_overrides = vllm_args.fields(args, "hf-overrides")
     shape = _as_served(config or data["config"], hf_overrides)
-    data = {**data, "weights_bytes": weights_bytes or data["weights_bytes"]}
-    try:
-        parallel = _plan_parallel(data, own, args, hosts, gpus_per_host, topology, shape, length)
-        sizing = _sizing_options(args, environment, parallel["pipeline_parallel"])
-        sizes = _memory(data, shape, parallel, sizing, length, hosts, memory_bytes, memory_available_bytes)
-        _check_fit(data, sizes if require_fit else None)
-    except SizingError as error:
-        raise RecipeError(f"recipe {data['name']}: {error}") from error
+    data["weights_bytes"] = weights_bytes or data["weights_bytes"]
+    parallel, sizing = _parallel_and_sizing(data, own, args, environment, hosts, gpus_per_host, topology, shape, length)
+    known = memory_bytes, memory_available_bytes
+    sizes = _memory(data, shape, parallel, sizing, length, hosts, known, require_fit)
     checked, warnings, checked_by = _check_arguments(data, args, environment, acknowledged, wanted, table)
     names_of_model = _model_names(data, own)
     return {
         "name": data["name"],
         **names_of_model,
-        "max_model_len": None if length is None else parse_length("max_model_len", length),
+        "max_model_len": _length(length),
         "vllm_version": wanted,
         **{key: parallel[key] for key in ("tensor_parallel", "pipeline_parallel", "expert_parallel")},
-        "why": _reason(data, own, parallel),
+        "why": _reason(own, _split(data, own, len(hosts), topology), parallel),
         "args": checked,
         "environment": environment,
         "acknowledged": acknowledged,
+        "answers": bool(data["answers"]) and checked.get("runner") != "pooling",
         "memory": sizes,
         "sizing": {**sizing, **({"hf_overrides": hf_overrides} if hf_overrides else {})},
-        "warnings": warnings,
+        "warnings": [*notes, *warnings],
         "options_checked": checked_by,
         "untranslated": list(data["untranslated"]),
         "command": _command(names_of_model, parallel, length, checked),
     }
 
 
+def _length(asked: Any) -> int | str | None:
+    """The context length; `auto` is vLLM's word for the longest that its memory holds."""
+    if asked is None or str(asked) in ("auto", "-1"):
+        return None if asked is None else "auto"
+    return parse_length("max_model_len", asked)
+
+
+def _memory_in_gib(
+    data: Mapping[str, Any], args: dict[str, Any], own: Mapping[str, Any], memory_bytes: Any, hosts: int
+) -> list[str]:
+    """Turns an amount of memory into the share that vLLM takes, by the smallest host; what is to be said about it."""
+    amount = data["gpu_memory_gib"]
+    if amount is None or "gpu-memory-utilization" in {vllm_args.option_name(key) for key in own.get("args", {})}:
+        return []
+    given = memory_bytes.values() if isinstance(memory_bytes, Mapping) else memory_bytes
+    sizes = list(given) if isinstance(given, Iterable) else [given] * hosts
+    if not sizes or None in sizes:
+        return [f"gpu_memory_gib={amount:g}: without the hosts' memory {DEFAULT_UTILIZATION} of it is planned"]
+    args["gpu-memory-utilization"] = math.floor(amount * 2**30 / min(sizes) * 1000) / 1000
+    return []
+
+
 def _as_served(config: Mapping[str, Any] | None, hf_overrides: Mapping[str, Any]) -> dict[str, Any] | None:
     """The config.json that vLLM will read, such as one with an extended context."""
     return None if config is None else with_overrides(config, hf_overrides)
+
+
+def _planned(data: Mapping[str, Any], error: SizingError) -> RecipeError:
+    """What cannot be planned, with the recipe's name and the kind of reason."""
+    kind = _KINDS.get(error.variable, "split" if error.variable.startswith("vllm_serve_") else "arguments")
+    return RecipeError(f"recipe {data['name']}: {error}", kind)
+
+
+def _parallel_and_sizing(
+    data: Mapping[str, Any],
+    own: Mapping[str, Any],
+    args: dict[str, Any],
+    environment: Mapping[str, Any],
+    hosts: Sequence[str],
+    gpus_per_host: int | Sequence[int] | Mapping[str, int],
+    topology: str,
+    shape: Mapping[str, Any] | None,
+    length: Any,
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    try:
+        parallel = _plan_parallel(data, own, args, hosts, gpus_per_host, topology, shape, length)
+        return parallel, _sizing_options(args, environment, parallel["pipeline_parallel"])
+    except SizingError as error:
+        raise _planned(data, error) from error
 
 
 def _plan_parallel(
@@ -157,7 +227,7 @@ def _plan_parallel(
     length: Any,
 ) -> dict[str, Any]:
     """The split, checked; puts `enable-expert-parallel` into `args` where the split needs it."""
-    split = _split(data, own)
+    split = _split(data, own, len(hosts), topology)
     parallel = _parallel.plan_parallel(
         list(hosts),
         gpus_per_host,
@@ -181,15 +251,15 @@ def _plan_parallel(
     return parallel
 
 
-def _check_fit(data: Mapping[str, Any], sizes: Mapping[str, Any] | None) -> None:
-    if sizes is not None and sizes["verdict"] == "does_not_fit":
+def _check_fit(data: Mapping[str, Any], sizes: Mapping[str, Any]) -> None:
+    if sizes["verdict"] == "does_not_fit":
         numbers = " ".join([*sizes["reasons"], *sizes["suggestions"]])
-        raise RecipeError(f"recipe {data['name']} does not fit these hosts. {numbers}")
+        raise RecipeError(f"recipe {data['name']} does not fit these hosts. {numbers}", "memory")
 
 
-def _reason(data: Mapping[str, Any], own: Mapping[str, Any], parallel: Mapping[str, Any]) -> str:
+def _reason(own: Mapping[str, Any], split: Mapping[str, Any], parallel: Mapping[str, Any]) -> str:
     """Why the model is split this way: the recipe's own words, unless the user split it otherwise."""
-    why = str(data["split"].get("why", "")).strip()
+    why = str(split.get("why", "")).strip()
     if own.get("tensor_parallel") or own.get("pipeline_parallel") or not why:
         why = str(parallel["why"])
     if why.startswith("TP="):
@@ -211,11 +281,17 @@ def _model_names(data: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, A
     }
 
 
-def _split(data: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
-    """The user's split replaces the recipe's as a whole: half of each would be neither."""
+def _split(data: Mapping[str, Any], own: Mapping[str, Any], hosts: int, topology: str) -> dict[str, Any]:
+    """The user's split replaces the recipe's as a whole: half of each would be neither.
+
+    A table of splits is written for RoCE; over TCP, and for a number of hosts that it lacks, the planner splits.
+    """
     if own.get("tensor_parallel") or own.get("pipeline_parallel"):
         return {key: own.get(key) for key in ("tensor_parallel", "pipeline_parallel")}
-    return dict(data["split"])
+    if data["split"]:
+        return dict(data["split"])
+    row = dict(data["splits"].get(hosts) or {})
+    return {} if hosts > 1 and topology == "lan" and int(row.get("tensor_parallel", 1)) > 1 else row
 
 
 def _command(model: Mapping[str, Any], parallel: Mapping[str, Any], length: Any, args: Mapping[str, Any]) -> list[str]:
@@ -239,9 +315,11 @@ def _check_hosts(
         there = f"Recipes for {len(hosts)}: {', '.join(fitting)}." if fitting else ""
         raise RecipeError(
             f"recipe {data['name']} is for {' or '.join(str(number) for number in counts)} hosts and the group "
-            f"cluster has {len(hosts)} ({', '.join(hosts)}). {there}".strip()
+            f"cluster has {len(hosts)} ({', '.join(hosts)}). {there}".strip(),
+            "hosts",
         )
-    if data["topologies"] and topology not in data["topologies"]:
+    # one host has no links
+    if len(hosts) > 1 and data["topologies"] and topology not in data["topologies"]:
         raise RecipeError(
             f"recipe {data['name']} is for fabric_topology {' or '.join(data['topologies'])}, not {topology}. "
             "Choose another recipe, or copy this one into your inventory and change its split."
@@ -256,14 +334,18 @@ def _check_hosts(
 
 
 def _peek(folder: str, name: str) -> dict[str, Any]:
-    return _from_file(os.path.join(folder, f"{name}.yml"), name)
+    return validated(read(os.path.join(folder, f"{name}.yml"), name), name)
 
 
 def _engine_version(data: Mapping[str, Any], version: str | None, table: Mapping[str, Any] | None) -> str:
     wanted = str((table or {}).get("vllm") or version or data["vllm"].get("pinned") or "")
     minimum = data["vllm"].get("minimum")
     if wanted and minimum and vllm_args.vllm_release(wanted) < vllm_args.vllm_release(str(minimum)):
-        raise RecipeError(f"recipe {data['name']} needs vLLM {minimum} or later, and {wanted} will serve. Upgrade it.")
+        raise RecipeError(
+            f"recipe {data['name']} needs vLLM {minimum} or later, and {wanted} will serve. Set engine_requirements to "
+            "a lock that pins it, or engine_image to an image that has it.",
+            "arguments",
+        )
     return wanted
 
 
@@ -309,7 +391,7 @@ def _check_arguments(
     problems += vllm_args.check_environment(environment)
     errors, warnings = errors_and_others(problems)
     if errors:
-        raise RecipeError(f"recipe {data['name']}: {vllm_args.refusal(errors, options['vllm'])}")
+        raise RecipeError(f"recipe {data['name']}: {vllm_args.refusal(errors, options['vllm'])}", "arguments")
     return vllm_args.normalise(args, options), warnings, options["vllm"]
 
 
@@ -326,12 +408,16 @@ def _sizing_options(args: Mapping[str, Any], environment: Mapping[str, Any], sta
         "gpu_memory_utilization": as_fraction(
             "gpu-memory-utilization", args.get("gpu-memory-utilization", DEFAULT_UTILIZATION)
         ),
-        "max_num_seqs": parse_length("max-num-seqs", args.get("max-num-seqs", 1)),
         "max_num_batched_tokens": parse_length("max-num-batched-tokens", args.get("max-num-batched-tokens", 8192)),
         "enforce_eager": bool(args.get("enforce-eager", False)),
         "language_model_only": bool(args.get("language-model-only", False)),
         "mamba_ssm_cache_dtype": str(args.get("mamba-ssm-cache-dtype", "auto")),
     }
+    for flag in ("enable-expert-parallel", "enable-prefix-caching", "load-format", "speculative-config"):
+        if args.get(flag) is not None:
+            found[flag.replace("-", "_")] = args[flag]
+    if args.get("max-num-seqs"):
+        found["max_num_seqs"] = parse_length("max-num-seqs", args["max-num-seqs"])
     if args.get("kv-cache-memory-bytes"):
         found["kv_cache_memory_bytes"] = parse_length("kv-cache-memory-bytes", args["kv-cache-memory-bytes"])
     if stages > 1 and environment.get("VLLM_PP_LAYER_PARTITION"):
@@ -346,10 +432,10 @@ def _memory(
     sizing: Mapping[str, Any],
     length: Any,
     hosts: Sequence[str],
-    memory_bytes: Any,
-    available_bytes: Any,
+    known: tuple[Any, Any],
+    require_fit: bool,
 ) -> dict[str, Any] | None:
-    """The memory plan, or None where neither the recipe nor the disk gives the model's shape."""
+    """The memory plan by what is known of the hosts' memory (in all, free now); None where the shape is not known."""
     if shape is None:
         return None
     world = parallel["world"]
@@ -364,15 +450,21 @@ def _memory(
             return [number // each for number in value for _index in range(each)]
         return value
 
-    return memory.plan(
-        shape,
-        tensor_parallel=parallel["tensor_parallel"],
-        pipeline_parallel=parallel["pipeline_parallel"],
-        max_model_len=length,
-        memory_bytes=by_rank(memory_bytes),
-        memory_available_bytes=by_rank(available_bytes),
-        weights_bytes=data["weights_bytes"],
-        active_bytes=data["active_bytes"],
-        hosts=list(hosts) if world % len(hosts) == 0 else None,
-        **sizing,
-    )
+    try:
+        sizes = memory.plan(
+            shape,
+            tensor_parallel=parallel["tensor_parallel"],
+            pipeline_parallel=parallel["pipeline_parallel"],
+            max_model_len=length,
+            memory_bytes=by_rank(known[0]),
+            memory_available_bytes=by_rank(known[1]),
+            weights_bytes=data["weights_bytes"],
+            active_bytes=data["active_bytes"],
+            hosts=list(hosts) if world % len(hosts) == 0 else None,
+            **sizing,
+        )
+    except SizingError as error:
+        raise _planned(data, error) from error
+    if require_fit:
+        _check_fit(data, sizes)
+    return sizes

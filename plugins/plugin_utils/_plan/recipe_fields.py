@@ -16,7 +16,8 @@ _KNOWN = frozenset(
         *_REQUIRED,
         *("revision", "served_model_name", "image", "image_digest", "vllm", "kinds", "topologies", "split"),
         *("max_model_len", "args_below", "reasons", "acknowledged", "environment", "fallbacks", "differences"),
-        *("weights_bytes", "active_bytes", "config", "source", "untranslated"),
+        *("weights_bytes", "active_bytes", "config", "source", "untranslated", "splits", "gpu_memory_gib"),
+        "answers",
     )
 )
 #: Arguments that the role renders from its own variables; a recipe states them as fields.
@@ -25,6 +26,11 @@ SERVE_FIELDS = ("max-model-len", "tensor-parallel-size", "pipeline-parallel-size
 
 class RecipeError(ValueError):
     """One sentence: the recipe, what is wrong, the fix."""
+
+    def __init__(self, message: str, kind: str = "file") -> None:
+        super().__init__(message)
+        #: why it is refused, in short: engine, hardware, replicas, arguments, memory, hosts, split or file
+        self.kind = kind
 
 
 def validated(data: Mapping[str, Any], called: str) -> dict[str, Any]:
@@ -42,6 +48,7 @@ def validated(data: Mapping[str, Any], called: str) -> dict[str, Any]:
         ("reasons", dict),
         ("environment", dict),
         ("split", dict),
+        ("splits", dict),
         ("vllm", dict),
         ("acknowledged", list),
         ("args_below", list),
@@ -65,7 +72,12 @@ def validated(data: Mapping[str, Any], called: str) -> dict[str, Any]:
         raise RecipeError(f"vllm_serve_recipe={called!r}: {', '.join(owned)} is no argument of a recipe. {fix}")
     if data["runtime"] not in ("venv", "container"):
         raise RecipeError(f"vllm_serve_recipe={called!r}: runtime {data['runtime']!r} is not venv or container.")
-    host_counts(data, called)
+    counts = host_counts(data, called)
+    for number in data.get("splits") or {}:
+        if counts and number not in counts:
+            raise RecipeError(
+                f"vllm_serve_recipe={called!r}: splits names {number!r}, which is none of its hosts {counts}. Add it."
+            )
     return {**_defaults(), **data}
 
 
@@ -80,6 +92,9 @@ def _defaults() -> dict[str, Any]:
         "kinds": [],
         "topologies": [],
         "split": {},
+        "splits": {},
+        "gpu_memory_gib": None,
+        "answers": True,
         "max_model_len": None,
         "args_below": [],
         "reasons": {},

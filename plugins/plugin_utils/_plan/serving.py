@@ -8,16 +8,20 @@ A module of its own, because it brings half of the collection along, and a run o
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from ansible.module_utils.parsing.convert_bool import boolean
 from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.pins import EngineError, read_engine
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.checkpoint import read_model_folder
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.values import SizingError
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import patience
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import outlook, patience
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import recipe as _recipe
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import runtime as _runtime
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.recipe_fields import RecipeError
+
+#: config.json and bytes of the weights of a model on the hub, by its id and revision; None where they cannot be had now
+Ask = Callable[[str, str], "tuple[dict[str, Any], int] | None"]
 
 
 class ServingError(ValueError):
@@ -50,23 +54,33 @@ _ARGUMENTS = {
 #: everything of the head's variables that plan_serving reads
 PLANNED_BY = (
     *("vllm_serve_recipe", "vllm_serve_from_hub", "engine_vllm_version", "engine_requirements", "model_store_models"),
+    *("engine_wheel_dir", "engine_image", "engine_image_archive", "engine_image_digest"),
     *_RECIPE_OVERRIDES,
     *_ARGUMENTS,
 )
 
 
 def plan_serving(
-    first: Mapping[str, Any], cluster: Mapping[str, Any], nodes: Mapping[str, Mapping[str, Any]], base: str
+    first: Mapping[str, Any],
+    cluster: Mapping[str, Any],
+    nodes: Mapping[str, Mapping[str, Any]],
+    base: str,
+    ask: Ask | None = None,
 ) -> dict[str, Any]:
     """What is to be served on these hosts, by recipe or by variables alone; empty where neither names a model.
 
-    Raises RecipeError or SizingError when it cannot be served here.
+    ``ask`` is asked for a model of the hub that nobody here knows. Raises RecipeError or SizingError when it cannot be
+    served here.
     """
     if not first.get("vllm_serve_recipe") and not first.get("vllm_serve_model"):
         return {}
-    hosts = cluster["hosts"]
-    recipe = first.get("vllm_serve_recipe") or ad_hoc(first)
+    hosts, kinds = cluster["hosts"], set(cluster["kinds"].values())
+    recipe = first.get("vllm_serve_recipe") or ad_hoc(first, kinds)
+    data = _recipe.load(recipe, base=base) if isinstance(recipe, str) else recipe
+    runtime = _runtime.choose(first, kinds, data if first.get("vllm_serve_recipe") else None)
     config, weights = on_controller(recipe, first, base)
+    if config is None and ask is not None:
+        config, weights = _asked(ask, data, first) or (None, None)
     plan = _recipe.resolve(
         recipe,
         hosts,
@@ -75,7 +89,7 @@ def plan_serving(
         kinds=cluster["kinds"],
         memory_bytes={host: nodes[host]["mem_total_bytes"] for host in hosts},
         memory_available_bytes=available_bytes(hosts, nodes),
-        version=first.get("engine_vllm_version") or locked_version(first),
+        version=first.get("engine_vllm_version") or locked_version(first, runtime.name),
         config=config,
         weights_bytes=weights,
         overrides=own_choice(first),
@@ -98,8 +112,29 @@ def plan_serving(
         **{key: plan[key] for key in ("tensor_parallel", "pipeline_parallel", "warnings", "command")},
         "acknowledged": plan["acknowledged"],
         "sizing": plan["sizing"],
-        **{key: plan[key] for key in ("image", "image_digest")},
+        "answers": plan["answers"],
+        "image": _runtime.image(runtime, kinds, plan["image"]),
+        "image_digest": plan["image_digest"],
+        "runtime": runtime.name,
+        "runtime_why": runtime.why,
+        "outlook": outlook.line(plan),
     }
+
+
+def _asked(ask: Ask, data: Mapping[str, Any], first: Mapping[str, Any]) -> tuple[dict[str, Any], int] | None:
+    """Config and weights from the hub, where neither the recipe has the shape nor a folder of the controller.
+
+    Another model than the recipe's has another shape.
+    """
+    model = str(first.get("vllm_serve_model") or data["model"])
+    if (data.get("config") and model == data["model"]) or not on_hub(model):
+        return None
+    return ask(model, str(data.get("revision") or "") if model == data["model"] else "")
+
+
+def on_hub(model: str) -> bool:
+    """Whether a model's name is one of the hub, and no folder."""
+    return model.count("/") == 1 and not model.startswith(("/", ".", "~"))
 
 
 def from_hub(first: Mapping[str, Any]) -> bool:
@@ -126,15 +161,19 @@ def own_choice(first: Mapping[str, Any]) -> dict[str, Any]:
     return chosen
 
 
-def ad_hoc(first: Mapping[str, Any]) -> dict[str, Any]:
+def ad_hoc(first: Mapping[str, Any], kinds: Collection[str]) -> dict[str, Any]:
     """A model without a recipe is a recipe in which the user's variables say everything."""
+    runtime = _runtime.choose(first, kinds)
+    own_image = first.get("engine_image") or first.get("engine_image_archive")
+    pinned = {"pinned": _runtime.IMAGE_VLLM} if _runtime.image(runtime, kinds, "") and not own_image else {}
     return {
         "name": str(first["vllm_serve_model"]).rstrip("/").rpartition("/")[2],
         "summary": "by variables alone",
         "model": str(first["vllm_serve_model"]),
-        "runtime": "venv",
+        "runtime": runtime.name,
         "hosts": "any",
         "args": {},
+        "vllm": pinned,
     }
 
 
@@ -172,9 +211,9 @@ def available_bytes(hosts: Sequence[str], nodes: Mapping[str, Mapping[str, Any]]
     return {host: int(nodes[host]["mem_available_bytes"]) for host in hosts}
 
 
-def locked_version(first: Mapping[str, Any]) -> str | None:
+def locked_version(first: Mapping[str, Any], runtime: str) -> str | None:
     """The vLLM that the user's own lock pins."""
-    if not first.get("engine_requirements") or first.get("engine_runtime", "venv") != "venv":
+    if not first.get("engine_requirements") or runtime != _runtime.VENV:
         return None
     try:
         version = read_engine(str(first["engine_requirements"]), "", "").versions.get("vllm", "")
@@ -236,7 +275,7 @@ def plan_degraded(
                 gpus_per_host={host: cluster["gpus"][host] for host in hosts},
                 kinds={host: cluster["kinds"][host] for host in hosts},
                 memory_bytes={host: nodes[host]["mem_total_bytes"] for host in hosts},
-                version=first.get("engine_vllm_version") or locked_version(first),
+                version=first.get("engine_vllm_version") or locked_version(first, str(whole.get("runtime") or "")),
                 config=config,
                 weights_bytes=weights,
                 overrides={"runtime": first["engine_runtime"]} if first.get("engine_runtime") else {},
@@ -262,16 +301,19 @@ def plan_degraded(
 
 
 def plan_whole(
-    variables: Mapping[str, Any], cluster: Mapping[str, Any], nodes: Mapping[str, Mapping[str, Any]]
+    variables: Mapping[str, Any],
+    cluster: Mapping[str, Any],
+    nodes: Mapping[str, Mapping[str, Any]],
+    ask: Ask | None = None,
 ) -> dict[str, Any]:
     """What is served and, where that is wanted, what is served without one of the hosts; empty where nothing is.
 
-    ``variables`` are the head's.  Raises ServingError, which names the variable.
+    ``variables`` are the head's, ``ask`` is plan_serving's.  Raises ServingError, which names the variable.
     """
     first = {name: variables[name] for name in (*PLANNED_BY, *_DEGRADED) if name in variables}
     base = str(variables.get("inventory_dir") or ".")
     try:
-        serving = plan_serving(first, cluster, nodes, base)
+        serving = plan_serving(first, cluster, nodes, base, ask)
     except (RecipeError, SizingError) as error:
         raise ServingError(
             f"{'vllm_serve_recipe' if variables.get('vllm_serve_recipe') else 'vllm_serve_model'}: {error}"

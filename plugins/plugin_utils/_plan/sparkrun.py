@@ -1,34 +1,60 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Recipes of the community's `sparkrun` tool, translated into recipes of ours."""
+"""Recipes of the community's `sparkrun` tool and of spark-vllm-docker (version 1), translated into recipes of ours.
+
+What the original tool would run is what is planned here; a part that has no counterpart is named, never dropped in
+silence and never run.
+"""
 
 from __future__ import annotations
 
-import itertools
-import json
 import re
-import shlex
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import vllm_args, vllm_config
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.recipe_fields import (
-    SERVE_FIELDS,
-    RecipeError,
-    validated,
-)
+from ansible.module_utils.parsing.convert_bool import boolean
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.foreign import Foreign, finished
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.recipe_fields import RecipeError
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.serve_command import Served, read_command
 
-_SPARKRUN_FIELDS = frozenset(
+#: fields that say something to a reader only
+_INFORMATION = frozenset(("recipe_version", "sparkrun_version", "name", "description", "metadata", "benchmark"))
+_TRANSLATED = frozenset(
     (
-        *("recipe_version", "name", "description", "model", "model_revision", "runtime", "container", "min_nodes"),
-        *("max_nodes", "solo_only", "cluster_only", "defaults", "env", "command", "metadata"),
+        *("model", "model_revision", "runtime", "runtime_version", "container", "min_nodes", "max_nodes", "mode"),
+        *("solo_only", "cluster_only", "defaults", "env", "command"),
     )
 )
-#: sparkrun's names of defaults -> vLLM's; all others are the same with dashes.
-_SPARKRUN_DEFAULTS = {"tensor_parallel": "tensor-parallel-size", "pipeline_parallel": "pipeline-parallel-size"}
-#: What the roles decide; a translated recipe must not bring it.
-_DECIDED = (frozenset(vllm_config.OWNED) - frozenset(SERVE_FIELDS)) | {"download-dir"}
-_SHORT_FLAGS = {"-tp": "tensor-parallel-size", "-pp": "pipeline-parallel-size", "-q": "quantization"}
+#: what the original tool does to an image or around a start, and why it is not done here
+_STEPS = {
+    "mods": "patches of the image, which are not applied",
+    "build_args": "options of the original tool's build",
+    "builder": "the original tool's way to build the image",
+    "builder_config": "the original tool's way to build the image",
+    "pre_exec": "commands before the start, which are not run",
+    "post_exec": "commands after the start, which are not run",
+    "post_commands": "commands on the controller, which are not run",
+}
+#: without a command the original tool passes these on and nothing else
+_PASSED = {
+    "tensor_parallel": "tensor-parallel-size",
+    "pipeline_parallel": "pipeline-parallel-size",
+    "data_parallel": "data-parallel-size",
+    **{
+        name: name.replace("_", "-")
+        for name in (
+            *("port", "host", "gpu_memory_utilization", "max_model_len", "max_num_batched_tokens", "max_num_seqs"),
+            *("served_model_name", "dtype", "quantization", "enforce_eager", "enable_prefix_caching"),
+            *("trust_remote_code", "distributed_executor_backend", "kv_cache_dtype", "otlp_traces_endpoint", "api_key"),
+        )
+    },
+}
+#: of these, true is the bare option and false leaves it out
+_SWITCHES = ("enforce_eager", "enable_prefix_caching", "trust_remote_code")
+_PLACEHOLDER = re.compile(r"(?<!\$)\{(\w+)\}")
+#: the same where doubled braces stand for single ones; read from left to right, so that {{"a":{n}}} ends as it should
+_DOUBLED = re.compile(r"\$\{\w+\}|\{\{|\}\}|\{(\w+)\}")
+_OTHER_COMMANDS = ("sglang", "llama-server", "trtllm-serve", "python -m sglang", "python3 -m sglang", "mpirun", "atlas")
 
 
 def is_sparkrun(data: Mapping[str, Any]) -> bool:
@@ -40,122 +66,169 @@ def translate_sparkrun(data: Mapping[str, Any], called: str) -> dict[str, Any]:
     model = data.get("model")
     if not isinstance(model, str) or not model:
         raise RecipeError(f"vllm_serve_recipe={called!r} names no model. Add it.")
-    runtime = str(data.get("runtime", "vllm"))
-    if not runtime.startswith("vllm"):
-        raise RecipeError(f"vllm_serve_recipe={called!r} is for {runtime}. Only vLLM recipes can be served here.")
-    left = sorted(set(data) - _SPARKRUN_FIELDS)
-    untranslated = [f"{key} (no counterpart)" for key in left if data[key] not in (None, [], {}, "")]
-    defaults = data.get("defaults") or {}
-    if not isinstance(defaults, Mapping):
-        raise RecipeError(f"vllm_serve_recipe={called!r}: defaults is not a dictionary. Write it as one.")
-    command = data.get("command")
+    defaults = _dictionary(data, "defaults", called)
+    command = str(data.get("command") or "")
+    runtime = _runtime(data, command, called)
+    notes = _steps(data)
+    if runtime == "vllm-distributed":
+        notes.append("runtime vllm-distributed (starts without Ray, as here with vllm_serve_executor: mp)")
     if command:
-        flags, problems = _read_command(str(command), {**defaults, "model": model}, called)
-        untranslated += problems
-        unused = sorted(key for key in defaults if f"{{{key}}}" not in str(command))
-        untranslated += [f"defaults.{key} (not used by the command)" for key in unused]
+        text = filled(command, {"model": model, **defaults}, str(data.get("recipe_version")), called)
+        served = read_command(text, called)
+        unused = sorted(key for key in defaults if f"{{{key}}}" not in command)
+        notes += [f"defaults.{key} (not used by the command)" for key in unused]
     else:
-        flags = {_SPARKRUN_DEFAULTS.get(key, key.replace("_", "-")): value for key, value in defaults.items()}
-    split = {}
-    for flag, name in (("tensor-parallel-size", "tensor_parallel"), ("pipeline-parallel-size", "pipeline_parallel")):
-        if flag in flags:
-            split[name] = flags.pop(flag)
-    untranslated += [f"--{flag} (decided by the roles)" for flag in sorted(set(flags) & _DECIDED)]
-    served = flags.pop("served-model-name", "")
-    length = flags.pop("max-model-len", None)
-    environment = {}
-    for name, value in (data.get("env") or {}).items():
-        if name.startswith(("NCCL_", "GLOO_", "UCX_")) or name in ("VLLM_HOST_IP", "HF_TOKEN", "VLLM_API_KEY"):
-            untranslated.append(f"env.{name} (decided by the fabric plan or a secret)")
-        else:
-            environment[str(name)] = str(value)
-    return validated(
-        {
-            "name": str(data.get("name") or called),
-            "summary": str(data.get("description") or (data.get("metadata") or {}).get("description") or model).strip(),
-            "model": model,
-            "revision": str(data.get("model_revision") or ""),
-            "served_model_name": served,
-            "runtime": "container",
-            "image": str(data.get("container") or ""),
-            "hosts": _sparkrun_hosts(data, split),
-            "split": split,
-            "max_model_len": length,
-            "args": {key: value for key, value in flags.items() if key not in _DECIDED},
-            "environment": environment,
-            "source": "sparkrun",
-            "untranslated": untranslated,
-        },
-        called,
+        served = _from_defaults(defaults, notes)
+    notes += served.notes
+    image = str(data.get("container") or "")
+    if image and "/" not in image:
+        notes.append(f"container {image} (in no registry: the original tool builds it; set engine_image)")
+        image = ""
+    foreign = Foreign(
+        name=str(data.get("name") or called),
+        summary=str(data.get("description") or _dictionary(data, "metadata", called).get("description") or model),
+        model=_model(served, model, notes),
+        revision=str(data.get("model_revision") or ""),
+        image=image,
+        flags=served.flags,
+        environment=_dictionary(data, "env", called),
+        source="sparkrun",
+        notes=notes,
     )
+    split = foreign.split()
+    hosts, splits = _hosts(data, split, foreign.notes, called)
+    return finished(foreign, called, hosts=hosts, splits=splits)
 
 
-def _sparkrun_hosts(data: Mapping[str, Any], split: Mapping[str, Any]) -> Any:
-    low, high = data.get("min_nodes"), data.get("max_nodes")
-    if data.get("solo_only"):
-        return 1
-    if isinstance(low, int) or isinstance(high, int):
-        first = low if isinstance(low, int) else 1
-        last = high if isinstance(high, int) else max(first, 8)
-        return list(range(first, last + 1))
-    return "any"
+def _dictionary(data: Mapping[str, Any], key: str, called: str) -> Mapping[str, Any]:
+    value = data.get(key) or {}
+    if not isinstance(value, Mapping):
+        raise RecipeError(f"vllm_serve_recipe={called!r}: {key} is not a dictionary. Write it as one.")
+    return value
 
 
-def _read_command(command: str, values: Mapping[str, Any], called: str) -> tuple[dict[str, Any], list[str]]:
-    """Flags of a `vllm serve` command template, and the parts of it that are no such command."""
+def _runtime(data: Mapping[str, Any], command: str, called: str) -> str:
+    """`vllm-ray` or `vllm-distributed`, as the original tool would choose it; an error for another engine."""
+    runtime = str(data.get("runtime") or "")
+    if not runtime:
+        first = command.strip()
+        runtime = next((word for word in _OTHER_COMMANDS if first.startswith(word)), "vllm")
+    if not runtime.startswith(("vllm", "eugr-vllm")):
+        raise RecipeError(
+            f"vllm_serve_recipe={called!r} is for {runtime}. Only vLLM recipes can be served here.", "engine"
+        )
+    if runtime not in ("vllm", ""):
+        return "vllm-ray" if runtime.startswith("eugr") else runtime
+    defaults = data.get("defaults") or {}
+    ray = str(defaults.get("distributed_executor_backend", "")).lower() == "ray"
+    ray = ray or bool(re.search(r"--distributed-executor-backend[\s=]+ray\b", command))
+    solo = data.get("solo_only") or data.get("max_nodes") == 1 or data.get("mode") == "solo"
+    return "vllm-ray" if ray or solo else "vllm-distributed"
 
-    def fill(match: re.Match[str]) -> str:
-        key = match.group(1)
-        if key not in values:
-            raise RecipeError(
-                f"vllm_serve_recipe={called!r}: the command uses {{{key}}}, which defaults lacks. Add it there."
-            )
-        return str(values[key])
 
-    # doubled braces are literal ones, as in Python's format()
-    text = command.replace("\\\n", " ").replace("{{", "\0").replace("}}", "\1")
-    text = re.sub(r"\{(\w+)\}", fill, text).replace("\0", "{").replace("\1", "}")
-    untranslated: list[str] = []
-    try:
-        words = shlex.split(text, comments=True)
-    except ValueError as error:
-        raise RecipeError(f"vllm_serve_recipe={called!r}: the command cannot be read: {error}.") from None
-    pairs = list(itertools.pairwise(words))
-    start = pairs.index(("vllm", "serve")) if ("vllm", "serve") in pairs else None
-    if start is None:
-        raise RecipeError(f"vllm_serve_recipe={called!r}: the command holds no `vllm serve`. Only that can be served.")
-    if start:
-        untranslated.append(f"command before vllm serve ({shlex.join(words[:start])})")
-    flags: dict[str, Any] = {}
-    name: str | None = None
-    for index, word in enumerate(words[start + 2 :]):
-        if word in ("&&", "||", ";", "|", "&"):
-            untranslated.append(f"command after vllm serve ({shlex.join(words[start + 2 + index :])})")
-            break
-        if word.startswith("--") or word in _SHORT_FLAGS:
-            flag, _equals, value = word.partition("=")
-            name = _SHORT_FLAGS.get(flag) or vllm_args.option_name(flag)
-            flags[name] = _scalar(value) if _equals else True
-        elif name is None:
-            continue  # the model
-        elif flags[name] is True:
-            flags[name] = _scalar(word)
+def _steps(data: Mapping[str, Any]) -> list[str]:
+    """Parts around the engine, each by its name."""
+    notes = []
+    swept = data.get("runtime_config")
+    merged = {**(swept if isinstance(swept, Mapping) else {}), **data}
+    for key in sorted(set(merged) - _TRANSLATED - _INFORMATION - {"runtime_config"}):
+        value = merged[key]
+        if value in (None, [], {}, "", False):
+            continue
+        items = ", ".join(str(item) for item in value) if isinstance(value, list) else str(value)
+        if key in _STEPS:
+            notes.append(f"{key} {items} ({_STEPS[key]})")
         else:
-            earlier = flags[name]
-            flags[name] = [*(earlier if isinstance(earlier, list) else [earlier]), _scalar(word)]
-    flags.pop("model", None)
-    return flags, untranslated
+            notes.append(f"{key} (no counterpart)")
+    return notes
 
 
-def _scalar(word: str) -> Any:
-    """A word of a command line as the value it stands for."""
-    if re.fullmatch(r"-?\d+", word):
-        return int(word)
-    if re.fullmatch(r"-?\d*\.\d+", word):
-        return float(word)
-    if word.startswith(("{", "[")):
-        try:
-            return json.loads(word)
-        except ValueError:
-            return word
-    return word
+def filled(command: str, values: Mapping[str, Any], version: str, called: str) -> str:
+    """The command with its placeholders replaced.
+
+    Version 1 is a template of Python's format(), in which doubled braces stand for single ones; later versions
+    replace names they know, again and again, and leave everything else as it is. Shell variables are no placeholders.
+    """
+    if version == "1" or "{{" in command:
+        return _DOUBLED.sub(lambda match: _part(match, values, called), command)
+    for _round in range(10):
+        before = command
+        command = _PLACEHOLDER.sub(lambda match: _value(match.group(1), values, called), command)
+        if command == before:
+            break
+    return command
+
+
+def _part(match: re.Match[str], values: Mapping[str, Any], called: str) -> str:
+    if match.group(1):
+        return _value(match.group(1), values, called)
+    text = match.group()
+    return text if text.startswith("$") else text[0]
+
+
+def _value(name: str, values: Mapping[str, Any], called: str) -> str:
+    if values.get(name) is None:
+        raise RecipeError(
+            f"vllm_serve_recipe={called!r}: the command uses {{{name}}}, which defaults lacks. Add it there."
+        )
+    return str(values[name])
+
+
+def _from_defaults(defaults: Mapping[str, Any], notes: list[str]) -> Served:
+    """What the original tool makes of `defaults` where there is no command."""
+    served = Served()
+    for key, value in defaults.items():
+        name = _PASSED.get(key)
+        if name is None:
+            notes.append(f"defaults.{key} (the original tool does not pass it on without a command)")
+        elif key in _SWITCHES:
+            if boolean(value, strict=False):
+                served.flags[name] = True
+        elif value is not None:
+            served.flags[name] = value
+    return served
+
+
+def _model(served: Served, model: str, notes: list[str]) -> str:
+    """The command's model counts, as it does for the original tool; a path inside its container has no meaning here."""
+    given = served.model
+    if not given or given == model:
+        return model
+    if given.startswith(("/", ".", "~", "$")) or "/" not in given:
+        notes.append(f"vllm serve {given} (a path of the original container; the recipe's model {model} is served)")
+        return model
+    notes.append(f"model {model} (only downloaded by the original tool; its command serves {given})")
+    return given
+
+
+def _hosts(
+    data: Mapping[str, Any], split: dict[str, int], notes: list[str], called: str
+) -> tuple[Any, dict[int, dict[str, Any]]]:
+    """(numbers of hosts, split for the number that the recipe is written for)"""
+    low, high = _number(data, "min_nodes", called), _number(data, "max_nodes", called)
+    first = low or 1
+    if data.get("cluster_only") or data.get("mode") == "cluster":
+        first = max(first, 2)
+    last = 1 if data.get("solo_only") or data.get("mode") == "solo" else high
+    world = split.get("tensor_parallel", 1) * split.get("pipeline_parallel", 1)
+    if last == 1 and first == 1:
+        if world != 1:
+            notes.append(f"a split over {world} GPUs (the recipe is for one host)")
+        return 1, {}
+    if last is not None and first > last:
+        raise RecipeError(f"vllm_serve_recipe={called!r} wants at least {first} and at most {last} hosts. Correct it.")
+    hosts: Any = "any" if (first, last) == (1, None) else list(range(first, (last or max(first, 16)) + 1))
+    if split and (hosts == "any" or world in hosts):
+        return hosts, {world: {**split, "why": "as the recipe says."}}
+    if split:
+        notes.append(f"a split over {world} GPUs (not for the {first} hosts and more that the recipe wants)")
+    return hosts, {}
+
+
+def _number(data: Mapping[str, Any], key: str, called: str) -> int | None:
+    value = data.get(key)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not str(value).isdigit() or int(value) < 1:
+        raise RecipeError(f"vllm_serve_recipe={called!r}: {key}={value!r} is not a number of hosts. Give 2.")
+    return int(value)

@@ -11,23 +11,29 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import difflib
+import functools
 import json
 import os
-import re
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import WARNING, Finding
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.versions import release
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.values import SizingError
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import vllm_values
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.environment import secret_fix, secret_name
 
 #: The tables that come with the collection, for versions that have not been dumped on a host yet.
 SHIPPED = os.path.join(os.path.dirname(os.path.abspath(__file__)), "vllm_options")
 
+#: Tables of schema 1 lack ranges and fields, which are then not checked.
+SCHEMAS = (1, 2)
+
 #: Unified memory: above this share vLLM has taken the whole machine with it.
 UTILIZATION_EDGE = 0.90
+
+#: Dangerous options that a user may want all the same, and then acknowledges by name.
+ACKNOWLEDGEABLE = ("trust-remote-code", "gpu-memory-utilization", "enable-sleep-mode", "disable-log-stats")
 
 #: Options of older versions -> what took their place.
 REMOVED = {
@@ -64,24 +70,28 @@ REMOVED = {
 SHORT = {
     "tp": "tensor-parallel-size",
     "pp": "pipeline-parallel-size",
+    "pcp": "prefill-context-parallel-size",
+    "dcp": "decode-context-parallel-size",
     "dp": "data-parallel-size",
+    "dpn": "data-parallel-rank",
+    "dpr": "data-parallel-start-rank",
+    "dpl": "data-parallel-size-local",
+    "dpa": "data-parallel-address",
+    "dpp": "data-parallel-rpc-port",
+    "dpb": "data-parallel-backend",
+    "dph": "data-parallel-hybrid-lb",
+    "dpe": "data-parallel-external-lb",
+    "dpm": "data-parallel-multi-port-external-lb",
     "ep": "enable-expert-parallel",
+    "asc": "api-server-count",
+    "ac": "attention-config",
+    "cc": "compilation-config",
+    "dc": "diffusion-config",
+    "sc": "speculative-config",
     "q": "quantization",
     "n": "nnodes",
     "r": "node-rank",
-    "o": "optimization-level",
-}
-
-#: (option, value) that people write -> why it is wrong and what is meant
-_WRONG_VALUES = {
-    ("quantization", "nvfp4"): (
-        "nvfp4 is a KV-cache dtype, not a quantization method",
-        "leave quantization out: a checkpoint that is packed as NVFP4 says so itself (the method is modelopt_fp4)",
-    ),
-    ("reasoning-parser", "super_v3"): (
-        "super_v3 is a plugin file of the model's authors",
-        "use nemotron_v3, which is built in",
-    ),
+    "O": "optimization-level",
 }
 
 #: option -> (what it needs, how that is written)
@@ -100,8 +110,6 @@ _ENVIRONMENT = {
     "VLLM_ATTENTION_BACKEND": "is not read any more; use the argument attention-backend",
     "VLLM_USE_V1": "is not read any more; leave it out",
 }
-
-_HUMAN = re.compile(r"\d+(?:\.\d+)?[kKmMgGtT]")
 
 
 def refusal(errors: Iterable[str], version: str) -> str:
@@ -135,7 +143,7 @@ def valid_table(table: Any, source: str) -> dict[str, Any]:
     """The table itself, or an error if it is none: a cached file may have been cut short or be of another schema."""
     if (
         not isinstance(table, dict)
-        or table.get("schema") != 1
+        or table.get("schema") not in SCHEMAS
         or not isinstance(table.get("options"), dict)
         or not isinstance(table.get("value_lists"), dict)
     ):
@@ -156,7 +164,12 @@ def find_table(version: str, folder: str = SHIPPED) -> tuple[dict[str, Any], boo
             f"Let the host dump it (module vllm_options), or use one of {', '.join(versions)}.",
         )
     name = min(same, key=lambda item: abs(vllm_release(item)[2] - wanted[2]))
-    return read_table(os.path.join(folder, f"{name}.json")), vllm_release(name) == wanted
+    return _shipped(os.path.join(folder, f"{name}.json")), vllm_release(name) == wanted
+
+
+@functools.cache
+def _shipped(path: str) -> dict[str, Any]:
+    return read_table(path)
 
 
 # --------------------------------------------------------------------------------------------------------------
@@ -170,7 +183,7 @@ def option_name(key: Any) -> str:
     return head.replace("_", "-") + dot + rest
 
 
-def _lookup(table: Mapping[str, Any]) -> dict[str, tuple[str, bool]]:
+def spellings(table: Mapping[str, Any]) -> dict[str, tuple[str, bool]]:
     """Every accepted spelling -> (the option's name, whether it negates it)."""
     names: dict[str, tuple[str, bool]] = {}
     for name, entry in table["options"].items():
@@ -184,11 +197,6 @@ def _lookup(table: Mapping[str, Any]) -> dict[str, tuple[str, bool]]:
                 names[opposite] = (name, True)
                 names[f"no-{opposite}"] = (name, False)
     return names
-
-
-def _closest(name: str, names: Iterable[str]) -> str | None:
-    found = difflib.get_close_matches(name, list(names), n=1, cutoff=0.6)
-    return found[0] if found else None
 
 
 def without_idle_flags(args: Mapping[str, Any], table: Mapping[str, Any]) -> dict[str, Any]:
@@ -242,7 +250,7 @@ def _nest(target: dict[str, Any], path: list[str], value: Any) -> None:
 
 def _resolve(args: Mapping[str, Any], table: Mapping[str, Any]) -> tuple[dict[str, Any], list[Finding]]:
     """Arguments under their full names with negations undone, and what could not be resolved."""
-    names = _lookup(table)
+    names = spellings(table)
     resolved: dict[str, Any] = {}
     given: dict[str, str] = {}
     problems: list[Finding] = []
@@ -313,79 +321,13 @@ def _unknown(name: str, value: Any, names: Collection[str], version: str) -> Fin
             where=name,
             value=value,
         )
-    close = _closest(name, names)
+    close = vllm_values.closest(name, names)
     fix = f"did you mean {close}" if close else "see `vllm serve --help=all` of that version"
     return Finding("unknown", f"vLLM {version} has no such option", fix, where=name, value=value)
 
 
 # --------------------------------------------------------------------------------------------------------------
-# Values
-
-
-def _type_problem(name: str, value: Any, entry: Mapping[str, Any]) -> Finding | None:
-    kind = entry["kind"]
-
-    def wrong(expected: str) -> Finding:
-        return Finding("type", f"is {type(value).__name__}", f"give {expected}", where=name, value=value)
-
-    if kind in ("bool", "flag"):
-        return None if isinstance(value, bool) else wrong("true or false")
-    if isinstance(value, bool):
-        return wrong("a value: this option is no switch")
-    if kind == "int":
-        text = str(value)
-        whole = isinstance(value, int) or text.lstrip("-").isdigit() or _HUMAN.fullmatch(text)
-        return None if whole or text in entry.get("words", ()) else wrong("a whole number")
-    if kind == "float":
-        try:
-            float(value)
-        except (TypeError, ValueError):
-            return wrong("a number")
-        return None
-    if kind == "json":
-        if isinstance(value, (Mapping, list)):
-            return None
-        try:
-            json.loads(str(value))
-        except ValueError:
-            # some take a file's name or a single word
-            return None if re.fullmatch(r"[\w./:-]+", str(value)) else wrong("a dictionary or JSON")
-        return None
-    if kind == "str" and isinstance(value, Mapping):
-        return wrong("a plain value")
-    return None
-
-
-_PLUGINS = {"tool-call-parser": "tool-parser-plugin", "reasoning-parser": "reasoning-parser-plugin"}
-
-
-def _value_problem(name: str, value: Any, table: Mapping[str, Any], given: Collection[str]) -> Finding | None:
-    entry = table["options"][name]
-    choices = table["value_lists"].get(name) or entry.get("choices")
-    if choices is None or isinstance(value, (bool, Mapping)):
-        return None
-    if _PLUGINS.get(name) in given:
-        return None  # the plugin brings names that no table can know
-    for item in value if isinstance(value, list) else [value]:
-        text = str(item)
-        if (name, text) in _WRONG_VALUES:
-            problem, fix = _WRONG_VALUES[(name, text)]
-            return Finding("value", problem, fix, where=name, value=text)
-        known = text in choices
-        if name == "attention-backend":
-            # looked up in capitals; what vLLM takes for "choose yourself" came after 0.17
-            known = text.upper() in choices or (text.lower() == "auto" and vllm_release(table["vllm"])[:2] >= (0, 20))
-        if not known:
-            close = _closest(text, choices)
-            hint = f"did you mean {close}? " if close else ""
-            return Finding(
-                "value",
-                f"vLLM {table['vllm']} does not know it",
-                f"{hint}valid: {', '.join(choices)}",
-                where=name,
-                value=text,
-            )
-    return None
+# Dangers and companions
 
 
 def _dangers(resolved: Mapping[str, Any], acknowledged: Collection[str]) -> list[Finding]:
@@ -402,7 +344,7 @@ def _dangers(resolved: Mapping[str, Any], acknowledged: Collection[str]) -> list
                 Finding(
                     "dangerous",
                     f"memory is unified: above {UTILIZATION_EDGE:.2f} the whole machine has frozen",
-                    "use 0.85, or acknowledge gpu-memory-utilization by name",
+                    "use 0.85, or write vllm_serve_acknowledged: [gpu-memory-utilization]",
                     where="gpu-memory-utilization",
                     value=share,
                 )
@@ -412,7 +354,7 @@ def _dangers(resolved: Mapping[str, Any], acknowledged: Collection[str]) -> list
             Finding(
                 "dangerous",
                 "runs code from the model's repository as the serving user",
-                "leave it out (models built into vLLM need none), or acknowledge trust-remote-code by name",
+                "leave it out (built-in models need none), or write vllm_serve_acknowledged: [trust-remote-code]",
                 where="trust-remote-code",
                 value=True,
             )
@@ -422,7 +364,7 @@ def _dangers(resolved: Mapping[str, Any], acknowledged: Collection[str]) -> list
             Finding(
                 "dangerous",
                 "memory is unified: waking up has crashed engines and whole machines (vllm#50011)",
-                "leave it out, or acknowledge enable-sleep-mode by name",
+                "leave it out, or write vllm_serve_acknowledged: [enable-sleep-mode]",
                 where="enable-sleep-mode",
                 value=True,
             )
@@ -439,7 +381,7 @@ def _blinding(resolved: Mapping[str, Any], known: Collection[str]) -> list[Findi
             "dangerous",
             "without these numbers the watchdog takes a busy engine for one that hangs and restarts it, and a drain "
             "cannot see when the last request has ended",
-            "leave it out, or acknowledge disable-log-stats by name",
+            "leave it out, or write vllm_serve_acknowledged: [disable-log-stats]",
             where="disable-log-stats",
             value=True,
         )
@@ -483,11 +425,10 @@ def check(args: Mapping[str, Any], table: Mapping[str, Any], acknowledged: Colle
     if not isinstance(args, Mapping):
         return [Finding("type", "is not a dictionary", "give option: value", where="vllm_serve_args", value=args)]
     resolved, problems = _resolve(args, table)
+    told = {problem.where.partition(".")[0] for problem in problems}
     for name, value in resolved.items():
         entry = table["options"][name]
-        problem = _type_problem(name, value, entry) or _value_problem(name, value, table, resolved)
-        if problem:
-            problems.append(problem)
+        problems += [] if name in told else vllm_values.problems(name, value, table, resolved)
         if entry.get("deprecated"):
             problems.append(
                 Finding(

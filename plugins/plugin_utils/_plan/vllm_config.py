@@ -91,7 +91,7 @@ def serve_config(
     *,
     model: str,
     served_model_name: str | Iterable[str] = "",
-    max_model_len: int | None = None,
+    max_model_len: int | str | None = None,
     tensor_parallel_size: int = 1,
     pipeline_parallel_size: int = 1,
     executor: str = "ray",
@@ -111,7 +111,7 @@ def serve_config(
     if names and names[0]:
         config["served-model-name"] = names[0] if len(names) == 1 else names
     if max_model_len:
-        config["max-model-len"] = int(max_model_len)
+        config["max-model-len"] = "auto" if max_model_len == "auto" else int(max_model_len)
     config["tensor-parallel-size"] = int(tensor_parallel_size)
     config["pipeline-parallel-size"] = int(pipeline_parallel_size)
     config["distributed-executor-backend"] = executor

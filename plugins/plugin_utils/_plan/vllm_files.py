@@ -13,7 +13,8 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.sand
     sandbox,
 )
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.environment_file import MARKER
-from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import location, rank_link
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import former_head, location, rank_link
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.serving import GOOD
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import front, onhost, patience, vllm_serve
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.host_state import (
     ROLES,
@@ -116,6 +117,7 @@ def declared_file(serving: Serving) -> File:
     """cluster.json: who was declared head, on every host, so that a former head that returns knows that it is one."""
     cluster, fabric = serving.cluster, serving.fabric
     content = {
+        "cluster": cluster["id"],
         "generation": int(cluster["generation"]),
         "host": serving.host,
         "head": cluster["head"],
@@ -204,9 +206,9 @@ def serving_settings(serving: Serving) -> dict[str, Any]:
         "ray": serving.by_ray,
         "group_state": "" if serving.by_ray else _GROUP_STATE,
         "degraded": degraded,
-        "generation": int(serving.cluster["generation"]),
         "inputs": inputs(serving),
         "kept": kept(serving),
+        "answers": bool(serving.planned.get("answers", True)),
         "settings": {
             "interval": given.vllm_serve_watchdog_interval,
             "deadline": given.vllm_serve_watchdog_deadline,
@@ -315,6 +317,7 @@ def _front_files(serving: Serving) -> list[File]:
         settings=given,
         tls=serving.tls != "off",
         key_rates=front.key_rates(front.named_keys(given.vllm_serve_api_keys)),
+        origins=front.origins(given.vllm_serve_cors_origins),
         listen=front.listen_addresses(given.vllm_serve_listen, given.vllm_serve_api_port),
         read_timeout=front.checked_duration(given.vllm_serve_front_read_timeout, "vllm_serve_front_read_timeout"),
         client_timeout=front.checked_duration(given.vllm_serve_front_client_timeout, "vllm_serve_front_client_timeout"),
@@ -344,7 +347,8 @@ def _own_names(serving: Serving) -> list[str]:
 
 def absent(serving: Serving) -> list[str]:
     """What an earlier run may have left that this host must not have now."""
-    found = []
+    # of a head that was superseded, which this run declares anew; copies of what served, which a rank once kept there
+    found = [former_head.MARKER, "/var/lib/sparkthor/group/last-good"]
     if not serving.has_engine:
         found.append(f"{_UNITS}/{_VLLM}")
     if serving.by_ray:
@@ -355,12 +359,13 @@ def absent(serving: Serving) -> list[str]:
         found += ["/var/lib/sparkthor/maintenance", "/run/sparkthor/draining"]
     else:
         found += [f"{_UNITS}/{_FRONT}", f"{_UNITS}/{_WATCHDOG}"]
-        found += [f"{_ETC}/front", f"{_ETC}/front.good", f"{_ETC}/serving.json"]
+        found += [f"{_ETC}/{name}" for name in ("front", "front.good", "front.good.old", "front.good.new")]
+        found += [f"{_ETC}/serving.json", f"{_ETC}/secrets/api_key"]
     if serving.is_head and serving.tls != "self_signed":
         found.append(f"{_ETC}/front/self-signed")
     if not serving.degraded:
         found += [vllm_serve.SMALLER_CONFIG, "/run/sparkthor/degraded.json"]
-    if not serving.hf_token:
+    if not (serving.has_engine and serving.hf_token):
         found.append(_HF_TOKEN)
     return found
 
@@ -371,6 +376,7 @@ def _directories(serving: Serving) -> list[Directory]:
         directory("/run/sparkthor/requests", "sparkthor", "root", "0750"),
         directory(_ETC),
         directory(f"{_ETC}/secrets", mode="0700"),
+        *((directory(GOOD, mode="0700"),) if serving.is_head or not serving.by_ray else ()),
         directory(serving.settings.engine_cache_dir, "sparkthor", "sparkthor"),
         *((directory(f"{_ETC}/vllm"),) if serving.has_engine else ()),
         *((directory(f"{_ETC}/front", mode="0700"),) if serving.is_head else ()),

@@ -74,6 +74,7 @@ class ServingSettings:
     vllm_serve_watchdog_step_patience: str
     vllm_serve_watchdog_wedge_bound: str
     vllm_serve_degraded_after: float
+    vllm_serve_cors_origins: list[Any] = field(default_factory=list)
     vllm_serve_model: str = ""
     vllm_serve_served_model_name: Any = None
     vllm_serve_max_model_len: int | None = None
@@ -85,7 +86,7 @@ class ServingSettings:
     vllm_serve_tls_key: str = field(default="", repr=False)
     model_store_root: str = MODELS
     model_store_models: list[Any] = field(default_factory=list)
-    engine_runtime: str = "venv"
+    engine_runtime: str = ""
     engine_venv_path: str = VENV
     engine_cache_dir: str = CACHE
     ray_node_tls: bool = False
@@ -207,7 +208,8 @@ def serving_on(
     facts: Mapping[str, Any],
 ) -> Serving:
     """``cluster`` and ``fabric`` are the plan that preflight made, ``facts`` the host's."""
-    engine = installed_engine(facts.get("sparkthor_engine"), given.engine_runtime, given.engine_venv_path)
+    runtime = given.engine_runtime or str(cluster.get("runtime") or "venv")
+    engine = installed_engine(facts.get("sparkthor_engine"), runtime, given.engine_venv_path)
     return Serving(given, cluster, fabric, host, facts.get("sparkthor_node") or {}, engine)
 
 

@@ -34,7 +34,15 @@ def cabling_problems(plan: Plan, probes: Mapping[str, Mapping[str, t.Any]]) -> l
             else:
                 silent.append((host, link))
     swapped, left = _swapped(wrong)
+    left = [end for end in left if not _in_other_cage(end, probes)]
     return swapped + _wrong_ends(left, _runs_backwards(plan, wrong)) + [_silent_end(*end, probes) for end in silent]
+
+
+def _in_other_cage(end: Seen, probes: Mapping[str, Mapping[str, t.Any]]) -> bool:
+    """Whether the right host has the cable in its other cage, which its own ports already tell."""
+    _host, link, seen = end
+    peer_port = ((probes.get(link["peer"]) or {}).get("ports") or {}).get(link["peer_netdev"]) or {}
+    return seen[0][0] == link["peer"] and peer_port.get("carrier") is False
 
 
 def _wrong_ends(wrong: Sequence[Seen], backwards: Sequence[str]) -> list[Finding]:

@@ -18,6 +18,8 @@ READS: t.Final = (
 )
 #: a container engine hands these on before the firewall's table sees them
 _FORWARDED = ("docker-proxy",)
+#: names of neighbours without a DNS, which systemd-resolved answers on every host whether anybody asks or not
+_LLMNR = 5355
 _BRIDGES = ("docker", "br-", "podman", "cni")
 
 
@@ -69,8 +71,8 @@ def _closed(
     if (node.get("management") or {}).get("netdev") not in trusted:
         for listener in listeners:
             address, port, program = listener["address"], int(listener["port"]), listener["program"]
-            local = address.startswith("127.") or address == "::1"
-            if local or port in kept or program in _FORWARDED or own.get(address) in trusted:
+            local = address.removeprefix("::ffff:").startswith("127.") or address == "::1"
+            if local or port in kept or port == _LLMNR or program in _FORWARDED or own.get(address) in trusted:
                 continue
             found.setdefault(port, program)
     bridges = sorted(

@@ -5,11 +5,11 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 import typing as t
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 
+from ansible_collections.sparkthor.cluster.plugins.module_utils._facts import machine
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import WARNING, Finding
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._preflight.facts import (
     Node,
@@ -152,11 +152,31 @@ def known_bad_problems(host: str, node: Node, known_bad: Sequence[Mapping[str, s
     return problems
 
 
+def torn_problems(host: str, node: Node) -> list[Finding]:
+    """Driver 580.173.02 without the firmware of its update: the GPU is gone after the next power-off.
+
+    The score may be above 0 on a healthy host that lacks the desktop's packages, so it is a warning.
+    """
+    if node.get("driver") != machine.TORN_DRIVER or not (node.get("os") or {}).get("ota_torn"):
+        return []
+    return [
+        Finding(
+            "known_bad",
+            f"nvidia-spark-ota-check torn-score is {node['os']['ota_torn']:g} with driver {machine.TORN_DRIVER}: an "
+            "update was applied in part, and this driver does not start with older firmware (Xid 119)",
+            "see sudo nvidia-spark-ota-check summary, then sudo apt full-upgrade, sudo fwupdmgr update and a power-off",
+            host,
+            severity=WARNING,
+        )
+    ]
+
+
 def _image(node: Node) -> str:
-    """The OS and, on DGX OS, its release; the file also holds a serial number, which differs by design."""
+    """The OS and its release of DGX OS or Jetson Linux."""
     system = node.get("os") or {}
-    versions = re.findall(r'^DGX_(?:OTA|SWBUILD)_VERSION="?([^"\n]+)"?$', system.get("dgx", ""), re.MULTILINE)
-    return " ".join(filter(None, [system.get("pretty", ""), f"DGX OS {versions[-1]}" if versions else ""]))
+    dgx, tegra = machine.dgx_version(system.get("dgx") or ""), system.get("tegra")
+    vendors = f"DGX OS {dgx}" if dgx else f"Jetson Linux {tegra}" if tegra else ""
+    return " ".join(filter(None, [system.get("pretty", ""), vendors]))
 
 
 def _firmware(node: Node, probe: Mapping[str, t.Any]) -> str:

@@ -66,7 +66,7 @@ def _carrier_problems(
                 "cage",
                 f"NIC {planned[0]} has no carrier, but {other_cage[0]} has: the cable is in "
                 f"{cage_name(other_cage[0])}, the plan uses {cage_name(planned[0])}",
-                f"move the cable, or set fabric_cage: {number} if it is in that cage on every host",
+                f"set fabric_cage: {number} for this host (hosts may differ), or move the cable",
                 host,
                 planned[0],
             )

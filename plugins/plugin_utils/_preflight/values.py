@@ -40,6 +40,7 @@ _BOUNDS: Mapping[str, tuple[int, int]] = {
     "os_hardening_oom_ssh": (-1000, 1000),
     "os_hardening_oom_journald": (-1000, 1000),
     "os_hardening_earlyoom_min_free_percent": (1, 99),
+    "os_hardening_gpu_clock_max": (300, 3003),
     **dict.fromkeys(("ray_node_num_cpus", "vllm_serve_degraded_after", "roce_network_verify_wait"), (0, 2**31)),
     **dict.fromkeys(
         (

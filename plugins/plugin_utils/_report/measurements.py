@@ -7,6 +7,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import location
+
 
 def _path(link: Mapping[str, Any], other: Mapping[str, Any], rdma: Mapping[str, Any]) -> dict[str, Any]:
     mtus = [int(mtu) for mtu in (link.get("mtu"), other.get("mtu")) if mtu]
@@ -84,8 +86,10 @@ def collective_plan(hosts: Sequence[str], facts: Mapping[str, Mapping[str, Any]]
     """Which hosts can run a rank of the all-reduce, and by which Python."""
     containers = [host for host in hosts if host in facts and facts[host]["engine"]["runtime"] == "container"]
     python = {
-        host: f"{facts[host]['engine']['path']}/bin/python"
+        host: location.command("container", "rank")
+        if host in containers
+        else [f"{facts[host]['engine']['path']}/bin/python"]
         for host in hosts
-        if host in facts and host not in containers and facts[host]["versions"].get("torch")
+        if host in facts and (host in containers or facts[host]["versions"].get("torch"))
     }
     return {"with_engine": list(python), "in_container": containers, "python": python}

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jinja2
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._report import screen, topology
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._report import bench, screen, topology
 
 GIB = 1024**3
 
@@ -143,7 +143,8 @@ def _verify(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
 
 
 def _verify_row(entry: Mapping[str, Any], runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    kind, verdict = {"pass": ("pass", "ok"), "fail": ("fail", "FAIL")}.get(entry["verdict"], ("info", "info"))
+    known = {"pass": ("pass", "ok"), "fail": ("fail", "FAIL"), "not proven": ("warn", "not proven")}
+    kind, verdict = known.get(entry["verdict"], ("info", "info"))
     value = entry["value"]
     shown = "" if value is None else (f"{value:g}" if isinstance(value, (int, float)) else str(value))
     sign = "≤ " if entry["check"] in ("latency", "TTFT") else "≥ "
@@ -162,6 +163,21 @@ def _verify_row(entry: Mapping[str, Any], runs: Sequence[Mapping[str, Any]]) -> 
         "told": told,
         "note": entry["note"],
         "fix": entry["fix"],
+    }
+
+
+def _speed(benchmarks: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
+    if not benchmarks:
+        return None
+    last = benchmarks[-1]
+    return {
+        "taken": last["taken"],
+        "runs": len(benchmarks),
+        "tool": last.get("tool", ""),
+        "bound": last.get("bound"),
+        "titles": [heading for heading, _key in bench.COLUMNS],
+        "rows": [bench.cells(row) for row in last["rows"]],
+        "slower": last.get("slower") or [],
     }
 
 
@@ -208,6 +224,7 @@ def _host(name: str, found: Mapping[str, Any]) -> dict[str, Any]:
         f"{found['memory']['available'] / GIB:.1f} GiB",
         f"{found['disk']['free'] / GIB:.0f} GiB",
         f"{found['load'][0]:.1f}" if found["load"] else "",
+        screen.gpu_words(found),
         units or "none",
     )
     return {"name": name, "error": None, "cells": cells}
@@ -219,6 +236,7 @@ def page(
     doctor: Mapping[str, Any] | None,
     memory: Mapping[str, Any] | None,
     why_no_memory: str = "",
+    benchmarks: Sequence[Mapping[str, Any]] = (),
 ) -> str:
     """The whole page as HTML."""
     state = status["serving"]["state"]
@@ -236,6 +254,7 @@ def page(
             doctor=_doctor(doctor),
             memory=_memory(status, memory, why_no_memory),
             verify=_verify(runs),
+            speed=_speed(benchmarks),
             hosts=[_host(name, found) for name, found in status["hosts"].items()],
             versions=screen.common_versions(status),
             differences=[

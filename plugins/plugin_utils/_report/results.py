@@ -118,10 +118,20 @@ def serving_plan(
     variables = Declared(everything[head], strict=False)
     first = {name: variables[name] for name in serving.PLANNED_BY if name in variables}
     try:
-        found = serving.plan_serving(first, cluster, nodes, str(variables.get("inventory_dir") or "."))
+        base = str(variables.get("inventory_dir") or "")
+        found = serving.plan_serving(first, cluster, nodes, base or ".", lambda *model: _known(base, *model))
     except ValueError as error:
         return {}, " ".join(str(error).split())
     return found, "" if found else "no vllm_serve_recipe"
+
+
+def _known(inventory: str, repo: str, revision: str) -> tuple[dict[str, Any], int] | None:
+    """What the run that served the model learned of it from the hub."""
+    from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import hub_card
+    from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery.record import Record
+
+    card = hub_card.kept(repo, hub_card.recorded(repo, revision, Record(inventory)))
+    return (card.config, card.weights) if card else None
 
 
 def decode_bound(

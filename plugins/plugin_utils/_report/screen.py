@@ -44,6 +44,15 @@ def _units(found: Mapping[str, Any], ray: Mapping[str, Any], host: str) -> str:
     return ", ".join(shown) or " ".join(running) or "none"
 
 
+def gpu_words(found: Mapping[str, Any]) -> str:
+    """Temperature and power of a host's GPUs, as far as the driver has numbers."""
+    shown = [
+        " ".join(f"{gpu[key]:.0f}{unit}" for key, unit in (("celsius", "°C"), ("watts", "W")) if gpu[key] is not None)
+        for gpu in found.get("gpu_state") or ()
+    ]
+    return ", ".join(filter(None, shown)) or "-"
+
+
 def render(status: Mapping[str, Any], limit: int = 12) -> str:
     """At most a screen: serving, hosts, links, versions, and what is wrong; ``limit`` problems at most."""
     lines = [*_serving_lines(status), "", *table(_host_rows(status))]
@@ -88,11 +97,11 @@ def _newest_completion(completion: Mapping[str, Any]) -> str:
 
 def _host_rows(status: Mapping[str, Any]) -> list[list[str]]:
     ray = status["ray"]
-    rows = [["HOST", "KIND", "UP", "MEMORY FREE", "DISK FREE", "LOAD", "RAY", "UNITS"]]
+    rows = [["HOST", "KIND", "UP", "MEMORY FREE", "DISK FREE", "LOAD", "GPU", "RAY", "UNITS"]]
     for host, found in status["hosts"].items():
         name = host + ("*" if found["role"] == "head" else "")
         if not found["reachable"]:
-            rows.append([name, found["kind"] or "-", "no answer", "-", "-", "-", "-", "-"])
+            rows.append([name, found["kind"] or "-", "no answer", "-", "-", "-", "-", "-", "-"])
             continue
         memory, disk = found["memory"], found["disk"]
         member = "alive" if host in ray.get("alive", {}) else ("-" if ray["state"] == "absent" else "absent")
@@ -104,6 +113,7 @@ def _host_rows(status: Mapping[str, Any]) -> list[list[str]]:
                 f"{memory['available'] / GIB:.1f} of {memory['total'] / GIB:.1f} GiB",
                 f"{disk['free'] / GIB:.0f} GiB",
                 f"{found['load'][0]:.1f}" if found["load"] else "-",
+                gpu_words(found),
                 member,
                 _units(found, ray, host),
             ]

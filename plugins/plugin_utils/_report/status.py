@@ -182,6 +182,13 @@ def _room_problems(host: str, memory: Mapping[str, Any], disk: Mapping[str, Any]
     return problems
 
 
+def _slowed(host: str, gpus: Sequence[Mapping[str, Any]]) -> list[Finding]:
+    """GPUs that heat or the power supply slows down right now."""
+    fix = "playbooks/doctor.yml says what to do (gpu-slowed)"
+    reasons = sorted({reason for gpu in gpus for reason in gpu["slowed"]})
+    return [Finding("gpu", f"the GPU is slowed down: {', '.join(reasons)}", fix, host)] if reasons else []
+
+
 def host_status(
     host: str,
     variables: Mapping[str, Any],
@@ -217,6 +224,7 @@ def host_status(
         gpus=node["gpu_names"] or ([f"{node['gpus']} GPU"] if node["gpus"] else []),
         uptime_seconds=facts["uptime_seconds"],
         load=facts["load"],
+        gpu_state=facts.get("gpus") or [],
         memory=memory,
         disk=disk,
         units=facts["units"],
@@ -234,6 +242,7 @@ def host_status(
             problems.append(Finding("unit", f"{name} failed ({unit['result']})", f"journalctl -u {name} -n 50", host))
     problems += _firewall_problems(host, facts.get("firewall") or {}, facts["units"])
     problems += _room_problems(host, memory, disk)
+    problems += _slowed(host, found["gpu_state"])
     return found, problems
 
 

@@ -23,7 +23,7 @@ import pytest
 import yaml
 from sparklab import Lab
 
-from ..installed.conftest import TOP, Controller, built, commands, controller  # noqa: F401 (two of them are fixtures)
+from tests.integration.installed.conftest import TOP, Controller, controller
 
 EXAMPLES = sorted(path.name for path in (TOP / "examples").iterdir())
 CORE = "2.21"
@@ -40,8 +40,8 @@ def engine() -> None:
 @pytest.fixture(scope="session")
 def stranger(
     tmp_path_factory: pytest.TempPathFactory,
-    built: Path,  # noqa: F811 (the fixture of the same name)
-    commands: list[str],  # noqa: F811 (the fixture of the same name)
+    built: Path,
+    commands: list[str],
 ) -> Controller:
     return controller(tmp_path_factory.mktemp("stranger"), CORE, built, commands)
 

@@ -22,7 +22,7 @@ CLOSED = (6379, 8265, 9835)
 #: run on a host: take the table away, then count the milliseconds until the former one is back
 AWAY = r"""
 wanted=$({table}); [ -n "$wanted" ] || exit 3
-{attack} >/dev/null 2>&1
+( {attack} ) >/dev/null || exit 5
 begun=$(date +%s%N)
 while [ "$({table})" != "$wanted" ]; do
   [ $(( ($(date +%s%N) - begun) / 1000000 )) -gt 30000 ] && exit 4
@@ -36,6 +36,7 @@ ATTACKS = (
     "nft delete table inet sparkthor",
     "nft insert rule inet sparkthor input accept",
     "nft add chain inet sparkthor input '{ policy accept; }'",
+    "nft add table inet sparkthor '{ flags dormant; }'",
     "systemctl kill --signal=SIGKILL sparkthor-firewall-watch.service; nft flush ruleset",
 )
 

@@ -36,10 +36,11 @@ http.server.ThreadingHTTPServer(("0.0.0.0", 8000), Handler).serve_forever()
 
 
 def attack(target: Target, request: str, connections: int, seconds: float) -> dict[str, Any]:
-    """From a worker: other limits hold for its address than for the client's."""
+    """From a worker: other limits hold for its address than for the client's. It has the same processors as the head,
+    which no attacker has, so it steps back."""
     plan = {"address": target.cluster.addresses[target.head], "request": request, "connections": connections}
     words = json.dumps({**plan, "seconds": seconds})
-    script = f"cat >/tmp/attack.py <<'END'\n{ATTACK}END\npython3 /tmp/attack.py <<'END'\n{words}\nEND"
+    script = f"cat >/tmp/attack.py <<'END'\n{ATTACK}END\nnice -n 19 python3 /tmp/attack.py <<'END'\n{words}\nEND"
     found: dict[str, Any] = json.loads(target.run(target.hosts[1], script, timeout=seconds + 300))
     print(f"{request[:40]!r} on {connections} connections: {found}", flush=True)
     return found
@@ -189,6 +190,23 @@ def test_named_keys_come_and_go_without_a_restart(target: Target, named: dict[st
     # without its limit now
     assert [target.ask("/v1/models", key=named["slow"]).status for _number in range(5)] == [200] * 5
     assert target.invocations() == running
+
+
+def test_a_new_key_is_all_that_a_rotation_changes(target: Target) -> None:
+    old, running = target.cluster.api_key, target.invocations()
+    look = "cd / && sha256sum etc/sparkthor/*.* etc/sparkthor/front/nginx.conf etc/systemd/system/sparkthor* || true"
+    files = {host: target.run(host, look) for host in target.hosts}
+    # what else the inventory wants by now waits for site.yml
+    outcome = target.play("playbooks/rotate_api_key.yml", vllm_serve_env={"SOME_SETTING": "1"})
+    assert {host for host, count in outcome.changed.items() if count} == {target.head}
+    assert target.cluster.api_key != old
+    target.until(lambda: target.complete().status == 200, 30)
+    assert target.ask("/v1/models", key=old).status == 401
+    assert target.invocations() == running
+    assert {host: target.run(host, look) for host in target.hosts} == files
+    for host in target.hosts:
+        assert target.run(host, f"grep -rlF {old} /etc /run/sparkthor /var/lib/sparkthor*", check=False) == ""
+    assert set(target.play().changed.values()) == {0}
 
 
 def test_vllm_logs_no_request(target: Target) -> None:

@@ -73,7 +73,9 @@ def canary(target: Target) -> Iterator[str]:
 
 
 def restart(target: Target) -> None:
-    target.run(target.head, "systemctl restart sparkthor-ray sparkthor-vllm sparkthor-watchdog sparkthor-front")
+    # Ray's stop alone may take two minutes on a busy machine
+    units = "sparkthor-ray sparkthor-vllm sparkthor-watchdog sparkthor-front"
+    target.run(target.head, f"systemctl restart {units}", timeout=600)
     target.serving()
 
 
@@ -88,10 +90,14 @@ def test_what_is_planted_for_python_never_runs_as_root(target: Target) -> None:
     try:
         restart(target)
         # every program of root's that Ansible brings
-        for playbook in ("site.yml", "playbooks/status.yml", "playbooks/doctor.yml"):
-            target.play(playbook, ok=playbook == "site.yml")
+        target.play()
+        target.play("playbooks/status.yml")
+        target.play("playbooks/doctor.yml", ok=False)
+        target.play("playbooks/teardown.yml", "--tags", "os_hardening", "--limit", target.hosts[-1])
+        target.play()
         ran = {host: target.run(host, f"ls {CACHE}").split() for host in target.hosts}
         serving = target.run(target.head, "id -u sparkthor").strip()
+        print(f"ran: {ran}", flush=True)
         assert f"proof-{serving}" in ran[target.head], "what was planted was never run at all: the attack is not one"
         assert [host for host, names in ran.items() if "proof-0" in names] == []
     finally:
@@ -172,7 +178,7 @@ def test_what_an_earlier_version_left_to_the_user_becomes_roots(target: Target, 
     assert target.run(host, owners).split() == ["root", "755", "root", "755", "root", "755", "root", "644"]
     target.run(host, f"rm -f {HOME}/models/tiny-qwen3/extra {HOME}/models/tiny-qwen3/hard")
     # what teardown puts back is what root has noted, never what the user wrote
-    target.play("playbooks/teardown.yml", "--tags", "os_hardening", "--limit", host, ok=False)
+    target.play("playbooks/teardown.yml", "--tags", "os_hardening", "--limit", host)
     assert "evil" not in target.run(host, "readlink -f /etc/systemd/system/default.target")
     target.run(host, f"rm -f {HOME}/host_state.json")
     target.play()

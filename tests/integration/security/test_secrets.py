@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
 import stat
 import subprocess
@@ -69,6 +70,18 @@ def test_a_second_controller_fetches_the_secrets_and_prints_none(target: Target,
             assert leaks.places(target.cluster, host, secret) == [], (name, host)
 
 
+def test_no_file_that_a_playbook_writes_on_the_controller_has_one(target: Target, tmp_path: Path) -> None:
+    doctor = tmp_path / "doctor.json"
+    target.play("playbooks/doctor.yml", ok=False, doctor_json=str(doctor))
+    target.play("playbooks/status.yml", output="json", output_file=str(tmp_path / "status.json"))
+    target.play("playbooks/report.yml", report_path=str(tmp_path / "report.html"), report_doctor=str(doctor))
+    target.play("playbooks/render.yml", render_dir=str(tmp_path / "rendered"))
+    written = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert {"doctor.json", "status.json", "report.html", "vllm.yaml"} <= {path.name for path in written}
+    for path in written:
+        assert leaks.shown(path.read_text(errors="replace"), secrets_of(target)) == [], path
+
+
 def test_a_changed_environment_is_private_and_in_no_diff(target: Target) -> None:
     value = "seen-nowhere-in-any-diff"
     modes = target.run(target.head, "stat -c '%a %U' /etc/sparkthor/vllm.env").split()
@@ -76,6 +89,11 @@ def test_a_changed_environment_is_private_and_in_no_diff(target: Target) -> None
     outcome = target.play("site.yml", "--check", "--diff", vllm_serve_env={"SOME_SETTING": value})
     assert "/etc/sparkthor/vllm.env" in outcome.output
     assert value not in outcome.output
+    # neither are the copy of what served, nor the record of what is served with
+    private = "/var/lib/sparkthor-last-good /var/lib/sparkthor-last-good/vllm.env /run/sparkthor/vllm-started-with.json"
+    assert target.run(target.head, f"stat -c '%a %U' {private}").split() == ["700", "root", *["600", "root"] * 2]
+    token = hashlib.sha256((target.cluster.secret("ray_token") + "\n").encode()).hexdigest()
+    assert target.run(target.head, f"grep -rl {token} /run/sparkthor /var/lib/sparkthor*", check=False) == ""
 
 
 def test_the_doctor_takes_no_secret_of_a_host_along(target: Target) -> None:

@@ -14,12 +14,15 @@ from typing import Any
 
 import openai
 import pytest
+import yaml
 
 from tests.integration.conftest import TOP, Cluster
 from tools.playbooks import Outcome, run_playbook
 
 MODEL = "tiny-qwen3"
 HERE = Path(__file__).resolve().parent
+#: what the scenario's first converge serves
+FIRST = yaml.safe_load((HERE / "first.yml").read_text())
 #: what is asked of the cluster and of one host alone
 PROMPTS = ("hello",)
 TOKENS = 16

@@ -19,11 +19,10 @@ import yaml
 
 from tests.integration import leaks
 from tests.integration.conftest import TOP
-from tests.integration.serve.conftest import HERE, MODEL, PROMPTS, Serving, reference
+from tests.integration.serve.conftest import FIRST, MODEL, PROMPTS, Serving, reference
 
 GATE = "/usr/bin/python3 -IB /usr/local/lib/sparkthor/sparkthor_host ray-gate"
 
-FIRST = yaml.safe_load((HERE / "first.yml").read_text())
 RAY_PP = {"vllm_serve_pipeline_parallel_size": 3, "vllm_serve_tensor_parallel_size": 1}
 MP_TP = {"vllm_serve_executor": "mp", "vllm_serve_tensor_parallel_size": 3, "vllm_serve_pipeline_parallel_size": 1}
 MP_PP = {"vllm_serve_executor": "mp", **RAY_PP}

@@ -13,8 +13,8 @@ import yaml
 
 TOP = next(parent for parent in Path(__file__).resolve().parents if (parent / "galaxy.yml").exists())
 WRITERS = {"ray_node", "ray_head", "ray_worker", "vllm_serve"}
-#: entry points of the role engine after which its fact is there
-KNOWS = {"main.yml", "known.yml"}
+#: entry points of the roles that write no unit
+HARMLESS = {"render.yml", "front.yml"}
 
 
 class Import(NamedTuple):
@@ -39,20 +39,20 @@ def steps(playbook: Path) -> list[str | Import]:
 
 def writers(playbook: Path) -> list[Import]:
     imports = [step for step in steps(playbook) if isinstance(step, Import)]
-    return [step for step in imports if step.role in WRITERS and step.file != "render.yml"]
+    return [step for step in imports if step.role in WRITERS and step.file not in HARMLESS]
 
 
 PLAYBOOKS = [playbook for playbook in sorted((TOP / "playbooks").glob("*.yml")) if writers(playbook)]
 
 
 def test_the_playbooks_that_write_units_are_found() -> None:
-    assert {"site", "rotate_api_key", "rotate_ray_token"} <= {playbook.stem for playbook in PLAYBOOKS}
+    assert {"site", "rotate_ray_token"} <= {playbook.stem for playbook in PLAYBOOKS}
 
 
 @pytest.mark.parametrize("playbook", PLAYBOOKS, ids=lambda playbook: playbook.stem)
 def test_the_engine_is_known_before_units_are_written_for_it(playbook: Path) -> None:
     imports = [step for step in steps(playbook) if isinstance(step, Import)]
-    knows = next(number for number, step in enumerate(imports) if step.role == "engine" and step.file in KNOWS)
+    knows = next(number for number, step in enumerate(imports) if step.role == "engine" and step.file == "main.yml")
     first = imports.index(writers(playbook)[0])
     assert knows < first
     # a host that has it costs nothing: what is compared first is not compared again
@@ -60,18 +60,16 @@ def test_the_engine_is_known_before_units_are_written_for_it(playbook: Path) -> 
     assert "engine" in preflight.variables["preflight_compare"]
 
 
-@pytest.mark.parametrize("playbook", ["rotate_api_key", "rotate_ray_token"])
-def test_no_secret_is_replaced_before_the_engine_is_known(playbook: str) -> None:
-    found = steps(TOP / "playbooks" / f"{playbook}.yml")
+def test_no_token_is_replaced_before_the_engine_is_known() -> None:
+    found = steps(TOP / "playbooks/rotate_ray_token.yml")
     knows = next(n for n, step in enumerate(found) if isinstance(step, Import) and step.role == "engine")
     assert knows < found.index("sparkthor.cluster.cluster_secrets")
 
 
-def test_a_new_api_key_brings_no_other_engine() -> None:
-    # vLLM would be started with it beside a Ray of the former one
-    found = [step for step in steps(TOP / "playbooks/rotate_api_key.yml") if isinstance(step, Import)]
-    assert [step.file for step in found if step.role == "engine"] == ["known.yml"]
-    tasks = yaml.safe_load((TOP / "roles/engine/tasks/known.yml").read_text(encoding="utf-8"))
-    registered = [task for task in tasks if "register" in task]
-    assert len(registered) == 1
-    assert all(task["check_mode"] is True for task in registered)
+def test_a_new_api_key_reaches_the_front_proxy_alone() -> None:
+    """Neither skipped, because preflight found it converged with the old key, nor with anything else that waits."""
+    preflight, *others = (step for step in steps(TOP / "playbooks/rotate_api_key.yml") if isinstance(step, Import))
+    assert (preflight.role, preflight.variables) == ("preflight", {})
+    assert [(step.role, step.file) for step in others] == [("vllm_serve", "front.yml")]
+    [task] = yaml.safe_load((TOP / "roles/vllm_serve/tasks/front.yml").read_text(encoding="utf-8"))
+    assert set(task["sparkthor.cluster.host_state"]) == {"files", "units"}

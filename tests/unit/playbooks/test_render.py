@@ -125,7 +125,12 @@ def test_the_units_are_those_of_the_engine_that_is_named(tmp_path):
     inventory = TOP / "inventories" / "3spark_ring"
     units = ("sparkthor-ray.service", "sparkthor-vllm.service")
     engines = (
-        ({"engine_venv_path": "/srv/engine"}, "ExecStart=/srv/engine/bin/", "/srv/engine/bin/python", False),
+        (
+            {"engine_runtime": "venv", "engine_venv_path": "/srv/engine"},
+            "ExecStart=/srv/engine/bin/",
+            "/srv/engine/bin/python",
+            False,
+        ),
         (
             {"engine_runtime": "container", "engine_image": "reg.io/vllm:1.0"},
             "ExecStart=+/usr/bin/python3 -IB /usr/local/lib/sparkthor/sparkthor_host container run ",

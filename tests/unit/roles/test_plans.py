@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-import inspect
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +34,8 @@ def lookups(monkeypatch: pytest.MonkeyPatch) -> None:
 def variables(**given: Any) -> Templar:
     """The role's variables on the head of two hosts with two GPUs each."""
     cluster: dict[str, Any] = {
-        **{"head": "a", "hosts": ["a", "b"], "workers": ["b"], "world": 4, "topology": "direct", "generation": 1},
+        **{"head": "a", "hosts": ["a", "b"], "workers": ["b"], "world": 4, "topology": "direct"},
+        **{"generation": 1, "id": "one"},
         **{"gpus": {"a": 2, "b": 2}, "kinds": {"a": "generic", "b": "generic"}, "head_address": "10.0.0.1"},
     }
     nodes = {host: {"mem_total_bytes": MEMORY} for host in "ab"}
@@ -87,7 +88,7 @@ def test_a_model_outside_of_the_store_is_planned_by_all_that_decides_sizes() -> 
         **{"max_num_batched_tokens": 16_000, "enforce_eager": True, "language_model_only": False},
         **{"mamba_ssm_cache_dtype": "auto", "hf_overrides": {"max_position_embeddings": 65536}},
     }
-    assert set(sizing) - {"model_path"} <= set(inspect.signature(memory.plan).parameters)
+    assert set(sizing) - {"model_path"} <= {field.name for field in dataclasses.fields(memory.Options)}
 
 
 def test_the_check_uses_it() -> None:

@@ -5,13 +5,18 @@ from __future__ import annotations
 
 import json
 import struct
+import subprocess
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
+from sparklab import LabError, gpu, inventory
 
 from tools import marked
-from tools.gpu import bundle, load, price, start, table, trim, wheels
+from tools.faults import faults
+from tools.gpu import __main__ as make_gpu
+from tools.gpu import bundle, byhand, clusters, load, price, start, suite, table, trim, wheels
 from tools.playbooks import TOP
 
 DESCRIBED = """\
@@ -266,3 +271,79 @@ def test_a_start_is_taken_apart_and_missing_steps_take_nothing() -> None:
     ]
     assert start.moment("1700000000.250000 gpu-01 systemd[1]: x") == 1700000000.25
     assert start.steps("nothing") == []
+
+
+# --- clusters side by side -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("name", "cluster"), {**clusters.FOUR, **clusters.TWO}.items())
+def test_a_cluster_has_a_host_for_each_gpu_and_fits_its_split(tmp_path: Path, name: str, cluster: Any) -> None:
+    assert len(cluster.gpus) == cluster.pipeline * cluster.tensor
+    place = cluster.write(name, 7, tmp_path)
+    found = inventory.interpret(inventory.read([str(place)]))
+    assert found.gpu == cluster.gpus
+    assert [wish.name for wish in found.wishes] == [f"{name}-{rank:02}" for rank in range(1, len(cluster.gpus) + 1)]
+    assert found.subnet == "10.78.7.0/24"
+
+
+@pytest.mark.parametrize(("known", "waves"), suite.SUITES.values(), ids=suite.SUITES)
+def test_every_step_of_a_suite_is_one_that_make_gpu_knows(known: Any, waves: Any) -> None:
+    steps = [step for wave in waves for chain in (*wave.chains, *wave.background) for step in chain]
+    assert {step.cluster for step in steps} == set(known)
+    for step in steps:
+        options = make_gpu.parse([*step.stages.split(), *step.options.split()])
+        assert options.stages == step.stages.split()
+        assert set(options.faults) <= set(faults.FAULTS)
+
+
+def test_vllm_by_hand_listens_beside_ours() -> None:
+    served = {"model": "/m", "uds": "/run/s", "master-port": 29501, "nnodes": 2}
+    assert byhand.config(served, head=True) == {
+        "model": "/m", "nnodes": 2, "master-port": byhand.MASTER_PORT, "host": "127.0.0.1", "port": byhand.PORT,
+    }  # fmt: skip
+    assert "port" not in byhand.config({"model": "/m", "headless": True}, head=False)
+
+
+def test_a_thin_wheel_has_metadata_and_leads_to_the_machines_own_packages(tmp_path: Path) -> None:
+    name = wheels.pack_thin(str(tmp_path), "packaging", "/opt/torch/site-packages")
+    with zipfile.ZipFile(tmp_path / name) as archive:
+        assert archive.read("zz_of_the_machine.pth") == b"/opt/torch/site-packages\n"
+        others = {member.split("/")[0] for member in archive.namelist()} - {"zz_of_the_machine.pth"}
+    assert [one.split("-")[0] for one in others] == ["packaging"]
+    assert "packaging" in wheels.carried(str(tmp_path))
+
+
+def test_gpus_that_are_named_may_be_others_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for node in ("nvidiactl", "nvidia0", "nvidia1"):
+        (tmp_path / node).touch()
+    monkeypatch.setattr(gpu.shutil, "which", lambda _name: "/usr/bin/nvidia-smi")
+    monkeypatch.setattr(gpu, "run", lambda *_words, **_more: subprocess.CompletedProcess([], 0, "", ""))
+    assert gpu.allot(2, [0, 1], named=(1, 0), dev=tmp_path, pci=tmp_path) == (1, 0)
+    for named in ((0, 5), (0,)):
+        with pytest.raises(LabError, match=r"2 hosts, and GPUs 0, 1 are there"):
+            gpu.allot(2, [], named=named, dev=tmp_path, pci=tmp_path)
+
+
+def test_clusters_make_a_table_of_what_was_measured(tmp_path: Path) -> None:
+    folder = tmp_path / "mp3"
+    (folder / "faults").mkdir(parents=True)
+    rows = [
+        {"streams": 1, "round": 0, "way": way, "tokens_per_second": speed, "ttft_p50_ms": 20.0, "failed": 0}
+        for way, speed in (("ours", 99.0), ("by hand", 100.0))
+    ]
+    verified = [
+        {"check": "all-reduce", "where": "3 ranks", "value": 1.5, "verdict": "pass"},
+        {"check": "transport", "where": "mp3-01", "value": "Socket", "verdict": "pass"},
+        {"check": "latency", "where": "3 ranks", "value": 900, "verdict": "fail"},
+    ]
+    for stage, found in {
+        "deploy": {"hosts": 3, "site_seconds": 264.8}, "again": {"changed": {"mp3-01": 0}},
+        "verify": {"lines": verified}, "byhand-rows": {"rows": rows},
+        "faults/worker": [{"noticed": 9.1, "again": 61.0}],
+    }.items():  # fmt: skip
+        (folder / f"{stage}.json").write_text(json.dumps(found))
+    head, _line, row = table.clusters(tmp_path, [("mp3", "`mp`, PP=3"), ("tp4", "TP=4")])
+    assert head.count("|") == row.count("|")
+    cells = [cell.strip() for cell in row.strip("|").split("|")]
+    assert cells == ["`mp`, PP=3", "3", "265", "0", "1.5, Socket", "–", "latency", "0.990 at 1 (n=1)", "9.1, 61.0"]
+    assert table.clusters(tmp_path, []) == ["Not measured yet."]

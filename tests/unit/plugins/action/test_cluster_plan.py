@@ -8,8 +8,10 @@ from types import SimpleNamespace
 import pytest
 from ansible.errors import AnsibleActionFail
 from ansible_collections.sparkthor.cluster.plugins.action.cluster_plan import ActionModule
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import hub, hub_card
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.cluster import (
     ClusterError,
+    cluster_id,
     head_generation,
     plan_cluster,
 )
@@ -58,14 +60,81 @@ def test_a_host_of_another_kind_than_its_group_says_is_named():
         ([("a", 3), ("a", 3)], 3),
         ([("b", 3), ("b", 3)], 4),  # another head than before
         ([("a", 4), ("b", 3)], 5),  # a run that ended half way: once more, and it is settled
+        ([("a", 3, 5), ("a", 3)], 6),  # it stays down for what it heard of another head: above that
+        ([("a", 6, 5), ("a", 6)], 6),  # and then it is settled
+        ([("a", 3), ("a", 3, 5)], 6),
     ],
 )
 def test_the_generation_grows_when_another_host_is_declared_head(known, generation):
-    nodes = {
-        str(number): {"declared": {"head": one[0], "generation": one[1]} if one else {}}
+    assert head_generation("a", declared(known)) == generation
+
+
+def declared(known, cluster="one"):
+    return {
+        chr(ord("a") + number): {
+            "declared": {"head": one[0], "generation": one[1], "seen": one[-1], "cluster": cluster} if one else {},
+            "management": {"address": f"192.168.1.{number}"},
+        }
         for number, one in enumerate(known)
     }
-    assert head_generation("a", nodes) == generation
+
+
+class Hosts:
+    """What site.yml does to the declarations of the hosts in its inventory."""
+
+    def __init__(self):
+        self.known = {}
+
+    def play(self, *hosts):
+        nodes = {
+            host: {"declared": self.known.get(host, {}), "management": {"address": f"192.168.1.{ord(host)}"}}
+            for host in hosts
+        }
+        head = hosts[0]
+        generation, cluster = head_generation(head, nodes), cluster_id(head, hosts, nodes)
+        for host in hosts:
+            self.known[host] = {"head": head, "generation": generation, "seen": generation, "cluster": cluster}
+        return generation, cluster
+
+    def hears(self, host, generation):
+        self.known[host]["seen"] = max(self.known[host]["seen"], generation)
+
+
+def test_a_head_is_moved_there_and_back_while_the_former_one_is_away():
+    hosts = Hosts()
+    assert hosts.play("a", "b", "c")[0] == hosts.play("a", "b", "c")[0] == 1
+    assert hosts.play("b", "c")[0] == 2
+    hosts.hears("a", 2)
+    assert hosts.play("a", "b", "c") == hosts.play("a", "b", "c")
+    assert hosts.known["a"]["generation"] == 3
+
+
+def test_one_cluster_is_split_in_two_and_joined_again():
+    hosts = Hosts()
+    hosts.play("a", "b", "c", "d")
+    second, _cluster = hosts.play("c", "d")
+    # its inventory was not run yet: it holds the new head for its successor, and stays down
+    hosts.hears("a", second)
+    first, cluster = hosts.play("a", "b")
+    assert first > second
+    assert hosts.play("a", "b") == (first, cluster)
+    assert hosts.play("c", "d")[0] == second
+    joined, name = hosts.play("a", "b", "c", "d")
+    assert (joined, name) == (first + 1, cluster)
+    assert hosts.play("a", "b", "c", "d")[0] == joined
+
+
+def test_a_cluster_keeps_its_name_while_hosts_come_and_go():
+    nodes = declared([None, None])
+    name = cluster_id("a", ["a", "b"], nodes)
+    assert len(name) == 16
+    assert cluster_id("a", ["a", "b"], nodes) == name
+    # a head that was set up anew gets it back from the others
+    nodes = {**declared([None, ("a", 1), ("a", 1)], name)}
+    assert cluster_id("a", ["a", "b", "c"], nodes) == name
+    # whoever joins takes that of its new head
+    joined = {**declared([("a", 1), None], "one"), "c": declared([("x", 1)], "two")["a"]}
+    assert cluster_id("a", ["a", "b", "c"], joined) == "one"
 
 
 def run_stage(hostvars, **args):
@@ -178,3 +247,93 @@ def test_serving_is_planned_for_a_run_that_may_read_it(there, selected, planned)
             action._serving(head, cluster, {"a": {"mem_total_bytes": GIB}})
     else:
         assert action._serving(head, cluster, {"a": {"mem_total_bytes": GIB}}) == {}
+
+
+# -- models of the hub -------------------------------------------------------------------------------------------------
+
+
+class Said:
+    """What an action displays."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def display(self, line: str) -> None:
+        self.lines.append(line)
+
+    warning = display
+
+
+def hub_action(roles=("model_store",)):
+    action = object.__new__(ActionModule)
+    action.vars = {
+        "ansible_play_role_names": [f"sparkthor.cluster.{role}" for role in roles],
+        "ansible_run_tags": ["all"],
+        "ansible_skip_tags": [],
+    }
+    action._display = Said()
+    return action
+
+
+def test_a_model_of_the_hub_is_planned_by_what_the_hub_tells(monkeypatch):
+    action = hub_action()
+    monkeypatch.setattr(hub_card, "card", lambda *model, token=None: hub_card.Card("c", {"a": 1}, 7, 8))
+    assert action._of_hub({}, False, "owner/model", "") == ({"a": 1}, 7)
+
+
+def test_without_the_hub_what_it_told_before_will_do(monkeypatch):
+    def away(*_model, token=None):
+        raise hub.Unreachable("the hub does not answer")
+
+    action = hub_action()
+    monkeypatch.setattr(hub_card, "card", away)
+    monkeypatch.setattr(hub_card, "kept", lambda *_model: hub_card.Card("c", {"a": 1}, 7, 8))
+    assert action._of_hub({}, False, "owner/model", "") == ({"a": 1}, 7)
+    monkeypatch.setattr(hub_card, "kept", lambda *_model: None)
+    with pytest.raises(AnsibleActionFail, match="Nothing was changed: vllm_serve_model: the hub does not answer"):
+        action._of_hub({}, False, "owner/model", "")
+    # a rendered plan, or hosts that fetch the model themselves, may do without
+    for head, assumed in (({}, True), ({"vllm_serve_from_hub": True}, False)):
+        assert action._of_hub(head, assumed, "owner/model", "") is None
+        assert action._display.lines.pop() == "the hub does not answer"
+
+
+def test_only_a_run_that_copies_models_asks_for_them(monkeypatch):
+    download = hub_card.Download("m", "owner/model", 2**30, 2**29, "/cache")
+    monkeypatch.setattr(hub_card, "models_of", lambda *_given: hub_card.Models({"m": 5}, [download]))
+    assert hub_action(["firewall"])._models({}, {}) == {}
+    action = hub_action()
+    assert action._models({}, {"models": [{"name": "m", "source": "owner/model"}]}) == {"store_bytes": {"m": 5}}
+    assert action._display.lines == [
+        "sparkthor: owner/model: 1.0 GiB, 512.0 MiB of it are in /cache; to fetch 512.0 MiB, 0 min at 100 MB/s"
+    ]
+
+
+def test_what_cannot_be_downloaded_is_reported_with_the_rest(monkeypatch):
+    def gated(*_given):
+        raise hub.HubError("m: owner/model is gated")
+
+    monkeypatch.setattr(hub_card, "models_of", gated)
+    assert hub_action()._models({}, {}) == {"store_problems": ["model_store_models: m: owner/model is gated"]}
+
+
+def test_the_run_ends_with_a_command_to_use():
+    action = hub_action()
+    action._task = SimpleNamespace(check_mode=False)
+    action._templar = SimpleNamespace(template=lambda value: value)
+    serving = {"served_model_name": "tiny", "args": {}}
+    action.vars |= {
+        "sparkthor_cluster": {"head": "a", "topology": "switch", "serving": serving},
+        "sparkthor_fabric": {"a": {"management_address": "192.168.1.11"}},
+        "sparkthor_secrets_dir": "/inv/.secrets",
+        "vllm_serve_tls": "auto",
+        "vllm_serve_api_port": "8000",
+        "vllm_serve_tls_names": [],
+        "vllm_serve_listen": ["0.0.0.0"],
+    }
+    lines = action._usage_stage()["lines"]
+    assert lines[0] == "The API is at http://192.168.1.11:8000/v1, and the model is called tiny."
+    assert lines[1] == "Its key is in /inv/.secrets/api_key."
+    assert action._display.lines == [f"sparkthor: {line}" for line in lines]
+    del action.vars["sparkthor_cluster"]["serving"]
+    assert action._usage_stage() == {"changed": False, "lines": []}

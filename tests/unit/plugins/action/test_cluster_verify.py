@@ -20,7 +20,8 @@ PLAN = {
     "ranks": {"a": 0, "b": 1},
     "world": 2,
     "master": "10.0.0.1",
-    "python": {"a": "/opt/python"},
+    "python": {"a": ["/opt/python"]},
+    "in_container": ["b"],
 }
 
 
@@ -40,10 +41,10 @@ def test_a_host_is_given_its_part_of_the_plan(monkeypatch: pytest.MonkeyPatch) -
         "streams": 2,
         "plan": {
             **{"nonce": "n", "port": 29600, "world": 2, "master": "10.0.0.1"},
-            **{"addresses": ["10.0.0.2"], "tests": [], "rank": 1, "python": ""},
+            **{"addresses": ["10.0.0.2"], "tests": [], "rank": 1, "python": [], "container": True},
         },
     }
-    assert run(monkeypatch, "a", stage="collective", plan=PLAN)["plan"]["python"] == "/opt/python"
+    assert run(monkeypatch, "a", stage="collective", plan=PLAN)["plan"]["python"] == ["/opt/python"]
 
 
 def test_the_api_is_measured_without_a_plan(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -169,3 +169,22 @@ def test_folders_that_variables_name_are_looked_at_on_the_host(monkeypatch: pyte
     )
     assert calls[0]["folders"] == {"engine_cache_dir": "/srv/x", "ray_node_temp_dir": "/srv/ray"}
     assert answer["refused"][0] in result["refused"]
+
+
+def test_with_everything_what_cannot_be_known_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    wants = "{{ [{'holds': false, 'otherwise': 'Docker has to be asked'}] }}"
+    differs = {"role": "two", "what": "/etc/x", "since": ""}
+    result, calls = compare(
+        monkeypatch,
+        {"roles": ["one", "engine", "two"], "everything": True},
+        {"differences": [differs]},
+        __one_comparisons=STATE,
+        __engine_comparisons=wants,
+        __two_comparisons=STATE,
+    )
+    assert calls[0]["everything"] is True
+    assert [item["role"] for item in calls[0]["comparisons"]] == ["one", "two"]
+    assert result["differences"] == [
+        differs,
+        {"role": "engine", "what": "not compared: Docker has to be asked", "since": ""},
+    ]

@@ -70,7 +70,7 @@ def test_bad_arguments_are_one_message() -> None:
     with pytest.raises(AnsibleActionFail, match=r"No service was touched.*swap-space.*did you mean max-num-seqs"):
         Action(args, HOST).run()
     dangerous = {"engine": "abc", "arguments": {"trust-remote-code": True}}
-    with pytest.raises(AnsibleActionFail, match="acknowledge trust-remote-code by name"):
+    with pytest.raises(AnsibleActionFail, match=r"write vllm_serve_acknowledged: \[trust-remote-code\]"):
         Action(dangerous, HOST).run()
     assert "table" in Action({**dangerous, "acknowledged": ["trust-remote-code"]}, HOST).run()
 

@@ -24,6 +24,8 @@ class Engine:
         self.path = path
         self.status = 200
         self.body: Any = {"choices": [{"text": "x"}]}
+        #: what a route answers instead
+        self.routes: dict[str, tuple[int, Any]] = {}
         self.delay = 0.0
         #: ends the delay of those who wait
         self.released = threading.Event()
@@ -38,7 +40,8 @@ class Engine:
             def do_POST(self) -> None:
                 engine.asked.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
                 engine.released.wait(engine.delay)
-                self.reply(engine.status, json.dumps(engine.body))
+                status, body = engine.routes.get(self.path, (engine.status, engine.body))
+                self.reply(status, json.dumps(body))
 
             def reply(self, status: int, text: str) -> None:
                 with contextlib.suppress(OSError):
@@ -117,5 +120,4 @@ def settle(one: service.Service) -> None:
 
 
 def record(tmp_path: Path, invocation: str = "aaa") -> None:
-    files = serving.fingerprint([str(tmp_path / "vllm.yaml")])
-    (tmp_path / "record.json").write_text(json.dumps({"invocation": invocation, "files": files}))
+    serving.record_start([str(tmp_path / "vllm.yaml")], invocation, str(tmp_path / "record.json"))

@@ -5,8 +5,10 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, ClassVar
 
 import pytest
 from ansible_collections.sparkthor.cluster.plugins.module_utils._engine import option_table
@@ -67,3 +69,44 @@ def test_a_vllm_that_has_no_parser_is_one_sentence(
     shown = capsys.readouterr().err
     assert shown.startswith("cannot read the options of the installed vLLM: ")
     assert shown.count("\n") == 1
+
+
+@dataclasses.dataclass
+class SchedulerConfig:
+    """As vLLM's own are: a dataclass of pydantic, which refuses fields that it does not know."""
+
+    max_num_seqs: int = 128
+    share: float = 0.5
+    budget: int = 0
+    made: int = dataclasses.field(default=0, init=False)
+
+    __pydantic_config__: ClassVar[dict[str, str]] = {"extra": "forbid"}
+    __pydantic_fields__: ClassVar[dict[str, Any]] = {
+        "max_num_seqs": SimpleNamespace(metadata=[SimpleNamespace(ge=1)], annotation=int),
+        "share": SimpleNamespace(metadata=[SimpleNamespace(gt=0)], annotation=float),
+        "budget": SimpleNamespace(metadata=[SimpleNamespace(gt=0)], annotation=int),
+    }
+
+
+class OtherConfig:
+    __pydantic_fields__: ClassVar[dict[str, Any]] = {
+        "budget": SimpleNamespace(metadata=[], annotation=int),
+    }
+
+
+def test_lowest_values_are_those_of_the_configuration_classes() -> None:
+    # more than zero is no lowest share, but one of a whole number
+    assert option_table.minimums([SchedulerConfig]) == {"max-num-seqs": 1, "budget": 1}
+    # two classes that differ say nothing
+    assert option_table.minimums([SchedulerConfig, OtherConfig]) == {"max-num-seqs": 1}
+
+
+def test_fields_are_those_of_a_class_that_refuses_others() -> None:
+    parser = argparse.ArgumentParser()
+    action = parser.add_argument("--scheduler-config", type=json.loads)
+    classes = {"SchedulerConfig": SchedulerConfig}
+    assert option_table.json_fields(action, classes) == ["budget", "max_num_seqs", "share"]
+    assert option_table.json_fields(action, {}) == []
+    assert option_table.json_fields(parser.add_argument("--hf-overrides", type=json.loads), classes) == []
+    open_class = type("SchedulerConfig", (SchedulerConfig,), {"__pydantic_config__": {}})
+    assert option_table.json_fields(action, {"SchedulerConfig": open_class}) == []

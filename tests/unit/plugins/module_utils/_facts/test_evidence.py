@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.sparkthor.cluster.plugins.module_utils._facts import evidence
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import gpu_state
 
 SECRET = "S3CRET-S3CRET-S3CRET"
 #: looks like nothing in particular: only a host that has it knows it
@@ -185,6 +186,7 @@ def test_nothing_that_is_run_changes_anything(tmp_path: Path) -> None:
     assert before == sorted((str(path), path.lstat().st_mtime_ns) for path in tmp_path.rglob("*"))
     readers = {"systemctl show", "systemctl get-default", "ss -Hltnp", "iptables -S", "journalctl --no-pager"}
     readers |= {"nvidia-smi -L", "nvidia-smi --query-gpu=driver_version", "ip -j", "ibdev2netdev", "rdma -j"}
+    readers.add(" ".join(gpu_state.COMMAND[:2]))
     assert {" ".join(call[:2]) for call in runs.calls} <= readers
 
 

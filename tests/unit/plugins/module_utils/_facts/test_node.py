@@ -80,21 +80,6 @@ def test_interfaces():
     assert (fabric["up"], fabric["carrier"], fabric["mtu"], fabric["addresses"]) == (True, False, 9000, [])
 
 
-@pytest.mark.parametrize(
-    ("product", "gpus", "tegra", "model", "kind"),
-    [
-        ("NVIDIA_DGX_Spark", ["NVIDIA GB10"], False, "", "spark"),
-        ("Ascent GX10", ["NVIDIA GB10"], False, "", "spark"),
-        ("NVIDIA_DGX_Spark", [], False, "", "spark"),
-        ("", ["NVIDIA Thor"], True, "", "thor"),
-        ("", [], False, "NVIDIA Jetson AGX Thor Developer Kit", "thor"),
-        ("PowerEdge", ["NVIDIA H200"], False, "", "generic"),
-    ],
-)
-def test_kind(product, gpus, tegra, model, kind):
-    assert _node.detect_kind(product, gpus, tegra, model) == kind
-
-
 def test_management_is_where_the_controller_came_in_else_the_default_route():
     interfaces, routes = _node.parse_ip_address(IP_ADDRESS), _node.parse_ip_route(IP_ROUTE)
     expected = {"netdev": "enP7s7", "address": "192.168.1.11", "cidr": "192.168.1.11/24"}
@@ -121,7 +106,8 @@ def test_a_captured_machine(tmp_path):
         "proc/meminfo": "MemTotal: 125526016 kB\nMemAvailable: 120000000 kB\nSwapTotal: 0 kB\n",
         "sys/class/dmi/id/product_name": "NVIDIA_DGX_Spark\n",
         "sys/class/net/enp1s0f1np1/phys_port_name": "p1\n",
-        "etc/sparkthor/cluster.json": '{"head": "spark-01", "generation": 2}',
+        "etc/sparkthor/cluster.json": '{"head": "spark-01", "generation": 2, "cluster": "one"}',
+        "var/lib/sparkthor/superseded.json": '{"name": "spark-02", "generation": 4}',
         "etc/sparkthor/secrets/api_key": "a-key-of-thirty-two-characters-00\n",
         "etc/hosts": "127.0.0.1 localhost\n",
         "usr/bin/nvidia-smi": "",
@@ -131,7 +117,7 @@ def test_a_captured_machine(tmp_path):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
     (tmp_path / "usr/bin/nvidia-smi").chmod(0o755)
-    (tmp_path / "var/lib").mkdir(parents=True)
+    (tmp_path / "var/lib").mkdir(parents=True, exist_ok=True)
 
     def run(argv):
         if argv[0] == "ip":
@@ -151,7 +137,7 @@ def test_a_captured_machine(tmp_path):
     assert node["binaries"]["nvidia-smi"] == str(tmp_path / "usr/bin/nvidia-smi")
     assert node["binaries"]["docker"] == ""
     assert next(link for link in node["interfaces"] if link["name"] == "enp1s0f1np1")["phys_port_name"] == "p1"
-    assert node["declared"] == {"head": "spark-01", "generation": 2}
+    assert node["declared"] == {"head": "spark-01", "generation": 2, "seen": 4, "cluster": "one"}
     assert node["secrets"] == ["api_key"]
     assert "a-key-of" not in json.dumps(node)
 

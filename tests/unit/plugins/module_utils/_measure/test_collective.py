@@ -92,13 +92,13 @@ def test_a_rank_that_dies_says_why(out, words):
 
 
 def test_an_engine_that_is_not_there():
-    found = collective.run_rank(0, 1, "127.0.0.1", 1, "/nonexistent/python", "root", 8, 1, 1)
+    found = collective.run_rank(0, 1, "127.0.0.1", 1, ["/nonexistent/python"], "root", 8, 1, 1)
     assert "/nonexistent/python" in found["error"]
 
 
 def test_root_runs_no_engine_where_its_user_is_gone(monkeypatch):
     monkeypatch.setattr(collective.os, "geteuid", lambda: 0)
-    found = collective.run_rank(0, 1, "127.0.0.1", 1, sys.executable, "nobody-here", 8, 1, 1)
+    found = collective.run_rank(0, 1, "127.0.0.1", 1, [sys.executable], "nobody-here", 8, 1, 1)
     assert "no user nobody-here" in found["error"]
 
 
@@ -114,3 +114,12 @@ def test_counters_of_netdevs_and_rdma_ports(tmp_path):
 
 def test_the_program_compiles():
     compile(collective.PROGRAM, "program", "exec")
+
+
+def test_what_a_killed_client_leaves_is_ended(tmp_path):
+    """Docker's client is killed at the limit; its container would stay."""
+    ended = tmp_path / "ended"
+    slow = [sys.executable, "-c", "import time; time.sleep(600)"]
+    found = collective.run_rank(0, 1, "127.0.0.1", 1, slow, "", 8, 1, -29.5, ["touch", str(ended)])
+    assert "no end after" in found["error"]
+    assert ended.exists()

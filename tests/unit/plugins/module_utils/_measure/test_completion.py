@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+import http.client
 import http.server
+import io
 import itertools
 import json
 
@@ -72,7 +74,8 @@ class Front(http.server.BaseHTTPRequestHandler):
         if body.get("stream"):
             words = [part(content=f"w{number} ") for number in range(body["max_tokens"])]
             return self._send(200, b"".join([*words, USAGE, DONE]))
-        answer = {"choices": [{"message": {"content": "hello"}}], "usage": {"completion_tokens": 3}}
+        said = self.server.said.get(body["messages"][0]["content"], "hello")
+        answer = {"choices": [{"message": {"content": said}}], "usage": {"completion_tokens": 3}}
         return self._send(200, json.dumps(answer).encode())
 
     def _send(self, status, body):
@@ -85,9 +88,14 @@ class Front(http.server.BaseHTTPRequestHandler):
         pass
 
 
+#: what the model behind the front proxy says
+SAID: dict[str, str] = {}
+
+
 @pytest.fixture
 def port():
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Front)
+    server.said = SAID
     with servers.serving(server):
         yield server.server_address[1]
 
@@ -119,3 +127,36 @@ def test_a_stream_that_nobody_foresaw_is_a_failed_stream(port, monkeypatch):
     monkeypatch.setattr(serving, "read_stream", odd)
     found = serving.measure(serving.Client("127.0.0.1", port, False, "right", "m", 10), 5, [2])
     assert found["error"] == "2 of 2 streams failed: AttributeError: 'list' object has no attribute 'get'"
+
+
+SOUND = ("<think>copy</think> Blue harbour 4817", "17 + 25 = **42**.", "1,2,3, 4, 5, 6, 7, 8", "Paris")
+
+
+@pytest.mark.parametrize(
+    ("answers", "right", "wrong"),
+    [
+        (SOUND, 4, ""),
+        ((*SOUND[:3], "Parisian nights"), 3, "'Which city is the capital of France?"),
+        (("!!!!!!!!!!!!",) * 4, 0, "'!!!!!!!!!!!!'"),
+        (("142 420 1234567 8",) * 4, 0, "142 420"),
+    ],
+)
+def test_simple_tasks(port, monkeypatch, answers, right, wrong):
+    monkeypatch.setattr(serving, "TASK_TOKENS", 8)
+    prompts = [prompt for prompt, _right in serving.TASKS]
+    for prompt, answer in zip(prompts, answers, strict=True):
+        monkeypatch.setitem(SAID, prompt, answer)
+    client = serving.Client("127.0.0.1", port, False, "right", "m", 10)
+    found = serving.measure(client, 5, [], answers=True)["answers"]
+    assert (found["asked"], found["right"]) == (4, right)
+    assert wrong in found["wrong"]
+
+
+def test_what_is_thought_counts(port, monkeypatch):
+    client = serving.Client("127.0.0.1", port, False, "right", "m", 10)
+    monkeypatch.setattr(client, "_post", lambda body: (http.client.HTTPConnection("x"), io.BytesIO(THOUGHT)))
+    assert client.answer("q") == "it is 42"
+    assert "answers" not in serving.measure(client, 5, [])
+
+
+THOUGHT = b'{"choices": [{"message": {"reasoning": "it is 42", "content": null}}], "usage": {"completion_tokens": 1}}'

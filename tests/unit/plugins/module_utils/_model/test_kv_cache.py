@@ -56,8 +56,8 @@ STATES = [
     ("nemotron-3-super-120b-a12b-nvfp4", 40 * ((8192 + 2048) * 3 * 2 + 128 * 64 * 128 * 4)),
     # 28 Mamba-1 layers of 8192 channels: 3 convolution inputs and 16 states, all BF16
     ("jamba-v0.1", 28 * (8192 * 3 + 8192 * 16) * 2),
-    # 20 layers: three convolutions of 4096 x 3 and 32 heads of 128 x 128, all BF16
-    ("kimi-linear-48b-a3b", 20 * (3 * 4096 * 3 + 32 * 128 * 128) * 2),
+    # 20 layers: three convolutions of 4096 x 3 in BF16 and 32 heads of 128 x 128, which vLLM keeps in FP32
+    ("kimi-linear-48b-a3b", 20 * (3 * 4096 * 3 * 2 + 32 * 128 * 128 * 4)),
     ("llama-3.1-8b", 0),
 ]
 

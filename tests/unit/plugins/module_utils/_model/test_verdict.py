@@ -32,8 +32,8 @@ def test_405b_int4_on_three_sparks_fits() -> None:
 def test_397b_fp8_needs_four_sparks() -> None:
     config = model("qwen3.5-397b-a17b-fp8")
     options: dict[str, Any] = {"memory_bytes": SPARK, "weights_bytes": 379 * GIB, "max_model_len": 131_072}
-    options["language_model_only"] = True
-    four = plan(config, tensor_parallel=4, max_num_batched_tokens=4_096, **options)
+    options.update(language_model_only=True, max_num_batched_tokens=4_096, max_num_seqs=16)
+    four = plan(config, tensor_parallel=4, **options)
     assert four["verdict"] in ("fits", "tight")
     # 0.85 x 121.69 - 379/4 leaves 8.7 GiB for cache and activations
     left = four["ranks"]["kv_cache_bytes"][0] + four["overhead_bytes_per_rank"]
@@ -111,18 +111,54 @@ def test_concurrency_at_the_asked_length() -> None:
     assert "64 asked for" in " ".join(result["reasons"])
 
 
-def test_four_sparks_hold_fourteen_long_sequences_of_mimo() -> None:
-    # free on the fullest rank / its part of 9 full layers; were every layer a window, 54 would fit
-    result = plan(
-        model("mimo-v2-flash"),
+def test_windows_hold_every_batch_in_flight() -> None:
+    # 9 full layers and 39 windows of MiMo: four stages have five batches in flight, and each window holds them all
+    options: dict[str, Any] = {"pipeline_parallel": 4, "max_model_len": 262_144, "kv_cache_dtype": "bfloat16"}
+    options.update(memory_bytes=SPARK, weights_bytes=313 * 10**9, max_num_seqs=8)
+    large = plan(model("mimo-v2-flash"), max_num_batched_tokens=8_192, **options)
+    small = plan(model("mimo-v2-flash"), max_num_batched_tokens=2_048, **options)
+    assert large["max_concurrent_sequences"] == 5.94
+    assert small["max_concurrent_sequences"] == 11.71
+
+
+def test_tight_says_what_to_lower_and_by_how_much() -> None:
+    options: dict[str, Any] = {"memory_bytes": SPARK, "gpu_memory_utilization": 0.30}
+    result = plan(model("llama-3.1-8b"), max_model_len=131_072, **options)
+    assert result["verdict"] == "tight"
+    assert "boots differ" in " ".join(result["reasons"])
+    lower, higher = result["suggestions"]
+    words = lower.split()
+    assert words[:3] == ["Lower", "max_model_len", "by"]
+    length = int(words[-1].rstrip("."))
+    assert 131_072 - length == int(words[3])
+    assert plan(model("llama-3.1-8b"), max_model_len=length, **options)["verdict"] == "fits"
+    options["gpu_memory_utilization"] = float(higher.split()[-1].rstrip("."))
+    assert plan(model("llama-3.1-8b"), max_model_len=131_072, **options)["verdict"] == "fits"
+
+
+def test_a_large_step_is_the_first_to_shrink() -> None:
+    options: dict[str, Any] = {"memory_bytes": SPARK, "gpu_memory_utilization": 0.34, "max_model_len": 131_072}
+    result = plan(model("llama-3.1-8b"), max_num_batched_tokens=32_768, **options)
+    assert result["verdict"] in ("tight", "does_not_fit")
+    [smaller] = [text for text in result["suggestions"] if text.startswith("Lower max_num_batched_tokens")]
+    batched = int(smaller.split()[3].rstrip(","))
+    assert plan(model("llama-3.1-8b"), max_num_batched_tokens=batched, **options)["verdict"] == "fits"
+
+
+def test_what_is_not_known_is_said_and_nothing_is_promised() -> None:
+    config = {**model("llama-3.1-8b"), "compress_ratios": [4] * 32}
+    result = plan({**config, "compress_ratios": None, "engram_layer_ids": [3]}, memory_bytes=SPARK, max_model_len=8_192)
+    assert result["verdict"] == "unknown"
+    assert result["unknown"] == ["config.engram_layer_ids of model_type 'llama'"]
+    assert "Not known: config.engram_layer_ids" in result["reasons"][0]
+    drafted = plan(
+        model("llama-3.1-8b"),
         memory_bytes=SPARK,
-        pipeline_parallel=4,
-        max_model_len=262_144,
-        weights_bytes=313 * 10**9,
-        kv_cache_dtype="bfloat16",
-        max_num_seqs=8,
+        max_model_len=8_192,
+        speculative_config={"method": "eagle3", "model": "some/drafter", "num_speculative_tokens": 3},
     )
-    assert result["max_concurrent_sequences"] == pytest.approx(14.25, rel=0.01)
+    assert drafted["verdict"] == "unknown"
+    assert "some/drafter" in drafted["unknown"][0]
 
 
 def test_a_model_without_a_written_width_does_not_fit_a_small_spark() -> None:

@@ -43,6 +43,23 @@ def host(tmp_path):
     return exporter.Host(str(tmp_path))
 
 
+def test_gpus(tmp_path):
+    def run(argv):
+        return 0, "95.1, 88, 1650, 99, 0x40\n[N/A], 46, 208, [N/A], 0x1\n", ""
+
+    page = exporter.Host(str(tmp_path), run).page([])
+    for line in (
+        'sparkthor_gpu_power_watts{gpu="0"} 95.1',
+        'sparkthor_gpu_temperature_celsius{gpu="1"} 46',
+        'sparkthor_gpu_clock_hertz{gpu="0"} 1650000000',
+        'sparkthor_gpu_utilization_ratio{gpu="0"} 0.99',
+        'sparkthor_gpu_slowed{gpu="0",reason="hw_thermal_slowdown"} 1',
+        'sparkthor_gpu_slowed{gpu="1",reason="hw_thermal_slowdown"} 0',
+    ):
+        assert line in page.splitlines()
+    assert 'sparkthor_gpu_power_watts{gpu="1"}' not in page
+
+
 def test_what_a_host_says(host):
     page = host.page(["enp1s0f1np1", "enP2p1s0f1np1"])
     for line in (
@@ -121,6 +138,14 @@ def test_two_doors_and_no_other(ask):
     assert ask("/metrics/engine") == (200, "vllm:num_requests_running 1\n")
     assert ask("/")[0] == ask("/metrics/../../etc/passwd")[0] == 404
     assert ask("/metrics", "POST")[0] == 501
+
+
+def test_who_answers_as_prometheus_asks_is_alive(host, tmp_path):
+    server = exporter.Server(("127.0.0.1", 0), exporter.handler(host, [], str(tmp_path / "s")))
+    address = server.server_address[:2]
+    with serving(server):
+        assert exporter.answers(address)
+    assert not exporter.answers(address, 0.2)
 
 
 def test_an_engine_that_is_away_is_503(tmp_path):

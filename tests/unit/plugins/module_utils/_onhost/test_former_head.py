@@ -20,10 +20,16 @@ PEERS = {"a": "192.168.1.11", "b": "192.168.1.12", "c": "192.168.1.13"}
 
 
 def cluster(**changes: Any) -> dict[str, Any]:
-    return {"generation": 1, "host": "a", "head": "a", "peers": PEERS, "api_port": 8000, "tls": False, **changes}
+    own = {"cluster": "one", "generation": 1, "host": "a", "head": "a", "peers": PEERS, "api_port": 8000, "tls": False}
+    return {**own, **changes}
 
 
 TOKEN = "token-0123456789"
+NONCE = "0" * 32
+
+
+def proof(nonce: str, name: str, generation: int, of: str = "one", token: str = TOKEN) -> str:
+    return former_head.Identity(name, of, generation, token).proof(nonce)
 
 
 def token() -> str:
@@ -33,12 +39,13 @@ def token() -> str:
 def says(**answers: Any) -> former_head.Ask:
     """What hosts answer that know the cluster's token."""
 
-    def ask(address: str) -> Any:
+    def ask(address: str, nonce: str) -> Any:
         name = next(name for name, one in PEERS.items() if one == address)
         answer = answers.get(name)
         if answer is None or not isinstance(answer.get("generation"), int):
             return answer
-        return {"proof": former_head.prove(TOKEN, name, answer["generation"]), **answer}
+        of = str(answer.get("cluster", "one"))
+        return {"proof": proof(nonce, name, answer["generation"], of), **answer}
 
     return ask
 
@@ -54,6 +61,11 @@ def says(**answers: Any) -> former_head.Ask:
         (3, {"b": {"generation": 2}}, None),
         # somebody else's server on that port
         (1, {"b": {"status": "ok"}, "c": {"generation": "9"}}, None),
+        # a head of another cluster, although both know one token
+        (1, {"b": {"generation": 2, "cluster": "two"}}, None),
+        (1, {"b": {"generation": 1001}}, ("b", 1001)),
+        (1, {"b": {"generation": 1002}}, None),
+        (1, {"b": {"generation": 10**400}}, None),
     ],
 )
 def test_only_a_head_that_was_declared_later_counts(mine: int, answers: dict, found: tuple | None) -> None:
@@ -67,15 +79,23 @@ def test_only_a_head_that_was_declared_later_counts(mine: int, answers: dict, fo
         {"generation": 9},
         {"generation": 9, "proof": None},
         {"generation": 9, "proof": "é"},
-        {"generation": 9, "proof": former_head.prove("another-token-012", "b", 9)},
-        # a proof that somebody has heard: of a former generation, of another host
-        {"generation": 9, "proof": former_head.prove(TOKEN, "b", 2)},
-        {"generation": 9, "proof": former_head.prove(TOKEN, "c", 9)},
+        {"generation": 9, "proof": ("b", 9, "one", "another-token-012")},
+        # of a former generation, of another host
+        {"generation": 9, "proof": ("b", 2)},
+        {"generation": 9, "proof": ("c", 9)},
+        # of this host and generation, as somebody has heard it earlier
+        {"generation": 9, "proof": proof(NONCE, "b", 9)},
     ],
 )
 def test_whoever_does_not_know_the_token_takes_no_head_down(answer: dict[str, Any]) -> None:
-    assert former_head.find(cluster(), lambda address: answer if address == PEERS["b"] else None, token) is None
-    assert former_head.find(cluster(), says(b={"generation": 9}), token) == former_head.Successor("b", 9)
+    def ask(address: str, nonce: str) -> Any:
+        if address != PEERS["b"]:
+            return None
+        words = answer.get("proof")
+        return {**answer, "proof": proof(nonce, *words)} if isinstance(words, tuple) else answer
+
+    assert former_head.find(cluster(), ask, token) is None
+    assert former_head.find(cluster(), says(b={"generation": 9}), token) == former_head.Successor("b", 9, "one")
     # and where this host cannot read it, nobody is believed
     assert former_head.find(cluster(), says(b={"generation": 9, "proof": ""}), str) is None
 
@@ -83,8 +103,13 @@ def test_whoever_does_not_know_the_token_takes_no_head_down(answer: dict[str, An
 def test_a_head_proves_its_own_generation(tmp_path: Path) -> None:
     path, credentials = tmp_path / "cluster.json", tmp_path / "credentials"
     path.write_text(json.dumps(cluster(generation=4)))
-    assert former_head.own_proof(str(path), token) == former_head.prove(TOKEN, "a", 4)
-    assert former_head.own_proof(str(path), str) == ""
+    own = former_head.Identity.read(str(path), token)
+    assert (own.generation, own.proof(NONCE)) == (4, proof(NONCE, "a", 4))
+    assert own.proof(NONCE) != own.proof("1" * 32)
+    assert TOKEN not in repr(own)
+    for no_question in ("", "x" * 32, NONCE + "0", "nonce=" + NONCE):
+        assert own.proof(no_question) == ""
+    assert former_head.Identity.read(str(path), str).proof(NONCE) == ""
     credentials.mkdir()
     (credentials / "ray_token").write_text(f"{TOKEN}\n")
     assert former_head.read_token({"CREDENTIALS_DIRECTORY": str(credentials)}) == TOKEN
@@ -97,11 +122,14 @@ def test_a_worker_has_no_successor() -> None:
 def test_what_was_found_is_remembered_until_this_host_is_declared_again(tmp_path: Path) -> None:
     marker = str(tmp_path / "superseded.json")
     assert former_head.known(cluster(), marker) is None
-    former_head.note(former_head.Successor("b", 4), marker)
+    former_head.note(former_head.Successor("b", 4, "one"), marker)
     found = former_head.known(cluster(), marker)
-    assert found == former_head.Successor("b", 4)
+    assert found == former_head.Successor("b", 4, "one")
     assert "b was declared head of this cluster later (generation 4)" in found.text
     assert former_head.known(cluster(generation=5), marker) is None
+    # the cluster was split: that host is no peer any more
+    assert former_head.known(cluster(peers={"a": PEERS["a"], "c": PEERS["c"]}), marker) is None
+    assert former_head.known(cluster(cluster="two"), marker) is None
     Path(marker).write_text("{")
     assert former_head.known(cluster(), marker) is None
 
@@ -113,9 +141,9 @@ def test_a_former_head_stays_down_says_why_once_and_starts_when_a_play_wants_it(
     said: list[str] = []
     slept: list[float] = []
 
-    def ask(address: str) -> Any:
+    def ask(address: str, nonce: str) -> Any:
         # what is answered now, not what was when the test began
-        return says(**answers)(address)
+        return says(**answers)(address, nonce)
 
     def sleep(seconds: float) -> None:
         slept.append(seconds)
@@ -141,7 +169,7 @@ def test_a_former_head_stays_down_says_why_once_and_starts_when_a_play_wants_it(
 @pytest.mark.parametrize("content", ["", json.dumps(cluster(host="c"))], ids=["never set up", "a worker"])
 def test_nobody_else_is_held_up(tmp_path: Path, content: str) -> None:
     (tmp_path / "cluster.json").write_text(content)
-    former_head.stay_down(str(tmp_path / "cluster.json"), str(tmp_path / "marker"), ask=lambda address: 1 / 0)
+    former_head.stay_down(str(tmp_path / "cluster.json"), str(tmp_path / "marker"), ask=lambda address, nonce: 1 / 0)
 
 
 def test_the_watchdog_of_a_former_head_takes_ray_down_once(tmp_path: Path) -> None:
@@ -155,15 +183,34 @@ def test_the_watchdog_of_a_former_head_takes_ray_down_once(tmp_path: Path) -> No
     assert "b was declared head" in reason(False)
     assert "b was declared head" in reason(True)
     assert moved == [["systemctl", "--no-block", "try-restart", "sparkthor-ray.service"]]
-    assert json.loads(marker.read_text()) == {"name": "b", "generation": 2}
+    assert json.loads(marker.read_text()) == {"name": "b", "generation": 2, "cluster": "one"}
+
+
+def test_a_former_head_gives_way_although_its_disk_takes_no_note(tmp_path: Path) -> None:
+    path = tmp_path / "cluster.json"
+    path.write_text(json.dumps(cluster()))
+    moved: list[list[str]] = []
+
+    def full(_path: str, _text: str) -> None:
+        raise OSError(28, "No space left on device")
+
+    marker = str(tmp_path / "superseded.json")
+    reason = former_head.former_head(moved.append, str(path), marker, says(b={"generation": 2}), token, full)
+    assert "b was declared head" in reason(True)
+    assert "b was declared head" in reason(False)
+    assert len(moved) == 1
+    # a play gives this host its place again
+    path.write_text(json.dumps(cluster(generation=3)))
+    assert reason(False) == ""
 
 
 @pytest.fixture
 def front() -> Iterator[tuple[str, int, dict]]:
-    said: dict[str, Any] = {"status": 503, "body": b'{"status": "loading", "generation": 2}'}
+    said: dict[str, Any] = {"status": 503, "body": b'{"status": "loading", "generation": 2}', "asked": []}
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
+            said["asked"].append(self.path)
             self.send_response(said["status"])
             self.end_headers()
             self.wfile.write(said["body"])
@@ -178,8 +225,9 @@ def front() -> Iterator[tuple[str, int, dict]]:
 
 def test_a_head_that_loads_is_a_head(front: tuple[str, int, dict]) -> None:
     address, port, said = front
-    assert former_head.health(address, port, False) == {"status": "loading", "generation": 2}
+    assert former_head.health(address, port, False, NONCE) == {"status": "loading", "generation": 2}
+    assert said["asked"] == [f"/health?nonce={NONCE}"]
     said["body"] = b"<html>"
-    assert former_head.health(address, port, False) is None
-    assert former_head.health(address, port, True) is None
-    assert former_head.health("127.0.0.1", 1, False) is None
+    assert former_head.health(address, port, False, NONCE) is None
+    assert former_head.health(address, port, True, NONCE) is None
+    assert former_head.health("127.0.0.1", 1, False, NONCE) is None

@@ -5,7 +5,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import os
+import socket
 from pathlib import Path
 
 import pytest
@@ -74,3 +77,20 @@ def test_the_token_is_a_credential(tmp_path: Path) -> None:
         rank_group.read_token({"CREDENTIALS_DIRECTORY": str(tmp_path)})
     with pytest.raises(rank_link.GroupError, match=r"sparkthor-vllm\.service"):
         rank_group.read_token({"CREDENTIALS_DIRECTORY": os.devnull})
+
+
+def test_systemd_hears_that_the_loop_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "s"))
+
+    async def story() -> list[bytes]:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as door:
+            door.bind(str(tmp_path / "s"))
+            door.settimeout(10)
+            task = asyncio.ensure_future(rank_group.tell_alive(0.01))
+            heard = [await asyncio.to_thread(door.recv, 100) for _time in range(2)]
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+            return heard
+
+    assert asyncio.run(story()) == [b"WATCHDOG=1"] * 2

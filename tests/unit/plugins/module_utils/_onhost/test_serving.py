@@ -28,6 +28,22 @@ def test_complete_kinds(engine: Engine, tmp_path: Path) -> None:
     assert serving.complete(str(tmp_path / "none.sock"), "tiny", 5).kind == "refused"
 
 
+def test_a_pooling_model_is_asked_for_a_vector(engine: Engine) -> None:
+    engine.status, engine.body = 404, {"detail": "Not Found"}
+    engine.routes["/pooling"] = (200, {"data": [{"data": [0.1]}]})
+    assert serving.complete(engine.path, "embedder", 5).ok
+    assert engine.asked[-1] == {"model": "embedder", "input": "1"}
+    engine.routes["/pooling"] = (200, {"data": []})
+    assert serving.complete(engine.path, "embedder", 5).kind == "http"
+    # a model that generates has no such route: the completion's own answer counts
+    engine.routes["/pooling"] = (404, {"detail": "Not Found"})
+    assert serving.complete(engine.path, "other", 5).text == "completion answered 404: None"
+    engine.status = 500
+    engine.asked.clear()
+    serving.complete(engine.path, "embedder", 5)
+    assert len(engine.asked) == 1
+
+
 def test_starts_that_never_serve_slow_down(tmp_path: Path) -> None:
     path = str(tmp_path / "starts.json")
     assert [serving.note_start(path) for _unused in range(9)] == [0, 0, 0, 10, 20, 40, 80, 160, 300]

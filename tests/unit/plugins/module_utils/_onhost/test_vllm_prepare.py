@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import stat
 from pathlib import Path
 
 import pytest
@@ -51,10 +52,27 @@ def test_a_start_is_recorded_with_what_it_is_made_with(tmp_path: Path) -> None:
     given.write_text("x")
     record = tmp_path / "record.json"
     vllm_prepare.record_start([str(given), str(tmp_path / "none")], {"INVOCATION_ID": "i1"}, str(record))
-    assert json.loads(record.read_text()) == {
-        "invocation": "i1",
-        "files": {str(given): hashlib.sha256(b"x").hexdigest(), str(tmp_path / "none"): ""},
-    }
+    written = json.loads(record.read_text())
+    assert (written["invocation"], set(written["files"])) == ("i1", {str(given), str(tmp_path / "none")})
+    # secrets are among the files: nobody else reads it, and no digest of it can be looked up
+    assert stat.S_IMODE(record.stat().st_mode) == 0o600
+    assert hashlib.sha256(b"x").hexdigest() not in record.read_text()
+    assert serving.changed_since(written) == []
+    assert serving.changed_since(written, [*written["files"], str(record)]) == [str(record)]
+    given.write_text("y")
+    assert serving.changed_since(written) == [str(given)]
+
+
+def test_each_record_has_a_key_of_its_own_and_one_of_an_earlier_version_has_none(tmp_path: Path) -> None:
+    given, record = tmp_path / "token", tmp_path / "record.json"
+    given.write_text("x")
+    records = []
+    for _number in range(2):
+        serving.record_start([str(given)], "i1", str(record))
+        records.append(json.loads(record.read_text())["files"][str(given)])
+    assert records[0] != records[1]
+    assert serving.changed_since({"files": {str(given): hashlib.sha256(b"x").hexdigest()}}) == []
+    assert serving.changed_since({"files": "torn"}, [str(given)]) == [str(given)]
 
 
 def test_a_record_that_cannot_be_written_costs_no_start(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,7 +10,12 @@ import json
 from typing import Any
 
 import pytest
-from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import observation, watchdog, watchdog_report
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import (
+    observation,
+    patience,
+    watchdog,
+    watchdog_report,
+)
 
 from tests.unit.plugins.module_utils._onhost.watchdog_world import ALIVE, World
 
@@ -49,6 +54,25 @@ def test_load_that_stands_still_is_restarted() -> None:
     decisions = world.run(110)
     assert restarts(decisions) == ["load_stalled"]
     assert decisions[[bool(d.restart) for d in decisions].index(True)].kill
+
+
+@pytest.mark.parametrize(
+    ("signs", "minutes"),
+    [
+        (patience.Signs(cores=0.9), 50),
+        (patience.Signs(compilers=2), 50),
+        (patience.Signs(cores=0.0), 20),
+        (patience.Signs(stopped=True), 20),
+        (patience.Signs(), 20),
+    ],
+)
+def test_a_load_that_logs_nothing_gets_more_time_while_a_host_works(signs: patience.Signs, minutes: int) -> None:
+    world = World()
+    world.listening = False
+    world.mark = "Loading weights"
+    world.signs = dict.fromkeys(("spark-01", "spark-02", "spark-03"), signs)
+    assert not restarts(world.run(minutes * 60 - 10))
+    assert restarts(world.run(20)) == ["load_stalled"]
 
 
 def test_a_refused_first_probe_is_no_failure() -> None:
@@ -450,3 +474,19 @@ def test_a_former_head_does_nothing_and_says_why() -> None:
 def observe(world: World) -> watchdog.Observation:
     world.step()
     return world.seen
+
+
+def test_a_raylet_without_a_name_is_another_one_until_it_has_its_name_again() -> None:
+    """While Ray's dashboard is stopped, a worker's raylet dies and comes back between two rounds."""
+    world = World().serve()
+    world.ranks = {**ALIVE, "10.0.0.3": "?1"}
+    world.step()
+    assert world.step().restart == "lost_rank"
+    world.serve()
+    # the dashboard is back and tells its id
+    world.ranks = {**ALIVE, "10.0.0.3": "n7"}
+    assert [world.step().restart for _round in range(5)] == [None] * 5
+    # and from then on that one counts
+    world.ranks = {**ALIVE, "10.0.0.3": "n8"}
+    world.step()
+    assert world.step().restart == "lost_rank"

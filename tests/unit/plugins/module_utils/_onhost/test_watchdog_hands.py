@@ -131,14 +131,13 @@ def test_the_configuration_that_served_is_kept_only_if_it_still_is_the_one(
     config.write_text("model: a")
     monkeypatch.setattr(serving, "GOOD", str(good))
     monkeypatch.setattr(serving, "STARTED_WITH", str(tmp_path / "started.json"))
-    started = {"files": serving.fingerprint([str(config)])}
-    (tmp_path / "started.json").write_text(json.dumps(started))
+    serving.record_start([str(config)], "i1", str(tmp_path / "started.json"))
     config.write_text("model: b")
     Hands([str(config)]).keep_good()
     assert not good.exists()
     config.write_text("model: a")
     Hands([str(config)]).keep_good()
-    assert (good / "vllm.yaml").read_text() == "model: a"
+    assert serving.kept_good(str(good)) == {str(config): "model: a"}
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give root up")

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import patience, serving
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import former_head, patience, serving
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import watchdog_service as service
 
 from tests.unit import servers
@@ -257,12 +257,42 @@ def test_ray_ranks_reads_the_living_newest_last(monkeypatch: pytest.MonkeyPatch)
         asked.append((url, token))
         return answer
 
-    monkeypatch.setattr(service.ray_config, "load_config", lambda path: types.SimpleNamespace(dashboard_port=8265))
+    cluster = types.SimpleNamespace(dashboard_port=8265, head_address="10.0.0.1", agent_port=6384)
+    monkeypatch.setattr(service.ray_config, "load_config", lambda path: cluster)
     monkeypatch.setattr(service.ray_probe, "probe_http", probe_http)
     monkeypatch.setattr(service.ray_members, "read_dashboard_nodes", lambda text: rows)
-    assert service.ray_ranks(token=lambda _config: "token")({}) == {"10.0.0.1": "new"}
+    read = service.ray_ranks(token=lambda _config: "token")
+    assert read({}) == {"10.0.0.1": "new"}
     assert asked == [("http://127.0.0.1:8265/api/v0/nodes?detail=true&limit=10000", "token")]
+    # while the dashboard is stopped, the agents say who is there; the head's own Ray is systemd's to watch
+    rows += [types.SimpleNamespace(address=f"10.0.0.{n}", node_id=f"n{n}", alive=True, started_ms=3) for n in (3, 4)]
+    everybody = {"10.0.0.1": "new", "10.0.0.3": "n3", "10.0.0.4": "n4"}
+    assert read({}) == everybody
     answer.ok = False
+    agents = {"10.0.0.3": "ok", "10.0.0.4": "ok"}
+
+    def probe_tcp(name: str, address: str, port: int, _seconds: float) -> service.ray_probe.Probe:
+        assert port == 6384
+        return service.ray_probe.Probe(name, agents[address])
+
+    monkeypatch.setattr(service.ray_probe, "probe_tcp", probe_tcp)
+    assert read({}) == everybody
+    # a host that says nothing may be the same later
+    agents["10.0.0.3"] = service.ray_probe.SILENT
+    assert read({}) == {"10.0.0.1": "new", "10.0.0.4": "n4"}
+    agents["10.0.0.3"] = "ok"
+    assert read({}) == everybody
+    # where nobody listened for a moment, it is another one
+    agents["10.0.0.3"] = service.ray_probe.REFUSED
+    assert read({}) == {"10.0.0.1": "new", "10.0.0.4": "n4"}
+    agents["10.0.0.3"] = "ok"
+    nameless = read({})
+    assert nameless == {**everybody, "10.0.0.3": nameless["10.0.0.3"]}
+    assert nameless["10.0.0.3"].startswith("?")
+    answer.ok = True
+    assert read({}) == everybody
+    answer.ok = False
+    # who knows no rank yet has nobody to ask for
     assert service.ray_ranks(token=lambda _config: "token")({}) is None
 
 
@@ -363,7 +393,9 @@ def test_ray_signs_ask_for_each_node_and_stop_at_a_dashboard_that_hangs(monkeypa
 
 
 def test_health_socket(engine: Engine, tmp_path: Path, config: str) -> None:
-    one, _said = make_service(tmp_path, config, Systemd())
+    walls = [1_000_000.0]
+    identity = former_head.Identity("spark-01", "one", 3, "a-token")
+    one, _said = make_service(tmp_path, config, Systemd(), wall=lambda: walls[0], identity=lambda: identity)
     path = str(tmp_path / "health.sock")
     server = service.HealthServer(path)
     server.service = one
@@ -374,6 +406,16 @@ def test_health_socket(engine: Engine, tmp_path: Path, config: str) -> None:
         one.round()
         status, text = serving.request(path, "GET", "/health?x=1", 5)
         assert (status, json.loads(text)["status"]) == (200, "serving")
+        assert (json.loads(text)["generation"], "proof" in json.loads(text)) == (3, False)
+        # who asks with a nonce gets a proof of it, and the token stays here
+        for nonce in ("0" * 32, "1" * 32):
+            _status, text = serving.request(path, "GET", f"/health?nonce={nonce}", 5)
+            assert json.loads(text)["proof"] == identity.proof(nonce)
+        assert "a-token" not in text + (tmp_path / "run/state.json").read_text()
+        # a clock that is set, by an hour and in whichever direction, is no watchdog that hangs
+        for wall in (walls[0] + 3600, walls[0] - 3600):
+            walls[0] = wall
+            assert serving.request(path, "GET", "/health", 5)[0] == 200
         status, text = serving.request(path, "GET", "/metrics", 5)
         assert status == 200
         assert "sparkthor_serving_healthy 1" in text

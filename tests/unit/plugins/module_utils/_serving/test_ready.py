@@ -138,3 +138,48 @@ def test_deadline_shorter_than_a_completion_is_refused_with_the_latency() -> Non
     problem = ready.deadline_problem({"latency": 2.5, "median_latency": 3.0, "deadline": 20.0, "interval": 2.0})
     assert "vllm_serve_watchdog_interval: 2 s is too short: a one-token completion takes 2.50 s" in problem
     assert problem.endswith("set at least 10")
+
+
+def asked(tmp_path, request, **config):
+    path = tmp_path / "serving.json"
+    path.write_text(json.dumps({"model": "m", "socket": "/s", "answers": True, **config}))
+    return ready.answers(str(path), request=request)
+
+
+def test_a_model_that_answers_is_sound(tmp_path):
+    said = iter(("blue harbour 4817", "42", "1, 2, 3, 4, 5, 6, 7, 8", "I do not know"))
+    seen = []
+
+    def request(path, method, route, seconds, body):
+        seen.append((path, method, route, body["model"], 0 < seconds <= 60))
+        return 200, json.dumps({"choices": [{"message": {"content": next(said)}}]})
+
+    found = asked(tmp_path, request)
+    assert (found["asked"], found["right"]) == (4, 3)
+    assert set(seen) == {("/s", "POST", "/v1/chat/completions", "m", True)}
+    assert ready.answers_problem(found) == ""
+
+
+def test_nonsense_is_told_with_the_fix(tmp_path):
+    found = asked(tmp_path, lambda *_args: (200, '{"choices": [{"message": {"content": "!!!"}}]}'))
+    problem = ready.answers_problem(found)
+    assert problem.startswith("the model answers 0 of 4 simple tasks rightly (")
+    assert "moe-backend: marlin" in problem
+
+
+def slow(*_args):
+    raise TimeoutError
+
+
+@pytest.mark.parametrize(
+    ("request_", "config"),
+    [
+        (lambda *_args: (400, "no chat template"), {}),
+        (lambda *_args: (200, '{"choices": []}'), {}),
+        (slow, {}),
+        (slow, {"answers": False}),
+    ],
+)
+def test_answers_that_cannot_be_known(tmp_path, request_, config):
+    assert asked(tmp_path, request_, **config) is None
+    assert ready.answers_problem(None) == ""

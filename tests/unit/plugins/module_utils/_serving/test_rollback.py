@@ -40,10 +40,26 @@ def test_what_served_is_kept_once(host: Host) -> None:
 
 def test_a_torn_copy_is_no_copy(host: Host, tmp_path: Path) -> None:
     _serving.keep_good(host.paths, host.good)
-    (tmp_path / "good" / "vllm.yaml").write_text("mod")
+    [copy] = (tmp_path / "good").glob("vllm.yaml-*")
+    copy.write_text("mod")
     assert _serving.kept_good(host.good) == {}
-    (tmp_path / "good" / "vllm.yaml").unlink()
+    copy.unlink()
     assert _serving.kept_good(host.good) == {}
+    # the next time that this serves, it is made again
+    assert _serving.keep_good(host.paths, host.good) is True
+    assert _serving.kept_good(host.good) == {str(host.yaml): "model: one\n", str(host.env): None}
+
+
+def test_nothing_but_the_newest_copies_stays(host: Host, tmp_path: Path) -> None:
+    for text in ("model: one\n", "model: two\n"):
+        host.yaml.write_text(text)
+        _serving.keep_good(host.paths, host.good)
+    (tmp_path / "good" / "vllm.yaml").write_text("of an earlier version")
+    (tmp_path / "good" / "folder").mkdir()
+    host.yaml.write_text("model: three\n")
+    _serving.keep_good(host.paths, host.good)
+    assert sorted(name.partition("-")[0] for name in os.listdir(host.good)) == ["index.json", "vllm.yaml"]
+    assert {(tmp_path / "good" / name).stat().st_mode & 0o777 for name in os.listdir(host.good)} == {0o600}
 
 
 def test_files_go_back_to_what_served(host: Host) -> None:
@@ -60,6 +76,27 @@ def test_files_go_back_to_what_served(host: Host) -> None:
     assert host.yaml.read_text() == "model: one\n"
     assert not host.env.exists()
     assert host.differences() == []
+
+
+def test_the_environment_is_as_private_in_its_copy_its_diff_and_after_it(host: Host) -> None:
+    host.env.write_text("OF_MINE=something-secret\n")
+    host.env.chmod(0o640)
+    _serving.keep_good(host.paths, host.good)
+    assert {path.stat().st_mode & 0o777 for path in Path(host.good).iterdir()} == {0o600}
+    assert Path(host.good).stat().st_mode & 0o777 == 0o700
+    host.env.write_text("OF_MINE=another-secret\n")
+    host.yaml.write_text("model: broken\n")
+    changes = host.differences()
+    shown = [change.shown() for change in changes]
+    assert "-secret\n" not in str(shown)
+    assert shown[0]["before"] != shown[0]["after"]
+    assert (shown[1]["before"], shown[1]["after"]) == ("model: broken\n", "model: one\n")
+    rollback.apply(changes)
+    assert (host.env.read_text(), host.env.stat().st_mode & 0o777) == ("OF_MINE=something-secret\n", 0o640)
+    host.env.unlink()
+    rollback.apply(host.differences())
+    assert host.env.stat().st_mode & 0o777 == 0o600
+    assert host.yaml.stat().st_mode & 0o777 == 0o644
 
 
 def test_only_files_of_the_configuration_are_written(host: Host, tmp_path: Path) -> None:
@@ -106,7 +143,7 @@ def test_what_the_serving_user_says_is_no_copy(tmp_path: Path) -> None:
     path = tmp_path / "vllm.env"
     path.write_text("A=1\n")
     _serving.keep_good([str(path)], str(tmp_path / "good"))
-    copy = tmp_path / "good" / "vllm.env"
+    [copy] = (tmp_path / "good").glob("vllm.env-*")
     for plant in (lambda: os.mkfifo(copy), lambda: copy.write_text("LD_PRELOAD=/tmp/evil.so\n")):
         copy.unlink()
         plant()

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -21,7 +22,21 @@ class Client:
         self.error = error
         self.asked: list[bool] = []
 
-    def snapshot_download(self, repo: str, revision: Any, cache_dir: str, local_files_only: bool = False) -> str:
+    def HfApi(self, token: str | None = None) -> Client:
+        return self
+
+    def model_info(self, repo: str, revision: str | None) -> Any:
+        return SimpleNamespace(sha=COMMIT)
+
+    def list_repo_tree(self, repo: str, revision: str, recursive: bool) -> list[Any]:
+        if self.error:
+            raise self.error
+        sizes = {"config.json": 2, "model.safetensors": 4096}
+        return [SimpleNamespace(path=name, size=size, lfs=None, blob_id=name) for name, size in sizes.items()]
+
+    def snapshot_download(
+        self, repo: str, revision: Any, cache_dir: str, ignore_patterns: tuple[str, ...], local_files_only: bool = False
+    ) -> str:
         self.asked.append(local_files_only)
         if local_files_only and not self.here:
             raise FileNotFoundError(repo)
@@ -29,8 +44,6 @@ class Client:
         folder.mkdir(parents=True, exist_ok=True)
         # a download that breaks off leaves its first file
         (folder / "config.json").touch()
-        if not local_files_only and self.error:
-            raise self.error
         if not local_files_only:
             (folder / "model.safetensors").touch()
             self.here = True
@@ -43,7 +56,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_model_is_fetched_and_its_commit_is_known() -> None:
-    folder, commit = hub.snapshot("owner/model", "main", "m", True, Client())
+    folder, commit = hub.snapshot("owner/model", "main", "m", True, hub=Client())
     assert commit == COMMIT
     assert str(folder).endswith(COMMIT)
 
@@ -51,45 +64,52 @@ def test_a_model_is_fetched_and_its_commit_is_known() -> None:
 def test_a_commit_that_is_here_is_not_asked_for_again() -> None:
     client = Client()
     for _time in range(3):
-        assert hub.snapshot("owner/model", COMMIT, "m", True, client)[1] == COMMIT
-    assert client.asked == [True, False, True, True]
+        assert hub.snapshot("owner/model", COMMIT, "m", True, hub=client)[1] == COMMIT
+    assert client.asked.count(False) == 1
 
 
 def test_half_a_download_is_not_taken_for_the_model() -> None:
     """Clients differ: some give out any folder that is there when they must not ask."""
     broken = Client(here=True, error=ConnectionError("reset"))
     with pytest.raises(hub.HubError, match=r"could not be fetched: .*give that folder as the source"):
-        hub.snapshot("owner/model", COMMIT, "m", True, broken)
-    assert hub.snapshot("owner/model", COMMIT, "m", False, broken) == (None, "")
+        hub.snapshot("owner/model", COMMIT, "m", True, hub=broken)
+    assert hub.snapshot("owner/model", COMMIT, "m", False, hub=broken) == (None, "")
     client = Client(here=True)
-    folder, _commit = hub.snapshot("owner/model", COMMIT, "m", True, client)
-    assert client.asked == [True, False]
+    folder, _commit = hub.snapshot("owner/model", COMMIT, "m", True, hub=client)
+    assert client.asked.count(False) == 1
     assert sorted(path.name for path in Path(str(folder)).iterdir() if not path.name.startswith(".")) == [
         "config.json",
         "model.safetensors",
     ]
     # a file of it was removed since: the client fetches it again
     Path(str(folder), "model.safetensors").unlink()
-    hub.snapshot("owner/model", COMMIT, "m", True, client)
-    assert client.asked == [True, False, True, False]
+    hub.snapshot("owner/model", COMMIT, "m", True, hub=client)
+    assert client.asked.count(False) == 2
 
 
 def test_a_branch_is_resolved_again_because_it_may_have_moved() -> None:
     client = Client(here=True)
-    hub.snapshot("owner/model", "main", "m", True, client)
-    assert client.asked == [True, False]
+    hub.snapshot("owner/model", "main", "m", True, hub=client)
+    assert client.asked.count(False) == 1
+
+
+def test_without_the_hub_what_came_whole_before_will_do() -> None:
+    client = Client()
+    folder, _commit = hub.snapshot("owner/model", "main", "m", True, hub=client)
+    client.error = type("ConnectError", (Exception,), {})("no route")
+    assert hub.snapshot("owner/model", "main", "m", True, hub=client) == (folder, COMMIT)
 
 
 def test_check_mode_fetches_nothing() -> None:
     client = Client()
-    assert hub.snapshot("owner/model", "main", "m", False, client) == (None, "")
-    assert client.asked == [True]
+    assert hub.snapshot("owner/model", "main", "m", False, hub=client) == (None, "")
+    assert False not in client.asked
 
 
 @pytest.mark.parametrize(
     ("kind", "message"),
     [
-        ("GatedRepoError", r"gated: .*HF_TOKEN"),
+        ("GatedRepoError", r"gated and no token was given: .*HF_TOKEN"),
         ("RevisionNotFoundError", "no revision 'main'"),
         ("RepositoryNotFoundError", "the hub has no owner/model"),
         ("OSError", "could not be fetched: OSError"),
@@ -98,13 +118,13 @@ def test_check_mode_fetches_nothing() -> None:
 def test_what_the_hub_refuses_is_explained(kind: str, message: str) -> None:
     error = type(kind, (Exception,), {})("no")
     with pytest.raises(hub.HubError, match=message):
-        hub.snapshot("owner/model", "main", "m", True, Client(error=error))
+        hub.snapshot("owner/model", "main", "m", True, hub=Client(error=error))
 
 
 @pytest.mark.parametrize("source", ["model", "a/b/c", "../x", "owner/", "https://example.org/x"])
 def test_what_is_neither_folder_nor_id(source: str) -> None:
     with pytest.raises(hub.HubError, match="neither a folder"):
-        hub.snapshot(source, "", "m", True, Client())
+        hub.snapshot(source, "", "m", True, hub=Client())
 
 
 def test_a_controller_without_the_client(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -114,3 +134,17 @@ def test_a_controller_without_the_client(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(hub.importlib, "import_module", missing)
     with pytest.raises(hub.HubError, match="huggingface_hub on the controller"):
         hub.snapshot("owner/model", "main", "m", True)
+
+
+def test_a_full_disk_is_told_before_a_byte_is_fetched(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hub, "free_bytes", lambda _path: 4000)
+    client = Client()
+    with pytest.raises(hub.HubError, match=r"owner/model needs 4\.2 KiB more on the controller .* 3\.9 KiB are free"):
+        hub.snapshot("owner/model", "main", "m", True, hub=client)
+    assert False not in client.asked
+
+
+def test_what_is_left_out_beside_safetensors() -> None:
+    names = ["config.json", "model.safetensors", "original/x.pth", "consolidated.safetensors", "2_Dense/a.safetensors"]
+    assert hub.wanted(names) == ["config.json", "model.safetensors", "2_Dense/a.safetensors"]
+    assert hub.wanted(["config.json", "pytorch_model.bin"]) == ["config.json", "pytorch_model.bin"]

@@ -5,99 +5,79 @@
 
 from __future__ import annotations
 
-import hashlib
-import http.server
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.unit.servers import serving
+from tests.unit.hub_stand_in import COMMIT, TOKEN, Models, hub_of
 
-COMMIT = "c" * 40
 FILES = {"config.json": b"{}", "model.safetensors": b"w" * 4096}
-TOKEN = "hf_sesame"
+SHARDS = {
+    "config.json": b"{}",
+    "model-00001-of-00002.safetensors": b"1" * 4096,
+    "model-00002-of-00002.safetensors": b"2" * 4096,
+}
+OTHERS = {"original/model.pth": b"p" * 99, "pytorch_model.bin": b"b" * 99, "1_Pooling/config.json": b"{}"}
+NOBODY = "http://127.0.0.1:9"
 PROGRAM = """
 import json, sys
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import hub, push
-repo, revision, layout = sys.argv[1:]
+repo, revision = sys.argv[1:]
+said = []
 try:
-    folder, commit = hub.snapshot(repo, revision, "m", True)
+    folder, commit = hub.snapshot(repo, revision, "m", True, said.append)
 except hub.HubError as error:
-    print(json.dumps({"error": str(error)}))
+    print(json.dumps({"error": str(error), "said": said}))
     sys.exit()
 files = {name: open(f"{folder}/{name}", "rb").read().decode() for name in push.folder_files(folder, "x")}
 found = push.hub_folder(folder, "x")
-print(json.dumps({"folder": folder, "commit": commit, "files": files, "name": found.name, "links": found.links}))
+print(json.dumps(
+    {"folder": folder, "commit": commit, "files": files, "name": found.name, "links": found.links, "said": said}
+))
 """
 
 
-class Hub(http.server.BaseHTTPRequestHandler):
-    """owner/open is for everyone, owner/gated for the bearer of the token; both have one commit, which main names."""
-
-    protocol_version = "HTTP/1.1"
-
-    def answer(self, code: int, body: bytes = b"", **headers: str) -> None:
-        self.send_response(code)
-        for name, value in headers.items():
-            self.send_header(name.replace("_", "-"), value)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        if self.command == "GET":
-            self.wfile.write(body)
-
-    def do_GET(self) -> None:
-        path = self.path.partition("?")[0]
-        if "/none" in path:
-            return self.answer(404, X_Error_Code="RepoNotFound")
-        if "/gated" in path and self.headers.get("Authorization") != f"Bearer {TOKEN}":
-            return self.answer(403, X_Error_Code="GatedRepo")
-        if not any(path.find(f"/{revision}") > 0 for revision in (COMMIT, "main")):
-            return self.answer(404, X_Error_Code="RevisionNotFound")
-        if "/tree/" in path:
-            tree = [
-                {"type": "file", "path": name, "size": len(data), "oid": hashlib.sha1(data).hexdigest()}
-                for name, data in FILES.items()
-            ]
-            return self.answer(200, json.dumps(tree).encode(), Content_Type="application/json")
-        if path.startswith("/api/models/"):
-            info = {"id": path.split("/")[3], "sha": COMMIT, "siblings": [{"rfilename": name} for name in FILES]}
-            return self.answer(200, json.dumps(info).encode(), Content_Type="application/json")
-        data = FILES.get(path.rsplit("/", 1)[-1])
-        if data is None:
-            return self.answer(404, X_Error_Code="EntryNotFound")
-        etag = f'"{hashlib.sha256(data).hexdigest()}"'
-        return self.answer(200, data, ETag=etag, X_Repo_Commit=COMMIT, X_Linked_Size=str(len(data)))
-
-    do_HEAD = do_GET
-
-    def log_message(self, *_arguments: object) -> None:
-        pass
+@pytest.fixture
+def models() -> Models:
+    return Models(
+        {"owner/open": FILES, "owner/gated": FILES, "owner/shards": SHARDS, "owner/forms": {**FILES, **OTHERS}},
+        frozenset({"owner/gated"}),
+    )
 
 
-@pytest.fixture(scope="module")
-def hub() -> Iterator[str]:
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Hub)
-    with serving(server):
-        yield f"http://127.0.0.1:{server.server_port}"
+@pytest.fixture
+def hub(models: Models) -> Iterator[str]:
+    with hub_of(models) as url:
+        yield url
+
+
+def settings(hub: str, tmp_path: Path, **environment: str) -> dict[str, str]:
+    return {
+        "PATH": os.environ["PATH"], "HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path), "HF_ENDPOINT": hub,
+        "HF_HUB_DISABLE_XET": "1", "HF_HUB_DISABLE_TELEMETRY": "1", **environment,
+    }  # fmt: skip
+
+
+def run(program: str, *words: str, **environment: str) -> str:
+    # in a process of its own: the client reads its settings when it is imported
+    done = subprocess.run(
+        [sys.executable, "-c", program, *words], env=environment, capture_output=True, text=True, timeout=600,
+        check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 def ask(hub: str, tmp_path: Path, repo: str, revision: str = "main", **environment: str) -> dict:
-    # in a process of its own: the client reads its settings when it is imported
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, repo, revision, "flat"],
-        env={
-            "PATH": os.environ["PATH"], "HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path), "HF_ENDPOINT": hub,
-            "HF_HUB_DISABLE_XET": "1", "HF_HUB_DISABLE_TELEMETRY": "1", **environment,
-        },
-        capture_output=True, text=True, timeout=600, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout.splitlines()[-1])
+    output = run(PROGRAM, repo, revision, **settings(hub, tmp_path, **environment))
+    return json.loads(output.splitlines()[-1])
 
 
 def test_a_model_comes_with_its_commit_and_in_the_hubs_layout(hub: str, tmp_path: Path) -> None:
@@ -107,7 +87,18 @@ def test_a_model_comes_with_its_commit_and_in_the_hubs_layout(hub: str, tmp_path
     assert found["name"] == "models--owner--open"
     assert [path for path, _target in found["links"]] == [f"snapshots/{COMMIT}/{name}" for name in sorted(FILES)]
     # a commit that is here is used although nobody answers any more
-    assert ask("http://127.0.0.1:9", tmp_path, "owner/open", COMMIT)["folder"] == found["folder"]
+    assert ask(NOBODY, tmp_path, "owner/open", COMMIT)["folder"] == found["folder"]
+
+
+def test_progress_is_told_with_size_and_time(hub: str, tmp_path: Path) -> None:
+    said = ask(hub, tmp_path, "owner/open")["said"]
+    assert said[0] == "m from the hub: 4.0 KiB to fetch"
+    assert said[-1].startswith("m from the hub: 4.0 KiB of 4.0 KiB, ")
+    assert ask(hub, tmp_path, "owner/open", COMMIT)["said"] == []
+
+
+def test_other_forms_of_the_weights_are_not_fetched(hub: str, tmp_path: Path) -> None:
+    assert sorted(ask(hub, tmp_path, "owner/forms")["files"]) == ["1_Pooling/config.json", *sorted(FILES)]
 
 
 def test_what_a_broken_download_left_is_completed(hub: str, tmp_path: Path) -> None:
@@ -117,16 +108,64 @@ def test_what_a_broken_download_left_is_completed(hub: str, tmp_path: Path) -> N
     (snapshot / ".sparkthor-whole").unlink()
     (snapshot / "model.safetensors").resolve().unlink()
     (snapshot / "model.safetensors").unlink()
-    error = ask("http://127.0.0.1:9", tmp_path, "owner/open", COMMIT)["error"]
-    assert "owner/open could not be fetched" in error
+    error = ask(NOBODY, tmp_path, "owner/open", COMMIT)["error"]
+    assert "owner/open could not be fetched: the hub http://127.0.0.1:9 does not answer" in error
+    assert "HF_ENDPOINT" in error
     assert ask(hub, tmp_path, "owner/open", COMMIT)["files"] == found["files"]
-    assert ask("http://127.0.0.1:9", tmp_path, "owner/open", COMMIT)["files"] == found["files"]
+    assert ask(NOBODY, tmp_path, "owner/open", COMMIT)["files"] == found["files"]
+
+
+def test_a_download_that_is_cut_twice_goes_on(hub: str, models: Models, tmp_path: Path) -> None:
+    """Once the line breaks, once the run is killed; the file that had come is not asked for again."""
+    second = "model-00002-of-00002.safetensors"
+    models.cut[second] = "break"
+    first = ask(hub, tmp_path, "owner/shards")
+    assert "owner/shards could not be fetched" in first["error"]
+    assert first["error"].endswith("4.0 KiB of 8.0 KiB are kept: run again")
+    blobs = tmp_path / "sparkthor/hub/models--owner--shards/blobs"
+    kept = set(os.listdir(blobs))
+    models.cut[second] = "hang"
+    with subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, "owner/shards", "main"],
+        env=settings(hub, tmp_path), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    ) as process:  # fmt: skip
+        while not (half := set(os.listdir(blobs)) - kept) and process.poll() is None:
+            time.sleep(0.002)
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+    assert half, "the run ended before it could be killed"
+    models.cut.clear()
+    models.sent.clear()
+    assert ask(hub, tmp_path, "owner/shards")["files"] == {name: data.decode() for name, data in SHARDS.items()}
+    assert [name for name in models.sent if name.endswith(".safetensors")] == [f"owner/shards/{second}"]
+    # the half file of the killed run does not stay
+    assert not [name for name in os.listdir(blobs) if name.endswith(".incomplete")]
+
+
+def test_the_cache_of_the_hubs_own_tools_is_used(hub: str, models: Models, tmp_path: Path) -> None:
+    home = tmp_path / "theirs"
+    program = "import huggingface_hub, sys; print(huggingface_hub.snapshot_download(sys.argv[1]))"
+    theirs = run(program, "owner/open", **settings(hub, tmp_path, HF_HOME=str(home))).strip()
+    models.sent.clear()
+    found = ask(hub, tmp_path, "owner/open", HF_HOME=str(home))
+    assert (found["folder"], models.sent, found["said"]) == (theirs, [], [])
+    # half of it is there: the rest comes to it
+    half = run(program, "owner/shards", **settings(hub, tmp_path, HF_HOME=str(home))).strip()
+    shard = Path(half, "model-00002-of-00002.safetensors")
+    shard.resolve().unlink()
+    shard.unlink()
+    models.sent.clear()
+    assert ask(hub, tmp_path, "owner/shards", HF_HOME=str(home))["folder"] == half
+    assert models.sent == [f"owner/shards/{shard.name}"]
 
 
 def test_a_gated_model_says_which_token_and_where(hub: str, tmp_path: Path) -> None:
     error = ask(hub, tmp_path, "owner/gated")["error"]
-    assert "owner/gated is gated" in error
+    assert "owner/gated is gated and no token was given: accept its conditions" in error
     assert "hf auth login, or the variable HF_TOKEN in the environment of ansible-playbook" in error
+    other = ask(hub, tmp_path, "owner/gated", HF_TOKEN="hf_of_somebody")["error"]
+    assert "the account of the token that was given has no access" in other
+    assert "hf_of_somebody" not in other
     assert ask(hub, tmp_path, "owner/gated", HF_TOKEN=TOKEN)["commit"] == COMMIT
 
 
@@ -134,4 +173,7 @@ def test_unknown_revisions_and_models_are_named(hub: str, tmp_path: Path) -> Non
     assert ask(hub, tmp_path, "owner/open", "no-such-branch")["error"] == (
         "owner/open has no revision 'no-such-branch'"
     )
-    assert "the hub has no owner/none" in ask(hub, tmp_path, "owner/none")["error"]
+    assert (
+        "the hub has no owner/none, or it is private and no token was given"
+        in (ask(hub, tmp_path, "owner/none")["error"])
+    )

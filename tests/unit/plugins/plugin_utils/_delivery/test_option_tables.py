@@ -12,7 +12,7 @@ import pytest
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import option_tables
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import vllm_args
 
-TABLE = {"schema": 1, "vllm": "0.32.0", "options": {}, "value_lists": {}}
+TABLE = {"schema": 2, "vllm": "0.32.0", "options": {}, "value_lists": {}}
 
 
 def test_each_engine_has_a_file_of_its_own_in_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -31,7 +31,9 @@ def test_a_table_is_read_back(tmp_path: Path) -> None:
     assert option_tables.read(str(path)) == TABLE
 
 
-@pytest.mark.parametrize("text", ["", '{"schema": 1, "opt', json.dumps({**TABLE, "schema": 2}), "[]"])
+@pytest.mark.parametrize(
+    "text", ["", '{"schema": 1, "opt', json.dumps({**TABLE, "schema": 1}), json.dumps({**TABLE, "schema": 3}), "[]"]
+)
 def test_a_table_that_is_cut_short_or_of_another_schema_is_asked_for_again(tmp_path: Path, text: str) -> None:
     path = tmp_path / "table.json"
     path.write_text(text)

@@ -66,6 +66,25 @@ def test_plan_properties(case: dict[str, t.Any]) -> None:
     json.dumps(plan)
 
 
+def test_a_cable_may_join_different_cages() -> None:
+    plan = fabric_plan(["a", "b"], topology="direct", cidr="10.100.0.0/24", cage={"a": 1, "b": "0"})
+    assert [(link["netdev"], link["device"], link["peer_netdev"], link["address"]) for link in plan["a"]["links"]] == [
+        ("enp1s0f1np1", "rocep1s0f1", "enp1s0f0np0", "10.100.0.1/25"),
+        ("enP2p1s0f1np1", "roceP2p1s0f1", "enP2p1s0f0np0", "10.100.0.129/25"),
+    ]
+    assert [(link["netdev"], link["peer_netdev"]) for link in plan["b"]["links"]] == [
+        ("enp1s0f0np0", "enp1s0f1np1"),
+        ("enP2p1s0f0np0", "enP2p1s0f1np1"),
+    ]
+    assert plan["b"]["control_netdev"] == "enp1s0f0np0"
+    assert plan["b"]["env"]["NCCL_IB_HCA"] == "=rocep1s0f0,roceP2p1s0f0"
+
+
+def test_on_a_switch_a_host_without_a_cage_of_its_own_has_the_usual_one() -> None:
+    plan = fabric_plan(["a", "b", "c"], topology="switch", cidr="10.100.0.0/24", cage={"b": 0})
+    assert [plan[host]["links"][0]["netdev"] for host in "abc"] == ["enp1s0f1np1", "enp1s0f0np0", "enp1s0f1np1"]
+
+
 def test_direct_plan_in_full() -> None:
     plan = fabric_plan(["a", "b"], topology="direct", cidr="10.100.0.0/24", management={"a": "192.168.1.11/24"})
     assert plan["a"]["links"] == [

@@ -55,6 +55,7 @@ BAD: list[tuple[str, dict[str, t.Any], str, str]] = [
     ("link-local", {"hosts": AB, "topology": "direct", "cidr": "169.254.0.0/24"}, "fabric_cidr", "link-local"),
     ("cage 2", {"hosts": AB, "topology": "direct", "cage": 2}, "fabric_cage", "2"),
     ("cage text", {"hosts": AB, "topology": "direct", "cage": "left"}, "fabric_cage", "left"),
+    ("cage of one host", {"hosts": AB, "topology": "direct", "cage": {"b": 2}}, "fabric_cage", "of host b is 2"),
     ("cage bool", {"hosts": AB, "topology": "direct", "cage": True}, "fabric_cage", "True"),
     ("mtu low", {"hosts": AB, "topology": "direct", "mtu": 1279}, "fabric_mtu", "1280 to 9216"),
     ("mtu high", {"hosts": AB, "topology": "direct", "mtu": 9217}, "fabric_mtu", "9217"),

@@ -133,3 +133,11 @@ def test_durations_sizes_names() -> None:
         f.checked_size("64 m", "vllm_serve_x")
     with pytest.raises(f.FrontError, match="vllm_serve_tls_names"):
         f.subject_names(["a,DNS:b"])
+
+
+def test_origins_of_web_pages() -> None:
+    given = ["https://chat.example.org", "http://localhost:3000", "http://[::1]:80", "https://chat.example.org"]
+    assert f.origins(given) == given[:3]
+    for bad in ("*", "chat.example.org", "https://chat.example.org/", "https://A.b", 'http://x" $y;'):
+        with pytest.raises(f.FrontError, match=r"vllm_serve_cors_origins: .* is no origin of a web page"):
+            f.origins([bad])

@@ -19,7 +19,7 @@ TOP = next(parent for parent in Path(__file__).resolve().parents if (parent / "g
 ROLE = TOP / "roles/os_hardening"
 AREAS = (
     *("headless", "swap", "memlock", "drop_caches", "core_dumps", "tmp", "oom", "updates", "suspend", "hold"),
-    *("time_sync", "earlyoom", "thor_power"),
+    *("time_sync", "earlyoom", "gpu_clock", "thor_power"),
 )
 #: what stays as it was made, with the reason
 NOT_UNDONE = {
@@ -37,6 +37,15 @@ def settings(**given: Any) -> hardening.HardeningSettings:
 
 def active(kind: str = "thor", tags: tuple[str, ...] = ("all",), skip: tuple[str, ...] = (), **given: Any) -> list[str]:
     return hardening.active(settings(**given), kind, tags, skip)
+
+
+def kind_with(area: str) -> str:
+    """A kind of host that has this area."""
+    return "spark" if area == "gpu_clock" else "thor"
+
+
+def areas_of(kind: str) -> set[str]:
+    return set(AREAS) - {"thor_power" if kind == "spark" else "gpu_clock"}
 
 
 def planned(**given: Any) -> dict[str, Any]:
@@ -62,17 +71,19 @@ def test_the_areas_are_those_that_are_described() -> None:
 @pytest.mark.parametrize("area", AREAS)
 def test_a_tag_picks_its_area_alone(area: str) -> None:
     switches = {f"os_hardening_{name}": True for name in AREAS}
-    picked = active(tags=(f"os_hardening_{area}",), **switches)
+    kind = kind_with(area)
+    picked = active(kind, tags=(f"os_hardening_{area}",), **switches)
     assert picked == [area]
-    left = active(skip=(f"os_hardening_{area}",), **switches)
-    assert sorted(left) == sorted(set(AREAS) - {area})
+    left = active(kind, skip=(f"os_hardening_{area}",), **switches)
+    assert set(left) == areas_of(kind) - {area}
 
 
 @pytest.mark.parametrize("area", AREAS)
 def test_a_switch_that_is_off_leaves_its_area_alone(area: str) -> None:
     switches = {f"os_hardening_{name}": name != area for name in AREAS}
-    assert sorted(active(**switches)) == sorted(set(AREAS) - {area})
-    assert active(tags=(f"os_hardening_{area}",), **switches) == []
+    kind = kind_with(area)
+    assert set(active(kind, **switches)) == areas_of(kind) - {area}
+    assert active(kind, tags=(f"os_hardening_{area}",), **switches) == []
 
 
 def text_of(value: bool) -> tuple[str, ...]:
@@ -84,10 +95,10 @@ def text_of(value: bool) -> tuple[str, ...]:
 def test_a_switch_may_be_text(area: str) -> None:
     for text in text_of(False):
         switches = {f"os_hardening_{name}": True for name in AREAS} | {f"os_hardening_{area}": text}
-        assert area not in active(**switches), text
+        assert area not in active(kind_with(area), **switches), text
     for text in text_of(True):
         switches = {f"os_hardening_{name}": False for name in AREAS} | {f"os_hardening_{area}": text}
-        assert active(**switches) == [area], text
+        assert active(kind_with(area), **switches) == [area], text
 
 
 def test_a_desktop_in_use_is_only_stopped_when_it_is_asked_for() -> None:
@@ -146,8 +157,17 @@ def test_only_a_thor_gets_a_thors_unit() -> None:
     assert "ExecStart=/usr/bin/jetson_clocks\n" in unit["content"]
 
 
+def test_only_a_spark_gets_a_limit_of_its_gpus_clock_and_only_if_asked_for() -> None:
+    assert "gpu_clock" not in active(kind="spark")
+    assert "gpu_clock" in active(kind="spark", os_hardening_gpu_clock=True)
+    assert "gpu_clock" not in active(kind="thor", os_hardening_gpu_clock=True)
+    (unit,) = state("gpu_clock", os_hardening_gpu_clock_max=1800)["files"]
+    assert "ExecStart=nvidia-smi --lock-gpu-clocks=0,1800\n" in unit["content"]
+    assert "ExecStop=nvidia-smi --reset-gpu-clocks\n" in unit["content"]
+
+
 def test_what_is_left_alone_unless_asked_for() -> None:
-    assert set(AREAS) - set(active()) == {"hold", "earlyoom"}
+    assert set(AREAS) - set(active()) == {"hold", "earlyoom", "gpu_clock"}
     target = {"path": "/etc/systemd/system/default.target", "target": "/usr/lib/systemd/system/multi-user.target"}
     assert state("headless")["links"] == [target]
 

@@ -106,8 +106,8 @@ def test_a_model_without_a_recipe_is_checked_all_the_same():
         ({"swap-space": 4}, "no such option any more"),
         ({"quantization": "nvfp4"}, "KV-cache dtype"),
         ({"max-num-seq": 4}, "did you mean max-num-seqs"),
-        ({"gpu-memory-utilization": 0.95}, "acknowledge gpu-memory-utilization by name"),
-        ({"trust-remote-code": True}, "acknowledge trust-remote-code by name"),
+        ({"gpu-memory-utilization": 0.95}, "write vllm_serve_acknowledged: .gpu-memory-utilization."),
+        ({"trust-remote-code": True}, "write vllm_serve_acknowledged: .trust-remote-code."),
         ({"tool-call-parser": "hermes"}, "add enable-auto-tool-choice: true"),
     ]:
         with pytest.raises(RecipeError, match=words):
@@ -155,7 +155,7 @@ def test_parts_of_a_foreign_recipe_without_a_counterpart_are_named(tmp_path):
     )
     first, cluster, _fabric, nodes = planned(["a", "b"], vllm_serve_recipe=str(path), engine_vllm_version="0.32.0")
     warnings = " ".join(plan_serving(first, cluster, nodes, ".")["warnings"])
-    assert "not translated: mods (no counterpart)" in warnings
+    assert "not translated: mods patch.sh (patches of the image, which are not applied)" in warnings
     assert "not translated: --port (decided by the roles)" in warnings
 
 

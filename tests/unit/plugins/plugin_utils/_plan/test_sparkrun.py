@@ -21,7 +21,7 @@ def test_a_community_recipe_is_translated() -> None:
     data = load(path)
     assert data["model"] == "Qwen/Qwen3-30B-A3B-Thinking-2507-FP8"
     assert (data["revision"], data["image"], data["hosts"]) == ("abc123", "example/vllm:1.2.3", [2])
-    assert data["split"] == {"tensor_parallel": 2}
+    assert data["splits"] == {2: {"tensor_parallel": 2, "why": "as the recipe says."}}
     assert data["served_model_name"] == ["qwen", "thinking"]
     assert data["max_model_len"] == 65536
     assert data["args"] == {
@@ -34,8 +34,8 @@ def test_a_community_recipe_is_translated() -> None:
     assert data["environment"] == {"VLLM_USE_DEEP_GEMM": "0"}
     assert data["untranslated"] == [
         "executor_config (no counterpart)",
-        "mods (no counterpart)",
-        "pre_exec (no counterpart)",
+        "mods mods/fix-something (patches of the image, which are not applied)",
+        "pre_exec echo prepare (commands before the start, which are not run)",
         "defaults.unused_thing (not used by the command)",
         "--distributed-executor-backend (decided by the roles)",
         "--host (decided by the roles)",
@@ -54,7 +54,7 @@ def test_a_community_recipe_without_a_command() -> None:
     data = load(str(FIXTURES / "recipes" / "sparkrun-defaults.yaml"))
     assert data["args"] == {"gpu-memory-utilization": 0.85}
     assert data["max_model_len"] == 8192
-    assert data["hosts"] == [1]
+    assert data["hosts"] == 1
     assert data["untranslated"] == ["--port (decided by the roles)"]
 
 
@@ -63,7 +63,12 @@ FOREIGN: list[tuple[dict[str, Any], str]] = [
     ({"runtime": "sglang"}, "is for sglang"),
     ({"defaults": [1]}, "defaults is not a dictionary"),
     ({"command": "vllm serve {model} --port {port}"}, "uses {port}, which defaults lacks"),
-    ({"command": "llama-server"}, "holds no `vllm serve`"),
+    ({"command": "llama-server -m x"}, "is for llama-server"),
+    ({"command": "echo"}, "holds no `vllm serve`"),
+    ({"min_nodes": "two"}, "min_nodes='two' is not a number of hosts"),
+    ({"min_nodes": 3, "max_nodes": 2}, "at least 3 and at most 2 hosts"),
+    ({"command": "vllm serve m --revision ${TAG}"}, "takes '${TAG}' from the original tool's shell"),
+    ({"command": "vllm serve m --gpu-memory-utilization-gb much"}, "is not a number of GiB"),
     ({"command": "vllm serve 'x"}, "cannot be read"),
 ]
 
@@ -82,7 +87,95 @@ def test_what_surrounds_the_command_is_named() -> None:
     )
     assert data["args"] == {"seed": -1, "x": "[1"}
     assert data["untranslated"] == [
+        "runtime vllm-distributed (starts without Ray, as here with vllm_serve_executor: mp)",
         "command before vllm serve (export A=1 '&&')",
         "command after vllm serve ('&&' echo done)",
     ]
     assert data["hosts"] == "any"
+
+
+def args(command: str, version: str = "2", **fields: Any) -> dict[str, Any]:
+    data = translate_sparkrun({"recipe_version": version, "model": "o/m", "command": command, **fields}, "f")
+    return dict(data["args"])
+
+
+@pytest.mark.parametrize(
+    ("version", "command", "want"),
+    [
+        ("1", """vllm serve m --sc '{{"a":{{"n":{n}}}}}'""", {"sc": {"a": {"n": 5}}}),
+        ("1", """vllm serve m --sc '{{"n":{n}}}'""", {"sc": {"n": 5}}),
+        ("2", """vllm serve m --sc '{"a": {"n": {n}}}'""", {"sc": {"a": {"n": 5}}}),
+        ("2", """vllm serve m --sc '{{"n": {n}}}'""", {"sc": {"n": 5}}),
+        ("2", "vllm serve m --sc '{outer}'", {"sc": {"n": 5}}),
+    ],
+)
+def test_templates_are_filled_as_their_tools_do(version: str, command: str, want: dict[str, Any]) -> None:
+    assert args(command, version, defaults={"n": 5, "outer": '{"n": {n}}'}) == want
+
+
+def test_a_shell_variable_is_no_placeholder() -> None:
+    data = translate_sparkrun(
+        {
+            "recipe_version": "1",
+            "model": "o/m",
+            "command": "vllm serve o/m --master-addr ${NODE_IP} --port 1",
+            "env": {"HOME_OF": "$HOME", "A": 1},
+        },
+        "f",
+    )
+    assert data["args"] == {}
+    assert data["environment"] == {"A": "1"}
+    assert "--master-addr (decided by the roles)" in data["untranslated"]
+    assert "env.HOME_OF (from the original tool's shell)" in data["untranslated"]
+
+
+def test_the_model_of_the_command_counts() -> None:
+    def read(command: str) -> tuple[str, str]:
+        data = translate_sparkrun({"recipe_version": "1", "model": "o/m", "command": command}, "f")
+        return data["model"], " ".join(data["untranslated"])
+
+    assert read("vllm serve o/m")[0] == "o/m"
+    assert read("vllm serve o/other --seed 1")[0] == "o/other"
+    assert "model o/m (only downloaded by the original tool" in read("vllm serve o/other")[1]
+    assert read("vllm serve --model o/third")[0] == "o/third"
+    model, notes = read("vllm serve /models/m")
+    assert model == "o/m"
+    assert "vllm serve /models/m (a path of the original container" in notes
+
+
+@pytest.mark.parametrize(
+    ("fields", "hosts", "splits"),
+    [
+        ({}, "any", {}),
+        ({"cluster_only": True}, list(range(2, 17)), {}),
+        ({"solo_only": True}, 1, {}),
+        ({"mode": "solo"}, 1, {}),
+        ({"mode": "cluster", "max_nodes": 3}, [2, 3], {}),
+        ({"max_nodes": 1}, 1, {}),
+        ({"defaults": {"tensor_parallel": 2}}, "any", {2: {"tensor_parallel": 2, "why": "as the recipe says."}}),
+    ],
+)
+def test_numbers_of_hosts(fields: dict[str, Any], hosts: Any, splits: dict[int, Any]) -> None:
+    data = translate_sparkrun({"recipe_version": "2", "model": "o/m", **fields}, "f")
+    assert (data["hosts"], data["splits"]) == (hosts, splits)
+
+
+def test_defaults_alone_are_what_the_original_passes_on() -> None:
+    defaults = {"enforce_eager": "false", "trust_remote_code": "yes", "enable_prefix_caching": False, "top_k": 1}
+    data = translate_sparkrun({"recipe_version": "2", "model": "o/m", "defaults": defaults}, "f")
+    # false leaves a switch out, and does not turn vLLM's own default off
+    assert data["args"] == {"trust-remote-code": True}
+    assert "defaults.top_k (the original tool does not pass it on without a command)" in data["untranslated"]
+
+
+def test_memory_in_gib_is_a_share_of_the_smallest_host() -> None:
+    for option in ("--gpu-memory-utilization-gb 108", "--gpu-memory-utilization 108"):
+        data = translate_sparkrun({"recipe_version": "1", "model": "o/m", "command": f"vllm serve o/m {option}"}, "f")
+        assert (data["gpu_memory_gib"], data["args"]) == (108.0, {})
+        memory = {"a": 2**30 * 128, "b": 2**30 * 120}
+        split = {"tensor_parallel": 2}
+        plan = resolve(data, ["a", "b"], memory_bytes=memory, version="0.33.0", overrides=split)
+        assert plan["args"]["gpu-memory-utilization"] == 0.9
+        plan = resolve(data, ["a", "b"], version="0.33.0", overrides=split)
+        assert plan["args"]["gpu-memory-utilization"] == 0.85
+        assert plan["warnings"] == ["gpu_memory_gib=108: without the hosts' memory 0.85 of it is planned"]

@@ -26,13 +26,20 @@ def test_the_head_serves_and_watches(variables: dict[str, Any]) -> None:
         "disable-uvicorn-access-log": True,
     }
     serving = json.loads(found["/etc/sparkthor/serving.json"])
-    assert serving["generation"] == 3
+    declared = json.loads(found["/etc/sparkthor/cluster.json"])
+    assert (declared["cluster"], declared["generation"]) == ("one", 3)
+    # what a superseded head was told is void: this run declares its place
+    assert "/var/lib/sparkthor/superseded.json" in planned["state"]["absent"]
     assert serving["degraded"] == {}
     assert serving["settings"]["expected"] == {"10.0.0.1": "a", "10.0.0.2": "b"}
     assert (serving["settings"]["interval"], serving["settings"]["degraded_after"]) == (10.0, 0.0)
     assert "/opt/sparkthor/venv/.sparkthor-engine.json" in serving["inputs"]
     assert "/etc/sparkthor/group.json" not in serving["inputs"]
     assert planned["model_elsewhere"] is True
+    # root's copies of what served; those of an earlier version were the serving user's
+    good = {item["path"]: item["mode"] for item in planned["state"]["directories"]}["/var/lib/sparkthor-last-good"]
+    assert good == "0700"
+    assert "/var/lib/sparkthor/group/last-good" in planned["state"]["absent"]
     assert set(units(planned)) == {
         *("sparkthor.target", "sparkthor-drop-caches.path", "sparkthor-front.service"),
         *("sparkthor-watchdog.service", "sparkthor-vllm.service", "sparkthor-keep-good.path"),
@@ -53,7 +60,11 @@ def test_a_worker_of_ray_has_no_engine_of_its_own(variables: dict[str, Any]) -> 
         "/etc/tmpfiles.d/sparkthor-serving.conf",
     }
     assert VLLM in planned["state"]["absent"]
-    assert "/etc/sparkthor/front" in planned["state"]["absent"]
+    # what it was as a former head, and with a token for the hub
+    gone = ("front", "front.good", "front.good.old", "secrets/api_key", "secrets/hf_token")
+    assert {f"/etc/sparkthor/{name}" for name in gone} <= set(planned["state"]["absent"])
+    with_token = plan(variables, inventory_hostname="b", vllm_serve_hf_token="hf_0123456789")
+    assert "/etc/sparkthor/secrets/hf_token" in with_token["state"]["absent"]
     assert {name for name, unit in units(planned).items() if not unit["enabled"]} == {
         "sparkthor-front.service",
         "sparkthor-watchdog.service",

@@ -25,10 +25,12 @@ LISTENERS = [
     {"address": "0.0.0.0", "port": 22, "program": "sshd"},
     {"address": "::", "port": 22, "program": "sshd"},
     {"address": "127.0.0.53", "port": 53, "program": "systemd-resolve"},
+    {"address": "0.0.0.0", "port": 5355, "program": "systemd-resolve"},
     {"address": "192.168.122.1", "port": 53, "program": "dnsmasq"},
     {"address": "0.0.0.0", "port": 5900, "program": "x11vnc"},
     {"address": "*", "port": 3389, "program": "gnome-remote-de"},
     {"address": "::1", "port": 8888, "program": "jupyter-lab"},
+    {"address": "::ffff:127.0.0.1", "port": 8005, "program": "java"},
     {"address": "0.0.0.0", "port": 8080, "program": "docker-proxy"},
     {"address": "0.0.0.0", "port": 2049, "program": ""},
 ]

@@ -19,7 +19,7 @@ def test_a_cable_in_the_other_cage() -> None:
     error, *rest = world.errors()
     assert error == (
         f"host b: NIC {B0} has no carrier, but {A0} has: the cable is in cage 0 (next to the RJ45 port), the plan uses "
-        "cage 1 (away from the RJ45 port); move the cable, or set fabric_cage: 0 if it is in that cage on every host"
+        "cage 1 (away from the RJ45 port); set fabric_cage: 0 for this host (hosts may differ), or move the cable"
     )
     assert all("NIC enp1s0f1np1 has a carrier" in item or "enP2p1s0f1np1" in item for item in rest)
 
@@ -90,3 +90,13 @@ def test_mtu_beyond_the_nic() -> None:
         error
         == f"host a: NIC {B0} can do an MTU of 4000 at most, fabric_mtu asks for 9000; set fabric_mtu: 4000 or less"
     )
+
+
+def test_a_pair_cabled_from_one_cage_to_the_other_is_one_message_and_no_wrong_cable() -> None:
+    world = World("direct", ["a", "b"])
+    world.cut("b", B0, B1)
+    for name in (A0, A1):
+        world.interface("b", name)["carrier"] = True
+    world.cable(("a", 1), ("b", 0))
+    (error,) = world.errors()
+    assert "set fabric_cage: 0 for this host" in error

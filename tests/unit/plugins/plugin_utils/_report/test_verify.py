@@ -126,8 +126,9 @@ def test_a_slow_bus_fails_by_topology():
     slow = {host: rank(busbw=11.0) for host in HOSTS}
     assert ("all-reduce", "3 ranks, 128 MiB") in failing(collective(slow))
     everything = tuple(f"{name}:1" for name in ("rocep1s0f0", "roceP2p1s0f0", "rocep1s0f1", "roceP2p1s0f1"))
-    ring = {host: rank(busbw=11.0, ports=everything) for host in HOSTS}
+    ring = {host: rank(busbw=11.0, ports=everything, nccl="2.30.7") for host in HOSTS}
     assert failing(collective(ring, "ring")) == []
+    assert failing(collective({**ring, "b": {**ring["b"], "nccl": "2.28.9"}}, "ring")) == [("NCCL", "b")]
 
 
 def test_gloo_must_leave_by_the_control_interface():
@@ -187,6 +188,8 @@ def run(speed=20.0, ttft=0.5, eight=80.0):
     ("found", "bound", "expected"),
     [
         (run(), 40.0, []),
+        ({**run(), "answers": {"asked": 4, "right": 3, "wrong": "x"}}, 40.0, []),
+        ({**run(), "answers": {"asked": 4, "right": 2, "wrong": "x"}}, 40.0, [("answers", "simple tasks")]),
         (run(speed=5.0), 40.0, [("decode", "1 stream")]),
         (run(speed=5.0, eight=50.0), None, []),
         (run(ttft=9.0), 40.0, [("TTFT", "1 stream")]),
@@ -239,8 +242,6 @@ def engine_facts(runtime="venv", path="/srv/e", torch="2.13.0"):
         ({"a": engine_facts(), "b": engine_facts(path="/opt/sparkthor/venv")}, None, ""),
         ({"a": engine_facts()}, verify.FAIL, "b did not answer"),
         ({"a": engine_facts(), "b": engine_facts(torch="")}, verify.FAIL, "no engine with torch on b"),
-        # torch is in the image, where no rank can be run beside the engine
-        ({"a": engine_facts("container"), "b": engine_facts("container")}, verify.INFO, "in a container on a, b"),
         ({"a": engine_facts("container"), "b": engine_facts(torch="")}, verify.FAIL, "no engine with torch on b"),
     ],
 )
@@ -249,8 +250,43 @@ def test_where_an_all_reduce_can_be_run(facts_by_host, verdict, words):
     told = verify.collective_not_run(["a", "b"], {**found, "reached": list(facts_by_host)})
     if verdict is None:
         assert told is None
-        assert found["python"] == {"a": "/srv/e/bin/python", "b": "/opt/sparkthor/venv/bin/python"}
+        assert found["python"] == {"a": ["/srv/e/bin/python"], "b": ["/opt/sparkthor/venv/bin/python"]}
     else:
         assert (told["verdict"], words in told["note"]) == (verdict, True), told
         # what the play's condition is made of
         assert len(found["with_engine"]) < 2
+
+
+def test_a_rank_runs_inside_the_engines_image():
+    found = measurements.collective_plan(["a", "b"], {"a": engine_facts("container"), "b": engine_facts("container")})
+    assert verify.collective_not_run(["a", "b"], {**found, "reached": ["a", "b"]}) is None
+    assert found["in_container"] == ["a", "b"]
+    assert found["python"]["a"][-2:] == ["container", "rank"]
+
+
+def test_rdma_is_not_proven_by_tcp():
+    paths = [{"netdev": "x", "peer_netdev": "y", "half": 0, "wanted_mtu": 9000}]
+    test = {"id": "1", "host": "a", "peer": "b", "how": "rdma", "paths": paths}
+    for gbits, verdict in ((90.0, verify.UNPROVEN), (1.0, verify.FAIL)):
+        result = {"1": {"how": "tcp", "gbits": gbits, "mtu": 9000}}
+        *_mtu, line = verify.link_lines([test], result, {"a": "spark", "b": "spark"}, {}, {}, False)
+        assert line["verdict"] == verdict
+        assert "RDMA is not proven" in line["note"]
+    proven = {"1": {"how": "rdma", "gbits": 95.0, "mtu": 9000}}
+    *_mtu, line = verify.link_lines([test], proven, {"a": "spark", "b": "spark"}, {}, {}, False)
+    assert line["verdict"] == verify.PASS
+
+
+def test_the_closing_line_says_what_is_not_proven():
+    lines = [verify.line("bandwidth", "a to b", verify.UNPROVEN, 90.0, "Gb/s", 85, fix="install perftest")]
+    text = verify.text({"lines": lines})
+    assert "not proven  bandwidth" in text
+    assert text.endswith("1 of 1 lines are not proven: install perftest")
+
+
+@pytest.mark.parametrize(
+    ("version", "verdict"), [("2.30.7", "pass"), ("2.31.2", "pass"), ("2.28.9", "fail"), ("", "fail")]
+)
+def test_a_ring_needs_an_nccl_that_routes_by_subnet(version, verdict):
+    line = verify.nccl_line("a", version)
+    assert (line["verdict"], bool(line["fix"])) == (verdict, verdict == "fail")

@@ -1,0 +1,208 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Controller side of the module ``cluster_bench``: documented in plugins/modules/cluster_bench.py."""
+
+from __future__ import annotations
+
+import base64
+import datetime
+import hashlib
+import json
+import os
+import ssl
+import subprocess
+import tempfile
+from typing import Any
+
+from ansible.errors import AnsibleActionFail
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action.base import ClusterAction
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory.inventory import secrets_dir
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._report import bench, results
+
+_NUMBERS = {"type": "list", "elements": "int"}
+
+
+class ActionModule(ClusterAction):
+    ARGUMENTS = {
+        "stage": {"type": "str", "choices": ["plan", "run", "result"], "default": "plan"},
+        "nodes": {"type": "str", "required": True},
+        "plan": {"type": "dict", "default": {}},
+        "python": {"type": "path", "default": ""},
+        "url": {"type": "str", "default": ""},
+        "tokenizer": {"type": "str"},
+        "book": {"type": "str", "default": "https://www.gutenberg.org/files/1661/1661-0.txt"},
+        "prompts": {**_NUMBERS, "default": [128, 2048, 8192, 32768]},
+        "streams": {**_NUMBERS, "default": [1, 2, 4, 8, 16, 32, 64]},
+        "prompt": {"type": "int", "default": 2048},
+        "tokens": {"type": "int", "default": 128, "no_log": False},
+        "runs": {"type": "int", "default": 3},
+        "extra": {"type": "list", "elements": "str", "default": []},
+        "measured": {"type": "dict", "default": {}},
+        "power": {"type": "str"},
+        "folder": {"type": "path"},
+    }
+    ERRORS = (bench.BenchError,)
+
+    def act(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        return {"changed": False, **getattr(self, f"_{arguments['stage']}")(arguments)}
+
+    # --- plan --------------------------------------------------------------------------------------------------------
+
+    def _plan(self, given: dict[str, Any]) -> dict[str, Any]:
+        seen = results.see(self.vars, given["nodes"])
+        cluster = seen.status["cluster"]
+        head = cluster["head"]
+        facts = seen.facts_by_host.get(head)
+        if facts is None or not facts["serving"].get("model"):
+            raise bench.BenchError(f"{head} serves no model, or does not answer: playbooks/status.yml says which")
+        serving = facts["serving"]
+        options = serving["options"]
+        path = str(options.get("model") or "")
+        if not path.startswith("/") and not given["tokenizer"]:
+            raise bench.BenchError(f"bench_tokenizer: {path} is no folder of {head}: name the model on the hub")
+        room = int(options.get("max-model-len") or 0) - given["tokens"]
+        plan = {
+            "head": head,
+            "model": serving["model"],
+            "tokenizer": f"{path}/tokenizer.json",
+            "sweeps": bench.sweeps(given["prompts"], given["streams"], given["prompt"], max(room, 0)),
+            "url": given["url"] or self._url(head, bool(serving["tls"])),
+            "certificate": serving["certificate"],
+            "with": self._with(seen, options),
+        }
+        return {"plan": plan}
+
+    def _url(self, head: str, tls: bool) -> str:
+        variables = self.vars["hostvars"][head]
+        port = self._templar.template(variables.get("vllm_serve_api_port", 8000))
+        return f"http{'s' if tls else ''}://{variables.get('ansible_host', head)}:{port}/v1"
+
+    @staticmethod
+    def _with(seen: results.Seen, options: dict[str, Any]) -> dict[str, str]:
+        """What a speed depends on: options, versions, hosts."""
+        found = {f"option {name}": str(value) for name, value in options.items()}
+        for host, facts in seen.facts_by_host.items():
+            for name, version in facts["versions"].items():
+                found[f"{name} of {host}"] = str(version)
+            node = facts["node"]
+            for name in ("kernel", "driver"):
+                if node.get(name):
+                    found[f"{name} of {host}"] = str(node[name])
+        return found
+
+    # --- run ---------------------------------------------------------------------------------------------------------
+
+    def _run(self, given: dict[str, Any]) -> dict[str, Any]:
+        plan = given["plan"]
+        python = given["python"] or str(self._templar.template("{{ ansible_playbook_python }}"))
+        with tempfile.TemporaryDirectory(prefix="sparkthor-bench-") as folder:
+            self._prepare(given, plan, folder)
+            told = subprocess.run([python, "-c", "import llama_benchy"], capture_output=True, text=True, check=False)
+            if told.returncode:
+                raise bench.BenchError(
+                    f"bench_python: {python} has no llama-benchy: install it there (pip install llama-benchy), or name "
+                    "a Python that has it"
+                )
+            reports, progress = [], ""
+            for number, (prompts, streams) in enumerate(plan["sweeps"]):
+                self._display.display(f"measuring prompts of {prompts} tokens with {streams} streams")
+                tokenizer = given["tokenizer"] or folder
+                argv = bench.arguments(
+                    plan["url"], plan["model"], tokenizer, prompts, streams, given["tokens"], given["runs"]
+                )
+                report, events = (os.path.join(folder, f"{name}-{number}") for name in ("report", "events"))
+                argv += ["--book-url", given["book"], "--save-result", report, "--emit-progress", events]
+                argv += given["extra"]
+                reports.append(self._tool(python, argv, folder, report))
+                with open(events, encoding="utf-8") as handle:
+                    progress += handle.read()
+        spans = [[*key, windows] for key, windows in bench.windows(progress).items()]
+        return {"report": bench.merged(reports), "spans": spans, "_ansible_verbose_override": True}
+
+    def _prepare(self, given: dict[str, Any], plan: dict[str, Any], folder: str) -> None:
+        """Tokenizer, text and certificate where the tool finds them without asking anybody."""
+        content = (plan.get("slurped") or {}).get("content")
+        if not given["tokenizer"] and not content:
+            where = f"{plan['tokenizer']} is not on {plan['head']}"
+            raise bench.BenchError(f"bench_tokenizer: {where}; name the model on the hub")
+        if content:
+            with open(os.path.join(folder, "tokenizer.json"), "wb") as handle:
+                handle.write(base64.b64decode(content))
+        if "://" not in given["book"]:
+            kept = os.path.join(folder, ".cache", "llama-benchy")
+            os.makedirs(kept)
+            # the name under which the tool keeps a text that it fetched
+            name = hashlib.md5(given["book"].encode(), usedforsecurity=False).hexdigest()
+            try:
+                with open(os.path.expanduser(given["book"]), encoding="utf-8") as book:
+                    text = book.read()
+            except OSError as error:
+                raise bench.BenchError(f"bench_book: {given['book']} cannot be read: {error.strerror}") from error
+            with open(os.path.join(kept, f"{name}.txt"), "w", encoding="utf-8") as handle:
+                handle.write(text)
+        if plan["certificate"] and plan["url"].startswith("https://"):
+            host, _colon, port = plan["url"].split("/")[2].rpartition(":")
+            pem = ssl.get_server_certificate((host, int(port)), timeout=20)
+            shown = hashlib.sha256(ssl.PEM_cert_to_DER_cert(pem)).digest().hex(":").upper()
+            if shown != plan["certificate"]:
+                raise bench.BenchError(f"{plan['url']} shows another certificate than {plan['head']} has")
+            with open(os.path.join(folder, "ca.pem"), "w", encoding="ascii") as handle:
+                handle.write(pem)
+
+    def _tool(self, python: str, argv: list[str], folder: str, report: str) -> dict[str, Any]:
+        environment = {**os.environ, "HOME": folder} if os.path.isdir(f"{folder}/.cache") else dict(os.environ)
+        if os.path.exists(f"{folder}/ca.pem"):
+            environment["SSL_CERT_FILE"] = f"{folder}/ca.pem"
+        given = json.dumps({"argv": [*argv, "--api-key", self._key()]})
+        done = subprocess.run(
+            [python, "-c", bench.LAUNCH], input=given, env=environment, capture_output=True, text=True, check=False
+        )
+        if done.returncode or not os.path.exists(report):
+            tail = " | ".join((done.stderr or done.stdout).strip().splitlines()[-3:])
+            raise bench.BenchError(f"llama-benchy ended with {done.returncode} and no result: {tail[-600:]}")
+        with open(report, encoding="utf-8") as handle:
+            found: dict[str, Any] = json.load(handle)
+        return found
+
+    def _key(self) -> str:
+        if self.vars.get("vllm_serve_api_key"):
+            return str(self._templar.template(self.vars["vllm_serve_api_key"])).strip()
+        path = os.path.join(secrets_dir(self.vars, self._templar.template), "api_key")
+        try:
+            with open(path, encoding="utf-8") as handle:
+                return handle.read().strip()
+        except OSError as error:
+            raise AnsibleActionFail(f"vllm_serve_api_key: {path} cannot be read: {error.strerror}") from error
+
+    # --- result ------------------------------------------------------------------------------------------------------
+
+    def _result(self, given: dict[str, Any]) -> dict[str, Any]:
+        seen = results.see(self.vars, given["nodes"])
+        plan, measured = given["plan"], given["measured"]
+        everything = self.vars["hostvars"]
+        power = {}
+        for host in seen.facts_by_host:
+            told = everything[host].get(given["power"] or "") or {}
+            power[host] = bench.samples(base64.b64decode(told.get("content") or "").decode("utf-8", "replace"))
+        nodes = {host: facts["node"] for host, facts in seen.facts_by_host.items()}
+        bound, _why = results.decode_bound(everything, seen.cluster, nodes) if not seen.plan_error else (None, "")
+        spans = {tuple(span[:3]): [tuple(window) for window in span[3]] for span in measured["spans"]}
+        document = {
+            "version": bench.VERSION,
+            "taken": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "tool": f"llama-benchy {measured['report'].get('version', '')}".strip(),
+            "model": plan["model"],
+            "bound": bound,
+            "with": plan["with"],
+            "rows": bench.rows(measured["report"], spans, power),
+        }
+        folder = os.path.join(results.results_folder(self.vars, given["folder"]), "bench")
+        earlier = bench.history(results.read_all(folder, 50))
+        document["slower"] = bench.slower(document, earlier[-1] if earlier else None)
+        stem = os.path.join(folder, document["taken"].replace("-", "").replace(":", ""))
+        results.save(f"{stem}.json", document, "bench_folder")
+        results.save(f"{stem}.llama-benchy", measured["report"], "bench_folder")
+        self._display.display(bench.text(document))
+        self._display.display(f"kept in {stem}.json; for others to compare: {stem}.llama-benchy")
+        return {"bench": document, "path": f"{stem}.json", "_ansible_verbose_override": True}

@@ -1,0 +1,152 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Controller side of the module ``discover``: documented in plugins/modules/discover.py."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ansible import context
+from ansible.errors import AnsibleActionFail
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.command import run_limited
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import Finding, nothing_changed
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action.base import ClusterAction
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._discovery import (
+    candidates,
+    host_keys,
+    inventory_text,
+    proposal,
+)
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory import inventory
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric_error import FabricError
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._report.screen import table
+
+
+class ActionModule(ClusterAction):
+    ARGUMENTS = {
+        "stage": {"type": "str", "choices": ["find", "keys", "propose"], "required": True},
+        "addresses": {"type": "list", "elements": "str", "default": []},
+        "port": {"type": "int", "default": 22},
+        "topology": {"type": "str", "choices": ["", "direct", "ring", "switch", "lan"], "default": ""},
+        "inventory": {"type": "path", "default": ""},
+        "known_hosts": {"type": "path", "default": "~/.ssh/known_hosts"},
+        "fingerprints": {"type": "dict", "default": {}},
+        "group": {"type": "str", "default": "discovered"},
+        "nodes": {"type": "str", "default": ""},
+        "neighbours": {"type": "str", "default": ""},
+    }
+    ERRORS = (FabricError,)
+
+    def act(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        given = arguments
+        if given["stage"] == "propose":
+            return self._propose(given)
+        self._check_place(given["inventory"])
+        found, notes = candidates.find(given["addresses"], given["port"], lambda argv: run_limited(argv, 10))
+        if given["stage"] == "keys":
+            return self._keys(given, found)
+        self._show([f"{len(found)} machines answer on the ssh port", *notes])
+        return {
+            "changed": False,
+            "candidates": [{"address": one.address, "name": one.name, "given": one.given} for one in found],
+        }
+
+    def _show(self, lines: list[str]) -> None:
+        for line in lines:
+            self._display.display(f"  {line}")
+
+    @staticmethod
+    def _check_place(folder: str) -> None:
+        """Refuse a folder in which somebody keeps an inventory; nothing is ever overwritten."""
+        names = [inventory_text.HOSTS, inventory_text.VARIABLES] if folder else []
+        there = [name for name in names if os.path.lexists(os.path.join(folder, name))]
+        if there:
+            what = f"{', '.join(there)} in {folder} is there already, and is not overwritten"
+            finding = Finding(
+                "inventory", what, "name another folder, or move the old one away", where="discover_inventory"
+            )
+            raise AnsibleActionFail(nothing_changed([finding]))
+
+    def _keys(self, given: Mapping[str, Any], found: list[candidates.Candidate]) -> dict[str, Any]:
+        offers, findings = host_keys.collect(
+            [one.address for one in found],
+            given["port"],
+            given["known_hosts"],
+            given["fingerprints"],
+            lambda argv, text="": run_limited(argv, 15, text),
+        )
+        if findings:
+            raise AnsibleActionFail(nothing_changed(findings))
+        names = {one.address: one.name for one in found}
+        rows = [[offer.address, names[offer.address], offer.fingerprint, offer.state] for offer in offers]
+        self._show(table([["ADDRESS", "NAME", "HOST KEY (ED25519)", ""], *rows]))
+        return {
+            "changed": False,
+            "addresses": [offer.address for offer in offers],
+            "new": [{"host": offer.host, "line": offer.line} for offer in offers if offer.state != "known"],
+            "unconfirmed": [offer.address for offer in offers if offer.state == "new"],
+        }
+
+    def _propose(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        machines, rows = self._machines(given)
+        machines, notes = proposal.once(machines)
+        found = proposal.propose(machines, given["topology"])
+        cables = proposal.Cables([machine for machine in machines if machine.kind == "spark"])
+        for machine in machines:
+            spark = machine.kind == "spark"
+            places = [cables.words(machine.name, cage) if spark else "" for cage in proposal.CAGES]
+            product = str(machine.node.get("product") or "")[:32]
+            rows.append([machine.address, machine.name, machine.kind, product, *places])
+        self._show(["", *table([["ADDRESS", "NAME", "KIND", "PRODUCT", "CAGE 0", "CAGE 1"], *rows]), ""])
+        self._show([*notes, *found.notes, *(f"left out: {one.name}: {reason}" for one, reason in found.left_out)])
+        if found.findings:
+            raise AnsibleActionFail(nothing_changed(found.findings))
+        texts = inventory_text.files(found, str(context.CLIARGS.get("remote_user") or ""), given["port"])
+        names = ", ".join(f"{machine.name} {machine.kind}" for machine in found.hosts)
+        self._show([f"proposal: {found.topology} of {len(found.hosts)}: {names}; head {found.hosts[0].name}"])
+        return {**self._write(given["inventory"], texts), "topology": found.topology, "files": texts}
+
+    def _write(self, folder: str, texts: Mapping[str, str]) -> dict[str, Any]:
+        if not folder:
+            self._show(["to write it as an inventory: -e discover_inventory=inventories/NAME"])
+            return {"changed": False}
+        self._check_place(folder)
+        if not self._task.check_mode:
+            for name, text in texts.items():
+                path = Path(folder, name)
+                path.parent.mkdir(parents=True, exist_ok=True)
+                with path.open("x", encoding="utf-8") as handle:
+                    handle.write(text)
+            self._show([f"written to {folder}: read it, choose a model, then ansible-playbook -i {folder} site.yml"])
+        return {"changed": True}
+
+    def _machines(self, given: Mapping[str, Any]) -> tuple[list[proposal.Machine], list[list[str]]]:
+        """Those that let us in, and table rows of the others; one that was asked for by name must let us in."""
+        machines, rows, findings = [], [], []
+        for address in self.vars["groups"].get(given["group"], []):
+            known = self.vars["hostvars"][address]
+            outcome = known.get(given["nodes"]) or {}
+            node = (outcome.get("ansible_facts") or {}).get("sparkthor_node")
+            if node and not outcome.get("unreachable"):
+                seen = (known.get(given["neighbours"]) or {}).get("neighbours_seen") or {}
+                machines.append(proposal.Machine(address, node, seen, bool(known.get("discover_given"))))
+                continue
+            message = " ".join(str(outcome.get(key, "")) for key in ("msg", "module_stderr"))
+            user = str(context.CLIARGS.get("remote_user") or "")
+            why = inventory.explain_contact(address, address, user, message)
+            if known.get("discover_given"):
+                findings.append(why)
+            rows.append([address, str(known.get("discover_name") or ""), "-", why.what, "", ""])
+        if findings:
+            raise AnsibleActionFail(nothing_changed(findings))
+        sparks = sum(machine.kind == "spark" for machine in machines)
+        forks = int(self.vars.get("ansible_forks") or 5)
+        if forks < len(self.vars["groups"].get(given["group"], [])) and sparks > 1:
+            what = f"{forks} is less than the machines that look at each other's cables at the same time"
+            fix = f"run with --forks={len(self.vars['groups'][given['group']])} or more"
+            raise AnsibleActionFail(nothing_changed([Finding("forks", what, fix, where="forks")]))
+        return machines, rows

@@ -1,0 +1,59 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What kind of machine a host is, and which release of its vendor's system it runs.  Pure: text in, plain data out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import environment_file
+
+#: the PCI id of a GB10's GPU: all DGX Sparks have it, whoever sells them and whatever their DMI product is called
+GB10 = "10de:2e12"
+#: RTX Spark N1X: the same family by name, and no DGX Spark (no ConnectX-7, another system)
+N1X = ("10de:2e03", "10de:2e06")
+
+#: does not start the GPU with the firmware of an older update
+TORN_DRIVER = "580.173.02"
+
+
+def detect_kind(
+    product: str, gpus: Iterable[str], has_tegra_release: bool, device_tree_model: str, pci: Iterable[str] = ()
+) -> str:
+    """``spark``, ``thor`` or ``generic``.
+
+    A Thor says so in ``/etc/nv_tegra_release`` or its device-tree model.  A Spark is known by its GPU's PCI id, also
+    without a working driver; where that cannot be read, by the GPU's name or NVIDIA's own DMI product name.
+    """
+    if has_tegra_release or "thor" in device_tree_model.lower():
+        return "thor"
+    ids, names = {item.lower() for item in pci}, list(gpus)
+    if ids.intersection(N1X) or any("N1X" in name for name in [*names, product]):
+        return "generic"
+    named = any("GB10" in name for name in names) or re.search(r"DGX[ _]Spark", product, re.IGNORECASE)
+    return "spark" if GB10 in ids or named else "generic"
+
+
+def dgx_version(text: str) -> str:
+    """The release of DGX OS out of ``/etc/dgx-release``: of its updates the last one, else the installed build.
+
+    Values may lack quotes, and every update adds its lines at the end.
+    """
+    values = environment_file.parse(text)
+    return values.get("DGX_OTA_VERSION") or values.get("DGX_SWBUILD_VERSION") or ""
+
+
+def torn_score(text: str) -> float | None:
+    """What ``nvidia-spark-ota-check torn-score`` says: 0 where the update was applied in full.
+
+    It may name the update (``OTA2607``) before the score.
+    """
+    numbers = re.findall(r"(?<![\w.])\d+(?:\.\d+)?(?![\w.])", text)
+    return float(numbers[-1]) if numbers else None
+
+
+def tegra_version(text: str) -> str:
+    """The release of Jetson Linux: ``# R38 (release), REVISION: 2.2, …`` is 38.2.2."""
+    match = re.search(r"^# R(\d+) \(release\), REVISION: ([\d.]+)", text, re.MULTILINE)
+    return f"{match[1]}.{match[2]}" if match else ""

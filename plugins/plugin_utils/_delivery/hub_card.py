@@ -1,0 +1,158 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What planning needs of a model on the hub, without its weights: config.json, and the sizes of the files.
+
+What was learned is kept on the controller, so that status, verify and a plan without the hub know it too.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.files import read_json, write_atomic
+from ansible_collections.sparkthor.cluster.plugins.module_utils._model.checkpoint import read_config, weight_map_files
+from ansible_collections.sparkthor.cluster.plugins.module_utils._store.content import human
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import hub, models, push
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery.record import Record
+
+INDEX = "model.safetensors.index.json"
+#: what is read of a model before it is fetched
+_SMALL = ("config.json", "hf_quant_config.json", INDEX)
+#: bytes a second of the download whose minutes are shown before one has begun
+ASSUMED_RATE = 100e6
+
+
+class Card(NamedTuple):
+    """A model of the hub as it can be known before it is fetched."""
+
+    commit: str
+    config: dict[str, Any]
+    weights: int  # bytes of the files that vLLM loads
+    size: int  # bytes of all files that are fetched
+
+
+class Download(NamedTuple):
+    """A model that the controller has to fetch."""
+
+    name: str  # in the model store
+    source: str
+    size: int
+    missing: int
+    cache: str
+
+    def line(self) -> str:
+        minutes = self.missing / ASSUMED_RATE / 60
+        here = f", {human(self.size - self.missing)} of it are in {self.cache}" if self.missing < self.size else ""
+        return f"{self.source}: {human(self.size)}{here}; to fetch {human(self.missing)}, {minutes:.0f} min at 100 MB/s"
+
+
+def _kept(repo: str, revision: str) -> str:
+    return push.user_cache("cards", f"{repo.replace('/', '--')}@{(revision or 'main').replace('/', '--')}.json")
+
+
+def kept(repo: str, revision: str) -> Card | None:
+    """What was learned of the model before, by whoever asked the hub for this revision."""
+    found = read_json(_kept(repo, revision))
+    try:
+        return Card(str(found["commit"]), dict(found["config"]), int(found["weights"]), int(found["size"]))
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
+def recorded(repo: str, revision: str, record: Record) -> str:
+    """The commit that the model's name or branch meant at its first download, else the revision as it is."""
+    [model] = models.with_recorded([{"name": "x", "source": repo, "revision": revision}], record)
+    return str(model.get("revision") or "")
+
+
+def card(repo: str, revision: str, token: str | None = None, client: Any = None) -> Card:
+    """Config and sizes of a model, from the hub.  Raises HubError, and Unreachable where the hub does not answer."""
+    client = client or hub.client()
+    commit, files = hub.listing(client, repo, revision, token)
+    sizes = {file.path: file.size for file in files}
+    if "config.json" not in sizes:
+        others = sorted({os.path.splitext(path)[1] for path in sizes} & {".gguf", ".bin", ".pth", ".onnx"})
+        holds = f" (it holds {', '.join(others)})" if others else ""
+        raise hub.HubError(
+            f"{repo} has no config.json, so it is not a model in the form that vLLM serves{holds}: choose the "
+            "original or a quantized checkpoint in safetensors"
+        )
+    folder = _small_files(client, repo, commit, sizes, token)
+    loaded = weight_map_files(os.path.join(folder, INDEX)) if INDEX in sizes else None
+    weights = sum(
+        size
+        for path, size in sizes.items()
+        if (path in loaded if loaded is not None else path.endswith(".safetensors") and "/" not in path)
+    )
+    if not weights:
+        raise hub.HubError(f"{repo} has no safetensors, and only such checkpoints can be planned: choose another one")
+    found = Card(commit, read_config(folder), weights, sum(sizes.values()))
+    for name in sorted({commit, revision or "main"}):
+        place = _kept(repo, name)
+        os.makedirs(os.path.dirname(place), exist_ok=True)
+        write_atomic(place, json.dumps(found._asdict()))
+    return found
+
+
+def _small_files(client: Any, repo: str, commit: str, names: Iterable[str], token: str | None) -> str:
+    """Fetch the files that describe the model; the folder that they are in."""
+    folder, names = "", set(names)
+    with hub.explained(client, repo, commit, token):
+        for name in _SMALL:
+            if name in names:
+                cache = hub.cache_of(client, repo)
+                folder = os.path.dirname(
+                    client.hf_hub_download(repo, name, revision=commit, cache_dir=cache, token=token)
+                )
+    return folder
+
+
+class Models(NamedTuple):
+    """What is known of declared models before one is fetched."""
+
+    sizes: dict[str, int]  # bytes of each on a host, by its name in the store
+    downloads: list[Download]
+
+
+def models_of(given: Iterable[Mapping[str, Any]], record: Record, client: Any = None) -> Models:
+    """Every download is proved to be there, open to us, and to have room on the controller; nothing is fetched.
+
+    What lies behind a URL is not counted. Raises HubError.
+    """
+    found = Models({}, [])
+    for model in models.with_recorded(list(given), record):
+        name, source = models.name_of(model), str(model.get("source") or "")
+        revision = str(model.get("revision") or "")
+        if not hub.is_id(source):
+            folder = os.path.realpath(os.path.expanduser(source))
+            if source.startswith(("/", ".", "~")) and os.path.isdir(folder):
+                found.sizes[name] = _bytes_of(folder, model.get("files"))
+            continue
+        client = client or hub.client()
+        folder_here = hub.whole(source, revision, client)
+        if folder_here is not None:
+            found.sizes[name] = _bytes_of(folder_here, model.get("files"))
+            continue
+        try:
+            commit, files = hub.listing(client, source, revision)
+            # of a gated model everybody may read the list of its files, and nothing else
+            _small_files(client, source, commit, [file.path for file in files], None)
+        except hub.HubError as error:
+            raise type(error)(f"{name}: {error}") from error
+        found.sizes[name] = sum(file.size for file in files)
+        cache = hub.cache_of(client, source)
+        found.downloads.append(Download(name, source, found.sizes[name], hub.missing(client, source, files), cache))
+        if problem := hub.room_problem(source, cache, sum(one.missing for one in found.downloads)):
+            raise hub.HubError(f"{name}: {problem}")
+    return found
+
+
+def _bytes_of(folder: str, names: Iterable[str] | None) -> int:
+    """What the files of a folder take on a host, where links become files."""
+    paths = names or push.folder_files(folder, folder)
+    return sum(
+        os.stat(os.path.join(folder, path)).st_size for path in paths if os.path.exists(os.path.join(folder, path))
+    )

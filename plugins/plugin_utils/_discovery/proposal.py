@@ -1,0 +1,313 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""From machines that were looked at to a cluster: topology, order, and the cage of each.  Pure."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import Finding
+from ansible_collections.sparkthor.cluster.plugins.module_utils._network.neighbors import port_of
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.addresses import (
+    ipv4_interface_of,
+    ipv4_network_of,
+    overlap,
+)
+
+CAGES = (0, 1)
+#: an end of a cable: machine and cage
+End = tuple[str, int]
+#: ranges for the fabric, tried in this order
+RANGES = (*(f"10.{number}.0.0/16" for number in range(100, 116)), "172.30.0.0/16", "192.168.240.0/20")
+
+
+@dataclass
+class Machine:
+    """A machine that let us look at it."""
+
+    address: str
+    node: Mapping[str, Any]
+    #: what fabric_neighbors saw; empty where there was nothing to see
+    seen: Mapping[str, Any] = field(default_factory=dict)
+    given: bool = False
+
+    @property
+    def name(self) -> str:
+        return str(self.node.get("hostname", "")).partition(".")[0] or self.address
+
+    @property
+    def kind(self) -> str:
+        return str(self.node["kind"])
+
+    @property
+    def boot(self) -> str:
+        return str(self.node.get("boot_id") or self.address)
+
+    def ports(self, cage: int) -> dict[str, Mapping[str, Any]]:
+        return {name: port for name, port in (self.seen.get("ports") or {}).items() if port.get("cage") == cage}
+
+    def plugged(self, cage: int) -> bool:
+        return any(port["plugged"] for port in self.ports(cage).values())
+
+    def switch(self, cage: int) -> str:
+        """The switch that LLDP names on a cage."""
+        told = self.seen.get("lldp") or {}
+        return next((str(told[name]["name"]) for name in self.ports(cage) if told.get(name, {}).get("bridge")), "")
+
+
+@dataclass
+class Proposal:
+    topology: str = "lan"
+    #: in the order of the inventory, the head first
+    hosts: list[Machine] = field(default_factory=list)
+    #: cage by host name, on direct and switch
+    cages: dict[str, int] = field(default_factory=dict)
+    cidr: str = ""
+    #: machine and why it is not part of the cluster
+    left_out: list[tuple[Machine, str]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+
+
+def once(machines: Iterable[Machine]) -> tuple[list[Machine], list[str]]:
+    """Each machine once, by the address of its default route where it answered on several; and a note on those."""
+    by_boot: dict[str, list[Machine]] = {}
+    for machine in machines:
+        by_boot.setdefault(machine.boot, []).append(machine)
+    found, notes = [], []
+    for same in by_boot.values():
+        default = next((route["dev"] for route in same[0].node.get("routes") or () if route["dst"] == "default"), "")
+        # its answer names the NIC that each ssh connection came in by
+        best = next((one for one in same if one.node["management"]["netdev"] == default), same[0])
+        best.given = any(one.given for one in same)
+        found.append(best)
+        if len(same) > 1:
+            others = ", ".join(one.address for one in same if one is not best)
+            notes.append(f"{best.name} answers on {best.address} and on {others}: the first one is used")
+    return sorted(found, key=lambda machine: (machine.kind != "spark", machine.name, machine.address)), notes
+
+
+class Cables:
+    """Who is at the other end of each cage."""
+
+    def __init__(self, sparks: Sequence[Machine]) -> None:
+        self.sparks = {machine.name: machine for machine in sparks}
+        names = {machine.boot: machine.name for machine in sparks}
+        self.ends: dict[End, set[End]] = {(name, cage): set() for name in self.sparks for cage in CAGES}
+        for machine in sparks:
+            for netdev, seen in (machine.seen.get("neighbours") or {}).items():
+                cage = next((cage for cage in CAGES if netdev in machine.ports(cage)), None)
+                for item in seen:
+                    other = names.get(item["host"])
+                    if cage is not None and other not in (None, machine.name):
+                        self.ends[machine.name, cage].add((str(other), 1 if port_of(item["netdev"]) == "np1" else 0))
+
+    def words(self, name: str, cage: int) -> str:
+        """A cage for the table."""
+        machine = self.sparks[name]
+        if not machine.ports(cage):
+            return "no port"
+        others = sorted(self.ends[name, cage])
+        switch = machine.switch(cage)
+        if switch:
+            return f"switch {switch}"
+        if len(others) > 1:
+            return f"switch, {len(others)} others"
+        if others:
+            return "to " + ", ".join(f"{other} cage {number}" for other, number in others)
+        return "cable, nobody answers" if machine.plugged(cage) else "-"
+
+    def on_a_switch(self) -> bool:
+        crowded = any(len({other for other, _cage in others}) > 1 for others in self.ends.values())
+        return crowded or any(machine.switch(cage) for machine in self.sparks.values() for cage in CAGES)
+
+    def best_cage(self, name: str) -> int:
+        """The cage that sees most of the others, else the one with a cable."""
+        machine = self.sparks[name]
+        return max(
+            CAGES, key=lambda cage: (bool(machine.switch(cage)), len(self.ends[name, cage]), machine.plugged(cage))
+        )
+
+
+def propose(machines: Sequence[Machine], wanted: str = "") -> Proposal:
+    """A cluster of these machines; what stands in its way is in ``findings``."""
+    found = Proposal(findings=_kind_findings(machines) + _name_findings(machines))
+    found.left_out = [(one, f"a {one.kind} machine") for one in machines if one.kind == "generic"]
+    sparks = [machine for machine in machines if machine.kind == "spark"]
+    thors = [machine for machine in machines if machine.kind == "thor"]
+    if not sparks and not thors and not found.findings:
+        what = "none of the machines that answered is a DGX Spark or a Jetson Thor"
+        found.findings.append(Finding("kind", what, "give their addresses: -e discover_addresses=…"))
+    if found.findings:
+        return found
+    cables = Cables(sparks)
+    found.topology = wanted or _topology(sparks, cables)
+    if found.topology == "lan":
+        found.hosts = [*sparks, *thors]
+    else:
+        found.hosts = sparks
+        reason = "a Thor has no RDMA NIC; -e discover_topology=lan takes all machines into one cluster, over TCP"
+        found.left_out += [(machine, reason) for machine in thors]
+        _cabled(found, cables)
+    _management(found)
+    found.cidr = "" if found.topology == "lan" else _free_range(machines)
+    return found
+
+
+def _kind_findings(machines: Iterable[Machine]) -> list[Finding]:
+    return [
+        Finding(
+            "kind",
+            f"discover_addresses names it, but it is neither a DGX Spark nor a Jetson Thor (product "
+            f"{one.node.get('product') or 'unknown'}, GPUs {', '.join(one.node.get('gpu_names') or ()) or 'none'})",
+            "leave it out of discover_addresses; a machine of another kind is put into the inventory by hand",
+            f"{one.name} ({one.address})",
+        )
+        for one in machines
+        if one.given and one.kind == "generic"
+    ]
+
+
+def _name_findings(machines: Iterable[Machine]) -> list[Finding]:
+    by_name: dict[str, list[str]] = {}
+    for machine in machines:
+        if machine.kind != "generic":
+            by_name.setdefault(machine.name, []).append(machine.address)
+    return [
+        Finding(
+            "name",
+            f"two machines have the name {name}: {', '.join(addresses)}",
+            "rename one of them (sudo hostnamectl set-hostname NEW-NAME, there) and look again",
+        )
+        for name, addresses in by_name.items()
+        if len(addresses) > 1
+    ]
+
+
+def _topology(sparks: Sequence[Machine], cables: Cables) -> str:
+    if len(sparks) < 2 or not any(machine.plugged(cage) for machine in sparks for cage in CAGES):
+        return "lan"
+    if cables.on_a_switch() or len(sparks) > 3:
+        return "switch"
+    return "direct" if len(sparks) == 2 else "ring"
+
+
+def _cabled(found: Proposal, cables: Cables) -> None:
+    """Check the cables of a topology with a fabric, and choose cages and order."""
+    count, needed = len(found.hosts), {"direct": 2, "ring": 3}.get(found.topology)
+    if count < 2 or (needed and count != needed):
+        what = f"discover_topology is {found.topology}, and {count} DGX Spark answered"
+        found.findings.append(Finding("count", what, "leave discover_topology out, or give the others' addresses"))
+        return
+    bare = [machine for machine in found.hosts if not any(machine.plugged(cage) for cage in CAGES)]
+    for machine in bare:
+        found.findings.append(
+            Finding(
+                "cage",
+                "no QSFP cage of it has a cable",
+                "plug one in at both ends, leave the machine out of discover_addresses, or take the LAN as fabric "
+                "(-e discover_topology=lan)",
+                f"{machine.name} ({machine.address})",
+            )
+        )
+    if bare:
+        return
+    {"direct": _direct, "ring": _ring, "switch": _switch}[found.topology](found, cables)
+
+
+def _alone(name: str, cage: int, hint: str) -> Finding:
+    return Finding(
+        "cable", f"cage {cage} has a cable, but none of the other machines answers at its other end", hint, name
+    )
+
+
+def _direct(found: Proposal, cables: Cables) -> None:
+    one, two = (machine.name for machine in found.hosts)
+    joined = [(cage, other) for cage in CAGES for name, other in sorted(cables.ends[one, cage]) if name == two]
+    if not joined:
+        hint = "plug the cable into both machines; seconds after it the ports' lights are on"
+        found.findings.append(_alone(one, cables.best_cage(one), hint))
+        return
+    found.cages = dict(zip((one, two), joined[0], strict=True))
+    if len(joined) > 1:
+        found.notes.append("two cables join them; one carries the full speed, the second is not used")
+    found.notes.append("a switch between the two looks the same from here: then set fabric_topology: switch")
+
+
+def _next_hosts(ends: Mapping[End, set[End]], names: Sequence[str]) -> dict[str, str]:
+    """By host, the one whose cage 1 is at the other end of its cage 0."""
+    return {name: other for name in names for other, cage in ends[name, 0] if cage == 1 and (name, 0) in ends[other, 1]}
+
+
+def _ring(found: Proposal, cables: Cables) -> None:
+    names = [machine.name for machine in found.hosts]
+    following = _next_hosts(cables.ends, names)
+    if len(set(following.values())) == len(names):
+        order = [names[0], following[names[0]], following[following[names[0]]]]
+        found.hosts = [cables.sparks[name] for name in order]
+        return
+    for name in names:
+        # what the cages would see if this host's two cables changed places
+        swapped = {
+            (host, 1 - cage if host == name else cage): {
+                (other, 1 - number if other == name else number) for other, number in others
+            }
+            for (host, cage), others in cables.ends.items()
+        }
+        if len(set(_next_hosts(swapped, names).values())) == len(names):
+            what = "a ring goes from cage 0 of each machine to cage 1 of the next, and its two cables are the wrong way"
+            found.findings.append(Finding("cable", what, f"swap the two cables at {name}", name))
+            return
+    for name, cage in itertools.product(names, CAGES):
+        if not cables.ends[name, cage]:
+            plugged = cables.sparks[name].plugged(cage)
+            hint = "join three Sparks by three cables, each from cage 0 of one to cage 1 of the next, or by a switch"
+            what = f"cage {cage} has no cable, which a ring of three needs"
+            found.findings.append(_alone(name, cage, hint) if plugged else Finding("cable", what, hint, name))
+    if not found.findings:
+        told = "; ".join(f"{name} cage {cage} {cables.words(name, cage)}" for name in names for cage in CAGES)
+        hint = "join cage 0 of each machine to cage 1 of the next one"
+        found.findings.append(Finding("cable", f"the three cables make no ring: {told}", hint))
+
+
+def _switch(found: Proposal, cables: Cables) -> None:
+    for machine in found.hosts:
+        cage = cables.best_cage(machine.name)
+        found.cages[machine.name] = cage
+        if not cables.ends[machine.name, cage]:
+            hint = (
+                "four or more Sparks need a 200 GbE switch, with all of them in one VLAN that lets unknown Ethernet "
+                "frames pass"
+            )
+            found.findings.append(_alone(machine.name, cage, hint))
+
+
+def _management(found: Proposal) -> None:
+    """On a ring and a LAN the peers reach each other by their management addresses, which need one network."""
+    networks: dict[str, list[str]] = {}
+    for machine in found.hosts:
+        network = ipv4_network_of(str(machine.node["management"]["cidr"]))
+        networks.setdefault(str(network), []).append(f"{machine.name} ({machine.address})")
+    if len(networks) < 2:
+        return
+    told = "; ".join(f"{network}: {', '.join(names)}" for network, names in networks.items())
+    if found.topology in ("ring", "lan"):
+        what = f"the machines are in {len(networks)} address ranges ({told}), and a {found.topology} needs one"
+        hint = "give discover_addresses the machines' addresses of one range, or connect all machines to one LAN"
+        found.findings.append(Finding("lan", what, hint))
+    else:
+        found.notes.append(f"the machines' management addresses are in {len(networks)} ranges: {told}")
+
+
+def _free_range(machines: Iterable[Machine]) -> str:
+    """The first range that none of the machines uses or has a route to."""
+    used = []
+    for machine in machines:
+        texts = [item["address"] for link in machine.node.get("interfaces") or () for item in link["addresses"]]
+        texts += [route["dst"] for route in machine.node.get("routes") or ()]
+        used += [network for text in texts if (network := ipv4_network_of(text)) is not None]
+    free = (text for text in RANGES if not any(overlap(ipv4_interface_of(text), network) for network in used))
+    return next(free, "")

@@ -1,0 +1,40 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""One line of what a planned model comes to on its hosts: the verdict with its numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ansible_collections.sparkthor.cluster.plugins.module_utils._model.verdict import gib
+
+#: part of the bound by memory bandwidth that deployments on Sparks reach for one stream (owners' reports)
+REACHED = (0.4, 0.6)
+_WORDS = {"fits": "fits", "tight": "fits, but it is tight", "unknown": "sizes only, the hosts' memory is not known"}
+
+
+def line(planned: Mapping[str, Any]) -> str:
+    """Of a serving plan; says so where its sizes are not known."""
+    memory = planned.get("memory")
+    name, world = planned["served_model_name"], planned["tensor_parallel"] * planned["pipeline_parallel"]
+    on = f"{name} on {world} GPU{'s' if world > 1 else ''}"
+    if not memory:
+        return f"{on}: its size is not known here, so nobody checked whether it fits"
+    cache = [number for number in memory["ranks"]["kv_cache_bytes"] if number is not None]
+    parts = [
+        f"{on} {_WORDS.get(memory['verdict'], memory['verdict'])}",
+        f"weights {gib(memory['weights_bytes'])}, {gib(memory['weights_bytes_per_rank'])} on the fullest GPU",
+    ]
+    if cache:
+        parts.append(f"at least {gib(min(cache))} of cache on each")
+    length, concurrent = memory["max_model_len"], memory.get("max_concurrent_sequences")
+    if concurrent is not None:
+        parts.append(f"{concurrent:g} requests of {length:,} tokens at once")
+    bound = memory.get("decode_tokens_per_second_bound")
+    if bound:
+        low, high = (round(bound * part) for part in REACHED)
+        parts.append(f"about {low} to {high} tokens/s for one stream (memory bandwidth allows {bound:g})")
+    if memory["verdict"] == "tight":
+        parts += [*memory["reasons"], *memory["suggestions"]]
+    return "; ".join(part.rstrip(".") for part in parts)

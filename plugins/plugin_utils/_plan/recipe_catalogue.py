@@ -1,0 +1,234 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Many recipes at once: which there are, and of each whether it can be served here, or the one reason why not."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import ERROR
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import recipe as _recipe
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import vllm_args
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.assumed import KINDS
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.recipe_fields import RecipeError, host_counts
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.sparkrun import is_sparkrun
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.vllm_project import is_vllm_project
+
+#: numbers of hosts that are tried, where neither the recipe nor the inventory says how many
+_TRIED = (1, 2, 3, 4, 8)
+PLANNED, ACKNOWLEDGE, REFUSED = "planned", "acknowledge", "refused"
+#: why recipes are refused, as a table says it
+REASONS = {
+    "engine": "for another engine",
+    "hardware": "not for DGX Spark",
+    "memory": "does not fit",
+    "replicas": "several replicas in one group",
+    "hosts": "for another number of hosts",
+    "split": "cannot be divided so",
+    "arguments": "vLLM would refuse an argument",
+    "file": "cannot be read",
+}
+
+
+def files(path: str) -> list[str]:
+    """Recipe files: the file itself, those of a folder, or those of a registry's checkout."""
+    if not os.path.isdir(path):
+        return [path]
+    registry = os.path.join(path, ".sparkrun", "registry.yaml")
+    folders = [path]
+    if os.path.isfile(registry):
+        entries = _recipe.read(registry, registry).get("registries") or []
+        folders = [os.path.join(path, str(entry["recipes"])) for entry in entries if entry.get("recipes")]
+    found = [
+        os.path.join(folder, name)
+        for top in folders
+        for folder, _folders, names in os.walk(top)
+        for name in names
+        if name.endswith((".yml", ".yaml")) and f"{os.sep}." not in os.path.join(folder, name)
+    ]
+    if len(found) == 0:
+        raise RecipeError(
+            f"vllm_serve_recipe={path!r} holds no recipe. Name a file, a folder or a registry's checkout."
+        )
+    return sorted(found)
+
+
+def _form(data: Mapping[str, Any]) -> str:
+    """The tool that a file is for; empty where it is no recipe."""
+    if is_vllm_project(data):
+        return "vllm-project"
+    if is_sparkrun(data):
+        return f"sparkrun v{data.get('recipe_version', 2)}"
+    return "sparkthor" if {"model", "runtime", "args"} <= set(data) else ""
+
+
+@dataclass(frozen=True)
+class _Cluster:
+    """The hosts that recipes are checked for; no hosts where the smallest number is looked for."""
+
+    hosts: Sequence[str]
+    topology: str
+    kinds: Mapping[str, str]
+    version: str
+    folder: str
+
+
+def check(
+    path: str,
+    *,
+    hosts: Sequence[str] = (),
+    topology: str = "switch",
+    kinds: Mapping[str, str] | None = None,
+    version: str | None = None,
+    folder: str = _recipe.SHIPPED,
+) -> list[dict[str, Any]]:
+    """One row for each recipe.
+
+    Without hosts, the smallest number of Sparks that it can be served on is looked for.
+    """
+    cluster = _Cluster(list(hosts), topology, kinds or {}, version or vllm_args.shipped_versions()[-1], folder)
+    name, _mark, variant = path.partition("#")
+    if not name.endswith((".yml", ".yaml")) and not os.path.isdir(name):
+        name = os.path.join(folder, f"{name}.yml")
+        if not os.path.isfile(name):
+            _recipe.load(path, folder)  # says which there are
+    found = files(name)
+    rows = [_row(file, variant, cluster) for file in found]
+    # a checkout has other YAML files besides
+    return [row for row in rows if row["form"]] if os.path.isdir(name) else rows
+
+
+def _row(file: str, variant: str, cluster: _Cluster) -> dict[str, Any]:
+    row: dict[str, Any] = {"recipe": f"{file}#{variant}" if variant else file, "form": "?"}
+    try:
+        data = _recipe.read(file, file)
+        row["form"] = _form(data)
+        numbers = [len(cluster.hosts)] if cluster.hosts else _numbers(data, file, variant)
+    except RecipeError as error:
+        return {**row, "verdict": REFUSED, "kind": error.kind, "reason": str(error)}
+    refused: list[RecipeError] = []
+    for number in numbers:
+        try:
+            return {**row, **_planned(data, file, variant, number, cluster)}
+        except RecipeError as error:
+            refused.append(error)
+    # what more hosts would not change says most
+    best = next((error for error in refused if error.kind not in ("memory", "split", "hosts")), refused[0])
+    return {**row, "verdict": REFUSED, "kind": best.kind, "reason": str(best)}
+
+
+def _translated(data: Mapping[str, Any], file: str, variant: str, hosts: int | None) -> dict[str, Any]:
+    return _recipe.translated(data, file, os.path.splitext(os.path.basename(file))[0], variant, hosts)
+
+
+def _numbers(data: Mapping[str, Any], file: str, variant: str) -> list[int]:
+    """Numbers of hosts to try: those that the recipe names a split for go first."""
+    recipe = _translated(data, file, variant, None)
+    return list(dict.fromkeys([*sorted(recipe["splits"]), *(host_counts(recipe) or _TRIED)]))
+
+
+def _planned(data: Mapping[str, Any], file: str, variant: str, number: int, cluster: _Cluster) -> dict[str, Any]:
+    """The plan on so many hosts, and what would have to be acknowledged for it."""
+    hosts = list(cluster.hosts) or [f"spark-{index + 1:02}" for index in range(number)]
+    recipe = _translated(data, file, variant, number)
+    recipe["config"] = recipe["config"] or _shapes(cluster.folder).get(recipe["model"])
+    plan = _recipe.resolve(
+        recipe,
+        hosts,
+        topology=cluster.topology if cluster.hosts else {1: "lan", 2: "direct"}.get(number, "switch"),
+        kinds=cluster.kinds,
+        memory_bytes={host: KINDS[cluster.kinds.get(host, "spark")]["memory"] for host in hosts},
+        version=_version(recipe, cluster.version),
+        overrides={"acknowledged": list(vllm_args.ACKNOWLEDGEABLE)},
+        folder=cluster.folder,
+    )
+    table, _exact = vllm_args.find_table(plan["options_checked"])
+    findings = vllm_args.check(plan["args"], table, recipe["acknowledged"])
+    needed = [finding.where for finding in findings if finding.severity == ERROR]
+    return {
+        "verdict": ACKNOWLEDGE if needed else PLANNED,
+        "name": recipe["name"],
+        "model": plan["model"],
+        "hosts": number,
+        "split": f"TP={plan['tensor_parallel']} PP={plan['pipeline_parallel']}",
+        "acknowledge": needed,
+        "memory": plan["memory"]["verdict"] if plan["memory"] else "not known",
+        "untranslated": plan["untranslated"],
+        "command": plan["command"],
+    }
+
+
+def _version(data: Mapping[str, Any], version: str) -> str:
+    """The version to check by: a recipe for a later one is checked by that."""
+    minimum = str(data["vllm"].get("minimum") or version)
+    return max(version, minimum, key=vllm_args.vllm_release)
+
+
+@functools.cache
+def _shapes(folder: str) -> dict[str, Any]:
+    """What the shipped recipes know of models; others mostly bring none."""
+    shipped = [_recipe.load(name, folder) for name in _recipe.names(folder)]
+    return {data["model"]: data["config"] for data in shipped if data["config"]}
+
+
+def counts(rows: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+    """How many are planned, how many with an acknowledgement, and how many are refused for which kind of reason."""
+    seen = Counter(row["verdict"] if row["verdict"] != REFUSED else row["kind"] for row in rows)
+    return {key: seen[key] for key in (PLANNED, ACKNOWLEDGE, *REASONS) if seen[key]}
+
+
+def lines(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The rows as text, and their counts."""
+    text = []
+    for row in rows:
+        if row["verdict"] == REFUSED:
+            text += [f"refused  {row['recipe']}", f"         {row['reason']}"]
+            continue
+        text.append(f"planned  {row['recipe']}: {row['split']} on {row['hosts']}, memory: {row['memory']}")
+        if row["acknowledge"]:
+            text.append(f"         needs vllm_serve_acknowledged: [{', '.join(row['acknowledge'])}]")
+        text += [f"         not translated: {note}" for note in row["untranslated"]]
+    words = {PLANNED: "planned", ACKNOWLEDGE: "planned, with an acknowledgement"}
+    words.update({kind: f"refused: {reason}" for kind, reason in REASONS.items()})
+    total = [f"{number:>5}  {words[key]}" for key, number in counts(rows).items()]
+    return [*text, "", f"{len(rows):>5}  recipes", *total]
+
+
+def listing(folder: str = _recipe.SHIPPED) -> list[dict[str, Any]]:
+    """The recipes of the collection."""
+    rows = []
+    for name in _recipe.names(folder):
+        data = _recipe.load(name, folder)
+        hosts = host_counts(data)
+        rows.append(
+            {
+                "name": name,
+                "model": data["model"],
+                "hosts": hosts,
+                "kinds": data["kinds"],
+                "topologies": data["topologies"],
+                "summary": data["summary"],
+            }
+        )
+    return rows
+
+
+def list_lines(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    width = max(len(row["name"]) for row in rows)
+    return [
+        f"{row['name']:<{width}}  hosts {', '.join(map(str, row['hosts'])) or 'any'}: {row['summary']}" for row in rows
+    ]
+
+
+def show(recipe: str, folder: str = _recipe.SHIPPED) -> str:
+    """A recipe as it is understood, as YAML in the form of this collection."""
+    data = _recipe.load(recipe, folder)
+    return yaml.safe_dump(
+        {key: value for key, value in data.items() if value not in (None, "", [], {})}, sort_keys=False
+    )

@@ -1,0 +1,61 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The last lines of site.yml: where the API is, what it serves, where the key lies, and a command that uses it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+
+class Api(NamedTuple):
+    """What a client has to know."""
+
+    url: str  # up to and with /v1
+    model: str
+    key_file: str  # on the controller; empty where the user gave the key
+    tls: str  # off, self_signed or given
+    pooling: bool = False
+
+
+def endpoint(address: str, port: int, tls: str, names: list[str], listen: list[str]) -> str:
+    """The URL of the API: by a name of the certificate, else by the address that the front proxy listens on."""
+    open_to_all = {"0.0.0.0", "::", "*"}
+    named = [name for name in names if not name.startswith("*")] if tls != "off" else []
+    bound = [item for item in listen if item not in open_to_all] if not open_to_all & set(listen) else []
+    host = (named or bound or [address])[0]
+    host = f"[{host}]" if ":" in host else host
+    return f"{'http' if tls == 'off' else 'https'}://{host}:{port}/v1"
+
+
+def pools(args: Mapping[str, Any]) -> bool:
+    """Whether a model is served for its vectors or scores; one that vLLM takes for such by itself is not told here."""
+    return str(args.get("runner", "")) == "pooling" or str(args.get("convert", "")) in ("embed", "classify", "reward")
+
+
+def lines(api: Api) -> list[str]:
+    key = f"$(cat {api.key_file})" if api.key_file else "$KEY"
+    trust = "--cacert head.pem " if api.tls == "self_signed" else ""
+    body: dict[str, Any] = {"model": api.model}
+    if api.pooling:
+        path, body["input"] = "embeddings", "hello"
+    else:
+        path, body["messages"] = "chat/completions", [{"role": "user", "content": "Say hello."}]
+    found = [
+        f"The API is at {api.url}, and the model is called {api.model}.",
+        f"Its key is in {api.key_file}."
+        if api.key_file
+        else "Its key is the one that you set as vllm_serve_api_key (KEY below).",
+    ]
+    if trust:
+        host = api.url.removeprefix("https://").removesuffix("/v1")
+        found.append(
+            f"Its certificate, once for each client: openssl s_client -connect {host} </dev/null 2>/dev/null | openssl "
+            "x509 >head.pem"
+        )
+    found.append(
+        f"Try it: curl {trust}{api.url}/{path} -H \"Authorization: Bearer {key}\" -H 'Content-Type: application/json' "
+        f"-d '{json.dumps(body)}'"
+    )
+    return [*found, "Other clients: docs/clients.md"]

@@ -1,0 +1,87 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A backup holds the inventory and its secrets, opens with its password alone, and unpacks into a new inventory."""
+
+from __future__ import annotations
+
+import io
+import shutil
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+import pytest
+
+TOP = next(parent for parent in Path(__file__).resolve().parents if (parent / "galaxy.yml").exists())
+BIN = Path(sys.executable).parent
+KEY = "a-key-that-nobody-else-has"
+
+
+@pytest.fixture
+def inventory(tmp_path: Path) -> Path:
+    folder = tmp_path / "inventory"
+    shutil.copytree(TOP / "inventories" / "2spark", folder, ignore=shutil.ignore_patterns(".*"))
+    (tmp_path / "password").write_text("open sesame\n")
+    return folder
+
+
+def back_up(inventory: Path, **variables: object) -> subprocess.CompletedProcess[str]:
+    given = {
+        "backup_file": inventory.parent / "backup",
+        "backup_password_file": inventory.parent / "password",
+        **variables,
+    }
+    extra = [word for name, value in given.items() for word in ("-e", f"{name}={value}")]
+    command = [str(BIN / "ansible-playbook"), "playbooks/backup.yml", "-i", str(inventory), *extra]
+    return subprocess.run(command, cwd=TOP, capture_output=True, text=True, check=False)
+
+
+def unpacked(inventory: Path) -> dict[str, str]:
+    """By name, the files of the backup."""
+    command = [str(BIN / "ansible-vault"), "decrypt", "--vault-password-file", str(inventory.parent / "password")]
+    opened = subprocess.run(
+        [*command, "--output", "-", str(inventory.parent / "backup")], capture_output=True, check=True
+    )
+    with tarfile.open(fileobj=io.BytesIO(opened.stdout)) as files:
+        return {
+            member.name.removeprefix("./"): files.extractfile(member).read().decode()  # type: ignore[union-attr]  # a file
+            for member in files
+            if member.isfile()
+        }
+
+
+def test_it_holds_inventory_and_secrets_and_shows_neither(inventory: Path) -> None:
+    (inventory / ".secrets").mkdir()
+    (inventory / ".secrets" / "api_key").write_text(KEY)
+    done = back_up(inventory)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert KEY not in done.stdout + done.stderr
+    archive = inventory.parent / "backup"
+    assert archive.stat().st_mode & 0o777 == 0o600
+    assert archive.read_bytes().startswith(b"$ANSIBLE_VAULT;")
+    assert unpacked(inventory) == {
+        "hosts.yml": (inventory / "hosts.yml").read_text(),
+        "group_vars/cluster.yml": (inventory / "group_vars" / "cluster.yml").read_text(),
+        ".secrets/api_key": KEY,
+    }
+
+
+def test_secrets_that_lie_elsewhere_are_where_a_new_inventory_has_them(inventory: Path) -> None:
+    (inventory.parent / "keys").mkdir()
+    (inventory.parent / "keys" / "api_key").write_text(KEY)
+    done = back_up(inventory, sparkthor_secrets_dir=inventory.parent / "keys")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert unpacked(inventory)[".secrets/api_key"] == KEY
+
+
+def test_what_cannot_be_right_is_refused_and_nothing_is_written(inventory: Path) -> None:
+    assert "is inside the inventory" in " ".join(back_up(inventory, backup_file=inventory / "b").stdout.split())
+    assert "set backup_file" in " ".join(back_up(inventory, backup_password_file="absent").stdout.split())
+    (inventory / ".model").write_bytes(bytes(2_000_000))
+    assert "holds 2 MB, more than backup_largest_mb=1" in " ".join(
+        back_up(inventory, backup_largest_mb=1).stdout.split()
+    )
+    assert not (inventory.parent / "backup").exists()
+    assert not (inventory / "b").exists()

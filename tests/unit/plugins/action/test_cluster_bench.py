@@ -1,0 +1,101 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The stage that runs the tool, with a stand-in for llama-benchy that writes down how it was called."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import sys
+import types
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.sparkthor.cluster.plugins.action import cluster_bench
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._report import bench
+
+TOOL = """
+import json, os, sys
+def main():
+    words = sys.argv
+    path = {word: words[words.index(word) + 1] for word in ("--save-result", "--emit-progress", "--tokenizer")}
+    with open("/proc/self/cmdline") as line, open(os.environ["TOLD"], "a") as told:
+        told.write(json.dumps({"argv": words, "cmdline": line.read(), "home": os.environ.get("HOME"),
+            "kept": [os.path.join(at, name) for at, _, names in os.walk(path["--tokenizer"]) for name in names],
+            "certificate": os.environ.get("SSL_CERT_FILE")}) + "\\n")
+    if "--fail" in words:
+        sys.exit("no such model")
+    with open(path["--save-result"], "w") as file:
+        json.dump({"version": "0", "benchmarks": [{"concurrency": int(words[words.index("--concurrency") + 1])}]}, file)
+    open(path["--emit-progress"], "w").close()
+"""
+PLAN = {
+    "url": "http://10.0.0.1:8000/v1", "model": "qwen", "certificate": "", "head": "spark-01",
+    "tokenizer": "/models/qwen/tokenizer.json", "sweeps": [[[128], [1]], [[128], [8]]],
+    "slurped": {"content": base64.b64encode(b'{"model": {}}').decode()},
+}  # fmt: skip
+
+
+@pytest.fixture
+def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    package = tmp_path / "tool" / "llama_benchy"
+    package.mkdir(parents=True)
+    (package / "__init__.py").touch()
+    (package / "__main__.py").write_text(TOOL)
+    monkeypatch.delenv("SSL_CERT_FILE", raising=False)
+    monkeypatch.setenv("PYTHONPATH", str(package.parent))
+    monkeypatch.setenv("TOLD", str(tmp_path / "told"))
+    return tmp_path / "told"
+
+
+def run(**given: Any) -> dict[str, Any]:
+    action = cluster_bench.ActionModule.__new__(cluster_bench.ActionModule)
+    action._templar = types.SimpleNamespace(template=lambda value: value)
+    action._display = types.SimpleNamespace(display=lambda _text: None)
+    action.vars = {"vllm_serve_api_key": "a-key-that-nobody-may-see"}
+    usual = {"plan": PLAN, "python": sys.executable, "tokenizer": None, "book": "http://book", "tokens": 8, "runs": 2}
+    return action._run({**usual, "extra": [], **given})
+
+
+def test_the_tool_has_the_key_and_no_process_list_shows_it(told: Path) -> None:
+    found = run()
+    calls = [json.loads(line) for line in told.read_text().splitlines()]
+    assert [row["concurrency"] for row in found["report"]["benchmarks"]] == [1, 8]
+    for call in calls:
+        assert call["argv"][call["argv"].index("--api-key") + 1] == "a-key-that-nobody-may-see"
+        assert "a-key-that-nobody-may-see" not in call["cmdline"]
+        assert any(path.endswith("/tokenizer.json") for path in call["kept"])
+        assert call["certificate"] is None
+
+
+def test_a_text_of_ones_own_is_where_the_tool_keeps_a_fetched_one(told: Path, tmp_path: Path) -> None:
+    book = tmp_path / "book.txt"
+    book.write_text("one two three")
+    run(book=str(book))
+    call = json.loads(told.read_text().splitlines()[0])
+    name = hashlib.md5(str(book).encode(), usedforsecurity=False).hexdigest()
+    assert f"{call['home']}/.cache/llama-benchy/{name}.txt" in call["kept"]
+    assert call["argv"][call["argv"].index("--book-url") + 1] == str(book)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"extra": ["--fail"]}, "llama-benchy ended with 1 and no result: no such model"),
+        ({"book": "/nowhere"}, "bench_book: /nowhere cannot be read"),
+        ({"plan": {**PLAN, "slurped": {}}}, "bench_tokenizer: /models/qwen/tokenizer.json is not on spark-01"),
+    ],
+)
+def test_what_is_missing_is_said_in_one_line(told: Path, given: dict[str, Any], message: str) -> None:
+    with pytest.raises(bench.BenchError, match=message) as error:
+        run(**given)
+    assert "\n" not in str(error.value)
+
+
+def test_a_python_without_the_tool_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    with pytest.raises(bench.BenchError, match=r"bench_python: .* has no llama-benchy: install it there"):
+        run()

@@ -1,0 +1,48 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The module ``recipe`` on the controller."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+from unittest.mock import MagicMock
+
+import pytest
+from ansible.errors import AnsibleActionFail
+from ansible_collections.sparkthor.cluster.plugins.action.recipe import ActionModule
+
+
+def run(check_mode: bool = False, **args: Any) -> tuple[dict[str, Any], list[str]]:
+    task = MagicMock(async_val=0, check_mode=check_mode, diff=False, args=args)
+    action = ActionModule(task, *(MagicMock() for _name in range(5)))
+    action._display = MagicMock()
+    result = action.run(task_vars={"inventory_hostname": "localhost"})
+    return result, [call.args[0] for call in action._display.display.call_args_list]
+
+
+def test_list_show_check() -> None:
+    result, shown = run()
+    assert any(row["name"] == "gpt-oss-120b" for row in result["rows"])
+    assert "gpt-oss-120b" in shown[0]
+    assert "openai/gpt-oss-120b" in run(action="show", recipe="gpt-oss-120b")[1][0]
+    result, shown = run(action="check", recipe="gpt-oss-120b")
+    assert (result["counts"], result["changed"]) == ({"planned": 1}, False)
+
+
+def test_export(tmp_path: Path) -> None:
+    dest = tmp_path / "r.yaml"
+    wanted = {"action": "export", "recipe": "gpt-oss-120b", "dest": str(dest)}
+    assert run(check_mode=True, **wanted)[0]["changed"]
+    assert not dest.exists()
+    assert run(**wanted)[0]["changed"]
+    assert dest.read_text().startswith("recipe_version:")
+    assert not run(**wanted)[0]["changed"]
+
+
+def test_mistakes() -> None:
+    with pytest.raises(AnsibleActionFail, match="recipe is empty"):
+        run(action="show")
+    with pytest.raises(AnsibleActionFail, match="is unknown"):
+        run(action="check", recipe="nope")

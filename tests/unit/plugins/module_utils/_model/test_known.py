@@ -1,0 +1,26 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import pytest
+from ansible_collections.sparkthor.cluster.plugins.module_utils._model.config import text_config
+from ansible_collections.sparkthor.cluster.plugins.module_utils._model.known import unknown_of
+
+from tests.unit.published_models import MODELS, model
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in MODELS.glob("*.json")))
+def test_published_models_are_known(name: str) -> None:
+    assert unknown_of(text_config(model(name))) == []
+
+
+def test_a_field_that_changes_the_cache_is_known_of_some_models_only() -> None:
+    assert unknown_of({"model_type": "llama", "index_head_dim": 128}) == ["config.index_head_dim of model_type 'llama'"]
+    assert unknown_of({"model_type": "deepseek_v41", "compress_ratios": [4]})[0].startswith("config.compress_ratios")
+
+
+def test_another_model_type_is_named() -> None:
+    assert "model_type 'glm5_next'" in unknown_of({"model_type": "glm5_next"})[0]
+    assert unknown_of({}) == []

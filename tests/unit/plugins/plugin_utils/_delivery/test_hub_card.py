@@ -1,0 +1,215 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Models by name: what the hub tells of them before they are fetched, and what the plan makes of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import huggingface_hub
+import huggingface_hub.constants
+import pytest
+import tqdm
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import hub, hub_card
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery.record import MODELS, Record
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.serving import plan_serving
+
+from tests.unit.hub_stand_in import COMMIT, TOKEN, Models, hub_of
+from tests.unit.planned_cluster import planned
+from tests.unit.published_models import model
+
+#: by hub id the fixture with its config.json, and the bytes of its safetensors, rounded from the models' pages
+PUBLISHED = {
+    "mistralai/Mistral-7B-v0.1": ("mistral-7b-v0.1", 14_480_000_000),
+    "Qwen/Qwen2.5-7B-Instruct": ("qwen2.5-7b-instruct", 15_230_000_000),
+    "meta-llama/Llama-3.1-8B-Instruct": ("llama-3.1-8b", 16_060_000_000),
+    "Qwen/Qwen3-30B-A3B-Thinking-2507-FP8": ("qwen3-30b-a3b-thinking-2507-fp8", 31_200_000_000),
+    "google/gemma-3-27b-it": ("gemma-3-27b-it", 54_860_000_000),
+    "openai/gpt-oss-120b": ("gpt-oss-120b", 65_250_000_000),
+    "Qwen/Qwen3.5-122B-A10B-FP8": ("qwen3.5-122b-a10b-fp8", 127_000_000_000),
+    "hugging-quants/Meta-Llama-3.1-405B-Instruct-AWQ-INT4": ("llama-3.1-405b-awq-int4", 203_000_000_000),
+    "Qwen/Qwen3.5-397B-A17B-FP8": ("qwen3.5-397b-a17b-fp8", 406_950_000_000),
+    "deepseek-ai/DeepSeek-V3": ("deepseek-v3", 688_590_000_000),
+}
+GATED = "meta-llama/Llama-3.1-8B-Instruct"
+
+
+def published(fixture: str, size: int) -> dict[str, bytes | int]:
+    """Two shards with their index, and the same weights in forms that nobody needs beside them."""
+    names = [f"model-0000{number}-of-00002.safetensors" for number in (1, 2)]
+    index = {"metadata": {"total_size": size}, "weight_map": {"a": names[0], "b": names[1]}}
+    return {
+        "config.json": json.dumps(model(fixture)).encode(),
+        hub_card.INDEX: json.dumps(index).encode(),
+        names[0]: size // 2,
+        names[1]: size - size // 2,
+        "consolidated.safetensors": size,
+        "original/consolidated.00.pth": size,
+    }
+
+
+@pytest.fixture
+def models() -> Models:
+    files = {repo: published(*known) for repo, known in PUBLISHED.items()}
+    files |= {
+        "owner/quants": {"model-Q4.gguf": 4096},
+        "owner/pickled": {"config.json": b"{}", "pytorch_model.bin": 4096},
+        "owner/torn": {"config.json": b"{", "model.safetensors": 4096},
+    }
+    return Models(files, frozenset({GATED}))
+
+
+@pytest.fixture
+def url(models: Models) -> Iterator[str]:
+    with hub_of(models) as address:
+        yield address
+
+
+@pytest.fixture(autouse=True)
+def client(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The hub's own client, which reads its settings when it is imported."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    # a thread of the client's progress bars
+    monkeypatch.setattr(tqdm.tqdm, "monitor_interval", 0)
+    for name in ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "theirs"))
+    monkeypatch.setattr(huggingface_hub.constants, "HF_TOKEN_PATH", str(tmp_path / "token"))
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_DISABLE_XET", True)
+    monkeypatch.setattr(huggingface_hub, "HfApi", lambda token=None: _api(url, token))
+    fetch = huggingface_hub.hf_hub_download
+    monkeypatch.setattr(
+        huggingface_hub, "hf_hub_download", lambda *args, **kwargs: fetch(*args, endpoint=url, **kwargs)
+    )
+    return huggingface_hub
+
+
+def _api(url: str, token: str | None) -> Any:
+    from huggingface_hub.hf_api import HfApi
+
+    return HfApi(endpoint=url, token=token)
+
+
+def asked(repo: str, revision: str) -> tuple[dict[str, Any], int]:
+    card = hub_card.card(repo, revision, token=TOKEN)
+    return card.config, card.weights
+
+
+@pytest.mark.parametrize("repo", PUBLISHED)
+def test_config_and_sizes_are_known_before_a_weight_is_fetched(models: Models, repo: str) -> None:
+    card = hub_card.card(repo, "", token=TOKEN)
+    fixture, size = PUBLISHED[repo]
+    assert (card.commit, card.config, card.weights) == (COMMIT, model(fixture), size)
+    # what lies on a host: the shards and the small files, once
+    assert size < card.size < size + 1_000_000
+    assert not [name for name in models.sent if name.endswith((".safetensors", ".pth"))]
+    assert hub_card.kept(repo, "") == hub_card.kept(repo, COMMIT) == card
+
+
+#: on two Sparks (TP=2 over RoCE): verdict, and what the line says of cache and speed
+VERDICTS = {
+    "mistralai/Mistral-7B-v0.1": "Mistral-7B-v0.1 on 2 GPUs fits; weights 13.5 GiB",
+    "Qwen/Qwen2.5-7B-Instruct": "Qwen2.5-7B-Instruct on 2 GPUs fits; weights 14.2 GiB",
+    "meta-llama/Llama-3.1-8B-Instruct": "Llama-3.1-8B-Instruct on 2 GPUs fits; weights 15.0 GiB",
+    "Qwen/Qwen3-30B-A3B-Thinking-2507-FP8": "Qwen3-30B-A3B-Thinking-2507-FP8 on 2 GPUs fits; weights 29.1 GiB",
+    "google/gemma-3-27b-it": "gemma-3-27b-it on 2 GPUs fits; weights 51.1 GiB",
+    "openai/gpt-oss-120b": "gpt-oss-120b on 2 GPUs fits; weights 60.8 GiB",
+    "Qwen/Qwen3.5-122B-A10B-FP8": "Qwen3.5-122B-A10B-FP8 on 2 GPUs fits; weights 118.3 GiB",
+}
+TOO_LARGE = [
+    "hugging-quants/Meta-Llama-3.1-405B-Instruct-AWQ-INT4",
+    "Qwen/Qwen3.5-397B-A17B-FP8",
+    "deepseek-ai/DeepSeek-V3",
+]
+
+
+@pytest.mark.parametrize("repo", VERDICTS)
+def test_a_model_by_name_is_planned_with_its_verdict(repo: str) -> None:
+    first, cluster, _fabric, nodes = planned(["a", "b"], vllm_serve_model=repo)
+    serving = plan_serving(first, cluster, nodes, ".", asked)
+    assert serving["tensor_parallel"] == 2
+    assert serving["outlook"].startswith(VERDICTS[repo])
+    for words in ("GiB of cache on each", "requests of", "tokens at once", "tokens/s for one stream"):
+        assert words in serving["outlook"]
+    assert serving["models"] == [{"name": repo.rpartition("/")[2], "source": repo, "revision": ""}]
+    assert serving["runtime"] == "container"
+
+
+@pytest.mark.parametrize("repo", TOO_LARGE)
+def test_a_model_that_does_not_fit_is_refused_with_the_numbers(repo: str) -> None:
+    first, cluster, _fabric, nodes = planned(["a", "b"], vllm_serve_model=repo)
+    with pytest.raises(ValueError, match="does not fit these hosts") as refused:
+        plan_serving(first, cluster, nodes, ".", asked)
+    for words in ("a: ", "weights", "overhead", "GPUs of 121.7 GiB would hold it"):
+        assert words in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("repo", "message"),
+    [
+        ("owner/quants", r"owner/quants has no config.json, .* \(it holds \.gguf\)"),
+        ("owner/pickled", "owner/pickled has no safetensors"),
+        ("owner/torn", "is not JSON"),
+        ("owner/none", "the hub has no owner/none"),
+        (GATED, "Llama-3.1-8B-Instruct is gated and no token was given"),
+    ],
+)
+def test_what_cannot_be_planned_is_named(repo: str, message: str) -> None:
+    with pytest.raises((hub.HubError, ValueError), match=message):
+        hub_card.card(repo, "")
+
+
+def test_a_token_of_somebody_else_does_not_open_it() -> None:
+    with pytest.raises(hub.HubError, match="the account of the token that was given has no access"):
+        hub_card.card(GATED, "", token="hf_of_somebody")
+
+
+def test_downloads_are_proved_and_counted_before_the_first(models: Models, tmp_path: Path) -> None:
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    (mine / "model.safetensors").write_bytes(b"w" * 77)
+    record = Record(str(tmp_path))
+    given = [
+        {"name": "mine", "source": str(mine)},
+        {"name": "far", "source": "https://example.org/model"},
+        {"name": "small", "source": "owner/pickled"},
+    ]
+    found = hub_card.models_of(given, record)
+    assert found.sizes == {"mine": 77, "small": 4098}
+    assert [item.line() for item in found.downloads] == [
+        f"owner/pickled: 4.0 KiB, 2 B of it are in {tmp_path}/sparkthor/hub; to fetch 4.0 KiB, 0 min at 100 MB/s"
+    ]
+    assert models.sent == ["owner/pickled/config.json"]
+    with pytest.raises(hub.HubError, match=r"^gated: meta-llama/Llama-3\.1-8B-Instruct is gated and no token"):
+        hub_card.models_of([*given, {"name": "gated", "source": GATED}], record)
+
+
+def test_a_disk_of_the_controller_that_is_too_small_for_all_of_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hub, "free_bytes", lambda _path: 20_000_000_000)
+    given = [{"name": name, "source": f"{name}"} for name in ("mistralai/Mistral-7B-v0.1", "Qwen/Qwen2.5-7B-Instruct")]
+    for item in given:
+        item["name"] = item["source"].rpartition("/")[2]
+    record = Record(str(tmp_path))
+    assert len(hub_card.models_of(given[:1], record).downloads) == 1
+    with pytest.raises(hub.HubError, match=r"Qwen2.5-7B-Instruct needs 29\.1 GiB more on the controller"):
+        hub_card.models_of(given, record)
+
+
+def test_the_recorded_commit_is_what_is_asked_for(tmp_path: Path) -> None:
+    record = Record(str(tmp_path))
+    record.keep(MODELS, "owner/name", "d" * 40)
+    assert hub_card.recorded("owner/name", "", record) == "d" * 40
+    assert hub_card.recorded("owner/name", "v2", record) == "v2"
+    assert hub_card.kept("owner/never", "") is None
+
+
+def test_a_hub_that_does_not_answer(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client, "HfApi", lambda token=None: _api("http://127.0.0.1:9", token))
+    with pytest.raises(hub.Unreachable, match="does not answer"):
+        hub_card.card("Qwen/Qwen2.5-7B-Instruct", "")

@@ -1,0 +1,218 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""From what machines saw of each other to a cluster; and what is wrong, each in one message."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._discovery.proposal import (
+    RANGES,
+    Cables,
+    Machine,
+    Proposal,
+    once,
+    propose,
+)
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric_ports import spark_netdev
+
+Cable = tuple[tuple[str, int], tuple[str, int]]
+
+
+class Lan:
+    """Machines, and the cables between them."""
+
+    def __init__(self, sparks: str = "", thors: str = "", generic: str = "") -> None:
+        kinds = {**dict.fromkeys(sparks, "spark"), **dict.fromkeys(thors, "thor"), **dict.fromkeys(generic, "generic")}
+        self.machines = {
+            name: self.machine(name, kind, f"192.168.1.{10 + number}")
+            for number, (name, kind) in enumerate(kinds.items())
+        }
+
+    @staticmethod
+    def machine(name: str, kind: str, address: str) -> Machine:
+        node: dict[str, Any] = {
+            "hostname": name,
+            "boot_id": f"boot-{name}",
+            "kind": kind,
+            "product": "",
+            "gpu_names": [],
+            "interfaces": [{"name": "enP7s7", "addresses": [{"address": f"{address}/24"}]}],
+            "routes": [{"dst": "default", "dev": "enP7s7"}],
+            "management": {"netdev": "enP7s7", "address": address, "cidr": f"{address}/24"},
+        }
+        ports = {
+            spark_netdev(cage, half): {"cage": cage, "half": half, "carrier": False, "plugged": False}
+            for cage in (0, 1)
+            for half in (0, 1)
+        }
+        seen = {"ports": ports, "neighbours": {}, "lldp": {}} if kind == "spark" else {}
+        return Machine(address, node, seen)
+
+    def plug(self, name: str, cage: int) -> None:
+        for half in (0, 1):
+            self.machines[name].seen["ports"][spark_netdev(cage, half)]["plugged"] = True
+
+    def join(self, *ends: tuple[str, int]) -> Lan:
+        """A cable, or a switch with more than two ends; a broadcast reaches both halves."""
+        for name, cage in ends:
+            self.plug(name, cage)
+            for half in (0, 1):
+                others = self.machines[name].seen["neighbours"].setdefault(spark_netdev(cage, half), [])
+                others += [
+                    {"host": f"boot-{other}", "netdev": spark_netdev(far, 0)}
+                    for other, far in ends
+                    if (other, far) != (name, cage)
+                ]
+        return self
+
+    def propose(self, wanted: str = "") -> Proposal:
+        return propose(list(self.machines.values()), wanted)
+
+
+def names(found: Proposal) -> list[str]:
+    return [machine.name for machine in found.hosts]
+
+
+def test_two_sparks_and_a_cable_between_different_cages() -> None:
+    found = Lan("ab").join(("a", 1), ("b", 0)).propose()
+    assert (found.topology, names(found), found.cages) == ("direct", ["a", "b"], {"a": 1, "b": 0})
+    assert (found.cidr, found.findings) == (RANGES[0], [])
+
+
+def test_two_cables_between_a_pair_are_one_more_than_needed() -> None:
+    found = Lan("ab").join(("a", 0), ("b", 0)).join(("a", 1), ("b", 1)).propose()
+    assert (found.topology, found.cages) == ("direct", {"a": 0, "b": 0})
+    assert "the second is not used" in found.notes[0]
+
+
+@pytest.mark.parametrize(
+    ("cables", "order"),
+    [
+        ([(("a", 0), ("b", 1)), (("b", 0), ("c", 1)), (("c", 0), ("a", 1))], ["a", "b", "c"]),
+        ([(("a", 0), ("c", 1)), (("c", 0), ("b", 1)), (("b", 0), ("a", 1))], ["a", "c", "b"]),
+    ],
+)
+def test_a_ring_is_listed_in_the_order_of_its_cables(cables: list[Cable], order: list[str]) -> None:
+    lan = Lan("abc")
+    for cable in cables:
+        lan.join(*cable)
+    found = lan.propose()
+    assert (found.topology, names(found), found.cages, found.findings) == ("ring", order, {}, [])
+
+
+def test_a_ring_with_one_machine_the_wrong_way_round_names_the_cables_to_swap() -> None:
+    lan = Lan("abc").join(("a", 0), ("b", 0)).join(("b", 1), ("c", 1)).join(("c", 0), ("a", 1))
+    (finding,) = lan.propose().findings
+    assert finding.fix == "swap the two cables at b"
+
+
+def test_a_ring_with_a_missing_cable_names_both_of_its_ends() -> None:
+    found = Lan("abc").join(("a", 0), ("b", 1)).join(("b", 0), ("c", 1)).propose()
+    assert [(finding.host, finding.what[:22]) for finding in found.findings] == [
+        ("a", "cage 1 has no cable, w"),
+        ("c", "cage 0 has no cable, w"),
+    ]
+
+
+def test_more_than_two_on_one_cage_are_on_a_switch() -> None:
+    found = Lan("abcd").join(("a", 1), ("b", 0), ("c", 1), ("d", 1)).propose()
+    assert (found.topology, found.cages) == ("switch", {"a": 1, "b": 0, "c": 1, "d": 1})
+    assert Cables(found.hosts).words("b", 0) == "switch, 3 others"
+
+
+def test_lldp_tells_two_on_a_switch_from_two_on_a_cable() -> None:
+    lan = Lan("ab").join(("a", 1), ("b", 1))
+    lan.machines["a"].seen["lldp"][spark_netdev(1, 0)] = {"name": "crs812", "port": "qsfp56-1", "bridge": True}
+    found = lan.propose()
+    assert found.topology == "switch"
+    assert Cables([lan.machines["a"]]).words("a", 1) == "switch crs812"
+
+
+def test_a_thor_is_left_out_of_a_fabric_and_taken_into_a_lan() -> None:
+    lan = Lan("ab", thors="t").join(("a", 1), ("b", 1))
+    found = lan.propose()
+    assert (found.topology, names(found), found.left_out[0][0].name) == ("direct", ["a", "b"], "t")
+    found = lan.propose("lan")
+    assert (found.topology, names(found), found.cidr, found.left_out) == ("lan", ["a", "b", "t"], "", [])
+
+
+def test_sparks_without_any_cable_are_a_lan() -> None:
+    found = Lan("ab", thors="t").propose()
+    assert (found.topology, names(found), found.findings) == ("lan", ["a", "b", "t"], [])
+
+
+def test_a_spark_without_a_cable_among_cabled_ones_is_one_message() -> None:
+    (finding,) = Lan("abc").join(("a", 1), ("b", 1)).propose().findings
+    assert str(finding).startswith("host c (192.168.1.12): no QSFP cage of it has a cable; plug one in")
+
+
+def test_a_cable_at_whose_end_nobody_answers_is_one_message() -> None:
+    lan = Lan("ab")
+    lan.plug("a", 1)
+    lan.plug("b", 0)
+    (finding,) = lan.propose().findings
+    assert str(finding).startswith("host a: cage 1 has a cable, but none of the other machines answers")
+
+
+def test_four_sparks_in_a_ring_are_asked_for_a_switch() -> None:
+    lan = Lan("abcd")
+    lan.join(("a", 0), ("b", 1))
+    for name in "cd":
+        lan.plug(name, 0)
+    found = lan.propose()
+    assert [finding.host for finding in found.findings] == ["c", "d"]
+    assert "need a 200 GbE switch" in found.findings[0].fix
+
+
+def test_two_machines_of_one_name_are_one_message() -> None:
+    lan = Lan("ab")
+    lan.machines["b"].node = {**lan.machines["b"].node, "hostname": "a.local"}
+    (finding,) = lan.propose().findings
+    assert "two machines have the name a: 192.168.1.10, 192.168.1.11" in str(finding)
+
+
+def test_a_machine_of_another_kind_is_left_out_unless_it_was_asked_for_alone() -> None:
+    lan = Lan("ab", generic="g").join(("a", 1), ("b", 1))
+    found = lan.propose()
+    assert (found.findings, [one.name for one, _why in found.left_out]) == ([], ["g"])
+    lan.machines["g"].given = True
+    (finding,) = lan.propose().findings
+    assert "neither a DGX Spark nor a Jetson Thor (product unknown, GPUs none)" in finding.what
+
+
+def test_only_other_machines_are_one_message() -> None:
+    (finding,) = Lan(generic="gh").propose().findings
+    assert "none of the machines that answered" in finding.what
+
+
+@pytest.mark.parametrize(("topology", "stops"), [("direct", False), ("lan", True)])
+def test_two_address_ranges_stop_only_what_needs_one(topology: str, stops: bool) -> None:
+    lan = Lan("ab").join(("a", 1), ("b", 1))
+    lan.machines["b"].node["management"]["cidr"] = "192.168.2.11/24"
+    found = lan.propose(topology)
+    told = [finding.what for finding in found.findings] if stops else found.notes
+    assert any("192.168.1.0/24: a (192.168.1.10); 192.168.2.0/24: b" in text for text in told)
+    assert bool(found.findings) is stops
+
+
+def test_a_topology_that_was_asked_for_must_fit_the_number_of_machines() -> None:
+    (finding,) = Lan("abc").join(("a", 1), ("b", 1), ("c", 1)).propose("direct").findings
+    assert finding.what == "discover_topology is direct, and 3 DGX Spark answered"
+
+
+def test_the_fabric_gets_a_range_that_no_machine_uses_or_reaches() -> None:
+    lan = Lan("ab").join(("a", 1), ("b", 1))
+    lan.machines["a"].node["routes"].append({"dst": "10.96.0.0/12", "dev": "wg0"})
+    assert lan.propose().cidr == "10.112.0.0/16"
+
+
+def test_a_machine_that_answers_twice_counts_once_by_its_wired_address() -> None:
+    lan = Lan("ab")
+    wifi = Lan.machine("a", "spark", "192.168.1.99")
+    wifi.node["management"]["netdev"] = "wlP9s9"
+    found, notes = once([wifi, *lan.machines.values()])
+    assert [machine.address for machine in found] == ["192.168.1.10", "192.168.1.11"]
+    assert notes == ["a answers on 192.168.1.10 and on 192.168.1.99: the first one is used"]

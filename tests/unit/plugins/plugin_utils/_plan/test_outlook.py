@@ -1,0 +1,43 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import outlook
+
+GIB = 2**30
+MEMORY = {
+    "verdict": "fits",
+    "reasons": ["Why."],
+    "suggestions": [],
+    "weights_bytes": 40 * GIB,
+    "weights_bytes_per_rank": 20 * GIB,
+    "ranks": {"kv_cache_bytes": [80 * GIB, 79 * GIB]},
+    "max_model_len": 131072,
+    "max_concurrent_sequences": 6.5,
+    "decode_tokens_per_second_bound": 50.0,
+}
+PLAN = {"served_model_name": "m", "tensor_parallel": 2, "pipeline_parallel": 1, "memory": MEMORY}
+
+
+def test_the_verdict_comes_with_its_numbers() -> None:
+    assert outlook.line(PLAN) == (
+        "m on 2 GPUs fits; weights 40.0 GiB, 20.0 GiB on the fullest GPU; at least 79.0 GiB of cache on each; "
+        "6.5 requests of 131,072 tokens at once; about 20 to 30 tokens/s for one stream (memory bandwidth allows 50)"
+    )
+
+
+def test_a_tight_one_says_why() -> None:
+    line = outlook.line({**PLAN, "memory": {**MEMORY, "verdict": "tight"}})
+    assert line.startswith("m on 2 GPUs fits, but it is tight; ")
+    assert line.endswith("; Why")
+
+
+def test_what_is_not_known_is_said() -> None:
+    assert "nobody checked whether it fits" in outlook.line({**PLAN, "memory": None})
+    bare = {**MEMORY, "ranks": {"kv_cache_bytes": [None, None]}, "max_concurrent_sequences": None, "verdict": "unknown"}
+    line = outlook.line({**PLAN, "memory": {**bare, "decode_tokens_per_second_bound": None}})
+    assert line == (
+        "m on 2 GPUs sizes only, the hosts' memory is not known; weights 40.0 GiB, 20.0 GiB on the fullest GPU"
+    )

@@ -1,0 +1,92 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Many recipes at once: files, folders, registries, and a verdict for each."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import recipe_catalogue as catalogue
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.recipe import names
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.recipe_fields import RecipeError
+
+GOOD = {"recipe_version": "2", "model": "o/m", "container": "o/i:1", "command": "vllm serve o/m --seed 1"}
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """A registry with an official and a hidden folder."""
+    (tmp_path / ".sparkrun").mkdir()
+    registry = {"registries": [{"name": "a", "recipes": "official"}, {"name": "b", "recipes": "hidden"}]}
+    (tmp_path / ".sparkrun" / "registry.yaml").write_text(yaml.safe_dump(registry))
+    for folder in ("official", "hidden/deep", "other"):
+        (tmp_path / folder).mkdir(parents=True)
+    rows = {
+        "official/good.yaml": GOOD,
+        "official/trust.yaml": {**GOOD, "command": GOOD["command"] + " --trust-remote-code"},
+        "hidden/deep/sglang.yaml": {**GOOD, "runtime": "sglang"},
+        "hidden/wrong.yaml": {**GOOD, "command": "vllm serve o/m --max-num-seqs 0"},
+        "other/not-listed.yaml": GOOD,
+    }
+    for name, data in rows.items():
+        (tmp_path / name).write_text(yaml.safe_dump(data))
+    (tmp_path / "official" / "broken.yaml").write_text("a: [")
+    return tmp_path
+
+
+def test_a_registry(checkout: Path) -> None:
+    rows = {Path(row["recipe"]).name: row for row in catalogue.check(str(checkout), version="0.33.0")}
+    assert {name: row["verdict"] for name, row in rows.items()} == {
+        "good.yaml": "planned",
+        "trust.yaml": "acknowledge",
+        "broken.yaml": "refused",
+        "sglang.yaml": "refused",
+        "wrong.yaml": "refused",
+    }
+    assert rows["trust.yaml"]["acknowledge"] == ["trust-remote-code"]
+    assert rows["good.yaml"]["form"] == "sparkrun v2"
+    assert "is not YAML" in rows["broken.yaml"]["reason"]
+    assert "0: is below 1" in rows["wrong.yaml"]["reason"]
+    counts = catalogue.counts(list(rows.values()))
+    assert counts == {"planned": 1, "acknowledge": 1, "engine": 1, "arguments": 1, "file": 1}
+    text = "\n".join(catalogue.lines(list(rows.values())))
+    assert "needs vllm_serve_acknowledged: [trust-remote-code]" in text
+    assert "    1  refused: for another engine" in text
+
+
+def test_a_folder_and_a_file(checkout: Path) -> None:
+    (checkout / "other" / "compose.yaml").write_text("services: {}")
+    rows = catalogue.check(str(checkout / "other"))
+    assert [Path(row["recipe"]).name for row in rows] == ["not-listed.yaml"]
+    (row,) = catalogue.check(str(checkout / "official" / "good.yaml"))
+    assert (row["hosts"], row["split"], row["memory"]) == (1, "TP=1 PP=1", "not known")
+    (checkout / "empty").mkdir()
+    with pytest.raises(RecipeError, match="holds no recipe"):
+        catalogue.check(str(checkout / "empty"))
+
+
+def test_the_hosts_of_an_inventory() -> None:
+    (row,) = catalogue.check("qwen3-30b-a3b-thinking-fp8", hosts=["a", "b"], topology="direct")
+    assert (row["verdict"], row["memory"]) == ("planned", "fits")
+    (row,) = catalogue.check("qwen3-30b-a3b-thinking-fp8", hosts=["a", "b", "c"])
+    assert (row["verdict"], row["kind"]) == ("refused", "hosts")
+    with pytest.raises(RecipeError, match="is unknown"):
+        catalogue.check("no-such-recipe")
+
+
+def test_the_shape_of_a_known_model_is_used(tmp_path: Path) -> None:
+    data = {**GOOD, "model": "openai/gpt-oss-120b", "command": "vllm serve openai/gpt-oss-120b"}
+    (tmp_path / "r.yaml").write_text(yaml.safe_dump(data))
+    (row,) = catalogue.check(str(tmp_path / "r.yaml"))
+    assert row["memory"] == "fits"
+
+
+def test_list_and_show() -> None:
+    rows = catalogue.listing()
+    assert [row["name"] for row in rows] == names()
+    assert any("hosts 2, 4:" in line for line in catalogue.list_lines(rows))
+    shown = yaml.safe_load(catalogue.show("gpt-oss-120b"))
+    assert shown["model"] == "openai/gpt-oss-120b"

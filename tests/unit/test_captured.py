@@ -1,0 +1,71 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What real machines print, and what our readers make of it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from ansible_collections.sparkthor.cluster.plugins.module_utils._facts import machine, node
+from ansible_collections.sparkthor.cluster.plugins.module_utils._measure import collective, link
+from ansible_collections.sparkthor.cluster.plugins.module_utils._network import rdma
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor.checks import CHECKS
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor.diagnosis import Log, scan
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor.logs import load_rules
+
+FOLDER = Path(__file__).parents[1] / "fixtures" / "captured"
+CASES = yaml.safe_load((FOLDER / "cases.yml").read_text())
+
+
+def _kinds(text: str) -> list[str]:
+    products = [match[1] for match in re.finditer(r"product_name=(.*?)(?: product_version=.*)?$", text, re.MULTILINE)]
+    with_gpu = [machine.detect_kind(product, [], False, "", [machine.GB10]) for product in products]
+    assert with_gpu == ["spark"] * len(products)
+    return [machine.detect_kind(product, [], False, "") for product in products]
+
+
+def _brief(links: list[dict[str, Any]]) -> list[list[Any]]:
+    return [[item[key] for key in ("device", "port", "netdev", "state")] for item in links]
+
+
+def _doctor(text: str) -> list[str]:
+    return sorted(scan(load_rules(CHECKS), [Log("host", "dmesg", text)]))
+
+
+READERS: dict[str, Callable[[str], Any]] = {
+    "dgx_version": machine.dgx_version,
+    "tegra_version": machine.tegra_version,
+    "kinds_by_dmi": _kinds,
+    "meminfo": node.parse_meminfo,
+    "interfaces": node.parse_ip_address,
+    "ibdev2netdev": lambda text: _brief(rdma.parse_ibdev2netdev(text)),
+    "rdma_link": rdma.parse_rdma_link,
+    "rate": rdma.parse_rate,
+    "perftest": link.parse_perftest,
+    "nccl_log": collective.parse_nccl_log,
+    "doctor": _doctor,
+}
+
+
+def test_every_capture_has_a_case_that_says_where_it_is_from_and_what_it_told() -> None:
+    assert sorted(case["file"] for case in CASES) == sorted(path.name for path in FOLDER.glob("*.txt"))
+    assert all(len(case["source"]) > 10 and len(case["told"]) > 20 for case in CASES)
+
+
+@pytest.mark.parametrize("case", [pytest.param(case, id=case["file"]) for case in CASES if case["reads"] != "none"])
+def test_a_capture_is_read_or_its_line_is_named(case: dict[str, Any]) -> None:
+    read, text = READERS[case["reads"]], (FOLDER / case["file"]).read_text()
+    if "refused" in case:
+        with pytest.raises(ValueError, match=re.escape(case["refused"])):
+            read(text)
+        return
+    found = read(text)
+    if isinstance(case["gives"], dict):
+        found = {key: found[key] for key in case["gives"]}
+    assert found == case["gives"]

@@ -1,0 +1,159 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""vLLM as a person starts it by hand, on the same hosts and GPUs and with the same arguments as the served one.
+
+It runs beside ours: each has its own memory of the GPU, and only one is asked at a time. So a pair is measured within
+seconds, without a start in between. With executor ray it has a Ray of its own, started by ``ray start``. Both are asked
+from inside the head, where no firewall stands between; past ours the watchdog is stopped as well.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shlex
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tools.faults.site import FaultError, Site, wait
+from tools.gpu.price import no_watchdog
+from tools.playbooks import TOP
+
+PORT = 8100
+FOLDER = "/tmp/by-hand"
+CONFIG = "/etc/sparkthor/vllm.yaml"
+#: ports of its own: for Ray, and for the ranks of executor mp
+RAY_PORT, MASTER_PORT = 7379, 29777
+
+_READ = (
+    "/opt/sparkthor/venv/bin/python -I -c 'import json,yaml; print(json.dumps(yaml.safe_load(open(\""
+    + CONFIG
+    + "\"))))'"
+)
+_ENVIRONMENT = """
+set -a; . ./env; set +a
+unset RAY_ADDRESS RAY_NODE_IP_ADDRESS
+export HOME=$PWD RAY_AUTH_MODE=disabled RAY_USAGE_STATS_ENABLED=0 PATH=/opt/sparkthor/venv/bin:$PATH
+"""
+#: some of the files only root may read
+_FOLDER = f"""
+rm -rf {FOLDER}; install -d -o sparkthor -m 0755 {FOLDER}
+for name in fabric engine vllm; do file=/etc/sparkthor/$name.env; [ ! -e $file ] || cat $file; done >{FOLDER}/env
+chown sparkthor {FOLDER}/env; chmod 600 {FOLDER}/env
+"""
+_RAY = (
+    _ENVIRONMENT
+    + """exec ray start "$@" --node-ip-address=$VLLM_HOST_IP --num-gpus=1 --disable-usage-stats --block \
+  --dashboard-agent-listen-port=7365 --min-worker-port=21000 --max-worker-port=21999
+"""
+)
+_VLLM = _ENVIRONMENT + '[ -z "${1:-}" ] || export RAY_ADDRESS=$1\nexec vllm serve --config $PWD/vllm.yaml\n'
+
+
+def config(served: dict[str, Any], head: bool) -> dict[str, Any]:
+    """The served configuration, listening on a port of its own."""
+    found = {key: value for key, value in served.items() if key != "uds"}
+    if head:
+        found.update(host="127.0.0.1", port=PORT)
+    if "master-port" in found:
+        found["master-port"] = MASTER_PORT
+    return found
+
+
+def _run(site: Site, host: str, name: str, script: str, *words: str) -> None:
+    """In a control group of its own, which ends as a whole."""
+    unit = ["systemd-run", "--quiet", "--collect", f"--unit=by-hand-{name}", "--uid=sparkthor"]
+    for setting in ("LimitNOFILE=65536", "LimitMEMLOCK=infinity", f"WorkingDirectory={FOLDER}"):
+        unit.append(f"--property={setting}")
+    unit += [f"--property={stream}=append:{FOLDER}/{name}.log" for stream in ("StandardOutput", "StandardError")]
+    # a file, because systemd would take the script's variables for its own
+    site.on(host, f"printf %s {shlex.quote(script)} >{FOLDER}/{name}.sh")
+    site.lab.exec(host, [*unit, "bash", "-eu", f"{FOLDER}/{name}.sh", *words])
+
+
+def start(site: Site) -> float:
+    """The seconds until it answers."""
+    begun = time.monotonic()
+    ray = by_ray(site)
+    # without Ray each host has its own rank in its own file
+    served = {host: json.loads(site.on(host, _READ)) for host in ([site.head] if ray else site.hosts)}
+    site.everywhere(_FOLDER)
+    for host, own in served.items():
+        text = shlex.quote(json.dumps(config(own, host == site.head)))
+        site.on(host, f"echo {text} >{FOLDER}/vllm.yaml; chmod 644 {FOLDER}/vllm.yaml")
+    address = _start_ray(site) if ray else ""
+    for host in served:
+        _run(site, host, "vllm", _VLLM, address)
+    probe = ["curl", "-sf", "-m", "2", f"http://127.0.0.1:{PORT}/health"]
+    _until(site, probe, 400, "vLLM by hand")
+    return time.monotonic() - begun
+
+
+def _start_ray(site: Site) -> str:
+    own = site.on(site.head, ". /etc/sparkthor/fabric.env; echo $VLLM_HOST_IP").strip()
+    head = ("--head", f"--port={RAY_PORT}", f"--temp-dir={FOLDER}/ray", "--include-dashboard=false")
+    _run(site, site.head, "ray", _RAY, *head, "--ray-client-server-port=7001")
+    _until(site, ["bash", "-c", f": </dev/tcp/{own}/{RAY_PORT}"], 60, "Ray by hand")
+    for host in site.hosts[1:]:
+        _run(site, host, "ray", _RAY, f"--address={own}:{RAY_PORT}")
+    return f"{own}:{RAY_PORT}"
+
+
+def _until(site: Site, probe: list[str], seconds: float, what: str) -> None:
+    try:
+        wait(lambda: site.lab.exec(site.head, probe, check=False).returncode == 0, seconds, what, 1.0)
+    except FaultError as error:
+        tail = site.on(site.head, f"tail -n 12 {FOLDER}/*.log", check=False)
+        raise FaultError(f"{error}: {tail}") from error
+
+
+def stop(site: Site) -> None:
+    site.everywhere("systemctl stop by-hand-vllm by-hand-ray 2>/dev/null || true")  # one of them may not be there
+
+
+def by_ray(site: Site) -> bool:
+    return "distributed-executor-backend: ray" in site.on(site.head, f"cat {CONFIG}")
+
+
+def ask(site: Site, url: str, streams: int, seconds: float, tokens: int, seed: int = 0) -> dict[str, Any]:
+    """The figures of a load that runs in the head's name space of networks."""
+    key = site.secrets / "api_key"
+    words = ["nsenter", "-t", str(site.leader()), "-n", sys.executable, "-m", "tools.gpu.load", "--url", url]
+    words += ["--model", site.model, "--key-file", str(key), "--streams", str(streams), "--seconds", f"{seconds:g}"]
+    words += ["--tokens", str(tokens), "--seed", str(seed)]
+    done = subprocess.run(words, cwd=TOP, capture_output=True, text=True, check=False, timeout=seconds + 400)
+    if done.returncode:
+        raise OSError(f"the load ended with {done.returncode}: {done.stderr.strip()[-300:]}")
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def pairs(
+    site: Site,
+    streams: Sequence[int],
+    rounds: int,
+    seconds: float,
+    tokens: int,
+    rows: list[dict[str, Any]],
+    keep: Callable[[Any], None],
+    say: Any,
+) -> None:
+    """More of ``rows`` (streams, round, way) with their figures; every second pair in the other order."""
+    point = site.endpoint
+    ways = {"ours": f"http://{point.address}:{point.port}", "by hand": f"http://127.0.0.1:{PORT}"}
+    for url in ways.values():
+        ask(site, url, max(streams), 2.0, tokens)  # graphs and caches are warm before the first pair
+    for number in range(rounds):
+        for count in streams:
+            if any((row["streams"], row["round"]) == (count, number) for row in rows):
+                continue
+            for way in ("ours", "by hand") if number % 2 == 0 else ("by hand", "ours"):
+                with no_watchdog(site) if way == "by hand" else contextlib.nullcontext():
+                    found = ask(site, ways[way], count, seconds, tokens, seed=number + 1)
+                rows.append({"streams": count, "round": number, "way": way, **found})
+            keep(rows)
+            say(f"  {count} streams: " + "; ".join(f"{row['way']} {row['tokens_per_second']}" for row in rows[-2:]))

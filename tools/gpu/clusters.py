@@ -1,0 +1,93 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The clusters of ``make gpu``, each an inventory of its own over that of ``inventories/gpu``.
+
+Clusters that stand side by side share the machine's GPUs: one GPU for each host, and several hosts on a GPU. So what
+is measured of one is measured while no other one computes; see suite.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tools.playbooks import TOP
+
+BASE = TOP / "inventories" / "gpu"
+#: below .lab, one folder for each cluster
+FOLDER = TOP / ".lab" / "gpu-inventories"
+#: what of a GPU one engine takes, where several share it
+SHARE: Mapping[str, Any] = {"gpu-memory-utilization": 0.06, "kv-cache-memory-bytes": 6 << 30}
+THIN = {
+    "engine_requirements": str(TOP / ".lab" / "gpu" / "thin.txt"),
+    "engine_wheel_dir": str(TOP / ".lab" / "gpu" / "thin"),
+}
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """Hosts by their GPU, what differs from ``inventories/gpu``, and what to call it in a table."""
+
+    gpus: tuple[int, ...]
+    title: str
+    pipeline: int = 2
+    tensor: int = 1
+    executor: str = "ray"
+    #: wheels of metadata alone, so that many hosts do not copy CUDA's libraries many times
+    thin: bool = True
+    args: Mapping[str, Any] = field(default_factory=dict)
+
+    def variables(self, name: str, number: int) -> dict[str, Any]:
+        given = yaml.safe_load((BASE / "group_vars" / "cluster.yml").read_text(encoding="utf-8"))
+        # the inventory lies elsewhere, what it names does not
+        text = yaml.safe_dump(given).replace("{{ inventory_dir }}/../..", str(TOP))
+        found: dict[str, Any] = yaml.safe_load(text)
+        found.update(
+            lab_name=name,
+            lab_subnet=f"10.78.{number}.0/24",
+            lab_gpu=list(self.gpus),
+            vllm_serve_pipeline_parallel_size=self.pipeline,
+            vllm_serve_tensor_parallel_size=self.tensor,
+            vllm_serve_executor=self.executor,
+            **(THIN if self.thin else {}),
+        )
+        # many engines compile at the same time
+        found["engine_extra_env"] = {**found["engine_extra_env"], "TORCHINDUCTOR_COMPILE_THREADS": "4"}
+        found["vllm_serve_args"] = {**found["vllm_serve_args"], **SHARE, **self.args}
+        return found
+
+    def write(self, name: str, number: int, folder: Path = FOLDER) -> Path:
+        """Its inventory; hosts are called as the cluster, so that logs tell them apart."""
+        hosts = [f"{name}-{rank:02}" for rank in range(1, len(self.gpus) + 1)]
+        target = folder / name
+        (target / "group_vars").mkdir(parents=True, exist_ok=True)
+        groups = {"ray_head": {"hosts": {hosts[0]: None}}, "ray_workers": {"hosts": dict.fromkeys(hosts[1:])}}
+        document = {"cluster": {"children": groups}}
+        (target / "hosts.yml").write_text(yaml.safe_dump(document, sort_keys=False), encoding="utf-8")
+        text = yaml.safe_dump(self.variables(name, number), sort_keys=False)
+        (target / "group_vars" / "cluster.yml").write_text(text, encoding="utf-8")
+        return target
+
+
+FOUR: Mapping[str, Cluster] = {
+    "gpu": Cluster((0, 1), "`ray`, PP=2", thin=False),
+    "ray3": Cluster((0, 1, 2), "`ray`, PP=3", pipeline=3),
+    "mp3": Cluster((1, 2, 3), "`mp`, PP=3", pipeline=3, executor="mp"),
+    "tp4": Cluster((0, 1, 2, 3), "`ray`, TP=4", pipeline=1, tensor=4),
+    "tp2pp2": Cluster((0, 1, 2, 3), "`ray`, TP=2, PP=2", pipeline=2, tensor=2),
+    "fault1": Cluster((0, 1), "`ray`, PP=2", args={"enforce-eager": True}),
+    "fault2": Cluster((0, 1), "`ray`, PP=2", args={"enforce-eager": True}),
+    "load": Cluster((2, 3), "`ray`, PP=2"),
+}
+TWO: Mapping[str, Cluster] = {name: FOUR[name] for name in ("gpu", "fault1", "fault2")} | {
+    "mp2": Cluster((0, 1), "`mp`, PP=2", executor="mp"),
+    "tp2": Cluster((0, 1), "`ray`, TP=2", pipeline=1, tensor=2),
+    "load": Cluster((0, 1), "`ray`, PP=2"),
+}
+#: what the table of clusters calls them; the others only take faults and load
+TITLES = [(name, one.title) for name, one in {**FOUR, **TWO}.items() if name not in ("fault1", "fault2", "load")]
