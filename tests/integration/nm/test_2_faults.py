@@ -60,7 +60,7 @@ def test_power_lost_while_armed(live):
     comes_back(live, before)
 
 
-#: somebody gives the management NIC another address, and netplan itself starts networkd; somebody takes its profile down
+#: somebody gives the management NIC another address (and netplan starts networkd); somebody takes its profile down
 LOSSES = {
     "address": 'sed -i "s|10.79.16.12/24|10.79.16.99/24|" /etc/netplan/90-NM-*.yaml; netplan apply;'
     " systemctl stop systemd-networkd.socket systemd-networkd.service",
