@@ -301,7 +301,8 @@ def _tell_networkd(files: dict[str, FileState | None], present: list[str], spare
         if present:
             good &= _ok(["networkctl", "reconfigure", *present], steps)
         left = [*glob.glob("/run/systemd/network/*.network"), *glob.glob("/etc/systemd/network/*.network")]
-        if spare and not left and run(["systemctl", "is-enabled", "--quiet", "systemd-networkd.service"])[0]:
+        # netplan's generator enables it for one boot ("enabled-runtime")
+        if spare and not left and run(["systemctl", "is-enabled", "systemd-networkd.service"])[1].strip() != "enabled":
             _ok(["systemctl", "stop", "systemd-networkd.socket", "systemd-networkd.service"], steps)
     elif any(path.endswith(".network") and state is not None for path, state in files.items()):
         good &= _ok(["systemctl", "start", "systemd-networkd.service"], steps)

@@ -39,7 +39,8 @@ def state(site: Site) -> dict[str, str]:
     """Files, addresses, MTU, and whose hands each NIC is in."""
     command = (
         "cd /etc/netplan && sha256sum *; ls -A /etc/NetworkManager/conf.d /etc/NetworkManager/system-connections;"
-        'ip -br address show scope global | awk \'{sub(/@.*/, "", $1); $2=""; print}\'; grep . /sys/class/net/en*/mtu;'
+        'ip -br address show scope global | awk \'$3 {sub(/@.*/, "", $1); $2=""; print}\';'
+        "grep . /sys/class/net/en*/mtu;"
         # a NIC that waits for DHCP is connecting and disconnected by turns
         "nmcli -g DEVICE,STATE device | sed -E 's/:(connecting|disconnected).*/:managed/' | grep ^en | sort;"
         "systemctl is-active systemd-networkd.service;"

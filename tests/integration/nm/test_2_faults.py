@@ -60,9 +60,10 @@ def test_power_lost_while_armed(live):
     comes_back(live, before)
 
 
-#: somebody gives the management NIC another address; somebody takes its profile down
+#: somebody gives the management NIC another address (and netplan starts networkd); somebody takes its profile down
 LOSSES = {
-    "address": 'sed -i "s|10.79.16.12/24|10.79.16.99/24|" /etc/netplan/90-NM-*.yaml; netplan apply',
+    "address": 'sed -i "s|10.79.16.12/24|10.79.16.99/24|" /etc/netplan/90-NM-*.yaml; netplan apply;'
+    " systemctl stop systemd-networkd.socket systemd-networkd.service",
     "down": 'sleep 1; nmcli connection down "Wired connection 1"',
 }
 

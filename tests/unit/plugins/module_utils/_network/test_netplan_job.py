@@ -247,14 +247,14 @@ class NetworkManager:
         self.states = {"mgmt0": "connected", "fab0": "connected", "fab1": "connected"}
         self.loaded = {"u-mgmt": f"{FOLDER}/netplan-NM-1.nmconnection", "u0": FAB0, "u1": FAB1}
         self.networkd = True
-        self.enabled = False
+        self.enabled = "disabled"
         monkeypatch.setattr(job, "run", self.run)
 
     def run(self, argv: list[str], limit: float = 20) -> tuple[int, str, str]:
         if argv[:2] == ["systemctl", "is-active"]:
             return (0 if "NetworkManager" in argv[-1] or self.networkd else 3), "", ""
         if argv[:2] == ["systemctl", "is-enabled"]:
-            return (0 if self.enabled else 1), "", ""
+            return (0 if "enabled" in self.enabled else 1), f"{self.enabled}\n", ""
         if argv[:5] == ["nmcli", "--escape", "no", "--get-values", "DEVICE,STATE"]:
             return 0, "".join(f"{name}:{state}\n" for name, state in self.states.items()), ""
         if argv[:5] == ["nmcli", "--escape", "no", "--get-values", "UUID,FILENAME"]:
@@ -311,8 +311,8 @@ def test_a_nic_for_networkd_leaves_its_hands_first(network_manager: NetworkManag
     ]
 
 
-@pytest.mark.parametrize("enabled", [False, True])
-def test_back_from_networkd_it_ends_where_nothing_asks_for_it(network_manager: NetworkManager, enabled: bool) -> None:
+@pytest.mark.parametrize("enabled", ["disabled", "enabled-runtime", "enabled"])
+def test_back_from_networkd_it_ends_where_nothing_asks_for_it(network_manager: NetworkManager, enabled: str) -> None:
     network_manager.enabled = enabled
     network_manager.states["fab0"] = "unmanaged"
     files = {"/run/systemd/network/10-netplan-fab0.network": None}
@@ -320,7 +320,7 @@ def test_back_from_networkd_it_ends_where_nothing_asks_for_it(network_manager: N
     assert network_manager.made(files, ["fab0"]) == [
         "networkctl reload",
         "networkctl reconfigure fab0",
-        *([] if enabled else [stop]),
+        *([] if enabled == "enabled" else [stop]),
         "nmcli device set fab0 managed yes",
     ]
 
