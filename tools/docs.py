@@ -73,6 +73,9 @@ def _target(target: str, page: str, known: Mapping[str, str], top: Path) -> str:
     name, _mark, anchor = target.partition("#")
     path = os.path.normpath(os.path.join(os.path.dirname(page), name))
     here = os.path.dirname(known[page])
+    if path == "README.md" and anchor:
+        # the site has a page of its own in its place
+        return f"{REPOSITORY}#{anchor}"
     role = re.fullmatch(r"roles/(\w+)(/README\.md)?", path)
     if path in known:
         relative = os.path.relpath(known[path], here)

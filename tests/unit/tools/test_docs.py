@@ -20,6 +20,7 @@ KNOWN = docs.pages()
     [
         ("docs/serving.md", "model-store.md#the-store", "model-store.md#the-store"),
         ("docs/serving.md", "../README.md", "index.md"),
+        ("docs/serving.md", "../README.md#the-api-key", f"{docs.REPOSITORY}#the-api-key"),
         ("docs/serving.md", "../lab/README.md", "lab.md"),
         ("docs/serving.md", "../roles/engine/README.md", "collections/engine_role.rst"),
         ("docs/serving.md", "../recipes", f"{docs.REPOSITORY}/tree/main/recipes"),
