@@ -157,6 +157,7 @@ def find(cluster: Mapping[str, Any], ask: Ask | None = None, token: Callable[[],
     port, tls, nonce = int(cluster.get("api_port") or 8000), bool(cluster.get("tls")), secrets.token_hex(16)
     question = ask or (lambda address, nonce: health(address, port, tls, nonce))
     with ThreadPoolExecutor(len(peers)) as pool:
+        # zip has no "strict" in the oldest Python that sanity checks
         answers = dict(zip(peers, pool.map(lambda address: question(address, nonce), peers.values())))  # noqa: B905
     found = None
     for name, answer in answers.items():

@@ -98,6 +98,7 @@ def _agents_of(cluster: ray_config.Config, ranks: dict[str, str], timeout: float
     with ThreadPoolExecutor(max(1, len(workers))) as pool:
         # a process that is stopped is connected to by the kernel
         agents = list(pool.map(lambda one: ray_probe.probe_tcp("agent", one, cluster.agent_port, timeout), workers))
+    # zip has no "strict" in the oldest Python that sanity checks, here and below
     for address, agent in zip(workers, agents):  # noqa: B905
         if agent.status == ray_probe.REFUSED:
             ranks[address] = f"{watchdog.NAMELESS}{time.monotonic()}"

@@ -194,6 +194,7 @@ def test_named_keys_come_and_go_without_a_restart(target: Target, named: dict[st
 
 def test_a_new_key_is_all_that_a_rotation_changes(target: Target) -> None:
     old, running = target.cluster.api_key, target.invocations()
+    # which of the files there are depends on the host
     look = "cd / && sha256sum etc/sparkthor/*.* etc/sparkthor/front/nginx.conf etc/systemd/system/sparkthor* || true"
     files = {host: target.run(host, look) for host in target.hosts}
     # what else the inventory wants by now waits for site.yml
