@@ -18,7 +18,7 @@ from typing import Any
 from .._lib import files
 from . import rank_link, serving
 from .notify import READY, notify
-from .rank_process import Rank, drop_caches
+from .rank_process import Rank, drop_caches, served
 
 
 class Worker:
@@ -112,6 +112,7 @@ class Worker:
             generation=rank_link.remembered(self.settings.memory_path),
             state=self.state,
             running=self.generation,
+            model=served(self.settings.command),
         )
         answer = await link.receive()
         if "refused" in answer:
@@ -146,6 +147,8 @@ class Worker:
                     "an older head does not win"
                 )
             rank_link.remember(self.settings.memory_path, generation)
+            # power lost while the hosts were told of a new revision may have left this one another than the head
+            self.rank.load(str(word.get("model") or ""))
             trouble = await drop_caches(self.settings)
             if trouble:
                 self.say(f"page cache not dropped on {self.settings.host}: {trouble}")

@@ -196,8 +196,11 @@ class Serving:
         return self.settings.vllm_serve_hf_token if self.settings.vllm_serve_from_hub else ""
 
     def stored(self, model: str) -> str:
-        """Folder of a model on the hosts."""
-        return model if model.startswith("/") else f"{self.settings.model_store_root.rstrip('/')}/{model}"
+        """Folder of a model on the hosts: of its one revision, because a link could mean another one at each host."""
+        if model.startswith("/"):
+            return model
+        folder = (self.cluster.get("revisions") or {}).get(model, model)
+        return f"{self.settings.model_store_root.rstrip('/')}/{folder}"
 
 
 def serving_on(

@@ -120,3 +120,42 @@ def test_a_rank_that_stands_by_reads_a_new_configuration_first(tmp_path: Path) -
         assert await site.tasks["two"] == rank_link.AGAIN
 
     run(tmp_path, story)
+
+
+def test_every_rank_loads_the_head_s_revision_of_the_model(tmp_path: Path) -> None:
+    """Power lost in the middle of a run: the hosts' configurations name different revisions of one model."""
+    new, old = (f"/models/tiny@{digit * 16}" for digit in "ab")
+
+    def more(host: str, model: str) -> dict[str, object]:
+        config = tmp_path / f"{host}.yaml"
+        config.write_text(f"# ours\nmodel: {model}\nuds: /run/x\n")
+        # after "serve" comes what vLLM takes before its configuration
+        script = f'echo "$@" > {tmp_path / host}.arguments; exec sleep 60'
+        return {"command": ["sh", "-c", script, "vllm", "serve", "--config", str(config)]}
+
+    async def story(site: Site) -> None:
+        for host, model in (("one", old), ("two", new), ("three", old)):
+            site.start(host, **more(host, model))
+        asked = {host: tmp_path / f"{host}.arguments" for host in HOSTS.values()}
+        await until(lambda: all(path.exists() and path.read_text() for path in asked.values()))
+        assert asked["one"].read_text() == f"serve --config {tmp_path}/one.yaml\n"
+        assert asked["two"].read_text() == f"serve {old} --config {tmp_path}/two.yaml\n"
+        assert asked["three"].read_text() == f"serve --config {tmp_path}/three.yaml\n"
+
+    run(tmp_path, story)
+
+
+def test_a_host_that_is_set_up_for_another_model_is_refused(tmp_path: Path) -> None:
+    async def story(site: Site) -> None:
+        for host, model in (("one", "/models/a@" + "1" * 16), ("two", "/models/b@" + "1" * 16)):
+            config = tmp_path / f"{host}.yaml"
+            config.write_text(f"model: {model}\n")
+            site.start(host, command=["true", "--config", str(config)])
+        await until(lambda: sum("run site.yml again" in line for line in site.said) == 2)
+        assert "two" not in site.sides["one"].members
+
+    site = run(tmp_path, story)
+    assert (
+        f"two is set up for /models/b@{'1' * 16}, and this host for /models/a@{'1' * 16}; run site.yml again"
+        in site.said
+    )
