@@ -75,7 +75,7 @@ class ActionModule(push.StoreAction):
             outcome["msg"] = "would be fetched by the controller first: " + ", ".join(pending)
         return outcome
 
-    def _send(self, folders: dict[str, Any], outcome: dict[str, Any]) -> dict[str, Any]:
+    def _send(self, folders: dict[str, Any], outcome: dict[str, Any], stage: str = "apply") -> dict[str, Any]:
         entries_of: dict[str, Any] = {}
         for folder, entries in folders.values():
             for entry in entries:
@@ -85,7 +85,7 @@ class ActionModule(push.StoreAction):
             folder, entry = entries_of[item["sha256"]]
             wanted += push.contents(folder, [entry], [item])
         sent = self._bring("models", wanted, {**self._args, "models": []})
-        last = self._module({**self._args, "stage": "apply", "verify": "fast"})
+        last = self._module({**self._args, "stage": stage, "verify": "fast"})
         return self._arrived("files", outcome, last, sent)
 
     def _list(self) -> dict[str, Any]:
@@ -155,7 +155,7 @@ class ActionModule(push.StoreAction):
             return outcome
         folders, _pending = self._declare()
         if plan.need[self.host]:
-            outcome = {**self._send(folders, {"need": plan.need[self.host]}), "seed": plan.seed}
+            outcome = {**self._send(folders, {"need": plan.need[self.host]}, "check"), "seed": plan.seed}
         outcome["run"] = fanout.new_run()
         return outcome
 

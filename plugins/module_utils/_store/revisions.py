@@ -20,6 +20,7 @@ import glob
 import os
 import re
 import shutil
+import stat
 from collections.abc import Collection, Iterable, Iterator
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import files
@@ -101,11 +102,22 @@ def adopt(store: Store, folder: str) -> bool:
         if content.state_of(target) is None:
             scratch = os.path.join(store.incoming, f"folder-{folder}")
             shutil.rmtree(scratch, ignore_errors=True)
-            shutil.copytree(plain, scratch, symlinks=True, copy_function=os.link)
+            for parent, _folders, _names in os.walk(plain):
+                # first these, outer ones first: whoever had them before changes nothing below meanwhile
+                files.own_folder(parent, *store.owner, 0o755)
+            shutil.copytree(plain, scratch, symlinks=True, ignore=_foreign_links, copy_function=os.link)
             store.publish(scratch, folder, record, ours)
         _lead(store, name, folder)
     _clear(store, name)
     return True
+
+
+def _foreign_links(folder: str, inside: list[str]) -> list[str]:
+    """Links of another user's: root would follow its own copy of one."""
+    states = {name: os.lstat(os.path.join(folder, name)) for name in inside}
+    return [
+        name for name, state in states.items() if stat.S_ISLNK(state.st_mode) and state.st_uid not in (0, os.geteuid())
+    ]
 
 
 def _clear(store: Store, name: str) -> None:

@@ -22,7 +22,11 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._network import 
 )
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import ray_config, ray_health
 from ansible_collections.sparkthor.cluster.plugins.module_utils._serving import ready as _ready
-from ansible_collections.sparkthor.cluster.plugins.module_utils._store.manifest import Entry, Link
+from ansible_collections.sparkthor.cluster.plugins.module_utils._store.manifest import (
+    Entry,
+    Link,
+    revision_folder,
+)
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store.store import private_store
 
 
@@ -165,6 +169,21 @@ def test_models_are_right_by_record_alone(tmp_path: Path) -> None:
     assert compare.compare([asked]) == ([], "a: m")
     store.commit("m", entries, [])
     (folder / "config.json").chmod(0o600)
+    assert compare.compare([asked]) == ([], "a: m")
+
+
+def test_a_model_is_converged_once_its_name_means_the_declared_revision(tmp_path: Path) -> None:
+    store, entries = private_store(str(tmp_path)), [Entry("config.json", 2, hashlib.sha256(b"{}").hexdigest())]
+    revision = revision_folder("m", entries)
+    (tmp_path / revision).mkdir()
+    (tmp_path / revision / "config.json").write_text("{}")
+    store.commit(revision, entries, [])
+    model = {"name": "m", "folder": revision, "manifest": [list(entries[0])], "links": []}
+    asked = item("a", "model_store", root=str(tmp_path), models=[model])
+    assert compare.compare([asked]) == ([], f"a: m is not {revision}")
+    (tmp_path / "m").symlink_to(revision)
+    assert compare.compare([asked]) == (["a"], "")
+    (tmp_path / revision / "config.json").write_text("{ }")
     assert compare.compare([asked]) == ([], "a: m")
 
 
