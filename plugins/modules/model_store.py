@@ -431,6 +431,9 @@ def switch(module: AnsibleModule, store: Store) -> dict[str, Any]:
                 store.remove(folder)
     result: dict[str, Any] = {"changed": changed}
     if changed:
+        if not module.check_mode:
+            # the lock made it
+            store.clean_incoming([])
         texts = {"before": "".join(before), "after": "".join(after)}
         result["diff"] = {"before_header": store.root, "after_header": store.root, **texts}
     return result

@@ -205,6 +205,7 @@ def test_a_new_revision_is_here_before_its_name_means_it(host: Host) -> None:
     assert (prediction["changed"], prediction["diff"]["after"]) == (True, f"tiny -> {old['folder']}\n")
     assert host.call({}, models=[old], stage="switch")["changed"] is True
     assert host.call({}, models=[old], stage="switch")["changed"] is False
+    assert sorted(os.listdir(host.root)) == [".records", "tiny", old["folder"]]
     settled = host.call({}, models=[old], stage="check")
     assert (settled["changed"], "behind" in settled) == (False, False)
     result = bring(host, new, NEWER, "check")
