@@ -263,7 +263,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._store.manifest 
     parse_manifest,
     revision_folder,
 )
-from ansible_collections.sparkthor.cluster.plugins.module_utils._store.store import Store, private_store, to_come
+from ansible_collections.sparkthor.cluster.plugins.module_utils._store.store import Plan, Store, private_store, to_come
 
 
 def argument_spec() -> dict[str, Any]:
@@ -392,18 +392,23 @@ def apply(module: AnsibleModule, store: Store) -> dict[str, Any]:
     if need:
         result["need"] = list(need.values())
         return result
+    _publish(store, plans, params["stage"] == "apply")
+    if params["stage"] == "apply":
+        result.pop("behind", None)
+    return result
+
+
+def _publish(store: Store, plans: list[tuple[Model, Plan]], alone: bool) -> None:
+    """Nothing is lacking: give the files their names. ``alone`` says that no other host is to get the revisions first."""
     for model, plan in plans:
         if not plan.right:
             store.commit(model.folder, model.entries, plan.wrong, model.links)
         else:
             store.refresh_record(model.folder, model.entries, model.links)
-        if model.revised and params["stage"] == "apply":
-            # this host alone is asked for
+        if model.revised and alone:
             revisions.lead(store, model.folder)
-            result.pop("behind", None)
     # also where all was right: a run killed after its last rename left second names there
     store.clean_incoming([entry for model, _plan in plans for entry in model.entries])
-    return result
 
 
 def _folder(store: Store, model: Model) -> str:
