@@ -399,7 +399,7 @@ def apply(module: AnsibleModule, store: Store) -> dict[str, Any]:
 
 
 def _publish(store: Store, plans: list[tuple[Model, Plan]], alone: bool) -> None:
-    """Nothing is lacking: give the files their names. ``alone``: no other host is to have them before a link changes."""
+    """Nothing is lacking: give the files their names. ``alone``: no other host is to have them as well."""
     for model, plan in plans:
         if not plan.right:
             store.commit(model.folder, model.entries, plan.wrong, model.links)

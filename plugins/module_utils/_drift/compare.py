@@ -116,11 +116,15 @@ def _ray_info(_arguments: Mapping[str, Any]) -> None:
         raise Drift(str(found["reason"]))
 
 
-def _vllm_service(_arguments: Mapping[str, Any]) -> None:
+def _vllm_service(arguments: Mapping[str, Any]) -> None:
     import dataclasses
 
-    from ansible_collections.sparkthor.cluster.plugins.module_utils._serving import ready
+    from ansible_collections.sparkthor.cluster.plugins.module_utils._serving import kept, ready
 
+    if not kept.newest_is_present(arguments["paths"]):
+        raise Drift("what serves is not kept for a rollback yet")
+    if not arguments.get("serves"):
+        return
     found = ready.ensure(start=True, check=True, patience=PATIENCE)
     problem = ready.deadline_problem(dataclasses.asdict(found))
     if found.changed or not found.ready or problem:

@@ -11,7 +11,6 @@ import contextlib
 import dataclasses
 import hmac
 import json
-import os
 import secrets
 import time
 from collections.abc import Callable, Mapping
@@ -219,15 +218,8 @@ class Head:
             "generation": self.generation,
             "admitted": mine,
             "model": self.model,
-            "served": self._served(state),
             "overdue": self._overdue(state),
         }
-
-    def _served(self, state: Mapping[str, Any]) -> bool:
-        """Whether the watchdog has seen a completion of this very start."""
-        memory = state.get("memory") or {}
-        invocation = os.environ.get("INVOCATION_ID", "")
-        return self.phase == rank_link.RUN and bool(memory.get("served")) and memory.get("invocation") == invocation
 
     def _overdue(self, state: Mapping[str, Any]) -> bool:
         """Whether the watchdog waits for a token and wants to know what the ranks do."""

@@ -49,11 +49,7 @@ async def drop_caches(settings: Settings) -> str:
 
 def served(command: Sequence[str]) -> str:
     """The model in the configuration that the command names; empty where that cannot be told."""
-    try:
-        lines = files.read_plain(command[command.index("--config") + 1]).decode().splitlines()
-    except (ValueError, IndexError, OSError):
-        return ""
-    return next((line.partition(":")[2].strip(" '\"") for line in lines if line.startswith("model:")), "")
+    return serving.model_of(command[command.index("--config") + 1]) if "--config" in command[:-1] else ""
 
 
 def name_of(model: str) -> str:

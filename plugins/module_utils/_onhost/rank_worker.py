@@ -9,13 +9,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hmac
-import json
 import secrets
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from .._lib import files
 from . import rank_link, serving
 from .notify import READY, notify
 from .rank_process import Rank, drop_caches, served
@@ -34,7 +32,6 @@ class Worker:
         self.generation = 0
         self.said = ""
         self.said_at = 0.0
-        self.kept_good = False
         self.asked = False
         # systemd read the environment then; a rank must not start with one that was declared anew since
         self.born_with = serving.fingerprint(settings.inputs)
@@ -136,8 +133,6 @@ class Worker:
         if self.state == rank_link.RUNNING:
             if phase != rank_link.RUN or generation != self.generation or not word.get("admitted"):
                 return f"generation {self.generation} has ended, {self.settings.head} is at {generation} ({phase})"
-            if word.get("served"):
-                self._keep_good()
             return ""
         if phase == rank_link.PREPARE and (self.state != rank_link.PREPARED or self.generation != generation):
             highest = rank_link.remembered(self.settings.memory_path)
@@ -171,16 +166,6 @@ class Worker:
         elif phase == rank_link.RUN:
             self._tell(f"generation {generation} runs without this rank: waiting for the next")
         return ""
-
-    def _keep_good(self) -> None:
-        if self.kept_good or not self.settings.keep_request or self.rank.stale():
-            return
-        self.kept_good = True
-        started_with = {path: self.rank.started_with.get(path, "") for path in self.settings.kept}
-        try:
-            files.write_in_place(self.settings.keep_request, json.dumps(started_with))
-        except OSError as error:
-            self.say(f"{self.settings.keep_request} cannot be written: {error}")
 
     async def _report(self, link: rank_link.Link, **more: Any) -> None:
         stale = self.rank.stale() if self.state == rank_link.RUNNING else []

@@ -21,10 +21,11 @@ import os
 import re
 import shutil
 import stat
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import files
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.serving import GOOD
+from ansible_collections.sparkthor.cluster.plugins.module_utils._serving import kept
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store import content
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store.manifest import (
     Entry,
@@ -35,8 +36,8 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._store.manifest 
 )
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store.store import LINK, Store
 
-#: what is served now, and what is kept to go back to; folders are searched
-NAMING = ("/etc/sparkthor/vllm*.yaml", GOOD)
+#: what is served now, by all hosts and while one is away
+CONFIG = "/etc/sparkthor/vllm*.yaml"
 _NAMED = re.compile(rb"[A-Za-z0-9][A-Za-z0-9._-]{0,127}@[0-9a-f]{16}(?![0-9a-f])")
 _AT_FDCWD, _EXCHANGE = -100, 2
 
@@ -58,23 +59,14 @@ def _age(path: str) -> float:
     return -state.st_mtime if state else 0.0
 
 
-def named(places: Iterable[str] = NAMING) -> list[str]:
-    """The revisions that this host's configuration names, and the copies of what served last."""
+def named(config: str = CONFIG, kept_in: str = GOOD) -> list[str]:
+    """The revisions that this host's configuration names, and what is kept to roll back to."""
     found: set[bytes] = set()
-    for path in _files(places):
+    for path in [*glob.glob(config), *kept.copies_needed(kept_in)]:
         # a file that goes meanwhile names nothing any more
         with contextlib.suppress(OSError):
             found.update(_NAMED.findall(files.read_plain(path)))
     return sorted(word.decode() for word in found)
-
-
-def _files(places: Iterable[str]) -> Iterator[str]:
-    for pattern in places:
-        for place in glob.glob(pattern):
-            if os.path.isdir(place):
-                yield from (os.path.join(place, path) for path in content.walk(place))
-            else:
-                yield place
 
 
 def adopt(store: Store, folder: str) -> bool:

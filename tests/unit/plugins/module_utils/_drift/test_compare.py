@@ -21,6 +21,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._network import 
     netplan_change,
 )
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import ray_config, ray_health
+from ansible_collections.sparkthor.cluster.plugins.module_utils._serving import kept
 from ansible_collections.sparkthor.cluster.plugins.module_utils._serving import ready as _ready
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store.manifest import (
     Entry,
@@ -213,8 +214,13 @@ def test_serving(monkeypatch: pytest.MonkeyPatch, found: dict[str, Any], converg
         return dataclasses.replace(_ready.Readiness(), **found)
 
     monkeypatch.setattr(_ready, "ensure", ready)
-    assert compare.compare([item("a", "vllm_service")])[0] == converged
+    monkeypatch.setattr(kept, "newest_is_present", lambda paths: paths == ["/etc/a"])
+    head = {"paths": ["/etc/a"], "serves": True}
+    assert compare.compare([item("a", "vllm_service", **head)])[0] == converged
     assert (asked[0]["start"], asked[0]["check"]) == (True, True)
+    assert compare.compare([item("a", "vllm_service", paths=["/etc/a"], serves=False)])[0] == ["a"]
+    found, why = compare.compare([item("a", "vllm_service", paths=["/etc/b"], serves=False)])
+    assert (found, why) == ([], "a: what serves is not kept for a rollback yet")
 
 
 def test_everything_that_differs_is_told_with_its_age(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import dataclasses
-import json
 from pathlib import Path
 
 import pytest
@@ -16,7 +14,6 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import (
     rank_head,
     rank_link,
     rank_worker,
-    serving,
 )
 
 from tests.unit.plugins.module_utils._onhost.rank_site import HOSTS, TOKEN, Site, alive, run, until
@@ -38,28 +35,6 @@ def test_a_head_without_the_token_is_not_obeyed(tmp_path: Path) -> None:
         await until(lambda: any("does not hold this cluster's token" in line for line in site.said))
         server.close()
         assert not site.began("two")
-
-    run(tmp_path, story)
-
-
-def test_root_is_asked_once_to_keep_what_served(tmp_path: Path) -> None:
-    async def story(site: Site) -> None:
-        declared, request = tmp_path / "vllm.yaml", tmp_path / "keep-good"
-        declared.write_text("model: one\n")
-        settings = dataclasses.replace(
-            site.settings("two"), inputs=[str(declared)], kept=[str(declared)], keep_request=str(request)
-        )
-        worker = rank_worker.Worker(settings, TOKEN, site.said.append)
-        worker.rank.started_with = serving.fingerprint([str(declared)])
-        declared.write_text("model: two\n")
-        worker._keep_good()
-        assert not request.exists(), "nobody knows whether that serves"
-        declared.write_text("model: one\n")
-        worker._keep_good()
-        assert json.loads(request.read_text()) == serving.fingerprint([str(declared)])
-        request.unlink()
-        worker._keep_good()
-        assert not request.exists()
 
     run(tmp_path, story)
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import files as _files
+from ansible_collections.sparkthor.cluster.plugins.module_utils._serving import kept
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store import revisions
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store import store as _store
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store.manifest import StoreError, revision_folder
@@ -152,14 +153,16 @@ def test_old_revisions_go_but_none_that_is_served_or_served_last(store: Store, t
     assert revisions.superfluous(store, "tiny", 2, []) == [folders[3], folders[2], folders[1]]
 
 
-def test_what_the_configuration_and_its_copies_name_is_in_use(tmp_path: Path) -> None:
-    config, kept = tmp_path / "vllm.yaml", tmp_path / "good"
-    kept.mkdir()
-    config.write_text(f"model: /var/lib/sparkthor/models/{NEW}\nserved-model-name: x@home\n")
-    (kept / "vllm.yaml-12").write_text(f'{{"model": "/m/{OLD}"}}')
-    (kept / "index.json").write_text("{}")
-    found = revisions.named((str(tmp_path / "vllm*.yaml"), str(kept), str(tmp_path / "absent")))
-    assert found == sorted([OLD, NEW])
+def test_what_is_served_and_what_served_last_is_in_use(tmp_path: Path) -> None:
+    config, good = tmp_path / "vllm.yaml", tmp_path / "good"
+    folders = ["tiny@" + digit * 16 for digit in "abcd"]
+    for number, folder in enumerate(folders):
+        config.write_text(f"model: /var/lib/sparkthor/models/{folder}\nserved-model-name: x@home\n")
+        kept.keep(f"run-{number}", [str(config)], str(good))
+    config.write_text(f"model: /var/lib/sparkthor/models/{NEW}\n")
+    # what served long ago may go; going back to it needs the former variables and a run
+    assert revisions.named(str(tmp_path / "vllm*.yaml"), str(good)) == sorted([NEW, folders[3], folders[2]])
+    assert revisions.named(str(tmp_path / "absent.yaml"), str(tmp_path / "absent")) == []
 
 
 def test_a_power_loss_leaves_the_old_revision_or_the_new_one(
