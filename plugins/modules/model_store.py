@@ -250,6 +250,7 @@ import os
 from typing import Any, NamedTuple
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.sparkthor.cluster.plugins.module_utils._serving import kept
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store import fanout_job, revisions
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store.content import human
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store.manifest import (
@@ -373,7 +374,7 @@ def apply(module: AnsibleModule, store: Store) -> dict[str, Any]:
         "changed": changed,
         "models": report,
         "unlisted": [name for name in store.names() if (base_of(name) or name) not in report],
-        "named": revisions.named(),
+        "named": kept.revisions_needed(),
     }
     if behind:
         result["behind"] = [model.name for model in behind]
@@ -518,7 +519,7 @@ def listing(module: AnsibleModule, store: Store) -> dict[str, Any]:
     lines = [f"{row['name']}  {human(row['bytes'])}" for row in rows]
     left = [f"{row['name']}  {human(row['bytes'])}" for row in rows if row["name"] not in removed]
     result: dict[str, Any] = {"changed": bool(removed), "inventory": rows, "removed": removed, "root": store.root}
-    result["named"] = revisions.named()
+    result["named"] = kept.revisions_needed()
     if removed:
         result["diff"] = {
             "before_header": store.root,

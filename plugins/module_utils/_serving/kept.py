@@ -18,6 +18,7 @@ no host goes back to another one than its peers. The newest is what served last.
 from __future__ import annotations
 
 import dataclasses
+import glob
 import hashlib
 import json
 import os
@@ -37,10 +38,13 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import (
     rank_link,
     serving,
 )
+from ansible_collections.sparkthor.cluster.plugins.module_utils._store.manifest import base_of
 
 #: how many configurations are kept at most
 LIMIT = 8
 UNITS = "/etc/systemd/system/"
+#: what is served by all hosts, and while one is away
+VLLM = "/etc/sparkthor/vllm*.yaml"
 
 
 class KeptError(Exception):
@@ -178,7 +182,7 @@ def newest_is_present(paths: Iterable[str], folder: str = serving.GOOD) -> bool:
 
 
 def _engines(one: Kept, folder: str) -> tuple[list[str], str]:
-    """Environments that its links lead to, and its image."""
+    """Environments and models that its links lead to, and its image."""
     environments = [
         os.path.normpath(os.path.join(os.path.dirname(path), item.link))
         for path, item in one.items.items()
@@ -198,15 +202,11 @@ def needed(folder: str = serving.GOOD) -> list[str]:
     return found
 
 
-def _arguments(one: Kept) -> list[tuple[str, Item]]:
-    """vllm.yaml, where this host has one."""
-    return [(path, item) for path, item in one.items.items() if item.digest and path.endswith("/vllm.yaml")]
-
-
-def copies_needed(folder: str = serving.GOOD) -> list[str]:
-    """Contents of the files of those two."""
-    items = [item for one in read(folder)[:2] for item in one.items.items()]
-    return [os.path.join(folder, _copy_of(path, item)) for path, item in items if item.digest]
+def revisions_needed(config: str = VLLM, folder: str = serving.GOOD) -> list[str]:
+    """Revisions of models that this host serves with, and those of the two configurations that served last."""
+    found = {item.link for one in read(folder)[:2] for item in one.items.values()}
+    found.update(os.path.basename(serving.model_of(path)) for path in glob.glob(config))
+    return sorted(name for name in found if base_of(name))
 
 
 def has_image(image: str) -> bool:
@@ -245,9 +245,7 @@ def differences(
             f"{', '.join(sorted(hosts))}: run site.yml with the former variables instead"
         )
     environments, image = _engines(one, folder)
-    models = [serving.model_of(os.path.join(folder, _copy_of(path, item))) for path, item in _arguments(one)]
-    folders = [*environments, *(model for model in models if model.startswith("/"))]
-    lost = [path for path in folders if not os.path.isdir(path)]
+    lost = [path for path in environments if not os.path.isdir(path)]
     # which of the two it ran from is what its unit calls
     if image and one.about.get("runtime") == "container" and not image_there(image):
         lost.append(image)

@@ -16,16 +16,12 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import glob
 import os
-import re
 import shutil
 import stat
 from collections.abc import Collection, Iterable
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import files
-from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.serving import GOOD
-from ansible_collections.sparkthor.cluster.plugins.module_utils._serving import kept
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store import content
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store.manifest import (
     Entry,
@@ -36,9 +32,6 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._store.manifest 
 )
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store.store import LINK, Store
 
-#: what is served now, by all hosts and while one is away
-CONFIG = "/etc/sparkthor/vllm*.yaml"
-_NAMED = re.compile(rb"[A-Za-z0-9][A-Za-z0-9._-]{0,127}@[0-9a-f]{16}(?![0-9a-f])")
 _AT_FDCWD, _EXCHANGE = -100, 2
 
 
@@ -57,16 +50,6 @@ def of(store: Store, name: str) -> list[str]:
 def _age(path: str) -> float:
     state = content.state_of(path)
     return -state.st_mtime if state else 0.0
-
-
-def named(config: str = CONFIG, kept_in: str = GOOD) -> list[str]:
-    """The revisions that this host's configuration names, and what is kept to roll back to."""
-    found: set[bytes] = set()
-    for path in [*glob.glob(config), *kept.copies_needed(kept_in)]:
-        # a file that goes meanwhile names nothing any more
-        with contextlib.suppress(OSError):
-            found.update(_NAMED.findall(files.read_plain(path)))
-    return sorted(word.decode() for word in found)
 
 
 def adopt(store: Store, folder: str) -> bool:

@@ -147,7 +147,7 @@ def inputs(serving: Serving) -> list[str]:
 
 
 def kept(serving: Serving) -> list[str]:
-    """All that says what is served and how, links to the engine included: what playbooks/rollback.yml brings back."""
+    """All that says what is served and how, links to engine and model included, for playbooks/rollback.yml."""
     ray = ("ray.env", "ray.json") if serving.by_ray else ()
     own = ("vllm.env",) if serving.has_engine else ()
     group = () if serving.by_ray else ("group.json",)
@@ -155,6 +155,7 @@ def kept(serving: Serving) -> list[str]:
     units = (*((_VLLM,) if serving.has_engine else ()), *(("sparkthor-ray.service",) if serving.by_ray else ()))
     return [
         serving.settings.engine_venv_path,
+        *serving.model_links,
         *(f"{_ETC}/{name}" for name in ("engine.env", "container.json", *ray, *own, *group, *head)),
         *((vllm_serve.CONFIG, _NOT_CARRIED) if serving.has_engine else ()),
         *((vllm_serve.SMALLER_CONFIG,) if serving.degraded else ()),

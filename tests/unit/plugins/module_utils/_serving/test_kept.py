@@ -63,19 +63,20 @@ def test_engine_arguments_and_environment_come_back_together(host: Host) -> None
     assert (host.yaml.read_text(), os.readlink(host.link)) == ("model: two\n", "venvs/two")
 
 
-def test_a_revision_that_is_gone_cannot_be_gone_back_to(host: Host) -> None:
-    revision = host.folder / ("tiny@" + "0" * 16)
-    revision.mkdir()
-    host.yaml.write_text(f"# ours\nmodel: {revision}\n")
-    host.keep("a")
-    host.yaml.write_text("model: owner/name\n")
-    host.keep("b")
-    assert [change.path for change in host.changes("a")] == [str(host.yaml)]
-    revision.rmdir()
+def test_the_model_s_name_means_the_former_revision_again_unless_that_is_gone(host: Host) -> None:
+    name = host.folder / "tiny"
+    host.paths.append(str(name))
+    for digit in "01":
+        (host.folder / f"tiny@{digit * 16}").mkdir()
+        name.unlink(missing_ok=True)
+        name.symlink_to(f"tiny@{digit * 16}")
+        host.keep(digit)
+    assert host.back("0") == ["tiny"]
+    assert os.readlink(name) == "tiny@" + "0" * 16
+    host.back("1")
+    (host.folder / ("tiny@" + "0" * 16)).rmdir()
     with pytest.raises(kept.KeptError, match=r"not on this host any more .*tiny@0+\).* or model_store_revisions"):
-        host.changes("a")
-    host.yaml.write_text("model: two\n")
-    assert [change.path for change in host.changes("b")] == [str(host.yaml)], "the hub has it"
+        host.changes("0")
 
 
 def test_what_serves_again_is_the_newest_again(host: Host) -> None:
@@ -209,3 +210,17 @@ def test_what_the_serving_user_says_is_no_copy(host: Host) -> None:
         host.changes("a")
     (Path(host.good) / "index.json").write_text('{"kept": [{"name": 1}, 5], "files": {}}')
     assert kept.read(host.good) == []
+
+
+def test_what_is_served_and_what_served_last_is_in_use(tmp_path: Path) -> None:
+    new = "tiny@" + "e" * 16
+    config, good, name = tmp_path / "vllm.yaml", tmp_path / "good", tmp_path / "tiny"
+    folders = ["tiny@" + digit * 16 for digit in "abcd"]
+    for number, folder in enumerate(folders):
+        name.unlink(missing_ok=True)
+        name.symlink_to(folder)
+        kept.keep(f"run-{number}", [str(name)], str(good))
+    config.write_text(f"# ours\nmodel: /var/lib/sparkthor/models/{new}\nserved-model-name: x@home\n")
+    # what served long ago may go; going back to it needs the former variables and a run
+    assert kept.revisions_needed(str(tmp_path / "vllm*.yaml"), str(good)) == sorted([new, folders[3], folders[2]])
+    assert kept.revisions_needed(str(tmp_path / "absent.yaml"), str(tmp_path / "absent")) == []

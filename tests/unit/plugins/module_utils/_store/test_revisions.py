@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import files as _files
-from ansible_collections.sparkthor.cluster.plugins.module_utils._serving import kept
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store import revisions
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store import store as _store
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store.manifest import StoreError, revision_folder
@@ -151,18 +150,6 @@ def test_old_revisions_go_but_none_that_is_served_or_served_last(store: Store, t
     # back to the oldest: that one is the newest in service
     revisions.lead(store, folders[0])
     assert revisions.superfluous(store, "tiny", 2, []) == [folders[3], folders[2], folders[1]]
-
-
-def test_what_is_served_and_what_served_last_is_in_use(tmp_path: Path) -> None:
-    config, good = tmp_path / "vllm.yaml", tmp_path / "good"
-    folders = ["tiny@" + digit * 16 for digit in "abcd"]
-    for number, folder in enumerate(folders):
-        config.write_text(f"model: /var/lib/sparkthor/models/{folder}\nserved-model-name: x@home\n")
-        kept.keep(f"run-{number}", [str(config)], str(good))
-    config.write_text(f"model: /var/lib/sparkthor/models/{NEW}\n")
-    # what served long ago may go; going back to it needs the former variables and a run
-    assert revisions.named(str(tmp_path / "vllm*.yaml"), str(good)) == sorted([NEW, folders[3], folders[2]])
-    assert revisions.named(str(tmp_path / "absent.yaml"), str(tmp_path / "absent")) == []
 
 
 def test_a_power_loss_leaves_the_old_revision_or_the_new_one(

@@ -49,7 +49,10 @@ def test_the_configuration_names_the_revision_and_no_link(variables: dict[str, A
     found = plan({**variables, "sparkthor_cluster": cluster}, vllm_serve_model="m")
     config = yaml.safe_load(files(found)["/etc/sparkthor/vllm.yaml"])
     assert config["model"] == found["model_path"] == "/var/lib/sparkthor/models/m@" + "0" * 16
-    assert config["served-model-name"] == ["m"] or config["served-model-name"] == "m"
+    assert json.loads(files(found)["/etc/sparkthor/serving.json"])["model"] == "m"
+    # a way back takes the link back as well
+    assert "/var/lib/sparkthor/models/m" in found["kept"]
+    assert "/var/lib/sparkthor/models/n" not in found["kept"]
     elsewhere = plan({**variables, "sparkthor_cluster": cluster}, vllm_serve_model="/srv/m")
     assert elsewhere["model_path"] == "/srv/m"
 
