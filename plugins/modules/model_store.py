@@ -492,9 +492,9 @@ def finish(module: AnsibleModule, store: Store) -> dict[str, Any]:
 def _use(params: dict[str, Any], folder: str, now: bool) -> str:
     """What a folder of the store is for; ``now`` says that it is the revision its model's name leads to."""
     name = base_of(folder)
-    if not name or now:
-        name = name or folder
-        return "declared" if name in params["declared"] else "kept" if name in params["keep"] else "unused"
+    for use, names in (("declared", params["declared"]), ("kept", params["keep"])):
+        if (now or not name) and (name or folder) in names:
+            return use
     return "to go back to" if folder in params["in_use"] else "unused"
 
 

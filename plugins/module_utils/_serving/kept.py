@@ -204,8 +204,12 @@ def needed(folder: str = serving.GOOD) -> list[str]:
 
 def revisions_needed(config: str = VLLM, folder: str = serving.GOOD) -> list[str]:
     """Revisions of models that this host serves with, and those of the two configurations that served last."""
-    found = {item.link for one in read(folder)[:2] for item in one.items.values()}
-    found.update(os.path.basename(serving.model_of(path)) for path in glob.glob(config))
+    found, named = set(), glob.glob(config)
+    for one in read(folder)[:2]:
+        found.update(item.link for item in one.items.values())
+        named += [os.path.join(folder, _copy_of(*item)) for item in one.items.items() if item[0].endswith(".yaml")]
+    # of a model that is declared no more the link was not kept
+    found.update(os.path.basename(serving.model_of(path)) for path in named)
     return sorted(name for name in found if base_of(name))
 
 

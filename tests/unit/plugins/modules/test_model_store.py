@@ -256,6 +256,8 @@ def test_a_listing_says_which_revision_is_for_what(host: Host) -> None:
         zip([model["folder"] for model in models], ["to go back to", "unused", "declared"], strict=True)
     )
     assert host.call({}, **asked, remove_unused=True)["removed"] == [models[1]["folder"]]
-    # a model that nobody declares any more goes with its name
+    # nobody declares it any more: it stays as long as somebody may go back to it, then goes with its name
+    kept = host.call({}, stage="list", remove_unused=True, in_use=[models[2]["folder"]])
+    assert (kept["removed"], (host.root / "tiny").exists()) == ([models[0]["folder"]], True)
     assert host.call({}, stage="list", remove_unused=True)["changed"] is True
     assert os.listdir(host.root) == [".records"]
