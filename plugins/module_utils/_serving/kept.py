@@ -204,7 +204,8 @@ def needed(folder: str = serving.GOOD) -> list[str]:
 
 def revisions_needed(config: str = VLLM, folder: str = serving.GOOD) -> list[str]:
     """Revisions of models that this host serves with, and those of the two configurations that served last."""
-    found, named = set(), glob.glob(config)
+    found: set[str] = set()
+    named = glob.glob(config)
     for one in read(folder)[:2]:
         found.update(item.link for item in one.items.values())
         named += [os.path.join(folder, _copy_of(*item)) for item in one.items.items() if item[0].endswith(".yaml")]
