@@ -14,7 +14,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import file
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store import revisions
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store import store as _store
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store.manifest import StoreError, revision_folder
-from ansible_collections.sparkthor.cluster.plugins.module_utils._store.store import Store
+from ansible_collections.sparkthor.cluster.plugins.module_utils._store.store import Owner, Store
 
 from tests.unit.power import survives
 from tests.unit.stores import FILES, entries, fill, read
@@ -184,3 +184,32 @@ def test_what_is_said_to_be_here_is_on_the_disk(store: Store, tmp_path: Path, mo
     fill(store, tmp_path, FILES, OLD)
     scratch = f".incoming/folder-{OLD}"
     assert done == [f"sync {scratch}", f"sync {scratch}/sub", f"rename {OLD}", "sync .", "sync .records"]
+
+
+def test_at_every_moment_each_host_has_what_the_head_names(tmp_path: Path) -> None:
+    """The steps of three hosts in the order of the roles: wherever they end, what boots is one revision."""
+    owner = Owner(os.getuid(), os.getgid())
+    hosts = [Store(str(tmp_path / name), owner) for name in ("a", "b", "c")]
+    contents = [{**FILES, "config.json": str(number).encode()} for number in range(4)]
+    declared = [revision_folder("tiny", entries(files)) for files in contents]
+    served, former = "", ""
+
+    def check() -> None:
+        for host in hosts:
+            assert not served or host.as_recorded(served, entries(contents[declared.index(served)]))
+            assert not former or host.as_recorded(former, entries(contents[declared.index(former)]))
+
+    for files, folder in zip(contents, declared, strict=True):
+        for host in hosts:
+            fill(host, tmp_path, files, folder)
+            check()
+        for host in hosts:
+            assert revisions.switch(host, folder, entries(files), (), dry=False)
+            check()
+            for old in revisions.superfluous(host, "tiny", 1, [name for name in (served, former) if name]):
+                host.remove(old)
+                check()
+        # vllm.yaml, on the head alone
+        served, former = folder, served
+        check()
+    assert [revisions.of(host, "tiny") for host in hosts] == [[declared[3], declared[2], declared[1]]] * 3
