@@ -82,7 +82,7 @@ def attempt(
     if model and free < MODEL_BYTES:
         model = False
         left_out = f"no model was tried: only {free / 2**30:.1f} GiB of memory are free, {MODEL_BYTES >> 30} are needed"
-    argv = ["choom", "-n", "1000", "--", "nice", "-n", "19", *command, "-", "model" if model else "imports"]
+    argv = ["choom", "-n", "1000", "--", "nice", "-n", "10", *command, "-", "model" if model else "imports"]
     status, out, err = runner(argv, seconds, PROGRAM)
     for line in reversed(out.splitlines()):
         if status == 0 and line.startswith("{"):
