@@ -26,11 +26,12 @@ MODEL_BYTES = 8 << 30
 #: runs under the engine's Python; the only argument says whether to load a model
 PROGRAM = r"""
 import json, os, sys, tempfile
+from importlib.metadata import version
 os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
 os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "1")
 import torch, ray, vllm
 import vllm.engine.arg_utils, vllm.v1.engine.async_llm
-found = {"ray": ray.__version__, "vllm": vllm.__version__, "torch": torch.__version__, "gpu": "", "nccl": ""}
+found = {**{name: version(name) for name in ("ray", "vllm", "torch")}, "gpu": "", "nccl": ""}
 if torch.cuda.is_available():
     ones = torch.ones(64, 64, device="cuda", dtype=torch.bfloat16)
     assert float((ones @ ones).sum()) == 64.0 ** 3, "the GPU multiplies wrongly"
