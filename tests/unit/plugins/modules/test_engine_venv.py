@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import copy
 import fcntl
 import os
 import platform
@@ -53,6 +54,7 @@ def test_a_wheel_that_was_swapped_on_the_host_is_not_run(host: Host) -> None:
     os.utime(wheel, ns=(before.st_atime_ns, before.st_mtime_ns))
     assert wheel.stat().st_size == before.st_size
     os.unlink(host.path)
+    shutil.rmtree(host.environments)
     needed = host.call()["need"]
     assert [item["size"] for item in needed] == [before.st_size]
     assert not os.path.lexists(host.path)
@@ -226,7 +228,7 @@ def test_an_engine_is_staged_beside_the_one_in_use(host: Host) -> None:
 
 def test_going_back_needs_no_wheel(host: Host) -> None:
     host.converge()
-    first, target = os.path.realpath(host.path), host.target()
+    first, target = os.path.realpath(host.path), copy.deepcopy(host.target())
     host.pins["ray"] = "2.61.0"
     host.make_wheels()
     host.converge()
