@@ -17,7 +17,7 @@ from tools.gpu.start import STEPS
 Documents = Mapping[str, Mapping[str, Any]]
 #: whose results stand for a stage that was not measured by itself; faults are those of all of them
 SHARED: Mapping[str, tuple[str, ...]] = {
-    "byhand": ("gpu",), "price": ("gpu",), "slow": ("fault1",), "busy": ("load",), "boot": ("load",),
+    "price": ("gpu",), "slow": ("fault1",), "busy": ("load",), "boot": ("load",),
     "faults": ("fault1", "fault2"),
 }  # fmt: skip
 
@@ -30,12 +30,6 @@ def read(folder: Path, stages: Iterable[str]) -> dict[str, dict[str, Any]]:
             path = place / f"{stage}.json"
             if stage not in found and path.exists():
                 found[stage] = json.loads(path.read_text(encoding="utf-8"))
-    # pairs count as soon as they are there
-    rows = folder / "gpu" / "byhand-rows.json"
-    if "byhand" not in found and rows.exists():
-        found["byhand"] = json.loads(rows.read_text(encoding="utf-8"))
-    if "byhand" in found:
-        found["byhand"]["summary"] = price.summary(found["byhand"]["rows"], "ours", "by hand")
     return found
 
 
@@ -90,24 +84,34 @@ def verified(documents: Documents) -> list[str]:
     return _rows(("check", "where", "value", "unit", "verdict"), rows) if rows else ["Not measured yet."]
 
 
-def _priced(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    head = ("streams", "pairs", "ours, tokens/s", "without us", "ratio (least, most)", "added TTFT p50, ms", "failed")
-    return _rows(
-        head,
-        [
-            (
-                row["streams"], row["pairs"], f"{row['ours']:.0f}", f"{row['bare']:.0f}",
-                f"**{row['ratio']:.3f}** ({row['ratios'][0]:.3f}, {row['ratios'][1]:.3f})",
-                f"{row['ttft_added']:+.1f} ({row['ttft_ours']:.1f} and {row['ttft_bare']:.1f})", row["failed"],
-            )
-            for row in rows
-        ],
+_PRICED = ("streams", "pairs", "ours, tokens/s", "without us", "ratio (least, most)", "added TTFT p50, ms", "failed")
+
+
+def _priced(row: Mapping[str, Any]) -> tuple[Any, ...]:
+    return (
+        row["streams"], row["pairs"], f"{row['ours']:.0f}", f"{row['bare']:.0f}",
+        f"**{row['ratio']:.3f}** ({row['ratios'][0]:.3f}, {row['ratios'][1]:.3f})",
+        f"{row['ttft_added']:+.1f} ({row['ttft_ours']:.1f} and {row['ttft_bare']:.1f})", row["failed"],
     )  # fmt: skip
 
 
-def priced(documents: Documents, stage: str) -> list[str]:
-    found = documents.get(stage) or {}
-    return _priced(found["summary"]) if found.get("summary") else ["Not measured yet."]
+def priced(documents: Documents) -> list[str]:
+    found = documents.get("price") or {}
+    rows = [_priced(row) for row in found.get("summary", ())]
+    return _rows(_PRICED, rows) if rows else ["Not measured yet."]
+
+
+def compared(folder: Path) -> list[dict[str, Any]]:
+    """Pairs against vLLM by hand, which count as soon as they are there."""
+    path = folder / "byhand-rows.json"
+    rows = json.loads(path.read_text(encoding="utf-8"))["rows"] if path.exists() else []
+    return price.summary(rows, "ours", "by hand")
+
+
+def by_hand(folder: Path, names: Sequence[tuple[str, str]]) -> list[str]:
+    places = [("`make gpu`", folder), *((title, folder / name) for name, title in names)]
+    rows = [(title, *_priced(row)) for title, place in places for row in compared(place)]
+    return _rows(("executor, split", *_PRICED), rows) if rows else ["Not measured yet."]
 
 
 def clusters(folder: Path, names: Sequence[tuple[str, str]]) -> list[str]:
@@ -121,8 +125,9 @@ def clusters(folder: Path, names: Sequence[tuple[str, str]]) -> list[str]:
         reduced = next((one for (check, _where), one in lines.items() if check == "all-reduce"), {})
         transports = sorted({str(one["value"]) for (check, _where), one in lines.items() if check == "transport"})
         bad = [check for (check, _where), one in lines.items() if one["verdict"] == "fail"]
-        compared = price.summary(kept.get("byhand-rows", {}).get("rows", []), "ours", "by hand")
-        ratios = ", ".join(f"{one['ratio']:.3f} at {one['streams']} (n={one['pairs']})" for one in compared)
+        ratios = ", ".join(
+            f"{one['ratio']:.3f} at {one['streams']} (n={one['pairs']})" for one in compared(folder / name)
+        )
         lost = folder / name / "faults" / "worker.json"
         healed = json.loads(lost.read_text(encoding="utf-8"))[0] if lost.exists() else {}
         heals = [healed.get("noticed"), healed.get("again"), *healed.get("troubles", ())] if healed else "–"
@@ -207,8 +212,8 @@ def parts(folder: Path, stages: Iterable[str], names: Sequence[tuple[str, str]] 
         "gpu runs": runs(documents),
         "gpu start": started(documents, read(folder / "load", ["deploy"])),
         "gpu verify": verified(documents),
-        "gpu price": priced(documents, "price"),
-        "gpu by hand": priced(documents, "byhand"),
+        "gpu price": priced(documents),
+        "gpu by hand": by_hand(folder, names),
         "gpu faults": faulted(folder, documents.get("faults") or {}),
         "gpu load": loaded(documents),
         "gpu slow": slowed(documents),

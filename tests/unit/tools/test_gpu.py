@@ -258,7 +258,7 @@ def test_tables_of_results(tmp_path: Path) -> None:
     }.items():  # fmt: skip
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / f"{name}.json").write_text(json.dumps(found))
-    parts = table.parts(tmp_path, make_gpu.STAGES)
+    parts = table.parts(tmp_path, make_gpu.STAGES, clusters.TITLES)
     assert "| `site.yml` on bare hosts | 200.0 | engine 90 |" in parts["gpu runs"]
     assert "| `site.yml` again | 6.0 | changed 0 |" in parts["gpu runs"]
     assert parts["gpu faults"][2].startswith(
@@ -267,7 +267,9 @@ def test_tables_of_results(tmp_path: Path) -> None:
     assert parts["gpu load"][2] == "| 64 | 10 | 40000 | 9000 | 0 | 0 | no | serving |"
     assert "| a step of 60 s | answered after 61.5 s, whole; no restart |" in parts["gpu slow"]
     assert parts["gpu start"][2:] == ["| API | – | 9.0 | 3.0 |", "| all | – | 9.0 | 3.0 |"]
-    assert parts["gpu by hand"][2] == "| 1 | 1 | 99 | 100 | **0.990** (0.990, 0.990) | +1.0 (21.0 and 20.0) | 0 |"
+    assert parts["gpu by hand"][2] == (
+        "| `ray`, PP=2 | 1 | 1 | 99 | 100 | **0.990** (0.990, 0.990) | +1.0 (21.0 and 20.0) | 0 |"
+    )
 
 
 JOURNAL = """\
