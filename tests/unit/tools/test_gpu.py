@@ -3,7 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 from __future__ import annotations
 
+import hashlib
 import json
+import shutil
 import struct
 import subprocess
 import sys
@@ -68,6 +70,84 @@ def test_a_machine_that_no_bundle_is_for(described: Path, change: tuple[str, str
 def test_an_undescribed_machine_is_asked_for(tmp_path: Path) -> None:
     with pytest.raises(bundle.BundleError, match=r"describe\.sh"):
         bundle.Machine.read(tmp_path)
+
+
+# --- the bundle on the machine ---------------------------------------------------------------------------------------
+
+#: a Python that says its version and writes down what else it is asked
+STAND_IN = """#!/bin/sh
+case "$*" in *version_info*) echo 3.12 ;; *) echo "$@" >>"$TOLD" ;; esac
+"""
+
+
+@pytest.fixture
+def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """setup.sh in a checkout of its own, with two parts of a bundle."""
+    top = tmp_path / "checkout"
+    (top / "tools" / "gpu").mkdir(parents=True)
+    shutil.copy(TOP / "tools" / "gpu" / "setup.sh", top / "tools" / "gpu")
+    for path in (top / ".venv" / "bin" / "ansible-playbook", tmp_path / "python3"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(STAND_IN)
+        path.chmod(0o755)
+    monkeypatch.setenv("TOLD", str(tmp_path / "told"))
+    tree = tmp_path / "x-1-py3-none-any"
+    tree.mkdir()
+    files = {1: "controller/c.whl", 2: "wheels/w-1-py3-none-any.whl", 3: "trees/x-1-py3-none-any.tar.xz"}
+    sums = ""
+    for number, name in files.items():
+        path = tmp_path / f"part-{min(number, 2)}" / name
+        path.parent.mkdir(parents=True)
+        path.write_text(name)
+        if name.startswith("trees"):
+            subprocess.run(["tar", "-C", str(tmp_path), "-cJf", str(path), tree.name], check=True)
+        sums += f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {name}\n"
+    for part in ("part-1", "part-2"):
+        (tmp_path / part / "SHA256SUMS").write_text(sums)
+        (tmp_path / part / "python").write_text("3.12\n")
+    return top
+
+
+def set_up(checkout: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    python = str(checkout.parent / "python3")
+    argv = ["bash", str(checkout / "tools/gpu/setup.sh"), *words, "--python", python]
+    return subprocess.run(argv, cwd=checkout.parent, capture_output=True, text=True, check=False)
+
+
+def test_a_bundle_for_another_python_is_one_line_and_leaves_nothing(checkout: Path) -> None:
+    (checkout.parent / "part-1" / "python").write_text("3.13\n")
+    done = set_up(checkout, "part-1")
+    assert done.returncode == 2
+    assert done.stderr.startswith("setup: the bundle is for Python 3.13 and ")
+    assert done.stderr.count("\n") == 1
+    assert not (checkout / ".lab").exists()
+
+
+def test_each_part_is_used_as_soon_as_it_is_there(checkout: Path, tmp_path: Path) -> None:
+    done = set_up(checkout, "part-1")
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "setup: 2 files are in parts that are not here yet")
+    told = tmp_path / "told"
+    assert told.read_text().split() == [f"{checkout}/tools/gpu/model.py", "model"]
+    done = set_up(checkout, "part-2", "--thin")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1].startswith("setup: ready")
+    asked = told.read_text().splitlines()[1:]
+    assert asked[0].endswith("unpacked/x-1-py3-none-any packed")
+    assert asked[1:] == [f"{checkout}/tools/gpu/wheels.py thin thin.txt --thin"]
+    # what the suites do without is made when it is asked for
+    assert set_up(checkout).returncode == 0
+    assert f"{checkout}/tools/gpu/wheels.py packed lock.txt" in told.read_text().splitlines()
+
+
+def test_a_part_that_was_torn_on_the_way_is_not_used(checkout: Path) -> None:
+    (checkout.parent / "part-2" / "wheels" / "w-1-py3-none-any.whl").write_text("torn")
+    done = set_up(checkout, "part-1", "part-2")
+    assert done.returncode == 1
+    assert "wheels/w-1-py3-none-any.whl: FAILED" in done.stdout + done.stderr
+    assert not (checkout / ".lab" / "gpu" / ".wheels.done").exists()
+
+
+# --- the bundle ------------------------------------------------------------------------------------------------------
 
 
 def test_parts_hold_what_they_may(tmp_path: Path) -> None:
