@@ -32,6 +32,7 @@ from tools import leaks
 from tools.chaos import judge, schedule
 from tools.chaos.clients import TOKENS, Asking, reference
 from tools.chaos.lay import BLINDING, LAY, make_whole
+from tools.faults.__main__ import clean_start
 from tools.faults.controller import Ground
 from tools.faults.observe import Clients, Watch
 from tools.faults.site import FaultError, Site, sleep_until, wait
@@ -45,6 +46,8 @@ PLAY_LIMIT = 1800.0
 PATIENCE = 3.0
 #: a head that is back, or a watchdog that was struck, has this long until its state counts
 SIGHT = 60.0
+#: a clean start of the same lab is measured anew after these seconds
+CLEAN_AGE = 1200.0
 GRACE = 60.0
 _UNITS = ("ray", "vllm", "watchdog", "front")
 _JOURNAL = "journalctl --no-pager -o short-precise --since=-{minutes}min " + " ".join(
@@ -222,9 +225,9 @@ def rounds_of(run: Run, seed: int, minutes: float, plan: Sequence[schedule.Round
 
 
 def chaos(run: Run, name: str, seed: int, minutes: float, plan: Sequence[schedule.Round] | None) -> list[str]:
-    clean = run.site.clean_start()
+    clean = clean_start(run.site, CLEAN_AGE)
     run.limit = FACTOR * clean + GRACE + judge.BACKOFF
-    say(f"clean start {clean:.0f} s, so serving again may take {run.limit:.0f} s; load {os.getloadavg()[0]:.1f}")
+    say(f"serving again may take {run.limit:.0f} s; load {os.getloadavg()[0]:.1f}")
     run.zero = time.monotonic()
     done: list[schedule.Round] = []
     with Clients(run.endpoint, tokens=TOKENS) as clients, Watch(run.site.leader) as watch:

@@ -71,7 +71,9 @@ def publish(group: Group, stop: threading.Event) -> None:
         pid = int((state.get("unit") or {}).get("main_pid") or 0)
         told: dict[str, Any] = {"updated": time.time(), "ranks": {"10.0.0.1": "one"}, "signs": {}}
         if pid and (state.get("stall") or {}).get("overdue"):
-            told["signs"] = {"spark-01": dataclasses.asdict(sampler.sample(os.getsid(pid), 0))}
+            # restarted meanwhile, there is nothing to sample
+            with contextlib.suppress(ProcessLookupError):
+                told["signs"] = {"spark-01": dataclasses.asdict(sampler.sample(os.getsid(pid), 0))}
         files.write_atomic(path, json.dumps(told))
 
 

@@ -7,13 +7,18 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import time
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from tools.chaos import __main__ as command
 from tools.chaos import clients, judge, lay, schedule
 from tools.faults.faults import FAULTS
-from tools.faults.observe import Request
+from tools.faults.observe import Endpoint, Request
+from tools.faults.site import FaultError
 
 HOSTS = ["spark-01", "spark-02", "spark-03"]
 PINNED = schedule.Round(
@@ -172,3 +177,94 @@ def test_what_an_answer_says() -> None:
     events += [{"choices": [{"delta": {"content": word}}]} for word in ("one", " two")]
     stream = "".join(f"data: {json.dumps(event)}\n\n" for event in events) + "data: [DONE]\n\n"
     assert clients.said(stream, stream=True) == "one two"
+
+
+# -- the runner, over hosts that are not there ------------------------------------------------------------------------
+
+
+class Ground:
+    """A lab on which everything is always well, and what was done to it."""
+
+    head = HOSTS[0]
+    hosts = HOSTS
+    endpoint = Endpoint("127.0.0.1", 1, "key", "model")
+
+    def __init__(self, folder: Path) -> None:
+        self.secrets = folder / "secrets"
+        self.secrets.mkdir()
+        self.lab = SimpleNamespace()
+        self.inventories: list[Path] = []
+        self.done: list[str] = []
+
+    def surplus(self) -> list[str]:
+        return []
+
+    def everywhere(self, _command: str) -> dict[str, str]:
+        return dict.fromkeys(HOSTS, "")
+
+
+def strike(site: Any, fault: schedule.Fault) -> None:
+    site.done.append(f"lay {fault.kind}")
+
+
+def undo(site: Any, fault: schedule.Fault) -> None:
+    site.done.append(f"undo {fault.kind}")
+
+
+def refuse(_site: Any, _fault: schedule.Fault) -> None:
+    raise FaultError("no such process")
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> command.Run:
+    monkeypatch.setattr(command, "LAY", {"power": (strike, undo), "link": (strike, undo), "gcs": (refuse, refuse)})
+    monkeypatch.setattr(command, "make_whole", lambda site: site.done.append("whole"))
+    made = command.Run(Ground(tmp_path), command.CLUSTERS["ray"], tmp_path, "one")  # type: ignore[arg-type]
+    made.limit = 0.1
+    return made
+
+
+def test_a_round_lays_undoes_and_waits_until_it_serves(run: command.Run) -> None:
+    faults = (
+        schedule.Fault("power", HOSTS[0], at=0.0, lasts=0.2),
+        schedule.Fault("gcs", HOSTS[0], at=0.05),
+        schedule.Fault("link", HOSTS[1], at=0.1, lasts=0.01),
+    )
+    clients_of = SimpleNamespace(first_success=lambda since: since)
+    assert run.round(schedule.Round(1, faults), clients_of, SimpleNamespace(state="serving", newest={}))
+    assert run.site.done == ["lay power", "lay link", "undo link", "undo power", "whole"]
+    assert (dict(run.laid), dict(run.missed)) == ({"power": 1, "link": 1}, {"gcs": 1})
+    # a head without power is the one of them after which nobody can ask for a true state
+    [(since, until)] = run.history.blind
+    assert until - since == pytest.approx(0.2 + command.SIGHT)
+    [laid] = run.history.rounds
+    assert laid.healed is not None
+    assert laid.healed >= laid.whole > laid.began
+    assert laid.troubles == []
+
+
+def test_a_round_that_does_not_serve_ends_the_run(run: command.Run) -> None:
+    nobody = SimpleNamespace(first_success=lambda since: None)
+    watch = SimpleNamespace(state="loading", newest={"line": "loading: 3 %"})
+    assert not run.round(schedule.Round(1, (schedule.Fault("link", HOSTS[1]),)), nobody, watch)
+    assert run.history.rounds[0].healed is None
+
+
+def test_moments_are_told_since_the_run_began(run: command.Run) -> None:
+    now = time.monotonic()
+    run.zero = now - 10
+    seen = SimpleNamespace(changes=[(now, "serving", "serving")], stale=[(now, 12.0)])
+    run.close(SimpleNamespace(requests=[Request(now - 3, now - 1, ok=True)], pulses=[Request(now - 2)]), seen)
+    assert [(one.begun, one.ended) for one in run.history.requests] == [(pytest.approx(7), pytest.approx(9))]
+    assert [(one.begun, one.ended) for one in run.history.pulses] == [(pytest.approx(8), None)]
+    assert run.history.states == [(pytest.approx(10), "serving", "serving")]
+    assert run.history.stale == [(pytest.approx(10), 12.0)]
+
+
+def test_a_plan_is_laid_as_it_is_and_a_seed_until_the_time_is_over(run: command.Run) -> None:
+    plan = rounds(3, count=2)
+    assert list(command.rounds_of(run, 7, 0.0, plan)) == plan
+    drawn = command.rounds_of(run, 7, 1.0, None)
+    assert next(drawn) == rounds(7)[0]
+    run.zero -= 120
+    assert list(drawn) == []
