@@ -222,6 +222,7 @@ def plan_cluster(
             cidr=first.get("fabric_cidr"),
             cage=inventory.cages(hostvars),
             mtu=first.get("fabric_mtu"),
+            reserved=first.get("fabric_reserved"),
             management={host: shared[host][1] for host in hosts},
             kinds=kinds,
             nics={host: shared[host][0] for host in hosts},

@@ -106,7 +106,8 @@ def test_a_captured_machine(tmp_path):
         "proc/meminfo": "MemTotal: 125526016 kB\nMemAvailable: 120000000 kB\nSwapTotal: 0 kB\n",
         "sys/class/dmi/id/product_name": "NVIDIA_DGX_Spark\n",
         "sys/class/net/enp1s0f1np1/phys_port_name": "p1\n",
-        "etc/sparkthor/cluster.json": '{"head": "spark-01", "generation": 2, "cluster": "one"}',
+        "etc/sparkthor/cluster.json": '{"head": "spark-01", "generation": 2, "cluster": "one", "topology": "direct", '
+        '"peers": {"spark-02": "192.168.1.12", "spark-01": "192.168.1.11"}}',
         "var/lib/sparkthor/superseded.json": '{"name": "spark-02", "generation": 4}',
         "etc/sparkthor/secrets/api_key": "a-key-of-thirty-two-characters-00\n",
         "etc/hosts": "127.0.0.1 localhost\n",
@@ -137,7 +138,10 @@ def test_a_captured_machine(tmp_path):
     assert node["binaries"]["nvidia-smi"] == str(tmp_path / "usr/bin/nvidia-smi")
     assert node["binaries"]["docker"] == ""
     assert next(link for link in node["interfaces"] if link["name"] == "enp1s0f1np1")["phys_port_name"] == "p1"
-    assert node["declared"] == {"head": "spark-01", "generation": 2, "seen": 4, "cluster": "one"}
+    assert node["declared"] == {
+        **{"head": "spark-01", "generation": 2, "seen": 4, "cluster": "one"},
+        **{"hosts": ["spark-01", "spark-02"], "topology": "direct"},
+    }
     assert node["secrets"] == ["api_key"]
     assert "a-key-of" not in json.dumps(node)
 

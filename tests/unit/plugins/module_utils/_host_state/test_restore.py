@@ -46,6 +46,8 @@ def test_restore_gives_back_what_was_there(host: FakeHost) -> None:
 def test_a_link_is_taken_back_once(host: FakeHost, taken_back_by: str) -> None:
     path = "/etc/systemd/system/default.target"
     place = host.root / path[1:]
+    # of the system's own
+    place.parent.mkdir(parents=True)
     host.apply(links=[{"path": path, "target": "/usr/lib/systemd/system/multi-user.target"}])
     if taken_back_by == "user":
         place.unlink()
