@@ -21,6 +21,7 @@ description:
 extends_documentation_fragment:
   - sparkthor.cluster.attributes
   - sparkthor.cluster.attributes.no_diff
+  - sparkthor.cluster.attributes.action
 options:
   token:
     description: Used by the controller's side of this module.

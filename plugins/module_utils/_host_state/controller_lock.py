@@ -70,7 +70,8 @@ def beat_command(holder: Holder, path: str = PATH) -> str:
     """A sign of life, for a shell; after a reboot of the head the lock is taken again, if nobody else was faster."""
     file, new = shlex.quote(path), shlex.quote(f"{path}.{holder.token}")
     again = f"printf %s\\\\n {shlex.quote(text(holder).strip())} > {new} && ln {new} {file}; rm -f {new}"
-    return f"if [ -e {file} ]; then grep -qF {shlex.quote(_mark(holder))} {file} && touch {file}; else {again}; fi"
+    ours = f"grep -qF {shlex.quote(_mark(holder))} {file}"
+    return f"if [ ! -e {file} ]; then {again}; elif {ours}; then touch {file}; fi"
 
 
 def release_command(holder: Holder, path: str = PATH) -> str:
