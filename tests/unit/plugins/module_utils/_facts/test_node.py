@@ -162,3 +162,27 @@ def test_the_serial_number_of_a_machine_stays_there(tmp_path):
     node = _node.NodeReader(lambda argv: (127, "", ""), str(tmp_path)).read()
     assert node["os"]["dgx"] == 'DGX_NAME="DGX Spark"\nDGX_OTA_VERSION="7.5.0"'
     assert "1234567890123" not in json.dumps(node)
+
+
+@pytest.mark.parametrize(
+    ("required", "installed", "said"),
+    [
+        (None, "", ""),
+        ("", "", "an update"),
+        ("linux-image-6.17\nlibc6\nlibc6\n", "", "libc6, linux-image-6.17"),
+        (None, "6.17.0", ""),
+        (None, "6.18.0", "kernel 6.18.0 is installed, 6.17.0 runs"),
+        # a link that leads to a kernel that was removed
+        (None, "gone", ""),
+    ],
+)
+def test_why_a_host_asks_for_a_reboot(tmp_path, required, installed, said):
+    for folder in ("run", "boot", "lib/modules/6.17.0", "lib/modules/6.18.0"):
+        (tmp_path / folder).mkdir(parents=True)
+    if required is not None:
+        (tmp_path / "run/reboot-required").touch()
+        (tmp_path / "run/reboot-required.pkgs").write_text(required)
+    if installed:
+        (tmp_path / "boot/vmlinuz").symlink_to(f"vmlinuz-{installed}")
+    reader = _node.NodeReader(lambda argv: (127, "", ""), str(tmp_path), {"release": "6.17.0"})
+    assert reader.reboot() == said
