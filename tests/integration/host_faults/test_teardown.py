@@ -91,6 +91,8 @@ def test_a_host_is_given_back_as_it_was(pair):
     assert taken.changed == predicted.changed
     after = all_of(pair)
     left = {host: virgin.differences(before[host], after[host]) for host in pair.hosts}
+    for host in pair.hosts:
+        print(host, pair.on(host, "cat /var/lib/sparkthor/host_state.json 2>&1", check=False), flush=True)
     restored = [line for line in left["spark-01"] if "/etc/sysctl.d/60-sparkthor.conf" in line]
     assert len(restored) == 2, "the file that was there before, and its content"
     assert [line for line in left["spark-01"] if line not in restored] == []
