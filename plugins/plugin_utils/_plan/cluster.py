@@ -205,8 +205,7 @@ def plan_cluster(
 
     Raises :class:`ClusterError` with every problem that the facts show.
     """
-    head = hosts[0]
-    first = hostvars[head]
+    head, first = hosts[0], hostvars[hosts[0]]
     topology = first["fabric_topology"]
     if topology == "lan":
         nodes = one_lan({host: nodes[host] for host in hosts})
