@@ -30,7 +30,7 @@ MINIMUM_OBJECT_STORE = 75 * 1024 * 1024
 #: AF_UNIX paths end at 107 bytes; Ray appends session_<25 characters>_<pid>/sockets/plasma_store_<n>
 MAXIMUM_TEMP_DIR = 36
 #: variables with ports of others, which Ray must leave free
-RESERVED_PORTS = ("vllm_serve_api_port", "vllm_serve_master_port", "vllm_serve_group_port")
+RESERVED_PORTS = ("vllm_serve_api_port", "vllm_serve_master_port", "vllm_serve_group_port", "vllm_serve_door_port")
 
 
 @dataclass(frozen=True)
@@ -62,6 +62,7 @@ class RaySettings:
     vllm_serve_api_port: int = 8000
     vllm_serve_master_port: int = 29501
     vllm_serve_group_port: int = 29502
+    vllm_serve_door_port: int = 8001
     # Ray's workers read the model
     vllm_serve_model: str = ""
     vllm_serve_args: dict[str, Any] = field(default_factory=dict)
