@@ -250,7 +250,7 @@ def plan_parts(
     found = {}
     for part in parts:
         own = _serving_together(part.hosts, hostvars, nodes, fabric)
-        own["group"] = part.name
+        own.update(group=part.name, summary=f"{part.name}: {own['summary']}")
         found[part.name] = own
         for host in part.hosts:
             env = fabric[host]["env"]
