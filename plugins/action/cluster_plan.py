@@ -264,7 +264,7 @@ class ActionModule(ClusterAction):
             tls,
             usage.pools(serving["args"]),
         )
-        lines = usage.lines(api)
+        lines = [*usage.lines(api), *usage.other_models(cluster.get("groups") or (), str(cluster.get("group")))]
         if not self._task.check_mode:
             for line in lines:
                 self._display.display(f"sparkthor: {line}")
