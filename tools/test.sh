@@ -9,6 +9,24 @@ CI_SCENARIOS="default ring mixed ray_short"
 export SPARKTHOR_RESULTS=${SPARKTHOR_RESULTS:-$PWD/.lab/results/last}
 begin() { printf '\n=== %s (%s s so far)\n' "$1" "$SECONDS"; }
 
+# Runs its lines of stages at the same time; what each of them said follows when all have ended.
+beside() {
+  begin "side by side: $(printf '[%s] ' "$@")"
+  local logs line pid failed=0 pids=()
+  logs=$(mktemp -d)
+  # jobs in the background do not hear of Ctrl-C
+  trap 'trap - INT TERM; kill 0' INT TERM
+  for line in "$@"; do
+    (set -e; eval "$line") >"$logs/${#pids[@]}" 2>&1 &
+    pids+=($!)
+  done
+  for pid in "${pids[@]}"; do wait "$pid" || failed=1; done
+  trap - INT TERM
+  for line in "${!pids[@]}"; do cat "$logs/$line"; done
+  rm -r "$logs"
+  return "$failed"
+}
+
 lint() {
   begin "ruff"
   ruff check .
@@ -77,11 +95,15 @@ case ${1:-all} in
   molecule) scenario "${2:-default}" ;;
   all)
     rm -rf "$SPARKTHOR_RESULTS"
-    lint
-    sanity
-    docs
+    mkdir -p "$SPARKTHOR_RESULTS"
+    beside "lint; docs" sanity
     unit
-    for name in $CI_SCENARIOS; do scenario "$name"; done
+    # the first one serves a model and needs the cores for itself; the others wait for hosts most of the time
+    read -r first others <<<"$CI_SCENARIOS"
+    scenario "$first"
+    # shellcheck disable=SC2086  # one word a scenario
+    mapfile -t lines < <(printf 'scenario %s\n' $others)
+    beside "${lines[@]}"
     begin "all stages"
     python -m tools.summary "$SPARKTHOR_RESULTS"
     ;;
