@@ -107,7 +107,8 @@ def parts(groups: Mapping[str, Sequence[str]], names: Any) -> list[Part]:
     heads = groups.get("ray_head", [])
     found = []
     for name in names:
-        own = [host for host in hosts if host in groups.get(name, [])]
+        # what is no name is told by the check of the names
+        own = [host for host in hosts if isinstance(name, str) and host in groups.get(name, [])]
         found.append(Part(str(name), [*(h for h in own if h in heads), *(h for h in own if h not in heads)]))
     return found
 

@@ -13,7 +13,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.front import SHARED_LANS, NamedKey
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.front import (
+    SHARED_LANS,
+    FrontError,
+    NamedKey,
+)
 
 #: of nginx with its JavaScript, as Debian and Ubuntu package it
 MODULE = "/usr/lib/nginx/modules/ngx_http_js_module.so"
@@ -51,11 +55,16 @@ class Door:
     groups: dict[str, str]
 
 
-def plan_door(cluster: Mapping[str, Any], fabric: Mapping[str, Mapping[str, Any]], host: str, port: int) -> Door | None:
-    """The door on a head; None without serving groups."""
-    groups = cluster.get("groups")
-    if not groups:
-        return None
+def checked_port(port: int, api_port: int) -> int:
+    """``vllm_serve_door_port``. Raises FrontError."""
+    if port == api_port:
+        raise FrontError(f"vllm_serve_door_port: {port} is vllm_serve_api_port as well; give each a port of its own")
+    return port
+
+
+def plan_door(cluster: Mapping[str, Any], fabric: Mapping[str, Mapping[str, Any]], host: str, port: int) -> Door:
+    """The door on a head of the serving groups that its plan knows."""
+    groups = cluster["groups"]
     addresses = {group["group"]: str(fabric[group["head"]]["control_address"]) for group in groups}
     servers = {
         group["group"]: f"unix:{SOCKET}" if group["head"] == host else f"{addresses[group['group']]}:{port}"

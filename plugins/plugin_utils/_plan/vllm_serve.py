@@ -142,8 +142,10 @@ class Serving:
     @property
     def door(self) -> door.Door | None:
         """To the models of all serving groups; None where there is one group."""
-        port = self.settings.vllm_serve_door_port
-        return door.plan_door(self.cluster, self.fabric, self.host, port) if self.is_head else None
+        if not (self.is_head and self.cluster.get("groups")):
+            return None
+        port = door.checked_port(self.settings.vllm_serve_door_port, self.settings.vllm_serve_api_port)
+        return door.plan_door(self.cluster, self.fabric, self.host, port)
 
     @property
     def network(self) -> Mapping[str, Any]:

@@ -70,6 +70,7 @@ def test_a_second_head_does_not_move_the_addresses_of_the_hosts_between():
         ({}, ["chat", "Big-One"], ["'Big-One'", "lower-case"]),
         ({}, "chat", ["serving_groups", "no list"]),
         ({}, {"chat": {}}, ["serving_groups", "no list"]),
+        ({}, [{"chat": {}}], ["serving_groups", "no list"]),
         ({"embed": []}, NAMES, ["'embed'", "no hosts"]),
         ({"embed": ["c", "d"]}, NAMES, ["host c", "serving groups chat and embed"]),
         ({"chat": ["a", "b"]}, NAMES, ["host c", "none of the groups", "chat, embed"]),

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import re
 
+import pytest
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import door, roles
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.front import NamedKey
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.front import FrontError, NamedKey
 
 from tests.unit.plugins.plugin_utils._plan.vllm_plan import files, units
 
@@ -21,10 +22,6 @@ CONF, KEY, CERTIFICATE = (f"/etc/sparkthor/front/{name}" for name in ("nginx.con
 
 def planned(host="c", topology="switch", groups=GROUPS):
     return door.plan_door({"groups": groups, "topology": topology}, FABRIC, host, 8001)
-
-
-def test_without_groups_there_is_no_door():
-    assert door.plan_door({"topology": "switch"}, FABRIC, "a", 8001) is None
 
 
 def test_replicas_are_one_model_and_the_own_engine_is_reached_by_its_socket():
@@ -85,6 +82,11 @@ def test_a_head_of_a_group_gets_a_door_and_what_it_reads(variables):
     assert "error_page 502 503 504 = @instead_1;" in outer
     assert "export default" in files(plan)["/etc/sparkthor/front/door.js"]
     assert "/etc/sparkthor/front/door.js" in units(plan)["sparkthor-front.service"]["reload_on"]
+
+
+def test_the_api_and_the_other_heads_need_two_ports(variables):
+    with pytest.raises(FrontError, match="vllm_serve_door_port: 8000 is vllm_serve_api_port as well"):
+        roles.plan("vllm_serve", of_group(variables, vllm_serve_door_port=8000))
 
 
 def test_one_group_has_none_of_it_and_loses_what_several_left(variables):
