@@ -26,6 +26,15 @@ SOCKET = "/run/sparkthor/front/group.sock"
 FILES = ("door.js", "peer.crt", "peer.key")
 
 
+#: after how many seconds of silence the kernel asks a peer whether it is still there, how often, and how many times
+KEEPALIVE = {
+    "net.ipv4.tcp_keepalive_time": "20",
+    "net.ipv4.tcp_keepalive_intvl": "5",
+    "net.ipv4.tcp_keepalive_probes": "3",
+}
+SYSCTL_FILE = "/etc/sysctl.d/61-sparkthor-door.conf"
+
+
 @dataclass(frozen=True)
 class Route:
     """A model under all its names, and who answers for it."""

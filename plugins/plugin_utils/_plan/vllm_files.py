@@ -96,6 +96,7 @@ def host_state(serving: Serving) -> HostState:
         directories=_directories(serving),
         files=files(serving),
         absent=absent(serving),
+        sysctls=dict(door.KEEPALIVE) if serving.door else {},
         units=units(serving),
     )
 
@@ -348,6 +349,8 @@ def _front_files(serving: Serving) -> list[File]:
     ]
     if serving.door:
         found.append(role_file("vllm_serve", "door.js", f"{_ETC}/front/door.js", mode="0600"))
+        lasting = "".join(f"{name} = {value}\n" for name, value in door.KEEPALIVE.items())
+        found.append({"path": door.SYSCTL_FILE, "content": f"{MARKER}\n{lasting}"})
     if serving.tls == "self_signed":
         found.append({"path": f"{_ETC}/front/self-signed", "content": subjects + "\n", "mode": "0600"})
     if serving.tls == "given":
@@ -385,6 +388,8 @@ def absent(serving: Serving) -> list[str]:
         found += [f"{_ETC}/front/peer.key", f"{_ETC}/front/peer.crt"]
     if serving.is_head and not serving.door:
         found.append(f"{_ETC}/front/door.js")
+    if not serving.door:
+        found.append(door.SYSCTL_FILE)
     if not serving.degraded:
         found += [vllm_serve.SMALLER_CONFIG, "/run/sparkthor/degraded.json"]
     if not (serving.has_engine and serving.hf_token):

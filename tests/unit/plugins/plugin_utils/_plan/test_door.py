@@ -80,6 +80,8 @@ def test_a_head_of_a_group_gets_a_door_and_what_it_reads(variables):
     assert "listen 0.0.0.0:8000" in outer
     assert '"~^Mini\\.2$" 1;' in outer
     assert "error_page 502 503 504 = @instead_1;" in outer
+    assert "net.ipv4.tcp_keepalive_time = 20\n" in files(plan)[door.SYSCTL_FILE]
+    assert plan["state"]["sysctls"] == door.KEEPALIVE
     assert "export default" in files(plan)["/etc/sparkthor/front/door.js"]
     assert "/etc/sparkthor/front/door.js" in units(plan)["sparkthor-front.service"]["reload_on"]
 
@@ -93,7 +95,8 @@ def test_one_group_has_none_of_it_and_loses_what_several_left(variables):
     plan = roles.plan("vllm_serve", variables)
     assert "door" not in files(plan)[CONF]
     assert "/etc/sparkthor/front/door.js" not in units(plan)["sparkthor-front.service"]["reload_on"]
-    assert {KEY, CERTIFICATE, "/etc/sparkthor/front/door.js"} <= set(plan["state"]["absent"])
+    assert {KEY, CERTIFICATE, "/etc/sparkthor/front/door.js", door.SYSCTL_FILE} <= set(plan["state"]["absent"])
+    assert plan["state"]["sysctls"] == {}
 
 
 def test_on_a_lan_all_heads_have_one_certificate_of_the_clusters_token(variables):
