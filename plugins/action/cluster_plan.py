@@ -42,8 +42,8 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory.role_
     ValueRefused,
     of_collection,
 )
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import changes, front, runtime
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import fabric as _fabric
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import front, runtime
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.assumed import assumed_nodes
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.cluster import (
     ClusterError,
@@ -312,6 +312,7 @@ class ActionModule(ClusterAction):
                     cidr=first.get("fabric_cidr"),
                     cage=inventory.cages(hostvars),
                     mtu=first.get("fabric_mtu"),
+                    reserved=first.get("fabric_reserved"),
                     overrides=inventory.overrides(hostvars),
                     # each serving group has a head; to the fabric all hosts are alike
                     groups={**groups, "ray_head": hosts[:1], "ray_workers": hosts[1:]},
@@ -362,6 +363,8 @@ class ActionModule(ClusterAction):
         plans = [hostvars[host].get("sparkthor_cluster") or {} for host in fabric] if own.get("group") else [own]
         store = dict.fromkeys(problem for plan in plans for problem in plan.get("store_problems") or ())
         self._fail([*errors, *store, *(_placed(message, hosts) for message, hosts in refused.items())])
+        for line in changes.announced(self.vars.get("sparkthor_cluster") or {}, fabric, nodes):
+            self._display.display(f"sparkthor: {line}")
         _fabric.adopt_devices(fabric, fabric_check.devices(probes))
         renamed = fabric != arguments["fabric"]
         compared = next(iter(outcomes.values()), {}).get("compared") or []
