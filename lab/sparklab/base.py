@@ -35,6 +35,7 @@ LAYERS = {
     # greetd starts sessions as login does, by its rules for PAM
     "desktop": ["greetd", "login"],
     "firewalls": ["ufw", "firewalld"],
+    "door": ["libnginx-mod-http-js"],
 }
 LAYER_FILES = {
     "networkmanager": {

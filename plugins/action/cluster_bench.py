@@ -51,8 +51,7 @@ class ActionModule(ClusterAction):
 
     def _plan(self, given: dict[str, Any]) -> dict[str, Any]:
         seen = results.see(self.vars, given["nodes"])
-        cluster = seen.status["cluster"]
-        head = cluster["head"]
+        head = seen.cluster["head"]
         facts = seen.facts_by_host.get(head)
         if facts is None or not facts["serving"].get("model"):
             raise bench.BenchError(f"{head} serves no model, or does not answer: playbooks/status.yml says which")

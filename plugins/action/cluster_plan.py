@@ -9,6 +9,7 @@ import copy
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from ansible import constants
@@ -28,6 +29,9 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action.base imp
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import hub, hub_card, models
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery.record import Record
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory import (
+    groups as serving_groups,
+)
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory import (
     installation,
     inventory,
     play_roles,
@@ -41,7 +45,11 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory.role_
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import changes, front, revisions, runtime
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import fabric as _fabric
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.assumed import assumed_nodes
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.cluster import ClusterError, plan_cluster
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.cluster import (
+    ClusterError,
+    plan_cluster,
+    plan_parts,
+)
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric_inventory import fabric_problems
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._preflight import (
     compare,
@@ -100,11 +108,13 @@ class ActionModule(ClusterAction):
         if not arguments["nodes"] and not arguments["assumed"]:
             raise AnsibleActionFail("nodes: name the variable in which each host's facts were registered")
         outcome = self._facts_stage(groups, hosts, hostvars, arguments["nodes"], arguments["assumed"])
-        self._display.display(f"sparkthor: {outcome['msg']}")
-        if serving := outcome["cluster"].get("serving"):
-            engine = runtime.Runtime(serving["runtime"], serving["runtime_why"])
-            for line in (engine.sentence(), serving["outlook"]):
-                self._display.display(f"sparkthor: {line}")
+        by_group = {cluster["group"]: cluster for cluster in outcome["clusters"].values()}
+        for cluster in by_group.values() or [outcome["cluster"]]:
+            self._display.display(f"sparkthor: {cluster['summary']}")
+            if serving := cluster.get("serving"):
+                engine = runtime.Runtime(serving["runtime"], serving["runtime_why"])
+                for line in (engine.sentence(), serving["outlook"]):
+                    self._display.display(f"sparkthor: {line}")
         return outcome
 
     def _facts_stage(
@@ -131,8 +141,28 @@ class ActionModule(ClusterAction):
             cluster, fabric, warnings = plan_cluster(groups, hosts, hostvars, nodes)
         except ClusterError as error:
             raise AnsibleActionFail(nothing_changed(error.findings)) from error
-        head = Declared(everything[hosts[0]])
-        warnings = [*warnings, *front.clear_text(head.get("vllm_serve_tls", "auto"), str(cluster["topology"]))]
+        clusters: dict[str, dict[str, Any]] = {}
+        if names := inventory.named_groups(hostvars, hosts):
+            clusters = plan_parts(inventory.parts(groups, names), hostvars, nodes, fabric)
+        for part in clusters.values() or [cluster]:
+            warnings = [*warnings, *self._plan_served(part, nodes, assumed)]
+        self._know_each_other(clusters)
+        cluster = next(iter(clusters.values()), cluster)
+        return {
+            "changed": False,
+            "msg": cluster["summary"],
+            "cluster": cluster,
+            # of serving groups: the plan of the group of each host
+            "clusters": {host: part for part in clusters.values() for host in part["hosts"]},
+            "fabric": fabric,
+            "warnings": list(dict.fromkeys(warnings)),
+            **({"nodes": nodes} if assumed else {}),
+        }
+
+    def _plan_served(self, cluster: dict[str, Any], nodes: Mapping[str, Mapping[str, Any]], assumed: bool) -> list[str]:
+        """Add to the plan of a cluster, or of one serving group, what it serves and by which engine. Its warnings."""
+        head = Declared(self.vars["hostvars"][cluster["head"]])
+        warnings = front.clear_text(head.get("vllm_serve_tls", "auto"), str(cluster["topology"]))
         serving = self._serving(head, cluster, nodes, assumed)
         engine = runtime.choose(head, cluster["kinds"].values())
         if serving:
@@ -150,15 +180,26 @@ class ActionModule(ClusterAction):
         )
         if not assumed:
             cluster.update(self._models(head, serving))
-            cluster["revisions"] = self._revisions(head, serving, nodes)
-        return {
-            "changed": False,
-            "msg": cluster["summary"],
-            "cluster": cluster,
-            "fabric": fabric,
-            "warnings": list(warnings),
-            **({"nodes": nodes} if assumed else {}),
-        }
+            here = {host: nodes[host] for host in cluster["hosts"]}
+            cluster["revisions"] = self._revisions(head, serving, here)
+        return warnings
+
+    def _know_each_other(self, clusters: Mapping[str, dict[str, Any]]) -> None:
+        """Give the plan of every serving group what the others offer, unless they do not go together."""
+        everything = self.vars["hostvars"]
+        heads = {name: Declared(everything[cluster["head"]]) for name, cluster in clusters.items()}
+        fallbacks = {name: head.get("vllm_serve_fallback") for name, head in heads.items()}
+        offers = [
+            serving_groups.offer(cluster, fallbacks[name]) for name, cluster in clusters.items() if "serving" in cluster
+        ]
+        if not offers:
+            return  # a run of the network alone
+        problems = serving_groups.offer_problems(offers, fallbacks)
+        for head in heads.values():
+            problems += serving_groups.key_problems(head.get("vllm_serve_api_keys"), offers)
+        self._fail(list(dict.fromkeys(problems)))
+        for cluster in clusters.values():
+            cluster["groups"] = [asdict(offer) for offer in offers]
 
     def _serving(
         self,
@@ -225,7 +266,7 @@ class ActionModule(ClusterAction):
             tls,
             usage.pools(serving["args"]),
         )
-        lines = usage.lines(api)
+        lines = [*usage.lines(api), *usage.other_models(cluster.get("groups") or (), str(cluster.get("group")))]
         if not self._task.check_mode:
             for line in lines:
                 self._display.display(f"sparkthor: {line}")
@@ -276,7 +317,9 @@ class ActionModule(ClusterAction):
     ) -> None:
         problems = inventory.inventory_problems(groups, hostvars)
         problems += inventory.forks_problems(hosts, hostvars, forks)
-        if not inventory.group_problems(groups):
+        names = inventory.named_groups(hostvars, hosts)
+        problems += serving_groups.problems(groups, names)
+        if not inventory.group_problems(groups, names):
             first = hostvars[hosts[0]]
             if first.get("fabric_topology") in inventory.TOPOLOGIES:
                 problems += fabric_problems(
@@ -287,7 +330,8 @@ class ActionModule(ClusterAction):
                     mtu=first.get("fabric_mtu"),
                     reserved=first.get("fabric_reserved"),
                     overrides=inventory.overrides(hostvars),
-                    groups=groups,
+                    # each serving group has a head; to the fabric all hosts are alike
+                    groups={**groups, "ray_head": hosts[:1], "ray_workers": hosts[1:]},
                     management={host: str(hostvars[host].get("ansible_host", host)) for host in hosts},
                 )
             given = {host: everything[host] for host in hosts}
@@ -331,7 +375,9 @@ class ActionModule(ClusterAction):
         for host, outcome in outcomes.items():
             for message in outcome.get("refused") or ():
                 refused.setdefault(str(message), []).append(host)
-        store = (self.vars.get("sparkthor_cluster") or {}).get("store_problems") or []
+        own = self.vars.get("sparkthor_cluster") or {}
+        plans = [hostvars[host].get("sparkthor_cluster") or {} for host in fabric] if own.get("group") else [own]
+        store = dict.fromkeys(problem for plan in plans for problem in plan.get("store_problems") or ())
         self._fail([*errors, *store, *(_placed(message, hosts) for message, hosts in refused.items())])
         for line in changes.announced(self.vars.get("sparkthor_cluster") or {}, fabric, nodes):
             self._display.display(f"sparkthor: {line}")
@@ -363,11 +409,24 @@ class ActionModule(ClusterAction):
         return findings
 
     def _engine_stage(self, registered: str | None) -> dict[str, Any]:
-        """Fail if the hosts of the play have different engines, by what a task asked them or by their facts."""
+        """Fail if hosts that serve together have different engines, by what a task asked them or by their facts."""
+        hosts = list(self.vars.get("ansible_play_hosts", []))
+        if not (self.vars.get("sparkthor_cluster") or {}).get("group"):
+            return {"changed": False, "engines": self._alike(hosts, registered)}
+        by_group: dict[str, list[str]] = {}
+        for host in hosts:
+            by_group.setdefault(str(self.vars["hostvars"][host]["sparkthor_cluster"]["group"]), []).append(host)
+        found: dict[str, Any] = {}
+        for own in by_group.values():
+            found.update(self._alike(own, registered))
+        return {"changed": False, "engines": found}
+
+    def _alike(self, hosts: Sequence[str], registered: str | None) -> dict[str, Any]:
+        """The engines of these hosts, which need the same."""
         if registered:
             asked = {
                 host: releases((self.vars["hostvars"][host].get(registered) or {}).get("versions") or {})
-                for host in self.vars.get("ansible_play_hosts", [])
+                for host in hosts
             }
             engines = {host: versions for host, versions in asked.items() if versions}
             if different := compare_parity(engines):
@@ -375,10 +434,9 @@ class ActionModule(ClusterAction):
                     "Ray was not touched. All nodes of a cluster need the same Python, Ray, vLLM and torch, but they "
                     f"differ:\n{parity_table(engines, different)}\nRun the engine role on all hosts."
                 )
-            return {"changed": False, "engines": engines}
+            return engines
         facts = {
-            host: (self.vars["hostvars"][host].get("ansible_facts") or {}).get("sparkthor_engine")
-            for host in self.vars.get("ansible_play_hosts", [])
+            host: (self.vars["hostvars"][host].get("ansible_facts") or {}).get("sparkthor_engine") for host in hosts
         }
         engines, shared = versions_across({host: engine for host, engine in facts.items() if engine})
         if "image" in shared:
@@ -393,4 +451,4 @@ class ActionModule(ClusterAction):
                 f"differ:\n{parity_table(engines, shared)}\nUse locks with the same versions for all hosts, and "
                 "engine_python where the systems' Python differs."
             )
-        return {"changed": False, "engines": engines}
+        return engines

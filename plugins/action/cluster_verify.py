@@ -140,7 +140,7 @@ class ActionModule(Action):
                     results, hosts, cluster["topology"], cluster["profile"], fabric, limits
                 )
         if "ray" in parts:
-            lines += verify.ray_lines(status, fabric)
+            lines += verify.ray_lines(status, {host: fabric[host] for host in hosts})
         if "serving" in parts:
             bound, why = _results.decode_bound(everything, cluster, {host: one["node"] for host, one in facts.items()})
             answer = found(cluster["head"], given["serving"]) if cluster["head"] in plan["reached"] else None

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import secrets
 import time
@@ -26,6 +27,7 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.cluster im
     ClusterError,
     management_problems,
     plan_cluster,
+    plan_parts,
     stand_in,
     stand_in_cidrs,
     told_cidrs,
@@ -89,7 +91,7 @@ class ActionModule(ClusterAction):
         for log in logs:
             case.serves += _case.log_arguments(log) if not given["logs"] or log.text else []
         profile = self._profile(case, hosts, hostvars)
-        findings, more = diagnosis.diagnose(rules, CHECKS, case, logs, profile, case.fabric is not None)
+        findings, more = self._diagnose(rules, case, logs, profile)
         public = [finding.public() for finding in findings]
         doctor = {
             "schema": diagnosis.SCHEMA,
@@ -116,6 +118,32 @@ class ActionModule(ClusterAction):
         if given["fail_on"] != "never" and bad:
             result["failed"] = True
         return result
+
+    @staticmethod
+    def _diagnose(
+        rules: Sequence[diagnosis.Rule], case: _case.Case, logs: Sequence[diagnosis.Log], profile: str
+    ) -> tuple[list[diagnosis.Diagnosis], list[str]]:
+        """Hosts and their network are judged together, what serves by the group that serves together."""
+        planned = case.fabric is not None
+        if not case.parts:
+            return diagnosis.diagnose(rules, CHECKS, case, logs, profile, planned)
+        shared = [rule for rule in rules if rule.area in ("host", "network")]
+        findings, notes = diagnosis.diagnose(shared, CHECKS, case, logs, profile, planned)
+        for hosts, cluster in case.parts:
+            own = dataclasses.replace(
+                case, hosts=hosts, cluster=cluster, serves=[serve for serve in case.serves if serve.host in hosts]
+            )
+            found, more = diagnosis.diagnose(
+                [rule for rule in rules if rule not in shared],
+                CHECKS,
+                own,
+                [log for log in logs if log.host in hosts],
+                profile,
+                planned,
+            )
+            findings, notes = [*findings, *found], [*notes, *more]
+        findings.sort(key=lambda finding: diagnosis.SEVERITIES.index(finding.rule.severity))
+        return findings, list(dict.fromkeys(notes))
 
     @staticmethod
     def _known(variables: Mapping[str, Any]) -> dict[str, Any]:
@@ -217,6 +245,9 @@ class ActionModule(ClusterAction):
         case.plan_error = "\n".join(map(str, [*management_problems(answered), *lost.values()]))
         try:
             case.cluster, fabric, _warnings = plan_cluster(groups, hosts, hostvars, nodes)
+            if names := inventory.named_groups(hostvars, hosts):
+                plans = plan_parts(inventory.parts(groups, names), hostvars, nodes, fabric)
+                case.parts = [(plan["hosts"], plan) for plan in plans.values()]
         except ClusterError as error:
             case.plan_error = str(error)
             return

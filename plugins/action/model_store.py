@@ -128,7 +128,9 @@ class ActionModule(push.StoreAction):
         return sorted({folder for outcome in outcomes for folder in outcome.get("named") or ()})
 
     def _plan(self) -> fanout.Plan:
-        hosts = [str(host) for host in self.vars["ansible_play_hosts"]]
+        # hosts of another serving group have other models
+        together = (self.vars.get("sparkthor_cluster") or {}).get("hosts")
+        hosts = [str(host) for host in self.vars["ansible_play_hosts"] if together is None or host in together]
         plan = fanout.plan(
             self.vars["hostvars"],
             hosts,

@@ -137,7 +137,15 @@ nodes:
   returned: with O(assumed=true)
   type: dict
 cluster:
-  description: What is true of the cluster as a whole; preflight shares it as C(sparkthor_cluster).
+  description:
+    - What is true of the cluster as a whole; preflight shares it as C(sparkthor_cluster).
+    - With serving groups that of the first one.
+  returned: in stage V(facts)
+  type: dict
+clusters:
+  description:
+    - With serving groups, by host what is true of its own group, which is C(sparkthor_cluster) on that host.
+    - Empty where all hosts serve one model.
   returned: in stage V(facts)
   type: dict
 fabric:

@@ -63,6 +63,9 @@ BINARIES = (
     "zstd",
 )
 
+#: of nginx, as Debian and Ubuntu package it: the front proxy routes by it where there are several serving groups
+NGINX_JS = "/usr/lib/nginx/modules/ngx_http_js_module.so"
+
 _VIRTUAL_PREFIXES = (
     *("lo", "docker", "br-", "veth", "virbr", "tailscale", "tun", "tap"),
     *("l4tbr", "usb", "cni", "flannel"),
@@ -333,7 +336,8 @@ class NodeReader:
         path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/cuda/bin"
         if self._root != "/":
             path = ":".join(self._path(item) for item in path.split(":"))
-        return {name: shutil.which(name, path=path) or "" for name in BINARIES}
+        found = {name: shutil.which(name, path=path) or "" for name in BINARIES}
+        return {**found, "nginx_js": NGINX_JS if self._exists(NGINX_JS) else ""}
 
     def toolchain(self) -> dict[str, Any]:
         """What compiles at the engine's first start: C compiler, Python's headers, CUDA."""

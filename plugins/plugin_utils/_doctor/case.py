@@ -47,6 +47,8 @@ class Case:
     unreachable: dict[str, str] = dataclasses.field(default_factory=dict)
     unreadable: dict[str, str] = dataclasses.field(default_factory=dict)
     cluster: Mapping[str, t.Any] | None = None
+    #: hosts and plan of each serving group, where the inventory names some
+    parts: list[tuple[list[str], Mapping[str, t.Any]]] = dataclasses.field(default_factory=list)
     fabric: Mapping[str, t.Any] | None = None
     plan_error: str = ""
     #: nobody was asked: there are only the logs that somebody sent

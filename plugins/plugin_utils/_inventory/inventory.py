@@ -11,7 +11,7 @@ import difflib
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import Finding
 
@@ -22,8 +22,19 @@ KINDS = ("spark", "thor", "generic")
 #: shorter keys can be guessed; the same bound holds for the API key and the Ray token
 MINIMUM_SECRET_LENGTH = 16
 
+#: what every host of a serving group has in common, and serving groups may differ in
+GROUP_WIDE = (
+    "engine_runtime",
+    "vllm_serve_executor",
+    "vllm_serve_recipe",
+    "vllm_serve_model",
+    "vllm_serve_tensor_parallel_size",
+    "vllm_serve_pipeline_parallel_size",
+)
+
 #: variables that describe the cluster as a whole: a value that differs between hosts is a mistake
 CLUSTER_WIDE = (
+    "serving_groups",
     "fabric_topology",
     "fabric_cidr",
     "fabric_mtu",
@@ -35,6 +46,7 @@ CLUSTER_WIDE = (
     "vllm_serve_tensor_parallel_size",
     "vllm_serve_pipeline_parallel_size",
     "vllm_serve_api_port",
+    "vllm_serve_door_port",
     "ray_node_ports",
 )
 
@@ -76,13 +88,39 @@ def closest(value: str, choices: Iterable[str]) -> str:
 
 
 def cluster_hosts(groups: Mapping[str, Sequence[str]]) -> list[str]:
-    """Hosts of the cluster in plan order: the head first, then the workers as the inventory lists them."""
-    head = [host for host in groups.get("ray_head", []) if host in groups.get("cluster", [])]
+    """Hosts of the cluster in plan order: the (first) head first, then the others as the inventory lists them."""
+    head = [host for host in groups.get("ray_head", []) if host in groups.get("cluster", [])][:1]
     return head + [host for host in groups.get("cluster", []) if host not in head]
 
 
-def group_problems(groups: Mapping[str, Sequence[str]]) -> list[Finding]:
-    """Problems of the groups ``cluster``, ``ray_head`` and ``ray_workers``."""
+class Part(NamedTuple):
+    """The hosts that serve one model together, the head first; the name is empty where they are the whole cluster."""
+
+    name: str
+    hosts: list[str]
+
+
+def parts(groups: Mapping[str, Sequence[str]], names: Any) -> list[Part]:
+    """The serving groups, by the names in ``serving_groups``; without any the cluster is the only one."""
+    hosts = cluster_hosts(groups)
+    if not names:
+        return [Part("", hosts)]
+    heads = groups.get("ray_head", [])
+    found = []
+    for name in names:
+        # what is no name is told by the check of the names
+        own = [host for host in hosts if isinstance(name, str) and host in groups.get(name, [])]
+        found.append(Part(str(name), [*(h for h in own if h in heads), *(h for h in own if h not in heads)]))
+    return found
+
+
+def named_groups(hostvars: Mapping[str, Mapping[str, Any]], hosts: Sequence[str]) -> Any:
+    """``serving_groups`` as the inventory gives it."""
+    return (hostvars[hosts[0]].get("serving_groups") if hosts else None) or []
+
+
+def group_problems(groups: Mapping[str, Sequence[str]], names: Any = ()) -> list[Finding]:
+    """Problems of the groups ``cluster``, ``ray_head`` and ``ray_workers``; ``names`` are those of serving groups."""
     cluster = list(groups.get("cluster", []))
     heads = list(groups.get("ray_head", []))
     workers = list(groups.get("ray_workers", []))
@@ -93,9 +131,9 @@ def group_problems(groups: Mapping[str, Sequence[str]]) -> list[Finding]:
     if not heads:
         fix = "put exactly one host of the cluster into it"
         problems.append(Finding("group", "it has no host", fix, where="group ray_head"))
-    if len(heads) > 1:
+    if len(heads) > 1 and not names:
         what = f"it has {len(heads)} hosts ({', '.join(heads)})"
-        fix = "a cluster has one head, move the others to ray_workers"
+        fix = "a cluster has one head, move the others to ray_workers (or name serving_groups, each with its own head)"
         problems.append(Finding("group", what, fix, where="group ray_head"))
     both = [host for host in heads if host in workers]
     if both:
@@ -134,10 +172,15 @@ def cages(hostvars: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     return {host: values["fabric_cage"] for host, values in hostvars.items() if "fabric_cage" in values}
 
 
-def wide_problems(hostvars: Mapping[str, Mapping[str, Any]], hosts: Sequence[str]) -> list[Finding]:
-    """Cluster-wide variables whose value differs between hosts."""
+def wide_problems(
+    hostvars: Mapping[str, Mapping[str, Any]],
+    hosts: Sequence[str],
+    names: Sequence[str] = CLUSTER_WIDE,
+    place: str = "cluster",
+) -> list[Finding]:
+    """Variables of these ``names`` whose value differs between hosts; ``place`` is the group to set them for."""
     problems: list[Finding] = []
-    for name in CLUSTER_WIDE:
+    for name in names:
         values: dict[str, list[str]] = {}
         for host in hosts:
             if name in hostvars[host]:
@@ -147,7 +190,7 @@ def wide_problems(hostvars: Mapping[str, Mapping[str, Any]], hosts: Sequence[str
         if len(values) > 1:
             shown = "; ".join(f"{value} on {', '.join(names)}" for value, names in values.items())
             what = f"it differs between hosts ({shown})"
-            problems.append(Finding("differs", what, "set it once, in group_vars/cluster.yml", where=name))
+            problems.append(Finding("differs", what, f"set it once, in group_vars/{place}.yml", where=name))
     return problems
 
 
@@ -189,7 +232,9 @@ def stated_gpus(values: Iterable[Any]) -> int | None:
     return total
 
 
-def parallel_problems(hostvars: Mapping[str, Mapping[str, Any]], hosts: Sequence[str]) -> list[Finding]:
+def parallel_problems(
+    hostvars: Mapping[str, Mapping[str, Any]], hosts: Sequence[str], place: str = "cluster"
+) -> list[Finding]:
     """An explicit split that the GPUs of the hosts, as far as the inventory states them, cannot carry."""
     variables = hostvars[hosts[0]]
     problems: list[Finding] = []
@@ -220,7 +265,7 @@ def parallel_problems(hostvars: Mapping[str, Mapping[str, Any]], hosts: Sequence
         pipeline = sizes.get("vllm_serve_pipeline_parallel_size", 1)
         what = (
             f"tensor parallel {tensor} × pipeline parallel {pipeline} needs {product} GPUs, and the {len(hosts)} "
-            f"host(s) of group cluster have {gpus}"
+            f"host(s) of group {place} have {gpus}"
         )
         fix = "add hosts to ray_workers or lower the split"
         problems.append(Finding("split", what, fix, where="vllm_serve_pipeline_parallel_size"))
@@ -257,11 +302,13 @@ def inventory_problems(groups: Mapping[str, Sequence[str]], hostvars: Mapping[st
 
     ``groups`` maps group name → host names; ``hostvars`` maps host → its variables (defaults of roles not included).
     """
-    problems = group_problems(groups)
     hosts = cluster_hosts(groups)
+    names = named_groups(hostvars, hosts)
+    problems = group_problems(groups, names)
     if not hosts:
         return problems
-    problems += wide_problems(hostvars, hosts)
+    wide = tuple(name for name in CLUSTER_WIDE if not names or name not in GROUP_WIDE)
+    problems += wide_problems(hostvars, hosts, wide)
     first = hostvars[hosts[0]]
     if "fabric_topology" not in first:
         fix = f"say how the hosts are cabled: {', '.join(TOPOLOGIES)}"
@@ -269,11 +316,14 @@ def inventory_problems(groups: Mapping[str, Sequence[str]], hostvars: Mapping[st
     else:
         problems += choice_problem("fabric_topology", first["fabric_topology"], TOPOLOGIES)
     for name, choices in (("engine_runtime", RUNTIMES), ("vllm_serve_executor", EXECUTORS)):
-        if name in first:
-            problems += choice_problem(name, first[name], choices)
+        for value in dict.fromkeys(str(hostvars[host][name]) for host in hosts if name in hostvars[host]):
+            problems += choice_problem(name, value, choices)
     problems += address_problems(hostvars, hosts)
     problems += secret_problems(hostvars, hosts)
-    problems += parallel_problems(hostvars, hosts)
+    for part in parts(groups, names):
+        if part.hosts:
+            problems += wide_problems(hostvars, part.hosts, GROUP_WIDE, part.name) if names else []
+            problems += parallel_problems(hostvars, part.hosts, part.name or "cluster")
     return problems
 
 

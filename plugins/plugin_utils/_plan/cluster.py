@@ -234,6 +234,40 @@ def plan_cluster(
     for host in hosts:
         fabric[host]["management_address"] = nodes[host]["management"]["address"]
         fabric[host]["management_netdev"] = nodes[host]["management"]["netdev"]
+    return _serving_together(hosts, hostvars, nodes, fabric), fabric, []
+
+
+def plan_parts(
+    parts: Sequence[inventory.Part],
+    hostvars: Mapping[str, Mapping[str, Any]],
+    nodes: Mapping[str, Mapping[str, Any]],
+    fabric: dict[str, Any],
+) -> dict[str, dict[str, Any]]:
+    """By the name of each serving group what ``sparkthor_cluster`` is to its hosts: a cluster of its own.
+
+    In ``fabric``, which all of them share, each host gets the Ray of its own group.
+    """
+    found = {}
+    for part in parts:
+        own = _serving_together(part.hosts, hostvars, nodes, fabric)
+        own.update(group=part.name, summary=f"{part.name}: {own['summary']}")
+        found[part.name] = own
+        for host in part.hosts:
+            env = fabric[host]["env"]
+            env["RAY_ADDRESS"] = f"{own['head_address']}:{env['RAY_ADDRESS'].rpartition(':')[2]}"
+    return found
+
+
+def _serving_together(
+    hosts: Sequence[str],
+    hostvars: Mapping[str, Mapping[str, Any]],
+    nodes: Mapping[str, Mapping[str, Any]],
+    fabric: Mapping[str, Any],
+) -> dict[str, Any]:
+    """``sparkthor_cluster`` for hosts that serve one model, the head first."""
+    head = hosts[0]
+    topology = hostvars[head]["fabric_topology"]
+    kinds = {host: nodes[host]["kind"] for host in hosts}
     gpus = {host: gpu_count(host, hostvars[host], nodes[host]) for host in hosts}
     profile = "tcp" if topology == "lan" else "roce"
     cluster = {
@@ -254,4 +288,4 @@ def plan_cluster(
         f"{cluster['head_address']}, {cluster['world']} GPUs, "
         + ("RoCE" if profile == "roce" else "TCP on every rank: one transport for all, because not every host has RDMA")
     )
-    return cluster, fabric, []
+    return cluster

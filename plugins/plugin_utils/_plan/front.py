@@ -37,6 +37,8 @@ class NamedKey:
     key: str = field(repr=False)
     #: 0 = as many as come
     requests_per_minute: int = 0
+    #: names of the models that it may ask for; empty = all
+    models: tuple[str, ...] = ()
 
 
 def named_keys(given: Iterable[object]) -> list[NamedKey]:
@@ -63,7 +65,12 @@ def named_keys(given: Iterable[object]) -> list[NamedKey]:
         for known in found:
             if known.key == key:
                 raise FrontError(f"{where}: {name} has the key of {known.name}; give each a key of its own")
-        found.append(NamedKey(name, key, int(rate)))
+        models = entry.get("models") or []
+        if not isinstance(models, list) or not all(isinstance(model, str) and model for model in models):
+            raise FrontError(
+                f"{where} ({name}): models {models!r} is no list of names of models; give one, or leave it out"
+            )
+        found.append(NamedKey(name, key, int(rate), tuple(models)))
     return found
 
 

@@ -135,7 +135,7 @@ def plan_parallel(
             replicas,
             "is more than the one serving group that a cluster runs (a second one would collide on the rendezvous "
             "port, the Ray head and the API port)",
-            "Make one inventory for each replica, with its own head, and put a load balancer before the heads.",
+            "Make a serving group of each replica (serving_groups), with hosts of its own.",
         )
     if config is not None:
         _check_length(config, max_model_len)

@@ -31,6 +31,8 @@ MINIMUM_OBJECT_STORE = 75 * 1024 * 1024
 MAXIMUM_TEMP_DIR = 36
 #: variables with ports of others, which Ray must leave free
 RESERVED_PORTS = ("vllm_serve_api_port", "vllm_serve_master_port", "vllm_serve_group_port")
+#: and with several serving groups
+DOOR_PORT = "vllm_serve_door_port"
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,7 @@ class RaySettings:
     vllm_serve_api_port: int = 8000
     vllm_serve_master_port: int = 29501
     vllm_serve_group_port: int = 29502
+    vllm_serve_door_port: int = 8001
     # Ray's workers read the model
     vllm_serve_model: str = ""
     vllm_serve_args: dict[str, Any] = field(default_factory=dict)
@@ -233,7 +236,10 @@ def node_plan(
     problems = validate_node(
         ports=settings.ray_node_ports,
         worker_ports=worker_ports,
-        reserved={name: getattr(settings, name) for name in RESERVED_PORTS},
+        reserved={
+            **{name: getattr(settings, name) for name in RESERVED_PORTS},
+            **({DOOR_PORT: settings.vllm_serve_door_port} if cluster.get("groups") else {}),
+        },
         cpus=settings.ray_node_num_cpus or int(facts.get("cpus") or 1),
         gpus=gpus,
         object_store_bytes=settings.ray_node_object_store_memory,

@@ -244,7 +244,7 @@ def _plan_parallel(
             "data-parallel-size",
             args["data-parallel-size"],
             "makes several replicas of the model in one group, which neither the plan nor the watchdog covers",
-            "Leave it out; make one inventory for each replica, with its own head.",
+            "Leave it out; make a serving group of each replica (serving_groups), with hosts of its own.",
         )
     if parallel["expert_parallel"]:
         args.setdefault("enable-expert-parallel", True)

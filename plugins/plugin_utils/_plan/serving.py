@@ -84,7 +84,7 @@ def plan_serving(
     plan = _recipe.resolve(
         recipe,
         hosts,
-        topology=cluster["topology"],
+        topology=_topology_between(len(hosts), cluster["topology"]) if cluster.get("group") else cluster["topology"],
         gpus_per_host=cluster["gpus"],
         kinds=cluster["kinds"],
         memory_bytes={host: nodes[host]["mem_total_bytes"] for host in hosts},
@@ -222,6 +222,11 @@ def locked_version(first: Mapping[str, Any], runtime: str) -> str | None:
     return version.partition("+")[0] or None
 
 
+def _topology_between(hosts: int, topology: str) -> str:
+    """What so many hosts of a fabric make up: two of a ring are one cable apart; one host needs no fabric."""
+    return {1: "lan", 2: "direct" if topology == "ring" else topology}.get(hosts, topology)
+
+
 def _check_degraded(
     first: Mapping[str, Any], cluster: Mapping[str, Any], after: int, name: Any, whole: Mapping[str, Any]
 ) -> None:
@@ -265,13 +270,11 @@ def plan_degraded(
     plan: dict[str, Any] = {}
     for away in cluster["workers"]:
         hosts = [host for host in cluster["hosts"] if host != away]
-        # two hosts of a ring are one cable apart, as any two of them are; one host needs no fabric
-        left = {1: "lan", 2: "direct" if cluster["topology"] == "ring" else cluster["topology"]}
         try:
             plan = _recipe.resolve(
                 name,
                 hosts,
-                topology=left.get(len(hosts), cluster["topology"]),
+                topology=_topology_between(len(hosts), cluster["topology"]),
                 gpus_per_host={host: cluster["gpus"][host] for host in hosts},
                 kinds={host: cluster["kinds"][host] for host in hosts},
                 memory_bytes={host: nodes[host]["mem_total_bytes"] for host in hosts},

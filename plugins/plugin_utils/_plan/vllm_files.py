@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.sandbox import (
@@ -15,7 +15,14 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.sand
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.environment_file import MARKER
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import former_head, location
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.serving import GOOD
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import front, onhost, patience, vllm_serve
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import (
+    door,
+    front,
+    onhost,
+    patience,
+    ray_tls,
+    vllm_serve,
+)
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.host_state import (
     ROLES,
     Directory,
@@ -27,6 +34,7 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.host_state
     json_file,
     program,
     rendered,
+    role_file,
     secret_file,
     switched_off,
     yaml_text,
@@ -90,6 +98,7 @@ def host_state(serving: Serving) -> HostState:
         directories=_directories(serving),
         files=files(serving),
         absent=absent(serving),
+        sysctls=dict(door.KEEPALIVE) if serving.door else {},
         units=units(serving),
     )
 
@@ -110,6 +119,9 @@ def secret_files(serving: Serving, read_secret: ReadSecret) -> list[File]:
         found.append(secret_file(f"{_ETC}/secrets/api_key", key + "\n"))
         if serving.tls == "given":
             found.append(secret_file(f"{_ETC}/front/tls.key", given.vllm_serve_tls_key.strip() + "\n"))
+        if serving.door and serving.door.tls:
+            key, certificate = ray_tls.key_and_certificate(read_secret("ray_token"), serving.door.heads)
+            found += [secret_file(f"{_ETC}/front/peer.key", key), secret_file(f"{_ETC}/front/peer.crt", certificate)]
     if serving.has_engine and serving.hf_token:
         found.append(secret_file(_HF_TOKEN, serving.hf_token + "\n"))
     return found
@@ -303,11 +315,16 @@ def _head_files(serving: Serving) -> list[File]:
 
 def _front_files(serving: Serving) -> list[File]:
     given = serving.settings
+    keys = front.named_keys(given.vllm_serve_api_keys)
     config = rendered(
         _TEMPLATES / "nginx.conf.j2",
         settings=given,
         tls=serving.tls != "off",
-        key_rates=front.key_rates(front.named_keys(given.vllm_serve_api_keys)),
+        key_rates=front.key_rates(keys),
+        refused_keys=door.refused_keys(keys, serving.names),
+        door=serving.door,
+        js_module=door.MODULE,
+        own_socket=door.SOCKET,
         origins=front.origins(given.vllm_serve_cors_origins),
         listen=front.listen_addresses(given.vllm_serve_listen, given.vllm_serve_api_port),
         read_timeout=front.checked_duration(given.vllm_serve_front_read_timeout, "vllm_serve_front_read_timeout"),
@@ -321,6 +338,10 @@ def _front_files(serving: Serving) -> list[File]:
         {"path": f"{_ETC}/front/nginx.conf", "content": config, "mode": "0600"},
         _unit_file(_FRONT, nginx=nginx, sandbox=_front_sandbox()),
     ]
+    if serving.door:
+        found.append(role_file("vllm_serve", "door.js", f"{_ETC}/front/door.js", mode="0600"))
+        lasting = "".join(f"{name} = {value}\n" for name, value in door.KEEPALIVE.items())
+        found.append({"path": door.SYSCTL_FILE, "content": f"{MARKER}\n{lasting}"})
     if serving.tls == "self_signed":
         found.append({"path": f"{_ETC}/front/self-signed", "content": subjects + "\n", "mode": "0600"})
     if serving.tls == "given":
@@ -352,6 +373,12 @@ def absent(serving: Serving) -> list[str]:
         found += [f"{_ETC}/serving.json", f"{_ETC}/secrets/api_key"]
     if serving.is_head and serving.tls != "self_signed":
         found.append(f"{_ETC}/front/self-signed")
+    if serving.is_head and not (serving.door and serving.door.tls):
+        found += [f"{_ETC}/front/peer.key", f"{_ETC}/front/peer.crt"]
+    if serving.is_head and not serving.door:
+        found.append(f"{_ETC}/front/door.js")
+    if not serving.door:
+        found.append(door.SYSCTL_FILE)
     if not serving.degraded:
         found += [vllm_serve.SMALLER_CONFIG, "/run/sparkthor/degraded.json"]
     if not (serving.has_engine and serving.hf_token):
@@ -380,7 +407,7 @@ def units(serving: Serving) -> list[Unit]:
     ]
     common.append(switched_off(_KEEP_GOOD))
     if serving.is_head:
-        return [*common, *_head_units()]
+        return [*common, *_head_units(door.FILES if serving.door else ())]
     former = [switched_off(_FRONT), switched_off(_WATCHDOG)]
     if not serving.has_engine:
         return [*common, *former, switched_off(_VLLM)]
@@ -389,8 +416,8 @@ def units(serving: Serving) -> list[Unit]:
     return [*common, *former, {"name": _VLLM, "enabled": True, "state": "started", "no_block": True}]
 
 
-def _head_units() -> list[Unit]:
-    read_by_front = ("nginx.conf", "keys.conf", "self-signed", "tls.crt", "tls.key")
+def _head_units(of_door: Iterable[str]) -> list[Unit]:
+    read_by_front = ("nginx.conf", "keys.conf", "self-signed", "tls.crt", "tls.key", *of_door)
     return [
         {
             "name": _FRONT,

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import front
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import door, front
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engine import (
     CACHE,
     HOME,
@@ -75,6 +75,7 @@ class ServingSettings:
     vllm_serve_watchdog_wedge_bound: str
     vllm_serve_degraded_after: float
     vllm_serve_cors_origins: list[Any] = field(default_factory=list)
+    vllm_serve_door_port: int = 8001
     vllm_serve_model: str = ""
     vllm_serve_served_model_name: Any = None
     vllm_serve_max_model_len: int | None = None
@@ -137,6 +138,14 @@ class Serving:
     @property
     def tls(self) -> str:
         return front.effective_tls(self.settings.vllm_serve_tls, str(self.cluster["topology"]))
+
+    @property
+    def door(self) -> door.Door | None:
+        """To the models of all serving groups; None where there is one group."""
+        if not (self.is_head and self.cluster.get("groups")):
+            return None
+        port = door.checked_port(self.settings.vllm_serve_door_port, self.settings.vllm_serve_api_port)
+        return door.plan_door(self.cluster, self.fabric, self.host, port)
 
     @property
     def network(self) -> Mapping[str, Any]:

@@ -29,6 +29,7 @@ FOLDERS = ("engine_cache_dir", "ray_node_temp_dir", "model_store_root")
 ENVIRONMENTS = ("vllm_serve_env", "engine_extra_env", "ray_node_env")
 _PORTS = (
     *("vllm_serve_api_port", "vllm_serve_master_port", "vllm_serve_group_port", "firewall_api_port"),
+    "vllm_serve_door_port",
     *("model_store_port", "monitoring_exporter_port", "ray_node_worker_port_min", "ray_node_worker_port_max"),
 )
 _BOUNDS: Mapping[str, tuple[int, int]] = {
@@ -70,7 +71,7 @@ _TIME = (
 )
 #: variables of one line of text, with the form that it must have
 _FORMS: Mapping[str, tuple[re.Pattern[str], str, str]] = {
-    **dict.fromkeys(("vllm_serve_front_package", "monitoring_prometheus_package"), _PACKAGE),
+    **dict.fromkeys(("vllm_serve_front_package", "vllm_serve_door_package", "monitoring_prometheus_package"), _PACKAGE),
     **dict.fromkeys(("monitoring_scrape_interval", "monitoring_prometheus_retention"), _TIME),
     "monitoring_prometheus_listen": _LISTEN,
     "vllm_serve_metrics_listen": (re.compile(f"(?:{_LISTEN[0].pattern})?"), *_LISTEN[1:]),

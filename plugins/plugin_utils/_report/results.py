@@ -13,8 +13,10 @@ from typing import Any, NamedTuple
 
 from ansible.errors import AnsibleActionFail
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import serving
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory import groups as serving_groups
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory import inventory
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory.role_specs import Declared
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.cluster import plan_parts
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._report import status as _status
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._report.query import QueryError, pick
 
@@ -52,12 +54,21 @@ class Seen(NamedTuple):
 def see(task_vars: Mapping[str, Any], name: str) -> Seen:
     """Put the facts that a task registered as ``name`` beside the plan. Only groups that make no sense are an error."""
     groups, hostvars, outcomes = gather(task_vars, name)
-    problems = inventory.group_problems(groups)
+    names = inventory.named_groups(hostvars, list(hostvars))
+    problems = inventory.group_problems(groups, names) or serving_groups.problems(groups, names)
     if problems:
         raise AnsibleActionFail("; ".join(str(problem) for problem in problems))
     status = _status.document(groups, hostvars, outcomes, time.time())
     facts_by_host = {host: outcome["status"] for host, outcome in outcomes.items() if outcome.get("status")}
-    cluster, fabric, _nodes, plan_error = _status.plan(groups, status["cluster"]["hosts"], hostvars, facts_by_host)
+    cluster, fabric, nodes, plan_error = _status.plan(groups, status["cluster"]["hosts"], hostvars, facts_by_host)
+    if names and not plan_error:
+        # of one group at a time a speed can be measured and a plan be shown
+        parts = plan_parts(inventory.parts(groups, names), hostvars, nodes, fabric)
+        chosen = str(task_vars.get("serving_group") or names[0])
+        if chosen not in parts:
+            raise AnsibleActionFail(f"serving_group: {chosen!r} is none of {', '.join(parts)}; name one of them")
+        cluster = parts[chosen]
+        status.update({key: status["groups"][chosen][key] for key in ("ray", "serving")})
     return Seen(status, facts_by_host, cluster, fabric, plan_error)
 
 

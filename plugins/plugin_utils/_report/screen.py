@@ -70,12 +70,19 @@ def render(status: Mapping[str, Any], limit: int = 12) -> str:
 
 
 def _serving_lines(status: Mapping[str, Any]) -> list[str]:
-    cluster, serving, ray = status["cluster"], status["serving"], status["ray"]
+    cluster = status["cluster"]
+    lines = []
+    for name, one in (status.get("groups") or {"": {**status, "head": cluster["head"]}}).items():
+        number, head = len(one.get("hosts") or ()) if name else len(cluster["hosts"]), one["head"]
+        place = f"{name}: " if name else ""
+        heading = f"{place}{cluster['topology'] or 'no plan'}, {number} hosts, head {head}"
+        lines += _group_lines(heading, one["serving"], one["ray"])
+    return lines
+
+
+def _group_lines(heading: str, serving: Mapping[str, Any], ray: Mapping[str, Any]) -> list[str]:
     since = f" for {duration(serving['since_seconds'])}" if serving.get("since_seconds") else ""
-    lines = [
-        f"{cluster['topology'] or 'no plan'}, {len(cluster['hosts'])} hosts, head {cluster['head']}: "
-        f"{serving['state'].upper()}{since}"
-    ]
+    lines = [f"{heading}: {serving['state'].upper()}{since}"]
     if serving.get("model"):
         split = f"TP={serving['tensor_parallel']} PP={serving['pipeline_parallel']}"
         newest = _newest_completion(serving.get("completion") or {})
@@ -95,11 +102,17 @@ def _newest_completion(completion: Mapping[str, Any]) -> str:
     return f"last completion {duration(completion['seconds_ago'])} ago{latency}"
 
 
+def _ray_of(status: Mapping[str, Any], host: str) -> Mapping[str, Any]:
+    own = [one["ray"] for one in (status.get("groups") or {}).values() if host in one["hosts"]]
+    found: Mapping[str, Any] = own[0] if own else status["ray"]
+    return found
+
+
 def _host_rows(status: Mapping[str, Any]) -> list[list[str]]:
-    ray = status["ray"]
     rows = [["HOST", "KIND", "UP", "MEMORY FREE", "DISK FREE", "LOAD", "GPU", "RAY", "UNITS"]]
     for host, found in status["hosts"].items():
         name = host + ("*" if found["role"] == "head" else "")
+        ray = _ray_of(status, host)
         if not found["reachable"]:
             rows.append([name, found["kind"] or "-", "no answer", "-", "-", "-", "-", "-", "-"])
             continue

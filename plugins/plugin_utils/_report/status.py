@@ -285,6 +285,24 @@ def serving_status(host: str, facts: Mapping[str, Any] | None, port: Any, taken:
     return found
 
 
+def _served(
+    head: str, facts: Mapping[str, Any] | None, port: Any, taken: float
+) -> tuple[dict[str, Any], list[Finding]]:
+    """Ray and serving of one serving group, by its head, and what is wrong with them."""
+    ray, serving = ray_status(facts), serving_status(head, facts, port, taken)
+    problems = [
+        Finding("ray", f"Ray: {item['cause']}", item["fix"], item.get("node") or head)
+        for item in ray.get("problems", [])
+    ]
+    if ray["state"] == "down":
+        problems.append(Finding("ray", f"Ray: {ray['line']}", "journalctl -u sparkthor-ray -n 50 on the head", head))
+    if facts is not None and serving["state"] not in ("serving", "absent"):
+        fix = "ansible-playbook playbooks/start.yml" if serving["state"] in ("stopped", "maintenance") else ""
+        fix = fix or "playbooks/doctor.yml says why"
+        problems.append(Finding("serving", f"not serving: {serving['line']}", fix, head))
+    return {"head": head, "ray": ray, "serving": serving}, problems
+
+
 def ray_status(facts: Mapping[str, Any] | None) -> dict[str, Any]:
     if facts is None:
         return {"state": "unknown", "line": "the head did not answer"}
@@ -339,31 +357,29 @@ def document(
     facts_by_host = {host: outcome["status"] for host, outcome in outcomes.items() if outcome.get("status")}
     cluster, fabric, _nodes, plan_error = plan(groups, hosts, hostvars, facts_by_host)
     _known, lost = told_cidrs(hostvars, _told(facts_by_host))
-    head = hosts[0]
+    parts = inventory.parts(groups, inventory.named_groups(hostvars, hosts))
+    heads = [part.hosts[0] for part in parts if part.hosts]
+    head = heads[0] if heads else hosts[0]
     by_host: dict[str, Any] = {}
     problems: list[Finding] = []
     if plan_error:
         problems.append(Finding("plan", plan_error, "correct the inventory", "inventory"))
     for host in hosts:
         by_host[host], own = host_status(
-            host, hostvars[host], outcomes.get(host, {}), facts_by_host.get(host), fabric.get(host, {}), host == head
+            host, hostvars[host], outcomes.get(host, {}), facts_by_host.get(host), fabric.get(host, {}), host in heads
         )
         if host in lost:
             by_host[host]["control_address"] = ""
             own.append(replace(lost[host], host=host))
         problems += own
-    ray = ray_status(facts_by_host.get(head))
-    serving = serving_status(head, facts_by_host.get(head), hostvars[head].get("vllm_serve_api_port", 8000), taken)
-    problems += [
-        Finding("ray", f"Ray: {item['cause']}", item["fix"], item.get("node") or head)
-        for item in ray.get("problems", [])
-    ]
-    if ray["state"] == "down":
-        problems.append(Finding("ray", f"Ray: {ray['line']}", "journalctl -u sparkthor-ray -n 50 on the head", head))
-    if head in facts_by_host and serving["state"] not in ("serving", "absent"):
-        fix = "ansible-playbook playbooks/start.yml" if serving["state"] in ("stopped", "maintenance") else ""
-        fix = fix or "playbooks/doctor.yml says why"
-        problems.append(Finding("serving", f"not serving: {serving['line']}", fix, head))
+    served: dict[str, dict[str, Any]] = {}
+    for part in parts:
+        if part.hosts:
+            facts, port = facts_by_host.get(part.hosts[0]), hostvars[part.hosts[0]].get("vllm_serve_api_port", 8000)
+            served[part.name], own = _served(part.hosts[0], facts, port, taken)
+            served[part.name]["hosts"] = part.hosts
+            problems += own
+    ray, serving = served[parts[0].name]["ray"], served[parts[0].name]["serving"]
     differences = differing(by_host)
     for name, versions in differences.items():
         told = ", ".join(f"{host} {version or '-'}" for host, version in versions.items())
@@ -374,11 +390,13 @@ def document(
     return {
         "version": VERSION,
         "taken": datetime.datetime.fromtimestamp(taken, datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
-        "ok": not problems and serving["state"] == "serving",
+        "ok": not problems and all(one["serving"]["state"] == "serving" for one in served.values()),
         "cluster": shown,
         "hosts": by_host,
         "ray": ray,
         "serving": serving,
+        # of the first serving group is what stands above; here are all, where the inventory names some
+        **({"groups": served} if any(served) else {}),
         "differences": differences,
         "problems": [_public(found) for found in problems],
     }

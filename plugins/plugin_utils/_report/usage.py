@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 
@@ -32,6 +32,14 @@ def endpoint(address: str, port: int, tls: str, names: list[str], listen: list[s
 def pools(args: Mapping[str, Any]) -> bool:
     """Whether a model is served for its vectors or scores; one that vLLM takes for such by itself is not told here."""
     return str(args.get("runner", "")) == "pooling" or str(args.get("convert", "")) in ("embed", "classify", "reward")
+
+
+def other_models(groups: Sequence[Mapping[str, Any]], own: str) -> list[str]:
+    """What else the same API serves, where there are several serving groups."""
+    others = [
+        f"{group['names'][0]} (by {group['group']} on {group['head']})" for group in groups if group["group"] != own
+    ]
+    return [f"The same API serves {', '.join(others)}; so does that of every head: docs/groups.md"] if others else []
 
 
 def lines(api: Api) -> list[str]:

@@ -141,3 +141,23 @@ def test_one_host_without_the_nic_of_the_lan_leaves_the_others_their_plan(lost: 
     assert case.fabric["a"]["env"]["VLLM_HOST_IP"] == "10.9.0.11"
     assert "VLLM_HOST_IP" not in case.fabric["b"]["env"]
     assert ("host b is eth9, which has no IPv4 address" in case.plan_error) is lost
+
+
+def test_what_serves_is_judged_by_the_group_that_serves_it() -> None:
+    """The model of one group is nothing that the hosts of another lack."""
+
+    def serves(number: int, path: str) -> dict[str, Any]:
+        model = {"path": path, "name": "m", "revision": "", "broken_count": 0, "broken": [], "files": 1, "bytes": 1}
+        files = {"vllm.yaml": f"model: {path}\n"}
+        there = evidence(files=files, models=[model], served_model={"path": path, "present": True}, engine={})
+        own = host(number, **there)
+        return {**own, "serving_groups": ["one", "two"]}
+
+    groups = {"cluster": ["a", "b"], "ray_head": ["a", "b"], "ray_workers": [], "one": ["a"], "two": ["b"]}
+    hostvars = {"a": serves(11, "/srv/one"), "b": serves(12, "/srv/two")}
+    apart = run(hostvars, groups)["doctor"]
+    assert "model-absent" not in {item["rule"] for item in apart["findings"]}
+    for own in hostvars.values():
+        del own["serving_groups"]
+    together = run(hostvars, {"cluster": ["a", "b"], "ray_head": ["a"], "ray_workers": ["b"]})["doctor"]
+    assert "model-absent" in {item["rule"] for item in together["findings"]}

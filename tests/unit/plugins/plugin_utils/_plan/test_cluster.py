@@ -8,7 +8,14 @@ from __future__ import annotations
 import ipaddress
 
 import pytest
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.cluster import stand_in_cidrs, told_cidrs
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory.inventory import Part
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.cluster import (
+    plan_parts,
+    stand_in_cidrs,
+    told_cidrs,
+)
+
+from tests.unit.planned_cluster import planned
 
 HOSTS = ["a", "b", "c"]
 
@@ -65,3 +72,25 @@ def test_what_hosts_told_of_the_lan() -> None:
     known, lost = told_cidrs(hostvars, {"a": node("10.9.0.1/24"), "b": node("")})
     assert known == {"a": "10.9.0.1/24"}
     assert str(lost["b"]).startswith("fabric_lan_nic of host b is eth9, which has no IPv4 address there; ")
+
+
+def test_a_serving_group_is_a_cluster_of_its_own_hosts_on_one_fabric() -> None:
+    hosts = ["a", "b", "c", "d"]
+    _first, whole, fabric, nodes = planned(hosts)
+    before = {host: dict(fabric[host]["env"]) for host in hosts}
+    hostvars = {host: {"fabric_topology": "switch"} for host in hosts}
+    plans = plan_parts([Part("big", ["a", "c", "b"]), Part("small", ["d"])], hostvars, nodes, fabric)
+    assert [(plan["group"], plan["head"], plan["workers"], plan["world"]) for plan in plans.values()] == [
+        ("big", "a", ["c", "b"], 3),
+        ("small", "d", [], 1),
+    ]
+    assert plans["small"]["head_address"] == fabric["d"]["control_address"] == "10.100.0.4"
+    assert plans["small"]["summary"].startswith("small: switch, 1 hosts")
+    # each host joins the Ray of its own group; nothing else of its network knows of groups
+    assert {host: fabric[host]["env"]["RAY_ADDRESS"] for host in hosts} == {
+        **dict.fromkeys("abc", "10.100.0.1:6379"),
+        "d": "10.100.0.4:6379",
+    }
+    for host in hosts:
+        assert {**fabric[host]["env"], "RAY_ADDRESS": ""} == {**before[host], "RAY_ADDRESS": ""}
+    assert whole["hosts"] == hosts

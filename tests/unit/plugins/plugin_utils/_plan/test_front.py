@@ -141,3 +141,14 @@ def test_origins_of_web_pages() -> None:
     for bad in ("*", "chat.example.org", "https://chat.example.org/", "https://A.b", 'http://x" $y;'):
         with pytest.raises(f.FrontError, match=r"vllm_serve_cors_origins: .* is no origin of a web page"):
             f.origins([bad])
+
+
+def test_a_key_may_be_for_some_models_only():
+    [narrow, wide] = f.named_keys(
+        [{"name": "narrow", "key": "n" * 16, "models": ["a", "b"]}, {"name": "wide", "key": "w" * 16}]
+    )
+    assert (narrow.models, wide.models) == (("a", "b"), ())
+    for models in ("a", [""], [1], {"a": 1}):
+        with pytest.raises(f.FrontError, match=r"entry number 1 .narrow.: models .* is no list") as error:
+            f.named_keys([{"name": "narrow", "key": "n" * 16, "models": models}])
+        assert "nnnn" not in str(error.value)

@@ -121,7 +121,7 @@ BAD = [
         "without experts",
         "Leave",
     ),
-    ("llama-3.1-8b", 4, {"replicas": 2}, "replicas", "one serving group", "one inventory for each replica"),
+    ("llama-3.1-8b", 4, {"replicas": 2}, "replicas", "one serving group", "serving group of each replica"),
     ("llama-3.1-8b", 0, {}, "hosts", "below 1", "whole number"),
     ("llama-3.1-8b", [], {}, "hosts", "is empty", "group cluster"),
     ("tiny-qwen3", 8, {"pipeline_parallel": 8}, "pipeline_parallel", "6 layers", "at most 6"),

@@ -143,7 +143,7 @@ def test_arguments_with_variables_of_their_own():
 )
 def test_several_replicas_are_refused_with_what_to_do(more):
     first, cluster, _fabric, nodes = planned(["a", "b", "c", "d"], vllm_serve_recipe="tiny-qwen3", **more)
-    with pytest.raises(RecipeError, match="one inventory for each replica"):
+    with pytest.raises(RecipeError, match="serving group of each replica"):
         plan_serving(first, cluster, nodes, ".")
 
 

@@ -232,3 +232,32 @@ def test_an_address_that_a_host_lost_is_not_replaced_by_one_that_was_made_up(out
     change(outcomes, "spark-01", "eth9", addresses=[])
     document = made(outcomes, "lan", hostvars)
     assert (document["hosts"]["spark-01"]["control_address"], document["cluster"]["head_address"]) == ("", "")
+
+
+def grouped(outcomes):
+    """The same hosts as two serving groups."""
+    groups = {**GROUPS, "ray_head": [HOSTS[0], HOSTS[2]], "ray_workers": [HOSTS[1]]}
+    groups |= {"pair": HOSTS[:2], "single": HOSTS[2:]}
+    hostvars = {host: {**own, "serving_groups": ["pair", "single"]} for host, own in variables().items()}
+    return status.document(groups, hostvars, outcomes, NOW)
+
+
+def test_every_serving_group_is_told_by_its_own_head(outcomes):
+    outcomes[HOSTS[2]]["status"]["serving"]["model"] = "other"
+    document = grouped(outcomes)
+    assert [(name, one["head"], one["hosts"]) for name, one in document["groups"].items()] == [
+        ("pair", HOSTS[0], HOSTS[:2]),
+        ("single", HOSTS[2], HOSTS[2:]),
+    ]
+    # the first group serves, the other one does not: the cluster is not well, and the line names its head
+    assert document["groups"]["pair"]["serving"]["state"] == "serving"
+    assert document["ok"] is False
+    assert any(text.startswith(f"{HOSTS[2]}: not serving") for text in texts(document))
+    assert [document["hosts"][host]["role"] for host in HOSTS] == ["head", "worker", "head"]
+    text = screen.render(document)
+    assert "pair: switch, 2 hosts, head spark-01: SERVING" in text
+    assert "single: switch, 1 hosts, head spark-03: UNKNOWN" in text
+
+
+def test_one_group_without_a_name_is_no_list_of_groups(outcomes):
+    assert "groups" not in made(outcomes)

@@ -54,3 +54,14 @@ def test_a_pooling_model_is_asked_for_a_vector() -> None:
     line = usage.lines(usage.Api("http://h:8000/v1", "m", "/k", "off", pooling=True))[2]
     assert "/v1/embeddings" in line
     assert '"input": "hello"' in line
+
+
+def test_models_of_other_groups_are_told_with_who_serves_them():
+    groups = [
+        {"group": "big", "head": "a", "names": ["chat"]},
+        {"group": "embed", "head": "d", "names": ["vectors", "v"]},
+    ]
+    [line] = usage.other_models(groups, "big")
+    assert "vectors (by embed on d)" in line
+    assert "chat" not in line
+    assert usage.other_models((), "") == []

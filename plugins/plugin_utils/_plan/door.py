@@ -1,0 +1,104 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Where the front proxy of each head sends a request, by the model that it names, if there are several serving groups.
+
+Every head is a door to all models. A door asks the front proxy of a group's head, its own one as well, which alone
+reaches that head's engine.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.front import (
+    SHARED_LANS,
+    FrontError,
+    NamedKey,
+)
+
+#: of nginx with its JavaScript, as Debian and Ubuntu package it
+MODULE = "/usr/lib/nginx/modules/ngx_http_js_module.so"
+SOCKET = "/run/sparkthor/front/group.sock"
+#: what the doors' configuration consists of, beside nginx.conf
+FILES = ("door.js", "peer.crt", "peer.key")
+
+
+#: after how many seconds of silence the kernel asks a peer whether it is still there, how often, and how many times
+KEEPALIVE = {
+    "net.ipv4.tcp_keepalive_time": "20",
+    "net.ipv4.tcp_keepalive_intvl": "5",
+    "net.ipv4.tcp_keepalive_probes": "3",
+}
+SYSCTL_FILE = "/etc/sysctl.d/61-sparkthor-door.conf"
+
+
+@dataclass(frozen=True)
+class Route:
+    """A model under all its names, and who answers for it."""
+
+    number: int
+    names: tuple[str, ...]
+    #: as nginx names servers: addresses with ports, or this host's own socket
+    servers: tuple[str, ...]
+    #: the route that answers while this one cannot
+    instead: int | None = None
+
+    @property
+    def patterns(self) -> list[str]:
+        """Plain strings of nginx's maps are compared without regard to case."""
+        return [f"~^{re.escape(name)}$" for name in self.names]
+
+
+@dataclass(frozen=True)
+class Door:
+    port: int
+    #: TLS between heads, where others are on their network
+    tls: bool
+    #: addresses of all heads
+    heads: tuple[str, ...]
+    routes: tuple[Route, ...]
+    #: by the name of each group the server that says how it is
+    groups: dict[str, str]
+
+
+def checked_port(port: int, api_port: int) -> int:
+    """``vllm_serve_door_port``. Raises FrontError."""
+    if port == api_port:
+        raise FrontError(f"vllm_serve_door_port: {port} is vllm_serve_api_port as well; give each a port of its own")
+    return port
+
+
+def plan_door(cluster: Mapping[str, Any], fabric: Mapping[str, Mapping[str, Any]], host: str, port: int) -> Door:
+    """The door on a head of the serving groups that its plan knows."""
+    groups = cluster["groups"]
+    addresses = {group["group"]: str(fabric[group["head"]]["control_address"]) for group in groups}
+    servers = {
+        group["group"]: f"unix:{SOCKET}" if group["head"] == host else f"{addresses[group['group']]}:{port}"
+        for group in groups
+    }
+    together: dict[frozenset[str], list[Mapping[str, Any]]] = {}
+    for group in groups:
+        together.setdefault(frozenset(group["names"]), []).append(group)
+    number_of = {group["group"]: number for number, found in enumerate(together.values()) for group in found}
+    routes = []
+    for number, found in enumerate(together.values()):
+        instead = {number_of[group["fallback"]] for group in found if group["fallback"]} - {number}
+        routes.append(
+            Route(
+                number,
+                tuple(found[0]["names"]),
+                tuple(servers[group["group"]] for group in found),
+                min(instead) if instead else None,
+            )
+        )
+    tls = str(cluster["topology"]) in SHARED_LANS
+    return Door(port, tls, tuple(dict.fromkeys(addresses.values())), tuple(routes), servers)
+
+
+def refused_keys(keys: Iterable[NamedKey], names: Iterable[str]) -> list[str]:
+    """Names of the keys that may not ask for a model with these names."""
+    offered = set(names)
+    return [key.name for key in keys if key.models and not offered.intersection(key.models)]

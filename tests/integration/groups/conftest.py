@@ -1,0 +1,87 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Three serving groups on one lab, and whoever asks their doors meanwhile."""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import openai
+import pytest
+
+from tests.integration.conftest import Cluster
+from tools.playbooks import Outcome, run_playbook
+
+PAIR, SINGLE = "tiny-pair", "tiny-single"
+#: head and model of each group, and the group's other host
+PAIR_HEAD, PAIR_WORKER, SINGLE_A, SINGLE_B = "spark-01", "spark-02", "spark-03", "spark-04"
+
+
+@dataclass
+class Doors:
+    cluster: Cluster
+
+    def client(self, host: str, key: str = "", retries: int = 0) -> openai.OpenAI:
+        return openai.OpenAI(
+            base_url=f"http://{self.cluster.addresses[host]}:8000/v1",
+            api_key=key or self.cluster.api_key,
+            timeout=180.0,
+            max_retries=retries,
+        )
+
+    def ask(self, host: str, model: str, key: str = "") -> str:
+        reply = self.client(host, key).completions.create(model=model, prompt="hello", max_tokens=4, temperature=0.0)
+        return reply.model
+
+    def models(self, host: str, key: str = "") -> set[str]:
+        return {model.id for model in self.client(host, key).models.list().data}
+
+    def play(self, playbook: str, *arguments: str) -> Outcome:
+        outcome = run_playbook(
+            playbook, self.cluster.inventories, arguments=list(arguments), name="groups", say=lambda line: None
+        )
+        print(f"{playbook} {arguments}: {outcome.seconds:.0f} s, rc {outcome.rc}", flush=True)
+        return outcome
+
+    def starts(self, host: str) -> str:
+        """Which start of the engine is running."""
+        return self.cluster.run(host, "systemctl show -P InvocationID sparkthor-vllm.service").strip()
+
+    @contextlib.contextmanager
+    def asking(self, host: str, model: str, streams: int = 2) -> Iterator[collections.Counter[str]]:
+        """Streams that ask one after the other until the end; what came of it is counted."""
+        counted: collections.Counter[str] = collections.Counter()
+        end = threading.Event()
+
+        def stream() -> None:
+            while not end.is_set():
+                try:
+                    self.ask(host, model)
+                    counted["answered"] += 1
+                except openai.APIStatusError as error:
+                    counted[f"status {error.status_code}"] += 1
+                except openai.OpenAIError as error:
+                    counted[type(error).__name__] += 1
+                time.sleep(0.05)
+
+        threads = [threading.Thread(target=stream) for _ in range(streams)]
+        for thread in threads:
+            thread.start()
+        try:
+            yield counted
+        finally:
+            end.set()
+            for thread in threads:
+                thread.join()
+            print(f"{model} by {host}: {dict(counted)}", flush=True)
+
+
+@pytest.fixture(scope="session")
+def doors(cluster: Cluster) -> Doors:
+    return Doors(cluster)

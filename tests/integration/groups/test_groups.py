@@ -1,0 +1,128 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Several groups serve side by side, behind doors that any head has, and one's trouble is not another's.
+
+The tests build on each other: the last one ends with a host that is off.
+"""
+
+from __future__ import annotations
+
+import json
+
+import openai
+import pytest
+
+from tests.integration.groups.conftest import PAIR, PAIR_HEAD, PAIR_WORKER, SINGLE, SINGLE_A, SINGLE_B, Doors
+from tests.integration.sites import within
+
+HEADS = (PAIR_HEAD, SINGLE_A, SINGLE_B)
+NARROW = "narrow-key-of-the-lab"
+
+
+def test_every_head_is_a_door_to_all_models(doors: Doors) -> None:
+    for head in HEADS:
+        assert doors.models(head) == {PAIR, SINGLE}
+        assert [doors.ask(head, model) for model in (PAIR, SINGLE)] == [PAIR, SINGLE]
+
+
+def test_a_stream_arrives_in_parts_through_another_groups_head(doors: Doors) -> None:
+    stream = doors.client(SINGLE_A).completions.create(
+        model=PAIR, prompt="hello", max_tokens=12, temperature=0.0, stream=True
+    )
+    assert len([part for part in stream if part.choices]) > 3
+
+
+def test_each_group_runs_as_a_cluster_of_its_own(doors: Doors) -> None:
+    on = doors.cluster.run
+    assert "pipeline-parallel-size: 2" in on(PAIR_HEAD, "cat /etc/sparkthor/vllm.yaml")
+    assert set(json.loads(on(PAIR_HEAD, "cat /etc/sparkthor/cluster.json"))["peers"]) == {PAIR_HEAD, PAIR_WORKER}
+    for head in (SINGLE_A, SINGLE_B):
+        assert set(json.loads(on(head, "cat /etc/sparkthor/cluster.json"))["peers"]) == {head}
+        assert on(head, "systemctl is-active sparkthor-ray.service", check=False).strip() != "active"
+
+
+def test_a_key_is_for_its_models_alone_at_every_door(doors: Doors) -> None:
+    for head in HEADS:
+        assert doors.models(head, NARROW) == {SINGLE}
+        assert doors.ask(head, SINGLE, NARROW) == SINGLE
+        with pytest.raises(openai.PermissionDeniedError):
+            doors.ask(head, PAIR, NARROW)
+
+
+def test_what_names_no_model_of_ours_is_told_so(doors: Doors) -> None:
+    with pytest.raises(openai.NotFoundError, match="GET /v1/models"):
+        doors.ask(PAIR_HEAD, "tiny-singel")
+    with pytest.raises(openai.AuthenticationError):
+        doors.ask(PAIR_HEAD, SINGLE, "no-key-of-this-cluster")
+
+
+def test_the_heads_own_port_is_for_heads(doors: Doors) -> None:
+    address = doors.cluster.addresses[SINGLE_A]
+    inside = (
+        f"curl -s -m 5 -o /dev/null -w '%{{http_code}}' -H 'Authorization: Bearer {NARROW}' http://%s:8001/v1/models"
+    )
+    control = json.loads(doors.cluster.run(SINGLE_A, "cat /etc/sparkthor/cluster.json"))["head_address"]
+    assert doors.cluster.run(PAIR_HEAD, inside % control) == "200"
+    # a worker is no head
+    assert doors.cluster.run(PAIR_WORKER, inside % control) == "403"
+    # and on the LAN the firewall has it closed
+    assert doors.cluster.run(PAIR_WORKER, inside % address, check=False) in ("000", "403")
+
+
+def test_without_a_change_nothing_changes(doors: Doors) -> None:
+    outcome = doors.play("site.yml")
+    assert outcome.rc == 0, outcome.failures
+    assert set(outcome.changed.values()) == {0}, outcome.changed
+
+
+def test_a_drained_replica_loses_no_request(doors: Doors) -> None:
+    with doors.asking(PAIR_HEAD, SINGLE) as counted:
+        within(60, lambda: counted["answered"] > 5)
+        assert doors.play("drain.yml", f"--limit={SINGLE_A}").rc == 0
+        before = counted["answered"]
+        within(60, lambda: counted["answered"] > before + 5)
+    assert set(counted) == {"answered"}, counted
+    assert doors.play("start.yml", f"--limit={SINGLE_A}").rc == 0
+
+
+def test_a_new_argument_of_one_group_restarts_that_group_alone(doors: Doors) -> None:
+    before = {head: doors.starts(head) for head in HEADS}
+    override = {"vllm_serve_args": {"max-num-seqs": 3}}
+    file = doors.cluster.lab.folder / "pair.yml"
+    file.write_text(json.dumps({"all": {"children": {"pair": {"vars": override}}}}), encoding="utf-8")
+    doors.cluster.inventories.append(file)
+    try:
+        with doors.asking(SINGLE_B, SINGLE) as counted:
+            outcome = doors.play("site.yml")
+    finally:
+        doors.cluster.inventories.remove(file)
+    assert outcome.rc == 0, outcome.failures
+    assert {host for host, number in outcome.changed.items() if number} <= {PAIR_HEAD, PAIR_WORKER}, outcome.changed
+    assert [head for head in HEADS if doors.starts(head) != before[head]] == [PAIR_HEAD]
+    assert set(counted) == {"answered"}, counted
+
+
+def test_a_killed_engine_leaves_the_others_alone(doors: Doors) -> None:
+    before = doors.starts(SINGLE_B)
+    with doors.asking(SINGLE_B, SINGLE) as counted:
+        doors.cluster.run(PAIR_HEAD, "systemctl kill -s KILL sparkthor-vllm.service")
+        with pytest.raises(openai.InternalServerError) as refused:
+            doors.ask(SINGLE_B, PAIR)
+        assert refused.value.status_code == 503
+        assert int(refused.value.response.headers["Retry-After"]) > 0
+        assert doors.models(SINGLE_B) == {SINGLE}
+        before_more = counted["answered"]
+        within(60, lambda: counted["answered"] > before_more + 5)
+    assert set(counted) == {"answered"}, counted
+    assert doors.starts(SINGLE_B) == before
+    # systemd and the watchdog bring it back
+    within(300, lambda: PAIR in doors.models(SINGLE_B))
+
+
+def test_a_replica_that_loses_power_is_left_out_at_once(doors: Doors) -> None:
+    doors.ask(PAIR_HEAD, SINGLE)
+    doors.cluster.lab.off(SINGLE_A)
+    with doors.asking(PAIR_HEAD, SINGLE) as counted:
+        within(120, lambda: counted["answered"] > 10)
+    assert set(counted) == {"answered"}, counted

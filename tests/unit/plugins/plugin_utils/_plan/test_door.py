@@ -1,0 +1,120 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+import re
+
+import pytest
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import door, roles
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.front import FrontError, NamedKey
+
+from tests.unit.plugins.plugin_utils._plan.vllm_plan import files, units
+
+GROUPS = [
+    {"group": "big", "head": "a", "names": ["chat"], "model": "m", "fallback": "small_a"},
+    {"group": "small_a", "head": "c", "names": ["mini", "Mini.2"], "model": "s", "fallback": ""},
+    {"group": "small_b", "head": "d", "names": ["Mini.2", "mini"], "model": "s", "fallback": ""},
+]
+FABRIC = {host: {"control_address": f"10.100.0.{number}"} for number, host in enumerate("abcd", 1)}
+CONF, KEY, CERTIFICATE = (f"/etc/sparkthor/front/{name}" for name in ("nginx.conf", "peer.key", "peer.crt"))
+
+
+def planned(host="c", topology="switch", groups=GROUPS):
+    return door.plan_door({"groups": groups, "topology": topology}, FABRIC, host, 8001)
+
+
+def test_replicas_are_one_model_and_the_own_engine_is_reached_by_its_socket():
+    found = planned("c")
+    assert [(route.names, route.servers) for route in found.routes] == [
+        (("chat",), ("10.100.0.1:8001",)),
+        (("mini", "Mini.2"), ("unix:/run/sparkthor/front/group.sock", "10.100.0.4:8001")),
+    ]
+    assert [route.instead for route in found.routes] == [1, None]
+    assert found.heads == ("10.100.0.1", "10.100.0.3", "10.100.0.4")
+
+
+def test_names_of_models_are_matched_as_they_are_written():
+    [_chat, mini] = planned().routes
+    assert mini.patterns == ["~^mini$", r"~^Mini\.2$"]
+    assert re.match(mini.patterns[1][1:], "MiniX2") is None
+
+
+def test_a_replica_is_no_fallback_of_the_other():
+    groups = [{**GROUPS[1], "fallback": "small_b"}, GROUPS[2]]
+    assert [route.instead for route in planned(groups=groups).routes] == [None]
+
+
+def test_heads_encrypt_where_others_are_on_their_network():
+    assert [planned(topology=topology).tls for topology in ("direct", "switch", "ring", "lan")] == [0, 0, 1, 1]
+
+
+def test_a_key_is_refused_by_the_groups_of_other_models():
+    keys = [NamedKey("all", "k" * 16), NamedKey("mini", "l" * 16, 0, ("mini",))]
+    assert door.refused_keys(keys, ["chat"]) == ["mini"]
+    assert door.refused_keys(keys, ["mini", "Mini.2"]) == []
+
+
+def of_group(variables, host="a", topology="switch", **given):
+    """The variables of a head among the groups."""
+    cluster = {**variables["sparkthor_cluster"], "topology": topology, "groups": GROUPS, "group": "big", "head": host}
+    fabric = {name: {**next(iter(variables["sparkthor_fabric"].values())), **own} for name, own in FABRIC.items()}
+    return {
+        **variables,
+        "inventory_hostname": host,
+        "sparkthor_cluster": {**cluster, "hosts": [host], "workers": []},
+        "sparkthor_fabric": fabric,
+        **given,
+    }
+
+
+def test_a_head_of_a_group_gets_a_door_and_what_it_reads(variables):
+    plan = roles.plan("vllm_serve", of_group(variables))
+    conf = files(plan)[CONF]
+    assert "load_module /usr/lib/nginx/modules/ngx_http_js_module.so;" in conf
+    # the engine's own server is for heads; the door has the port of the API
+    inner, _sign, outer = conf.partition("js_import door from door.js;")
+    assert "listen 8001 backlog" in inner
+    assert inner.count("deny all;") == 1
+    assert "listen 0.0.0.0:8000" not in inner
+    assert "listen 0.0.0.0:8000" in outer
+    assert '"~^Mini\\.2$" 1;' in outer
+    assert "error_page 502 503 504 = @instead_1;" in outer
+    assert "net.ipv4.tcp_keepalive_time = 20\n" in files(plan)[door.SYSCTL_FILE]
+    assert plan["state"]["sysctls"] == door.KEEPALIVE
+    assert "export default" in files(plan)["/etc/sparkthor/front/door.js"]
+    assert "/etc/sparkthor/front/door.js" in units(plan)["sparkthor-front.service"]["reload_on"]
+
+
+def test_the_api_and_the_other_heads_need_two_ports(variables):
+    with pytest.raises(FrontError, match="vllm_serve_door_port: 8000 is vllm_serve_api_port as well"):
+        roles.plan("vllm_serve", of_group(variables, vllm_serve_door_port=8000))
+
+
+def test_one_group_has_none_of_it_and_loses_what_several_left(variables):
+    plan = roles.plan("vllm_serve", variables)
+    assert "door" not in files(plan)[CONF]
+    assert "/etc/sparkthor/front/door.js" not in units(plan)["sparkthor-front.service"]["reload_on"]
+    assert {KEY, CERTIFICATE, "/etc/sparkthor/front/door.js", door.SYSCTL_FILE} <= set(plan["state"]["absent"])
+    assert plan["state"]["sysctls"] == {}
+
+
+def test_on_a_lan_all_heads_have_one_certificate_of_the_clusters_token(variables):
+    def secrets_of(host, token):
+        given = of_group(variables, host, "lan")
+        found = roles.secret_files("vllm_serve", given, lambda name: {"ray_token": token}.get(name, "k" * 20))
+        return {file["path"]: file["content"] for file in found if "/peer." in file["path"]}
+
+    assert set(secrets_of("a", "t" * 20)) == {KEY, CERTIFICATE}
+    assert secrets_of("a", "t" * 20) == secrets_of("c", "t" * 20) != secrets_of("a", "u" * 20)
+    conf = files(roles.plan("vllm_serve", of_group(variables, topology="lan")))[CONF]
+    assert "listen 8001 ssl" in conf
+    assert "proxy_ssl_verify on;" in conf
+    assert "proxy_pass https://sparkthor_model_0;" in conf
+
+
+def test_a_key_for_other_models_is_refused_where_the_model_is(variables):
+    keys = [{"name": "narrow", "key": "n" * 20, "models": ["mini"]}]
+    conf = files(roles.plan("vllm_serve", of_group(variables, vllm_serve_api_keys=keys)))[CONF]
+    assert "    narrow 1;" in conf
+    assert "nnnn" not in conf
