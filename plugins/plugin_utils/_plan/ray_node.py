@@ -233,13 +233,11 @@ def node_plan(
     addresses = {name: str(fabric[name]["control_address"]) for name in cluster["hosts"]}
     worker_ports = (settings.ray_node_worker_port_min, settings.ray_node_worker_port_max)
     gpus = cluster["gpus"].get(host, 0)
+    door = (DOOR_PORT,) if cluster.get("groups") else ()
     problems = validate_node(
         ports=settings.ray_node_ports,
         worker_ports=worker_ports,
-        reserved={
-            **{name: getattr(settings, name) for name in RESERVED_PORTS},
-            **({DOOR_PORT: settings.vllm_serve_door_port} if cluster.get("groups") else {}),
-        },
+        reserved={name: getattr(settings, name) for name in (*RESERVED_PORTS, *door)},
         cpus=settings.ray_node_num_cpus or int(facts.get("cpus") or 1),
         gpus=gpus,
         object_store_bytes=settings.ray_node_object_store_memory,
