@@ -379,7 +379,8 @@ class ActionModule(ClusterAction):
         plans = [hostvars[host].get("sparkthor_cluster") or {} for host in fabric] if own.get("group") else [own]
         store = dict.fromkeys(problem for plan in plans for problem in plan.get("store_problems") or ())
         self._fail([*errors, *store, *(_placed(message, hosts) for message, hosts in refused.items())])
-        for line in changes.announced(self.vars.get("sparkthor_cluster") or {}, fabric, nodes):
+        # of serving groups not: a host that goes to another group does not leave the cluster
+        for line in [] if own.get("group") else changes.announced(own, fabric, nodes):
             self._display.display(f"sparkthor: {line}")
         _fabric.adopt_devices(fabric, fabric_check.devices(probes))
         renamed = fabric != arguments["fabric"]

@@ -32,7 +32,7 @@ MAXIMUM_TEMP_DIR = 36
 #: variables with ports of others, which Ray must leave free
 RESERVED_PORTS = ("vllm_serve_api_port", "vllm_serve_master_port", "vllm_serve_group_port")
 #: and with several serving groups
-DOOR_PORT = "vllm_serve_door_port"
+DOOR_PORT = ("vllm_serve_door_port",)
 
 
 @dataclass(frozen=True)
@@ -216,6 +216,11 @@ def expected_nodes(
     ]
 
 
+def _reserved(settings: RaySettings, door: bool) -> dict[str, int]:
+    """Ports of others by their variable."""
+    return {name: getattr(settings, name) for name in (*RESERVED_PORTS, *(DOOR_PORT if door else ()))}
+
+
 def node_plan(
     settings: RaySettings,
     engine: InstalledEngine,
@@ -233,11 +238,10 @@ def node_plan(
     addresses = {name: str(fabric[name]["control_address"]) for name in cluster["hosts"]}
     worker_ports = (settings.ray_node_worker_port_min, settings.ray_node_worker_port_max)
     gpus = cluster["gpus"].get(host, 0)
-    door = (DOOR_PORT,) if cluster.get("groups") else ()
     problems = validate_node(
         ports=settings.ray_node_ports,
         worker_ports=worker_ports,
-        reserved={name: getattr(settings, name) for name in (*RESERVED_PORTS, *door)},
+        reserved=_reserved(settings, "groups" in cluster),
         cpus=settings.ray_node_num_cpus or int(facts.get("cpus") or 1),
         gpus=gpus,
         object_store_bytes=settings.ray_node_object_store_memory,

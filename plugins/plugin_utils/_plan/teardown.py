@@ -11,6 +11,7 @@ from typing import Any
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import Finding
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import location
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.serving import GOOD
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import door
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engine import (
     CACHE,
     HOME,
@@ -95,6 +96,7 @@ def _serving(settings: TeardownSettings) -> HostState:
         restore=[
             *(f"{_UNITS}/{unit}" for unit in (*_SERVING_UNITS, "sparkthor-keep-good.service")),
             "/etc/tmpfiles.d/sparkthor-serving.conf",
+            *(door.SYSCTL_FILE, *door.KEEPALIVE),
             *_foreign(settings.ray_node_temp_dir),
         ],
         absent=[

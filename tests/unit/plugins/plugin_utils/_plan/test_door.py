@@ -118,3 +118,10 @@ def test_a_key_for_other_models_is_refused_where_the_model_is(variables):
     conf = files(roles.plan("vllm_serve", of_group(variables, vllm_serve_api_keys=keys)))[CONF]
     assert "    narrow 1;" in conf
     assert "nnnn" not in conf
+
+
+def test_ray_leaves_the_port_between_heads_free_where_there_are_several(variables):
+    ports = {"ray_node_ports": {"gcs": 8001}, "vllm_serve_executor": "ray"}
+    assert roles.plan("ray_node", {**variables, **ports})["problems"] == []
+    [problem] = roles.plan("ray_node", {**of_group(variables), **ports})["problems"]
+    assert "port 8001 is wanted by ray_node_ports.gcs and by vllm_serve_door_port" in problem
