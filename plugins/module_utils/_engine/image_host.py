@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._engine import image as _image
+from ansible_collections.sparkthor.cluster.plugins.module_utils._engine import trial
 from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.pins import (
     EngineError,
     Pin,
@@ -315,7 +316,7 @@ def _diff(path: str, before: str, text: str, actions: list[str]) -> dict[str, st
 def _python_of(config: Mapping[str, Any], gpus: Sequence[str]) -> list[str]:
     """Python of an image in a container of its own, which needs no other to run."""
     command = container.ask_arguments(config, [], {}, running=False)
-    return [*command[:2], *gpus, *command[2:]]
+    return [*command[:2], "--name", trial.CONTAINER, *gpus, *command[2:]]
 
 
 def apply(params: Mapping[str, Any], check: bool) -> dict[str, Any]:

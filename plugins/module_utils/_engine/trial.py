@@ -23,6 +23,8 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.versions im
 IMPORT_BYTES = 3 << 30
 MODEL_BYTES = 8 << 30
 
+CONTAINER = "sparkthor-trial"
+
 #: runs under the engine's Python; the only argument says whether to load a model
 PROGRAM = r"""
 import json, os, sys, tempfile
@@ -83,12 +85,19 @@ def attempt(
     if model and free < MODEL_BYTES:
         model = False
         left_out = f"no model was tried: only {free / 2**30:.1f} GiB of memory are free, {MODEL_BYTES >> 30} are needed"
-    argv = ["choom", "-n", "1000", "--", "nice", "-n", "10", *command, "-", "model" if model else "imports"]
-    status, out, err = runner(argv, seconds, PROGRAM)
+    # all of its processes end with it
+    limit = ["timeout", "--signal=KILL", str(int(seconds))]
+    argv = [*limit, "choom", "-n", "1000", "--", "nice", "-n", "10", *command, "-", "model" if model else "imports"]
+    status, out, err = runner(argv, seconds + 10, PROGRAM)
+    if CONTAINER in command:
+        # a client of Docker that was ended leaves its container
+        runner(["docker", "rm", "--force", CONTAINER], 60, "")
     for line in reversed(out.splitlines()):
         if status == 0 and line.startswith("{"):
             found: dict[str, Any] = json.loads(line)
             return found, left_out
+    if status == 137:
+        err = f"no answer within {seconds:.0f} s (engine_trial: false leaves the model out)"
     reason = [line for line in (err or out).strip().splitlines() if line.strip()][-1:] or [f"exit status {status}"]
     what = "a tiny model does not run with it" if model else "it cannot be imported"
     raise EngineError(f"The new engine was tried, and {what}: {reason[0][:400]}. The engine in use was left as it is.")

@@ -145,7 +145,7 @@ def apply(params: Mapping[str, Any], check: bool) -> dict[str, Any]:
         "changed": not built if staged else bool(found.problems),
         "problems": found.problems,
         "ansible_facts": {"sparkthor_engine": facts(params)},
-        "command": [f"{built or wanted.path}/bin/python"],
+        **({"command": [f"{built}/bin/python"]} if built else {}),
     }
     if not found.problems or (staged and built):
         return result

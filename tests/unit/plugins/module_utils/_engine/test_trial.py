@@ -28,9 +28,16 @@ def test_the_engine_is_asked_as_one_that_the_kernel_ends_first() -> None:
     engine = Engine()
     assert trial.attempt(["/v/bin/python"], True, 60, PLENTY, engine) == ({"vllm": "0.33.0"}, "")
     [(argv, seconds)] = engine.asked
-    assert argv[:3] == ["choom", "-n", "1000"]
+    assert argv[:6] == ["timeout", "--signal=KILL", "60", "choom", "-n", "1000"]
     assert argv[-3:] == ["/v/bin/python", "-", "model"]
-    assert seconds == 60
+    assert seconds > 60
+
+
+def test_a_container_of_the_trial_is_gone_afterwards() -> None:
+    engine = Engine(1)
+    with pytest.raises(EngineError):
+        trial.attempt(["docker", "run", "--name", trial.CONTAINER, "image"], False, 60, PLENTY, engine)
+    assert engine.asked[-1][0] == ["docker", "rm", "--force", trial.CONTAINER]
 
 
 def test_where_memory_is_short_less_is_tried_and_that_is_said() -> None:
@@ -49,7 +56,7 @@ def test_where_memory_is_short_less_is_tried_and_that_is_said() -> None:
     [
         (Engine(1, "", "Traceback\nImportError: libcudart.so.13: cannot open\n"), "cannot be imported: ImportError"),
         (Engine(0, "nothing\n"), "nothing"),
-        (Engine(137, ""), "exit status 137"),
+        (Engine(137, ""), r"no answer within 60 s \(engine_trial: false"),
     ],
 )
 def test_an_engine_that_does_not_come_up_is_refused_with_its_own_words(engine: Engine, words: str) -> None:
