@@ -68,8 +68,12 @@ test: venv ## the CI tier: lint, unit, sanity, molecule
 	@tools/test.sh all
 
 .PHONY: test-full
-test-full: venv ## every scenario, resumable; results in .lab/results
+test-full: venv ## every scenario and 30 minutes of chaos, resumable; results in .lab/results
 	@$(PY) -m tools.test_full $(ARGS)
+
+.PHONY: chaos
+chaos: venv ## random faults on a serving lab: make chaos SEED=7 MINUTES=30 CLUSTER=ray|mp|direct, or PLAN=FILE to lay them again
+	@$(PY) -m tools.chaos $(if $(CLUSTER),--cluster $(CLUSTER)) $(if $(SEED),--seed $(SEED)) $(if $(MINUTES),--minutes $(MINUTES)) $(if $(PLAN),--plan $(PLAN)) $(ARGS)
 
 .PHONY: bench
 bench: venv ## what runs cost, beside the floor and two other ways; table in docs/benchmarks.md

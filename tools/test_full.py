@@ -1,7 +1,7 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""``make test-full``: every scenario, one after the other, resumable.
+"""``make test-full``: every scenario and chaos on each of its clusters, one after the other, resumable.
 
 What passed at this commit is not run again; ``--again`` runs it all the same, names run only those.  Logs and results
 stay in ``.lab/results/<commit>``.
@@ -22,6 +22,11 @@ LIMIT_SECONDS = 3600
 LIMITS = {"faults": 4 * 3600}
 
 
+#: rounds of chaos begin for so many minutes, on each of three clusters
+CHAOS_MINUTES = 10
+CHAOS = ("ray", "mp", "direct")
+
+
 def commit() -> str:
     done = subprocess.run(
         ["git", "describe", "--always", "--dirty"], cwd=TOP, capture_output=True, text=True, check=True
@@ -29,8 +34,13 @@ def commit() -> str:
     return done.stdout.strip()
 
 
-def scenarios() -> list[str]:
-    return sorted(path.parent.name for path in TOP.glob("molecule/*/molecule.yml"))
+def commands() -> dict[str, list[str]]:
+    names = sorted(path.parent.name for path in TOP.glob("molecule/*/molecule.yml"))
+    found = {name: [str(TOP / "tools" / "test.sh"), "molecule", name] for name in names}
+    for cluster in CHAOS:
+        words = ["--cluster", cluster, "--minutes", str(CHAOS_MINUTES)]
+        found[f"chaos_{cluster}"] = [sys.executable, "-m", "tools.chaos", *words]
+    return found
 
 
 def run(name: str, folder: Path) -> dict[str, object]:
@@ -38,7 +48,7 @@ def run(name: str, folder: Path) -> dict[str, object]:
     with (folder / f"{name}.log").open("w", encoding="utf-8") as log:
         try:
             rc = subprocess.run(
-                [str(TOP / "tools" / "test.sh"), "molecule", name],
+                commands()[name],
                 cwd=TOP,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -52,14 +62,14 @@ def run(name: str, folder: Path) -> dict[str, object]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="make test-full", description=__doc__)
-    parser.add_argument("names", nargs="*", help="scenarios (default: all)")
+    parser.add_argument("names", nargs="*", help="scenarios, or chaos_ray, chaos_mp, chaos_direct (default: all)")
     parser.add_argument("--again", action="store_true", help="run what has passed at this commit as well")
     arguments = parser.parse_args()
     folder = TOP / ".lab" / "results" / commit()
     folder.mkdir(parents=True, exist_ok=True)
     kept = folder / "results.json"
     results = json.loads(kept.read_text(encoding="utf-8")) if kept.exists() else {}
-    for name in arguments.names or scenarios():
+    for name in arguments.names or commands():
         if results.get(name, {}).get("rc") == 0 and not arguments.again:
             print(f"{name:16} passed before at this commit")
             continue

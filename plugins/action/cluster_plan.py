@@ -38,8 +38,8 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory.role_
     ValueRefused,
     of_collection,
 )
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import changes, front, runtime
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import fabric as _fabric
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import front, runtime
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.assumed import assumed_nodes
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.cluster import ClusterError, plan_cluster
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric_inventory import fabric_problems
@@ -270,6 +270,7 @@ class ActionModule(ClusterAction):
                     cidr=first.get("fabric_cidr"),
                     cage=inventory.cages(hostvars),
                     mtu=first.get("fabric_mtu"),
+                    reserved=first.get("fabric_reserved"),
                     overrides=inventory.overrides(hostvars),
                     groups=groups,
                     management={host: str(hostvars[host].get("ansible_host", host)) for host in hosts},
@@ -317,6 +318,8 @@ class ActionModule(ClusterAction):
                 refused.setdefault(str(message), []).append(host)
         store = (self.vars.get("sparkthor_cluster") or {}).get("store_problems") or []
         self._fail([*errors, *store, *(_placed(message, hosts) for message, hosts in refused.items())])
+        for line in changes.announced(self.vars.get("sparkthor_cluster") or {}, fabric, nodes):
+            self._display.display(f"sparkthor: {line}")
         _fabric.adopt_devices(fabric, fabric_check.devices(probes))
         renamed = fabric != arguments["fabric"]
         compared = next(iter(outcomes.values()), {}).get("compared") or []

@@ -67,6 +67,11 @@ options:
     description: Ports of Ray that are not the usual ones, by key; of them C(gcs) counts here.
     type: dict
     default: {}
+  reserved:
+    description: Numbers of places that no host gets, counted from 1, on V(direct) and V(switch).
+    type: list
+    elements: int
+    default: []
 """
 
 EXAMPLES = r"""
@@ -112,9 +117,12 @@ def fabric_plan(
     overrides: t.Any = None,
     ray_head: t.Any = None,
     ray_ports: t.Any = None,
+    reserved: t.Any = None,
 ) -> dict[str, HostPlan]:
     try:
-        return _fabric_plan(hosts, topology, cidr, cage, mtu, management, kinds, nics, overrides, ray_head, ray_ports)
+        return _fabric_plan(
+            hosts, topology, cidr, cage, mtu, management, kinds, nics, overrides, ray_head, ray_ports, reserved
+        )
     except FabricError as error:
         raise AnsibleFilterError(f"fabric_plan: {error}") from error
 

@@ -271,9 +271,13 @@ rollback:
   type: dict
 """
 
+import os
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.host import Host
+from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.originals import Originals
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.command import run_limited
 from ansible_collections.sparkthor.cluster.plugins.module_utils._network import (
     link_state,
     netplan_decision,
@@ -330,6 +334,10 @@ def write_environment(module: AnsibleModule, result: dict[str, Any], write: bool
     result["diff"].append(diff)
     if write:
         for path, state in files.items():
+            folder = os.path.dirname(path)
+            if not os.path.isdir(folder):
+                # so that a teardown takes it away again
+                Originals(Host(run=run_limited)).remember("folders", folder, None)
             job.write_state(path, state)
 
 

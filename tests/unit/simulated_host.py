@@ -89,6 +89,12 @@ class FakeHost:
             if "--groups" in argv:
                 user["groups"] += argv[argv.index("--groups") + 1].split(",")
             return 0, "", ""
+        if argv[0] == "userdel":
+            del self.accounts.users[argv[-1]]
+            return 0, "", ""
+        if argv[0] == "groupdel":
+            self.accounts.groups.remove(argv[-1])
+            return 0, "", ""
         assert argv[0] == "systemctl"
         verb, names = words[0], words[1:]
         if verb in self.fail:

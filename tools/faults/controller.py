@@ -20,9 +20,10 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 from sparklab import Lab, LabError
 
@@ -66,16 +67,19 @@ class Kill:
 class Ground:
     lab: Lab
     inventory: Path
+    #: ``host``, ``serving``; empty = all roles
     layer: str
+    variables: Mapping[str, Any] = field(default_factory=dict)
 
     def command(self) -> list[str]:
-        tags = HOST_TAGS if self.layer == "host" else SERVING_TAGS
+        tags = {"host": [f"--tags={HOST_TAGS}"], "serving": [f"--tags={SERVING_TAGS}"]}.get(self.layer, [])
         return [
             str(Path(sys.executable).with_name("ansible-playbook")),
             str(TOP / "site.yml"),
             f"--inventory={self.inventory}",
             f"--inventory={self.lab.folder / 'inventory.yml'}",
-            f"--tags={tags}",
+            f"--extra-vars={json.dumps(dict(self.variables))}",
+            *tags,
         ]
 
     def environment(self) -> dict[str, str]:

@@ -309,12 +309,7 @@ def _settled(scene: Scene) -> None:
     for host, pid in scene.stopped:
         if site.on(host, f"test -e /proc/{pid} && echo there", check=False).strip():
             run.troubles.append(f"the stopped process {pid} is still on {host}")
-    for host, pids in site.ranks().items():
-        if len(pids) != 1:
-            run.troubles.append(f"{len(pids)} ranks on {host}")
-    engines = site.processes(site.head, VLLM, "VLLM::EngineCore")
-    if len(engines) != 1:
-        run.troubles.append(f"{len(engines)} engine cores on {site.head}")
+    run.troubles += site.surplus()
     if scene.hashes:
         outcome = run_playbook("site.yml", site.inventories, name="after-full-disk", say=lambda line: None)
         if outcome.rc != 0:

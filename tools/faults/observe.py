@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import Any
 
 OFF = "off"
+#: seconds between two rounds of the watchdog that are still no gap
+FRESH = 10.0
 
 
 @dataclass
@@ -48,7 +50,6 @@ class Endpoint:
         connected: Callable[[socket.socket], None] = lambda _socket: None,
     ) -> str:
         """Empty when the answer came whole, else what became of it. ``connected`` is given the connection's socket."""
-        connection = http.client.HTTPConnection(self.address, self.port, timeout=timeout)
         body = {
             "model": self.model,
             "prompt": prompt,
@@ -57,6 +58,14 @@ class Endpoint:
             "stream": stream,
             "ignore_eos": True,
         }
+        text, error = self.exchange("/v1/completions", body, timeout, connected)
+        return error or (stream_problem(text) if stream else answer_problem(text))
+
+    def exchange(
+        self, path: str, body: dict[str, Any], timeout: float, connected: Callable[[socket.socket], None]
+    ) -> tuple[str, str]:
+        """(what came with status 200, else what became of it)."""
+        connection = http.client.HTTPConnection(self.address, self.port, timeout=timeout)
         try:
             connection.connect()
             assert connection.sock is not None
@@ -68,16 +77,16 @@ class Endpoint:
             # keepalive is silent while something sent is unanswered
             connection.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 20_000)
             headers = {"Content-Type": "application/json", "Authorization": f"Bearer {self.key}"}
-            connection.request("POST", "/v1/completions", json.dumps(body), headers)
+            connection.request("POST", path, json.dumps(body), headers)
             answer = connection.getresponse()
             text = answer.read().decode("utf-8", "replace")
         except (OSError, http.client.HTTPException) as error:
-            return f"{type(error).__name__}: {error}"
+            return "", f"{type(error).__name__}: {error}"
         finally:
             connection.close()
         if answer.status != 200:
-            return f"{answer.status}: {text.strip()[:120]}"
-        return stream_problem(text) if stream else answer_problem(text)
+            return "", f"{answer.status}: {text.strip()[:120]}"
+        return text, ""
 
 
 def answer_problem(text: str) -> str:
@@ -188,6 +197,8 @@ class Watch:
     every: float = 0.2
     changes: list[tuple[float, str, str]] = field(default_factory=list)
     newest: dict[str, Any] = field(default_factory=dict)
+    #: (moment, age in seconds) of every reading that was older than FRESH
+    stale: list[tuple[float, float]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._stop = threading.Event()
@@ -209,6 +220,9 @@ class Watch:
             with contextlib.suppress(OSError, ValueError):
                 data = json.loads(Path(f"/proc/{leader}/root/run/sparkthor/state.json").read_text(encoding="utf-8"))
         state, line = (str(data.get("state")), str(data.get("line"))) if data else (OFF, OFF)
+        age = time.time() - float(data.get("updated") or 0.0) if data else 0.0
+        if age > FRESH:
+            self.stale.append((time.monotonic(), age))
         self.newest = data
         if not self.changes or self.changes[-1][1:] != (state, line):
             self.changes.append((time.monotonic(), state, line))

@@ -127,12 +127,15 @@ class Site:
     def shown(self, host: str, unit: str, prop: str) -> str:
         return self.on(host, f"systemctl show -p {prop} --value {unit}").strip()
 
-    def ranks(self) -> dict[str, list[int]]:
-        """Worker processes of the engine by host, stopped ones included."""
-        return {
-            host: self.processes(host, RAY, r"ray::RayWorker") or self.processes(host, VLLM, r"VLLM::Worker")
-            for host in self.hosts
-        }
+    def ranks_on(self, host: str) -> list[int]:
+        """Worker processes of the engine, stopped ones included."""
+        return self.processes(host, RAY, r"ray::RayWorker") or self.processes(host, VLLM, r"VLLM::Worker")
+
+    def surplus(self) -> list[str]:
+        """What is not one rank a host and one engine core on the head."""
+        counts = {f"ranks on {host}": len(self.ranks_on(host)) for host in self.hosts}
+        counts[f"engine cores on {self.head}"] = len(self.processes(self.head, VLLM, "VLLM::EngineCore"))
+        return [f"{count} {what}" for what, count in counts.items() if count != 1]
 
     # -- all of ours ------------------------------------------------------------------------------------------------
 

@@ -29,13 +29,15 @@ from tools.faults import faults
 from tools.faults.__main__ import complete
 from tools.faults.observe import Watch
 from tools.faults.site import RAY, VLLM, FaultError, Site, wait
-from tools.gpu import byhand, price, start, table
+from tools.gpu import byhand, cores, price, start, table
 from tools.gpu.clusters import TITLES
 from tools.gpu.load import measure
 from tools.playbooks import TOP, Outcome, run_playbook
 
 RESULTS = TOP / ".lab" / "results" / "gpu"
 FAULTS = ("front", "engine", "wedge", "link", "worker")
+#: of an engine whose start nobody measured
+LONG_START = 180.0
 
 
 class GpuError(Exception):
@@ -257,8 +259,10 @@ def fault(run: Run) -> dict[str, Any]:
     folder = run.folder / "faults"
     if not run.options.clean:
         folder.mkdir(parents=True, exist_ok=True)
-        unmeasured = json.dumps({"seconds": 0.0, "at": time.time()})
-        (folder / f"clean-{run.options.lab}.json").write_text(unmeasured, encoding="utf-8")
+        # limits follow from a clean start: that of the deployment, from the unit's start to the API
+        first = sum(seconds for _step, seconds in (run.kept("deploy") or {}).get("start", ())) or LONG_START
+        text = json.dumps({"seconds": round(first, 1), "at": time.time()})
+        (folder / f"clean-{run.options.lab}.json").write_text(text, encoding="utf-8")
     for number in range(1, run.options.rounds + 1):
         for name in run.options.faults:
             try:
@@ -314,10 +318,13 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--faults", type=lambda text: text.split(","), default=list(FAULTS))
     parser.add_argument("--rounds", type=int, default=2, help="of each fault")
     parser.add_argument("--away", type=float, default=20.0, help="seconds that a host is without power")
-    parser.add_argument("--no-clean", dest="clean", action="store_false", help="measure no clean start before faults")
+    parser.add_argument(
+        "--no-clean", dest="clean", action="store_false", help="take the deployment's start for a clean one"
+    )
     parser.add_argument("--minutes", type=float, default=10.0, help="of full load")
     parser.add_argument("--step", type=float, default=60.0, help="seconds of a slow step")
     parser.add_argument("--cut", type=float, default=30.0, help="seconds that a link is cut")
+    parser.add_argument("--cores", type=int, help="of its own for these hosts, other labs get the rest; 0 = no more")
     parser.add_argument("--extra", type=json.loads, default={}, help="variables for every play, as JSON")
     parser.add_argument("--again", action="store_true", help="measure these stages anew")
     parser.add_argument("--table", type=Path, metavar="FILE", help="only write the tables into FILE")
@@ -333,10 +340,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = parse(argv)
     run = Run(options)
     if options.table:
-        documents = {stage: found for stage in STAGES if (found := run.kept(stage)) is not None}
-        for name, lines in table.parts(documents, run.folder / "faults", TITLES).items():
+        for name, lines in table.parts(run.folder, list(STAGES), TITLES).items():
             marked.replace(options.table, name, "\n".join(lines))
         return 0
+    if options.cores is not None:
+        try:
+            cores.own(options.lab, options.cores)
+        except (OSError, ValueError) as error:
+            say(f"--cores {options.cores}: {error}: measured on shared cores")
     bad = 0
     for stage in options.stages or list(STAGES):
         if run.kept(stage) is not None and not options.again:

@@ -23,6 +23,7 @@ BASE = TOP / "inventories" / "gpu"
 FOLDER = TOP / ".lab" / "gpu-inventories"
 #: what of a GPU one engine takes, where several share it
 SHARE: Mapping[str, Any] = {"gpu-memory-utilization": 0.06, "kv-cache-memory-bytes": 6 << 30}
+#: wheels of metadata alone, so that many hosts do not copy CUDA's libraries many times
 THIN = {
     "engine_requirements": str(TOP / ".lab" / "gpu" / "thin.txt"),
     "engine_wheel_dir": str(TOP / ".lab" / "gpu" / "thin"),
@@ -38,8 +39,6 @@ class Cluster:
     pipeline: int = 2
     tensor: int = 1
     executor: str = "ray"
-    #: wheels of metadata alone, so that many hosts do not copy CUDA's libraries many times
-    thin: bool = True
     args: Mapping[str, Any] = field(default_factory=dict)
 
     def variables(self, name: str, number: int) -> dict[str, Any]:
@@ -54,7 +53,7 @@ class Cluster:
             vllm_serve_pipeline_parallel_size=self.pipeline,
             vllm_serve_tensor_parallel_size=self.tensor,
             vllm_serve_executor=self.executor,
-            **(THIN if self.thin else {}),
+            **THIN,
         )
         # many engines compile at the same time
         found["engine_extra_env"] = {**found["engine_extra_env"], "TORCHINDUCTOR_COMPILE_THREADS": "4"}
@@ -74,19 +73,23 @@ class Cluster:
         return target
 
 
+EAGER = {"enforce-eager": True}
 FOUR: Mapping[str, Cluster] = {
-    "gpu": Cluster((0, 1), "`ray`, PP=2", thin=False),
+    "gpu": Cluster((0, 1), "`ray`, PP=2"),
     "ray3": Cluster((0, 1, 2), "`ray`, PP=3", pipeline=3),
     "mp3": Cluster((1, 2, 3), "`mp`, PP=3", pipeline=3, executor="mp"),
     "tp4": Cluster((0, 1, 2, 3), "`ray`, TP=4", pipeline=1, tensor=4),
     "tp2pp2": Cluster((0, 1, 2, 3), "`ray`, TP=2, PP=2", pipeline=2, tensor=2),
-    "fault1": Cluster((0, 1), "`ray`, PP=2", args={"enforce-eager": True}),
-    "fault2": Cluster((0, 1), "`ray`, PP=2", args={"enforce-eager": True}),
+    "fault1": Cluster((2, 3), "`ray`, PP=2", args=EAGER),
+    "fault2": Cluster((2, 3), "`ray`, PP=2", args=EAGER),
     "load": Cluster((2, 3), "`ray`, PP=2"),
 }
-TWO: Mapping[str, Cluster] = {name: FOUR[name] for name in ("gpu", "fault1", "fault2")} | {
+TWO: Mapping[str, Cluster] = {
+    "gpu": FOUR["gpu"],
     "mp2": Cluster((0, 1), "`mp`, PP=2", executor="mp"),
     "tp2": Cluster((0, 1), "`ray`, TP=2", pipeline=1, tensor=2),
+    "fault1": Cluster((0, 1), "`ray`, PP=2", args=EAGER),
+    "fault2": Cluster((0, 1), "`ray`, PP=2", args=EAGER),
     "load": Cluster((0, 1), "`ray`, PP=2"),
 }
 #: what the table of clusters calls them; the others only take faults and load

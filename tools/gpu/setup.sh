@@ -3,15 +3,18 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 #
-# Make a bare machine with GPUs ready from a bundle, without a network: setup.sh PART... [--python PYTHON]
-# Parts may come one by one: what came is kept in .lab/gpu, and the work starts with the call that completes them.
-# The machine gets the Debian packages it lacks; all else stays in this checkout (.venv, .lab).
+# Make a bare machine with GPUs ready from a bundle, without a network: setup.sh PART... [--python PYTHON] [--thin]
+# Parts may come one by one: what came is kept in .lab/gpu, and each call does what its files are there for.
+# The machine gets the Debian packages it lacks; all else stays in this checkout (.venv, .lab). With --thin the wheels
+# of what its Python has already lead there, which is enough for tools.gpu.suite; `make gpu` takes whole ones.
 set -euo pipefail
 python=python3
+whole=yes
 parts=()
 while [ $# -gt 0 ]; do
   case $1 in
     --python) python=$2; shift 2 ;;
+    --thin) whole=; shift ;;
     *) parts+=("$(realpath "$1")"); shift ;;
   esac
 done
@@ -33,13 +36,19 @@ for part in "${parts[@]}"; do
   cp -rlf "$part/." "$work/" 2>/dev/null || cp -rf "$part/." "$work/"
 done
 cd "$work"
-lacking=$(cut -c67- SHA256SUMS | while read -r name; do [ -e "$name" ] || echo "$name"; done)
-if [ -n "$lacking" ]; then
-  say "$(echo "$lacking" | wc -l) files are in parts that are not here yet"
-  exit 0
-fi
-if [ -e .ready ]; then say "ready"; exit 0; fi
-sha256sum --quiet -c SHA256SUMS
+# calls may overlap
+exec 9>lock
+flock 9
+lacking() { cut -c67- SHA256SUMS | while read -r name; do [ -e "$name" ] || echo "$name"; done; }
+# whether all files of these kinds are here, and the step that needs them has not been done
+due() {
+  local step=$1 kind; shift
+  [ ! -e ".$step.done" ] || return 1
+  for kind in "$@"; do
+    grep -q " $kind/" SHA256SUMS && [ -z "$(lacking | grep "^$kind/")" ] || return 1
+  done
+  for kind in "$@"; do grep " $kind/" SHA256SUMS | sha256sum --quiet -c || exit 1; done
+}
 
 # no service is started: nothing here runs systemd, and policy-rc.d keeps maintainer scripts from trying
 debs() {
@@ -55,6 +64,7 @@ debs() {
   return $done
 }
 wheels() {
+  local pids=() pid tree
   rm -rf packed thin && mkdir packed
   for tree in trees/*.tar.xz; do
     (mkdir -p unpacked && xz -T0 -dc "$tree" | tar -C unpacked -x &&
@@ -66,25 +76,43 @@ wheels() {
   rm -rf unpacked
   cp -l wheels/*.whl packed/ 2>/dev/null || cp wheels/*.whl packed/
   cp -rl packed thin
-  "$python" "$top/tools/gpu/wheels.py" packed lock.txt && "$python" "$top/tools/gpu/wheels.py" thin thin.txt --thin
+  [ -z "$whole" ] || "$python" "$top/tools/gpu/wheels.py" packed lock.txt
+  "$python" "$top/tools/gpu/wheels.py" thin thin.txt --thin
 }
-pids=()
-wheels >wheels.log 2>&1 & making=$!
-"$python" "$top/tools/gpu/model.py" model >model.log 2>&1 & modelling=$!
-say "installing $(ls debs | wc -l) Debian packages"
-debs >debs.log 2>&1 || { tail -5 debs.log >&2; say "the Debian packages did not install: $work/debs.log" >&2; exit 1; }
-say "making .venv"
-if ! [ -x "$top/.venv/bin/ansible-playbook" ]; then
+venv() {
+  [ ! -x "$top/.venv/bin/ansible-playbook" ] || return 0
+  local site
   /usr/bin/env "$python" -m venv --without-pip "$top/.venv"
   site=$("$top/.venv/bin/python" -c 'import sysconfig; print(sysconfig.get_paths()["purelib"])')
   "$python" -m pip --python "$top/.venv/bin/python" install -q --no-index --no-deps controller/*.whl
   echo "$top/lab" >"$site/sparklab.pth"
   mkdir -p "$site/ansible_collections/sparkthor"
   ln -sfn "$top" "$site/ansible_collections/sparkthor/cluster"
+}
+model() { "$python" "$top/tools/gpu/model.py" model; }
+
+running=()
+# a step with its own log, beside the others
+begin() {
+  local step=$1; shift
+  if due "$step" "$@"; then
+    ("$step"; touch ".$step.done") >"$step.log" 2>&1 &
+    running+=("$step:$!")
+  fi
+}
+[ -z "$whole" ] || [ -e lock.txt ] || rm -f .wheels.done
+begin model
+begin wheels trees wheels
+begin debs debs
+begin venv controller
+for one in "${running[@]}"; do
+  step=${one%:*}
+  wait "${one#*:}" || { tail -5 "$step.log" >&2; say "$step failed: $work/$step.log" >&2; exit 1; }
+  say "$step: $(tail -1 "$step.log")"
+done
+missing=$(lacking | wc -l)
+if [ "$missing" != 0 ]; then
+  say "$missing files are in parts that are not here yet"
+  exit 0
 fi
-wait "$making" || { tail -5 wheels.log >&2; say "the wheels could not be made: $work/wheels.log" >&2; exit 1; }
-say "wheels: $(tail -1 wheels.log)"
-wait "$modelling" || { tail -5 model.log >&2; say "the model could not be made: $work/model.log" >&2; exit 1; }
-say "$(tail -1 model.log)"
-touch .ready
 say "ready after ${SECONDS} s"

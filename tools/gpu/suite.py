@@ -12,17 +12,21 @@ stopped.
 from __future__ import annotations
 
 import argparse
+import os
+import signal
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import IO
 
 from tools.gpu.clusters import FOUR, TWO, Cluster
 from tools.playbooks import TOP
 
 RESULTS = TOP / ".lab" / "results" / "gpu"
+LONGEST = 1500.0
 
 
 @dataclass(frozen=True)
@@ -30,6 +34,8 @@ class Step:
     cluster: str
     stages: str
     options: str = ""
+    #: seconds; a step that hangs must not take the time of all others
+    limit: float = LONGEST
 
 
 Chain = tuple[Step, ...]
@@ -39,41 +45,61 @@ Chain = tuple[Step, ...]
 class Wave:
     chains: tuple[Chain, ...]
     background: tuple[Chain, ...] = ()
-    #: clusters whose chain in the background has to end first
-    needs: tuple[str, ...] = ()
 
 
-def one(cluster: str, stages: str, options: str = "") -> Chain:
-    return (Step(cluster, stages, options),)
+def one(cluster: str, stages: str, options: str = "", limit: float = LONGEST) -> Chain:
+    return (Step(cluster, stages, options, limit),)
 
 
+def compared(clusters: tuple[str, ...], pairs: int, limit: float) -> Chain:
+    """Each against vLLM by hand, one after the other; pairs that are there already count."""
+    return tuple(Step(name, "byhand", f"--pairs {pairs} {_RATIO}", limit) for name in clusters)
+
+
+#: of its own for the cluster that is measured
+_CORES = "--cores 24"
 _FIRST = "deploy again verify status doctor report hand"
-_PRICE = "--pairs 5 --streams 1,8,64 --seconds 5"
-_RATIO = "--pairs 1 --streams 1,64 --seconds 5 --tokens 128 --again"
+_PRICE = f"--streams 1,8,64 --tokens 128 --again {_CORES}"
+_RATIO = f"--streams 1,64 --seconds 5 --tokens 128 --again {_CORES}"
 _SPLITS = ("tp4", "ray3", "tp2pp2", "mp3")
 _WORKER = "--faults worker --rounds 1 --away 20 --no-clean"
-_FAULTS = "--faults front,engine,wedge,worker,link --rounds 1 --away 20 --cut 30"
-_FAULTY = (one("fault1", "faults", _FAULTS), one("fault2", "faults", _FAULTS))
-_LAST = one("gpu", "unhand slow boot")
+_FAULTS = "--faults front,engine,wedge,worker,link --rounds 1 --away 20 --cut 30 --no-clean"
 SUITES: Mapping[str, tuple[Mapping[str, Cluster], tuple[Wave, ...]]] = {
     "four": (
         FOUR,
         (
             Wave(
                 (
-                    one("gpu", _FIRST),
-                    *(one(name, "deploy again") for name in _SPLITS),
+                    *(one(name, "deploy again") for name in ("gpu", *_SPLITS)),
                     *(one(name, "deploy") for name in ("fault1", "fault2", "load")),
                 )
             ),
+            # nothing else computes
+            Wave((tuple(Step(name, "verify", _CORES, 120) for name in _SPLITS),)),
             Wave(
-                (*_FAULTY, *((Step(name, "faults", _WORKER), Step(name, "hand verify")) for name in _SPLITS)),
-                (one("load", "busy"),),
+                (
+                    *((Step(name, "faults", _WORKER, 300), Step(name, "hand", "", 180)) for name in _SPLITS),
+                    one("gpu", "hand", "--cores 0", 180),
+                ),
+                # on GPUs 2 and 3
+                (
+                    (Step("fault1", "faults", _FAULTS), Step("fault1", "slow")),
+                    one("fault2", "faults", _FAULTS),
+                    one("load", "busy boot"),
+                ),
             ),
-            Wave(((Step("gpu", "byhand", _PRICE), Step("gpu", "verify", "--again")),)),
-            # the GPUs of the load are those of the splits, too
-            Wave((tuple(Step(name, "byhand", _RATIO) for name in _SPLITS),), (_LAST,), needs=("load",)),
-            Wave((tuple(Step(name, "byhand", _RATIO.replace("1", "3", 1)) for name in _SPLITS),), needs=("gpu",)),
+            # on GPUs 0 and 1
+            Wave((one("gpu", "byhand", f"--pairs 5 --seconds 8 {_PRICE}", 480),)),
+            Wave((compared(_SPLITS, 2, 150),)),
+            Wave(
+                (
+                    (
+                        Step("gpu", "verify status doctor report", _CORES, 120),
+                        Step("gpu", "price", f"--pairs 3 --seconds 6 {_PRICE}", 300),
+                    ),
+                )
+            ),
+            Wave((compared(_SPLITS, 5, 300),)),
         ),
     ),
     "two": (
@@ -86,12 +112,29 @@ SUITES: Mapping[str, tuple[Mapping[str, Cluster], tuple[Wave, ...]]] = {
                     *(one(name, "deploy") for name in ("fault1", "fault2", "load")),
                 )
             ),
-            Wave((one("gpu", "byhand", _PRICE),)),
-            Wave((tuple(Step(name, "byhand", _RATIO) for name in ("mp2", "tp2")),)),
-            Wave((*_FAULTY, _LAST), (one("load", "busy"),)),
+            Wave((one("gpu", "byhand", f"--pairs 5 --seconds 8 {_PRICE}"),)),
+            Wave((compared(("mp2", "tp2"), 5, 300),)),
+            Wave(
+                (
+                    *(one(name, "faults", _FAULTS) for name in ("fault1", "fault2")),
+                    one("gpu", "unhand slow boot"),
+                ),
+                (one("load", "busy"),),
+            ),
         ),
     ),
 }
+
+
+def ended(words: Sequence[str], log: IO[str], limit: float) -> int:
+    """The exit status of a program, which is ended with all that it started once its time is over."""
+    with subprocess.Popen(words, cwd=TOP, stdout=log, stderr=subprocess.STDOUT, start_new_session=True) as program:
+        try:
+            return program.wait(limit)
+        except subprocess.TimeoutExpired:
+            os.killpg(program.pid, signal.SIGKILL)
+            print(f"ended after {limit:g} s", file=log, flush=True)
+    return program.returncode
 
 
 class Runner:
@@ -114,7 +157,7 @@ class Runner:
             words += ["--inventory", str(self.places[step.cluster]), "--results", str(folder)]
             begun = time.monotonic()
             with (folder / "run.log").open("a", encoding="utf-8") as log:
-                rc = subprocess.run(words, cwd=TOP, stdout=log, stderr=subprocess.STDOUT, check=False).returncode
+                rc = ended(words, log, step.limit)
             word = "ended well" if not rc else f"ended with {rc}"
             self.say(f"{step.cluster}: {step.stages}: {word} after {time.monotonic() - begun:.0f} s")
             if rc:
@@ -129,9 +172,6 @@ class Runner:
     def run(self, waves: Sequence[Wave]) -> int:
         waiting: dict[str, threading.Thread] = {}
         for number, wave in enumerate(waves, 1):
-            for name in wave.needs:
-                if name in waiting:
-                    waiting[name].join()
             self.say(f"wave {number} of {len(waves)}")
             waiting |= self.together(wave.background)
             for thread in self.together(wave.chains).values():

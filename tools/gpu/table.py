@@ -15,6 +15,22 @@ from tools.gpu import price
 from tools.gpu.start import STEPS
 
 Documents = Mapping[str, Mapping[str, Any]]
+#: whose results stand for a stage that was not measured by itself; faults are those of all of them
+SHARED: Mapping[str, tuple[str, ...]] = {
+    "price": ("gpu",), "slow": ("fault1",), "busy": ("load",), "boot": ("load",),
+    "faults": ("fault1", "fault2"),
+}  # fmt: skip
+
+
+def read(folder: Path, stages: Iterable[str]) -> dict[str, dict[str, Any]]:
+    """What was found by stage, in a folder of results or in those of its clusters."""
+    found = {}
+    for stage in stages:
+        for place in (folder, *(folder / name for name in SHARED.get(stage, ()))):
+            path = place / f"{stage}.json"
+            if stage not in found and path.exists():
+                found[stage] = json.loads(path.read_text(encoding="utf-8"))
+    return found
 
 
 def _rows(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> list[str]:
@@ -48,11 +64,15 @@ def runs(documents: Documents) -> list[str]:
     return _rows(("step", "seconds", "outcome"), rows) if rows else ["Not measured yet."]
 
 
-def started(documents: Documents) -> list[str]:
-    """Steps of a start with cold caches (the first one) beside one with warm ones (after a power-on)."""
-    cold, warm = (dict((documents.get(name) or {}).get("start") or ()) for name in ("deploy", "boot"))
-    rows = [(step, cold.get(step, "–"), warm.get(step, "–")) for step, _words in STEPS if step in {*cold, *warm}]
-    return _rows(("step", "first start, s", "after power-on, s"), rows) if rows else ["Not measured yet."]
+def started(documents: Documents, beside: Documents) -> list[str]:
+    """Steps of a first start, one beside seven others, and one with warm caches after a power-on."""
+    ways = [dict((one.get(name) or {}).get("start") or ()) for one, name in
+            ((documents, "deploy"), (beside, "deploy"), (documents, "boot"))]  # fmt: skip
+    steps = [step for step, _words in STEPS if any(step in way for way in ways)]
+    rows: list[tuple[Any, ...]] = [(step, *(way.get(step, "–") for way in ways)) for step in steps]
+    rows.append(("all", *(round(sum(way.values()), 1) if way else "–" for way in ways)))
+    head = ("step", "first start, s", "first start beside others, s", "after power-on, s")
+    return _rows(head, rows) if steps else ["Not measured yet."]
 
 
 def verified(documents: Documents) -> list[str]:
@@ -64,24 +84,34 @@ def verified(documents: Documents) -> list[str]:
     return _rows(("check", "where", "value", "unit", "verdict"), rows) if rows else ["Not measured yet."]
 
 
-def _priced(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    head = ("streams", "pairs", "ours, tokens/s", "without us", "ratio (least, most)", "added TTFT p50, ms", "failed")
-    return _rows(
-        head,
-        [
-            (
-                row["streams"], row["pairs"], f"{row['ours']:.0f}", f"{row['bare']:.0f}",
-                f"**{row['ratio']:.3f}** ({row['ratios'][0]:.3f}, {row['ratios'][1]:.3f})",
-                f"{row['ttft_added']:+.1f} ({row['ttft_ours']:.1f} and {row['ttft_bare']:.1f})", row["failed"],
-            )
-            for row in rows
-        ],
+_PRICED = ("streams", "pairs", "ours, tokens/s", "without us", "ratio (least, most)", "added TTFT p50, ms", "failed")
+
+
+def _priced(row: Mapping[str, Any]) -> tuple[Any, ...]:
+    return (
+        row["streams"], row["pairs"], f"{row['ours']:.0f}", f"{row['bare']:.0f}",
+        f"**{row['ratio']:.3f}** ({row['ratios'][0]:.3f}, {row['ratios'][1]:.3f})",
+        f"{row['ttft_added']:+.1f} ({row['ttft_ours']:.1f} and {row['ttft_bare']:.1f})", row["failed"],
     )  # fmt: skip
 
 
-def priced(documents: Documents, stage: str) -> list[str]:
-    found = documents.get(stage) or {}
-    return _priced(found["summary"]) if found.get("summary") else ["Not measured yet."]
+def priced(documents: Documents) -> list[str]:
+    found = documents.get("price") or {}
+    rows = [_priced(row) for row in found.get("summary", ())]
+    return _rows(_PRICED, rows) if rows else ["Not measured yet."]
+
+
+def compared(folder: Path) -> list[dict[str, Any]]:
+    """Pairs against vLLM by hand, which count as soon as they are there."""
+    path = folder / "byhand-rows.json"
+    rows = json.loads(path.read_text(encoding="utf-8"))["rows"] if path.exists() else []
+    return price.summary(rows, "ours", "by hand")
+
+
+def by_hand(folder: Path, names: Sequence[tuple[str, str]]) -> list[str]:
+    places = [("`make gpu`", folder), *((title, folder / name) for name, title in names)]
+    rows = [(title, *_priced(row)) for title, place in places for row in compared(place)]
+    return _rows(("executor, split", *_PRICED), rows) if rows else ["Not measured yet."]
 
 
 def clusters(folder: Path, names: Sequence[tuple[str, str]]) -> list[str]:
@@ -95,10 +125,12 @@ def clusters(folder: Path, names: Sequence[tuple[str, str]]) -> list[str]:
         reduced = next((one for (check, _where), one in lines.items() if check == "all-reduce"), {})
         transports = sorted({str(one["value"]) for (check, _where), one in lines.items() if check == "transport"})
         bad = [check for (check, _where), one in lines.items() if one["verdict"] == "fail"]
-        compared = price.summary(kept.get("byhand-rows", {}).get("rows", []), "ours", "by hand")
-        ratios = ", ".join(f"{one['ratio']:.3f} at {one['streams']} (n={one['pairs']})" for one in compared)
+        ratios = ", ".join(
+            f"{one['ratio']:.3f} at {one['streams']} (n={one['pairs']})" for one in compared(folder / name)
+        )
         lost = folder / name / "faults" / "worker.json"
         healed = json.loads(lost.read_text(encoding="utf-8"))[0] if lost.exists() else {}
+        heals = [healed.get("noticed"), healed.get("again"), *healed.get("troubles", ())] if healed else "–"
         rows.append(
             (
                 title, f"{kept['deploy']['hosts']}", f"{kept['deploy']['site_seconds']:.0f}",
@@ -106,7 +138,7 @@ def clusters(folder: Path, names: Sequence[tuple[str, str]]) -> list[str]:
                 f"{reduced.get('value', '–')}, {'/'.join(transports) or '–'}",
                 f"{lines.get(('decode', '1 stream'), {}).get('value', '–')}",
                 ", ".join(sorted(set(bad))) or ("none" if lines else "–"), ratios or "–",
-                f"{healed['noticed']}, {healed['again']}" if healed else "–",
+                ", ".join(map(str, heals)),
             )
         )  # fmt: skip
     head = (
@@ -119,11 +151,16 @@ def clusters(folder: Path, names: Sequence[tuple[str, str]]) -> list[str]:
 
 def faulted(folder: Path, settings: Mapping[str, Any]) -> list[str]:
     rows = []
+    places = [folder, *(folder / name for name in SHARED["faults"])]
     for name, row in BY_NAME.items():
-        path = folder / f"{name}.json"
-        if not path.exists():
+        kept = [
+            Run.from_dict(one)
+            for path in (place / "faults" / f"{name}.json" for place in places)
+            if path.exists()
+            for one in json.loads(path.read_text(encoding="utf-8"))
+        ]
+        if not kept:
             continue
-        kept = [Run.from_dict(one) for one in json.loads(path.read_text(encoding="utf-8"))]
         clean = middle(run.clean_start for run in kept if run.clean_start)
         title = {"link": f"network of the worker cut for {settings.get('cut', 0):g} s (silent)"}.get(name, row.title)
         title = f"power loss of a worker, back after {settings.get('away', 0):g} s" if name == "worker" else title
@@ -140,15 +177,44 @@ def faulted(folder: Path, settings: Mapping[str, Any]) -> list[str]:
     return _rows(head, rows) if rows else ["Not measured yet."]
 
 
-def parts(documents: Documents, folder: Path, names: Sequence[tuple[str, str]] = ()) -> dict[str, list[str]]:
+def loaded(documents: Documents) -> list[str]:
+    found = documents.get("busy")
+    if not found:
+        return ["Not measured yet."]
+    head = ("streams", "minutes", "requests", "tokens/s", "failed", "restarts", "engine started anew", "states seen")
+    started = "yes" if found["restarted"] else "no"
+    return _rows(head, [
+        (found["streams"], f"{found['minutes']:g}", found["requests"], f"{found['tokens_per_second']:.0f}",
+         found["failed"], sum(found["restarts"].values()), started, ", ".join(found["states"])),
+    ])  # fmt: skip
+
+
+def slowed(documents: Documents) -> list[str]:
+    found = documents.get("slow")
+    if not found:
+        return ["Not measured yet."]
+    head = ("step", "outcome")
+    answered = "whole" if not found["answer"] else found["answer"]
+    return _rows(head, [
+        (f"a step of {found['step']:g} s", f"answered after {found['answered']} s, {answered}; "
+         f"{'restarted' if found['restarts'] else 'no restart'}"),
+        ("then a worker's rank stopped", f"noticed after {found.get('noticed', '–')} s, serving again after "
+         f"{found.get('again', '–')} s"),
+    ])  # fmt: skip
+
+
+def parts(folder: Path, stages: Iterable[str], names: Sequence[tuple[str, str]] = ()) -> dict[str, list[str]]:
     """Every marked part of docs/gpu.md."""
+    documents = read(folder, stages)
     return {
-        "gpu clusters": clusters(folder.parent, names),
+        "gpu clusters": clusters(folder, names),
         "gpu machine": machine(documents),
         "gpu runs": runs(documents),
-        "gpu start": started(documents),
+        "gpu start": started(documents, read(folder / "load", ["deploy"])),
         "gpu verify": verified(documents),
-        "gpu price": priced(documents, "price"),
-        "gpu by hand": priced(documents, "byhand"),
+        "gpu price": priced(documents),
+        "gpu by hand": by_hand(folder, names),
         "gpu faults": faulted(folder, documents.get("faults") or {}),
+        "gpu load": loaded(documents),
+        "gpu slow": slowed(documents),
     }

@@ -284,8 +284,8 @@ class NodeReader:
         return any(self._exists(f"/sys/fs/cgroup/system.slice/{unit}") for unit in units)
 
     def declared(self) -> dict[str, Any]:
-        """Whom the newest play declared head, which declaration of which cluster that was, and the newest one that
-        this host has heard of since; empty before the first."""
+        """Whom the newest play declared head, which declaration of which cluster that was, its hosts and topology, and
+        the newest one that this host has heard of since; empty before the first."""
         data = self._object("/etc/sparkthor/cluster.json")
         if not isinstance(data.get("head"), str):
             return {}
@@ -297,7 +297,23 @@ class NodeReader:
             "generation": own,
             "seen": max(own, later),
             "cluster": str(data.get("cluster") or ""),
+            "hosts": sorted(data.get("peers") or ()),
+            "topology": str(data.get("topology") or ""),
         }
+
+    def reboot(self) -> str:
+        """Why the host asks for a reboot; empty if it does not."""
+        if self._exists("/run/reboot-required"):
+            asking = sorted(set(self._read("/run/reboot-required.pkgs").split()))
+            return ", ".join(asking[:5]) or "an update"
+        try:
+            newest = os.path.basename(os.readlink(self._path("/boot/vmlinuz"))).removeprefix("vmlinuz-")
+        except OSError:
+            return ""
+        running = str(self._system["release"])
+        # a link that leads to what was removed since says nothing
+        known = self._exists(f"/lib/modules/{newest}")
+        return f"kernel {newest} is installed, {running} runs" if known and newest != running else ""
 
     def binaries(self) -> dict[str, str]:
         path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/cuda/bin"
@@ -357,6 +373,7 @@ class NodeReader:
             },
             "arch": self._system["machine"],
             "kernel": self._system["release"],
+            "reboot": self.reboot(),
             "python": {
                 "version": platform.python_version(),
                 "tag": f"cp{sys.version_info[0]}{sys.version_info[1]}",

@@ -5,10 +5,11 @@
 from __future__ import annotations
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.host import Changes
+from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.originals import Originals
 from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.wanted import Wanted
 
 
-def plan_accounts(changes: Changes, wanted: Wanted) -> None:
+def plan_accounts(changes: Changes, wanted: Wanted, originals: Originals) -> None:
     """Groups and users that are not there, and groups that a user lacks."""
     accounts = changes.host.accounts
     declared = {g["name"] for g in wanted.groups} | {u["name"] for u in wanted.users}
@@ -16,7 +17,7 @@ def plan_accounts(changes: Changes, wanted: Wanted) -> None:
         name = group["name"]
         if accounts.gid(name) is None:
             argv = ["groupadd"] + (["--system"] if group.get("system", True) else []) + [name]
-            _plan_account(changes, f"group {name}", argv, "", f"group {name}\n")
+            _plan_new(changes, originals, f"group {name}", argv, f"group {name}\n")
     group_names = {g["name"] for g in wanted.groups}
     for user in wanted.users:
         name = user["name"]
@@ -37,7 +38,7 @@ def plan_accounts(changes: Changes, wanted: Wanted) -> None:
             argv += ["--gid", name] if has_own else ["--user-group"]
             argv += ["--groups", ",".join(extra)] if extra else []
             text = _user_text(name, home or "/nonexistent", shell or "/usr/sbin/nologin", extra)
-            _plan_account(changes, f"user {name}", [*argv, name], "", text)
+            _plan_new(changes, originals, f"user {name}", [*argv, name], text)
             continue
         argv = ["usermod"]
         if home and present["home"] != home:
@@ -51,6 +52,35 @@ def plan_accounts(changes: Changes, wanted: Wanted) -> None:
             before = _user_text(name, present["home"], present["shell"], present["groups"])
             after = _user_text(name, home or present["home"], shell or present["shell"], [*present["groups"], *lacking])
             _plan_account(changes, f"user {name}", [*argv, name], before, after)
+
+
+def _plan_new(changes: Changes, originals: Originals, name: str, argv: list[str], after: str) -> None:
+    """Recorded as ours, so that a teardown takes away no account that was there before."""
+    changes.steps.append(lambda: originals.remember("accounts", name, None))
+    _plan_account(changes, name, argv, "", after)
+
+
+def plan_account_restore(changes: Changes, originals: Originals, name: str) -> None:
+    """Remove ``user NAME`` or ``group NAME`` if we made it."""
+    if name not in originals.entries("accounts"):
+        return
+    kind, account = name.split(" ", 1)
+
+    def there() -> bool:
+        accounts = changes.host.accounts
+        return (accounts.user(account) if kind == "user" else accounts.gid(account)) is not None
+
+    if there():
+        changes.note(name, f"{name}\n", "")
+        changes.result.changed_accounts.append(name)
+
+    def remove() -> None:
+        # userdel takes the user's own group along
+        if there():
+            changes.must([f"{kind}del", account], f"{name} cannot be removed")
+        originals.forget("accounts", name)
+
+    changes.steps.append(remove)
 
 
 def _plan_account(changes: Changes, name: str, argv: list[str], before: str, after: str) -> None:

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import stat
@@ -31,7 +32,11 @@ def keep_original(path: str) -> None:
 
 
 class Originals:
-    """What was there before us where no file beside it can say: links, sysctls, masked units, by kind and name."""
+    """What was there before us where no file beside it can say, by kind and name.
+
+    ``links``, ``sysctls``, ``masked`` and ``units`` hold what was; ``folders``, ``accounts`` and ``packages`` name what
+    we made, which goes again when nothing needs it.
+    """
 
     def __init__(self, host: Host, warn: Callable[[str], None] = lambda _text: None) -> None:
         self._path = host.at(LEDGER)
@@ -39,17 +44,20 @@ class Originals:
         self._entries: dict[str, dict[str, Any]] | None = None
 
     def entries(self, kind: str) -> dict[str, Any]:
+        found: dict[str, Any] = self._known().get(kind, {})
+        return found
+
+    def _known(self) -> dict[str, dict[str, Any]]:
         if self._entries is None:
             self._entries = self._read()
-        found: dict[str, Any] = self._entries.get(kind, {})
-        return found
+        return self._entries
 
     def recorded(self, kind: str, name: str) -> Any:
         return self.entries(kind).get(name)
 
     def remember(self, kind: str, name: str, original: Any) -> None:
         if name not in self.entries(kind):
-            self._entries = {**(self._entries or {}), kind: {**self.entries(kind), name: original}}
+            self._known().setdefault(kind, {})[name] = original
             self._save()
 
     def forget(self, kind: str, name: str) -> None:
@@ -70,9 +78,22 @@ class Originals:
             return {}
         return document if isinstance(document, dict) else {}
 
+    def close(self) -> None:
+        """A record of nothing but its own folder is none: both go, unless something else lies there."""
+        own = os.path.dirname(LEDGER)
+        entries = {**self._known(), "folders": {path for path in self.entries("folders") if path != own}}
+        if any(entries.values()) or not os.path.exists(self._path):
+            return
+        os.unlink(self._path)
+        if own in self.entries("folders"):
+            with contextlib.suppress(OSError):
+                os.rmdir(os.path.dirname(self._path))
+
     def _save(self) -> None:
         folder = os.path.dirname(self._path)
-        os.makedirs(folder, mode=0o755, exist_ok=True)
+        if not os.path.isdir(folder):
+            os.makedirs(folder, mode=0o755)
+            self._known().setdefault("folders", {})[os.path.dirname(LEDGER)] = None
         if os.stat(folder).st_uid != os.geteuid():
             # earlier versions gave it to the serving user, who could put another ledger there
             files.own_folder(folder, os.geteuid(), os.getegid(), 0o755)

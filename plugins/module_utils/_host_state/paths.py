@@ -4,11 +4,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
+from functools import partial
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.host import Changes
-from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.originals import Originals, keep_original
+from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.originals import (
+    LEDGER,
+    Originals,
+    keep_original,
+)
 from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.wanted import (
     FileSpec,
     HostStateError,
@@ -27,6 +33,8 @@ class PathPlanner:
         self.wanted = wanted
         self.originals = originals
         self._made_dirs: set[str] = set()
+        #: what this call takes away
+        self.gone: set[str] = set()
 
     def plan(self) -> None:
         for directory in self.wanted.directories:
@@ -103,7 +111,13 @@ class PathPlanner:
         self.changes.steps.append(lambda: self._make_directory(spec))
 
     def _make_directory(self, spec: Owned) -> None:
+        # before it is there: a run that dies in between must not leave a folder that nobody takes away
+        self.originals.remember("folders", spec.path, None)
         try:
+            if spec.path == os.path.dirname(LEDGER) and os.path.isdir(self.changes.host.at(spec.path)):
+                # the record has just made its own folder
+                files.own_folder(self.changes.host.at(spec.path), *self._ids(spec), spec.mode)
+                return
             files.make_folder(self.changes.host.at(spec.path), *self._ids(spec), spec.mode)
         except OSError as error:
             raise HostStateError(f"{spec.path} cannot be made: {error.strerror}") from error
@@ -218,14 +232,38 @@ class PathPlanner:
         if is_tree and os.path.ismount(real):
             raise HostStateError(f"absent: {path} is a mount point; unmount it first")
         self.changes.note_path(path, "directory\n" if is_tree else "present\n", "")
+        self.gone.add(path)
 
         def apply() -> None:
             try:
                 files.remove(real)
             except OSError as error:
                 raise HostStateError(f"{path} cannot be removed: {error.strerror}") from error
+            self.originals.forget("folders", path)
 
         self.changes.steps.append(apply)
+
+    def plan_left_folders(self) -> None:
+        """A folder that we made goes with the last thing in it, in a call that only takes away."""
+        if self.wanted.files or self.wanted.directories or self.wanted.links:
+            return
+        waiting = sorted(self.gone)
+        while waiting:
+            path = os.path.dirname(waiting.pop())
+            real = self.changes.host.at(path)
+            if path in self.gone or path not in self.originals.entries("folders") or os.path.ismount(real):
+                continue
+            if all(os.path.join(path, name) in self.gone for name in os.listdir(real)):
+                self.gone.add(path)
+                waiting.append(path)
+                self.changes.note_path(path, "directory\n", "")
+                self.changes.steps.append(partial(self._remove_left, path, real))
+
+    def _remove_left(self, path: str, real: str) -> None:
+        # somebody may have put something there meanwhile: then it is no longer ours to take
+        with contextlib.suppress(OSError):
+            os.rmdir(real)
+        self.originals.forget("folders", path)
 
 
 def _wanted_text(spec: Owned) -> str:

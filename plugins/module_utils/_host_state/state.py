@@ -30,11 +30,12 @@ class HostState:
     def run(self) -> Result:
         """Raises :class:`HostStateError` for what is not possible on this host."""
         changes, wanted = self.changes, self.wanted
-        plan_accounts(changes, wanted)
+        plan_accounts(changes, wanted, self.originals)
         paths = PathPlanner(changes, wanted, self.originals)
         paths.plan()
         for name in wanted.restore:
             plan_restore(changes, wanted, self.originals, paths, name)
+        paths.plan_left_folders()
         for key, value in wanted.sysctls.items():
             plan_sysctl(changes, self.originals, key, value)
         units = UnitManager(changes, wanted, self.originals)
@@ -48,4 +49,6 @@ class HostState:
         units.arrive()
         for step in changes.last_steps:
             step()
+        if wanted.restore:
+            self.originals.close()
         return changes.result

@@ -257,6 +257,8 @@ class UnitManager:
         self._report()
         for name in self.to_mask:
             self.originals.remember("masked", name, self.before[name].get("ActiveState", ""))
+        for unit in self.units:
+            self._remember(unit)
         for unit in self.to_stop:
             self._systemctl("stop", unit)
         if self.to_stop:
@@ -268,6 +270,19 @@ class UnitManager:
         if self.to_disable:
             self.changes.must(["systemctl", "disable", "--", *self.to_disable], "units cannot be disabled")
 
+    def _remember(self, unit: UnitSpec) -> None:
+        """What a unit of others was before we enabled, disabled, started or stopped it; ours goes with its file."""
+        shown = self.before[unit.name]
+        if unit.restored or unit.name in self.to_mask or shown.get("LoadState") != "loaded" or _is_ours(unit.name):
+            return
+        before: dict[str, Any] = {}
+        if unit.name in (*self.to_enable, *self.to_disable):
+            before["enabled"] = unit.name in self.to_disable
+        if unit in self.to_stop or any(one is unit and verb == "start" for one, verb in self.verbs):
+            before["state"] = "started" if unit in self.to_stop else "stopped"
+        if before:
+            self.originals.remember("units", unit.name, before)
+
     def arrive(self) -> None:
         acted = bool(self.changes.result.changed_units)
         if self.need_reload:
@@ -275,6 +290,8 @@ class UnitManager:
         for verb, names in (("unmask", self.to_unmask), ("mask", self.to_mask), ("enable", self.to_enable)):
             if names:
                 self.changes.must(["systemctl", verb, "--", *names], f"units: {verb} failed")
+        for name in self.to_unmask:
+            self.originals.forget("masked", name)
         for unit, verb in self.verbs:
             if self._failed(unit):
                 # A unit that hit its start limit would refuse to start
@@ -323,6 +340,10 @@ def parse_show(text: str, names: list[str]) -> dict[str, dict[str, str]]:
 
 def _is_systemd_path(path: str) -> bool:
     return path.startswith(SYSTEMD_PATHS) or path.startswith(SYSTEMD_MANAGER_PATHS)
+
+
+def _is_ours(name: str) -> bool:
+    return name.startswith("sparkthor")
 
 
 def _summary(shown: dict[str, str]) -> dict[str, Any]:

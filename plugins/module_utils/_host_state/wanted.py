@@ -95,6 +95,8 @@ class UnitSpec:
     spare_desktop: bool = False
     no_block: bool = False
     defer: bool = False
+    #: its former state comes back, which is nothing to record
+    restored: bool = False
 
 
 @dataclass

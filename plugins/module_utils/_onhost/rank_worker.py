@@ -9,12 +9,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hmac
+import os
 import secrets
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from . import rank_link, serving
+from . import rank_link, series, serving
 from .notify import READY, notify
 from .rank_process import Rank, drop_caches
 
@@ -33,6 +34,8 @@ class Worker:
         self.said = ""
         self.said_at = 0.0
         self.asked = False
+        #: before this program ends, so that the next one does not come at once
+        self.pause = 0.0
         # systemd read the environment then; a rank must not start with one that was declared anew since
         self.born_with = serving.fingerprint(settings.inputs)
 
@@ -51,7 +54,7 @@ class Worker:
                 verdict, connected = talking.result()
                 if verdict:
                     self.say(verdict)
-                    return rank_link.AGAIN
+                    break
                 if self.state == rank_link.RUNNING:
                     now = time.monotonic()
                     lost_at = now if connected or lost_at is None else lost_at
@@ -64,6 +67,8 @@ class Worker:
             if talking is not None:
                 talking.cancel()
             await self.rank.stop()
+        await asyncio.sleep(self.pause)
+        return rank_link.AGAIN
 
     async def _talk(self) -> tuple[str, bool]:
         """One connection to the head until it ends: (why this program should end, whether it came to be)."""
@@ -85,6 +90,9 @@ class Worker:
                 if verdict:
                     return verdict, connected
         except rank_link.WrongToken as error:
+            # only a new start reads another token, and nobody may bring one for days
+            if self.settings.memory_path:
+                self.pause = series.note_start(os.path.dirname(self.settings.memory_path), time.time())
             return str(error), connected
         except rank_link.GroupError as error:
             self._tell(str(error))

@@ -17,51 +17,18 @@ import socket
 import time
 from collections.abc import Callable, Iterable, Sequence
 
-from .._lib import files
-from . import former_head, ray_config, ray_probe
+from . import former_head, ray_config, ray_probe, series
 from .ray_processes import end_processes, leftovers, owner_of, read_processes
 from .ray_start_check import NodeSettings, check, is_local
 
 RUN_DIR = "/run/sparkthor/ray"
 KEPT_SESSIONS = 3
-#: starts within this many seconds of one another count as one series of failures
-SERIES_SECONDS = 120
-MAXIMUM_DELAY = 30
 #: "try again later": not 1, which the unit takes for an orderly end because Ray itself ends with it
 NOT_NOW = 75
 
 
 def say(text: str) -> None:
     print(text, flush=True)
-
-
-def series_delay(starts: Sequence[float], now: float) -> float:
-    """Seconds to wait before this start.
-
-    systemd's own back-off counts restarts since the last start by hand, so a node that lost its link five times in a
-    year would wait the longest delay each time.  Here only starts shortly after one another count.
-    """
-    series, newer = 0, now
-    for moment in sorted(starts, reverse=True):
-        if newer - moment > SERIES_SECONDS:
-            break
-        series += 1
-        newer = moment
-    return 0.0 if series < 4 else float(min(MAXIMUM_DELAY, 2 ** (series - 3)))
-
-
-def note_start(run_dir: str, now: float) -> float:
-    """Remember this start; how long to wait before it."""
-    path = os.path.join(run_dir, "starts")
-    starts: list[float] = []
-    with contextlib.suppress(OSError, ValueError), open(path, encoding="ascii") as stream:
-        starts = [float(line) for line in stream if line.strip()]
-    starts = [moment for moment in starts if moment <= now][-12:]
-    delay = series_delay(starts, now)
-    with contextlib.suppress(OSError):
-        # a new file: of a container's unit the last one may be root's
-        files.write_atomic(path, "".join(f"{moment:.1f}\n" for moment in [*starts, now + delay]))
-    return delay
 
 
 def old_sessions(names: Iterable[str], keep: int = KEPT_SESSIONS) -> list[str]:
@@ -162,9 +129,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1 if report["problems"] else 0
     if options.ask_head:
         return 0 if config.on_head else ask_head(config)
-    delay = note_start(options.run_dir, time.time())
+    delay = series.note_start(options.run_dir, time.time())
     if delay:
-        say(f"several starts within {SERIES_SECONDS} s of one another: waiting {delay:g} s")
+        say(f"several starts within {series.SERIES_SECONDS} s of one another: waiting {delay:g} s")
         time.sleep(delay)
     if config.on_head:
         former_head.stay_down(tell=say)

@@ -27,6 +27,7 @@ CLUSTER_WIDE = (
     "fabric_topology",
     "fabric_cidr",
     "fabric_mtu",
+    "fabric_reserved",
     "engine_runtime",
     "vllm_serve_executor",
     "vllm_serve_recipe",

@@ -205,8 +205,7 @@ def plan_cluster(
 
     Raises :class:`ClusterError` with every problem that the facts show.
     """
-    head = hosts[0]
-    first = hostvars[head]
+    head, first = hosts[0], hostvars[hosts[0]]
     topology = first["fabric_topology"]
     if topology == "lan":
         nodes = one_lan({host: nodes[host] for host in hosts})
@@ -222,6 +221,7 @@ def plan_cluster(
             cidr=first.get("fabric_cidr"),
             cage=inventory.cages(hostvars),
             mtu=first.get("fabric_mtu"),
+            reserved=first.get("fabric_reserved"),
             management={host: shared[host][1] for host in hosts},
             kinds=kinds,
             nics={host: shared[host][0] for host in hosts},

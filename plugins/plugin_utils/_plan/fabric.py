@@ -27,6 +27,7 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric_val
     check_mtu,
     check_netdev,
     check_ray_port,
+    check_reserved,
     check_topology,
     checked_mapping,
     first_names,
@@ -118,6 +119,12 @@ def _profile(topology: str, kinds: Mapping[str, str]) -> tuple[str, str]:
     return "tcp", "fabric_topology is lan: the hosts share an ordinary Ethernet, NCCL uses TCP sockets"
 
 
+def _head(ray_head: str | None, names: Sequence[str]) -> str:
+    if ray_head is not None and ray_head not in set(names):
+        raise FabricError("ray_head", ray_head, "this host is not in the cluster", f"use one of {first_names(names)}")
+    return names[0] if ray_head is None else str(ray_head)
+
+
 def fabric_plan(
     hosts: Sequence[str],
     topology: str,
@@ -130,6 +137,7 @@ def fabric_plan(
     overrides: Mapping[str, Mapping[str, str]] | None = None,
     ray_head: str | None = None,
     ray_ports: Mapping[str, int] | None = None,
+    reserved: object = None,
 ) -> dict[str, HostPlan]:
     """Plan the fabric of an ordered list of hosts, or raise FabricError with the first fault."""
     netaddr()
@@ -145,9 +153,7 @@ def fabric_plan(
     kind_by_host = checked_mapping("kinds", kinds)
     nic_by_host = checked_mapping("nics", nics)
     override_by_host = checked_mapping("fabric_overrides", overrides)
-    if ray_head is not None and ray_head not in set(names):
-        raise FabricError("ray_head", ray_head, "this host is not in the cluster", f"use one of {first_names(names)}")
-    head = names[0] if ray_head is None else str(ray_head)
+    head = _head(ray_head, names)
     resolved_kinds = {host: check_kind(host, kind_by_host.get(host), topology) for host in names}
     needs_management = topology in ("lan", "ring")
     addresses = {host: check_management(host, management_by_host.get(host), needs_management) for host in names}
@@ -158,7 +164,8 @@ def fabric_plan(
         check_no_overrides(override_by_host)
         ports = list(lan_ports(names, addresses, netdevs))
     else:
-        ports = allot(names, topology, t.cast("IPNetwork", network), cages, override_by_host, addresses)
+        places = check_reserved(reserved)
+        ports = allot(names, topology, t.cast("IPNetwork", network), cages, override_by_host, addresses, places)
     ports_by_host: dict[str, list[Port]] = {host: [] for host in names}
     for port in ports:
         ports_by_host[port.host].append(port)

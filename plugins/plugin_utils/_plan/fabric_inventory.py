@@ -30,6 +30,7 @@ def fabric_problems(
     overrides: t.Any = None,
     groups: Mapping[str, Sequence[str]] | None = None,
     management: Mapping[str, str] | None = None,
+    reserved: t.Any = None,
 ) -> list[Finding]:
     """Every fault of the inventory that can be seen without a host's facts.
 
@@ -54,6 +55,7 @@ def fabric_problems(
     checked = attempt(fabric_values.check_topology, topology)
     attempt(fabric_values.check_cages, cage, list(cage) if isinstance(cage, Mapping) else [])
     attempt(fabric_values.check_mtu, mtu)
+    places = attempt(fabric_values.check_reserved, reserved)
     if checked is None:
         return problems
     names = attempt(fabric_values.check_hosts, hosts, checked)
@@ -76,7 +78,7 @@ def fabric_problems(
         attempt(check_no_overrides, by_host)
     else:
         cages = fabric_values.check_cages(cage, names)
-        attempt(allot, names, checked, fabric_values.check_cidr(cidr), cages, by_host, addresses)
+        attempt(allot, names, checked, fabric_values.check_cidr(cidr), cages, by_host, addresses, places)
     return problems
 
 

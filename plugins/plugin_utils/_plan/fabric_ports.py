@@ -6,8 +6,8 @@ How addresses are allotted from ``fabric_cidr``. Nothing below depends on how ma
 at the end of the list moves nobody:
 
 * ``direct`` and ``switch``: the range is cut in two equal parts, the lower for the first half of the cage (PCI domain
-  0), the upper for the second half (PCI domain 2). Host number i, counted from 0, gets address i + 1 of each part.
-  A pair that later moves behind a switch keeps its addresses.
+  0), the upper for the second half (PCI domain 2). Host number i, counted from 1, gets address i of each part; numbers
+  that are reserved are passed over. A pair that later moves behind a switch keeps its addresses.
 * ``ring``: six point-to-point subnets, the first six of the range cut into eight equal parts, or into /24s where the
   parts would be larger than that. Cable c runs from p0 of host c to p1 of the next host (the last one back to the
   first) and owns subnets 2c (first half) and 2c + 1 (second half): .1 at its p0 end, .2 at its p1 end.
@@ -20,7 +20,8 @@ moved with it.
 from __future__ import annotations
 
 import typing as t
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import count, islice
 
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.addresses import netaddr, overlap
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric_error import FabricError
@@ -70,25 +71,28 @@ def _address(network: IPNetwork, prefix: int, index: int, number: int) -> IPNetw
     return netaddr().IPNetwork((network.first + (index << (32 - prefix)) + number, prefix), version=4)
 
 
-def _switch_ports(hosts: Sequence[str], cidr: IPNetwork, cages: Mapping[str, int], topology: str) -> Iterator[Port]:
+def _switch_ports(
+    hosts: Sequence[str], cidr: IPNetwork, cages: Mapping[str, int], topology: str, reserved: Collection[int]
+) -> Iterator[Port]:
     prefix = cidr.prefixlen + 1
     room = (1 << (32 - prefix)) - 2 if prefix <= 30 else 0
-    if len(hosts) > room:
+    numbers = list(islice((number for number in count(1) if number not in reserved), len(hosts)))
+    if numbers[-1] > room:
         wanted = 29
-        while (1 << (31 - wanted)) - 2 < len(hosts):
+        while (1 << (31 - wanted)) - 2 < numbers[-1]:
             wanted -= 1
         raise FabricError(
             "fabric_cidr",
             cidr,
             f"too small: it holds {room} hosts ({topology} needs one subnet per half of the cage), the inventory has "
-            f"{len(hosts)}",
+            f"{len(hosts)}" + (f" and {len(reserved)} reserved places" if reserved else ""),
             f"use a /{wanted} or larger",
         )
     for half in HALVES:
         for index, host in enumerate(hosts):
             peer = hosts[1 - index] if topology == "direct" else ""
             peer_netdev = spark_netdev(cages[peer], half) if peer else ""
-            address = _address(cidr, prefix, half, index + 1)
+            address = _address(cidr, prefix, half, numbers[index])
             netdev, device = spark_netdev(cages[host], half), spark_device(cages[host], half)
             yield Port(host, netdev, device, half, half, address, peer, peer_netdev)
 
@@ -213,9 +217,11 @@ def allot(
     cages: Mapping[str, int],
     overrides: Mapping[str, t.Any],
     management: Mapping[str, IPNetwork | None],
+    reserved: Collection[int] = (),
 ) -> list[Port]:
     """Ports with settled, checked addresses on a topology that has a fabric of its own."""
-    ports = list(_ring_ports(hosts, cidr) if topology == "ring" else _switch_ports(hosts, cidr, cages, topology))
+    ring = topology == "ring"
+    ports = list(_ring_ports(hosts, cidr) if ring else _switch_ports(hosts, cidr, cages, topology, reserved))
     ports = _apply_overrides(ports, overrides)
     networks: dict[IPNetwork, str] = {}
     for host, interface in management.items():

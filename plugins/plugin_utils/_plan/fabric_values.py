@@ -80,6 +80,21 @@ def check_mtu(mtu: object) -> int | None:
     return number
 
 
+def check_reserved(reserved: object) -> frozenset[int]:
+    """Numbers of places in the range that no host gets, from a list or a text such as ``2,3``."""
+    given = reserved.split(",") if isinstance(reserved, str) else reserved
+    words = given if isinstance(given, (list, tuple)) else [] if given is None else [given]
+    numbers = [_integer(word) for word in words if word != ""]
+    if any(number is None or number < 1 for number in numbers):
+        raise FabricError(
+            "fabric_reserved",
+            reserved,
+            "it takes the numbers of places, from 1 on",
+            "give a list such as [2]: host number 2 of the inventory is gone, and its addresses stay free",
+        )
+    return frozenset(number for number in numbers if number is not None)
+
+
 def check_cidr(cidr: object) -> IPNetwork:
     text = str(cidr).strip() if isinstance(cidr, str) else ""
     fix = "set an unused private IPv4 range such as 10.100.0.0/24"

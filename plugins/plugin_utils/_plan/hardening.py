@@ -102,9 +102,14 @@ def _named(tags: Collection[str]) -> list[str]:
 def _undo(state: HostState) -> dict[str, Any]:
     masked = [unit_name(unit["name"]) for unit in state.units if "masked" in unit]
     paths = [item["path"] for item in (*state.files, *state.links)]
+    own = (_POWER_UNIT, _CLOCK_UNIT)
+    # of others, whom a role enabled and started; a desktop starts with the next boot
+    started = [
+        name for unit in state.units if unit.get("state") == "started" and (name := unit_name(unit["name"])) not in own
+    ]
     return {
-        "restore": [*paths, *state.sysctls, *masked, *state.restore],
-        "units": [{"name": name, "enabled": False, "state": "stopped"} for name in (_POWER_UNIT, _CLOCK_UNIT)],
+        "restore": [*paths, *state.sysctls, *masked, *state.restore, *started],
+        "units": [{"name": name, "enabled": False, "state": "stopped"} for name in own],
     }
 
 

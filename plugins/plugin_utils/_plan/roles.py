@@ -15,6 +15,7 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import (
     hardening,
     monitoring,
     ray_files,
+    teardown,
     vllm_files,
     vllm_serve,
 )
@@ -24,6 +25,8 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.ray_node i
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.settings import plain, read_settings
 
 ROLES = ("engine", "firewall", "monitoring", "nccl_conf", "os_hardening", "ray_node", "roce_network", "vllm_serve")
+#: what a playbook asks for in the same way
+TEARDOWN = "teardown"
 
 
 @dataclass(frozen=True)
@@ -76,6 +79,9 @@ def plan(role: str, variables: Mapping[str, Any]) -> dict[str, Any]:
         return _nccl(variables)
     if role == "os_hardening":
         return _hardening(variables)
+    if role == TEARDOWN:
+        settings = read_settings(teardown.TeardownSettings, variables)
+        return teardown.plan_teardown(settings, bool(variables.get("ansible_check_mode")))
     if role == "monitoring":
         return monitoring.plan_monitoring(
             read_settings(monitoring.MonitoringSettings, variables),
@@ -104,7 +110,7 @@ def explained(error: ValueError | KeyError) -> str:
 
 
 def _check(role: str) -> None:
-    if role not in ROLES:
+    if role not in (*ROLES, TEARDOWN):
         raise ValueError(f"{role!r} is no role with a plan; choose one of {', '.join(ROLES)}")
 
 

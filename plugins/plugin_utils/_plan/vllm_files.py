@@ -124,6 +124,7 @@ def declared_file(serving: Serving) -> File:
         "host": serving.host,
         "head": cluster["head"],
         "head_address": cluster["head_address"],
+        "topology": cluster["topology"],
         "peers": {host: fabric[host]["management_address"] for host in cluster["hosts"]},
         "api_port": serving.settings.vllm_serve_api_port,
         "tls": serving.tls != "off",

@@ -15,8 +15,8 @@ import urllib.request
 import openai
 import pytest
 
-from tests.integration import leaks
 from tests.integration.conftest import TOP, Cluster
+from tools import leaks
 from tools.playbooks import run_playbook
 
 GATE = "/usr/bin/python3 -IB /usr/local/lib/sparkthor/sparkthor_host ray-gate"
@@ -153,7 +153,7 @@ def test_secrets_are_in_files_of_root_and_nowhere_else(cluster):
         for line in modes.splitlines():
             assert line.split()[:2] in (["700", "root"], ["600", "root"]), line
         for secret in (cluster.api_key, token):
-            assert leaks.places(cluster, host, secret) == [], host
+            assert leaks.places(cluster.lab, host, secret) == [], host
 
 
 def test_units_have_their_limits_and_environment_files(cluster):

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration import leaks
+from tools import leaks
 
 A, B, C = "spark-01", "spark-02", "spark-03"
 

@@ -13,40 +13,11 @@ from pathlib import Path
 import pytest
 
 SCRIPT = Path(__file__).resolve().parents[3] / "tools" / "faults" / "unit.py"
-#: an engine of two processes: answers while its rank lives and runs, and hangs when it does not
-ENGINE = """
-import http.server, json, os, socketserver, subprocess, sys, time
-path = sys.argv[1]
-if os.path.exists(path):
-    os.unlink(path)
-rank = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)", "a-rank"])
-class Handler(http.server.BaseHTTPRequestHandler):
-    def address_string(self):
-        return "unix"
-    def log_message(self, *words):
-        pass
-    def say(self, body):
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-    def do_GET(self):
-        self.say(b"vllm:prompt_tokens_total 1.0")
-    def do_POST(self):
-        self.rfile.read(int(self.headers["Content-Length"]))
-        while rank.poll() is not None or open("/proc/%d/stat" % rank.pid).read().split()[2] == "T":
-            time.sleep(0.1)
-        self.say(json.dumps({"choices": [{"text": "x"}]}).encode())
-class Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
-    daemon_threads = True
-print("ready", flush=True)
-Server(path, Handler).serve_forever()
-"""
+ENGINE = Path(__file__).with_name("stand_in_engine.py")
 
 
 @pytest.mark.parametrize("stop", [False, True], ids=["killed", "stopped"])
 def test_a_lost_rank_is_noticed_and_the_whole_group_started_anew(tmp_path: Path, stop: bool) -> None:
-    (tmp_path / "engine.py").write_text(ENGINE)
     folder, door = tmp_path / "g", tmp_path / "engine.sock"
     words = [sys.executable, str(SCRIPT), "prove", "--folder", str(folder), "--socket", str(door), "--model", "m"]
     words += [
@@ -61,7 +32,7 @@ def test_a_lost_rank_is_noticed_and_the_whole_group_started_anew(tmp_path: Path,
         *(["--stop"] if stop else []),
     ]
     done = subprocess.run(
-        [*words, "--", sys.executable, str(tmp_path / "engine.py"), str(door)],
+        [*words, "--", sys.executable, str(ENGINE), str(door), "rank"],
         capture_output=True,
         text=True,
         timeout=600,

@@ -110,7 +110,8 @@ def test_dockers_and_foreign_tables_are_left_alone(closed):
             run = closed.play("--tags=firewall", *arguments)
             assert run.rc == 0, run.output
             assert {host: closed.on(host, others) for host in closed.hosts} == before
-        gone = closed.play("--tags=firewall", playbook="teardown.yml")
+        parts = json.dumps({"teardown_parts": "serving,network", "teardown_acknowledged": True})
+        gone = closed.play("--tags=firewall", "-e", parts, playbook="teardown.yml")
         assert gone.rc == 0, gone.output
         assert {host: closed.on(host, others) for host in closed.hosts} == before
     finally:

@@ -9,15 +9,17 @@ import json
 
 import pytest
 
+from tests.integration import virgin
 from tests.integration.scan import tcp_ports
 
-#: stays on: a clock that is right is nobody's harm, and who had it off cannot be told
-LEFT = "timesync"
-REST = "nft list ruleset; systemctl get-default; cat /proc/sys/vm/swappiness; systemctl is-enabled sleep.target; true"
-
-
 #: areas that are off unless asked for; the package of earlyoom is not on the lab's hosts
-MORE = {"os_hardening_hold": True, "os_hardening_hold_packages": ["nft*"], "os_hardening_headless_isolate": True}
+MORE = {
+    "os_hardening_hold": True,
+    "os_hardening_hold_packages": ["nft*"],
+    "os_hardening_headless_isolate": True,
+}
+EVERYTHING = ("-e", "teardown_parts=all")
+YES = ("-e", "teardown_acknowledged=true")
 #: what apt would install of a package of which a source has a newer version
 CANDIDATE = r"""
 set -e
@@ -46,16 +48,8 @@ def pair(site):
     return site("hf-td", "2spark", 14)
 
 
-def all_of(site) -> dict[str, tuple[set[str], str, str]]:
-    live, files = site.live(), site.files()
-    return {
-        host: (
-            {line for line in files[host].splitlines() if LEFT not in line and "/var/lib/sparkthor" not in line},
-            live[host],
-            site.on(host, REST),
-        )
-        for host in site.hosts
-    }
+def all_of(site) -> dict[str, virgin.Known]:
+    return {host: virgin.of(lambda command, host=host: site.on(host, command)) for host in site.hosts}
 
 
 def test_a_host_is_given_back_as_it_was(pair):
@@ -64,7 +58,7 @@ def test_a_host_is_given_back_as_it_was(pair):
     assert pair.on("spark-01", CANDIDATE).split() == ["99.0-1"], "apt would take the newer one"
     made = pair.play(*more)
     assert made.rc == 0, made.output
-    assert all_of(pair) != before
+    assert any(virgin.differences(before[host], found) for host, found in all_of(pair).items())
     assert "99.0-1" not in pair.on("spark-01", CANDIDATE), "a held package stays"
 
     address = pair.lab.plan.host("spark-02").address
@@ -78,9 +72,31 @@ def test_a_host_is_given_back_as_it_was(pair):
     assert tcp_ports(address) == [22]
     pair.on("spark-02", "systemctl stop listen")
 
-    predicted = pair.play("--check", playbook="teardown.yml")
-    taken = pair.play(playbook="teardown.yml")
+    # a file of ours in the place of somebody else's, and what a person put into a folder that we made
+    pair.on("spark-01", "echo theirs >/etc/sysctl.d/60-sparkthor.conf.sparkthor-orig")
+    pair.on("spark-02", "echo mine >/usr/local/lib/sparkthor/notes")
+
+    for arguments, message in (
+        (("-e", "teardown_parts=kernel"), "kernel: there is no such part"),
+        (EVERYTHING, "-e teardown_acknowledged=true"),
+        (("-e", "teardown_parts=engine", *YES), "serving, monitoring cannot stay without engine"),
+    ):
+        refused = pair.play(*arguments, playbook="teardown.yml")
+        assert refused.rc != 0
+        assert message in " ".join(refused.output.split()), refused.output
+        assert sum(refused.changed.values()) == 0
+    predicted = pair.play("--check", *EVERYTHING, playbook="teardown.yml")
+    taken = pair.play(*EVERYTHING, *YES, playbook="teardown.yml")
     assert taken.rc == 0, taken.output
     assert taken.changed == predicted.changed
-    assert all_of(pair) == before
-    assert set(pair.play(playbook="teardown.yml").changed.values()) == {0}
+    after = all_of(pair)
+    left = {host: virgin.differences(before[host], after[host]) for host in pair.hosts}
+    for host in pair.hosts:
+        print(host, pair.on(host, "cat /var/lib/sparkthor/host_state.json 2>&1", check=False), flush=True)
+    restored = [line for line in left["spark-01"] if "/etc/sysctl.d/60-sparkthor.conf" in line]
+    assert len(restored) == 2, "the file that was there before, and its content"
+    assert [line for line in left["spark-01"] if line not in restored] == []
+    assert [line for line in left["spark-02"] if "/usr/local/lib/sparkthor" not in line] == []
+    mine = ["/usr/local/lib/sparkthor", "/usr/local/lib/sparkthor/notes"]
+    assert pair.on("spark-02", "find /usr/local/lib/sparkthor").split() == mine
+    assert set(pair.play(*EVERYTHING, *YES, playbook="teardown.yml").changed.values()) == {0}

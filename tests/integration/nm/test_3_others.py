@@ -162,6 +162,7 @@ def test_the_teardown_gives_the_hosts_back(live, virgin, renderer):
     assert run.rc == 0, run.output
     live.lab.reboot()
     live.lab.wait()
-    taken = live.play(playbook="teardown.yml")
+    parts = ("-e", "teardown_parts=serving,network,hardening", "-e", "teardown_acknowledged=true")
+    taken = live.play(*parts, playbook="teardown.yml")
     assert taken.rc == 0, taken.output
     comes_back(live, virgin)

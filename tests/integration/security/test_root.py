@@ -14,6 +14,7 @@ import pytest
 from .conftest import Target
 
 HOME = "/var/lib/sparkthor"
+HARDENING = {"teardown_parts": "hardening", "teardown_acknowledged": True}
 CACHE = f"{HOME}/cache"
 #: of root's, and what a planted link leads to
 CANARY = "/srv/canary"
@@ -93,7 +94,7 @@ def test_what_is_planted_for_python_never_runs_as_root(target: Target) -> None:
         target.play()
         target.play("playbooks/status.yml")
         target.play("playbooks/doctor.yml", ok=False)
-        target.play("playbooks/teardown.yml", "--tags", "os_hardening", "--limit", target.hosts[-1])
+        target.play("playbooks/teardown.yml", "--limit", target.hosts[-1], **HARDENING)
         target.play()
         ran = {host: target.run(host, f"ls {CACHE}").split() for host in target.hosts}
         serving = target.run(target.head, "id -u sparkthor").strip()
@@ -178,7 +179,7 @@ def test_what_an_earlier_version_left_to_the_user_becomes_roots(target: Target, 
     assert target.run(host, owners).split() == ["root", "755", "root", "755", "root", "755", "root", "644"]
     target.run(host, f"rm -f {HOME}/models/tiny-qwen3/extra {HOME}/models/tiny-qwen3/hard")
     # what teardown puts back is what root has noted, never what the user wrote
-    target.play("playbooks/teardown.yml", "--tags", "os_hardening", "--limit", host)
+    target.play("playbooks/teardown.yml", "--limit", host, **HARDENING)
     assert "evil" not in target.run(host, "readlink -f /etc/systemd/system/default.target")
     target.run(host, f"rm -f {HOME}/host_state.json")
     target.play()

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration import leaks
 from tests.integration.conftest import TOP
 from tests.integration.security.conftest import Target
+from tools import leaks
 
 NAMES = ("api_key", "ray_token")
 LOUD = ("-vvv", "--diff")
@@ -31,7 +31,7 @@ def secrets_of(target: Target) -> dict[str, str]:
 def test_no_secret_shows_on_any_host(target: Target) -> None:
     for name, secret in secrets_of(target).items():
         for host in target.hosts:
-            assert leaks.places(target.cluster, host, secret) == [], (name, host)
+            assert leaks.places(target.cluster.lab, host, secret) == [], (name, host)
 
 
 @pytest.mark.parametrize("written", ["plain", "base64", "url"])
@@ -44,7 +44,7 @@ def test_the_search_finds_what_is_there(target: Target, written: str) -> None:
     }[written]
     target.run(target.hosts[-1], f"echo '{text}' >/var/log/planted.log")
     try:
-        assert leaks.places(target.cluster, target.hosts[-1], secret) == ["logs"]
+        assert leaks.places(target.cluster.lab, target.hosts[-1], secret) == ["logs"]
     finally:
         target.run(target.hosts[-1], "rm /var/log/planted.log")
 
@@ -67,7 +67,7 @@ def test_a_second_controller_fetches_the_secrets_and_prints_none(target: Target,
         assert leaks.shown(outcome.output, before) == []
     for host in target.hosts:
         for name, secret in before.items():
-            assert leaks.places(target.cluster, host, secret) == [], (name, host)
+            assert leaks.places(target.cluster.lab, host, secret) == [], (name, host)
 
 
 def test_no_file_that_a_playbook_writes_on_the_controller_has_one(target: Target, tmp_path: Path) -> None:

@@ -17,9 +17,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.integration import leaks
 from tests.integration.conftest import TOP
 from tests.integration.serve.conftest import FIRST, MODEL, PROMPTS, Serving, reference
+from tools import leaks
 
 GATE = "/usr/bin/python3 -IB /usr/local/lib/sparkthor/sparkthor_host ray-gate"
 
@@ -276,7 +276,7 @@ def test_no_secret_shows_on_any_host_or_in_rays_state(serving: Serving) -> None:
     assert leaks.shown(state, secrets_of(serving)) == []
     for name, secret in secrets_of(serving).items():
         for host in serving.cluster.hosts:
-            assert leaks.places(serving.cluster, host, secret) == [], (name, host)
+            assert leaks.places(serving.cluster.lab, host, secret) == [], (name, host)
 
 
 @pytest.mark.parametrize("written", ["plain", "base64"])
@@ -286,7 +286,7 @@ def test_the_search_finds_what_is_there(serving: Serving, written: str) -> None:
     text = secret if written == "plain" else base64.b64encode(f"user:{secret}".encode()).decode()
     serving.cluster.run(host, f"systemd-run --quiet --unit=planted --setenv=PLANTED={text} sleep 60")
     try:
-        assert any(place.endswith("environ") for place in leaks.places(serving.cluster, host, secret))
+        assert any(place.endswith("environ") for place in leaks.places(serving.cluster.lab, host, secret))
     finally:
         serving.cluster.run(host, "systemctl stop planted")
 
@@ -379,7 +379,7 @@ def test_mp_with_a_change_is_one_restart_of_every_rank(serving: Serving) -> None
 def test_mp_shows_no_secret_either(serving: Serving) -> None:
     for name, secret in secrets_of(serving).items():
         for host in serving.cluster.hosts:
-            assert leaks.places(serving.cluster, host, secret) == [], (name, host)
+            assert leaks.places(serving.cluster.lab, host, secret) == [], (name, host)
 
 
 # -- two of the three hosts -------------------------------------------------------------------------------------------

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration import leaks
 from tests.integration.conftest import Cluster
 
 # the same promises, the same tests
@@ -27,6 +26,7 @@ from tests.integration.default.test_main_job import (  # noqa: F401
 )
 from tests.integration.serve import test_serve
 from tests.integration.serve.conftest import Serving, serving  # noqa: F401
+from tools import leaks
 
 UNIT = "sparkthor-vllm.service"
 STOP_LIMIT = 30

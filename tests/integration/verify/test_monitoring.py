@@ -130,10 +130,17 @@ def test_a_second_run_changes_nothing(watched):
 
 
 def test_teardown_leaves_nothing(watched):
-    play(watched, "playbooks/teardown.yml", ["monitoring"])
+    play(watched, "playbooks/teardown.yml", teardown_parts="monitoring", teardown_acknowledged=True)
     for host in watched.hosts:
         assert (
             watched.run(host, "ls -d /etc/sparkthor/monitoring /usr/local/lib/sparkthor/*exporter*", check=False) == ""
         )
         assert watched.run(host, f"ss -Hltn sport = :{PORT}") == ""
-    assert sum(play(watched, "playbooks/teardown.yml", ["monitoring"]).changed.values()) == 0
+    assert (
+        sum(
+            play(
+                watched, "playbooks/teardown.yml", teardown_parts="monitoring", teardown_acknowledged=True
+            ).changed.values()
+        )
+        == 0
+    )

@@ -3,9 +3,12 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 from __future__ import annotations
 
+import hashlib
 import json
+import shutil
 import struct
 import subprocess
+import sys
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -16,7 +19,7 @@ from sparklab import LabError, gpu, inventory
 from tools import marked
 from tools.faults import faults
 from tools.gpu import __main__ as make_gpu
-from tools.gpu import bundle, byhand, clusters, load, price, start, suite, table, trim, wheels
+from tools.gpu import bundle, byhand, clusters, cores, load, price, start, suite, table, trim, wheels
 from tools.playbooks import TOP
 
 DESCRIBED = """\
@@ -67,6 +70,84 @@ def test_a_machine_that_no_bundle_is_for(described: Path, change: tuple[str, str
 def test_an_undescribed_machine_is_asked_for(tmp_path: Path) -> None:
     with pytest.raises(bundle.BundleError, match=r"describe\.sh"):
         bundle.Machine.read(tmp_path)
+
+
+# --- the bundle on the machine ---------------------------------------------------------------------------------------
+
+#: a Python that says its version and writes down what else it is asked
+STAND_IN = """#!/bin/sh
+case "$*" in *version_info*) echo 3.12 ;; *) echo "$@" >>"$TOLD" ;; esac
+"""
+
+
+@pytest.fixture
+def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """setup.sh in a checkout of its own, with two parts of a bundle."""
+    top = tmp_path / "checkout"
+    (top / "tools" / "gpu").mkdir(parents=True)
+    shutil.copy(TOP / "tools" / "gpu" / "setup.sh", top / "tools" / "gpu")
+    for path in (top / ".venv" / "bin" / "ansible-playbook", tmp_path / "python3"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(STAND_IN)
+        path.chmod(0o755)
+    monkeypatch.setenv("TOLD", str(tmp_path / "told"))
+    tree = tmp_path / "x-1-py3-none-any"
+    tree.mkdir()
+    files = {1: "controller/c.whl", 2: "wheels/w-1-py3-none-any.whl", 3: "trees/x-1-py3-none-any.tar.xz"}
+    sums = ""
+    for number, name in files.items():
+        path = tmp_path / f"part-{min(number, 2)}" / name
+        path.parent.mkdir(parents=True)
+        path.write_text(name)
+        if name.startswith("trees"):
+            subprocess.run(["tar", "-C", str(tmp_path), "-cJf", str(path), tree.name], check=True)
+        sums += f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {name}\n"
+    for part in ("part-1", "part-2"):
+        (tmp_path / part / "SHA256SUMS").write_text(sums)
+        (tmp_path / part / "python").write_text("3.12\n")
+    return top
+
+
+def set_up(checkout: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    python = str(checkout.parent / "python3")
+    argv = ["bash", str(checkout / "tools/gpu/setup.sh"), *words, "--python", python]
+    return subprocess.run(argv, cwd=checkout.parent, capture_output=True, text=True, check=False)
+
+
+def test_a_bundle_for_another_python_is_one_line_and_leaves_nothing(checkout: Path) -> None:
+    (checkout.parent / "part-1" / "python").write_text("3.13\n")
+    done = set_up(checkout, "part-1")
+    assert done.returncode == 2
+    assert done.stderr.startswith("setup: the bundle is for Python 3.13 and ")
+    assert done.stderr.count("\n") == 1
+    assert not (checkout / ".lab").exists()
+
+
+def test_each_part_is_used_as_soon_as_it_is_there(checkout: Path, tmp_path: Path) -> None:
+    done = set_up(checkout, "part-1")
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "setup: 2 files are in parts that are not here yet")
+    told = tmp_path / "told"
+    assert told.read_text().split() == [f"{checkout}/tools/gpu/model.py", "model"]
+    done = set_up(checkout, "part-2", "--thin")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1].startswith("setup: ready")
+    asked = told.read_text().splitlines()[1:]
+    assert asked[0].endswith("unpacked/x-1-py3-none-any packed")
+    assert asked[1:] == [f"{checkout}/tools/gpu/wheels.py thin thin.txt --thin"]
+    # what the suites do without is made when it is asked for
+    assert set_up(checkout).returncode == 0
+    assert f"{checkout}/tools/gpu/wheels.py packed lock.txt" in told.read_text().splitlines()
+
+
+def test_a_part_that_was_torn_on_the_way_is_not_used(checkout: Path) -> None:
+    (checkout.parent / "part-2" / "wheels" / "w-1-py3-none-any.whl").write_text("torn")
+    done = set_up(checkout, "part-1", "part-2")
+    assert done.returncode == 1
+    assert "wheels/w-1-py3-none-any.whl: FAILED" in done.stdout + done.stderr
+    assert not (checkout / ".lab" / "gpu" / ".wheels.done").exists()
+
+
+# --- the bundle ------------------------------------------------------------------------------------------------------
 
 
 def test_parts_hold_what_they_may(tmp_path: Path) -> None:
@@ -228,7 +309,7 @@ def test_pairs_are_compared_round_by_round() -> None:
 
 def test_the_document_has_every_part_and_unmeasured_ones_say_so(tmp_path: Path) -> None:
     text = (TOP / "docs" / "gpu.md").read_text(encoding="utf-8")
-    parts = table.parts({}, tmp_path)
+    parts = table.parts(tmp_path, make_gpu.STAGES)
     assert all(lines == ["Not measured yet."] for lines in parts.values())
     for name in parts:
         assert marked.begin(name) in text
@@ -240,13 +321,34 @@ def test_tables_of_results(tmp_path: Path) -> None:
         "hosts": 2, "hosts_seconds": 5.0, "site_seconds": 200.0, "stages": {"engine": 90.0, "firewall": 0.2},
         "versions": {"vllm": "0.26.0"}, "date": "2026-11-22",
     }  # fmt: skip
-    again = {"seconds": 6.0, "changed": {"a": 0, "b": 0}}
-    (tmp_path / "worker.json").write_text(json.dumps([{"noticed": 7.0, "again": 60.0, "clients": [9.0]}]))
-    parts = table.parts({"deploy": deploy, "again": again, "faults": {"away": 20.0}}, tmp_path)
+    lost = {"noticed": 7.0, "again": 60.0, "clients": [9.0]}
+    busy = {"streams": 64, "minutes": 10.0, "requests": 40000, "tokens_per_second": 9000.4, "failed": 0,
+            "restarts": {"wedged": 0}, "restarted": False, "states": ["serving"]}  # fmt: skip
+    slow = {"step": 60.0, "answer": "", "answered": 61.5, "restarts": False, "noticed": 63.0, "again": 120.0}
+    pairs = [
+        {"streams": 1, "round": 0, "way": way, "tokens_per_second": speed, "ttft_p50_ms": first, "failed": 0}
+        for way, speed, first in (("ours", 99.0, 21.0), ("by hand", 100.0, 20.0))
+    ]
+    for name, found in {
+        "deploy": deploy, "again": {"seconds": 6.0, "changed": {"a": 0, "b": 0}},
+        "fault1/faults": {"away": 20.0},
+        "fault1/faults/worker": [lost], "fault2/faults/worker": [lost | {"again": 62.0}],
+        "load/deploy": deploy | {"start": [("API", 9.0)]}, "load/busy": busy, "fault1/slow": slow,
+        "load/boot": {"answer": 90.0, "ssh": 8.0, "start": [("API", 3.0)]}, "gpu/byhand-rows": {"rows": pairs},
+    }.items():  # fmt: skip
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / f"{name}.json").write_text(json.dumps(found))
+    parts = table.parts(tmp_path, make_gpu.STAGES, clusters.TITLES)
     assert "| `site.yml` on bare hosts | 200.0 | engine 90 |" in parts["gpu runs"]
     assert "| `site.yml` again | 6.0 | changed 0 |" in parts["gpu runs"]
     assert parts["gpu faults"][2].startswith(
-        "| power loss of a worker, back after 20 s | 1 | 7 | 60 after its ssh | 9 |"
+        "| power loss of a worker, back after 20 s | 2 | 7, 7 | 60, 62 after its ssh | 9 |"
+    )
+    assert parts["gpu load"][2] == "| 64 | 10 | 40000 | 9000 | 0 | 0 | no | serving |"
+    assert "| a step of 60 s | answered after 61.5 s, whole; no restart |" in parts["gpu slow"]
+    assert parts["gpu start"][2:] == ["| API | – | 9.0 | 3.0 |", "| all | – | 9.0 | 3.0 |"]
+    assert parts["gpu by hand"][2] == (
+        "| `ray`, PP=2 | 1 | 1 | 99 | 100 | **0.990** (0.990, 0.990) | +1.0 (21.0 and 20.0) | 0 |"
     )
 
 
@@ -294,6 +396,35 @@ def test_every_step_of_a_suite_is_one_that_make_gpu_knows(known: Any, waves: Any
         options = make_gpu.parse([*step.stages.split(), *step.options.split()])
         assert options.stages == step.stages.split()
         assert set(options.faults) <= set(faults.FAULTS)
+
+
+def test_the_measured_cluster_has_cores_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home, root = tmp_path / "home", tmp_path / "cgroup"
+    for number, name in enumerate(("tp4", "load")):
+        (home / name).mkdir(parents=True)
+        (home / name / "lab.json").write_text(json.dumps({"tag": f"t{number}"}))
+        (root / f"sparklab-t{number}").mkdir(parents=True)
+    asked: list[Any] = []
+    monkeypatch.setattr(cores.os, "cpu_count", lambda: 64)
+    monkeypatch.setattr(cores.os, "sched_setaffinity", lambda _pid, chosen: asked.append(chosen))
+    cores.own("tp4", 24, home, root)
+    assert (root / "sparklab-t0" / "cpuset.cpus").read_text() == "0-23"
+    assert (root / "sparklab-t1" / "cpuset.cpus").read_text() == "24-63"
+    assert asked == [range(24)]
+    cores.own("tp4", 0, home, root)
+    assert {path.read_text() for path in root.glob("*/cpuset.cpus")} == {"0-63"}
+    with pytest.raises(ValueError, match="this machine has 64"):
+        cores.own("tp4", 64, home, root)
+
+
+def test_a_step_that_hangs_is_ended_with_what_it_started(tmp_path: Path) -> None:
+    with (tmp_path / "log").open("w+") as log:
+        assert suite.ended([sys.executable, "-c", "print('done')"], log, 60) == 0
+        assert suite.ended(["bash", "-c", "sleep 1000 & echo $!; wait"], log, 0.5) != 0
+        log.seek(0)
+        done, child, word = log.read().split("\n")[:3]
+    assert (done, word) == ("done", "ended after 0.5 s")
+    assert not Path(f"/proc/{child}").exists() or " Z " in Path(f"/proc/{child}/stat").read_text()
 
 
 def test_vllm_by_hand_listens_beside_ours() -> None:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import base64
+import datetime
 import hashlib
 import json
 import sys
@@ -99,3 +100,38 @@ def test_a_python_without_the_tool_says_how_to_get_it(monkeypatch: pytest.Monkey
     monkeypatch.delenv("PYTHONPATH", raising=False)
     with pytest.raises(bench.BenchError, match=r"bench_python: .* has no llama-benchy: install it there"):
         run()
+
+
+def report(speed: float) -> dict[str, Any]:
+    """What llama-benchy 0.4.0 says of one test."""
+    row = {"concurrency": 1, "prompt_size": 2048, "response_size": 128}
+    return {"version": "0.4.0", "benchmarks": [row | {"tg_throughput": {"mean": speed, "std": 0.0, "values": [speed]}}]}
+
+
+def test_a_run_that_is_slower_than_the_kept_one_names_what_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = types.SimpleNamespace(facts_by_host={}, plan_error="none here", cluster=None)
+    monkeypatch.setattr(cluster_bench.results, "see", lambda _vars, _nodes: seen)
+    moments = iter([datetime.datetime(2026, 1, day, tzinfo=datetime.UTC) for day in (1, 2)])
+    clock = types.SimpleNamespace(now=lambda _zone: next(moments))
+    monkeypatch.setattr(cluster_bench, "datetime", types.SimpleNamespace(datetime=clock, UTC=datetime.UTC))
+    shown: list[str] = []
+    action = cluster_bench.ActionModule.__new__(cluster_bench.ActionModule)
+    action._display = types.SimpleNamespace(display=shown.append)
+    action.vars = {"hostvars": {}, "inventory_dir": str(tmp_path)}
+    found = [
+        action._result({
+            "nodes": "", "power": "", "folder": str(tmp_path / "kept"),
+            "measured": {"report": report(speed), "spans": []},
+            "plan": {"model": "qwen", "with": {"driver of spark-01": driver}},
+        })["bench"]["slower"]
+        for speed, driver in ((50.0, "580.95"), (47.0, "580.142"))
+    ]  # fmt: skip
+    fell = [
+        "throughput with prompt 2048, 1 stream: 47 tokens/s, 6 % below 50",
+        "changed since then: driver of spark-01: 580.95 -> 580.142",
+    ]
+    assert found == [[], fell]
+    assert "\n".join(fell) in shown[2]
+    assert len(list((tmp_path / "kept").rglob("*.llama-benchy"))) == 2

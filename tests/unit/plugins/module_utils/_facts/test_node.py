@@ -106,7 +106,8 @@ def test_a_captured_machine(tmp_path):
         "proc/meminfo": "MemTotal: 125526016 kB\nMemAvailable: 120000000 kB\nSwapTotal: 0 kB\n",
         "sys/class/dmi/id/product_name": "NVIDIA_DGX_Spark\n",
         "sys/class/net/enp1s0f1np1/phys_port_name": "p1\n",
-        "etc/sparkthor/cluster.json": '{"head": "spark-01", "generation": 2, "cluster": "one"}',
+        "etc/sparkthor/cluster.json": '{"head": "spark-01", "generation": 2, "cluster": "one", "topology": "direct", '
+        '"peers": {"spark-02": "192.168.1.12", "spark-01": "192.168.1.11"}}',
         "var/lib/sparkthor/superseded.json": '{"name": "spark-02", "generation": 4}',
         "etc/sparkthor/secrets/api_key": "a-key-of-thirty-two-characters-00\n",
         "etc/hosts": "127.0.0.1 localhost\n",
@@ -137,7 +138,10 @@ def test_a_captured_machine(tmp_path):
     assert node["binaries"]["nvidia-smi"] == str(tmp_path / "usr/bin/nvidia-smi")
     assert node["binaries"]["docker"] == ""
     assert next(link for link in node["interfaces"] if link["name"] == "enp1s0f1np1")["phys_port_name"] == "p1"
-    assert node["declared"] == {"head": "spark-01", "generation": 2, "seen": 4, "cluster": "one"}
+    assert node["declared"] == {
+        **{"head": "spark-01", "generation": 2, "seen": 4, "cluster": "one"},
+        **{"hosts": ["spark-01", "spark-02"], "topology": "direct"},
+    }
     assert node["secrets"] == ["api_key"]
     assert "a-key-of" not in json.dumps(node)
 
@@ -158,3 +162,27 @@ def test_the_serial_number_of_a_machine_stays_there(tmp_path):
     node = _node.NodeReader(lambda argv: (127, "", ""), str(tmp_path)).read()
     assert node["os"]["dgx"] == 'DGX_NAME="DGX Spark"\nDGX_OTA_VERSION="7.5.0"'
     assert "1234567890123" not in json.dumps(node)
+
+
+@pytest.mark.parametrize(
+    ("required", "installed", "said"),
+    [
+        (None, "", ""),
+        ("", "", "an update"),
+        ("linux-image-6.17\nlibc6\nlibc6\n", "", "libc6, linux-image-6.17"),
+        (None, "6.17.0", ""),
+        (None, "6.18.0", "kernel 6.18.0 is installed, 6.17.0 runs"),
+        # a link that leads to a kernel that was removed
+        (None, "gone", ""),
+    ],
+)
+def test_why_a_host_asks_for_a_reboot(tmp_path, required, installed, said):
+    for folder in ("run", "boot", "lib/modules/6.17.0", "lib/modules/6.18.0"):
+        (tmp_path / folder).mkdir(parents=True)
+    if required is not None:
+        (tmp_path / "run/reboot-required").touch()
+        (tmp_path / "run/reboot-required.pkgs").write_text(required)
+    if installed:
+        (tmp_path / "boot/vmlinuz").symlink_to(f"vmlinuz-{installed}")
+    reader = _node.NodeReader(lambda argv: (127, "", ""), str(tmp_path), {"release": "6.17.0"})
+    assert reader.reboot() == said

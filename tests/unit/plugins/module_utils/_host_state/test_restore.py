@@ -46,6 +46,8 @@ def test_restore_gives_back_what_was_there(host: FakeHost) -> None:
 def test_a_link_is_taken_back_once(host: FakeHost, taken_back_by: str) -> None:
     path = "/etc/systemd/system/default.target"
     place = host.root / path[1:]
+    # of the system's own
+    place.parent.mkdir(parents=True)
     host.apply(links=[{"path": path, "target": "/usr/lib/systemd/system/multi-user.target"}])
     if taken_back_by == "user":
         place.unlink()
@@ -79,3 +81,82 @@ def test_a_unit_is_known_as_masked_until_it_is_unmasked(host: FakeHost) -> None:
     host.apply(restore=["sleep.target"])
     assert host.verbs() == ["unmask sleep.target"]
     assert not host.apply(restore=["sleep.target"]).changed
+
+
+def test_folders_that_we_made_go_with_the_last_thing_in_them(host: FakeHost) -> None:
+    write(host, "/etc/theirs/keep", "x\n")
+    paths = ["/etc/ours/deep/one", "/etc/ours/two", "/etc/theirs/ours"]
+    host.converge(directories=[{"path": "/etc/ours/deep"}], files=[{"path": path, "content": MARK} for path in paths])
+    first = host.converge(restore=["/etc/ours/deep/one", "/etc/theirs/ours"])
+    assert first.changed_paths == ["/etc/ours/deep/one", "/etc/theirs/ours", "/etc/ours/deep"]
+    # what a person put there stays, and the folder with it
+    write(host, "/etc/ours/mine", "mine\n")
+    assert host.converge(restore=["/etc/ours/two"]).changed_paths == ["/etc/ours/two"]
+    (host.root / "etc/ours/mine").unlink()
+    write(host, "/etc/ours/three", MARK)
+    assert host.converge(restore=["/etc/ours/three"]).changed_paths == ["/etc/ours/three", "/etc/ours"]
+    assert (host.root / "etc/theirs").is_dir()
+
+
+def test_a_call_that_also_writes_leaves_empty_folders(host: FakeHost) -> None:
+    host.apply(directories=[{"path": "/srv/d"}], files=[{"path": "/srv/d/f", "content": MARK}])
+    host.apply(directories=[{"path": "/srv/d"}], absent=["/srv/d/f"])
+    assert (host.root / "srv/d").is_dir()
+
+
+def test_a_folder_is_removed_with_its_content_only_if_we_made_it(host: FakeHost) -> None:
+    write(host, "/data/theirs/file", "x\n")
+    host.apply(directories=[{"path": "/data/theirs"}, {"path": "/data/ours"}])
+    write(host, "/data/ours/model", "x\n")
+    done = host.converge(restore=["/data/theirs", "/data/ours"])
+    assert done.changed_paths == ["/data/ours"]
+    assert "/data/theirs was there before and stays" in done.warnings[0]
+
+
+def test_nothing_is_left_of_the_record_when_all_is_taken_back(host: FakeHost) -> None:
+    (host.root / "var/lib").mkdir(parents=True)
+    host.accounts.users["ada"] = {"home": "/home/ada", "shell": "/bin/sh", "groups": ["ada"]}
+    host.apply(
+        groups=[{"name": "sparkthor"}],
+        users=[{"name": "sparkthor"}, {"name": "ada", "groups": ["video"]}],
+        directories=[{"path": "/var/lib/sparkthor"}],
+        files=[{"path": "/etc/ours", "content": MARK}],
+    )
+    (host.root / "etc").is_dir()
+    done = host.converge(restore=["user sparkthor", "user ada", "group sparkthor", "/etc/ours"])
+    # who was there before stays
+    assert done.changed_accounts == ["user sparkthor", "group sparkthor"]
+    assert set(host.accounts.users) == {"root", "ada"}
+    assert "sparkthor" not in host.accounts.groups
+    assert not (host.root / "var/lib/sparkthor").exists()
+
+
+def test_a_unit_of_others_is_put_back_as_it_was(host: FakeHost) -> None:
+    host.unit("docker.service", "inactive", "disabled")
+    host.unit("timesync.service", "active", "enabled")
+    host.unit("ran.service", "active", "enabled")
+    names = ["docker.service", "timesync.service", "ran.service"]
+    host.converge(
+        units=[
+            {"name": "docker.service", "enabled": True, "state": "started"},
+            {"name": "timesync.service", "enabled": True, "state": "started"},
+            {"name": "ran.service", "enabled": False, "state": "stopped"},
+        ]
+    )
+    done = host.converge(restore=names)
+    assert sorted(done.changed_units) == ["docker.service", "ran.service"]
+    states = {name: (host.units[name]["ActiveState"], host.units[name]["UnitFileState"]) for name in names}
+    assert states == {
+        "docker.service": ("inactive", "disabled"),
+        "timesync.service": ("active", "enabled"),
+        "ran.service": ("active", "enabled"),
+    }
+    assert not host.apply(restore=names).changed
+
+
+def test_a_unit_whose_package_is_gone_is_forgotten(host: FakeHost) -> None:
+    host.unit("nginx.service", "active", "enabled")
+    host.apply(units=[{"name": "nginx.service", "enabled": False, "state": "stopped"}])
+    del host.units["nginx.service"]
+    assert not host.apply(restore=["nginx.service"]).changed
+    assert not (host.root / "var/lib/sparkthor/host_state.json").exists()

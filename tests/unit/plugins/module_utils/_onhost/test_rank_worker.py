@@ -7,6 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
+import time
+import types
 from pathlib import Path
 
 import pytest
@@ -14,6 +17,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import (
     rank_head,
     rank_link,
     rank_worker,
+    series,
 )
 
 from tests.unit.plugins.module_utils._onhost.rank_site import HOSTS, TOKEN, Site, alive, run, until
@@ -37,6 +41,26 @@ def test_a_head_without_the_token_is_not_obeyed(tmp_path: Path) -> None:
         assert not site.began("two")
 
     run(tmp_path, story)
+
+
+def test_a_worker_that_is_refused_again_and_again_asks_ever_more_rarely(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(series, "MAXIMUM_DELAY", 0.1)
+    ticks = itertools.count(1000.0, 2.0)
+    clock = types.SimpleNamespace(time=lambda: next(ticks), monotonic=time.monotonic)
+    monkeypatch.setattr(rank_worker, "time", clock)
+    pauses: list[float] = []
+
+    async def story(site: Site) -> None:
+        site.start("one")
+        for _start in range(6):
+            side = site.start("two", token="another-token-of-length")
+            assert await site.tasks["two"] == rank_link.AGAIN
+            pauses.append(side.pause)
+
+    run(tmp_path, story)
+    assert pauses == [0, 0, 0, 0, 0.1, 0.1]
 
 
 def test_an_older_head_is_told_why_it_is_not_obeyed(tmp_path: Path) -> None:

@@ -20,43 +20,6 @@ from tests.unit.plugins.module_utils._onhost.ray_node import write_config
 from tests.unit.ports import free_port
 
 
-@pytest.mark.parametrize(
-    ("starts", "delay"),
-    [
-        ([], 0),
-        ([990.0], 0),
-        ([970.0, 980.0, 990.0], 0),
-        ([960.0, 970.0, 980.0, 990.0], 2),
-        ([950.0, 960.0, 970.0, 980.0, 990.0], 4),
-        ([float(number) for number in range(900, 1000, 5)], 30),
-        # a year of single failures is no series
-        ([float(number) for number in range(0, 1000, 200)], 0),
-        # four quick ones, long ago
-        ([100.0, 101.0, 102.0, 103.0], 0),
-    ],
-)
-def test_only_starts_shortly_after_one_another_delay(starts, delay):
-    assert ray_prepare.series_delay(starts, 1000.0) == delay
-
-
-def test_starts_are_remembered(tmp_path):
-    now, delays = 1000.0, []
-    for _unused in range(9):
-        delays.append(ray_prepare.note_start(str(tmp_path), now))
-        now += delays[-1] + 1
-    assert delays == [0, 0, 0, 0, 2, 4, 8, 16, 30]
-    assert ray_prepare.note_start(str(tmp_path), 5000.0) == 0
-
-
-def test_a_clock_set_back_or_a_damaged_file_delays_nobody(tmp_path):
-    for number in range(6):
-        ray_prepare.note_start(str(tmp_path), 9000.0 + number)
-    assert ray_prepare.note_start(str(tmp_path), 100.0) == 0
-    (tmp_path / "starts").write_text("rubbish\n")
-    assert ray_prepare.note_start(str(tmp_path), 200.0) == 0
-    assert ray_prepare.note_start(str(tmp_path / "absent"), 200.0) == 0
-
-
 def test_old_sessions_go_and_the_newest_stay(tmp_path):
     names = [f"session_2026-11-2{day}_03-04-43_140862_268" for day in range(5)]
     for name in [*names, "other"]:

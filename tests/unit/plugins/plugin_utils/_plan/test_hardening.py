@@ -22,12 +22,7 @@ AREAS = (
     *("time_sync", "earlyoom", "gpu_clock", "thor_power"),
 )
 #: what stays as it was made, with the reason
-NOT_UNDONE = {
-    "systemd-timesyncd.service": "a right clock harms nobody, and who had it off cannot be told",
-    "chrony.service": "the same",
-    "earlyoom.service": "it is somebody else's service: only its settings are ours",
-    "display-manager.service": "stopped once, on request; the next boot decides by the default target",
-}
+NOT_UNDONE = {"display-manager.service": "stopped once, on request; the next boot decides by the default target"}
 
 
 def settings(**given: Any) -> hardening.HardeningSettings:

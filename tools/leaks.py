@@ -9,8 +9,7 @@ import subprocess
 from collections.abc import Mapping
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.mask import forms
-
-from tests.integration.conftest import Cluster
+from sparklab import Lab
 
 #: where on a host; what is searched for comes in by standard input, so that the search is not what is found
 _SEARCH = r"""
@@ -30,10 +29,10 @@ true
 """
 
 
-def places(cluster: Cluster, host: str, secret: str) -> list[str]:
+def places(lab: Lab, host: str, secret: str) -> list[str]:
     """Where on a host a secret shows: processes, journal, units, logs, files that are not secret."""
     done = subprocess.run(
-        cluster.lab.enter_command(host, ["bash", "-c", _SEARCH]),
+        lab.enter_command(host, ["bash", "-c", _SEARCH]),
         input="\n".join(forms([secret])) + "\n",
         capture_output=True,
         text=True,

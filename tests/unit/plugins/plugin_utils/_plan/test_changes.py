@@ -1,0 +1,125 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Before a run changes who is in a cluster and how it is wired, it says so."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.changes import announced
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.cluster import plan_cluster
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.serving import ServingError, plan_whole
+
+from tests.unit import planned_cluster
+
+MEMBERS = ["a", "b", "c"]
+
+
+class World:
+    """A cluster that was set up, and what its hosts say of it."""
+
+    def __init__(self, hosts: list[str], topology: str = "switch", **variables: Any) -> None:
+        _first, self.cluster, self.fabric, nodes = planned_cluster.planned(hosts, topology, **variables)
+        for host, node in nodes.items():
+            node["declared"] = {
+                **{"head": hosts[0], "generation": 1, "seen": 1, "cluster": self.cluster["id"]},
+                **{"hosts": sorted(hosts), "topology": topology},
+            }
+            node["serving"] = True
+            node["interfaces"] = [
+                {"name": link["netdev"], "addresses": [{"family": "inet", "address": link["address"]}]}
+                for link in self.fabric[host]["links"]
+            ]
+        self.nodes = nodes
+
+    def run(self, hosts: list[str], topology: str = "switch", **variables: Any) -> list[str]:
+        """The lines of the next run."""
+        groups = {"cluster": hosts, "ray_head": hosts[:1], "ray_workers": hosts[1:]}
+        first = {"fabric_topology": topology, "fabric_cidr": "10.100.0.0/16", **variables}
+        virgin = {**planned_cluster.node(9), "interfaces": [], "declared": {}}
+        nodes = {host: copy.deepcopy(self.nodes.get(host, virgin)) for host in hosts}
+        cluster, fabric, _warnings = plan_cluster(groups, hosts, dict.fromkeys(hosts, first), nodes)
+        return announced(cluster, fabric, nodes)
+
+
+def test_a_first_run_and_an_unchanged_cluster_say_nothing() -> None:
+    world = World(MEMBERS)
+    assert world.run(MEMBERS) == []
+    for node in world.nodes.values():
+        node["declared"] = {}
+    assert world.run(MEMBERS) == []
+
+
+def test_a_host_more_at_the_end_moves_nobody() -> None:
+    lines = World(MEMBERS).run([*MEMBERS, "d"])
+    assert lines == ["d is added", "serving stops once, until all hosts are ready and the model is loaded again"]
+
+
+def test_a_host_less_and_its_place() -> None:
+    world = World(MEMBERS)
+    lines = world.run(["a", "c"])
+    assert lines[0].startswith("b leaves the cluster: nothing is changed on it.")
+    assert "teardown.yml --limit b -e teardown_parts=all" in lines[0]
+    assert lines[1].startswith("c: enp1s0f1np1 gets 10.100.0.2/17 instead of 10.100.0.3/17, ")
+    assert lines[2].startswith("addresses follow the order of the inventory: fabric_reserved keeps")
+    kept = world.run(["a", "c"], fabric_reserved=[2])
+    assert [line.split(":")[0].split(",")[0] for line in kept] == ["b leaves the cluster", "serving stops once"]
+    # the last one leaves nobody behind
+    assert len(world.run(["a", "b"])) == 2
+
+
+def test_another_machine_under_a_known_name() -> None:
+    world = World(MEMBERS)
+    world.nodes["b"] = {**planned_cluster.node(2), "interfaces": [], "declared": {}}
+    lines = world.run(MEMBERS)
+    assert lines[0].startswith("b is another machine than before, or was made anew: it gets engine and models")
+    assert lines[1] == "b: enp1s0f1np1 gets 10.100.0.2/17, enP2p1s0f1np1 gets 10.100.128.2/17"
+
+
+def test_the_head_moves() -> None:
+    lines = World(MEMBERS).run(["b", "a", "c"])
+    assert lines[0].startswith("the head moves from a to b: clients need its address")
+    assert {line.split(":")[0] for line in lines[1:3]} == {"a", "b"}
+    assert not any("fabric_reserved" in line for line in lines)
+
+
+def test_cables_and_cages() -> None:
+    pair = World(["a", "b"], "direct")
+    lines = pair.run(["a", "b"], "switch")
+    assert lines[0] == "the topology changes from direct to switch"
+    assert len(lines) == 2, "a pair that moves behind a switch keeps its addresses"
+    moved = pair.run(["a", "b"], "direct", fabric_cage=0)
+    assert [line.split(" ")[1] for line in moved[:2]] == ["enp1s0f0np0", "enp1s0f0np0"]
+
+
+def test_an_idle_cluster_stops_no_serving() -> None:
+    world = World(MEMBERS)
+    for node in world.nodes.values():
+        node["serving"] = False
+    assert world.run([*MEMBERS, "d"]) == ["d is added"]
+
+
+def test_hosts_of_another_cluster_say_nothing_of_this_one() -> None:
+    world = World(MEMBERS)
+    world.nodes["b"]["declared"] = {**world.nodes["b"]["declared"], "cluster": "other", "generation": 9, "head": "z"}
+    assert world.run(MEMBERS) == []
+
+
+def test_hosts_of_an_earlier_version_know_no_members() -> None:
+    world = World(MEMBERS)
+    for node in world.nodes.values():
+        node["declared"] = {**node["declared"], "hosts": [], "topology": ""}
+    assert world.run(["b", "a", "c"])[0].startswith("the head moves from a to b")
+
+
+def test_a_split_that_loses_its_last_worker_is_refused_in_one_message() -> None:
+    _first, cluster, _fabric, nodes = planned_cluster.planned(["a", "b"], "switch")
+    variables = {"vllm_serve_recipe": "tiny-qwen3", "vllm_serve_pipeline_parallel_size": 3}
+    with pytest.raises(
+        ServingError, match=r"vllm_serve_pipeline_parallel_size=3: does not divide the cluster's 2 GPUs"
+    ) as caught:
+        plan_whole(variables, cluster, nodes, lambda *_model: None)
+    assert str(caught.value).count("\n") <= 1

@@ -1,0 +1,111 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Whatever a role puts on a host, the teardown knows; and it does nothing that was not asked for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.wanted import Wanted
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import roles, teardown
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.teardown import TeardownSettings, plan_teardown
+
+#: ways in which hosts differ in what they get
+WAYS: list[dict[str, Any]] = [
+    {},
+    {"inventory_hostname": "b"},
+    {"vllm_serve_executor": "mp"},
+    {"vllm_serve_executor": "mp", "inventory_hostname": "b", "vllm_serve_hf_token": "hf_0123456789"},
+    {"vllm_serve_tls": "self_signed"},
+    {"engine_runtime": "container"},
+    {"ray_node_tls": True},
+]
+
+
+def taken(parts: str = "all", **given: Any) -> dict[str, Any]:
+    planned = plan_teardown(TeardownSettings(teardown_parts=parts, teardown_acknowledged=True, **given), check=False)
+    assert planned["problems"] == []
+    Wanted.parse(planned["state"])
+    return planned
+
+
+def covered(path: str, gone: set[str]) -> bool:
+    return any(path == one or path.startswith(f"{one}/") for one in gone)
+
+
+@pytest.mark.parametrize("way", WAYS, ids=str)
+def test_what_the_roles_put_on_a_host_is_taken_back(variables: dict[str, Any], way: dict[str, Any]) -> None:
+    state = taken()["state"]
+    gone = {*state["absent"], *state["restore"]}
+    stopped = {unit["name"] for unit in state["units"]}
+    found = 0
+    for role in ("engine", "ray_node", "vllm_serve"):
+        secrets = roles.secret_files(role, {**variables, **way}, lambda name: "a-secret-of-32-characters-0123456")
+        made = roles.plan(role, {**variables, **way})["state"]
+        for item in [*made["files"], *secrets]:
+            found += 1
+            assert covered(item["path"], gone), item["path"]
+        for user in made["users"]:
+            assert f"user {user['name']}" in gone
+        for group in made["groups"]:
+            assert f"group {group['name']}" in gone
+        for unit in made["units"]:
+            # Docker's is restored apart
+            assert unit["name"] in {*stopped, "docker.service"}
+        # a folder goes with what is in it, except those in which nothing else is left
+        empty = {item["path"] for item in made["directories"] if not item["path"].startswith(("/etc/", "/usr/"))}
+        assert {path for path in empty if not covered(path, gone)} <= {"/var/lib/sparkthor"}
+    assert found > 10
+
+
+def test_what_restarts_others_is_stopped_before_them() -> None:
+    names = [unit["name"] for unit in taken("serving")["state"]["units"]]
+    assert names[0] == "sparkthor-watchdog.service"
+    assert names.index("sparkthor-vllm.service") < names.index("sparkthor-ray.service")
+
+
+def test_a_part_takes_nothing_of_another() -> None:
+    parts = {name: taken(",".join([name, *teardown.PARTS[name]]))["state"] for name in ("serving", "models", "engine")}
+    serving = {*parts["serving"]["absent"], *parts["serving"]["restore"]}
+    assert not covered("/var/lib/sparkthor/models", serving)
+    assert not covered("/var/lib/sparkthor/cache", serving)
+    assert not covered("/etc/sparkthor/fabric.env", {*parts["engine"]["absent"], *parts["engine"]["restore"]})
+    assert "/opt/sparkthor" not in parts["models"]["absent"]
+
+
+def test_folders_elsewhere_go_only_if_we_made_them() -> None:
+    state = taken(model_store_root="/data/models", engine_cache_dir="/data/cache", ray_node_temp_dir="/data/ray")[
+        "state"
+    ]
+    assert {"/data/models", "/data/cache", "/data/ray"} <= set(state["restore"])
+    assert not [path for path in state["absent"] if path.startswith("/data")]
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ("", "teardown_parts: '': it says nothing; choose from serving, "),
+        ([], "teardown_parts: '': it says nothing; choose from serving, "),
+        ("serving,kernel", "teardown_parts: 'serving,kernel': kernel: there is no such part; choose from serving, "),
+        ("engine", "teardown_parts: 'engine': serving, monitoring cannot stay without engine; name them as well"),
+        (["users", "serving"], "monitoring, engine cannot stay without users; name them as well"),
+    ],
+)
+def test_a_request_that_cannot_be_met(given: Any, words: str) -> None:
+    planned = plan_teardown(TeardownSettings(teardown_parts=given, teardown_acknowledged=True), check=False)
+    (problem,) = planned["problems"]
+    assert words in problem
+    assert planned["parts"] == []
+    assert not any(planned["state"].values())
+
+
+def test_it_asks_before_and_only_shows_in_check_mode() -> None:
+    asked = plan_teardown(TeardownSettings(teardown_parts="serving, monitoring"), check=False)
+    (problem,) = asked["problems"]
+    assert "takes away serving, monitoring, and the API with them" in problem
+    assert "-e teardown_acknowledged=true" in problem
+    assert plan_teardown(TeardownSettings(teardown_parts="serving"), check=True)["problems"] == []
+    known = {"teardown_parts": "hardening", "teardown_acknowledged": "yes"}
+    assert roles.plan("teardown", known) == {**taken("hardening"), "problems": []}

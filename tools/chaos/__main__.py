@@ -1,0 +1,314 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""``make chaos SEED=7 MINUTES=30``: random faults on a serving lab with clients, and what must hold all the time.
+
+A round lays one to three faults, sometimes beside a play, makes the world whole again, and waits until it serves. The
+rounds follow from the seed; they are in ``.lab/results/chaos/NAME/plan.json`` as well, and ``--plan FILE`` lays
+exactly those. Exit status 1: something did not hold.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import itertools
+import json
+import os
+import random
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from sparklab import Lab, LabError
+
+from tools import leaks
+from tools.chaos import judge, schedule
+from tools.chaos.clients import TOKENS, Asking, reference
+from tools.chaos.lay import BLINDING, LAY, make_whole
+from tools.faults.__main__ import clean_start
+from tools.faults.controller import Ground
+from tools.faults.observe import Clients, Watch
+from tools.faults.site import FaultError, Site, sleep_until, wait
+from tools.faults.table import FACTOR
+from tools.playbooks import TOP, Outcome, run_playbook
+
+RESULTS = TOP / ".lab" / "results" / "chaos"
+#: a play that is left to its end
+PLAY_LIMIT = 1800.0
+#: serving again is waited for beyond its limit, so that a miss has a figure
+PATIENCE = 3.0
+#: a head that is back, or a watchdog that was struck, has this long until its state counts
+SIGHT = 60.0
+#: a clean start of the same lab is measured anew after these seconds
+CLEAN_AGE = 1200.0
+GRACE = 60.0
+_UNITS = ("ray", "vllm", "watchdog", "front")
+_JOURNAL = "journalctl --no-pager -o short-precise --since=-{minutes}min " + " ".join(
+    f"-u sparkthor-{unit}" for unit in _UNITS
+)
+_FAILED = "systemctl list-units --failed --plain --no-legend 'sparkthor*' | cut -d' ' -f1"
+
+
+@dataclass(frozen=True)
+class Cluster:
+    inventory: str
+    executor: str
+    subnet: str
+    variables: Mapping[str, Any] = field(default_factory=dict)
+
+
+CLUSTERS: Mapping[str, Cluster] = {
+    "ray": Cluster("lab", "ray", "10.84.1.0/24"),
+    "mp": Cluster("lab", "mp", "10.84.2.0/24", {"vllm_serve_executor": "mp"}),
+    "direct": Cluster("lab_direct", "ray", "10.84.3.0/24"),
+}
+
+
+def say(line: str) -> None:
+    print(line, flush=True)
+
+
+class Run:
+    """One run: the lab, its clients, and the history that is judged."""
+
+    def __init__(self, site: Site, cluster: Cluster, folder: Path, expected: str) -> None:
+        self.site = site
+        self.cluster = cluster
+        self.folder = folder
+        self.zero = time.monotonic()
+        self.history = judge.History()
+        self.laid: Counter[str] = Counter()
+        self.missed: Counter[str] = Counter()
+        self.output = ""
+        self.endpoint = Asking(**dataclasses.asdict(site.endpoint), expected=expected)
+        self.limit = 0.0
+
+    def now(self) -> float:
+        return time.monotonic() - self.zero
+
+    def site_yml(self, name: str, **more: Any) -> Outcome:
+        variables = {**self.cluster.variables, **more} or None
+        outcome = run_playbook(
+            "site.yml", self.site.inventories, extra_vars=variables, name=name, say=lambda line: None
+        )
+        self.output += outcome.output
+        say(f"  {self.now():6.0f} s  {name}: site.yml ended with {outcome.rc} after {outcome.seconds:.0f} s")
+        return outcome
+
+    # -- a round ----------------------------------------------------------------------------------------------------
+
+    def round(self, each: schedule.Round, clients: Clients, watch: Watch) -> bool:
+        """Whether it served again."""
+        what = [schedule.words(fault) for fault in each.faults]
+        laid = judge.Laid(each.number, what, self.now())
+        self.history.rounds.append(laid)
+        play = self._play(each.play)
+        say(f"  {self.now():6.0f} s  round {each.number}: {'; '.join(what)}{'; a play' if each.play else ''}")
+        begun = time.monotonic()
+        deeds = [(fault.at, 0, fault) for fault in each.faults]
+        deeds += [(fault.at + fault.lasts, 1, fault) for fault in each.faults]
+        for moment, which, fault in sorted(deeds, key=lambda deed: deed[:2]):
+            sleep_until(begun + moment)
+            self._deed(fault, which)
+        try:
+            if play is not None:
+                play.join()
+            make_whole(self.site)
+        except (FaultError, LabError, subprocess.TimeoutExpired) as error:
+            laid.troubles.append(f"the lab cannot be made whole: {error}")
+            return False
+        if each.play is not None:
+            outcome = self.site_yml("after")
+            if outcome.rc != 0:
+                laid.troubles.append(f"the play after it failed: {outcome.failures}")
+        laid.whole = self.now()
+        whole = time.monotonic()
+        try:
+            wait(
+                lambda: clients.first_success(whole) is not None and watch.state == "serving",
+                PATIENCE * self.limit,
+                "serving again",
+            )
+        except FaultError:
+            say(f"  {self.now():6.0f} s  round {each.number}: does not serve: {watch.newest.get('line')}")
+            return False
+        laid.healed = self.now()
+        laid.troubles += self.site.surplus()
+        failed = self.site.everywhere(_FAILED)
+        laid.troubles += [f"{host}: failed: {' '.join(units.split())}" for host, units in failed.items() if units]
+        say(f"  {laid.healed:6.0f} s  round {each.number}: serves {laid.healed - laid.whole:.0f} s after all was whole")
+        return True
+
+    def _play(self, play: schedule.Play | None) -> threading.Thread | None:
+        if play is None:
+            return None
+        variables = {**self.cluster.variables, **schedule.CHANGES[play.change]}
+        ground = Ground(self.site.lab, self.site.inventories[0], "", variables)
+
+        def work() -> None:
+            self.output += ground.killed_play(play.killed or PLAY_LIMIT)
+
+        thread = threading.Thread(target=work)
+        thread.start()
+        return thread
+
+    def _deed(self, fault: schedule.Fault, which: int) -> None:
+        now = self.now()
+        try:
+            LAY[fault.kind][which](self.site, fault)
+        except (FaultError, LabError, subprocess.TimeoutExpired) as error:
+            # what is not there cannot be struck; what was off is made whole at the end of the round
+            if which == 0:
+                self.missed[fault.kind] += 1
+                say(f"  {self.now():6.0f} s  not laid: {schedule.words(fault)}: {str(error)[:120]}")
+            return
+        if which == 0:
+            self.laid[fault.kind] += 1
+            if fault.kind in BLINDING and fault.host in ("", self.site.head):
+                self.history.blind.append((now, now + fault.lasts + SIGHT))
+
+    # -- around the rounds ------------------------------------------------------------------------------------------
+
+    def evidence(self) -> None:
+        minutes = int(self.now() / 60) + 1
+        for host in self.site.hosts:
+            text = self.site.on(host, _JOURNAL.format(minutes=minutes), check=False)
+            (self.folder / f"{host}.log").write_text(text, encoding="utf-8")
+
+    def end(self) -> None:
+        """Two plays, of which the second may change nothing, and a search for secrets."""
+        first = self.site_yml("first-at-the-end")
+        if first.rc != 0:
+            self.history.rounds[-1].troubles.append(f"site.yml at the end failed: {first.failures}")
+        second = self.site_yml("second-at-the-end")
+        self.history.last_play = (second.rc, second.changed)
+        secrets = {path.name: path.read_text().strip() for path in self.site.secrets.iterdir() if path.is_file()}
+        for name, secret in secrets.items():
+            for host in self.site.hosts:
+                self.history.leaks += [
+                    f"{name} in {place} of {host}" for place in leaks.places(self.site.lab, host, secret)
+                ]
+        self.history.leaks += [f"{name} in what a play printed" for name in leaks.shown(self.output, secrets)]
+
+    def close(self, clients: Clients, watch: Watch) -> None:
+        """Moments become seconds since the run began."""
+
+        def moved(requests: Iterable[Any]) -> list[Any]:
+            return [
+                dataclasses.replace(
+                    one, begun=one.begun - self.zero, ended=None if one.ended is None else one.ended - self.zero
+                )
+                for one in requests
+            ]
+
+        self.history.ended = self.now()
+        self.history.requests, self.history.pulses = moved(clients.requests), moved(clients.pulses)
+        self.history.states = [(moment - self.zero, state, line) for moment, state, line in watch.changes]
+        self.history.stale = [(moment - self.zero, age) for moment, age in watch.stale]
+
+
+def rounds_of(run: Run, seed: int, minutes: float, plan: Sequence[schedule.Round] | None) -> Iterator[schedule.Round]:
+    if plan is not None:
+        yield from plan
+        return
+    for number in itertools.count(1):
+        if run.now() > 60 * minutes:
+            return
+        yield schedule.draw(seed, number, run.site.hosts, run.cluster.executor)
+
+
+def chaos(run: Run, name: str, seed: int, minutes: float, plan: Sequence[schedule.Round] | None) -> list[str]:
+    clean = clean_start(run.site, CLEAN_AGE)
+    run.limit = FACTOR * clean + GRACE + judge.BACKOFF
+    say(f"serving again may take {run.limit:.0f} s; load {os.getloadavg()[0]:.1f}")
+    run.zero = time.monotonic()
+    done: list[schedule.Round] = []
+    with Clients(run.endpoint, tokens=TOKENS) as clients, Watch(run.site.leader) as watch:
+        wait(lambda: watch.state == "serving" and clients.first_success(0.0) is not None, 180, "the first completion")
+        serves = True
+        for each in rounds_of(run, seed, minutes, plan):
+            done.append(each)
+            text = json.dumps(schedule.to_plan(name, seed, done), indent=1) + "\n"
+            (run.folder / "plan.json").write_text(text, encoding="utf-8")
+            serves = run.round(each, clients, watch)
+            if not serves:
+                break
+        if serves:
+            run.end()
+        run.close(clients, watch)
+    found = judge.findings(run.history, run.limit)
+    (run.folder / "history.json").write_text(
+        json.dumps(dataclasses.asdict(run.history), indent=1) + "\n", encoding="utf-8"
+    )
+    (run.folder / "findings.txt").write_text("".join(f"{line}\n" for line in found), encoding="utf-8")
+    if found:
+        run.evidence()
+    return found
+
+
+def report(run: Run, name: str, seed: int, found: Sequence[str]) -> None:
+    answered = sum(one.ok for one in (*run.history.requests, *run.history.pulses))
+    minutes = run.history.ended / 60
+    say(f"{len(run.history.rounds)} rounds in {minutes:.0f} min, {answered} right answers, load {os.getloadavg()}")
+    say("laid: " + ", ".join(f"{kind} {count}" for kind, count in sorted(run.laid.items())))
+    if run.missed:
+        say("not there to be struck: " + ", ".join(f"{kind} {count}" for kind, count in sorted(run.missed.items())))
+    for line in found:
+        say(f"FINDING  {line}")
+    say(
+        f"seed {seed}: {len(found)} findings; the same again: make chaos CLUSTER={name} PLAN={run.folder / 'plan.json'}"
+    )
+
+
+def serve(name: str, cluster: Cluster, lab_name: str) -> Site:
+    """The lab as the play makes it; what is there already is used."""
+    subprocess.run([sys.executable, str(TOP / "lab/engine/prepare.py")], check=True, stdout=subprocess.DEVNULL)
+    Lab.create([TOP / "inventories" / cluster.inventory], home=TOP / ".lab", name=lab_name, subnet=cluster.subnet)
+    site = Site.open(lab_name, cluster.inventory)
+    outcome = run_playbook("site.yml", site.inventories, extra_vars=dict(cluster.variables) or None, name=name, say=say)
+    if outcome.rc != 0:
+        raise FaultError("\n".join(outcome.failures))
+    return site
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="make chaos", description=__doc__)
+    parser.add_argument("--cluster", choices=sorted(CLUSTERS), help="PP=3 with Ray, PP=3 with mp, TP=2 on direct")
+    parser.add_argument("--seed", type=int, help="default: drawn and printed")
+    parser.add_argument("--minutes", type=float, default=30.0, help="no round begins after these")
+    parser.add_argument("--plan", type=Path, metavar="FILE", help="lay the rounds of this plan.json instead")
+    parser.add_argument("--keep", action="store_true", help="leave the lab for a look, and for the next run")
+    options = parser.parse_args(argv)
+    name, seed, plan = options.cluster or "ray", options.seed, None
+    if options.plan:
+        name, seed, plan = schedule.from_plan(json.loads(options.plan.read_text(encoding="utf-8")))
+    elif seed is None:
+        seed = random.SystemRandom().randrange(1_000_000)
+    cluster = CLUSTERS[name]
+    say(f"cluster {name}, seed {seed}")
+    folder = RESULTS / f"{name}-{seed}"
+    folder.mkdir(parents=True, exist_ok=True)
+    lab_name = f"chaos-{name}"
+    try:
+        expected = reference()
+        run = Run(serve(name, cluster, lab_name), cluster, folder, expected)
+        found = chaos(run, name, seed, options.minutes, plan)
+        report(run, name, seed, found)
+        return 1 if found else 0
+    except FaultError as error:
+        say(str(error))
+        return 2
+    finally:
+        if not options.keep:
+            Lab(lab_name, home=TOP / ".lab").destroy()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
