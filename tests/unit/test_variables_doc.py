@@ -29,7 +29,7 @@ OTHERS = {
 #: words of a row's column "type" -> type of the argument spec
 TYPES = {
     **{"string": "str", "path": "str", "list": "list", "mapping": "dict", "boolean": "bool"},
-    **{"bytes": "int", "engines": "int"},
+    **{"bytes": "int", "number": "int"},
 }
 
 

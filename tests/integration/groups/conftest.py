@@ -70,7 +70,7 @@ class Doors:
                     counted[type(error).__name__] += 1
                 time.sleep(0.05)
 
-        threads = [threading.Thread(target=stream) for _ in range(streams)]
+        threads = [threading.Thread(target=stream) for _unused in range(streams)]
         for thread in threads:
             thread.start()
         try:
