@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -113,6 +115,7 @@ def run_playbook(
     progress = _Progress(talk)
     begun = time.monotonic()
     binaries = str(Path(sys.executable).parent)
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     result = ansible_runner.run(
         private_data_dir=str(folder),
         project_dir=str(TOP),
@@ -130,6 +133,10 @@ def run_playbook(
         quiet=True,
         suppress_env_files=True,
     )
+    # the runner leaves its own behind, and nobody could end us from then on
+    if threading.current_thread() is threading.main_thread():
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
     output = result.stdout.read() if result.stdout else ""
     outcome = Outcome(
         rc=int(result.rc if result.rc is not None else 1),

@@ -26,7 +26,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding imp
     nothing_changed,
 )
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action.base import ClusterAction
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import hub, hub_card
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import hub, hub_card, models
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery.record import Record
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory import (
     groups as serving_groups,
@@ -42,7 +42,7 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory.role_
     ValueRefused,
     of_collection,
 )
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import changes, front, runtime
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import changes, front, revisions, runtime
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import fabric as _fabric
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.assumed import assumed_nodes
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.cluster import (
@@ -180,6 +180,8 @@ class ActionModule(ClusterAction):
         )
         if not assumed:
             cluster.update(self._models(head, serving))
+            here = {host: nodes[host] for host in cluster["hosts"]}
+            cluster["revisions"] = self._revisions(head, serving, here)
         return warnings
 
     def _know_each_other(self, clusters: Mapping[str, dict[str, Any]]) -> None:
@@ -285,6 +287,20 @@ class ActionModule(ClusterAction):
         for download in found.downloads:
             self._display.display(f"sparkthor: {download.line()}")
         return {"store_bytes": found.sizes}
+
+    def _revisions(
+        self, head: Mapping[str, Any], serving: Mapping[str, Any], nodes: Mapping[str, Mapping[str, Any]]
+    ) -> dict[str, str]:
+        """Which revision of each model is served: what this run brings, else what all hosts have."""
+        in_run, declared = play_roles.in_run(self.vars), None
+        if "model_store" in in_run:
+            given = head.get("model_store_models") or serving.get("models") or []
+            declared = models.revisions_here(given, Record(self.vars.get("inventory_dir")))
+        smaller = serving.get("degraded") or {}
+        served = [str(plan["model"]) for plan in (serving, smaller) if plan] if "vllm_serve" in in_run else []
+        found, torn = revisions.plan_revisions(nodes, declared, served)
+        self._fail(torn)
+        return found
 
     @staticmethod
     def _fail(problems: Sequence[Finding | str]) -> None:

@@ -30,6 +30,8 @@ class ActionModule(push.StoreAction):
     def act(self, arguments: dict[str, Any]) -> dict[str, Any]:
         download = boolean(arguments.get("download", True))
         prepare = arguments.get("stage") == "prepare"
+        if arguments.get("stage") == "tried":
+            return self._module(arguments)
         if arguments.get("runtime", "venv") == "venv":
             engine = _wheels.read_engine_of(arguments)
             wheel_dir = str(arguments.get("wheel_dir") or "")

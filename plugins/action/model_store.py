@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ansible.errors import AnsibleActionFail
@@ -35,6 +35,7 @@ class ActionModule(push.StoreAction):
             "start": self._start,
             "watch": self._watch,
             "finish": self._finish,
+            "switch": self._switch,
             "list": self._list,
         }
         if stage not in steps:
@@ -59,6 +60,7 @@ class ActionModule(push.StoreAction):
         if not self._task.check_mode:
             models.keep_commits(given, declared, record)
         self._args["models"] = declared.models
+        self._revisions = models.revisions(declared)
         return declared.folders, declared.pending
 
     def _inspect(self, pending: list[str]) -> dict[str, Any]:
@@ -73,7 +75,7 @@ class ActionModule(push.StoreAction):
             outcome["msg"] = "would be fetched by the controller first: " + ", ".join(pending)
         return outcome
 
-    def _send(self, folders: dict[str, Any], outcome: dict[str, Any]) -> dict[str, Any]:
+    def _send(self, folders: dict[str, Any], outcome: dict[str, Any], stage: str = "apply") -> dict[str, Any]:
         entries_of: dict[str, Any] = {}
         for folder, entries in folders.values():
             for entry in entries:
@@ -83,14 +85,18 @@ class ActionModule(push.StoreAction):
             folder, entry = entries_of[item["sha256"]]
             wanted += push.contents(folder, [entry], [item])
         sent = self._bring("models", wanted, {**self._args, "models": []})
-        last = self._module({**self._args, "stage": "apply", "verify": "fast"})
+        last = self._module({**self._args, "stage": stage, "verify": "fast"})
         return self._arrived("files", outcome, last, sent)
 
     def _list(self) -> dict[str, Any]:
         """What lies on this host. What is declared is known by name alone, without reading its source."""
         names = [models.folder_of(model) for model in self._args.get("models") or []]
         keep = [*names, *(self._args.get("keep") or [])]
-        return self._module({**self._args, "models": [], "declared": names, "keep": keep})
+        results = str(self._task.args.get("results", "__model_store_check"))
+        if self._args.get("remove_unused"):
+            self._all_here("nothing was removed")
+        in_use = self._in_use(self.vars.get("ansible_play_hosts") or [], results)
+        return self._module({**self._args, "models": [], "declared": names, "keep": keep, "in_use": in_use})
 
     def _check(self) -> dict[str, Any]:
         """What this host lacks. Nothing moves before every host has said so and has room."""
@@ -99,7 +105,27 @@ class ActionModule(push.StoreAction):
         if outcome.get("need"):
             # the change itself is reported by the step that makes it
             outcome["changed"] = False
-        return self._with_pending(outcome, pending)
+        return {**self._with_pending(outcome, pending), "revisions": self._revisions}
+
+    def _switch(self) -> dict[str, Any]:
+        """The models' names mean the new revisions, on all hosts or on none."""
+        self._all_here("every host keeps the revisions that it has")
+        self._declare()
+        results = str(self._task.args.get("results", "__model_store_check"))
+        return self._module({**self._args, "in_use": self._in_use(self.vars["ansible_play_hosts"], results)})
+
+    def _all_here(self, otherwise: str) -> None:
+        """Of a host that is away nobody knows what it has, nor which revision it serves with."""
+        hosts = self.vars.get("ansible_play_hosts") or []
+        if away := [host for host in self.vars.get("ansible_play_hosts_all") or hosts if host not in hosts]:
+            raise AnsibleActionFail(
+                f"hosts {', '.join(away)} failed or are away, so {otherwise}: run again when they are back"
+            )
+
+    def _in_use(self, hosts: Sequence[str], results: str) -> list[str]:
+        """Revisions that any host serves with or served with last: a worker of Ray loads what the head names."""
+        outcomes = [self.vars["hostvars"][host].get(results) or {} for host in hosts]
+        return sorted({folder for outcome in outcomes for folder in outcome.get("named") or ()})
 
     def _plan(self) -> fanout.Plan:
         # hosts of another serving group have other models
@@ -131,7 +157,7 @@ class ActionModule(push.StoreAction):
             return outcome
         folders, _pending = self._declare()
         if plan.need[self.host]:
-            outcome = {**self._send(folders, {"need": plan.need[self.host]}), "seed": plan.seed}
+            outcome = {**self._send(folders, {"need": plan.need[self.host]}, "check"), "seed": plan.seed}
         outcome["run"] = fanout.new_run()
         return outcome
 

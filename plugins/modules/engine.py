@@ -72,12 +72,12 @@ options:
     type: str
     choices: [fast, full]
     default: fast
-  keep_previous:
+  keep:
     description:
-      - Whether the environment that the link led to before is kept, and every other that processes still run from.
-      - What is kept goes when the next one is built, unless something still runs from it then.
-    type: bool
-    default: true
+      - How many more engines stay on the host, the newest ones, beside those of what serves and of what served before.
+        One that something still runs from stays in any case, and an image that was not brought by this module.
+    type: int
+    default: 1
   image:
     description:
       - Name and tag of the image, C(name:tag). May be left out with O(archive), which then names it.
@@ -133,10 +133,33 @@ options:
         this host, so that a wheel that does not exist for a target, or that the lock does not name, is told before
         anything changes. Of an image whose digest is recorded in C(.sparkthor-lock.json) beside the inventory it asks
         the host which one it has under that tag. It needs the fact C(sparkthor_node), and is never changed.
+      - V(staged) does what V(apply) does, beside the engine in use, and leaves that in use. RV(command) leads to it.
+      - V(tried) runs O(command), the Python of a staged engine, and returns RV(trial).
       - The others are used by the controller's side of this module.
     type: str
-    choices: [apply, prepare, pulled, receive, probe]
+    choices: [apply, staged, tried, prepare, pulled, receive, probe]
     default: apply
+  command:
+    description: With O(stage=tried), how the Python of the engine is called, as the serving user.
+    type: list
+    elements: str
+    default: []
+  trial_model:
+    description: With O(stage=tried), whether a tiny model is loaded and answers, where memory allows.
+    type: bool
+    default: false
+  versions:
+    description: With O(stage=tried), the versions that the engine must have.
+    type: dict
+    default: {}
+  kind:
+    description: With O(stage=tried), the kind of host. On a V(spark) and a V(thor) the engine must see the GPU.
+    type: str
+    default: ''
+  nccl:
+    description: With O(stage=tried), the oldest NCCL that the topology works with. Any if empty.
+    type: str
+    default: ''
   timeout:
     description: Seconds that an installation, a pull, the loading of an archive or the building of an image may take.
     type: int
@@ -225,6 +248,19 @@ actions:
   returned: with O(stage=apply) and O(runtime=container)
   type: list
   elements: str
+command:
+  description: How the Python of this engine is called, also where it is not in use yet.
+  returned: with O(stage=apply) and O(stage=staged), unless check mode finds no such engine
+  type: list
+  elements: str
+trial:
+  description: Versions of the tried engine, its GPU and NCCL, and how many tokens (C(tokens)) a tiny model gave.
+  returned: with O(stage=tried)
+  type: dict
+left_out:
+  description: What was not tried, and why; empty if all was.
+  returned: with O(stage=tried)
+  type: str
 wheels:
   description: Where wheels or archive belong and which they are.
   returned: with O(deliver=fabric) when some are missing
@@ -261,10 +297,13 @@ sent_bytes:
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.sparkthor.cluster.plugins.module_utils._engine import image_host, venv
+from ansible_collections.sparkthor.cluster.plugins.module_utils._engine import image_host, trial, venv
 from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.pins import EngineError
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import container
+from ansible_collections.sparkthor.cluster.plugins.module_utils._serving import kept
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store.manifest import StoreError
+
+STAGES = ["apply", "staged", "tried", "prepare", "pulled", "receive", "probe"]
 
 
 def argument_spec() -> dict[str, Any]:
@@ -278,7 +317,7 @@ def argument_spec() -> dict[str, Any]:
         "path": {"type": "path", "default": "/opt/sparkthor/venv"},
         "python": {"type": "str", "default": "/usr/bin/python3"},
         "verify": {"type": "str", "choices": ["fast", "full"], "default": "fast"},
-        "keep_previous": {"type": "bool", "default": True},
+        "keep": {"type": "int", "default": 1},
         "image": {"type": "str", "default": ""},
         "digest": {"type": "str", "default": ""},
         "archive": {"type": "str", "default": ""},
@@ -288,7 +327,16 @@ def argument_spec() -> dict[str, Any]:
         "config_path": {"type": "path", "default": "/etc/sparkthor/container.json"},
         "work_dir": {"type": "path", "default": "/opt/sparkthor"},
         "deliver": {"type": "str", "choices": ["direct", "fabric"], "default": "direct"},
-        "stage": {"type": "str", "choices": ["apply", "prepare", "pulled", "receive", "probe"], "default": "apply"},
+        "stage": {
+            "type": "str",
+            "choices": ["apply", "staged", "tried", "prepare", "pulled", "receive", "probe"],
+            "default": "apply",
+        },
+        "command": {"type": "list", "elements": "str", "default": []},
+        "trial_model": {"type": "bool", "default": False},
+        "versions": {"type": "dict", "default": {}},
+        "kind": {"type": "str", "default": ""},
+        "nccl": {"type": "str", "default": ""},
         "timeout": {"type": "int", "default": 3600},
         "target": {"type": "dict", "default": {}},
         "parts": {"type": "list", "elements": "dict", "default": []},
@@ -302,12 +350,18 @@ def main() -> None:
     try:
         if stage == "probe":
             module.exit_json(changed=False, target=venv.probe_python(params["python"], venv.run))
+        if stage == "tried":
+            found, left_out = trial.attempt(
+                params["command"], params["trial_model"], params["timeout"], trial.available()
+            )
+            trial.check(found, params["versions"], params["kind"], params["nccl"])
+            module.exit_json(changed=False, trial=found, left_out=left_out)
         if stage == "pulled":
             module.exit_json(changed=False, pulled=image_host.pulled(params))
         if stage == "receive":
             way.store_of(params).receive(params["parts"])
             module.exit_json(changed=True)
-        module.exit_json(**way.apply(params, module.check_mode))
+        module.exit_json(**way.apply({**params, "needed": kept.needed()}, module.check_mode))
     except (EngineError, StoreError, container.ContainerError) as error:
         module.fail_json(msg=str(error))
     except OSError as error:

@@ -15,6 +15,8 @@ description:
   - The controller knows each model's files by size and SHA-256, and sends a host what it lacks. The host verifies each
     file. An incomplete or damaged file never has its final name, and a new model appears in one step.
   - An interrupted transfer resumes. Files that another model of the store already has are linked.
+  - Each content of a model has a folder of its own, C(name@digest), and the name is a link to one of them. So a new
+    revision never changes the files that are served (O(revisions)).
   - A second run sends nothing and reads no weights. It compares sizes and times with the recorded ones.
   - Before anything is sent, it checks that the disk has room for all models, with 5 % in reserve.
 extends_documentation_fragment:
@@ -71,6 +73,14 @@ options:
         description: Used by the controller's side of this module.
         type: str
         default: ''
+      folder:
+        description: Used by the controller's side of this module, the folder of this revision.
+        type: str
+        default: ''
+      revisions:
+        description: Whether each content of the model gets a folder of its own, to which the name is a link.
+        type: bool
+        default: true
   verify:
     description: V(fast) compares sizes and times, V(full) reads every file again.
     type: str
@@ -84,12 +94,25 @@ options:
         least.
       - V(start) starts the copy on every host, V(watch) shows its progress, V(finish) gives the files their final
         names.
+      - V(switch) makes each model's name lead to its new revision, once every host of the play has it whole, and
+        removes revisions beyond O(revisions).
       - V(list) lists the store. With O(remove_unused) it also removes what is not in use, and what interrupted runs
         left.
       - V(receive) is used by the controller's side of this module.
     type: str
-    choices: [apply, check, seed, start, watch, finish, list, receive]
+    choices: [apply, check, seed, start, watch, finish, switch, list, receive]
     default: apply
+  revisions:
+    description:
+      - How many revisions of a model a host keeps, the newest ones. Those beyond go when a new one comes. One that is
+        served anywhere, or that served last and is kept to go back to, stays.
+    type: int
+    default: 2
+  in_use:
+    description: Used by the controller's side of this module.
+    type: list
+    elements: str
+    default: []
   keep:
     description: Names that O(remove_unused) leaves alone.
     type: list
@@ -181,12 +204,22 @@ models:
   type: dict
   sample:
     tiny:
-      path: /var/lib/sparkthor/models/tiny
+      path: /var/lib/sparkthor/models/tiny@6f1ed002ab559585
       files: 5
       bytes: 12461234
       commit: ''
       wrong: []
       extra: []
+behind:
+  description: Models whose name does not lead to the declared revision yet.
+  returned: where there are some
+  type: list
+  elements: str
+named:
+  description: Revisions that this host serves with, or served with last.
+  returned: always
+  type: list
+  elements: str
 unlisted:
   description: Models of the store that are not declared.
   returned: always
@@ -217,17 +250,21 @@ import os
 from typing import Any, NamedTuple
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.sparkthor.cluster.plugins.module_utils._store import fanout_job
+from ansible_collections.sparkthor.cluster.plugins.module_utils._serving import kept
+from ansible_collections.sparkthor.cluster.plugins.module_utils._store import fanout_job, revisions
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store.content import human
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store.manifest import (
     Entry,
     Link,
     StoreError,
+    base_of,
+    check_folder,
     check_name,
     parse_links,
     parse_manifest,
+    revision_folder,
 )
-from ansible_collections.sparkthor.cluster.plugins.module_utils._store.store import Store, private_store, to_come
+from ansible_collections.sparkthor.cluster.plugins.module_utils._store.store import Plan, Store, private_store, to_come
 
 
 def argument_spec() -> dict[str, Any]:
@@ -246,14 +283,18 @@ def argument_spec() -> dict[str, Any]:
                 "manifest": {"type": "list", "elements": "list", "default": []},
                 "links": {"type": "list", "elements": "list", "default": []},
                 "commit": {"type": "str", "default": ""},
+                "folder": {"type": "str", "default": ""},
+                "revisions": {"type": "bool", "default": True},
             },
         },
         "verify": {"type": "str", "choices": ["fast", "full"], "default": "fast"},
         "stage": {
             "type": "str",
-            "choices": ["apply", "check", "seed", "start", "watch", "finish", "list", "receive"],
+            "choices": ["apply", "check", "seed", "start", "watch", "finish", "switch", "list", "receive"],
             "default": "apply",
         },
+        "revisions": {"type": "int", "default": 2},
+        "in_use": {"type": "list", "elements": "str", "default": []},
         "keep": {"type": "list", "elements": "str", "default": [], "no_log": False},
         "remove_unused": {"type": "bool", "default": False},
         "declared": {"type": "list", "elements": "str", "default": []},
@@ -277,28 +318,41 @@ class Model(NamedTuple):
     entries: list[Entry]
     links: list[Link]
     commit: str
+    folder: str  # of this revision; the name itself where the model has none
+
+    @property
+    def revised(self) -> bool:
+        return self.folder != self.name
 
 
 def read_models(module: AnsibleModule) -> list[Model]:
     found = []
     for model in module.params["models"]:
         entries = parse_manifest(model["manifest"])
-        found.append(Model(check_name(model["name"]), entries, parse_links(model["links"], entries), model["commit"]))
+        links, name = parse_links(model["links"], entries), check_name(model["name"])
+        folder = check_folder(model["folder"] or name)
+        if folder not in (name, revision_folder(name, entries, links)):
+            raise StoreError(f"manifest: {folder} is no revision of {name} with these contents")
+        found.append(Model(name, entries, links, model["commit"], folder))
     return found
 
 
 def apply(module: AnsibleModule, store: Store) -> dict[str, Any]:
-    full = module.params["verify"] == "full" and module.params["stage"] != "finish"
+    params = module.params
+    full = params["verify"] == "full" and params["stage"] != "finish"
     report: dict[str, Any] = {}
+    adopted = False
     plans, before, after = [], [], []
     for model in read_models(module):
-        plan = store.plan(model.name, model.entries, full, model.links)
+        if model.revised and not module.check_mode:
+            adopted |= revisions.adopt(store, model.folder)
+        plan = store.plan(_folder(store, model), model.entries, full, model.links)
         if not module.check_mode:
-            store.remember(model.name, plan.read)
+            store.remember(model.folder, plan.read)
         plans.append((model, plan))
         size = sum(entry.size for entry in model.entries)
         report[model.name] = {
-            "path": store.folder(model.name),
+            "path": store.folder(model.folder),
             "files": len(model.entries),
             "bytes": size,
             "commit": model.commit,
@@ -314,12 +368,16 @@ def apply(module: AnsibleModule, store: Store) -> dict[str, Any]:
             else f"{model.name}: {right} of {len(model.entries)} files, {len(plan.modes)} owners wrong"
         )
     need = {item["sha256"]: item for _model, plan in plans for item in plan.need}
-    changed = any(not plan.right for _model, plan in plans)
+    behind = [model for model, _plan in plans if model.revised and revisions.current(store, model.name) != model.folder]
+    changed = adopted or bool(behind) or any(not plan.right for _model, plan in plans)
     result: dict[str, Any] = {
         "changed": changed,
         "models": report,
-        "unlisted": [name for name in store.names() if name not in report],
+        "unlisted": [name for name in store.names() if (base_of(name) or name) not in report],
+        "named": kept.revisions_needed(),
     }
+    if behind:
+        result["behind"] = [model.name for model in behind]
     if changed:
         result["diff"] = {
             "before_header": store.root,
@@ -335,13 +393,55 @@ def apply(module: AnsibleModule, store: Store) -> dict[str, Any]:
     if need:
         result["need"] = list(need.values())
         return result
+    _publish(store, plans, params["stage"] == "apply")
+    if params["stage"] == "apply":
+        result.pop("behind", None)
+    return result
+
+
+def _publish(store: Store, plans: list[tuple[Model, Plan]], alone: bool) -> None:
+    """Nothing is lacking: give the files their names. ``alone``: no other host is to have them as well."""
     for model, plan in plans:
         if not plan.right:
-            store.commit(model.name, model.entries, plan.wrong, model.links)
+            store.commit(model.folder, model.entries, plan.wrong, model.links)
         else:
-            store.refresh_record(model.name, model.entries, model.links)
+            store.refresh_record(model.folder, model.entries, model.links)
+        if model.revised and alone:
+            revisions.lead(store, model.folder)
     # also where all was right: a run killed after its last rename left second names there
     store.clean_incoming([entry for model, _plan in plans for entry in model.entries])
+
+
+def _folder(store: Store, model: Model) -> str:
+    """Where the model's files are looked for: in check mode a folder of an earlier version is still to be adopted."""
+    new = not os.path.isdir(store.folder(model.folder)) and revisions.is_plain(store, model.name)
+    return model.name if new else model.folder
+
+
+def switch(module: AnsibleModule, store: Store) -> dict[str, Any]:
+    """Every host has all of it: the names mean the new revisions from here on, and the oldest ones go."""
+    params, before, after = module.params, [], []
+    changed = False
+    for model in read_models(module):
+        if not model.revised:
+            continue
+        was = revisions.current(store, model.name)
+        if not revisions.switch(store, model.folder, model.entries, model.links, module.check_mode):
+            continue
+        changed = True
+        before.append(f"{model.name} -> {was}\n" if was else "")
+        after.append(f"{model.name} -> {model.folder}\n")
+        if not module.check_mode:
+            for folder in revisions.superfluous(store, model.name, params["revisions"], params["in_use"]):
+                before.append(f"{folder}\n")
+                store.remove(folder)
+    result: dict[str, Any] = {"changed": changed}
+    if changed:
+        if not module.check_mode:
+            # the lock made it
+            store.clean_incoming([])
+        texts = {"before": "".join(before), "after": "".join(after)}
+        result["diff"] = {"before_header": store.root, "after_header": store.root, **texts}
     return result
 
 
@@ -353,10 +453,10 @@ def start(module: AnsibleModule, store: Store) -> dict[str, Any]:
     spare: list[str] = []
     names: dict[str, str] = {}
     for model in read_models(module):
-        plan = store.plan(model.name, model.entries)
-        store.remember(model.name, plan.read)
-        local.update(store.whole(model.name, model.entries, plan.wrong))
-        folder = store.folder(model.name)
+        plan = store.plan(model.folder, model.entries)
+        store.remember(model.folder, plan.read)
+        local.update(store.whole(model.folder, model.entries, plan.wrong))
+        folder = store.folder(model.folder)
         spare += [path for path in (os.path.join(folder, name) for name in plan.wrong) if os.path.isfile(path)]
         names.update({entry.sha256: f"{model.name}/{entry.path}" for entry in model.entries})
     job.update(
@@ -389,6 +489,15 @@ def finish(module: AnsibleModule, store: Store) -> dict[str, Any]:
     return result
 
 
+def _use(params: dict[str, Any], folder: str, now: bool) -> str:
+    """What a folder of the store is for; ``now`` says that it is the revision its model's name leads to."""
+    name = base_of(folder)
+    for use, names in (("declared", params["declared"]), ("kept", params["keep"])):
+        if (now or not name) and (name or folder) in names:
+            return use
+    return "to go back to" if folder in params["in_use"] else "unused"
+
+
 def listing(module: AnsibleModule, store: Store) -> dict[str, Any]:
     """Every folder of the store with its size and a verdict; unused ones go if that was asked for."""
     params = module.params
@@ -396,19 +505,21 @@ def listing(module: AnsibleModule, store: Store) -> dict[str, Any]:
     removed = []
     for row in rows:
         name = row["name"]
-        row["use"] = "declared" if name in params["declared"] else "kept" if name in params["keep"] else "unused"
+        row["use"] = _use(params, name, revisions.current(store, base_of(name)) == name)
         if row["use"] == "unused" and params["remove_unused"]:
             if not row["ours"]:
                 row["verdict"] += "; not removed, because this store did not bring it"
                 continue
             removed.append(name)
             if not module.check_mode:
+                revisions.part(store, name)
                 store.remove(name)
     if params["remove_unused"] and not module.check_mode:
         store.clean_incoming()
     lines = [f"{row['name']}  {human(row['bytes'])}" for row in rows]
     left = [f"{row['name']}  {human(row['bytes'])}" for row in rows if row["name"] not in removed]
     result: dict[str, Any] = {"changed": bool(removed), "inventory": rows, "removed": removed, "root": store.root}
+    result["named"] = kept.revisions_needed()
     if removed:
         result["diff"] = {
             "before_header": store.root,
@@ -427,7 +538,7 @@ def main() -> None:
         if params["stage"] == "receive":
             store.receive(params["parts"])
             module.exit_json(changed=True)
-        act = {"start": start, "finish": finish, "list": listing}.get(params["stage"], apply)
+        act = {"start": start, "finish": finish, "switch": switch, "list": listing}.get(params["stage"], apply)
         module.exit_json(**act(module, store))
     except StoreError as error:
         module.fail_json(msg=str(error))

@@ -28,13 +28,11 @@ options:
       - V(serving) waits for the first real completion. It must come back through all ranks, because vLLM's own
         C(/health) is no proof. While it waits, the controller shows the newest meaningful line of the engine's log and
         the time. A start that fails ends the task early, with the reason from the journal.
-      - V(rolled_back) restores the configuration files that served last, if they differ. Each time that a start reaches
-        its first real completion, the files that it was started with are kept on the host. The copies on the head
-        belong to root. Those of a rank (executor V(mp)) do not, so only arguments and the variables of the engine and
-        its libraries are taken from them, and nothing that a process of root runs or loads. Restarts nothing;
-        V(serving) with O(start=true) does that on the head.
+      - V(kept) keeps the files of O(paths) under O(name) as the configuration that served last. Without O(name) it only
+        reads RV(digest) and RV(configurations).
+      - V(rolled_back) writes the files of the kept configuration O(name), if they differ, and restarts nothing.
     type: str
-    choices: [started, stopped, restarted, drained, serving, rolled_back]
+    choices: [started, stopped, restarted, drained, serving, kept, rolled_back]
     required: true
   drain_timeout:
     description:
@@ -75,15 +73,22 @@ options:
     description: Used by the controller's side of this module.
     type: str
     default: ""
-  executor:
-    description: With O(state=rolled_back), the executor of the installed units, which a rollback does not change.
+  name:
+    description: Name of a configuration, the same on all hosts.
     type: str
-    choices: [ray, mp]
-    default: ray
-  required:
-    description: With O(state=rolled_back), whether it is an error if the host has no kept files. Set it on the head.
-    type: bool
-    default: true
+    default: ""
+  paths:
+    description:
+      - With O(state=kept), the files and links that make the configuration of this host. If empty, those of the kept
+        configuration O(name), which becomes the newest again.
+    type: list
+    elements: path
+    default: []
+  hosts:
+    description: With O(state=rolled_back), the hosts that serve now. Who belongs to the group is not rolled back.
+    type: list
+    elements: str
+    default: []
 attributes:
   check_mode:
     details: With O(state=serving) it says whether the group would be started or restarted, and does not wait.
@@ -107,9 +112,11 @@ EXAMPLES = r"""
     timeout: 3600
   become: true
 
-- name: Put back the configuration that served last
+- name: Put back a configuration that served
   sparkthor.cluster.vllm_service:
     state: rolled_back
+    name: 5f0c9a1d77e2
+    hosts: "{{ groups['cluster'] }}"
   become: true
 """
 
@@ -171,6 +178,15 @@ files:
   returned: with O(state=rolled_back)
   type: list
   elements: str
+digest:
+  description: Of what lies at O(paths) now.
+  returned: with O(state=kept)
+  type: str
+configurations:
+  description: What is kept, the newest first, each with C(name), C(digest) and C(about).
+  returned: with O(state=kept)
+  type: list
+  elements: dict
 """
 
 import dataclasses
@@ -178,12 +194,12 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import front_config
-from ansible_collections.sparkthor.cluster.plugins.module_utils._serving import control, ready, rollback
+from ansible_collections.sparkthor.cluster.plugins.module_utils._serving import control, kept, ready
 
 
 def argument_spec() -> dict[str, Any]:
     return {
-        "state": {"type": "str", "choices": [*control.STATES, "serving", "rolled_back"], "required": True},
+        "state": {"type": "str", "choices": [*control.STATES, "serving", "kept", "rolled_back"], "required": True},
         "drain_timeout": {"type": "int", "default": 0},
         "reason": {"type": "str", "default": "stopped by playbook"},
         "start": {"type": "bool", "default": False},
@@ -193,8 +209,9 @@ def argument_spec() -> dict[str, Any]:
         "patience": {"type": "int", "default": 20},
         "config": {"type": "path", "default": "/etc/sparkthor/serving.json"},
         "known_invocation": {"type": "str", "default": ""},
-        "executor": {"type": "str", "choices": ["ray", "mp"], "default": "ray"},
-        "required": {"type": "bool", "default": True},
+        "hosts": {"type": "list", "elements": "str", "default": []},
+        "name": {"type": "str", "default": ""},
+        "paths": {"type": "list", "elements": "path", "default": []},
     }
 
 
@@ -232,12 +249,29 @@ def report_readiness(module: AnsibleModule) -> None:
     module.exit_json(**result)
 
 
-def roll_back(module: AnsibleModule) -> None:
+def keep(module: AnsibleModule) -> None:
+    name, changed = module.params["name"], False
     try:
-        changes = rollback.differences(module.params["executor"], module.params["required"])
+        paths = module.params["paths"] or (list(kept.choose(name).items) if name else [])
+        digest = kept.digest(kept.present(paths))
+        if name:
+            newest = next(iter(kept.read()), None)
+            changed = newest is None or (newest.name, kept.digest(newest.items)) != (name, digest)
+            if changed and not module.check_mode:
+                kept.keep(name, paths)
+    except (kept.KeptError, OSError, UnicodeDecodeError) as error:
+        module.fail_json(msg=f"what serves cannot be kept on this host: {error}")
+    known = [{"name": one.name, "digest": kept.digest(one.items), "about": one.about} for one in kept.read()]
+    module.exit_json(changed=changed, digest=digest, configurations=known)
+
+
+def roll_back(module: AnsibleModule) -> None:
+    params = module.params
+    try:
+        changes = kept.differences(kept.choose(params["name"]), params["hosts"])
         if not module.check_mode:
-            rollback.apply(changes)
-    except (rollback.RollbackError, OSError) as error:
+            kept.apply(changes)
+    except (kept.KeptError, OSError, UnicodeDecodeError) as error:
         module.fail_json(msg=str(error))
     module.exit_json(
         changed=bool(changes),
@@ -248,7 +282,8 @@ def roll_back(module: AnsibleModule) -> None:
 
 def main() -> None:
     module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True)
-    {"serving": report_readiness, "rolled_back": roll_back}.get(module.params["state"], change_state)(module)
+    own = {"serving": report_readiness, "kept": keep, "rolled_back": roll_back}
+    own.get(module.params["state"], change_state)(module)
 
 
 if __name__ == "__main__":

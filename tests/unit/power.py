@@ -18,8 +18,14 @@ from typing import Any
 
 import pytest
 
+#: how the content of a link begins
+LINK = b"link to "
 #: changes of a name; each takes the names before it
 Change = Callable[[dict[str, int]], None]
+
+
+def held(path: str) -> bytes:
+    return LINK + os.readlink(path).encode() if os.path.islink(path) else Path(path).read_bytes()
 
 
 class Disk:
@@ -41,11 +47,12 @@ class Disk:
         self.states: set[tuple[tuple[str, bytes], ...]] = set()
         for path in sorted(self._files()):
             self.names[path] = len(self.names)
-            self.safe[self.names[path]] = Path(path).read_bytes()
+            self.safe[self.names[path]] = held(path)
         self.safe_names = dict(self.names)
 
     def _files(self) -> set[str]:
-        return {os.path.join(place, name) for place, _folders, names in os.walk(self.top) for name in names}
+        found = (os.path.join(top, name) for top, folders, names in os.walk(self.top) for name in [*folders, *names])
+        return {path for path in found if os.path.islink(path) or not os.path.isdir(path)}
 
     def __getattr__(self, name: str) -> Any:
         real = getattr(os, name)
@@ -84,6 +91,13 @@ class Disk:
         here, there = self._at(source, src_dir_fd), self._at(target, dst_dir_fd)
         self._change(there, lambda names: names.update({there: names.pop(here)}))
 
+    def _symlink(self, _result: None, target: str, name: Any, *, dir_fd: int | None = None) -> None:
+        path = self._at(name, dir_fd)
+        number = len(self.safe) + len(self.opened) + 1
+        # a link is its name: it comes with it or not at all
+        self.safe[number] = held(path)
+        self._change(path, lambda names: names.update({path: number}))
+
     def _unlink(self, _result: None, name: Any, *, dir_fd: int | None = None) -> None:
         path = self._at(name, dir_fd)
         self._change(path, lambda names: names.pop(path, None))
@@ -105,7 +119,7 @@ class Disk:
     # -- what may be left -------------------------------------------------------------------------------------------
 
     def note_states(self) -> None:
-        now = {number: Path(path).read_bytes() for path, number in self.names.items() if os.path.exists(path)}
+        now = {number: held(path) for path, number in self.names.items() if os.path.lexists(path)}
         for count in range(len(self.pending) + 1):
             names = dict(self.safe_names)
             for _folder, change in self.pending[:count]:
@@ -125,7 +139,10 @@ class Disk:
             shutil.rmtree(self.top)
             for path, content in state:
                 os.makedirs(os.path.dirname(path), exist_ok=True)
-                Path(path).write_bytes(content)
+                if content.startswith(LINK):
+                    os.symlink(content.removeprefix(LINK).decode(), path)
+                else:
+                    Path(path).write_bytes(content)
             os.makedirs(self.top, exist_ok=True)
             yield
 

@@ -91,6 +91,8 @@ class FakeHost:
             return 0, "", ""
         if argv[0] == "userdel":
             del self.accounts.users[argv[-1]]
+            # its own group goes along, as with USERGROUPS_ENAB in login.defs
+            self.accounts.groups.discard(argv[-1])
             return 0, "", ""
         if argv[0] == "groupdel":
             self.accounts.groups.remove(argv[-1])

@@ -14,11 +14,12 @@ import pytest
 from ansible_collections.sparkthor.cluster.plugins.action import cluster_secrets
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import files
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import former_head, rank_link, serving
+from ansible_collections.sparkthor.cluster.plugins.module_utils._serving import kept
 
 from tests.unit import power
 
 OLD, NEW = "o" * 43, "n" * 43
-MODULES = (files, serving, cluster_secrets)
+MODULES = (files, serving, kept, cluster_secrets)
 
 
 def successor(text: str) -> former_head.Successor:
@@ -29,7 +30,7 @@ def good(folder: Path, text: str) -> None:
     one, two = folder.parent / "vllm.yaml", folder.parent / "vllm.env"
     one.write_text(text)
     two.write_text("A=1\n")
-    serving.keep_good([str(one), str(two), str(folder.parent / "absent")], str(folder))
+    kept.keep(text[:12], [str(one), str(two), str(folder.parent / "absent")], str(folder))
 
 
 WRITERS: dict[str, tuple[Callable[[Path, str], Any], Callable[[Path], Any]]] = {
@@ -45,7 +46,7 @@ WRITERS: dict[str, tuple[Callable[[Path, str], Any], Callable[[Path], Any]]] = {
         lambda folder, text: former_head.note(successor(text), str(folder / "superseded.json")),
         lambda folder: files.read_json(str(folder / "superseded.json")),
     ),
-    "what served last": (good, lambda folder: serving.kept_good(str(folder))),
+    "what served last": (good, lambda folder: [(one.name, one.items) for one in kept.read(str(folder))][:1]),
     "a secret": (
         lambda folder, text: cluster_secrets.keep(str(folder / "ray_token"), text),
         lambda folder: cluster_secrets.read_kept(str(folder / "ray_token")),

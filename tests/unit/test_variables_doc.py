@@ -27,7 +27,10 @@ OTHERS = {
     *(f"os_hardening_{area}" for area in ("area", "", "swap")),
 }
 #: words of a row's column "type" -> type of the argument spec
-TYPES = {"string": "str", "path": "str", "list": "list", "mapping": "dict", "boolean": "bool", "bytes": "int"}
+TYPES = {
+    **{"string": "str", "path": "str", "list": "list", "mapping": "dict", "boolean": "bool"},
+    **{"bytes": "int", "engines": "int"},
+}
 
 
 def specs() -> dict[str, dict[str, Any]]:

@@ -16,6 +16,7 @@ import itertools
 import json
 import os
 import random
+import signal
 import subprocess
 import sys
 import threading
@@ -233,13 +234,17 @@ def chaos(run: Run, name: str, seed: int, minutes: float, plan: Sequence[schedul
     with Clients(run.endpoint, tokens=TOKENS) as clients, Watch(run.site.leader) as watch:
         wait(lambda: watch.state == "serving" and clients.first_success(0.0) is not None, 180, "the first completion")
         serves = True
-        for each in rounds_of(run, seed, minutes, plan):
-            done.append(each)
-            text = json.dumps(schedule.to_plan(name, seed, done), indent=1) + "\n"
-            (run.folder / "plan.json").write_text(text, encoding="utf-8")
-            serves = run.round(each, clients, watch)
-            if not serves:
-                break
+        try:
+            for each in rounds_of(run, seed, minutes, plan):
+                done.append(each)
+                text = json.dumps(schedule.to_plan(name, seed, done), indent=1) + "\n"
+                (run.folder / "plan.json").write_text(text, encoding="utf-8")
+                serves = run.round(each, clients, watch)
+                if not serves:
+                    break
+        except KeyboardInterrupt:
+            say("interrupted: what was seen until here is judged")
+            serves = False
         if serves:
             run.end()
         run.close(clients, watch)
@@ -286,6 +291,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--plan", type=Path, metavar="FILE", help="lay the rounds of this plan.json instead")
     parser.add_argument("--keep", action="store_true", help="leave the lab for a look, and for the next run")
     options = parser.parse_args(argv)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     name, seed, plan = options.cluster or "ray", options.seed, None
     if options.plan:
         name, seed, plan = schedule.from_plan(json.loads(options.plan.read_text(encoding="utf-8")))

@@ -35,7 +35,7 @@ SERVING_TAGS = "engine,model_store,ray,vllm_serve"
 #: engine and serving as if they had never been there; the host layer stays
 CLEAR = (
     "systemctl disable --now sparkthor-watchdog sparkthor-front sparkthor-vllm sparkthor-ray sparkthor.target "
-    "sparkthor-drop-caches.path sparkthor-keep-good.path 2>/dev/null; "
+    "sparkthor-drop-caches.path 2>/dev/null; "
     "rm -rf /opt/sparkthor /var/lib/sparkthor/models /var/lib/sparkthor/wheels "
     "/etc/sparkthor/vllm* /etc/sparkthor/front* /etc/sparkthor/ray.* /etc/sparkthor/serving.json "
     "/etc/systemd/system/sparkthor-{vllm,ray,front,watchdog}.service; systemctl daemon-reload"

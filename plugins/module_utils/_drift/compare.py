@@ -94,14 +94,18 @@ def _engine(arguments: Mapping[str, Any]) -> None:
 
 
 def _model_store(arguments: Mapping[str, Any]) -> None:
+    from ansible_collections.sparkthor.cluster.plugins.module_utils._store import revisions
     from ansible_collections.sparkthor.cluster.plugins.module_utils._store.manifest import parse_links, parse_manifest
     from ansible_collections.sparkthor.cluster.plugins.module_utils._store.store import private_store
 
     store = private_store(arguments["root"])
     for model in arguments["models"]:
+        name, folder = model["name"], model.get("folder") or model["name"]
         entries = parse_manifest(model["manifest"])
-        if not store.as_recorded(model["name"], entries, parse_links(model["links"], entries)):
-            raise Drift(model["name"])
+        if not store.as_recorded(folder, entries, parse_links(model["links"], entries)):
+            raise Drift(name)
+        if folder != name and revisions.current(store, name) != folder:
+            raise Drift(f"{name} is not {folder}")
 
 
 def _ray_info(_arguments: Mapping[str, Any]) -> None:
@@ -112,11 +116,15 @@ def _ray_info(_arguments: Mapping[str, Any]) -> None:
         raise Drift(str(found["reason"]))
 
 
-def _vllm_service(_arguments: Mapping[str, Any]) -> None:
+def _vllm_service(arguments: Mapping[str, Any]) -> None:
     import dataclasses
 
-    from ansible_collections.sparkthor.cluster.plugins.module_utils._serving import ready
+    from ansible_collections.sparkthor.cluster.plugins.module_utils._serving import kept, ready
 
+    if not kept.newest_is_present(arguments["paths"]):
+        raise Drift("what serves is not kept for a rollback yet")
+    if not arguments.get("serves"):
+        return
     found = ready.ensure(start=True, check=True, patience=PATIENCE)
     problem = ready.deadline_problem(dataclasses.asdict(found))
     if found.changed or not found.ready or problem:

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._engine import image as _image
+from ansible_collections.sparkthor.cluster.plugins.module_utils._engine import trial
 from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.pins import (
     EngineError,
     Pin,
@@ -83,8 +84,8 @@ class Host:
     def _record_path(self) -> str:
         return os.path.join(self.work_dir, RECORD)
 
-    def probe(self, image: str) -> dict[str, Any]:
-        """Ask an image once; a digest never means another content."""
+    def probe(self, image: str, brought: bool = False) -> dict[str, Any]:
+        """Ask an image once; a digest never means another content. Only one that was brought here is ever removed."""
         records = self.records()
         if image in records:
             return dict(records[image])
@@ -99,7 +100,7 @@ class Host:
             raise EngineError(f"{image}: its Python cannot be run: {error}") from error
         # only what is asked for again
         known = {key: value for key, value in records.items() if self.image(key) is not None}
-        known[image] = found
+        known[image] = {**found, **({"brought": True} if brought else {})}
         os.makedirs(self.work_dir, exist_ok=True)
         write_atomic(self._record_path(), json.dumps(known), mode=0o644)
         return dict(found)
@@ -151,11 +152,24 @@ class Host:
             run_limited(["docker", "rm", "--force", "--volumes", BUILDER], 60)
             shutil.rmtree(place, ignore_errors=True)
 
-    def prune(self, keep: set[str]) -> None:
-        """Images made here that nobody needs any more. One in use stays: Docker refuses to remove it."""
+    def prune(self, needed: set[str], keep: int) -> None:
+        """Images that were made here or brought here, but those needed and the newest ``keep`` of the others.
+
+        One in use stays: Docker refuses to remove it, as it does the base of an image that stays.
+        """
         out = run_limited(["docker", "images", "--quiet", "--no-trunc", "--filter", f"label={_image.LABEL_BASE}"], 30)
-        for image in set(out[1].split()) - keep:
+        records = self.records()
+        ours = {*out[1].split(), *(image for image, found in records.items() if found.get("brought"))} - needed
+        bases = {self._base(image) for image in needed}
+        # in the order in which they were asked, the newest first; one that was never asked is the oldest
+        order = [image for image in reversed(list(records)) if image in ours]
+        order += sorted(ours - set(order))
+        for image in [image for image in order if image not in bases][keep:]:
             run_limited(["docker", "rmi", image], 60)
+
+    def _base(self, image: str) -> str:
+        found = self._inspect(image)
+        return found.labels.get(_image.LABEL_BASE, "") if found else ""
 
 
 def store_of(params: Mapping[str, Any]) -> Store:
@@ -299,11 +313,17 @@ def _diff(path: str, before: str, text: str, actions: list[str]) -> dict[str, st
     return {"before_header": path, "after_header": path, "before": before, "after": after}
 
 
+def _python_of(config: Mapping[str, Any], gpus: Sequence[str]) -> list[str]:
+    """Python of an image in a container of its own, which needs no other to run."""
+    command = container.ask_arguments(config, [], {}, running=False)
+    return [*command[:2], "--name", trial.CONTAINER, *gpus, *command[2:]]
+
+
 def apply(params: Mapping[str, Any], check: bool) -> dict[str, Any]:
     target = from_controller(params)
     host = Host(params["work_dir"], params["timeout"])
     actions: list[str] = []
-    before = read(params["config_path"])
+    before, staged = read(params["config_path"]), params["stage"] == "staged"
     base, request = bring(host, params, check, actions)
     if request:
         return {"changed": True, **request}
@@ -312,34 +332,36 @@ def apply(params: Mapping[str, Any], check: bool) -> dict[str, Any]:
     if base is not None:
         _image.check_architecture(base.architecture, platform.machine(), f"engine_image: {target['image']}")
         if not (check and base.image not in host.records()):
-            probe = host.probe(base.image)
+            probe = host.probe(base.image, any(action.startswith(("load ", "pull ")) for action in actions))
             _image.check_probe(probe, target["image"], params["vllm_version"] or "", str(target.get("kind") or ""))
             used, probe, request = with_ray(host, params, check, base, probe, actions)
             if request:
                 return {"changed": True, **request}
+    gpus: list[str] = []
     if not check or host.answers():
-        container.host_gpu_arguments(params["gpu"], container.docker_info())
+        gpus = container.host_gpu_arguments(params["gpu"], container.docker_info())
     packages = probe.get("packages") or {}
     config = {"image": used, "gpu": params["gpu"], "commands": _image.commands(probe) if used else {}}
     # for programs that must not wait for Docker
     config["versions"] = interesting(packages)
     config.update(params["settings"])
     text = json.dumps(config, indent=2, sort_keys=True) + "\n"
-    if text != before:
+    if text != before and not staged:
         actions.append(f"write {params['config_path']}")
         if not check:
             write_atomic(params["config_path"], text, mode=0o644)
     if actions and not check:
         host.store().clean_incoming()
         former = json.loads(before)["image"] if before.startswith("{") else ""
-        host.prune({used, former})
+        host.prune({used, former, *params["needed"]}, params["keep"])
     return {
         "changed": bool(actions),
         "actions": actions,
         "digests": sorted({item.partition("@")[2] for item in base.digests} | {base.image}) if base else [],
         "pulled": _image.registry_digests(base, _reference(params).name),
         "nccl": _image.nccl_findings(probe),
-        "diff": _diff(params["config_path"], before, text, actions),
+        "diff": _diff(params["config_path"], before, before if staged else text, actions),
+        **({"command": _python_of(config, gpus)} if used else {}),
         "ansible_facts": {
             "sparkthor_engine": {
                 "runtime": "container",

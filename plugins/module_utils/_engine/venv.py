@@ -9,7 +9,8 @@
     <parent>/wheels/<digest>  the wheels it was made from
 
 A build that was killed leaves a folder without marker, which the next run removes. Nothing that runs is ever written
-to: a damaged environment is built anew beside the old one.
+to: a damaged environment is built anew beside the old one. Environments that are kept are used again as they are, so
+going back to one needs no wheel and no network.
 
 Standard library only: this runs on the hosts.
 """
@@ -138,12 +139,15 @@ def apply(params: Mapping[str, Any], check: bool) -> dict[str, Any]:
     wanted = wanted_of(params, {entry.path: entry.sha256 for entry in manifest})
     full = params["verify"] == "full"
     found = inspect(wanted, full)
+    staged = params["stage"] == "staged"
+    built = found.real if not found.problems else kept_whole(wanted, full)
     result = {
-        "changed": bool(found.problems),
+        "changed": not built if staged else bool(found.problems),
         "problems": found.problems,
         "ansible_facts": {"sparkthor_engine": facts(params)},
+        **({"command": [f"{built}/bin/python"]} if built else {}),
     }
-    if not found.problems:
+    if not found.problems or (staged and built):
         return result
     note = "".join(f"# {problem}\n" for problem in found.problems if problem != "absent")
     result["diff"] = {
@@ -152,6 +156,11 @@ def apply(params: Mapping[str, Any], check: bool) -> dict[str, Any]:
         "before": _listing(found.versions) + note,
         "after": _listing(wanted.pins),
     }
+    if built:
+        if not check:
+            with alone(wanted.path, params["timeout"]):
+                switch(wanted.path, built)
+        return result
     store = store_of(params)
     # wheels that lie here since the last build are read again before root runs what is in them
     plan = store.plan(wanted.digest, manifest, full=True)
@@ -167,12 +176,14 @@ def apply(params: Mapping[str, Any], check: bool) -> dict[str, Any]:
         return {**result, "need": plan.need}
     with alone(wanted.path, params["timeout"]):
         # a run that lost its controller goes on here: what it finished meanwhile need not be built again
-        if inspect(wanted, full).problems:
+        folder = kept_whole(wanted, full)
+        if not folder:
             store.commit(wanted.digest, manifest, plan.wrong)
             folder = build(wanted, store.folder(wanted.digest), run, params["timeout"])
+        if not staged:
             switch(wanted.path, folder)
-            keep = params["keep_previous"]
-            prune(wanted.path, [folder, found.real if keep else ""], spare_running=keep)
+        result["command"] = [f"{folder}/bin/python"]
+        prune(wanted.path, [folder, found.real, *params["needed"]], params["keep"])
     for name in store.names():
         if name != wanted.digest:
             store.remove(name)
@@ -241,7 +252,18 @@ def inspect(wanted: Wanted, full: bool = False) -> Found:
                 "choose another engine_venv_path."
             )
         return Found("", "", {}, ["absent"])
-    real = os.path.realpath(wanted.path)
+    return _inspect_folder(os.path.realpath(wanted.path), wanted, full)
+
+
+def kept_whole(wanted: Wanted, full: bool = False) -> str:
+    """An environment that was made from the wanted wheels and is whole, in use or not; empty where there is none."""
+    place = environments(wanted.path)
+    names = [name for name in _folders(place) if name.startswith(f"{wanted.digest}.")]
+    folders = (os.path.join(place, name) for name in names)
+    return next((folder for folder in folders if not _inspect_folder(folder, wanted, full).problems), "")
+
+
+def _inspect_folder(real: str, wanted: Wanted, full: bool) -> Found:
     marker = read_marker(real)
     if not marker:
         return Found(real, "", {}, ["not complete"])
@@ -481,20 +503,29 @@ def in_use(folders: Iterable[str], proc: str = "/proc") -> set[str]:
     return found
 
 
-def prune(path: str, keep: Iterable[str], spare_running: bool = False, proc: str = "/proc") -> list[str]:
-    """Remove environments other than those named; returns what was removed.
+def prune(path: str, needed: Iterable[str], keep: int, proc: str = "/proc") -> list[str]:
+    """Remove all environments but those needed, those that a process runs from, and the newest ``keep`` of the others;
+    returns what was removed.
 
     The link says what the next start runs from, not what runs: several builds may come between two restarts of an
     engine, and it would lose what it loads late.
     """
-    place, kept = environments(path), {os.path.realpath(folder) for folder in keep if folder}
+    place, spared = environments(path), {os.path.realpath(folder) for folder in needed if folder}
     others = {os.path.realpath(folder): folder for folder in (os.path.join(place, name) for name in _folders(place))}
-    others = {real: folder for real, folder in others.items() if real not in kept}
-    running = in_use(others, proc) if spare_running else set()
-    removed = [folder for real, folder in others.items() if real not in running]
+    others = {real: folder for real, folder in others.items() if real not in spared}
+    running = in_use(others, proc)
+    idle = sorted((real for real in others if real not in running), key=_made, reverse=True)
+    removed = [others[real] for real in idle[keep:]]
     for folder in removed:
         shutil.rmtree(folder, ignore_errors=True)
     return removed
+
+
+def _made(folder: str) -> float:
+    """When an environment was completed."""
+    with contextlib.suppress(OSError):
+        return os.stat(os.path.join(folder, MARKER)).st_mtime
+    return 0.0
 
 
 def interesting(versions: Mapping[str, str]) -> dict[str, str]:

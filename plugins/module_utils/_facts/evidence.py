@@ -351,7 +351,8 @@ class Collector:
             for root in sorted(glob.glob(self.path(pattern))):
                 for name in sorted(self._list(root)):
                     folder = os.path.join(root, name)
-                    if name.startswith(".") or not os.path.isdir(folder):
+                    # a revision's folder is there under its model's name as well
+                    if name.startswith(".") or "@" in name or not os.path.isdir(folder):
                         continue
                     broken, files, visited = [], 0, 0
                     for top, folders, names in os.walk(folder):
@@ -396,9 +397,10 @@ class Collector:
         except OSError:
             pass
         try:
-            with open(os.path.join(root, ".records", f"{name}.json"), encoding="utf-8") as handle:
-                record = json.load(handle)
-            rows = sorted((path, str(row[2])) for path, row in record.items())
+            record = f"{os.path.basename(os.path.realpath(folder))}.json"
+            with open(os.path.join(root, ".records", record), encoding="utf-8") as handle:
+                files = json.load(handle)
+            rows = sorted((path, str(row[2])) for path, row in files.items())
             return "sha256:" + hashlib.sha256(repr(rows).encode()).hexdigest()[:16]
         except (OSError, ValueError, AttributeError, IndexError, TypeError):
             return ""

@@ -210,7 +210,8 @@ class HostReader:
             names = sorted(os.listdir(self._path(str(folders.get("models") or "/var/lib/sparkthor/models"))))
         except OSError:
             return []
-        return [name for name in names if not name.startswith(".")][:64]
+        # a revision's folder is there under its model's name as well
+        return [name for name in names if not name.startswith(".") and "@" not in name][:64]
 
     def firewall(self) -> dict[str, Any]:
         return firewall_watch.compare(self._run, self._path(firewall_watch.RULES))

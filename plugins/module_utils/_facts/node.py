@@ -36,6 +36,8 @@ SERVING_UNITS = (
     "sparkthor-front.service",
     "sparkthor-watchdog.service",
 )
+#: where models are unless the newest play declared another folder
+MODEL_STORE = "/var/lib/sparkthor/models"
 #: programs the roles ask for; their paths are facts so that no role needs a task to find them
 BINARIES = (
     "apt-get",
@@ -304,6 +306,18 @@ class NodeReader:
             "topology": str(data.get("topology") or ""),
         }
 
+    def models(self) -> dict[str, str]:
+        """By the model's name the folder of the revision that its link in the model store leads to."""
+        declared = self._object("/etc/sparkthor/cluster.json").get("folders")
+        folder = declared.get("models") if isinstance(declared, dict) else None
+        found = {}
+        for path in glob.glob(self._path(f"{folder or MODEL_STORE}/*")):
+            with contextlib.suppress(OSError):
+                name, target = os.path.basename(path), os.readlink(path)
+                if target.startswith(f"{name}@"):
+                    found[name] = target
+        return found
+
     def reboot(self) -> str:
         """Why the host asks for a reboot; empty if it does not."""
         if self._exists("/run/reboot-required"):
@@ -400,6 +414,7 @@ class NodeReader:
             "toolchain": self.toolchain(),
             "secrets": self.secrets(),
             "declared": self.declared(),
+            "models": self.models(),
             "time": self.time_sync(),
         }
 

@@ -39,6 +39,7 @@ class Originals:
     """
 
     def __init__(self, host: Host, warn: Callable[[str], None] = lambda _text: None) -> None:
+        self._host = host
         self._path = host.at(LEDGER)
         self._warn = warn
         self._entries: dict[str, dict[str, Any]] | None = None
@@ -81,6 +82,9 @@ class Originals:
     def close(self) -> None:
         """A record of nothing but its own folder is none: both go, unless something else lies there."""
         own = os.path.dirname(LEDGER)
+        # with the folder above it, or by somebody else's hand
+        for path in [path for path in self.entries("folders") if not os.path.isdir(self._host.at(path))]:
+            self.forget("folders", path)
         entries = {**self._known(), "folders": {path for path in self.entries("folders") if path != own}}
         if any(entries.values()) or not os.path.exists(self._path):
             return

@@ -111,6 +111,15 @@ def write_atomic(path: str, content: bytes | str, uid: int = -1, gid: int = -1, 
         os.fsync(place)
 
 
+def sync_folder(path: str) -> None:
+    """The names in a folder survive a power loss from here on."""
+    handle = open_checked(path, _FOLDER)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
 def write_in_place(path: str, content: str) -> None:
     """For a file that somebody waits at: it stays the same one. A file with a second name elsewhere is refused."""
     with os.fdopen(open_checked(path, os.O_WRONLY | os.O_CREAT, 0o644), "w", encoding="utf-8") as stream:
@@ -178,6 +187,7 @@ def make_link(path: str, target: str) -> None:
         except OSError:
             os.unlink(temporary, dir_fd=place)
             raise
+        os.fsync(place)
 
 
 def remove(path: str) -> None:

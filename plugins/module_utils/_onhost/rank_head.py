@@ -11,7 +11,6 @@ import contextlib
 import dataclasses
 import hmac
 import json
-import os
 import secrets
 import time
 from collections.abc import Callable, Mapping
@@ -20,7 +19,7 @@ from typing import Any
 from .._lib import files
 from . import rank_link, serving
 from .notify import READY, notify
-from .rank_process import Rank, drop_caches
+from .rank_process import Rank, drop_caches, name_of, served
 
 
 @dataclasses.dataclass
@@ -47,6 +46,7 @@ class Head:
         self.rank = Rank(settings)
         self.instance = secrets.token_hex(8)
         self.phase = rank_link.GATHER
+        self.model = ""
         self.generation = rank_link.remembered(settings.memory_path)
         self.members: dict[str, Member] = {}
         self.admitted: dict[str, str] = {}
@@ -102,6 +102,8 @@ class Head:
 
     async def _prepare(self) -> None:
         while True:
+            # all ranks of a generation load this one, the head's own as well, whatever is declared meanwhile
+            self.model = served(self.settings.command)
             self.generation += 1
             rank_link.remember(self.settings.memory_path, self.generation)
             self.phase = rank_link.PREPARE
@@ -120,6 +122,7 @@ class Head:
 
     async def _serve_generation(self) -> int:
         self.admitted = {host: self.members[host].instance for host in self.settings.workers}
+        self.rank.load(self.model)
         await self.rank.start()
         self.phase = rank_link.RUN
         self.publish()
@@ -176,6 +179,11 @@ class Head:
             self._complain(host, "has another token; run the playbook on all hosts")
             await link.send(refused="this host's token is not the head's; run the playbook on all hosts", token=True)
             raise ValueError("wrong token")
+        theirs_model, model = str(hello.get("model") or ""), served(self.settings.command)
+        if theirs_model and model and name_of(theirs_model) != name_of(model):
+            self._complain(host, f"is set up for {theirs_model}, and this host for {model}; run site.yml again")
+            await link.send(refused=f"it is set up for {model}, and this host for {theirs_model}; run site.yml again")
+            raise ValueError("another model")
         if host not in self.settings.workers:
             self._complain(host, "is no member of this group")
             await link.send(refused=f"{host} is no member of the group of {self.settings.host}; see its inventory")
@@ -209,15 +217,9 @@ class Head:
             "phase": self.phase,
             "generation": self.generation,
             "admitted": mine,
-            "served": self._served(state),
+            "model": self.model,
             "overdue": self._overdue(state),
         }
-
-    def _served(self, state: Mapping[str, Any]) -> bool:
-        """Whether the watchdog has seen a completion of this very start."""
-        memory = state.get("memory") or {}
-        invocation = os.environ.get("INVOCATION_ID", "")
-        return self.phase == rank_link.RUN and bool(memory.get("served")) and memory.get("invocation") == invocation
 
     def _overdue(self, state: Mapping[str, Any]) -> bool:
         """Whether the watchdog waits for a token and wants to know what the ranks do."""

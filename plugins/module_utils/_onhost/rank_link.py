@@ -20,8 +20,6 @@ from . import serving
 from .rank_state import STATE
 
 CONFIG = "/etc/sparkthor/group.json"
-#: what root's own copies of the configuration are asked for by
-KEEP_REQUEST = "/run/sparkthor/requests/keep-good"
 GATHER, PREPARE, RUN = "gather", "prepare", "run"
 STANDBY, PREPARED, RUNNING, FAILED = "standby", "prepared", "running", "failed"
 #: exit status of a program that ended so that systemd starts it anew; nothing is wrong with this host
@@ -44,10 +42,6 @@ class Settings:
     command: list[str]
     #: files whose change means that a running rank is not what the play declared
     inputs: list[str] = dataclasses.field(default_factory=list)
-    #: files that make the configuration; copies of what served are kept for a rollback
-    kept: list[str] = dataclasses.field(default_factory=list)
-    #: where a worker asks root for that; the head's watchdog needs no asking
-    keep_request: str = ""
     state_path: str = STATE
     watchdog_state: str = serving.STATE
     memory_path: str = ""

@@ -14,6 +14,7 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from .._lib import files
@@ -46,11 +47,23 @@ async def drop_caches(settings: Settings) -> str:
     return "sparkthor-drop-caches.service did not answer"
 
 
+def served(command: Sequence[str]) -> str:
+    """The model in the configuration that the command names; empty where that cannot be told."""
+    return serving.model_of(command[command.index("--config") + 1]) if "--config" in command[:-1] else ""
+
+
+def name_of(model: str) -> str:
+    """The model's folder without its revision."""
+    return model.rpartition("@")[0] or model
+
+
 class Rank:
     """vLLM as a child: its log is passed on, the newest lines are kept for the reason of a failure."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
+        #: the group's revision of the model, where it is not that of the own configuration
+        self.model = ""
         self.process: asyncio.subprocess.Process | None = None
         self._starting: asyncio.Future[asyncio.subprocess.Process] | None = None
         self.lines: collections.deque[str] = collections.deque(maxlen=400)
@@ -68,13 +81,24 @@ class Rank:
     def running(self) -> bool:
         return self.process is not None and self.process.returncode is None
 
+    def load(self, model: str) -> None:
+        """Load this model at the next start, whatever the configuration names."""
+        self.model = model if model != served(self.settings.command) else ""
+
+    def _command(self) -> list[str]:
+        command = list(self.settings.command)
+        if self.model:
+            # vLLM takes the one that it is given there before that of its configuration
+            command.insert(command.index("serve") + 1, self.model)
+        return command
+
     async def start(self) -> None:
         self.started_with = serving.fingerprint(self.settings.inputs)
         hidden = ("NOTIFY_SOCKET", "CREDENTIALS_DIRECTORY", "WATCHDOG_USEC", "WATCHDOG_PID")
         environment = {key: value for key, value in os.environ.items() if key not in hidden}
         self._starting = asyncio.ensure_future(
             asyncio.create_subprocess_exec(
-                *self.settings.command,
+                *self._command(),
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.STDOUT,

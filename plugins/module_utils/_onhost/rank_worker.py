@@ -9,17 +9,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hmac
-import json
 import os
 import secrets
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from .._lib import files
 from . import rank_link, series, serving
 from .notify import READY, notify
-from .rank_process import Rank, drop_caches
+from .rank_process import Rank, drop_caches, served
 
 
 class Worker:
@@ -35,7 +33,6 @@ class Worker:
         self.generation = 0
         self.said = ""
         self.said_at = 0.0
-        self.kept_good = False
         self.asked = False
         #: before this program ends, so that the next one does not come at once
         self.pause = 0.0
@@ -120,6 +117,7 @@ class Worker:
             generation=rank_link.remembered(self.settings.memory_path),
             state=self.state,
             running=self.generation,
+            model=served(self.settings.command),
         )
         answer = await link.receive()
         if "refused" in answer:
@@ -143,8 +141,6 @@ class Worker:
         if self.state == rank_link.RUNNING:
             if phase != rank_link.RUN or generation != self.generation or not word.get("admitted"):
                 return f"generation {self.generation} has ended, {self.settings.head} is at {generation} ({phase})"
-            if word.get("served"):
-                self._keep_good()
             return ""
         if phase == rank_link.PREPARE and (self.state != rank_link.PREPARED or self.generation != generation):
             highest = rank_link.remembered(self.settings.memory_path)
@@ -154,6 +150,8 @@ class Worker:
                     "an older head does not win"
                 )
             rank_link.remember(self.settings.memory_path, generation)
+            # power lost while the hosts were told of a new revision may have left this one another than the head
+            self.rank.load(str(word.get("model") or ""))
             trouble = await drop_caches(self.settings)
             if trouble:
                 self.say(f"page cache not dropped on {self.settings.host}: {trouble}")
@@ -176,16 +174,6 @@ class Worker:
         elif phase == rank_link.RUN:
             self._tell(f"generation {generation} runs without this rank: waiting for the next")
         return ""
-
-    def _keep_good(self) -> None:
-        if self.kept_good or not self.settings.keep_request or self.rank.stale():
-            return
-        self.kept_good = True
-        started_with = {path: self.rank.started_with.get(path, "") for path in self.settings.kept}
-        try:
-            files.write_in_place(self.settings.keep_request, json.dumps(started_with))
-        except OSError as error:
-            self.say(f"{self.settings.keep_request} cannot be written: {error}")
 
     async def _report(self, link: rank_link.Link, **more: Any) -> None:
         stale = self.rank.stale() if self.state == rank_link.RUNNING else []

@@ -36,7 +36,7 @@ DRAINING = "/run/sparkthor/draining"
 DEGRADED = "/run/sparkthor/degraded.json"
 #: the first survives a reboot (playbooks/stop.yml), the second is for an hour's work by hand
 MAINTENANCE = ("/var/lib/sparkthor/maintenance", "/run/sparkthor/maintenance")
-#: the configuration that served last; kept by the watchdog on the head and, with executor mp, by keep_good elsewhere
+#: configurations that served, kept by the playbook that saw them serve (_serving/kept.py)
 GOOD = "/var/lib/sparkthor-last-good"
 GOOD_INDEX = "index.json"
 
@@ -124,56 +124,13 @@ def changed_since(record: Mapping[str, Any], inputs: Iterable[str] | None = None
     return differing(fingerprint(started if inputs is None else inputs, str(record.get("key") or "")), started)
 
 
-def _copy_of(path: str, digest: str) -> str:
-    return f"{os.path.basename(path)}-{digest[:16]}"
-
-
-def keep_good(paths: Iterable[str], folder: str) -> bool:
-    """Copies of the files that the engine served with, absent ones noted; whether they were others before.
-
-    The index comes after the copies that it names, and what it names no more goes last: power may go at any moment.
-    """
-    contents: dict[str, str | None] = {}
-    for path in paths:
-        try:
-            with open(path, "rb") as stream:
-                contents[path] = stream.read().decode("utf-8")
-        except OSError:
-            contents[path] = None
-    if kept_good(folder) == contents:
-        return False
-    digests = {
-        path: "" if text is None else hashlib.sha256(text.encode()).hexdigest() for path, text in contents.items()
-    }
-    copies = {_copy_of(path, digests[path]): text for path, text in contents.items() if text is not None}
-    os.makedirs(folder, mode=0o700, exist_ok=True)
-    for name, text in copies.items():
-        write_file(os.path.join(folder, name), text, 0o600)
-    write_file(os.path.join(folder, GOOD_INDEX), json.dumps({"files": digests}, indent=1) + "\n", 0o600)
-    for name in os.listdir(folder):
-        if name not in copies and name != GOOD_INDEX:
-            files.remove(os.path.join(folder, name))
-    return True
-
-
-def kept_good(folder: str) -> dict[str, str | None]:
-    """Content by path of what served last (None: no such file then); empty where nothing was kept whole."""
-    digests = files.read_json(os.path.join(folder, GOOD_INDEX)).get("files")
-    if not isinstance(digests, dict):
-        return {}
-    found: dict[str, str | None] = {}
-    for path, digest in digests.items():
-        if not digest:
-            found[path] = None
-            continue
-        try:
-            copy = files.read_plain(os.path.join(folder, _copy_of(path, digest)))
-            found[path] = copy.decode("utf-8")
-        except (OSError, UnicodeDecodeError):
-            return {}
-        if hashlib.sha256(copy).hexdigest() != digest:
-            return {}
-    return found
+def model_of(config: str) -> str:
+    """The folder or name of the model in a file like vllm.yaml; empty where that cannot be told."""
+    try:
+        lines = files.read_plain(config).decode("utf-8", "replace").splitlines()
+    except OSError:
+        return ""
+    return next((line.partition(":")[2].strip(" '\"") for line in lines if line.startswith("model:")), "")
 
 
 def start_delay(failed_starts: int) -> float:

@@ -13,7 +13,6 @@ VERBS = {
     "container": "container",
     "exporter": "exporter",
     "front-config": "front_config",
-    "keep-good": "keep_good",
     "nodes-prepare": "nodes_prepare",
     "rank": "rank_group",
     "ray-gate": "ray_gate",

@@ -7,7 +7,7 @@
 
 The watchdog reads what others say: the engine, Ray, other hosts, clients, the engine's log.  So it is a process of a
 user without rights, and its parent, which is root and reads none of that, does for it what is on a short list: ask and
-restart its units, read their journal, write its files, keep the configuration that served, read the cluster's token.
+restart its units, read their journal, write its files, read the cluster's token.
 The two speak over a socket pair, one JSON line each way.
 """
 
@@ -25,7 +25,6 @@ import threading
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from .._lib import files
 from . import former_head, serving
 from .notify import ALIVE, READY, notify
 
@@ -37,9 +36,6 @@ _RAY = "sparkthor-ray.service"
 class Hands:
     """Does it itself: in a test, and as root behind :class:`Guard`."""
 
-    def __init__(self, kept: Sequence[str] = ()) -> None:
-        self.kept = kept
-
     def run(self, argv: list[str], seconds: float) -> tuple[int, str, str]:
         return serving.run(argv, seconds)
 
@@ -49,16 +45,6 @@ class Hands:
     def remove(self, path: str) -> None:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(path)
-
-    def keep_good(self) -> None:
-        """What this engine was started with is what playbooks/rollback.yml brings back."""
-        started = files.read_json(serving.STARTED_WITH)
-        # declared anew since: nobody knows whether that would serve
-        if started and not serving.changed_since(started):
-            try:
-                serving.keep_good(self.kept, serving.GOOD)
-            except UnicodeDecodeError as error:
-                raise OSError(errno.EILSEQ, str(error)) from error
 
     def token(self) -> str:
         return former_head.read_token()
@@ -109,8 +95,6 @@ class Guard:
             return self.hands.write(path, str(request.get("text"))) if what == "write" else self.hands.remove(path)
         if what == "notify" and request.get("text") in (READY, ALIVE):
             return self.hands.notify(request["text"])
-        if what == "keep_good":
-            return self.hands.keep_good()
         if what == "token":
             return self.hands.token()
         raise self._refuse(what)
@@ -154,9 +138,6 @@ class Remote(Hands):
 
     def remove(self, path: str) -> None:
         self._ask("remove", path=path)
-
-    def keep_good(self) -> None:
-        self._ask("keep_good")
 
     def token(self) -> str:
         return str(self._ask("token"))

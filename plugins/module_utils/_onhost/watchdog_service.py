@@ -168,7 +168,7 @@ class Service:
         hands: watchdog_hands.Hands | None = None,
     ) -> None:
         self.config = config
-        self.hands = hands or watchdog_hands.Hands(config.get("kept") or [])
+        self.hands = hands or watchdog_hands.Hands()
         self.unit = str(config.get("unit", "sparkthor-vllm.service"))
         self.socket = str(config.get("socket", "/run/sparkthor/vllm/vllm.sock"))
         self.model = str(config.get("model", ""))
@@ -333,12 +333,6 @@ class Service:
         self._probe_thread = threading.Thread(target=ask, name="probe", daemon=True)
         self._probe_thread.start()
 
-    def _keep_good(self) -> None:
-        try:
-            self.hands.keep_good()
-        except OSError as error:
-            self._complain(f"{serving.GOOD} cannot be written: {error}")
-
     def round(self) -> watchdog.Decision | None:
         seen = self.observe()
         if seen is None:
@@ -350,7 +344,6 @@ class Service:
             # starts that never served are made ever more slowly; this one did
             with contextlib.suppress(OSError):
                 self.hands.remove(self.starts_path)
-            self._keep_good()
         wall = self.wall()
         if decision.state != self.said_state:
             self.since = wall
@@ -482,7 +475,7 @@ def main(argv: list[str] | None = None) -> int:
 
 def give_up_root(config: Mapping[str, Any]) -> watchdog_hands.Hands | None:
     """What does for the watchdog what only root may; None in root's own process, once the watchdog is gone."""
-    hands = watchdog_hands.Hands(config.get("kept") or [])
+    hands = watchdog_hands.Hands()
     if not config.get("user") or os.geteuid() != 0:
         return hands
     paths = [state_path(config), metrics_path(config), serving.STARTS, serving.DEGRADED, former_head.MARKER]

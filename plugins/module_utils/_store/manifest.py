@@ -4,12 +4,15 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import re
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 _NAME = re.compile(r"\A[A-Za-z0-9][A-Za-z0-9._-]{0,127}\Z")
+_REVISION = re.compile(r"\A(?P<name>[A-Za-z0-9][A-Za-z0-9._-]{0,127})@[0-9a-f]{16}\Z")
 _SHA = re.compile(r"\A[0-9a-f]{64}\Z")
 
 
@@ -38,6 +41,26 @@ class Link(NamedTuple):
 
 def valid_name(name: str) -> bool:
     return _NAME.match(name) is not None
+
+
+def base_of(folder: str) -> str:
+    """The name of the model of which a folder holds a revision; empty for a folder without revisions."""
+    found = _REVISION.match(folder)
+    return found["name"] if found else ""
+
+
+def valid_folder(folder: str) -> bool:
+    return valid_name(folder) or bool(base_of(folder))
+
+
+def check_folder(folder: str) -> str:
+    return folder if base_of(folder) else check_name(folder)
+
+
+def revision_folder(name: str, entries: Iterable[Entry], links: Iterable[Link] = ()) -> str:
+    """``name@digest``: the folder of these very contents, the same on every host and for every controller."""
+    document = json.dumps([sorted(entries), sorted(links)])
+    return f"{check_name(name)}@{hashlib.sha256(document.encode()).hexdigest()[:16]}"
 
 
 def valid_sha256(word: str) -> bool:

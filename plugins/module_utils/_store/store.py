@@ -5,6 +5,7 @@
 A store is a directory that holds named folders (models, sets of wheels)::
 
     <root>/<name>/...            a folder under its final name: every file in it is whole and was verified
+    <root>/<name>@<digest>/...   the same for one revision of a model; revisions.py has the links to them
     <root>/.incoming/<sha256>    a file on its way, root's alone; mode 0400 says that its content was verified
     <root>/.records/<name>.json  what was verified: relative path -> size, mtime, SHA-256 (of a link its target), and
                                  of a file that was found to be something else since then what was committed
@@ -44,14 +45,15 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._store.manifest 
     Entry,
     Link,
     StoreError,
-    check_name,
-    valid_name,
+    base_of,
+    check_folder,
+    valid_folder,
 )
 
 #: of the bytes still to come, kept free on top of them
 RESERVE = 0.05
 #: how the record of a symbolic link begins
-_LINK = "-> "
+LINK = "-> "
 
 
 class Owner(NamedTuple):
@@ -96,7 +98,7 @@ class Store:
     # -- what is there ---------------------------------------------------------------------------------------------
 
     def folder(self, name: str) -> str:
-        return os.path.join(self.root, check_name(name))
+        return os.path.join(self.root, check_folder(name))
 
     def _record_path(self, name: str, committed: bool = True) -> str:
         return os.path.join(self._records, f"{name}.json" if committed else f".{name}.json")
@@ -118,7 +120,7 @@ class Store:
         """Folders of the store that were committed once."""
         with contextlib.suppress(OSError):
             return sorted(
-                name[:-5] for name in os.listdir(self._records) if name.endswith(".json") and valid_name(name[:-5])
+                name[:-5] for name in os.listdir(self._records) if name.endswith(".json") and valid_folder(name[:-5])
             )
         return []
 
@@ -226,6 +228,10 @@ class Store:
     def incoming(self) -> str:
         self._arrivals.make()
         return self._incoming
+
+    def alone(self) -> contextlib.AbstractContextManager[None]:
+        """The lock of whoever changes the store."""
+        return self._arrivals.alone()
 
     def _paths(self, entries: Iterable[Entry]) -> list[str]:
         """Every file and folder of a manifest, the folder itself as the empty path."""
@@ -359,14 +365,24 @@ class Store:
                 self._own(os.path.join(target, entry.path), 0o644)
         for link in links:
             self._make_link(target, link)
-        # its note is written first: where there is no room for that, nothing becomes visible either
-        note = self._stage_record(name, self._document(target, entries, links))
-        if fresh:
-            os.rename(target, folder)
-        self._keep_record(name, note)
+        self.publish(target, name, self._document(target, entries, links))
         for origin in last_use:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(origin)
+
+    def publish(self, target: str, name: str, document: Mapping[str, list[Any]], committed: bool = True) -> None:
+        """Give a folder that is whole its name and its record, so that no power loss takes them from here on."""
+        # its note is written first: where there is no room for that, nothing becomes visible either
+        note = self._stage_record(name, document, committed) if document else ""
+        folder = self.folder(name)
+        # what other hosts and this one are told to be here must be here after a power loss as well
+        for parent, _folders, _names in os.walk(target):
+            files.sync_folder(parent)
+        if target != folder:
+            os.rename(target, folder)
+            files.sync_folder(self.root)
+        if note:
+            self._keep_record(name, note, committed)
 
     def _second_name(self, source: Source, sha256: str, last: bool) -> str:
         """The same file under a scratch name; where names cannot be had a copy, or itself if nobody else wants it."""
@@ -447,16 +463,18 @@ class Store:
             os.close(descriptor)
 
     def _document(self, folder: str, entries: Iterable[Entry], links: Iterable[Link]) -> dict[str, list[Any]]:
-        document: dict[str, list[Any]] = {link.path: [0, 0, f"{_LINK}{link.target}"] for link in links}
+        document: dict[str, list[Any]] = {link.path: [0, 0, f"{LINK}{link.target}"] for link in links}
         for entry in entries:
             state = os.lstat(os.path.join(folder, entry.path))
             document[entry.path] = [entry.size, state.st_mtime_ns, entry.sha256]
         return document
 
-    def _keep_record(self, name: str, note: str) -> None:
-        os.replace(note, self._record_path(name))
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(self._record_path(name, committed=False))
+    def _keep_record(self, name: str, note: str, committed: bool = True) -> None:
+        os.replace(note, self._record_path(name, committed))
+        if committed:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(self._record_path(name, committed=False))
+        files.sync_folder(self._records)
 
     def _stage_record(self, name: str, document: Mapping[str, list[Any]], committed: bool = True) -> str:
         """The record under a name of its own, whole; where it cannot be written, nothing of it stays."""
@@ -464,6 +482,8 @@ class Store:
         try:
             with open(scratch, "w", encoding="utf-8") as file:
                 json.dump(document, file)
+                file.flush()
+                os.fsync(file.fileno())
             os.chmod(scratch, 0o644)
         except OSError:
             with contextlib.suppress(FileNotFoundError):
@@ -486,7 +506,12 @@ class Store:
         rows = []
         known = set(self.names())
         try:
-            there = {entry.name for entry in os.scandir(self.root) if not entry.name.startswith(".")}
+            there = {
+                entry.name
+                for entry in os.scandir(self.root)
+                # a model's name is a link to one of its revisions
+                if not entry.name.startswith(".") and base_of(read_link(entry.path) or "") != entry.name
+            }
         except FileNotFoundError:
             there = set()
         for name in sorted(known | there):
@@ -507,8 +532,8 @@ class Store:
     def _as_recorded(self, path: str, row: list[Any]) -> bool:
         if len(row) != 3:
             return False
-        if str(row[2]).startswith(_LINK):
-            return read_link(path) == str(row[2]).removeprefix(_LINK)
+        if str(row[2]).startswith(LINK):
+            return read_link(path) == str(row[2]).removeprefix(LINK)
         state = content.identity(path)
         return state is not None and [*state[1:]] == row[:2]
 
@@ -524,9 +549,13 @@ class Store:
                 shutil.rmtree(away, ignore_errors=True)
                 os.rename(folder, away)
                 shutil.rmtree(away)
-            for committed in (True, False):
-                with contextlib.suppress(FileNotFoundError):
-                    os.unlink(self._record_path(name, committed))
+            self.forget(name)
+
+    def forget(self, name: str) -> None:
+        """Remove the record of a folder that is gone."""
+        for committed in (True, False):
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(self._record_path(name, committed))
 
     def clean_incoming(self, entries: Iterable[Entry] | None = None) -> None:
         """Nothing more is to come of these contents, or of any; while another run works here all is left to that one.

@@ -10,7 +10,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ansible.errors import AnsibleActionFail
-from ansible_collections.sparkthor.cluster.plugins.module_utils._store.manifest import StoreError, check_name
+from ansible_collections.sparkthor.cluster.plugins.module_utils._store.manifest import (
+    Link,
+    StoreError,
+    check_name,
+    revision_folder,
+)
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import hub, push, url
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery.record import MODELS, Record, hub_key
 
@@ -113,8 +118,28 @@ def declare(given: Sequence[Any], fetch: bool, say: hub.Say = lambda _line: None
         entries = push.manifest(folder, names or push.folder_files(folder, what))
         found.folders[name] = (folder, entries)
         rows = [list(entry) for entry in entries]
-        found.models.append({**model, "name": name, "manifest": rows, "links": links, "commit": commit})
+        place = name
+        if model.get("revisions", True):
+            place = revision_folder(name, entries, [Link(*row) for row in links])
+        found.models.append(
+            {**model, "name": name, "manifest": rows, "links": links, "commit": commit, "folder": place}
+        )
     return found
+
+
+def revisions(declared: Declared) -> dict[str, str]:
+    """The folder of each model's declared revision, by the model's name in the store."""
+    return {model["name"]: model["folder"] for model in declared.models if model["folder"] != model["name"]}
+
+
+def revisions_here(given: Sequence[Any], record: Record) -> dict[str, str]:
+    """The same without a download, of those whose files are on the controller; others are left out."""
+    known = [model for model in with_recorded(given, record) if fixed(model)]
+    try:
+        return revisions(declare(known, fetch=False))
+    except AnsibleActionFail:
+        # whoever brings the models says what is wrong with them
+        return {}
 
 
 def _folder(model: Mapping[str, Any], name: str, fetch: bool, say: hub.Say) -> tuple[str | None, str]:

@@ -350,5 +350,6 @@ def hand_over(root: str, name: str, source: str, files: Iterable[str]) -> dict[s
 
     Nothing has changed yet; the step that comes when the files are there will say so.
     """
-    model = {"name": name, "source": source, "files": list(files)}
+    # what is looked for by its digest, or replaced in one step, has no revisions
+    model = {"name": name, "source": source, "files": list(files), "revisions": False}
     return {"changed": False, "models": {}, "wheels": {"root": root, "model": model}}

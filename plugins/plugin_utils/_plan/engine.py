@@ -132,6 +132,14 @@ def engine_environment(settings: EngineSettings, node: Mapping[str, Any]) -> dic
     return {**environment, **settings.engine_extra_env}
 
 
+def as_user(settings: EngineSettings, node: Mapping[str, Any]) -> list[str]:
+    """Prefix of a command that runs as the serving user; a container has no rights in any case."""
+    if settings.engine_runtime == "container":
+        return []
+    environment = engine_environment(settings, node)
+    return ["runuser", "-u", "sparkthor", "--", "env", *(f"{name}={value}" for name, value in environment.items())]
+
+
 def container_settings(settings: EngineSettings) -> dict[str, Any]:
     """What the units' containers are given besides the image. Everything lies at the same place inside."""
     writable = ["/run/sparkthor", "/tmp"]
@@ -175,7 +183,8 @@ def _below(path: str, folders: Iterable[str]) -> bool:
 
 def plan_engine(settings: EngineSettings, node: Mapping[str, Any]) -> dict[str, Any]:
     """``state`` and ``package``, a part of it, for host_state; ``container``, the settings of its containers;
-    ``packages`` and ``problems`` of the host's toolchain.
+    ``user``, before the command of an engine that is not in use yet; ``packages`` and ``problems`` of the host's
+    toolchain.
 
     ``node`` are the host's facts. The package is what runs on hosts without Ansible: the units of Ray and vLLM and the
     exporter call it, so it is there before them.
@@ -207,6 +216,8 @@ def plan_engine(settings: EngineSettings, node: Mapping[str, Any]) -> dict[str, 
         "state": state.arguments(),
         "package": package,
         "container": container_settings(settings),
+        "user": as_user(settings, node),
+        "nccl": toolchain.RING_NCCL if settings.fabric_topology == "ring" else "",
         **_toolchain(settings, node),
     }
 

@@ -13,7 +13,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.sand
     sandbox,
 )
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.environment_file import MARKER
-from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import former_head, location, rank_link
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import former_head, location
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.serving import GOOD
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import (
     door,
@@ -52,6 +52,7 @@ _WATCHDOG = "sparkthor-watchdog.service"
 #: whom the watchdog is, but for its root part
 _WATCHDOG_USER = "sparkthor-watchdog"
 _DROP_CACHES = "sparkthor-drop-caches.path"
+# of earlier versions, which let a rank ask for what the playbook keeps now
 _KEEP_GOOD = "sparkthor-keep-good.path"
 _KEEP_GOOD_FILES = (f"{_UNITS}/{_KEEP_GOOD}", f"{_UNITS}/sparkthor-keep-good.service")
 _RAY_TOKEN = f"{_ETC}/secrets/ray_token"
@@ -79,6 +80,7 @@ def plan_serving(serving: Serving) -> dict[str, Any]:
         "model_path": serving.model_path,
         "model_elsewhere": serving.model_elsewhere,
         "declared": declared_file(serving),
+        "kept": kept(serving),
         "options": vllm_serve.option_arguments(serving),
         "sizing": vllm_serve.sizing(serving),
         "former_programs": list(FORMER_PROGRAMS),
@@ -158,27 +160,25 @@ def inputs(serving: Serving) -> list[str]:
 
 
 def kept(serving: Serving) -> list[str]:
-    """What playbooks/rollback.yml brings back.
-
-    No unit is among them: a rank keeps them as the serving user, and root must not take a unit from there.
-    """
+    """All that says what is served and how, links to engine and model included, for playbooks/rollback.yml."""
+    ray = ("ray.env", "ray.json") if serving.by_ray else ()
+    own = ("vllm.env",) if serving.has_engine else ()
+    group = () if serving.by_ray else ("group.json",)
+    head = ("serving.json",) if serving.is_head else ()
+    units = (*((_VLLM,) if serving.has_engine else ()), *(("sparkthor-ray.service",) if serving.by_ray else ()))
     return [
-        vllm_serve.CONFIG,
-        f"{_ETC}/vllm.env",
-        _NOT_CARRIED,
-        *(() if serving.by_ray else (f"{_ETC}/group.json",)),
-        *((f"{_ETC}/serving.json",) if serving.is_head else ()),
+        serving.settings.engine_venv_path,
+        *serving.model_links,
+        *(f"{_ETC}/{name}" for name in ("engine.env", "container.json", *ray, *own, *group, *head)),
+        *((vllm_serve.CONFIG, _NOT_CARRIED) if serving.has_engine else ()),
+        *((vllm_serve.SMALLER_CONFIG,) if serving.degraded else ()),
+        *(f"{_UNITS}/{unit}" for unit in units),
     ]
 
 
 def members(serving: Serving) -> dict[str, str]:
     """Hosts by the address that the others reach them at."""
     return {serving.fabric[host]["control_address"]: host for host in serving.cluster["hosts"]}
-
-
-def _asks_root(serving: Serving) -> bool:
-    """Whether this host's rank has root keep what served; the head's watchdog is root itself."""
-    return not (serving.by_ray or serving.is_head)
 
 
 def group_settings(serving: Serving) -> dict[str, Any]:
@@ -192,8 +192,6 @@ def group_settings(serving: Serving) -> dict[str, Any]:
         "command": [*serving.command, "serve", "--config", vllm_serve.CONFIG],
         "cleanup": location.command("container", "remove", "vllm") if serving.engine.container else [],
         "inputs": inputs(serving),
-        "kept": kept(serving),
-        "keep_request": rank_link.KEEP_REQUEST if _asks_root(serving) else "",
         "memory_path": "/var/lib/sparkthor/group/generation.json",
         "state_path": _GROUP_STATE,
     }
@@ -220,7 +218,6 @@ def serving_settings(serving: Serving) -> dict[str, Any]:
         "group_state": "" if serving.by_ray else _GROUP_STATE,
         "degraded": degraded,
         "inputs": inputs(serving),
-        "kept": kept(serving),
         "answers": bool(serving.planned.get("answers", True)),
         "settings": {
             "interval": given.vllm_serve_watchdog_interval,
@@ -242,7 +239,6 @@ def files(serving: Serving) -> list[File]:
     return [
         declared_file(serving),
         _unit_file(_DROP_CACHES),
-        *(_keep_good_files() if _asks_root(serving) else ()),
         _unit_file("sparkthor.target"),
         {"path": "/etc/tmpfiles.d/sparkthor-serving.conf", "content": rendered(_TEMPLATES / "tmpfiles.conf.j2")},
         *(_engine_files(serving) if serving.has_engine else ()),
@@ -264,7 +260,7 @@ def _engine_files(serving: Serving) -> list[File]:
             "path": f"{_ETC}/vllm.env",
             "content": environment_text(vllm_serve.vllm_environment(serving)),
             "secret": True,
-            # a rank of mp keeps a copy of what it served with, as the serving user
+            # with mp the rank reads it as the serving user, to know whether it changed
             **({"mode": "0600"} if serving.by_ray else {"mode": "0640", "group": "sparkthor-api"}),
         },
         {"path": vllm_serve.CONFIG, "content": text},
@@ -296,12 +292,6 @@ def _watchdog_sandbox() -> str:
         writable=["/run/sparkthor", "/var/lib"],
         refused=["@resources"],
     )
-
-
-def _keep_good_files() -> list[File]:
-    """Root without rights over others' files, but for reading what a rank asks for."""
-    limits = sandbox(capabilities=["CAP_DAC_READ_SEARCH"], writable=["/var/lib"], refused=["@resources"])
-    return [_unit_file(_KEEP_GOOD), _unit_file("sparkthor-keep-good.service", sandbox=limits)]
 
 
 def _folders(serving: Serving) -> list[Any]:
@@ -370,13 +360,11 @@ def _own_names(serving: Serving) -> list[str]:
 def absent(serving: Serving) -> list[str]:
     """What an earlier run may have left that this host must not have now."""
     # of a head that was superseded, which this run declares anew; copies of what served, which a rank once kept there
-    found = [former_head.MARKER, "/var/lib/sparkthor/group/last-good"]
+    found = [former_head.MARKER, "/var/lib/sparkthor/group/last-good", *_KEEP_GOOD_FILES]
     if not serving.has_engine:
         found.append(f"{_UNITS}/{_VLLM}")
     if serving.by_ray:
         found.append(f"{_ETC}/group.json")
-    if not _asks_root(serving):
-        found += _KEEP_GOOD_FILES
     if serving.is_head:
         found += ["/var/lib/sparkthor/maintenance", "/run/sparkthor/draining"]
     else:
@@ -404,7 +392,7 @@ def _directories(serving: Serving) -> list[Directory]:
         directory("/run/sparkthor/requests", "sparkthor", "root", "0750"),
         directory(_ETC),
         directory(f"{_ETC}/secrets", mode="0700"),
-        *((directory(GOOD, mode="0700"),) if serving.is_head or not serving.by_ray else ()),
+        directory(GOOD, mode="0700"),
         directory(serving.settings.engine_cache_dir, "sparkthor", "sparkthor"),
         *((directory(f"{_ETC}/vllm"),) if serving.has_engine else ()),
         *((directory(f"{_ETC}/front", mode="0700"),) if serving.is_head else ()),
@@ -417,8 +405,7 @@ def units(serving: Serving) -> list[Unit]:
         {"name": "sparkthor.target", "enabled": True, "state": "started"},
         {"name": _DROP_CACHES, "enabled": True, "state": "started", "restart_on": [f"{_UNITS}/{_DROP_CACHES}"]},
     ]
-    keeper: Unit = {"name": _KEEP_GOOD, "enabled": True, "state": "started", "restart_on": [_KEEP_GOOD_FILES[0]]}
-    common.append(keeper if _asks_root(serving) else switched_off(_KEEP_GOOD))
+    common.append(switched_off(_KEEP_GOOD))
     if serving.is_head:
         return [*common, *_head_units(door.FILES if serving.door else ())]
     former = [switched_off(_FRONT), switched_off(_WATCHDOG)]

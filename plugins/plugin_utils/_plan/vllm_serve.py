@@ -204,9 +204,19 @@ class Serving:
     def hf_token(self) -> str:
         return self.settings.vllm_serve_hf_token if self.settings.vllm_serve_from_hub else ""
 
+    @property
+    def model_links(self) -> list[str]:
+        """The names in the model store that mean the revisions which are served."""
+        served = {self.model, str(self.smaller.get("model") or "")} & set(self.cluster.get("revisions") or {})
+        root = self.settings.model_store_root.rstrip("/")
+        return [] if self.settings.vllm_serve_from_hub else [f"{root}/{name}" for name in sorted(served)]
+
     def stored(self, model: str) -> str:
-        """Folder of a model on the hosts."""
-        return model if model.startswith("/") else f"{self.settings.model_store_root.rstrip('/')}/{model}"
+        """Folder of a model on the hosts: of its one revision, because a link could mean another one at each host."""
+        if model.startswith("/"):
+            return model
+        folder = (self.cluster.get("revisions") or {}).get(model, model)
+        return f"{self.settings.model_store_root.rstrip('/')}/{folder}"
 
 
 def serving_on(

@@ -129,7 +129,12 @@ class Site:
     def check_everywhere(self, model: Model) -> None:
         for host in self.hosts:
             assert self.digests(host, model.name) == model.digests, host
-            assert self.on(host, f"ls -A {STORE}").split() == sorted([".records", *self.names(host)]), host
+            folders = self.names(host)
+            links = sorted({folder.partition("@")[0] for folder in folders})
+            assert self.on(host, f"ls -A {STORE}").split() == sorted([".records", *links, *folders]), host
+
+    def revision(self, host: str, name: str) -> str:
+        return self.on(host, f"readlink {STORE}/{name}").strip()
 
     def names(self, host: str) -> list[str]:
         return [name.removesuffix(".json") for name in self.on(host, f"ls {STORE}/.records").split()]
@@ -160,5 +165,5 @@ def model(request: pytest.FixtureRequest, tmp_path: Path, site: Site) -> Iterato
     site.forget_reports()
     yield Model(name, tmp_path / name)
     for host in site.hosts:
-        site.on(host, f"systemctl stop sparkthor-fanout; rm -rf {STORE}/{name} {STORE}/.records/{name}.json "
-                      f"{STORE}/.incoming; rm -f /var/lib/filler", check=False)  # fmt: skip
+        site.on(host, f"systemctl stop sparkthor-fanout; cd {STORE} && rm -rf {name} {name}@* .records/{name}@* "
+                      f".incoming; rm -f /var/lib/filler", check=False)  # fmt: skip

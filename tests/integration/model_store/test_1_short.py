@@ -39,7 +39,7 @@ def test_a_model_reaches_three_hosts_and_a_second_run_moves_nothing(site: Site, 
     # nothing of the copy stays behind: no process, no open port, no key
     for host in site.hosts:
         assert site.on(host, "ss -Hltn sport = :29870; ls /run/sparkthor-fanout; ls -A " + STORE).split() == [
-            "fanout.pyz", "status.json", ".records", model.name
+            "fanout.pyz", "status.json", ".records", model.name, site.revision(host, model.name)
         ]  # fmt: skip
     assert list((site.cache / "sparkthor/fanout").iterdir()) == []
 
@@ -51,3 +51,50 @@ def test_a_model_reaches_three_hosts_and_a_second_run_moves_nothing(site: Site, 
     seconds = all_task_seconds(again.output)
     print(f"second run, {len(model.digests)} files: {seconds:.2f} s")
     assert 0 < seconds <= SECOND_RUN_SECONDS
+
+
+def test_a_new_revision_is_sent_by_its_changed_files_and_leaves_the_old_one(site: Site, model: Model) -> None:
+    model.add("model.safetensors", 8 * MIB)
+    model.add("config.json", 200)
+    # as an earlier version left it on the hosts, of which one has lost the weights
+    first = site.play(model)
+    assert first.rc == 0, first.output
+    old = {host: site.revision(host, model.name) for host in site.hosts}
+    assert len(set(old.values())) == 1
+    for host in site.hosts:
+        site.on(host, f"cd {STORE}; rm {model.name}; mv {old[host]} {model.name}; cd .records; "
+                      f"mv {old[host]}.json {model.name}.json")  # fmt: skip
+    weights = {host: site.on(host, f"stat -c %i {STORE}/{model.name}/model.safetensors") for host in site.hosts}
+    adopted = site.play(model)
+    assert adopted.rc == 0, adopted.output
+    assert {host: site.revision(host, model.name) for host in site.hosts} == old
+    site.check_everywhere(model)
+    assert re.findall(r"changed=(\d+)", site.play(model).output) == ["0"] * 3
+
+    before = dict(model.digests)
+    model.add("config.json", 300)
+    changed = site.play(model)
+    assert changed.rc == 0, changed.output
+    site.check_everywhere(model)
+    for host in site.hosts:
+        assert site.digests(host, old[host]) == before
+        new = site.revision(host, model.name)
+        assert new != old[host]
+        for folder in (new, old[host]):
+            assert site.on(host, f"stat -c %i {STORE}/{folder}/model.safetensors") == weights[host]
+    assert re.findall(r"models: ([0-9.]+ [KM]?i?B) in", changed.output) == ["300 B"]
+    assert re.findall(r"changed=(\d+)", site.play(model).output) == ["0"] * 3
+
+    # a host that is away keeps all others at the revision that they have
+    model.add("config.json", 400)
+    last = site.hosts[-1]
+    now = site.revision(site.hosts[0], model.name)
+    site.on(last, f"rm -rf {STORE}/.incoming; touch {STORE}/.incoming")
+    broken = site.play(model)
+    site.on(last, f"rm {STORE}/.incoming")
+    assert broken.rc != 0
+    assert {site.revision(host, model.name) for host in site.hosts} == {now}
+    assert site.play(model).rc == 0
+    site.check_everywhere(model)
+    # two are kept, and the oldest went when the third came
+    assert all(not site.visible(host, old[host]) and site.visible(host, now) for host in site.hosts)

@@ -90,8 +90,11 @@ def test_a_changed_environment_is_private_and_in_no_diff(target: Target) -> None
     assert "/etc/sparkthor/vllm.env" in outcome.output
     assert value not in outcome.output
     # neither are the copy of what served, nor the record of what is served with
-    private = "/var/lib/sparkthor-last-good /var/lib/sparkthor-last-good/vllm.env /run/sparkthor/vllm-started-with.json"
+    good = "/var/lib/sparkthor-last-good"
+    private = f"{good} {good}/index.json /run/sparkthor/vllm-started-with.json"
     assert target.run(target.head, f"stat -c '%a %U' {private}").split() == ["700", "root", *["600", "root"] * 2]
+    assert "vllm.env-" in target.run(target.head, f"ls {good}")
+    assert target.run(target.head, f"find {good} -type f ! -perm 600") == ""
     token = hashlib.sha256((target.cluster.secret("ray_token") + "\n").encode()).hexdigest()
     assert target.run(target.head, f"grep -rl {token} /run/sparkthor /var/lib/sparkthor*", check=False) == ""
 

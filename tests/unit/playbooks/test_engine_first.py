@@ -14,7 +14,7 @@ import yaml
 TOP = next(parent for parent in Path(__file__).resolve().parents if (parent / "galaxy.yml").exists())
 WRITERS = {"ray_node", "ray_head", "ray_worker", "vllm_serve"}
 #: entry points of the roles that write no unit
-HARMLESS = {"render.yml", "front.yml"}
+HARMLESS = {"render.yml", "front.yml", "check.yml"}
 
 
 class Import(NamedTuple):
@@ -27,7 +27,8 @@ def steps(playbook: Path) -> list[str | Import]:
     """Imported roles of all plays, in their order; other tasks by the name of their module."""
     found: list[str | Import] = []
     for play in yaml.safe_load(playbook.read_text(encoding="utf-8")):
-        for task in play.get("tasks", []):
+        tasks = [inner for task in play.get("tasks", []) for inner in task.get("block", [task])]
+        for task in tasks:
             told = task.get("ansible.builtin.import_role")
             if told is None:
                 found += [key for key in task if key.startswith("sparkthor.cluster.")]

@@ -19,6 +19,8 @@ READ_ONLY = {
     *("backup", "bench", "capture", "discover", "doctor", "drift", "recipe", "render", "report", "status", "verify"),
     # before there is a cluster
     "first_contact",
+    # chooses what upgrade.yml serves, which has the lock
+    "switch_model",
 }
 #: what may come before the lock: it changes nothing, but for the secrets that preflight keeps on the controller
 BEFORE = ("sparkthor.cluster.preflight", "ansible.builtin.meta", "ansible.builtin.assert", "tasks/read_status.yml")

@@ -17,7 +17,12 @@ TOP = next(parent for parent in Path(__file__).resolve().parents if (parent / "g
 def tasks(playbook: str) -> list[tuple[str, dict[str, Any]]]:
     """(hosts of its play, task), in the order in which they run."""
     plays = yaml.safe_load((TOP / "playbooks" / f"{playbook}.yml").read_text(encoding="utf-8"))
-    return [(play["hosts"], task) for play in plays for task in play["tasks"]]
+    return [(play["hosts"], task) for play in plays for named in play["tasks"] for task in _imported(named)]
+
+
+def _imported(task: dict[str, Any]) -> list[dict[str, Any]]:
+    name = task.get("ansible.builtin.import_tasks")
+    return yaml.safe_load((TOP / "playbooks" / name).read_text(encoding="utf-8")) if name else [task]
 
 
 def place(playbook: str, module: str, *states: str) -> int:
@@ -32,9 +37,7 @@ def place(playbook: str, module: str, *states: str) -> int:
     return found[0]
 
 
-@pytest.mark.parametrize(
-    ("playbook", "state"), [("start", "started"), ("restart", "restarted"), ("rollback", "started")]
-)
+@pytest.mark.parametrize(("playbook", "state"), [("start", "started"), ("restart", "restarted")])
 def test_ray_then_the_group_then_the_completion(playbook: str, state: str) -> None:
     ray = place(playbook, "host_state")
     service = place(playbook, "vllm_service", "started", "stopped", "restarted", "drained")
@@ -48,4 +51,24 @@ def test_ray_then_the_group_then_the_completion(playbook: str, state: str) -> No
 
 
 def test_nothing_is_started_before_there_is_something_to_go_back_to() -> None:
-    assert place("rollback", "vllm_service", "rolled_back") < place("rollback", "host_state")
+    found = [task["name"] for _hosts, task in tasks("rollback")]
+    order = [
+        *("Fail if there is nothing to go back to", "Check that every host still has it", "Restore the files"),
+        *("Start and enable Ray on the head", "Start and enable Ray on the workers", "Start vLLM"),
+        *("Wait for the first completion", "Keep it as what served last"),
+    ]
+    assert sorted(order, key=found.index) == order
+
+
+def test_an_upgrade_that_fails_goes_back_by_the_same_tasks() -> None:
+    plays = yaml.safe_load((TOP / "playbooks" / "upgrade.yml").read_text(encoding="utf-8"))
+    stage, change, back = plays
+    assert not [task for task in stage["tasks"] if "drained" in str(task) or "host_state" in str(task)]
+    (block,) = [task for task in change["tasks"] if "block" in task]
+    names = [task["name"] for task in block["block"]]
+    assert names.index("Let running requests end") < names.index("Switch the engine") < names.index("Serve the model")
+    assert names[-3:] == ["Measure the new engine", "Compare it with the former one", "Keep what serves now"]
+    assert block["rescue"][-1]["ansible.builtin.meta"] == "clear_host_errors"
+    assert {"tasks/roll_back.yml"} == {task.get("ansible.builtin.import_tasks") for task in back["tasks"]} - {None}
+    assert "ansible.builtin.fail" in back["tasks"][-1]
+    assert all(play["any_errors_fatal"] for play in plays)

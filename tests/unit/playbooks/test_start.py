@@ -5,14 +5,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
-import yaml
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar, trust_as_template
 
-TOP = next(parent for parent in Path(__file__).resolve().parents if (parent / "galaxy.yml").exists())
+from tests.unit.playbooks.test_serve_again import tasks
 
 
 @pytest.mark.parametrize("playbook", ["start", "restart", "rollback"])
@@ -22,7 +19,8 @@ TOP = next(parent for parent in Path(__file__).resolve().parents if (parent / "g
 )
 def test_ray_is_started_where_the_executor_is_ray(playbook: str, variables: dict[str, str], started: bool) -> None:
     """A cluster that was switched to mp still has Ray's unit on disk."""
-    plays = yaml.safe_load((TOP / f"playbooks/{playbook}.yml").read_text(encoding="utf-8"))
-    (task,) = (task for play in plays for task in play["tasks"] if "sparkthor-ray.service" in str(task))
-    templar = Templar(loader=DataLoader(), variables=variables)
-    assert templar.evaluate_conditional(trust_as_template(task["when"])) is started
+    found = [task["when"] for _hosts, task in tasks(playbook) if "sparkthor-ray.service" in str(task)]
+    for host in ("a", "b"):
+        given = {**variables, "groups": {"ray_head": ["a"]}, "inventory_hostname": host}
+        templar = Templar(loader=DataLoader(), variables=given)
+        assert [templar.evaluate_conditional(trust_as_template(when)) for when in found].count(True) == int(started)

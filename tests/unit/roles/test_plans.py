@@ -137,6 +137,8 @@ def test_what_is_compared_is_what_is_declared(tmp_path: Path) -> None:
     comparisons = value("__vllm_serve_comparisons", **given)
     assert [one.get("module") for one in comparisons] == [None, "host_state", None, "vllm_options", "vllm_service"]
     assert comparisons[0]["holds"] is False
+    assert comparisons[4]["arguments"]["serves"] is True
+    assert "/opt/sparkthor/venv" in comparisons[4]["arguments"]["paths"]
     assert comparisons[1]["arguments"] == value("__vllm_serve_state", **given)
     assert comparisons[3]["arguments"] == value("__vllm_serve_plan.options", **given)
     ray = value("__ray_node_comparisons", **given)

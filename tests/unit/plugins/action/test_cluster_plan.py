@@ -309,6 +309,30 @@ def test_only_a_run_that_copies_models_asks_for_them(monkeypatch):
     ]
 
 
+def test_one_revision_is_planned_for_all_hosts(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    source = tmp_path / "tiny"
+    source.mkdir()
+    (source / "config.json").write_text("{}")
+    serving = {"model": "tiny", "models": [{"name": "tiny", "source": str(source)}]}
+    old, other = "tiny@" + "0" * 16, "tiny@" + "1" * 16
+    agreed = {host: {"models": {"tiny": old}} for host in ("a", "b")}
+    # a run that brings the models plans what it brings, one that does not what the hosts have
+    brought = hub_action(["model_store", "vllm_serve"])._revisions({}, serving, agreed)
+    assert brought["tiny"] not in (old, "tiny")
+    assert hub_action(["vllm_serve"])._revisions({}, serving, agreed) == {"tiny": old}
+    torn = {"a": {"models": {"tiny": old}}, "b": {"models": {"tiny": other}}}
+    assert hub_action(["model_store", "vllm_serve"])._revisions({}, serving, torn) == brought
+    with pytest.raises(AnsibleActionFail, match=f"Nothing was changed: .*\n.*a {old}, b {other}"):
+        hub_action(["vllm_serve"])._revisions({}, serving, torn)
+    smaller = {"model": "large", "degraded": {"model": "tiny"}}
+    with pytest.raises(AnsibleActionFail, match="different revisions"):
+        hub_action(["vllm_serve"])._revisions({}, smaller, torn)
+    # who brings the models says what is wrong with them
+    absent = {"model_store_models": [{"name": "tiny", "source": "/no/such/folder"}]}
+    assert hub_action()._revisions(absent, {}, agreed) == {"tiny": old}
+
+
 def test_what_cannot_be_downloaded_is_reported_with_the_rest(monkeypatch):
     def gated(*_given):
         raise hub.HubError("m: owner/model is gated")

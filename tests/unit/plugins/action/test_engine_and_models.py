@@ -14,6 +14,7 @@ import pytest
 from ansible.errors import AnsibleActionFail
 from ansible_collections.sparkthor.cluster.plugins.action import cluster_plan, model_store
 from ansible_collections.sparkthor.cluster.plugins.action import engine as engine_action
+from ansible_collections.sparkthor.cluster.plugins.module_utils._store.manifest import Entry, revision_folder
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import (
     fanout,
     hub,
@@ -22,6 +23,7 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import (
     url as _url,
 )
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery.models import declare
 
 NODE = {"python": {"version": "3.12.3"}, "arch": "aarch64", "glibc": "2.39"}
 
@@ -217,6 +219,7 @@ def test_models_are_declared_by_their_contents(model: Path, monkeypatch: pytest.
     assert result["changed"] is False
     (row,) = calls[0]["models"][0]["manifest"]
     assert row[:2] == ["config.json", 2]
+    assert calls[0]["models"][0]["folder"] == revision_folder("tiny", [Entry(*row)])
     need = {"changed": True, "diff": "d", "need": [{"sha256": row[2], "size": 2, "have": 0}]}
     result, calls = act(model_store, monkeypatch, args, [need, {"changed": True}, {"changed": True}])
     assert calls.stages() == ["apply", "receive", "apply"]
@@ -287,8 +290,28 @@ def test_a_check_reports_what_is_lacking_and_no_change(
     args, variables = fan_out(model, "check", {"spark-01": []})
     result, calls = act(model_store, monkeypatch, args, [{"changed": True, "need": [lacking]}], **variables)
     assert (result["changed"], result["need"]) == (False, [lacking])
+    assert result["revisions"] == {"tiny": calls[0]["models"][0]["folder"]}
     # the fabric plan of a big cluster is not for the host
     assert "fabric" not in calls[0]
+
+
+def test_the_names_are_switched_once_every_host_has_the_revisions(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    args, variables = fan_out(model, "switch", {"spark-01": [], "spark-02": []})
+    # a worker of Ray loads what the head's configuration names
+    variables["hostvars"]["spark-02"]["__model_store_check"]["named"] = ["tiny@" + "0" * 16]
+    everywhere = {**variables, "ansible_play_hosts_all": ["spark-01", "spark-02"]}
+    result, calls = act(model_store, monkeypatch, args, [{"changed": True}], **everywhere)
+    assert (result["changed"], calls[0]["stage"], calls[0]["in_use"]) == (True, "switch", ["tiny@" + "0" * 16])
+    one_away = {**variables, "ansible_play_hosts_all": ["spark-01", "spark-02", "spark-03"]}
+    with pytest.raises(AnsibleActionFail, match="spark-03 failed or are away, so every host keeps the revisions"):
+        act(model_store, monkeypatch, args, [], **one_away)
+    unused = {"stage": "list", "models": args["models"], "results": "__model_store_check"}
+    _result, calls = act(
+        model_store, monkeypatch, {**unused, "remove_unused": True}, [{"changed": False}], **everywhere
+    )
+    assert calls[0]["in_use"] == ["tiny@" + "0" * 16]
+    with pytest.raises(AnsibleActionFail, match="spark-03 failed or are away, so nothing was removed"):
+        act(model_store, monkeypatch, {**unused, "remove_unused": True}, [], **one_away)
 
 
 def test_the_seed_alone_gets_something_from_the_controller(
@@ -298,7 +321,7 @@ def test_the_seed_alone_gets_something_from_the_controller(
     everyone = {f"spark-0{number}": [lacking] for number in (1, 2, 3)}
     args, variables = fan_out(model, "seed", everyone)
     result, calls = act(model_store, monkeypatch, args, [{"changed": True}, {"changed": True}], **variables)
-    assert (result["seed"], result["sent_bytes"], calls.stages()) == ("spark-01", 42, ["receive", "apply"])
+    assert (result["seed"], result["sent_bytes"], calls.stages()) == ("spark-01", 42, ["receive", "check"])
     assert len(fanout.key(result["run"])) == 64
     # one that has it all is the seed, and then nobody gets anything from here
     args, variables = fan_out(model, "seed", {**everyone, "spark-02": []})
@@ -353,6 +376,9 @@ def test_wheels_are_handed_over_to_the_fabric(engine: dict[str, Any], monkeypatc
     assert result["wheels"]["root"] == "/opt/sparkthor/wheels"
     model = result["wheels"]["model"]
     assert (model["source"], len(model["files"])) == (engine["wheel_dir"], 3)
+    # the engine looks for them by this very name
+    (declared,) = declare([model], fetch=False).models
+    assert declared["folder"] == declared["name"] == model["name"]
     # the second check knew how much is to be built, so that a disk that is too small stops the run here
     assert calls[1]["target"]["unpacked"] > 0
     result, _calls = act(engine_action, monkeypatch, {**engine, "deliver": "fabric"}, [{"changed": False}])

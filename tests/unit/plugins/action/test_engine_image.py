@@ -140,7 +140,7 @@ def test_an_archive_is_handed_over_to_the_fabric(args: dict[str, Any], monkeypat
     archive = Path(args["archive"])
     assert result["wheels"] == {
         "root": "/opt/sparkthor/images",
-        "model": {"name": "archive", "source": str(archive.parent), "files": [archive.name]},
+        "model": {"name": "archive", "source": str(archive.parent), "files": [archive.name], "revisions": False},
     }
     assert "deliver" not in calls[0]
 

@@ -5,14 +5,17 @@
 
 from __future__ import annotations
 
+import copy
 import fcntl
 import os
 import platform
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 from ansible_collections.sparkthor.cluster.plugins.module_utils._engine import venv
+from ansible_collections.sparkthor.cluster.plugins.module_utils._serving import kept
 
 from tests.unit.engine_host import MINOR, Host, running_from
 
@@ -51,6 +54,7 @@ def test_a_wheel_that_was_swapped_on_the_host_is_not_run(host: Host) -> None:
     os.utime(wheel, ns=(before.st_atime_ns, before.st_mtime_ns))
     assert wheel.stat().st_size == before.st_size
     os.unlink(host.path)
+    shutil.rmtree(host.environments)
     needed = host.call()["need"]
     assert [item["size"] for item in needed] == [before.st_size]
     assert not os.path.lexists(host.path)
@@ -120,7 +124,7 @@ def test_an_update_keeps_the_environment_that_processes_run_from(host: Host) -> 
     assert os.path.isdir(first)
     host.pins["ray"] = "2.62.0"
     host.make_wheels()
-    host.converge()
+    host.converge(keep=0)
     assert not os.path.exists(first)
     assert os.path.isdir(second)
     assert len(list((host.path.parent / "wheels").glob("[0-9a-f]*"))) == 1
@@ -186,9 +190,9 @@ def test_the_probe(host: Host) -> None:
     assert "engine_python: '/nowhere/python3' is not on this host" in result["msg"]
 
 
-@pytest.mark.parametrize("keep", [True, False])
+@pytest.mark.parametrize("keep", [0, 1])
 def test_what_runs_outlives_two_builds_without_a_restart(
-    host: Host, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, keep: bool
+    host: Host, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, keep: int
 ) -> None:
     host.converge()
     runs = host.path.resolve()
@@ -198,6 +202,54 @@ def test_what_runs_outlives_two_builds_without_a_restart(
     for version in ("0.33.0", "0.34.0"):
         host.pins["vllm"] = version
         host.make_wheels()
-        host.converge(keep_previous=keep)
-    assert runs.exists() is keep
-    assert len(os.listdir(host.environments)) - len([".lock"]) == (3 if keep else 1)
+        host.converge(keep=keep)
+    # the one that runs, the one before and the new one
+    assert runs.exists()
+    assert len(os.listdir(host.environments)) - len([".lock"]) == 3
+
+
+def test_an_engine_is_staged_beside_the_one_in_use(host: Host) -> None:
+    host.converge()
+    first = os.path.realpath(host.path)
+    host.pins["ray"] = "2.61.0"
+    host.make_wheels()
+    staged = host.converge(stage="staged")
+    assert staged["changed"] is True
+    assert os.path.realpath(host.path) == first
+    [python] = staged["command"]
+    assert python.endswith("/bin/python")
+    assert not python.startswith(first)
+    again = host.call(stage="staged")
+    assert (again["changed"], again["command"], "need" in again) == (False, [python], False)
+    switched = host.call()
+    assert switched["changed"] is True
+    assert f"{os.path.realpath(host.path)}/bin/python" == python
+
+
+def test_going_back_needs_no_wheel(host: Host) -> None:
+    host.converge()
+    first, target = os.path.realpath(host.path), copy.deepcopy(host.target())
+    host.pins["ray"] = "2.61.0"
+    host.make_wheels()
+    host.converge()
+    assert os.path.realpath(host.path) != first
+    shutil.rmtree(host.path.parent / "wheels")
+    back = host.call(target=target)
+    assert (back["changed"], "need" in back) == (True, False)
+    assert os.path.realpath(host.path) == first
+    # a damaged one is not gone back to
+    Path(first, "bin", "ray").unlink()
+    host.converge()
+    assert "need" in host.call(target=target)
+
+
+def test_what_served_keeps_its_engine(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    host.converge()
+    first = os.path.realpath(host.path)
+    monkeypatch.setattr(kept, "needed", lambda: [first])
+    for version in ("2.61.0", "2.62.0", "2.63.0"):
+        host.pins["ray"] = version
+        host.make_wheels()
+        host.converge(keep=0)
+    assert os.path.isdir(first)
+    assert len([path for path in host.environments.iterdir() if path.is_dir()]) == 3

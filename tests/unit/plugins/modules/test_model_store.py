@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from ansible.module_utils.testing import patch_module_args
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store import content
+from ansible_collections.sparkthor.cluster.plugins.module_utils._store.manifest import Entry, revision_folder
 from ansible_collections.sparkthor.cluster.plugins.modules import model_store
 
 FILES = {"config.json": b"{}", "model.safetensors": b"w" * 1000}
@@ -177,3 +178,86 @@ def test_no_step_of_a_fan_out_reads_what_another_has_read(host: Host, monkeypatc
     host.call(wanted, stage="start", job=json.dumps({"run": "ab" * 8, "contents": contents}), key="1")
     host.call(wanted, stage="finish", job=json.dumps({"run": "ab" * 8}))
     assert reads == [str(host.root / "tiny" / "model.safetensors")]
+
+
+def revised(files: dict[str, bytes], name: str = "tiny") -> dict[str, Any]:
+    rows = [row(*item) for item in files.items()]
+    folder = revision_folder(name, [Entry(*item) for item in rows])
+    return {"name": name, "source": "/x", "manifest": rows, "folder": folder}
+
+
+def bring(host: Host, model: dict[str, Any], files: dict[str, bytes], stage: str) -> dict[str, Any]:
+    need = {item["sha256"] for item in host.call({}, models=[model], stage="check").get("need", [])}
+    for data in files.values():
+        if hashlib.sha256(data).hexdigest() in need:
+            host.send(data)
+    return host.call({}, models=[model], stage=stage)
+
+
+NEWER = {**FILES, "config.json": b'{"newer": 1}'}
+
+
+def test_a_new_revision_is_here_before_its_name_means_it(host: Host) -> None:
+    old, new = revised(FILES), revised(NEWER)
+    result = bring(host, old, FILES, "check")
+    assert (result["behind"], result["models"]["tiny"]["path"]) == (["tiny"], str(host.root / old["folder"]))
+    prediction = host.call({}, models=[old], stage="switch", check=True)
+    assert (prediction["changed"], prediction["diff"]["after"]) == (True, f"tiny -> {old['folder']}\n")
+    assert host.call({}, models=[old], stage="switch")["changed"] is True
+    assert host.call({}, models=[old], stage="switch")["changed"] is False
+    assert sorted(os.listdir(host.root)) == [".records", "tiny", old["folder"]]
+    settled = host.call({}, models=[old], stage="check")
+    assert (settled["changed"], "behind" in settled) == (False, False)
+    result = bring(host, new, NEWER, "check")
+    assert (result["behind"], result["unlisted"]) == (["tiny"], [])
+    assert os.readlink(host.root / "tiny") == old["folder"]
+    switched = host.call({}, models=[new], stage="switch", revisions=1, in_use=[old["folder"]])
+    assert switched["diff"]["before"] == f"tiny -> {old['folder']}\n"
+    assert sorted(os.listdir(host.root)) == [".records", "tiny", *sorted((old["folder"], new["folder"]))]
+    back = host.call({}, models=[old], stage="switch", revisions=1)
+    assert back["diff"]["before"].splitlines() == [f"tiny -> {new['folder']}", new["folder"]]
+    assert sorted(os.listdir(host.root)) == [".records", "tiny", old["folder"]]
+
+
+def test_one_host_alone_gets_revision_and_name_in_one_call(host: Host) -> None:
+    model = revised(FILES)
+    result = bring(host, model, FILES, "apply")
+    assert (result["changed"], "behind" in result) == (True, False)
+    assert (host.root / "tiny" / "config.json").read_bytes() == b"{}"
+    assert host.call({}, models=[model])["changed"] is False
+
+
+def test_a_folder_of_an_earlier_version_is_adopted_once(host: Host) -> None:
+    for data in FILES.values():
+        host.send(data)
+    host.call({"tiny": FILES})
+    before = os.stat(host.root / "tiny" / "model.safetensors").st_ino
+    prediction = host.call({}, models=[revised(FILES)], check=True)
+    assert (prediction["changed"], "need" in prediction, (host.root / "tiny").is_symlink()) == (True, False, False)
+    result = host.call({}, models=[revised(FILES)])
+    assert (result["changed"], "need" in result) == (True, False)
+    assert os.stat(host.root / "tiny" / "model.safetensors").st_ino == before
+    assert host.call({}, models=[revised(FILES)])["changed"] is False
+
+
+def test_a_revision_of_other_contents_is_refused(host: Host) -> None:
+    wrong = {**revised(FILES), "folder": "tiny@" + "0" * 16}
+    assert "is no revision of tiny with these contents" in host.call({}, models=[wrong])["msg"]
+
+
+def test_a_listing_says_which_revision_is_for_what(host: Host) -> None:
+    models = [revised({**FILES, "config.json": str(number).encode()}) for number in range(3)]
+    for number, model in enumerate(models):
+        bring(host, model, {**FILES, "config.json": str(number).encode()}, "check")
+    host.call({}, models=[models[2]], stage="switch", revisions=9)
+    asked = {"stage": "list", "declared": ["tiny"], "in_use": [models[0]["folder"]]}
+    uses = {item["name"]: item["use"] for item in host.call({}, **asked)["inventory"]}
+    assert uses == dict(
+        zip([model["folder"] for model in models], ["to go back to", "unused", "declared"], strict=True)
+    )
+    assert host.call({}, **asked, remove_unused=True)["removed"] == [models[1]["folder"]]
+    # nobody declares it any more: it stays as long as somebody may go back to it, then goes with its name
+    kept = host.call({}, stage="list", remove_unused=True, in_use=[models[2]["folder"]])
+    assert (kept["removed"], (host.root / "tiny").exists()) == ([models[0]["folder"]], True)
+    assert host.call({}, stage="list", remove_unused=True)["changed"] is True
+    assert os.listdir(host.root) == [".records"]

@@ -21,8 +21,13 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._network import 
     netplan_change,
 )
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import ray_config, ray_health
+from ansible_collections.sparkthor.cluster.plugins.module_utils._serving import kept
 from ansible_collections.sparkthor.cluster.plugins.module_utils._serving import ready as _ready
-from ansible_collections.sparkthor.cluster.plugins.module_utils._store.manifest import Entry, Link
+from ansible_collections.sparkthor.cluster.plugins.module_utils._store.manifest import (
+    Entry,
+    Link,
+    revision_folder,
+)
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store.store import private_store
 
 
@@ -168,6 +173,21 @@ def test_models_are_right_by_record_alone(tmp_path: Path) -> None:
     assert compare.compare([asked]) == ([], "a: m")
 
 
+def test_a_model_is_converged_once_its_name_means_the_declared_revision(tmp_path: Path) -> None:
+    store, entries = private_store(str(tmp_path)), [Entry("config.json", 2, hashlib.sha256(b"{}").hexdigest())]
+    revision = revision_folder("m", entries)
+    (tmp_path / revision).mkdir()
+    (tmp_path / revision / "config.json").write_text("{}")
+    store.commit(revision, entries, [])
+    model = {"name": "m", "folder": revision, "manifest": [list(entries[0])], "links": []}
+    asked = item("a", "model_store", root=str(tmp_path), models=[model])
+    assert compare.compare([asked]) == ([], f"a: m is not {revision}")
+    (tmp_path / "m").symlink_to(revision)
+    assert compare.compare([asked]) == (["a"], "")
+    (tmp_path / revision / "config.json").write_text("{ }")
+    assert compare.compare([asked]) == ([], "a: m")
+
+
 def test_ray(monkeypatch: pytest.MonkeyPatch) -> None:
     answer = {"healthy": True, "reason": "all are there"}
     monkeypatch.setattr(ray_config, "load_config", lambda path: "config")
@@ -194,8 +214,13 @@ def test_serving(monkeypatch: pytest.MonkeyPatch, found: dict[str, Any], converg
         return dataclasses.replace(_ready.Readiness(), **found)
 
     monkeypatch.setattr(_ready, "ensure", ready)
-    assert compare.compare([item("a", "vllm_service")])[0] == converged
+    monkeypatch.setattr(kept, "newest_is_present", lambda paths: paths == ["/etc/a"])
+    head = {"paths": ["/etc/a"], "serves": True}
+    assert compare.compare([item("a", "vllm_service", **head)])[0] == converged
     assert (asked[0]["start"], asked[0]["check"]) == (True, True)
+    assert compare.compare([item("a", "vllm_service", paths=["/etc/a"], serves=False)])[0] == ["a"]
+    found, why = compare.compare([item("a", "vllm_service", paths=["/etc/b"], serves=False)])
+    assert (found, why) == ([], "a: what serves is not kept for a rollback yet")
 
 
 def test_everything_that_differs_is_told_with_its_age(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

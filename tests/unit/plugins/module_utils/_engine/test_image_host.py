@@ -99,8 +99,16 @@ def test_an_image_whose_python_does_not_run(host: image_host.Host, docker: Docke
 
 def test_images_made_here_that_nobody_needs_are_removed(host: image_host.Host, docker: Docker) -> None:
     docker.answers["images"] = (0, "one\ntwo\none\n", "")
-    host.prune({"two"})
+    docker.answers["image inspect"] = inspected(IMAGE)
+    host.prune({"two"}, 0)
     assert [line for line in docker.calls if line.startswith("rmi")] == ["rmi one"]
+    Path(host.work_dir).mkdir(exist_ok=True)
+    records = {"old": {"brought": True}, "own": {}, "new": {"brought": True}}
+    Path(host.work_dir, image_host.RECORD).write_text(json.dumps(records))
+    docker.calls.clear()
+    # the newest of what was brought here stays, and what a person had before is left alone
+    host.prune({"two"}, 1)
+    assert [line for line in docker.calls if line.startswith("rmi")] == ["rmi old", "rmi one"]
 
 
 def test_a_file_that_is_not_there_reads_as_empty(tmp_path: Path) -> None:

@@ -55,7 +55,19 @@ def test_an_environment_that_something_runs_from_is_kept(tmp_path: Path) -> None
         folder.mkdir(parents=True)
     proc = running_from(tmp_path / "proc", made["a.01"])
     keep = [str(made["c.0"]), str(made["b.0"])]
-    assert venv.prune(str(path), keep, spare_running=True, proc=proc) == [str(made["a.0"])]
+    assert venv.prune(str(path), keep, 1, proc=proc) == []
+    assert venv.prune(str(path), keep, 0, proc=proc) == [str(made["a.0"])]
     assert sorted(os.listdir(tmp_path / "venvs")) == ["a.01", "b.0", "c.0"]
-    # who wants the room more than the running engine gets it
-    assert venv.prune(str(path), keep, proc=proc) == [str(made["a.01"])]
+
+
+def test_of_those_that_nobody_needs_the_newest_stay(tmp_path: Path) -> None:
+    for age, name in enumerate(("a.0", "b.0", "c.0")):
+        marker = tmp_path / "venvs" / name / ".sparkthor-engine.json"
+        marker.parent.mkdir(parents=True)
+        marker.touch()
+        os.utime(marker, (1000 - age, 1000 - age))
+    (tmp_path / "venvs" / "d.0").mkdir()
+    proc = running_from(tmp_path / "proc")
+    gone = venv.prune(str(tmp_path / "venv"), [str(tmp_path / "venvs" / "b.0")], 1, proc=proc)
+    assert [os.path.basename(folder) for folder in gone] == ["c.0", "d.0"]
+    assert sorted(os.listdir(tmp_path / "venvs")) == ["a.0", "b.0"]

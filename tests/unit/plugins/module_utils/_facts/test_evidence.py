@@ -153,6 +153,12 @@ def test_models_have_their_revision_and_links_that_lead_nowhere(tmp_path: Path) 
     assert by_name["models--a--b"]["revision"] == "abc"
     assert by_name["m"]["revision"].startswith("sha256:")
     assert by_name["m"]["path"] == "/var/lib/sparkthor/models/m"
+    store = tmp_path / "var/lib/sparkthor/models"
+    (store / "tiny@0123456789abcdef").mkdir()
+    (store / "tiny").symlink_to("tiny@0123456789abcdef")
+    (store / ".records/tiny@0123456789abcdef.json").write_text('{"config.json": [2, 1, "00"]}')
+    revised = [model for model in collect(tmp_path)[0]["models"] if model["name"].startswith("tiny")]
+    assert [(model["name"], model["revision"][:7]) for model in revised] == [("tiny", "sha256:")]
 
 
 def test_models_are_read_where_the_host_keeps_them(tmp_path: Path) -> None:

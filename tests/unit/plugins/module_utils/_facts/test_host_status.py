@@ -59,6 +59,7 @@ def host(root, commands):
 def test_models_are_listed_where_the_host_keeps_them(tmp_path):
     for folder in ("var/lib/sparkthor/models/usual", "data/models/mine", "data/models/.records", "etc/sparkthor"):
         (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "var/lib/sparkthor/models/usual@0123456789abcdef").mkdir()
     assert host(tmp_path, {}).models() == ["usual"]
     (tmp_path / "etc/sparkthor/cluster.json").write_text('{"folders": {"models": "/data/models"}}')
     assert host(tmp_path, {}).models() == ["mine"]

@@ -129,8 +129,14 @@ def test_a_captured_machine(tmp_path):
             return 0, "580.95.05\n", ""
         return 127, "", "not installed"
 
+    store = tmp_path / "var/lib/sparkthor/models"
+    for name in ("tiny@0123456789abcdef", "plain"):
+        (store / name).mkdir(parents=True)
+    (store / "tiny").symlink_to("tiny@0123456789abcdef")
+    (store / "elsewhere").symlink_to("/srv/elsewhere")
     node = _node.NodeReader(run, str(tmp_path)).read()
     assert node["kind"] == "spark"
+    assert node["models"] == {"tiny": "tiny@0123456789abcdef"}
     assert node["gpus"] == 1
     assert node["driver"] == "580.95.05"
     assert node["mem_total_bytes"] == 125526016 * 1024

@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import dataclasses
 import itertools
-import json
 import time
 import types
 from pathlib import Path
@@ -20,7 +18,6 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import (
     rank_link,
     rank_worker,
     series,
-    serving,
 )
 
 from tests.unit.plugins.module_utils._onhost.rank_site import HOSTS, TOKEN, Site, alive, run, until
@@ -64,28 +61,6 @@ def test_a_worker_that_is_refused_again_and_again_asks_ever_more_rarely(
 
     run(tmp_path, story)
     assert pauses == [0, 0, 0, 0, 0.1, 0.1]
-
-
-def test_root_is_asked_once_to_keep_what_served(tmp_path: Path) -> None:
-    async def story(site: Site) -> None:
-        declared, request = tmp_path / "vllm.yaml", tmp_path / "keep-good"
-        declared.write_text("model: one\n")
-        settings = dataclasses.replace(
-            site.settings("two"), inputs=[str(declared)], kept=[str(declared)], keep_request=str(request)
-        )
-        worker = rank_worker.Worker(settings, TOKEN, site.said.append)
-        worker.rank.started_with = serving.fingerprint([str(declared)])
-        declared.write_text("model: two\n")
-        worker._keep_good()
-        assert not request.exists(), "nobody knows whether that serves"
-        declared.write_text("model: one\n")
-        worker._keep_good()
-        assert json.loads(request.read_text()) == serving.fingerprint([str(declared)])
-        request.unlink()
-        worker._keep_good()
-        assert not request.exists()
-
-    run(tmp_path, story)
 
 
 def test_an_older_head_is_told_why_it_is_not_obeyed(tmp_path: Path) -> None:
@@ -144,3 +119,42 @@ def test_a_rank_that_stands_by_reads_a_new_configuration_first(tmp_path: Path) -
         assert await site.tasks["two"] == rank_link.AGAIN
 
     run(tmp_path, story)
+
+
+def test_every_rank_loads_the_head_s_revision_of_the_model(tmp_path: Path) -> None:
+    """Power lost in the middle of a run: the hosts' configurations name different revisions of one model."""
+    new, old = (f"/models/tiny@{digit * 16}" for digit in "ab")
+
+    def more(host: str, model: str) -> dict[str, object]:
+        config = tmp_path / f"{host}.yaml"
+        config.write_text(f"# ours\nmodel: {model}\nuds: /run/x\n")
+        # after "serve" comes what vLLM takes before its configuration
+        script = f'echo "$@" > {tmp_path / host}.arguments; exec sleep 60'
+        return {"command": ["sh", "-c", script, "vllm", "serve", "--config", str(config)]}
+
+    async def story(site: Site) -> None:
+        for host, model in (("one", old), ("two", new), ("three", old)):
+            site.start(host, **more(host, model))
+        asked = {host: tmp_path / f"{host}.arguments" for host in HOSTS.values()}
+        await until(lambda: all(path.exists() and path.read_text() for path in asked.values()))
+        assert asked["one"].read_text() == f"serve --config {tmp_path}/one.yaml\n"
+        assert asked["two"].read_text() == f"serve {old} --config {tmp_path}/two.yaml\n"
+        assert asked["three"].read_text() == f"serve --config {tmp_path}/three.yaml\n"
+
+    run(tmp_path, story)
+
+
+def test_a_host_that_is_set_up_for_another_model_is_refused(tmp_path: Path) -> None:
+    async def story(site: Site) -> None:
+        for host, model in (("one", "/models/a@" + "1" * 16), ("two", "/models/b@" + "1" * 16)):
+            config = tmp_path / f"{host}.yaml"
+            config.write_text(f"model: {model}\n")
+            site.start(host, command=["true", "--config", str(config)])
+        await until(lambda: sum("run site.yml again" in line for line in site.said) == 2)
+        assert "two" not in site.sides["one"].members
+
+    site = run(tmp_path, story)
+    assert (
+        f"two is set up for /models/b@{'1' * 16}, and this host for /models/a@{'1' * 16}; run site.yml again"
+        in site.said
+    )

@@ -124,22 +124,6 @@ def test_without_the_root_part_every_question_is_an_error() -> None:
         remote.token()
 
 
-def test_the_configuration_that_served_is_kept_only_if_it_still_is_the_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    config, good = tmp_path / "vllm.yaml", tmp_path / "good"
-    config.write_text("model: a")
-    monkeypatch.setattr(serving, "GOOD", str(good))
-    monkeypatch.setattr(serving, "STARTED_WITH", str(tmp_path / "started.json"))
-    serving.record_start([str(config)], "i1", str(tmp_path / "started.json"))
-    config.write_text("model: b")
-    Hands([str(config)]).keep_good()
-    assert not good.exists()
-    config.write_text("model: a")
-    Hands([str(config)]).keep_good()
-    assert serving.kept_good(str(good)) == {str(config): "model: a"}
-
-
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give root up")
 def test_the_child_is_no_longer_root_and_its_parent_ends_with_it(doing: Doing) -> None:
     before, after = os.pipe()

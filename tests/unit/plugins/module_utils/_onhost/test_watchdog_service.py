@@ -18,7 +18,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import f
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import watchdog_service as service
 
 from tests.unit import servers
-from tests.unit.plugins.module_utils.serving_head import Engine, Systemd, make_service, record, settle
+from tests.unit.plugins.module_utils.serving_head import Engine, Systemd, make_service, settle
 
 
 def test_service_serves_then_restarts_a_broken_engine(engine: Engine, tmp_path: Path, config: str) -> None:
@@ -46,30 +46,6 @@ def test_service_serves_then_restarts_a_broken_engine(engine: Engine, tmp_path: 
     ]
     assert said[-1].startswith("restarting: completion answered 500")
     assert said[-1].endswith("(restart, cause: completion)")
-
-
-def test_what_served_is_kept_for_a_rollback(
-    engine: Engine, tmp_path: Path, config: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    kept = tmp_path / "vllm.yaml"
-    good = tmp_path / "good"
-    monkeypatch.setattr(serving, "GOOD", str(good))
-    monkeypatch.setattr(serving, "STARTED_WITH", str(tmp_path / "record.json"))
-    Path(config).write_text(json.dumps({**json.loads(Path(config).read_text()), "kept": [str(kept)]}))
-    record(tmp_path)
-    one, _said = make_service(tmp_path, config, Systemd())
-    one.round()
-    assert not good.exists()  # nothing served yet
-    settle(one)
-    one.round()
-    assert serving.kept_good(str(good)) == {str(kept): "model: x\n"}
-    # declared anew while the start that served was on its way: nobody knows whether this would serve
-    kept.write_text("model: y\n")
-    two, _said = make_service(tmp_path, config, Systemd())
-    two.round()
-    settle(two)
-    two.round()
-    assert serving.kept_good(str(good)) == {str(kept): "model: x\n"}
 
 
 def test_ranks_without_ray_are_what_the_heads_program_publishes(tmp_path: Path) -> None:

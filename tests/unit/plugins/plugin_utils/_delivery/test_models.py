@@ -156,3 +156,16 @@ def test_a_model_that_is_not_here_yet_records_nothing(tmp_path: Path, monkeypatc
     monkeypatch.setattr(hub, "snapshot", lambda *_args, **_options: (None, ""))
     models.keep_commits(given, models.declare(given, fetch=False), Record(tmp_path))
     assert not (tmp_path / ".sparkthor-lock.json").exists()
+
+
+def test_a_revision_follows_the_content_of_the_source(folder: Path, tmp_path: Path) -> None:
+    record = Record(str(tmp_path))
+    given = [{"name": "tiny", "source": str(folder)}]
+    [(name, first)] = models.revisions_here(given, record).items()
+    assert (name, first.partition("@")[0], len(first)) == ("tiny", "tiny", len("tiny@") + 16)
+    assert models.declare(given, fetch=False).models[0]["folder"] == first
+    (folder / "config.json").write_text('{"a": 1}')
+    assert models.revisions_here(given, record)["tiny"] != first
+    # a branch may mean something else by now, and what is wrong is said by whoever brings the models
+    assert models.revisions_here([{"name": "tiny", "source": "owner/tiny", "revision": "main"}], record) == {}
+    assert models.revisions_here([{"name": "tiny", "source": "/no/such/folder"}], record) == {}

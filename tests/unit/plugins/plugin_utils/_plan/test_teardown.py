@@ -5,12 +5,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.wanted import Wanted
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import roles, teardown
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.teardown import TeardownSettings, plan_teardown
+
+from tests.unit.simulated_host import FakeHost, snapshot
 
 #: ways in which hosts differ in what they get
 WAYS: list[dict[str, Any]] = [
@@ -109,3 +112,26 @@ def test_it_asks_before_and_only_shows_in_check_mode() -> None:
     assert plan_teardown(TeardownSettings(teardown_parts="serving"), check=True)["problems"] == []
     known = {"teardown_parts": "hardening", "teardown_acknowledged": "yes"}
     assert roles.plan("teardown", known) == {**taken("hardening"), "problems": []}
+
+
+def test_a_host_with_everything_on_it_is_empty_afterwards(variables: dict[str, Any], tmp_path: Path) -> None:
+    """The roles' own arguments, and then the teardown's, on a host in a folder."""
+    host = FakeHost(tmp_path)
+    for folder in ("etc/systemd/system", "etc/tmpfiles.d", "opt", "run", "usr/local/lib", "var/lib"):
+        (tmp_path / folder).mkdir(parents=True)
+    host.accounts.groups |= {"video", "render"}
+    before, accounts = snapshot(tmp_path), (dict(host.accounts.users), set(host.accounts.groups))
+    for role in ("engine", "ray_node", "vllm_serve"):
+        state = roles.plan(role, variables)["state"]
+        secrets = roles.secret_files(role, variables, lambda name: "a-secret-of-32-characters-0123456")
+        host.apply(**{**state, "files": [*state["files"], *secrets]})
+    assert len(snapshot(tmp_path)) > len(before) + 30
+    # what the engine and the store made
+    for name in ("var/lib/sparkthor/cache/vllm", "var/lib/sparkthor/models/tiny", "opt/sparkthor/venvs/1"):
+        (tmp_path / name).mkdir(parents=True)
+    host.apply(**taken()["state"])
+    host.apply(restore=["docker.service"])
+    record = tmp_path / "var/lib/sparkthor/host_state.json"
+    assert not record.exists(), record.read_text()
+    assert snapshot(tmp_path) == before
+    assert (host.accounts.users, host.accounts.groups) == accounts

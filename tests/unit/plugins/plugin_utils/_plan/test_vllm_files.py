@@ -60,6 +60,9 @@ def test_a_worker_of_ray_has_no_engine_of_its_own(variables: dict[str, Any]) -> 
         "/etc/tmpfiles.d/sparkthor-serving.conf",
     }
     assert VLLM in planned["state"]["absent"]
+    assert {path.rpartition("/")[2] for path in planned["kept"]} == {
+        *("venv", "engine.env", "container.json", "ray.env", "ray.json", "sparkthor-ray.service"),
+    }
     # what it was as a former head, and with a token for the hub
     gone = ("front", "front.good", "front.good.old", "secrets/api_key", "secrets/hf_token")
     assert {f"/etc/sparkthor/{name}" for name in gone} <= set(planned["state"]["absent"])
@@ -82,13 +85,13 @@ def test_a_rank_without_ray_stands_by(variables: dict[str, Any]) -> None:
     assert (group["host"], group["head"], group["port"]) == ("b", "a", 29502)
     assert group["members"] == {"10.0.0.1": "a", "10.0.0.2": "b"}
     assert group["command"] == ["/opt/sparkthor/venv/bin/vllm", "serve", "--config", "/etc/sparkthor/vllm.yaml"]
-    keeper = "/etc/systemd/system/sparkthor-keep-good.service"
-    assert "sparkthor_host keep-good\n" in found[keeper]
-    assert units(planned)["sparkthor-keep-good.path"]["enabled"] is True
-    assert keeper not in planned["state"]["absent"]
-    assert group["keep_request"] == "/run/sparkthor/requests/keep-good"
+    # of earlier versions
+    assert "/etc/systemd/system/sparkthor-keep-good.service" in planned["state"]["absent"]
+    assert units(planned)["sparkthor-keep-good.path"]["enabled"] is False
+    kept = {"/etc/sparkthor/group.json", "/etc/sparkthor/vllm.env", VLLM, "/opt/sparkthor/venv"}
+    assert kept <= set(planned["kept"])
+    assert not [path for path in planned["kept"] if "ray" in path.rpartition("/")[2].partition(".")[0].split("-")]
     assert {"/etc/sparkthor/group.json", "/etc/sparkthor/secrets/ray_token"} <= set(group["inputs"])
-    assert not [path for path in group["kept"] if path.endswith(".service")]
     config = yaml.safe_load(found["/etc/sparkthor/vllm.yaml"])
     assert (config["node-rank"], config["nnodes"], config["headless"]) == (1, 2, True)
     assert "Type=notify" in found[VLLM]

@@ -44,6 +44,19 @@ def test_preflight_s_plan_goes_before_the_variables(variables: dict[str, Any]) -
     assert found["sizing"]["hosts"] == ["a", "b"]
 
 
+def test_the_configuration_names_the_revision_and_no_link(variables: dict[str, Any]) -> None:
+    cluster = {**variables["sparkthor_cluster"], "revisions": {"m": "m@" + "0" * 16, "n": "n@" + "1" * 16}}
+    found = plan({**variables, "sparkthor_cluster": cluster}, vllm_serve_model="m")
+    config = yaml.safe_load(files(found)["/etc/sparkthor/vllm.yaml"])
+    assert config["model"] == found["model_path"] == "/var/lib/sparkthor/models/m@" + "0" * 16
+    assert json.loads(files(found)["/etc/sparkthor/serving.json"])["model"] == "m"
+    # a way back takes the link back as well
+    assert "/var/lib/sparkthor/models/m" in found["kept"]
+    assert "/var/lib/sparkthor/models/n" not in found["kept"]
+    elsewhere = plan({**variables, "sparkthor_cluster": cluster}, vllm_serve_model="/srv/m")
+    assert elsewhere["model_path"] == "/srv/m"
+
+
 def test_names_of_the_model(variables: dict[str, Any]) -> None:
     names = files(plan(variables, vllm_serve_served_model_name=["x", "y"]))
     assert yaml.safe_load(names["/etc/sparkthor/vllm.yaml"])["served-model-name"] == ["x", "y"]

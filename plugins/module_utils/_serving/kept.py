@@ -1,0 +1,309 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# runs inside modules on the host:
+# pylint: disable=ansible-bad-function
+
+"""Configurations that served, kept whole on every host, and the way back to one of them.
+
+A configuration is the content of all files that say what is served and how: model, arguments, environment, units, and
+the links that lead to the engine. It has one name on all hosts, which the playbook gives it once it has served, so that
+no host goes back to another one than its peers. The newest is what served last.
+
+::
+
+    /var/lib/sparkthor-last-good/index.json   configurations, the newest first, each with its files' digests
+    /var/lib/sparkthor-last-good/NAME-DIGEST  their contents, each once
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import glob
+import hashlib
+import json
+import os
+import stat
+import subprocess
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.pins import read_marker
+from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.venv import interesting
+from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.units import PENDING
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import files
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import (
+    container,
+    former_head,
+    rank_link,
+    serving,
+)
+from ansible_collections.sparkthor.cluster.plugins.module_utils._store.manifest import base_of
+
+#: how many configurations are kept at most
+LIMIT = 8
+UNITS = "/etc/systemd/system/"
+#: what is served by all hosts, and while one is away
+VLLM = "/etc/sparkthor/vllm*.yaml"
+
+
+class KeptError(Exception):
+    """Why there is nothing to go back to, and what to do instead."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Item:
+    """What lies at a path: a file, a link, or nothing."""
+
+    digest: str = ""
+    link: str = ""
+    mode: int = 0
+    uid: int = 0
+    gid: int = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class Kept:
+    """One configuration that served."""
+
+    name: str
+    about: dict[str, Any]
+    items: dict[str, Item]
+
+
+@dataclasses.dataclass(frozen=True)
+class Change:
+    """One path; None stands for its absence."""
+
+    path: str
+    before: str | None
+    after: str | None
+    item: Item
+
+    def shown(self) -> dict[str, str]:
+        """For a diff. What a person sets for vLLM may be a secret, whatever it is called."""
+        before, after = self.before or "", self.after or ""
+        if self.path.endswith("/vllm.env"):
+            before = before and "(present secret content is not shown)\n"
+            after = after and "(former secret content is not shown)\n"
+        return {"before_header": self.path, "after_header": self.path, "before": before, "after": after}
+
+
+def _read(path: str) -> tuple[Item, str | None]:
+    """What lies there, and its text; of a link its target."""
+    try:
+        about = os.lstat(path)
+        if stat.S_ISLNK(about.st_mode):
+            target = os.readlink(path)
+            return Item(link=target), target
+        with open(path, "rb") as stream:
+            content = stream.read()
+    except (FileNotFoundError, NotADirectoryError):
+        return Item(), None
+    digest = hashlib.sha256(content).hexdigest()
+    return Item(digest, "", stat.S_IMODE(about.st_mode), about.st_uid, about.st_gid), content.decode("utf-8")
+
+
+def _copy_of(path: str, item: Item) -> str:
+    return f"{os.path.basename(path)}-{item.digest[:16]}"
+
+
+def present(paths: Iterable[str]) -> dict[str, Item]:
+    return {path: _read(path)[0] for path in sorted(set(paths))}
+
+
+def digest(items: Mapping[str, Item]) -> str:
+    """Of the contents alone: two hosts, or two days, with the same configuration have the same."""
+    content = [[path, item.digest, item.link] for path, item in sorted(items.items())]
+    return hashlib.sha256(json.dumps(content).encode()).hexdigest()
+
+
+def read(folder: str = serving.GOOD) -> list[Kept]:
+    """The newest first; what is damaged is left out."""
+    found = []
+    for entry in files.read_json(os.path.join(folder, serving.GOOD_INDEX)).get("kept") or []:
+        try:
+            items = {str(path): Item(**item) for path, item in entry["items"].items()}
+            found.append(Kept(str(entry["name"]), dict(entry["about"]), items))
+        except (AttributeError, KeyError, TypeError, ValueError):
+            continue
+    return found
+
+
+def describe(items: Mapping[str, Item]) -> dict[str, Any]:
+    """What is said of the configuration whose files lie there now, read from the host itself."""
+    units = "".join(_read(path)[1] or "" for path in items if path.startswith(UNITS))
+    runtime = "container" if "/sparkthor_host container " in units else "venv"
+    versions = files.read_json(container.CONFIG).get("versions") if runtime == "container" else None
+    for path in (path for path, item in items.items() if item.link and runtime == "venv"):
+        versions = interesting(read_marker(os.path.realpath(path)).get("pins") or {}) or versions
+    return {
+        "when": int(time.time()),
+        "hosts": sorted(files.read_json(former_head.CLUSTER).get("peers") or {}),
+        "executor": executor(),
+        "runtime": runtime,
+        "versions": versions or {},
+        "model": str(files.read_json(serving.CONFIG).get("model") or ""),
+    }
+
+
+def executor() -> str:
+    """Only ranks without Ray have this file."""
+    return "mp" if os.path.exists(rank_link.CONFIG) else "ray"
+
+
+def keep(name: str, paths: Iterable[str], folder: str = serving.GOOD) -> bool:
+    """Make what lies at these paths the newest of the configurations that served; whether it was another before.
+
+    The index comes after the copies that it names, and what it names no more goes last: power may go at any moment.
+    """
+    items, kept = present(paths), read(folder)
+    if kept and kept[0].name == name and digest(kept[0].items) == digest(items):
+        return False
+    os.makedirs(folder, mode=0o700, exist_ok=True)
+    copies = set()
+    for path, item in items.items():
+        if item.digest:
+            copies.add(_copy_of(path, item))
+            serving.write_file(os.path.join(folder, _copy_of(path, item)), _read(path)[1] or "", 0o600)
+    kept = [Kept(name, describe(items), items), *(one for one in kept if one.name != name)][:LIMIT]
+    index = {"kept": [dataclasses.asdict(one) for one in kept]}
+    serving.write_file(os.path.join(folder, serving.GOOD_INDEX), json.dumps(index, indent=1) + "\n", 0o600)
+    copies.update(_copy_of(path, item) for one in kept for path, item in one.items.items() if item.digest)
+    for found in os.listdir(folder):
+        if found not in copies and found != serving.GOOD_INDEX:
+            files.remove(os.path.join(folder, found))
+    return True
+
+
+def newest_is_present(paths: Iterable[str], folder: str = serving.GOOD) -> bool:
+    kept = read(folder)
+    return bool(kept) and digest(kept[0].items) == digest(present(paths))
+
+
+def _engines(one: Kept, folder: str) -> tuple[list[str], str]:
+    """Environments and models that its links lead to, and its image."""
+    environments = [
+        os.path.normpath(os.path.join(os.path.dirname(path), item.link))
+        for path, item in one.items.items()
+        if item.link
+    ]
+    item = one.items.get(container.CONFIG, Item())
+    image = files.read_json(os.path.join(folder, _copy_of(container.CONFIG, item))).get("image") if item.digest else ""
+    return environments, str(image or "")
+
+
+def needed(folder: str = serving.GOOD) -> list[str]:
+    """Environments and images of what served last and of what served before that: no new engine removes them."""
+    found: list[str] = []
+    for one in read(folder)[:2]:
+        environments, image = _engines(one, folder)
+        found += [*environments, *([image] if image else [])]
+    return found
+
+
+def revisions_needed(config: str = VLLM, folder: str = serving.GOOD) -> list[str]:
+    """Revisions of models that this host serves with, and those of the two configurations that served last."""
+    found: set[str] = set()
+    named = glob.glob(config)
+    for one in read(folder)[:2]:
+        found.update(item.link for item in one.items.values())
+        named += [os.path.join(folder, _copy_of(*item)) for item in one.items.items() if item[0].endswith(".yaml")]
+    # of a model that is declared no more the link was not kept
+    found.update(os.path.basename(serving.model_of(path)) for path in named)
+    return sorted(name for name in found if base_of(name))
+
+
+def has_image(image: str) -> bool:
+    done = subprocess.run(["docker", "image", "inspect", image], capture_output=True, check=False, timeout=60)
+    return done.returncode == 0
+
+
+def choose(name: str, folder: str = serving.GOOD) -> Kept:
+    kept = read(folder)
+    found = next((one for one in kept if one.name == name), None)
+    if found is None:
+        known = ", ".join(one.name for one in kept) or "none"
+        raise KeptError(
+            f"no configuration {name!r} is kept on this host ({known}); run site.yml with the variables that you want"
+        )
+    return found
+
+
+def differences(
+    one: Kept,
+    hosts: Sequence[str],
+    folder: str = serving.GOOD,
+    image_there: Callable[[str], bool] = has_image,
+) -> list[Change]:
+    """What to write for this configuration. Raises KeptError where this host cannot serve it any more."""
+    if one.about.get("executor", executor()) != executor():
+        raise KeptError(
+            f"the configuration {one.name} ran with vllm_serve_executor={one.about['executor']}, and the units of this "
+            f"host are {executor()}'s: run site.yml with vllm_serve_executor: {one.about['executor']} and the former "
+            "variables instead"
+        )
+    then = one.about.get("hosts") or sorted(hosts)
+    if then != sorted(hosts):
+        raise KeptError(
+            f"the configuration {one.name} served on the hosts {', '.join(then)}, and the inventory has "
+            f"{', '.join(sorted(hosts))}: run site.yml with the former variables instead"
+        )
+    environments, image = _engines(one, folder)
+    lost = [path for path in environments if not os.path.isdir(path)]
+    # which of the two it ran from is what its unit calls
+    if image and one.about.get("runtime") == "container" and not image_there(image):
+        lost.append(image)
+    if lost:
+        raise KeptError(
+            f"what the configuration {one.name} needs is not on this host any more ({', '.join(lost)}): run site.yml "
+            "with the former variables, and raise engine_keep or model_store_revisions"
+        )
+    changes = []
+    for path, item in one.items.items():
+        there, before = _read(path)
+        if (there.digest, there.link) != (item.digest, item.link):
+            changes.append(Change(path, before, _text(path, item, one.name, folder), item))
+    return changes
+
+
+def _text(path: str, item: Item, name: str, folder: str) -> str | None:
+    if not item.digest:
+        return item.link or None
+    try:
+        content = files.read_plain(os.path.join(folder, _copy_of(path, item)))
+        if hashlib.sha256(content).hexdigest() == item.digest:
+            return content.decode("utf-8")
+        reason = "it is damaged"
+    except (OSError, UnicodeDecodeError) as error:
+        reason = str(error)
+    raise KeptError(f"the copy of {path} in the configuration {name} cannot be used: {reason}")
+
+
+def restarts(changes: Iterable[Change]) -> list[str]:
+    """Units that read these only when they start; vLLM itself is compared with what it was started with."""
+    paths = {change.path for change in changes}
+    links = {change.path for change in changes if change.item.link}
+    ray = {f"/etc/sparkthor/{name}" for name in ("ray.env", "ray.json", "engine.env", "container.json")}
+    found = ["sparkthor-ray.service"] if paths & {*ray, *links, f"{UNITS}sparkthor-ray.service"} else []
+    return [*found, *(["sparkthor-watchdog.service"] if serving.CONFIG in paths else [])]
+
+
+def apply(changes: Sequence[Change], runner: serving.Runner = serving.run, pending: str = PENDING) -> None:
+    """Write them; systemd reads its units anew. What has to restart is noted first, for host_state, which does it also
+    after a run that was broken off here."""
+    for unit in restarts(changes):
+        os.makedirs(pending, mode=0o700, exist_ok=True)
+        files.write_atomic(os.path.join(pending, unit), "")
+    units = any(change.path.startswith(UNITS) for change in changes)
+    for change in changes:
+        if change.after is None:
+            files.remove(change.path)
+        elif change.item.link:
+            files.make_link(change.path, change.item.link)
+        else:
+            files.write_atomic(change.path, change.after, change.item.uid, change.item.gid, change.item.mode)
+    if units:
+        status, _out, err = runner(["systemctl", "daemon-reload"], 120)
+        if status != 0:
+            raise KeptError(f"systemctl daemon-reload: {err.strip() or status}")

@@ -1,0 +1,230 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from ansible_collections.sparkthor.cluster.plugins.module_utils._serving import kept
+
+
+class Host:
+    """Files of one host, with an environment that a link leads to."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.good = str(folder / "good")
+        self.yaml, self.env, self.link = folder / "vllm.yaml", folder / "vllm.env", folder / "venv"
+        self.paths = [str(path) for path in (self.yaml, self.env, self.link)]
+        self.yaml.write_text("model: one\n")
+        self.engine("one")
+
+    def engine(self, name: str) -> None:
+        marker = self.folder / "venvs" / name / ".sparkthor-engine.json"
+        marker.parent.mkdir(parents=True, exist_ok=True)
+        marker.write_text(json.dumps({"pins": {"vllm": name, "attrs": "1"}}))
+        self.link.unlink(missing_ok=True)
+        self.link.symlink_to(f"venvs/{name}")
+
+    def keep(self, name: str) -> bool:
+        return kept.keep(name, self.paths, self.good)
+
+    def changes(self, name: str) -> list[kept.Change]:
+        return kept.differences(kept.choose(name, self.good), [], self.good, lambda _image: False)
+
+    def back(self, name: str) -> list[str]:
+        changes = self.changes(name)
+        kept.apply(changes, lambda _argv, _seconds: (0, "", ""), str(self.folder / "pending"))
+        return [os.path.basename(change.path) for change in changes]
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Host:
+    return Host(tmp_path)
+
+
+def test_engine_arguments_and_environment_come_back_together(host: Host) -> None:
+    assert host.keep("a") is True
+    assert host.keep("a") is False
+    host.yaml.write_text("model: two\n")
+    host.env.write_text("A=1\n")
+    host.engine("two")
+    assert host.keep("b") is True
+    assert [one.name for one in kept.read(host.good)] == ["b", "a"]
+    assert [one.about["versions"] for one in kept.read(host.good)] == [{"vllm": "two"}, {"vllm": "one"}]
+    assert host.changes("b") == []
+    assert host.back("a") == ["venv", "vllm.env", "vllm.yaml"]
+    assert (host.yaml.read_text(), os.readlink(host.link), host.env.exists()) == ("model: one\n", "venvs/one", False)
+    assert host.changes("a") == []
+    assert host.back("b") == ["venv", "vllm.env", "vllm.yaml"]
+    assert (host.yaml.read_text(), os.readlink(host.link)) == ("model: two\n", "venvs/two")
+
+
+def test_the_model_s_name_means_the_former_revision_again_unless_that_is_gone(host: Host) -> None:
+    name = host.folder / "tiny"
+    host.paths.append(str(name))
+    for digit in "01":
+        (host.folder / f"tiny@{digit * 16}").mkdir()
+        name.unlink(missing_ok=True)
+        name.symlink_to(f"tiny@{digit * 16}")
+        host.keep(digit)
+    assert host.back("0") == ["tiny"]
+    assert os.readlink(name) == "tiny@" + "0" * 16
+    host.back("1")
+    (host.folder / ("tiny@" + "0" * 16)).rmdir()
+    with pytest.raises(kept.KeptError, match=r"not on this host any more .*tiny@0+\).* or model_store_revisions"):
+        host.changes("0")
+
+
+def test_what_serves_again_is_the_newest_again(host: Host) -> None:
+    host.keep("a")
+    host.yaml.write_text("model: two\n")
+    assert not kept.newest_is_present(host.paths, host.good)
+    host.keep("b")
+    assert kept.newest_is_present(host.paths, host.good)
+    host.back("a")
+    host.keep("a")
+    assert [one.name for one in kept.read(host.good)] == ["a", "b"]
+
+
+def test_the_restarts_that_a_way_back_owes_outlive_a_broken_run(host: Host) -> None:
+    host.keep("a")
+    host.engine("two")
+    host.back("a")
+    assert [path.name for path in (host.folder / "pending").iterdir()] == ["sparkthor-ray.service"]
+    served = kept.Change("/etc/sparkthor/serving.json", "a", "b", kept.Item("x"))
+    assert kept.restarts([served]) == ["sparkthor-watchdog.service"]
+    assert kept.restarts([kept.Change("/etc/sparkthor/vllm.yaml", "a", "b", kept.Item("x"))]) == []
+
+
+def test_units_are_read_anew(host: Host, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(kept, "UNITS", str(tmp_path))
+    host.keep("a")
+    host.yaml.write_text("other\n")
+    asked: list[list[str]] = []
+
+    def refuse(argv: list[str], _seconds: float) -> tuple[int, str, str]:
+        asked.append(argv)
+        return 1, "", "no bus"
+
+    with pytest.raises(kept.KeptError, match="daemon-reload: no bus"):
+        kept.apply(host.changes("a"), refuse, str(tmp_path / "pending"))
+    assert asked == [["systemctl", "daemon-reload"]]
+
+
+def test_the_environment_is_as_private_in_its_copy_its_diff_and_after_it(host: Host) -> None:
+    host.env.write_text("OF_MINE=something-secret\n")
+    host.env.chmod(0o640)
+    host.keep("a")
+    assert {path.stat().st_mode & 0o777 for path in Path(host.good).iterdir()} == {0o600}
+    assert Path(host.good).stat().st_mode & 0o777 == 0o700
+    host.env.write_text("OF_MINE=another-secret\n")
+    host.yaml.write_text("model: broken\n")
+    shown = {change["before_header"]: change for change in (one.shown() for one in host.changes("a"))}
+    assert "-secret\n" not in str(shown)
+    assert shown[str(host.env)]["before"] != shown[str(host.env)]["after"]
+    assert shown[str(host.yaml)]["after"] == "model: one\n"
+    host.back("a")
+    assert (host.env.read_text(), host.env.stat().st_mode & 0o777) == ("OF_MINE=something-secret\n", 0o640)
+
+
+def test_a_torn_copy_is_no_copy(host: Host) -> None:
+    host.keep("a")
+    [copy] = Path(host.good).glob("vllm.yaml-*")
+    copy.write_text("mod")
+    host.yaml.write_text("model: two\n")
+    with pytest.raises(kept.KeptError, match=r"vllm\.yaml in the configuration a cannot be used: it is damaged"):
+        host.changes("a")
+    copy.unlink()
+    with pytest.raises(kept.KeptError, match="cannot be used"):
+        host.changes("a")
+
+
+def test_old_configurations_go_and_their_copies_with_them(host: Host) -> None:
+    for number in range(kept.LIMIT + 3):
+        host.yaml.write_text(f"model: {number}\n")
+        host.keep(f"n{number}")
+    assert len(kept.read(host.good)) == kept.LIMIT
+    # the link has no copy, the environment is absent
+    assert len(os.listdir(host.good)) == kept.LIMIT + 1
+    assert [os.path.basename(path) for path in kept.needed(host.good)] == ["one", "one"]
+
+
+def test_an_engine_that_is_gone_is_said_before_anything_changes(host: Host) -> None:
+    host.keep("a")
+    host.engine("two")
+    (host.folder / "venvs" / "one" / ".sparkthor-engine.json").unlink()
+    (host.folder / "venvs" / "one").rmdir()
+    with pytest.raises(kept.KeptError, match=r"not on this host any more .*venvs/one.* raise engine_keep"):
+        host.changes("a")
+
+
+def test_what_an_image_needs(host: Host, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    config = tmp_path / "container.json"
+    monkeypatch.setattr(kept.container, "CONFIG", str(config))
+    monkeypatch.setattr(kept, "UNITS", str(tmp_path / "unit"))
+    unit = tmp_path / "unit.service"
+    unit.write_text("ExecStart=/usr/local/lib/sparkthor/sparkthor_host container run ray\n")
+    config.write_text(json.dumps({"image": "sha256:1", "versions": {"vllm": "0.33"}}))
+    kept.keep("c", [str(config), str(unit)], host.good)
+    [one] = kept.read(host.good)
+    assert (one.about["runtime"], one.about["versions"]) == ("container", {"vllm": "0.33"})
+    assert kept.needed(host.good) == ["sha256:1"]
+    assert kept.differences(one, [], host.good, lambda image: image == "sha256:1") == []
+    with pytest.raises(kept.KeptError, match="sha256:1"):
+        kept.differences(one, [], host.good, lambda _image: False)
+
+
+def test_other_hosts_and_another_executor_are_no_matter_of_files(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kept, "describe", lambda _items: {"hosts": ["a", "b"], "executor": "ray"})
+    host.keep("a")
+    one = kept.choose("a", host.good)
+    assert kept.differences(one, ["b", "a"], host.good) == []
+    with pytest.raises(kept.KeptError, match="served on the hosts a, b, and the inventory has a, b, c"):
+        kept.differences(one, ["a", "b", "c"], host.good)
+    monkeypatch.setattr(kept, "executor", lambda: "mp")
+    with pytest.raises(kept.KeptError, match="vllm_serve_executor: ray"):
+        kept.differences(one, ["a", "b"], host.good)
+
+
+def test_a_name_that_nobody_knows_shows_those_that_are(host: Host) -> None:
+    with pytest.raises(kept.KeptError, match=r"no configuration 'x' is kept on this host \(none\)"):
+        kept.choose("x", host.good)
+    host.keep("a")
+    with pytest.raises(kept.KeptError, match=r"\(a\)"):
+        kept.choose("x", host.good)
+
+
+def test_what_the_serving_user_says_is_no_copy(host: Host) -> None:
+    """Earlier versions had each rank keep its own, as that user."""
+    assert not kept.serving.GOOD.startswith("/var/lib/sparkthor/")
+    host.keep("a")
+    [copy] = Path(host.good).glob("vllm.yaml-*")
+    copy.unlink()
+    os.mkfifo(copy)
+    host.yaml.write_text("model: two\n")
+    with pytest.raises(kept.KeptError, match="cannot be used"):
+        host.changes("a")
+    (Path(host.good) / "index.json").write_text('{"kept": [{"name": 1}, 5], "files": {}}')
+    assert kept.read(host.good) == []
+
+
+def test_what_is_served_and_what_served_last_is_in_use(tmp_path: Path) -> None:
+    new = "tiny@" + "e" * 16
+    config, good, name = tmp_path / "vllm.yaml", tmp_path / "good", tmp_path / "tiny"
+    folders = ["tiny@" + digit * 16 for digit in "abcd"]
+    for number, folder in enumerate(folders):
+        name.unlink(missing_ok=True)
+        name.symlink_to(folder)
+        kept.keep(f"run-{number}", [str(name)], str(good))
+    config.write_text(f"# ours\nmodel: /var/lib/sparkthor/models/{new}\nserved-model-name: x@home\n")
+    # what served long ago may go; going back to it needs the former variables and a run
+    assert kept.revisions_needed(str(tmp_path / "vllm*.yaml"), str(good)) == sorted([new, folders[3], folders[2]])
+    assert kept.revisions_needed(str(tmp_path / "absent.yaml"), str(tmp_path / "absent")) == []
+    # the link was of another model, and the head's arguments tell
+    kept.keep("last", [str(config)], str(good))
+    config.write_text("model: owner/name\n")
+    assert kept.revisions_needed(str(tmp_path / "vllm*.yaml"), str(good)) == sorted([new, folders[3]])

@@ -1,0 +1,30 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Running a playbook from a tool."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import ansible_runner
+import pytest
+
+from tools import playbooks
+
+
+def test_a_tool_can_be_ended_after_a_play_as_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def run(**_options: Any) -> SimpleNamespace:
+        for number in before:
+            signal.signal(number, lambda *_unused: None)
+        return SimpleNamespace(rc=0, status="successful", stdout=None)
+
+    monkeypatch.setattr(playbooks, "RUNS", tmp_path)
+    monkeypatch.setattr(ansible_runner, "run", run)
+    assert playbooks.run_playbook("site.yml", [], say=lambda line: None).rc == 0
+    assert {number: signal.getsignal(number) for number in before} == before
