@@ -349,7 +349,8 @@ class Collector:
         declared = self.folders()
         for pattern in (declared["models"], f"{declared['cache']}/huggingface/hub", *OTHER_MODEL_ROOTS):
             for root in sorted(glob.glob(self.path(pattern))):
-                for name in sorted(self._list(root)):
+                names_here = sorted(self._list(root))
+                for name in names_here:
                     folder = os.path.join(root, name)
                     # a revision's folder is there under its model's name as well
                     if name.startswith(".") or "@" in name or not os.path.isdir(folder):
@@ -370,7 +371,13 @@ class Collector:
                     found.append(
                         {
                             "name": name,
-                            "path": "/" + os.path.relpath(folder, self._root).lstrip("/"),
+                            "path": self._shown(folder),
+                            # vllm.yaml names one of them
+                            "folders": [
+                                self._shown(os.path.join(root, item))
+                                for item in names_here
+                                if item.startswith(f"{name}@")
+                            ],
                             "files": files,
                             "broken": broken[:20],
                             "broken_count": len(broken),
@@ -381,6 +388,9 @@ class Collector:
                         self.errors.append("models: too many files, the rest was not read")
                         return found
         return found
+
+    def _shown(self, path: str) -> str:
+        return "/" + os.path.relpath(path, self._root).lstrip("/")
 
     @staticmethod
     def _list(folder: str) -> list[str]:

@@ -173,7 +173,8 @@ def revision_differs(case: Case) -> Iterator[Hit]:
 def model_absent(case: Case) -> Iterator[Hit]:
     paths = {serve.model for serve in case.serves if serve.where.endswith(".yaml") and serve.model.startswith("/")}
     for host, evidence in hosts_read(case):
-        known = {model["path"] for model in evidence.get("models") or ()}
+        models = evidence.get("models") or ()
+        known = {path for model in models for path in (model["path"], *model.get("folders", ()))}
         served = evidence.get("served_model") or {}
         for path in sorted(paths):
             here = served.get("present") if served.get("path") == path else path in known

@@ -159,5 +159,26 @@ def test_what_serves_is_judged_by_the_group_that_serves_it() -> None:
     assert "model-absent" not in {item["rule"] for item in apart["findings"]}
     for own in hostvars.values():
         del own["serving_groups"]
-    together = run(hostvars, {"cluster": ["a", "b"], "ray_head": ["a"], "ray_workers": ["b"]})["doctor"]
+    one = {"cluster": ["a", "b"], "ray_head": ["a"], "ray_workers": ["b"]}
+    together = run(hostvars, one)["doctor"]
     assert "model-absent" in {item["rule"] for item in together["findings"]}
+
+
+def test_a_worker_has_the_revision_that_the_head_names() -> None:
+    folder = "/srv/m@0123456789abcdef"
+
+    def found(folders: list[str]) -> set[str]:
+        model = {"path": "/srv/m", "name": "m", "revision": "", "broken_count": 0, "broken": [], "files": 1}
+        head = evidence(
+            files={"vllm.yaml": f"model: {folder}\n"},
+            models=[{**model, "folders": [folder]}],
+            served_model={"path": folder, "present": True},
+            engine={},
+        )
+        worker = evidence(files={}, models=[{**model, "folders": folders}], served_model={"path": ""}, engine={})
+        groups = {"cluster": ["a", "b"], "ray_head": ["a"], "ray_workers": ["b"]}
+        answer = run({"a": host(11, **head), "b": host(12, **worker)}, groups)["doctor"]
+        return {item["rule"] for item in answer["findings"]}
+
+    assert "model-absent" not in found([folder])
+    assert "model-absent" in found(["/srv/m@fedcba9876543210"])

@@ -159,6 +159,7 @@ def test_models_have_their_revision_and_links_that_lead_nowhere(tmp_path: Path) 
     (store / ".records/tiny@0123456789abcdef.json").write_text('{"config.json": [2, 1, "00"]}')
     revised = [model for model in collect(tmp_path)[0]["models"] if model["name"].startswith("tiny")]
     assert [(model["name"], model["revision"][:7]) for model in revised] == [("tiny", "sha256:")]
+    assert revised[0]["folders"] == ["/var/lib/sparkthor/models/tiny@0123456789abcdef"]
 
 
 def test_models_are_read_where_the_host_keeps_them(tmp_path: Path) -> None:
