@@ -219,6 +219,7 @@ def refuse(_site: Any, _fault: schedule.Fault) -> None:
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> command.Run:
     monkeypatch.setattr(command, "LAY", {"power": (strike, undo), "link": (strike, undo), "gcs": (refuse, refuse)})
     monkeypatch.setattr(command, "make_whole", lambda site: site.done.append("whole"))
+    # a stand-in for the lab
     made = command.Run(Ground(tmp_path), command.CLUSTERS["ray"], tmp_path, "one")  # type: ignore[arg-type]
     made.limit = 0.1
     return made
