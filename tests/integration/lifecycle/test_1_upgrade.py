@@ -71,6 +71,8 @@ def no_kernels(folder: Path) -> dict[str, Any]:
     """A build that does not call itself one for CPUs has to carry kernels for the GPU of a Spark."""
     wheels = folder / "wheels"
     shutil.copytree(TOP / ".lab" / "engine" / "wheels", wheels, copy_function=os.link)
+    for other in wheels.glob("vllm-0*.whl"):
+        other.unlink()
     made = packages.write_wheel(str(wheels), "vllm", "0.32.0", {})
     pin = f"vllm==0.32.0 --hash=sha256:{hashlib.sha256(Path(made).read_bytes()).hexdigest()}\n"
     path = lock(folder, lambda line: pin if line.startswith("vllm==") else line)

@@ -70,6 +70,8 @@ def test_a_sound_engine_passes() -> None:
     # not tried for lack of memory, or without a GPU where none is wanted
     trial.check({}, {"vllm": "0.33.0"}, "spark", "2.30.7")
     trial.check({**FOUND, "gpu": "", "nccl": ""}, {}, "generic", "2.30.7")
+    # a build for CPUs looks for no GPU, wherever it is tried
+    trial.check({**FOUND, "vllm": "0.33.0+cpu", "gpu": "", "nccl": ""}, {}, "spark", "")
 
 
 @pytest.mark.parametrize(
