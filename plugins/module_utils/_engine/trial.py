@@ -91,10 +91,13 @@ def attempt(
     # all of its processes end with it
     limit = ["timeout", "--signal=KILL", str(int(seconds))]
     argv = [*limit, "choom", "-n", "1000", "--", "nice", "-n", "10", *command, "-", "model" if model else "imports"]
+    # a client of Docker that was ended leaves its container, that of a run which was broken off as well
+    leftover = [["docker", "rm", "--force", CONTAINER]] if CONTAINER in command else []
+    for remove in leftover:
+        runner(remove, 60, "")
     status, out, err = runner(argv, seconds + 10, PROGRAM)
-    if CONTAINER in command:
-        # a client of Docker that was ended leaves its container
-        runner(["docker", "rm", "--force", CONTAINER], 60, "")
+    for remove in leftover:
+        runner(remove, 60, "")
     for line in reversed(out.splitlines()):
         if status == 0 and line.startswith("{"):
             found: dict[str, Any] = json.loads(line)

@@ -33,11 +33,12 @@ def test_the_engine_is_asked_as_one_that_the_kernel_ends_first() -> None:
     assert seconds > 60
 
 
-def test_a_container_of_the_trial_is_gone_afterwards() -> None:
+def test_a_container_of_the_trial_is_gone_before_it_and_afterwards() -> None:
     engine = Engine(1)
     with pytest.raises(EngineError):
         trial.attempt(["docker", "run", "--name", trial.CONTAINER, "image"], False, 60, PLENTY, engine)
-    assert engine.asked[-1][0] == ["docker", "rm", "--force", trial.CONTAINER]
+    gone = ["docker", "rm", "--force", trial.CONTAINER]
+    assert [argv == gone for argv, _seconds in engine.asked] == [True, False, True]
 
 
 def test_where_memory_is_short_less_is_tried_and_that_is_said() -> None:
