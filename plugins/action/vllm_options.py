@@ -72,5 +72,5 @@ class ActionModule(Action):
 
 
 def _another(table: dict[str, Any], version: str) -> bool:
-    """Whether the table is that of another vLLM: in check mode the former engine may still be in the new one's place."""
+    """Whether the table is another vLLM's: in check mode the former engine may still be in the new one's place."""
     return bool(version) and release(str(table["vllm"])) != release(version)
