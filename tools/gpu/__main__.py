@@ -194,9 +194,9 @@ def busy(run: Run) -> dict[str, Any]:
     before = site.shown(site.head, VLLM, "InvocationID")
     with Watch(site.leader) as watch:
         wait(lambda: watch.state == "serving", 60, "serving")
-        restarts = dict(watch.newest["restarts"])
+        restarts, begun = dict(watch.newest["restarts"]), time.monotonic()
         found = measure(price.front(site, 128, run.options.tokens), streams, 60 * run.options.minutes)
-        states = sorted({state for _moment, state, _line in watch.changes})
+        states = sorted({"serving"} | {state for moment, state, _line in watch.changes if moment >= begun})
         after = dict(watch.newest["restarts"])
     same = site.shown(site.head, VLLM, "InvocationID") == before
     return {**found, "streams": streams, "minutes": run.options.minutes, "states": states, "restarted": not same,

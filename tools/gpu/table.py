@@ -12,7 +12,7 @@ from typing import Any
 
 from tools.faults.table import BY_NAME, Run, middle
 from tools.gpu import price
-from tools.gpu.start import STEPS
+from tools.gpu.start import BOOT, STEPS
 
 Documents = Mapping[str, Mapping[str, Any]]
 #: whose results stand for a stage that was not measured by itself; faults are those of all of them
@@ -65,10 +65,10 @@ def runs(documents: Documents) -> list[str]:
 
 
 def started(documents: Documents, beside: Documents) -> list[str]:
-    """Steps of a first start, one beside seven others, and one with warm caches after a power-on."""
+    """Steps of a first start, one beside others, and one after a power-on, with what was compiled before."""
     ways = [dict((one.get(name) or {}).get("start") or ()) for one, name in
             ((documents, "deploy"), (beside, "deploy"), (documents, "boot"))]  # fmt: skip
-    steps = [step for step, _words in STEPS if any(step in way for way in ways)]
+    steps = [step for step in (BOOT, *(step for step, _words in STEPS)) if any(step in way for way in ways)]
     rows: list[tuple[Any, ...]] = [(step, *(way.get(step, "–") for way in ways)) for step in steps]
     rows.append(("all", *(round(sum(way.values()), 1) if way else "–" for way in ways)))
     head = ("step", "first start, s", "first start beside others, s", "after power-on, s")
