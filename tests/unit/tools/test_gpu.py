@@ -304,7 +304,7 @@ def test_pairs_are_compared_round_by_round() -> None:
         }  # fmt: skip
 
     rows = [row("front", 0, 99, 12), row("engine", 0, 100, 10), row("front", 1, 48, 11), row("engine", 1, 50, 10)]
-    [found] = price.summary([*rows, row("front", 2, 1, 1)])
+    [found] = price.summary([*rows, row("front", 2, 1, 1)], "front", "engine")
     assert found["pairs"] == 2
     assert found["ratio"] == pytest.approx(0.975)
     assert found["ratios"] == [0.96, 0.99]
@@ -370,13 +370,21 @@ Nov 22 06:45:15.444606 gpu-01 vllm[3983]: (APIServer pid=3983) INFO:     Applica
 
 def test_a_start_is_taken_apart_and_missing_steps_take_nothing() -> None:
     assert start.steps(JOURNAL) == [
-        ("gate, page cache dropped on all hosts", 5.3),
+        ("page cache dropped on all hosts", 5.3),
         ("API server: imports", 15.6),
         ("engine core: imports", 14.7),
         ("API", 59.5),
     ]
     assert start.moment("1700000000.250000 gpu-01 systemd[1]: x") == 1700000000.25
     assert start.steps("nothing") == []
+
+
+def test_a_power_on_begins_with_the_boot_of_the_hosts() -> None:
+    journal = (
+        "1700000010.000000 gpu-01 systemd[1]: Starting sparkthor-vllm.service - vLLM (serving)...\n"
+        "1700000012.500000 gpu-01 ray-gate[9]: 2 of 2 nodes, 2 of 2 GPUs on 10.78.0.11\n"
+    )
+    assert start.steps(journal, 1700000008.0) == [(start.BOOT, 2.0), ("gate: Ray is whole", 2.5)]
 
 
 # --- clusters side by side -------------------------------------------------------------------------------------------
