@@ -12,6 +12,7 @@ from typing import Any
 from ansible.errors import AnsibleActionFail
 from ansible.utils.display import Display
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store import fanout_job
+from ansible_collections.sparkthor.cluster.plugins.module_utils._store.content import human
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import fanout, models, push
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery.record import Record
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import fanout_routes
@@ -64,9 +65,12 @@ class ActionModule(push.StoreAction):
         return declared.folders, declared.pending
 
     def _inspect(self, pending: list[str]) -> dict[str, Any]:
-        if self._args["models"] or not pending:
-            return self._module(self._args)
-        return {"changed": False, "models": {}, "unlisted": []}
+        if pending and not self._args["models"]:
+            return {"changed": False, "models": {}, "unlisted": []}
+        outcome = self._module(self._args)
+        if taken := outcome.get("from_caches"):
+            self._say(f"sparkthor: {self.host}: models: {human(taken['bytes'])} from {', '.join(taken['caches'])} there")
+        return outcome
 
     @staticmethod
     def _with_pending(outcome: dict[str, Any], pending: list[str]) -> dict[str, Any]:

@@ -86,6 +86,13 @@ options:
     type: str
     choices: [fast, full]
     default: fast
+  hub_caches:
+    description:
+      - Folders on the host, as shell patterns, in which the hub's own client keeps models (C(.../huggingface/hub)).
+        Large files that are wanted and lie there are copied instead of sent.
+    type: list
+    elements: str
+    default: []
   stage:
     description:
       - V(apply) does everything for one host, over the connection of the task.
@@ -229,6 +236,10 @@ sent_bytes:
   description: Bytes that the controller sent to this host.
   returned: when something was sent
   type: int
+from_caches:
+  description: What came out of O(hub_caches), as C(bytes) and the C(caches) that had it.
+  returned: when something did
+  type: dict
 inventory:
   description: Of each folder of the store its name, size, number of files, use and a verdict.
   returned: by O(stage=list)
@@ -251,7 +262,7 @@ from typing import Any, NamedTuple
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.sparkthor.cluster.plugins.module_utils._serving import kept
-from ansible_collections.sparkthor.cluster.plugins.module_utils._store import fanout_job, revisions
+from ansible_collections.sparkthor.cluster.plugins.module_utils._store import fanout_job, hub_caches, revisions
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store.content import human
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store.manifest import (
     Entry,
@@ -288,6 +299,7 @@ def argument_spec() -> dict[str, Any]:
             },
         },
         "verify": {"type": "str", "choices": ["fast", "full"], "default": "fast"},
+        "hub_caches": {"type": "list", "elements": "str", "default": []},
         "stage": {
             "type": "str",
             "choices": ["apply", "check", "seed", "start", "watch", "finish", "switch", "list", "receive"],
@@ -390,6 +402,11 @@ def apply(module: AnsibleModule, store: Store) -> dict[str, Any]:
         store.check_space(missing, "model_store_models: " + ", ".join(report))
     if module.check_mode:
         return result
+    cached = hub_caches.blobs(params["hub_caches"]) if need else {}
+    if any(sha256 in cached for sha256 in need):
+        taken = hub_caches.take(store.incoming, need.values(), cached)
+        result["from_caches"] = {"bytes": taken.size, "caches": taken.caches}
+        need = {sha256: item for sha256, item in need.items() if sha256 not in taken.sha256}
     if need:
         result["need"] = list(need.values())
         return result
