@@ -22,6 +22,10 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import file
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store import content
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store.incoming import PROVED
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store.manifest import valid_sha256
+from ansible_collections.sparkthor.cluster.plugins.module_utils._store.store import Store
+
+#: where the hub's own tools keep models unless they are told otherwise
+DEFAULT = ("/home/*/.cache/huggingface/hub", "/root/.cache/huggingface/hub")
 
 
 class Taken(NamedTuple):
@@ -42,6 +46,22 @@ def blobs(patterns: Iterable[str]) -> dict[str, str]:
             if valid_sha256(name):
                 found.setdefault(name, path)
     return found
+
+
+def sizes(patterns: Iterable[str]) -> dict[str, int]:
+    """Of each model in these caches the bytes of its large files, as far as this user may read there."""
+    found: dict[str, int] = {}
+    for path in blobs(patterns).values():
+        repo = os.path.basename(os.path.dirname(os.path.dirname(path))).removeprefix("models--").replace("--", "/", 1)
+        with contextlib.suppress(OSError):
+            found[repo] = found.get(repo, 0) + os.stat(path).st_size
+    return found
+
+
+def take_for(store: Store, need: Mapping[str, Mapping[str, Any]], patterns: Iterable[str]) -> Taken:
+    """Take into a store what it needs, by SHA-256; where nothing of it is in a cache, nothing is made either."""
+    found = blobs(patterns) if need else {}
+    return take(store.incoming, need.values(), found) if not need.keys().isdisjoint(found) else Taken(set(), 0, [])
 
 
 def take(incoming: str, need: Iterable[Mapping[str, Any]], found: Mapping[str, str]) -> Taken:

@@ -289,3 +289,15 @@ def test_a_model_that_a_hub_cache_has_whole_appears_at_once(host: Host, tmp_path
     result = host.call({"tiny": FILES}, hub_caches=[str(tmp_path / "hub")])
     assert (result["changed"], "need" in result, result["from_caches"]["bytes"]) == (True, False, 1002)
     assert sorted(os.listdir(host.root)) == [".records", "tiny"]
+
+
+def test_a_host_tells_the_parts_of_what_it_alone_has(host: Host) -> None:
+    weights = FILES["model.safetensors"]
+    asked = {"stage": "parts", "job": json.dumps({"wanted": [row("w", weights)[2]], "size": 600})}
+    assert "is not here whole any more: run again" in host.call({"tiny": FILES}, **asked)["msg"]
+    for data in FILES.values():
+        host.send(data)
+    host.call({"tiny": FILES})
+    told = host.call({"tiny": FILES}, **asked)
+    digests = [hashlib.sha256(part).hexdigest() for part in (weights[:600], weights[600:])]
+    assert (told["changed"], told["parts"]) == (False, {row("w", weights)[2]: digests})
