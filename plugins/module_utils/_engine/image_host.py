@@ -36,6 +36,8 @@ RECORD = "engine-images.json"
 BUILDER = "sparkthor-engine-build"
 #: the folder of the store in which an image's archive waits to be loaded
 ARCHIVE = "archive"
+#: what is noted of an image that need not have been asked yet
+NOTES = ("brought", "digests")
 
 
 class Host:
@@ -70,11 +72,10 @@ class Host:
         noted = (records.get(found.image) or {}).get("digests") or []
         return found._replace(digests=list(dict.fromkeys([*found.digests, *noted])))
 
-    def note_digest(self, image: str, digest: str) -> None:
-        """A loaded image is what a registry has under ``name@sha256:...``, which Docker does not know of it."""
+    def note(self, image: str, **known: Any) -> None:
+        """Keep what Docker itself does not know of an image: whether we brought it, and its registry's ``digests``."""
         records = self.records()
-        row = records.get(image) or {}
-        self._keep_records({**records, image: {**row, "digests": sorted({*(row.get("digests") or ()), digest})}})
+        self._keep_records({**records, image: {**(records.get(image) or {}), **known}})
 
     def size(self, image: str) -> int:
         return int(self.docker("image", "inspect", "--format", "{{.Size}}", image))
@@ -104,7 +105,7 @@ class Host:
     def probe(self, image: str, brought: bool = False) -> dict[str, Any]:
         """Ask an image once; a digest never means another content. Only one that was brought here is ever removed."""
         records = self.records()
-        if "packages" in (records.get(image) or {}):
+        if set(records.get(image) or ()).difference(NOTES):
             return dict(records[image])
         options = ["--rm", "--interactive", "--network", "none", "--cap-drop", "ALL", "--log-driver", "none"]
         try:
@@ -269,7 +270,7 @@ def bring(
             return None, request
         found = host.image(*names)
         if found is not None and archive.get("shared") and digest:
-            host.note_digest(found.image, f"{reference.name}@{digest}")
+            host.note(found.image, digests=sorted({*found.digests, f"{reference.name}@{digest}"}))
             found = host.image(found.image)
     elif found is None:
         if not params["pull"]:

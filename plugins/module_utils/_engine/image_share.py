@@ -91,6 +91,9 @@ def save(params: Mapping[str, Any]) -> dict[str, Any]:
         raise EngineError(f"engine_image: {reference.pull} could not be pulled: {why}")
     # before another host gets it
     _image.check_architecture(found.architecture, platform.machine(), f"engine_image: {reference.tagged}")
+    if _read("image") == reference.pull and _read("status") == "0":
+        # so that it goes when it is used no more
+        host.note(found.image, brought=True)
     digests = _image.registry_digests(found, reference.name)
     told: dict[str, Any] = {"changed": False, "pulled": digests}
     if not params["share"]:

@@ -112,7 +112,7 @@ def _engine(settings: TeardownSettings) -> HostState:
     cache = settings.engine_cache_dir
     return HostState(
         restore=[f"{_ETC}/engine.env", *_foreign(cache)],
-        absent=[f"{_ETC}/container.json", _WORK_DIR, location.PACKAGE, *_own(cache)],
+        absent=[f"{_ETC}/container.json", _WORK_DIR, "/run/sparkthor-pull", location.PACKAGE, *_own(cache)],
     )
 
 

@@ -141,6 +141,19 @@ def test_what_was_pulled_is_written_where_the_fan_out_takes_it_from(tmp_path: Pa
     assert not [name for name in os.listdir(tmp_path / "work/images/.incoming") if name.startswith("save-")]
 
 
+def test_only_what_we_pulled_is_ours_to_remove(tmp_path: Path, machine: Machine) -> None:
+    machine.pulled()
+    image_share.save(params(tmp_path, share=False))
+    records = tmp_path / "work/engine-images.json"
+    assert not records.exists()
+    machine.images.clear()
+    image_share.pull(params(tmp_path))
+    (tmp_path / "run/status").write_text("0\n")
+    machine.pulled()
+    image_share.save(params(tmp_path, share=False))
+    assert json.loads(records.read_text()) == {IMAGE: {"brought": True}}
+
+
 def test_an_image_for_another_machine_goes_no_further(
     tmp_path: Path, machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:

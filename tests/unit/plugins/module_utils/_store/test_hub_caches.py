@@ -44,6 +44,11 @@ def test_large_files_are_known_by_their_names_and_half_ones_are_not(tmp_path: Pa
     assert hub_caches.blobs([]) == {}
 
 
+def test_models_are_named_with_their_bytes(tmp_path: Path, cache: Path) -> None:
+    (cache / ("2" * 64)).write_bytes(b"another shard")
+    assert hub_caches.sizes(patterns(tmp_path)) == {"owner/tiny": len(WEIGHTS) + 13}
+
+
 def test_what_a_cache_has_need_not_be_sent_and_stays_its_users(tmp_path: Path, cache: Path, store: Store) -> None:
     before = os.stat(cache / SHA)
     taken = hub_caches.take(store.incoming, [need(), need("2" * 64, 5)], hub_caches.blobs(patterns(tmp_path)))
