@@ -157,7 +157,16 @@ def reach(run: subprocess.Popen[str], words: str) -> list[str]:
         lines.append(line)
         if line.startswith("TASK") and words in line:
             return lines
+    run.wait()
     raise AssertionError(f"the run ended before {words}: {''.join(lines[-40:])}")
+
+
+def unlocked(lifecycle: Lifecycle) -> None:
+    """Until what the dead controller left behind has released its lock."""
+    end = time.monotonic() + 120
+    while "controller.json" in lifecycle.cluster.run(lifecycle.cluster.head, "ls /run"):
+        assert time.monotonic() < end, "the lock of a dead controller stays"
+        time.sleep(0.5)
 
 
 @pytest.mark.parametrize("task", ["Let running requests end", "Start Ray", "Wait for the first completion"])
@@ -167,6 +176,7 @@ def test_a_killed_controller_leaves_what_a_rollback_can_finish(lifecycle: Lifecy
         reach(run, task)
         os.killpg(run.pid, signal.SIGKILL)
         run.wait()
+        unlocked(lifecycle)
         back = lifecycle.play("playbooks/rollback.yml")
     assert back.rc == 0, back.failures
     assert set(lifecycle.engines().values()) == {FORMER}
