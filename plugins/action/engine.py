@@ -181,7 +181,7 @@ class ActionModule(push.StoreAction):
         if begun["pulling"]:
             self._follow(wanted.image)
         if share:
-            display.display(f"sparkthor: {self.host}: {wanted.image}: written down for the other hosts")
+            display.display(f"sparkthor: {self.host}: {wanted.image}: is being written down for the other hosts")
         outcome = self._module({**arguments, "stage": "save", "share": share})
         if outcome.get("failed"):
             return outcome

@@ -254,10 +254,9 @@ def bring(
     if archive.get("shared") and not archive["others"] and host.containerd_store():
         # this host could not name what the other one wrote
         archive = {}
-    names = [archive["image"], *archive.get("others", [])] if archive else [reference.pull]
-    if archive.get("shared"):
-        # whoever pulled it knows it by its registry's name
-        names = [reference.pull, *names]
+    # whoever pulled an image for all knows it by its registry's name
+    names = [reference.pull] if not archive or archive.get("shared") else []
+    names += [archive["image"], *archive.get("others", [])] if archive else []
     if check and not host.answers():
         actions.append(f"have {reference.tagged}, once Docker runs")
         return None, {}
@@ -269,9 +268,6 @@ def bring(
         if check or request:
             return None, request
         found = host.image(*names)
-        if found is not None and archive.get("shared") and digest:
-            host.note(found.image, digests=sorted({*found.digests, f"{reference.name}@{digest}"}))
-            found = host.image(found.image)
     elif found is None:
         if not params["pull"]:
             raise EngineError(
@@ -291,6 +287,10 @@ def bring(
         host.store().remove(ARCHIVE)
     if found is None:
         raise EngineError(f"engine_image: {names[0]} is not there after it was fetched")
+    if archive.get("shared") and digest and not check and not _image.has_digest(found, digest):
+        # so that later runs know it, which ask for what the registry calls it
+        host.note(found.image, digests=sorted({*found.digests, f"{reference.name}@{digest}"}))
+        found = host.image(found.image) or found
     if digest and not _image.has_digest(found, *(names if archive else []), digest):
         raise EngineError(
             f"{digest} is wanted (engine_image_digest, or in engine_image), but {names[0]} on this host is "

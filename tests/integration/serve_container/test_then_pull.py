@@ -60,7 +60,7 @@ def registry(serving: Serving) -> Iterator[None]:  # noqa: F811
 def test_an_image_is_pulled_by_one_host_and_passed_on(serving: Serving, registry: None) -> None:  # noqa: F811
     cluster = serving.cluster
     outcome = serving.site(whole=True, **PULLED)
-    assert f"{cluster.head}: {IMAGE}: written down for the other hosts" in outcome.output
+    assert f"{cluster.head}: {IMAGE}: is being written down for the other hosts" in outcome.output
     images = {host: json.loads(cluster.run(host, f"docker image inspect {IMAGE}"))[0] for host in cluster.hosts}
     assert {image["Config"]["Labels"]["lab.registry"] for image in images.values()} == {"1"}
     assert len({image["Id"] for image in images.values()}) == 1

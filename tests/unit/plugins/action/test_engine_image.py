@@ -297,7 +297,7 @@ def test_one_host_pulls_and_says_how_far_it_is(
         "sparkthor: spark-01: own/vllm:1: 0 of 1 layers downloaded, 0 unpacked",
         "sparkthor: spark-01: own/vllm:1: 1 of 1 layers downloaded, 1 unpacked",
     ]
-    assert said[2] == "sparkthor: spark-01: own/vllm:1: written down for the other hosts"
+    assert said[2] == "sparkthor: spark-01: own/vllm:1: is being written down for the other hosts"
     assert json.loads((tmp_path / ".sparkthor-lock.json").read_text())["images"] == {"own/vllm:1": A}
 
 

@@ -382,6 +382,16 @@ def test_an_image_that_another_host_pulled_is_known_by_its_registrys_name(host: 
     assert host(digest=other, target={"archive": {}, "wait": True})["lacks"] == f"own/vllm@{other}"
 
 
+def test_a_host_that_has_the_same_image_from_elsewhere_is_told_its_registrys_name(host: Host, docker: Docker) -> None:
+    docker.packages["ray"] = "2.60.0"
+    docker.add(BASE, "own/other:1")
+    assert host(digest=PULLED, target={"archive": {}, "wait": True})["lacks"] == f"own/vllm@{PULLED}"
+    shared = {"archive": {**host.archive, "others": [], "shared": True}}
+    assert host(digest=PULLED, target=shared)["pulled"] == [PULLED]
+    assert host(digest=PULLED, target={"archive": {}, "wait": True})["changed"] is False
+    assert "load" not in docker.verbs()
+
+
 def test_the_host_that_pulled_it_tidies_up_when_all_have_it(host: Host, docker: Docker) -> None:
     docker.packages["ray"] = "2.60.0"
     docker.do_pull(["pull", f"own/vllm@{PULLED}"], None)
