@@ -138,7 +138,9 @@ def plan(config: Mapping[str, Any], **options: Any) -> dict[str, Any]:
     ranks = _plan_ranks(asked, cache, made, weights, sum(parts.values()))
     cache, ranks = _fitted(asked, cache, ranks)
     names = rank_names(asked.hosts, tensor * pipeline)
-    unknown = [*known.unknown_of(text_config(config)), *filter(None, [drafter.unknown])]
+    strange = known.unknown_of(text_config(config))
+    unknown = [*strange, *filter(None, [drafter.unknown])]
+    weighed = not strange or weights.measured
     verdict, reasons, suggestions = judge(
         shape,
         ranks,
@@ -154,9 +156,10 @@ def plan(config: Mapping[str, Any], **options: Any) -> dict[str, Any]:
             parts,
             unknown,
             asked.overhead_bytes is None,
+            weighed,
         ),
     )
-    return {
+    result = {
         "verdict": verdict,
         "reasons": reasons,
         "suggestions": suggestions,
@@ -171,6 +174,24 @@ def plan(config: Mapping[str, Any], **options: Any) -> dict[str, Any]:
         "pipeline_parallel": pipeline,
         "ranks": _rank_table(names, ranks, cache.length),
     }
+    return _withheld(result, weighed, bool(strange)) if unknown else result
+
+
+#: numbers of the plan, and lists of its ranks, that are of the cache, of the weights, and of the computation
+_OF_CACHE = (
+    *("kv_bytes_per_token", "kv_bytes_per_token_within_window", "kv_bytes_per_token_per_rank", "kv_bytes_of_token"),
+    *("window_bytes_of_token", "window_bytes_per_sequence_per_rank", "state_bytes_per_sequence"),
+    *("state_bytes_per_sequence_per_rank", "block_bytes_per_rank", "request_bytes_per_rank", "request_bytes"),
+    *("max_tokens", "max_concurrent_sequences", "kv_cache_tokens", "kv_cache_bytes", "kv_cache_bytes_at_least"),
+)
+_OF_WEIGHTS = ("weights_bytes", "weights_bytes_per_rank", "active_bytes", "decode_tokens_per_second_bound")
+
+
+def _withheld(result: Mapping[str, Any], weighed: bool, strange: bool) -> dict[str, Any]:
+    """A plan of what is not known gives no number that rests on a guess."""
+    gone = {*_OF_CACHE, *(() if weighed else _OF_WEIGHTS), *(("prefill_flops_per_token",) if strange else ())}
+    ranks = {name: [None] * len(row) if name in gone else row for name, row in result["ranks"].items()}
+    return {**{name: None if name in gone else value for name, value in result.items()}, "ranks": ranks}
 
 
 def _split(asked: Options) -> tuple[int, int]:

@@ -86,6 +86,7 @@ def status(machine: Watchdog, decision: Decision, seen: Observation, since: floa
             "allowed": machine.allowed,
             "evidence": machine.verdict.kind,
         },
+        "answers": dict(machine.answers),
         "failures": machine.failures,
         "fraction": seen.fraction,
         "progress": seen.progress,
@@ -140,6 +141,16 @@ def metrics_text(state: Mapping[str, Any], wall: float) -> str:
             "# HELP sparkthor_serving_completion_age_seconds Time since a one-token completion succeeded.",
             "# TYPE sparkthor_serving_completion_age_seconds gauge",
             f"sparkthor_serving_completion_age_seconds {completion['seconds_ago']:.1f}",
+        ]
+    told = state.get("answers") or {}
+    if told.get("asked"):
+        lines += [
+            "# HELP sparkthor_serving_answers_asked Simple tasks that the model was asked after its start.",
+            "# TYPE sparkthor_serving_answers_asked gauge",
+            f"sparkthor_serving_answers_asked {told['asked']}",
+            "# HELP sparkthor_serving_answers_right Those of them that it answered rightly.",
+            "# TYPE sparkthor_serving_answers_right gauge",
+            f"sparkthor_serving_answers_right {told['right']}",
         ]
     stall = state.get("stall") or {}
     if stall:

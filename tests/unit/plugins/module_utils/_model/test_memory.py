@@ -164,3 +164,38 @@ def test_no_rank_holds_less_than_its_share(heads_power: int, tp_power: int, stag
     result = plan(config, tensor_parallel=2**tp_power, pipeline_parallel=stages)
     assert sum(result["ranks"]["kv_bytes_per_token_per_rank"]) >= result["kv_bytes_per_token"]
     assert sum(result["ranks"]["weights_bytes_per_rank"]) + 16 >= result["weights_bytes"]
+
+
+@pytest.mark.parametrize("size", [None, 60 * GIB])
+def test_no_number_rests_on_a_guess(size: int | None) -> None:
+    """Of an attention that is not known: what it was taken for is said, and no cache, concurrency or speed is given."""
+    config = {**model("llama-3.1-8b"), "model_type": "glm5_next"}
+    found = plan(config, memory_bytes=SPARK, max_model_len=8192, tensor_parallel=2, weights_bytes=size)
+    assert found["verdict"] == "unknown"
+    assert found["reasons"][-1].startswith("Assumed for the split: 32 layers that keep the whole context, 0 a window")
+    for name in ("kv_bytes_per_token", "kv_cache_tokens", "max_concurrent_sequences", "max_tokens"):
+        assert found[name] is None, name
+    assert found["request_bytes_per_rank"] is None
+    assert found["prefill_flops_per_token"] is None
+    assert found["ranks"]["kv_cache_bytes"] == found["ranks"]["request_bytes"] == [None, None]
+    # the checkpoint's own size is no guess
+    assert found["weights_bytes"] == size
+    assert (found["decode_tokens_per_second_bound"] is None) is (size is None)
+    assert found["ranks"]["host"] == ["rank 0", "rank 1"]
+
+
+def test_weights_alone_refuse_what_is_not_known() -> None:
+    config = {**model("llama-3.1-8b"), "model_type": "glm5_next"}
+    found = plan(config, memory_bytes=SPARK, weights_bytes=200 * GIB)
+    assert found["verdict"] == "does_not_fit"
+    assert any("weights 200.0 GiB and overhead" in reason for reason in found["reasons"])
+    # and an estimate of them does not
+    assert plan({**config, "num_hidden_layers": 2000}, memory_bytes=SPARK)["verdict"] == "unknown"
+
+
+def test_a_drafter_that_is_not_known_leaves_the_models_own_weights() -> None:
+    drafting = {"method": "eagle3", "model": "some/drafter", "num_speculative_tokens": 3}
+    found = plan(model("llama-3.1-8b"), memory_bytes=SPARK, max_model_len=8192, speculative_config=drafting)
+    assert (found["verdict"], found["max_concurrent_sequences"]) == ("unknown", None)
+    assert found["weights_bytes_per_rank"] > 14 * GIB
+    assert found["prefill_flops_per_token"]
