@@ -115,12 +115,12 @@ def plan(config: Mapping[str, Any], **options: Any) -> dict[str, Any]:
     """The memory plan of one model on one set of ranks, by `Options`."""
     asked = Options(**options)
     config = with_overrides(config, asked.hf_overrides) if asked.hf_overrides else config
-    shape = read_shape(config)
+    version = _version(asked.vllm_version)
+    shape = _as_of(version, config, read_shape(config))
     tensor, pipeline = _split(asked)
     check_split(shape, tensor)
     stages = split_layers(shape.num_layers, pipeline, asked.layer_partition)
     drafter = read_drafter(asked.speculative_config, config, shape, asked.draft_config)
-    version = _version(asked.vllm_version)
     step = _step(asked, shape, drafter)
     cache = _Cache(
         shape,
@@ -223,8 +223,10 @@ def _speed(asked: Options, weights: Weights, tensor: int) -> dict[str, Any]:
     return {"active_bytes": active, "decode_tokens_per_second_bound": bound}
 
 
-#: From these releases on windows hold what every batch in flight has scheduled, and "KV cache size: N tokens" is
+#: From these releases on Nemotron-H keeps its states in float32 where its config names no other type (before, in the
+#: model's own), windows hold what every batch in flight has scheduled, and "KV cache size: N tokens" is
 #: what that many requests of the whole length hold, instead of the tokens of one group of caches.
+_FLOAT32_STATE_FROM = (0, 20)
 _IN_FLIGHT_FROM = (0, 25)
 _TOKENS_BY_CONCURRENCY_FROM = (0, 20)
 
@@ -232,6 +234,14 @@ _TOKENS_BY_CONCURRENCY_FROM = (0, 20)
 def _version(value: str | None) -> tuple[int, ...] | None:
     numbers = [int(part) for part in str(value or "").partition("+")[0].split(".")[:2] if part.isdigit()]
     return tuple(numbers) if len(numbers) == 2 else None
+
+
+def _as_of(version: tuple[int, ...] | None, config: Mapping[str, Any], shape: Shape) -> Shape:
+    """The shape as an older release has it."""
+    older = version is not None and version < _FLOAT32_STATE_FROM and shape.model_type == "nemotron_h"
+    if older and not text_config(config).get("mamba_ssm_cache_dtype"):
+        return replace(shape, ssm_dtype=shape.dtype)
+    return shape
 
 
 def _batches(pipeline: int, version: tuple[int, ...] | None) -> int:

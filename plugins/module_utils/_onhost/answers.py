@@ -1,7 +1,5 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-# runs on the host without Ansible, in the watchdog:
-# pylint: disable=ansible-bad-function
 """Whether a model answers sensibly: simple tasks whose right answer is known.
 
 Broken kernels give fluent nonsense, or one token again and again, and count as fast as sound ones. Standard library

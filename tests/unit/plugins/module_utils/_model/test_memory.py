@@ -199,3 +199,22 @@ def test_a_drafter_that_is_not_known_leaves_the_models_own_weights() -> None:
     assert (found["verdict"], found["max_concurrent_sequences"]) == ("unknown", None)
     assert found["weights_bytes_per_rank"] > 14 * GIB
     assert found["prefill_flops_per_token"]
+
+
+def test_states_of_nemotron_h_are_wider_in_later_releases() -> None:
+    config = {key: value for key, value in model("nemotron-h-56b-base-8k").items() if "ssm_cache_dtype" not in key}
+    old, new = (plan(config, vllm_version=version)["state_bytes_per_sequence"] for version in ("0.17.1", "0.20.1"))
+    assert new > 1.9 * old
+    given = {**config, "mamba_ssm_cache_dtype": "float32"}
+    assert plan(given, vllm_version="0.17.1")["state_bytes_per_sequence"] == new
+
+
+def test_an_open_length_is_the_longest_that_fits() -> None:
+    small: dict[str, Any] = {"memory_bytes": SPARK, "gpu_memory_utilization": 0.25}
+    asked = [plan(model("llama-3.1-8b"), max_model_len=length, **small) for length in ("auto", -1, "-1")]
+    length = asked[0]["max_model_len"]
+    assert {found["max_model_len"] for found in asked} == {length}
+    assert 1024 < length < 131_072
+    assert asked[0]["verdict"] != "does_not_fit"
+    assert plan(model("llama-3.1-8b"), max_model_len=length + 32, **small)["verdict"] == "does_not_fit"
+    assert plan(model("llama-3.1-8b"), max_model_len="auto", memory_bytes=SPARK)["max_model_len"] == 131_072
