@@ -11,6 +11,7 @@ exactly those. Exit status 1: something did not hold.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
 import itertools
 import json
@@ -27,6 +28,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state import controller_lock
 from sparklab import Lab, LabError
 
 from tools import leaks
@@ -50,6 +52,8 @@ SIGHT = 60.0
 #: a clean start of the same lab is measured anew after these seconds
 CLEAN_AGE = 1200.0
 GRACE = 60.0
+#: what the lab says where something is not there, or does not end
+LAB_ERRORS = (FaultError, LabError, OSError, subprocess.SubprocessError)
 _UNITS = ("ray", "vllm", "watchdog", "front")
 _JOURNAL = "journalctl --no-pager -o short-precise --since=-{minutes}min " + " ".join(
     f"-u sparkthor-{unit}" for unit in _UNITS
@@ -88,6 +92,8 @@ class Run:
         self.laid: Counter[str] = Counter()
         self.missed: Counter[str] = Counter()
         self.output = ""
+        #: since when a fault has left nobody on the head who could keep the state true
+        self.blinded: dict[schedule.Fault, float] = {}
         self.endpoint = Asking(**dataclasses.asdict(site.endpoint), expected=expected)
         self.limit = 0.0
 
@@ -122,11 +128,16 @@ class Run:
             if play is not None:
                 play.join()
             make_whole(self.site)
-        except (FaultError, LabError, subprocess.TimeoutExpired) as error:
+        except LAB_ERRORS as error:
             laid.troubles.append(f"the lab cannot be made whole: {error}")
             return False
+        self._sees_again()
         if each.play is not None:
             outcome = self.site_yml("after")
+            if outcome.rc != 0 and any("is changing this cluster" in failure for failure in outcome.failures):
+                # the killed play could not give its lock back to a head that was away
+                time.sleep(controller_lock.PATIENCE)
+                outcome = self.site_yml("after")
             if outcome.rc != 0:
                 laid.troubles.append(f"the play after it failed: {outcome.failures}")
         laid.whole = self.now()
@@ -161,10 +172,11 @@ class Run:
         return thread
 
     def _deed(self, fault: schedule.Fault, which: int) -> None:
-        now = self.now()
+        if which == 0 and fault.kind in BLINDING and fault.host in ("", self.site.head):
+            self.blinded[fault] = self.now()
         try:
             LAY[fault.kind][which](self.site, fault)
-        except (FaultError, LabError, subprocess.TimeoutExpired) as error:
+        except LAB_ERRORS as error:
             # what is not there cannot be struck; what was off is made whole at the end of the round
             if which == 0:
                 self.missed[fault.kind] += 1
@@ -172,8 +184,15 @@ class Run:
             return
         if which == 0:
             self.laid[fault.kind] += 1
-            if fault.kind in BLINDING and fault.host in ("", self.site.head):
-                self.history.blind.append((now, now + fault.lasts + SIGHT))
+        else:
+            self._sees_again(fault)
+
+    def _sees_again(self, *faults: schedule.Fault) -> None:
+        """From now on the head has power and its watchdog may run, as far as these faults go; without any, all."""
+        for fault in faults or tuple(self.blinded):
+            since = self.blinded.pop(fault, None)
+            if since is not None:
+                self.history.blind.append((since, self.now() + SIGHT))
 
     # -- around the rounds ------------------------------------------------------------------------------------------
 
@@ -190,13 +209,17 @@ class Run:
             self.history.rounds[-1].troubles.append(f"site.yml at the end failed: {first.failures}")
         second = self.site_yml("second-at-the-end")
         self.history.last_play = (second.rc, second.changed)
-        secrets = {path.name: path.read_text().strip() for path in self.site.secrets.iterdir() if path.is_file()}
-        for name, secret in secrets.items():
-            for host in self.site.hosts:
-                self.history.leaks += [
-                    f"{name} in {place} of {host}" for place in leaks.places(self.site.lab, host, secret)
-                ]
+        kept = {path.name: path.read_text().strip() for path in self.site.secrets.iterdir() if path.is_file()}
+        secrets = {name: secret for name, secret in kept.items() if secret}
         self.history.leaks += [f"{name} in what a play printed" for name in leaks.shown(self.output, secrets)]
+        try:
+            for name, secret in secrets.items():
+                for host in self.site.hosts:
+                    self.history.leaks += [
+                        f"{name} in {place} of {host}" for place in leaks.places(self.site.lab, host, secret)
+                    ]
+        except LAB_ERRORS as error:
+            self.history.rounds[-1].troubles.append(f"the search for secrets did not end: {error}")
 
     def close(self, clients: Clients, watch: Watch) -> None:
         """Moments become seconds since the run began."""
@@ -209,6 +232,7 @@ class Run:
                 for one in requests
             ]
 
+        self._sees_again()
         self.history.ended = self.now()
         self.history.requests, self.history.pulses = moved(clients.requests), moved(clients.pulses)
         self.history.states = [(moment - self.zero, state, line) for moment, state, line in watch.changes]
@@ -237,7 +261,8 @@ def chaos(run: Run, name: str, seed: int, minutes: float, plan: Sequence[schedul
         try:
             for each in rounds_of(run, seed, minutes, plan):
                 done.append(each)
-                text = json.dumps(schedule.to_plan(name, seed, done), indent=1) + "\n"
+                # a plan that is laid again stays whole, however early this run ends
+                text = json.dumps(schedule.to_plan(name, seed, plan or done), indent=1) + "\n"
                 (run.folder / "plan.json").write_text(text, encoding="utf-8")
                 serves = run.round(each, clients, watch)
                 if not serves:
@@ -313,7 +338,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
     finally:
         if not options.keep:
-            Lab(lab_name, home=TOP / ".lab").destroy()
+            with contextlib.suppress(LabError):  # it was not made
+                Lab(lab_name, home=TOP / ".lab").destroy()
 
 
 if __name__ == "__main__":

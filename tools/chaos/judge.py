@@ -58,14 +58,17 @@ class History:
 
 
 def spells(pulses: Sequence[Request]) -> Iterator[tuple[bool, float, float, str]]:
-    """(whether they were answered, since, until, the last error) of pulses that ended alike one after the other."""
+    """(whether they were answered, since, until, the last error) of pulses that ended alike one after the other.
+
+    Of the time that one took nothing is known but its end, so a slow one ends the spell before it.
+    """
     kind: bool | None = None
     since = until = 0.0
     error = ""
     for one in pulses:
         told = one.ended is not None and (one.ok or _REFUSED.match(one.error) is not None)
         now = one.ok if told else None
-        if now is not kind:
+        if now is not kind or (one.ended or 0.0) - until > FRESH:
             if kind is not None:
                 yield kind, since, until, error
             kind, since = now, one.ended or 0.0

@@ -14,8 +14,8 @@ from tools.faults.site import FRONT, RAY, VLLM, WATCHDOG, FaultError, Site
 
 Deed = Callable[[Site, Fault], None]
 
-#: every stopped process of a host goes on
-_WAKE = "ps -eo pid=,stat= | awk '$2 ~ /^T/ {print $1}' | xargs -r kill -CONT"
+#: every stopped process of a host goes on; one that the watchdog killed meanwhile is no failure
+_WAKE = "ps -eo pid=,stat= | awk '$2 ~ /^T/ {print $1}' | xargs -r kill -CONT 2>/dev/null; true"
 _DASHBOARD = r"dashboard/dashboard\.py|ray::Dashboard"
 
 
@@ -125,11 +125,12 @@ BLINDING = frozenset({"watchdog", "watchdog stopped", "power", "shutdown", "rebo
 
 def make_whole(site: Site) -> None:
     """Every host has power, every cable passes, every disk has room, every process may run."""
-    site.lab.boot()
-    site.lab.wait()
     for host in site.hosts:
         site.lab.fix(host)
         site.lab.rate(host, [], None)
+    site.lab.boot()
+    site.lab.wait()
+    for host in site.hosts:
         site.lab.memory(host, AVAILABLE_MB)
         site.on(host, _WAKE)
         site.free_disk(host)

@@ -113,10 +113,15 @@ def of_package(folder: str) -> Kernels:
     return best
 
 
+def for_cpu(version: str) -> bool:
+    """Whether a build calls itself one for CPUs."""
+    return "cpu" in version.partition("+")[2]
+
+
 def problem(kind: str, version: str, kernels: Kernels) -> str:
     """Why this build cannot serve on a host of this kind, with the fix; empty if it can, or if it is a CPU build."""
     device = DEVICES.get(kind)
-    if device is None or "cpu" in version.partition("+")[2] or kernels.serve(device):
+    if device is None or for_cpu(version) or kernels.serve(device):
         return ""
     fix = (
         "Give engine_requirements a build with CUDA 13 kernels for it, or a wheel built on the host with "

@@ -316,7 +316,8 @@ def _diff(path: str, before: str, text: str, actions: list[str]) -> dict[str, st
 def _python_of(config: Mapping[str, Any], gpus: Sequence[str]) -> list[str]:
     """Python of an image in a container of its own, which needs no other to run."""
     command = container.ask_arguments(config, [], {}, running=False)
-    return [*command[:2], "--name", trial.CONTAINER, *gpus, *command[2:]]
+    # the first that the kernel ends when memory runs out, as without a container
+    return [*command[:2], "--name", trial.CONTAINER, "--oom-score-adj", "1000", *gpus, *command[2:]]
 
 
 def apply(params: Mapping[str, Any], check: bool) -> dict[str, Any]:

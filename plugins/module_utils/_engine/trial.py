@@ -14,7 +14,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.cuda_kernels import DEVICES
+from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.cuda_kernels import DEVICES, for_cpu
 from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.pins import EngineError, same_version
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.command import run_limited
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.versions import release
@@ -44,8 +44,8 @@ if sys.argv[1] == "model":
     config = {
         "architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "vocab_size": 512, "hidden_size": 128,
         "intermediate_size": 256, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
-        "head_dim": 32, "max_position_embeddings": 256, "torch_dtype": "bfloat16", "eos_token_id": 1,
-        "rms_norm_eps": 1e-6, "rope_theta": 10000.0, "hidden_act": "silu", "tie_word_embeddings": True,
+        "head_dim": 32, "max_position_embeddings": 256, "eos_token_id": 1, "rms_norm_eps": 1e-6,
+        "rope_theta": 10000.0, "hidden_act": "silu", "tie_word_embeddings": True,
     }
     with tempfile.TemporaryDirectory() as folder:
         with open(os.path.join(folder, "config.json"), "w") as file:
@@ -53,6 +53,8 @@ if sys.argv[1] == "model":
         model = vllm.LLM(
             model=folder, load_format="dummy", skip_tokenizer_init=True, enforce_eager=True, max_model_len=64,
             max_num_seqs=1, gpu_memory_utilization=0.02,
+            # not every CPU has instructions for bfloat16
+            dtype="bfloat16" if found["gpu"] else "float32",
         )
         sampling = vllm.SamplingParams(max_tokens=4, temperature=0.0, ignore_eos=True, detokenize=False)
         answer = model.generate([{"prompt_token_ids": [5, 6, 7]}], sampling)
@@ -89,10 +91,13 @@ def attempt(
     # all of its processes end with it
     limit = ["timeout", "--signal=KILL", str(int(seconds))]
     argv = [*limit, "choom", "-n", "1000", "--", "nice", "-n", "10", *command, "-", "model" if model else "imports"]
+    # a client of Docker that was ended leaves its container, that of a run which was broken off as well
+    leftover = [["docker", "rm", "--force", CONTAINER]] if CONTAINER in command else []
+    for remove in leftover:
+        runner(remove, 60, "")
     status, out, err = runner(argv, seconds + 10, PROGRAM)
-    if CONTAINER in command:
-        # a client of Docker that was ended leaves its container
-        runner(["docker", "rm", "--force", CONTAINER], 60, "")
+    for remove in leftover:
+        runner(remove, 60, "")
     for line in reversed(out.splitlines()):
         if status == 0 and line.startswith("{"):
             found: dict[str, Any] = json.loads(line)
@@ -113,7 +118,7 @@ def check(found: Mapping[str, Any], versions: Mapping[str, str], kind: str, nccl
         wanted = versions.get(name, "")
         if found and wanted and not same_version(wanted, str(found.get(name, ""))):
             raise EngineError(f"The new engine says that it is {name} {found.get(name)}, and {wanted} was installed.")
-    if found and kind in DEVICES and not found.get("gpu"):
+    if found and kind in DEVICES and not found.get("gpu") and not for_cpu(str(found.get("vllm", ""))):
         raise EngineError(
             f"The new engine sees no GPU on this {kind}: its torch {found.get('torch')} does not fit the driver. "
             "The engine in use was left as it is."

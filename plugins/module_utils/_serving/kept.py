@@ -109,7 +109,8 @@ def _copy_of(path: str, item: Item) -> str:
 
 
 def present(paths: Iterable[str]) -> dict[str, Item]:
-    return {path: _read(path)[0] for path in sorted(set(paths))}
+    """What lies at these paths; a folder in the place of a link is a model that no revision was made of yet."""
+    return {path: _read(path)[0] for path in sorted(set(paths)) if os.path.islink(path) or not os.path.isdir(path)}
 
 
 def digest(items: Mapping[str, Item]) -> str:
@@ -283,7 +284,8 @@ def _text(path: str, item: Item, name: str, folder: str) -> str | None:
 def restarts(changes: Iterable[Change]) -> list[str]:
     """Units that read these only when they start; vLLM itself is compared with what it was started with."""
     paths = {change.path for change in changes}
-    links = {change.path for change in changes if change.item.link}
+    # Ray runs from the engine that a link leads to, and knows nothing of the model's
+    links = {change.path for change in changes if change.item.link and not base_of(change.item.link)}
     ray = {f"/etc/sparkthor/{name}" for name in ("ray.env", "ray.json", "engine.env", "container.json")}
     found = ["sparkthor-ray.service"] if paths & {*ray, *links, f"{UNITS}sparkthor-ray.service"} else []
     return [*found, *(["sparkthor-watchdog.service"] if serving.CONFIG in paths else [])]

@@ -43,11 +43,16 @@ def keep(run: int, every: float, beat: Callable[[], object], end: Callable[[], o
 
 
 def alive(process: int) -> bool:
-    """Whether a process runs; another user's does as well."""
+    """Whether a process runs; another user's does as well, one that has ended and that nobody waited for does not."""
     try:
         os.kill(process, 0)
     except ProcessLookupError:
         return False
     except PermissionError:
         pass
-    return True
+    try:
+        with open(f"/proc/{process}/stat", encoding="utf-8", errors="replace") as stream:
+            return stream.read().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        # no Linux, or gone just now: the next question tells
+        return True

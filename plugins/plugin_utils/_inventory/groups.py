@@ -20,6 +20,8 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory.inven
 VARIABLE = "serving_groups"
 #: a name becomes part of names in the front proxy's configuration
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,31}")
+#: what a model may not be called: the front proxy's configuration has the name in it, and its log
+_NO_NAME = re.compile(r"[\s\"$\\\x00-\x1f\x7f]|.{257}", re.DOTALL)
 _STRUCTURE = ("all", "cluster", "ray_head", "ray_workers", "sparks", "thors", "ungrouped")
 
 
@@ -116,7 +118,15 @@ def offer_problems(offers: Sequence[Served], fallbacks: Mapping[str, Any]) -> li
 
     ``fallbacks``: what each group's ``vllm_serve_fallback`` says.
     """
-    return [*_same_name(offers), *_fallbacks([offer.group for offer in offers], fallbacks)]
+    return [*_unusable_names(offers), *_same_name(offers), *_fallbacks([offer.group for offer in offers], fallbacks)]
+
+
+def _unusable_names(offers: Sequence[Served]) -> Iterator[Finding]:
+    for offer in offers:
+        for name in filter(_NO_NAME.search, offer.names):
+            what = f"of group {offer.group}: a name that clients ask for cannot be that"
+            fix = 'take up to 256 characters without spaces, ", $ and \\'
+            yield Finding("groups", what, fix, where="vllm_serve_served_model_name", value=name[:80])
 
 
 def _same_name(offers: Sequence[Served]) -> Iterator[Finding]:

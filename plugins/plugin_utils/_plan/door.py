@@ -71,6 +71,11 @@ def checked_port(port: int, api_port: int) -> int:
     return port
 
 
+def body_limit(size: str) -> str:
+    """nginx reads the name of the model from a body in memory, so that no limit (0) is one here."""
+    return size if size.strip("0kKmMgG") else "64m"
+
+
 def plan_door(cluster: Mapping[str, Any], fabric: Mapping[str, Mapping[str, Any]], host: str, port: int) -> Door:
     """The door on a head of the serving groups that its plan knows."""
     groups = cluster["groups"]

@@ -46,6 +46,8 @@ def ray_environment(settings: RaySettings) -> dict[str, Any]:
     return {
         "RAY_AUTH_MODE": "token",
         "RAY_USAGE_STATS_ENABLED": "0",
+        # Ray's own 15 lets every other program of the host go before the model
+        "RAY_worker_niceness": "0",
         "RAY_memory_monitor_refresh_ms": settings.ray_node_memory_monitor_refresh_ms,
         "RAY_health_check_period_ms": settings.ray_node_health_check_period_ms,
         "RAY_health_check_timeout_ms": settings.ray_node_health_check_timeout_ms,

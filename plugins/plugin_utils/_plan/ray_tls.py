@@ -42,8 +42,8 @@ def key_and_certificate(token: str, addresses: Sequence[str]) -> tuple[str, str]
     """
     if MISSING is not None:
         raise TlsError(
-            f"ray_node_tls: the controller lacks the Python package cryptography ({MISSING}); install "
-            "requirements/controller.txt, or set it to false"
+            "TLS between hosts (ray_node_tls, or serving_groups on lan and ring) needs the Python package cryptography "
+            f"on the controller ({MISSING}); install requirements/controller.txt"
         )
     seed = HKDF(hashes.SHA256(), 48, None, b"sparkthor.cluster ray_node_tls").derive(token.encode())
     key = ec.derive_private_key(int.from_bytes(seed, "big") % (_ORDER - 1) + 1, ec.SECP256R1())

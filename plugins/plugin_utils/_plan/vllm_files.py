@@ -317,6 +317,7 @@ def _head_files(serving: Serving) -> list[File]:
 def _front_files(serving: Serving) -> list[File]:
     given = serving.settings
     keys = front.named_keys(given.vllm_serve_api_keys)
+    max_body = front.checked_size(given.vllm_serve_front_max_body, "vllm_serve_front_max_body")
     config = rendered(
         _TEMPLATES / "nginx.conf.j2",
         settings=given,
@@ -330,14 +331,14 @@ def _front_files(serving: Serving) -> list[File]:
         listen=front.listen_addresses(given.vllm_serve_listen, given.vllm_serve_api_port),
         read_timeout=front.checked_duration(given.vllm_serve_front_read_timeout, "vllm_serve_front_read_timeout"),
         client_timeout=front.checked_duration(given.vllm_serve_front_client_timeout, "vllm_serve_front_client_timeout"),
-        max_body=front.checked_size(given.vllm_serve_front_max_body, "vllm_serve_front_max_body"),
+        max_body=door.body_limit(max_body) if serving.door else max_body,
     )
     nginx = (serving.node.get("binaries") or {}).get("nginx") or "/usr/sbin/nginx"
     # checked always, though written only where the certificate is self-made
     subjects = front.subject_names(given.vllm_serve_tls_names or _own_names(serving))
     found: list[File] = [
         {"path": f"{_ETC}/front/nginx.conf", "content": config, "mode": "0600"},
-        _unit_file(_FRONT, nginx=nginx, sandbox=_front_sandbox()),
+        _unit_file(_FRONT, nginx=nginx, door=serving.door, sandbox=_front_sandbox()),
     ]
     if serving.door:
         found.append(role_file("vllm_serve", "door.js", f"{_ETC}/front/door.js", mode="0600"))

@@ -18,7 +18,7 @@ function named(r) {
     }
     const text = r.requestText || '';
     if (/^multipart\/form-data/i.test(r.headersIn['Content-Type'] || '')) {
-        const part = /name="model"\r\n(?:[^\r\n]+\r\n)*\r\n([^\r\n]*)/.exec(text);
+        const part = /; name="model"\r\n(?:[^\r\n]+\r\n)*\r\n([^\r\n]*)/.exec(text);
         return part ? part[1] : '';
     }
     try {
@@ -32,12 +32,13 @@ function named(r) {
 function route(r) {
     const model = named(r);
     if (model === undefined) {
-        return refuse(r, 400, 'The body is no JSON object.', 'invalid_json');
+        return refuse(r, 400, 'The body is no JSON object, or has more than 31 levels.', 'invalid_json');
     }
     if (!model) {
         return refuse(r, 400, 'Say which model: GET /v1/models lists them.', 'model_required');
     }
-    r.variables.sparkthor_model = model;
+    // it is logged as well
+    r.variables.sparkthor_model = model.slice(0, 256);
     const number = r.variables.sparkthor_route;
     if (!number) {
         return refuse(r, 404, 'No such model is served here: GET /v1/models lists those that are.', 'model_not_found');
@@ -45,11 +46,15 @@ function route(r) {
     r.internalRedirect('@model_' + number);
 }
 
-// The same request for the model that answers instead of the one that it names.
+// The same request for the model that answers instead of the one that it names; empty where that is not in JSON.
 function instead(r) {
-    const asked = JSON.parse(r.requestText);
-    asked.model = r.variables.sparkthor_target;
-    return JSON.stringify(asked);
+    try {
+        const asked = JSON.parse(r.requestText);
+        asked.model = r.variables.sparkthor_target;
+        return JSON.stringify(asked);
+    } catch (error) {
+        return '';
+    }
 }
 
 async function models(r) {
@@ -64,7 +69,7 @@ async function models(r) {
             away++;
         }
     }
-    if (away === answers.length) {
+    if (away && !found.length) {
         return r.internalRedirect('@away');
     }
     r.headersOut['Content-Type'] = 'application/json';

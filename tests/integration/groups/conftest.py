@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import httpx
 import openai
 import pytest
 
@@ -41,6 +42,12 @@ class Doors:
 
     def models(self, host: str, key: str = "") -> set[str]:
         return {model.id for model in self.client(host, key).models.list().data}
+
+    def health(self, host: str, group: str) -> int:
+        """What a door says of a group; a 503 of ours says when to ask again."""
+        answer = httpx.get(f"http://{self.cluster.addresses[host]}:8000/health/group/{group}", timeout=30.0)
+        assert answer.status_code != 503 or int(answer.headers["Retry-After"]) > 0, answer.text
+        return answer.status_code
 
     def play(self, playbook: str, *arguments: str) -> Outcome:
         outcome = run_playbook(

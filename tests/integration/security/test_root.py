@@ -37,9 +37,12 @@ for home in ({CACHE!r}, {HOME!r}, {HOME + "/ray"!r}):
         (folder / "planted.pth").write_text(payload + "\\n")
         for name in ("usercustomize", "sitecustomize"):
             (folder / f"{{name}}.py").write_text(payload + "\\n")
-    for name in ("sitecustomize.py", "usercustomize.py", "json.py", "argparse.py"):
+    for name in ("sitecustomize", "usercustomize", "argparse", "shutil"):
+        found = importlib.util.find_spec(name) if "customize" not in name else None
+        # a module does what it always did, so that what imports it goes on
+        source = pathlib.Path(found.origin).read_text() if found else ""
         try:
-            pathlib.Path(home, name).write_text(payload + "\\n")
+            pathlib.Path(home, f"{{name}}.py").write_text(source + "\\n" + payload + "\\n")
         except OSError:
             continue
 # bytecode that has the time and size of its source, so that no interpreter looks at the source
@@ -166,7 +169,12 @@ def test_what_an_earlier_version_left_to_the_user_becomes_roots(target: Target, 
     host = target.hosts[-1]
     forged = json.dumps({"links": {"/etc/systemd/system/default.target": f"{CACHE}/evil.target"}})
     link = target.run(host, "readlink -f /etc/systemd/system/default.target")
-    target.run(host, f"chown -hR sparkthor:sparkthor {HOME}/models/tiny-qwen3 && chown sparkthor {HOME} {HOME}/models")
+    files = target.run(host, f"ls {HOME}/models/tiny-qwen3/").split()
+    target.run(
+        host,
+        f"set -e; cd {HOME}/models; revision=$(readlink -f tiny-qwen3); rm tiny-qwen3; mv $revision tiny-qwen3;"
+        f"chown -hR sparkthor:sparkthor tiny-qwen3; chown sparkthor {HOME} {HOME}/models",
+    )
     # the kernel refuses the hard link where fs.protected_hardlinks is on
     attack = target.run_as(
         host,
@@ -175,9 +183,10 @@ def test_what_an_earlier_version_left_to_the_user_becomes_roots(target: Target, 
     )
     assert attack.returncode == 0, attack.stderr
     target.play()
-    owners = f"stat -c '%U %a' {HOME} {HOME}/models {HOME}/models/tiny-qwen3 {HOME}/models/tiny-qwen3/config.json"
+    owners = f"stat -L -c '%U %a' {HOME} {HOME}/models {HOME}/models/tiny-qwen3 {HOME}/models/tiny-qwen3/config.json"
     assert target.run(host, owners).split() == ["root", "755", "root", "755", "root", "755", "root", "644"]
-    target.run(host, f"rm -f {HOME}/models/tiny-qwen3/extra {HOME}/models/tiny-qwen3/hard")
+    # of what was planted among the model's files nothing is in what serves
+    assert target.run(host, f"ls {HOME}/models/tiny-qwen3/").split() == files
     # what teardown puts back is what root has noted, never what the user wrote
     target.play("playbooks/teardown.yml", "--limit", host, **HARDENING)
     assert "evil" not in target.run(host, "readlink -f /etc/systemd/system/default.target")

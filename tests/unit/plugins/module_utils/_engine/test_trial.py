@@ -33,11 +33,12 @@ def test_the_engine_is_asked_as_one_that_the_kernel_ends_first() -> None:
     assert seconds > 60
 
 
-def test_a_container_of_the_trial_is_gone_afterwards() -> None:
+def test_a_container_of_the_trial_is_gone_before_it_and_afterwards() -> None:
     engine = Engine(1)
     with pytest.raises(EngineError):
         trial.attempt(["docker", "run", "--name", trial.CONTAINER, "image"], False, 60, PLENTY, engine)
-    assert engine.asked[-1][0] == ["docker", "rm", "--force", trial.CONTAINER]
+    gone = ["docker", "rm", "--force", trial.CONTAINER]
+    assert [argv == gone for argv, _seconds in engine.asked] == [True, False, True]
 
 
 def test_where_memory_is_short_less_is_tried_and_that_is_said() -> None:
@@ -70,6 +71,8 @@ def test_a_sound_engine_passes() -> None:
     # not tried for lack of memory, or without a GPU where none is wanted
     trial.check({}, {"vllm": "0.33.0"}, "spark", "2.30.7")
     trial.check({**FOUND, "gpu": "", "nccl": ""}, {}, "generic", "2.30.7")
+    # a build for CPUs looks for no GPU, wherever it is tried
+    trial.check({**FOUND, "vllm": "0.33.0+cpu", "gpu": "", "nccl": ""}, {}, "spark", "")
 
 
 @pytest.mark.parametrize(

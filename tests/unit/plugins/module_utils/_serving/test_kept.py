@@ -73,10 +73,22 @@ def test_the_model_s_name_means_the_former_revision_again_unless_that_is_gone(ho
         host.keep(digit)
     assert host.back("0") == ["tiny"]
     assert os.readlink(name) == "tiny@" + "0" * 16
+    # it costs no restart of Ray
+    assert not (host.folder / "pending").exists()
     host.back("1")
     (host.folder / ("tiny@" + "0" * 16)).rmdir()
     with pytest.raises(kept.KeptError, match=r"not on this host any more .*tiny@0+\).* or model_store_revisions"):
         host.changes("0")
+
+
+def test_a_model_s_folder_of_an_earlier_version_is_left_where_it_is(host: Host) -> None:
+    name = host.folder / "tiny"
+    host.paths.append(str(name))
+    name.mkdir()
+    host.keep("a")
+    name.rmdir()
+    name.symlink_to("tiny@" + "0" * 16)
+    assert host.changes("a") == []
 
 
 def test_what_serves_again_is_the_newest_again(host: Host) -> None:

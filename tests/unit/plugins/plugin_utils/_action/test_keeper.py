@@ -66,6 +66,9 @@ def test_alive() -> None:
     run = run_for_a_while()
     assert keeper.alive(run.pid)
     run.kill()
+    # ended, and nobody has waited for it: a caller that hangs must not keep the cluster locked
+    os.waitid(os.P_PID, run.pid, os.WEXITED | os.WNOWAIT)
+    assert not keeper.alive(run.pid)
     run.wait()
     assert not keeper.alive(run.pid)
     assert keeper.alive(1), "another user's"

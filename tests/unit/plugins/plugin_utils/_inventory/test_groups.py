@@ -112,6 +112,12 @@ def test_replicas_are_groups_with_the_same_model_and_names():
     assert serving_groups.offer_problems([served("one", "chat", "x"), served("two", "chat")], {})
 
 
+@pytest.mark.parametrize("name", ['a"b', "a b", "a$b", "a\\b", "a\nb", "a" * 257])
+def test_a_name_that_would_break_the_front_proxys_configuration_is_refused(name):
+    [problem] = texts(serving_groups.offer_problems([served("one", name), served("two", "Qwen/Qwen3-8B:fp8")], {}))
+    says(problem, "vllm_serve_served_model_name", "of group one", "256")
+
+
 @pytest.mark.parametrize(
     ("fallbacks", "words"),
     [

@@ -55,6 +55,10 @@ def test_a_key_is_refused_by_the_groups_of_other_models():
     assert door.refused_keys(keys, ["mini", "Mini.2"]) == []
 
 
+def test_without_a_limit_a_body_has_one_that_memory_can_hold():
+    assert [door.body_limit(size) for size in ("0", "0m", "64m", "100", "1G")] == ["64m", "64m", "64m", "100", "1G"]
+
+
 def of_group(variables, host="a", topology="switch", **given):
     """The variables of a head among the groups."""
     cluster = {**variables["sparkthor_cluster"], "topology": topology, "groups": GROUPS, "group": "big", "head": host}
@@ -80,6 +84,10 @@ def test_a_head_of_a_group_gets_a_door_and_what_it_reads(variables):
     assert "listen 0.0.0.0:8000" in outer
     assert '"~^Mini\\.2$" 1;' in outer
     assert "error_page 502 503 504 = @instead_1;" in outer
+    # nginx follows one error_page only unless told so, and a fallback may be away as well
+    assert "recursive_error_pages on;" in outer
+    # the group's own server ends a slow request: another replica is not asked the same then
+    assert "proxy_read_timeout 1w;" in outer
     assert "net.ipv4.tcp_keepalive_time = 20\n" in files(plan)[door.SYSCTL_FILE]
     assert plan["state"]["sysctls"] == door.KEEPALIVE
     assert "export default" in files(plan)["/etc/sparkthor/front/door.js"]
@@ -89,6 +97,16 @@ def test_a_head_of_a_group_gets_a_door_and_what_it_reads(variables):
 def test_the_api_and_the_other_heads_need_two_ports(variables):
     with pytest.raises(FrontError, match="vllm_serve_door_port: 8000 is vllm_serve_api_port as well"):
         roles.plan("vllm_serve", of_group(variables, vllm_serve_door_port=8000))
+
+
+def test_what_a_door_keeps_in_memory_is_bounded(variables):
+    def memory_of(given):
+        plan = roles.plan("vllm_serve", {**given, "vllm_serve_front_max_body": "0"})
+        unit = files(plan)["/etc/systemd/system/sparkthor-front.service"]
+        return "client_body_buffer_size 64m;" in files(plan)[CONF], "MemoryMax=" in unit
+
+    assert memory_of(of_group(variables)) == (True, True)
+    assert memory_of(variables) == (False, False)
 
 
 def test_one_group_has_none_of_it_and_loses_what_several_left(variables):

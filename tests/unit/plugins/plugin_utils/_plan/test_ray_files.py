@@ -32,6 +32,7 @@ def test_the_head(variables: dict[str, Any]) -> None:
     assert "ExecStart=/opt/sparkthor/venv/bin/ray start --head --node-ip-address=10.0.0.1" in found[UNIT]
     assert "docker" not in found[UNIT]
     assert 'RAY_health_check_period_ms="1000"' in found["/etc/sparkthor/ray.env"]
+    assert 'RAY_worker_niceness="0"' in found["/etc/sparkthor/ray.env"]
 
 
 def test_a_worker_in_a_container_with_caches_elsewhere(variables: dict[str, Any]) -> None:
