@@ -122,16 +122,8 @@ def plan(config: Mapping[str, Any], **options: Any) -> dict[str, Any]:
     stages = split_layers(shape.num_layers, pipeline, asked.layer_partition)
     drafter = read_drafter(asked.speculative_config, config, shape, asked.draft_config)
     step = _step(asked, shape, drafter)
-    cache = _Cache(
-        shape,
-        kv_element(asked.kv_cache_dtype, shape),
-        _length(shape, asked.max_model_len),
-        str(asked.mamba_ssm_cache_dtype or "auto"),
-        drafter,
-        Request(step.batched * _batches(pipeline, version), drafter.tokens, bool(asked.enable_prefix_caching)),
-        tensor,
-        tuple(stages),
-    )
+    in_flight = step.batched * _batches(pipeline, version)
+    cache = _cache(asked, shape, drafter, in_flight, tensor, stages)
     weights = _weights(asked, shape, stages, tensor, drafter)
     parts = _overhead(asked, shape, tensor, tensor * pipeline, step)
     made = cache.pool()
@@ -287,6 +279,21 @@ class _Cache:
     def pool(self) -> Pool:
         caches = self.caches()
         return make_pool(caches, common_block(self.shape, caches), self.request, packed=self.shape.compressed)
+
+
+def _cache(
+    asked: Options, shape: Shape, drafter: Drafter, in_flight: int, tensor: int, stages: Sequence[int]
+) -> _Cache:
+    return _Cache(
+        shape,
+        kv_element(asked.kv_cache_dtype, shape),
+        _length(shape, asked.max_model_len),
+        str(asked.mamba_ssm_cache_dtype or "auto"),
+        drafter,
+        Request(in_flight, drafter.tokens, bool(asked.enable_prefix_caching)),
+        tensor,
+        tuple(stages),
+    )
 
 
 def _weights(asked: Options, shape: Shape, stages: Sequence[int], tensor: int, drafter: Drafter) -> Weights:

@@ -203,6 +203,15 @@ _DRAFT = re.compile(r"(^|\.)(mtp|nextn|draft_model)\.")
 _VISION = re.compile(r"(^|\.)(visual|vision_tower|vision_model|multi_modal_projector|audio_tower)\.")
 
 
+def _share_of(name: str, size: int, tensor_parallel: int, kv_heads: int) -> Fraction:
+    """Bytes of a tensor on each rank of its stage."""
+    if _REPLICATED.search(name):
+        return Fraction(size)
+    if re.search(r"\.(k_proj|v_proj)\.", name):
+        return Fraction(size, min(tensor_parallel, kv_heads))
+    return Fraction(size, tensor_parallel)
+
+
 def weights_from_tensors(
     shape: Shape,
     tensors: Mapping[str, int],
@@ -221,7 +230,7 @@ def weights_from_tensors(
     total = 0
     kv_heads = max(shape.kv_heads, 1)
     active = Fraction(0)
-    more = _padding(shape, tensor_parallel) - 1
+    padding = _padding(shape, tensor_parallel)
     for name, size in tensors.items():
         number = _LAYER_NUMBER.search(name)
         vision = _VISION.search(name) is not None
@@ -235,13 +244,7 @@ def weights_from_tensors(
             if not language_model_only:
                 ranks = [amount + _vision_share(shape, tensor_parallel) * size for amount in ranks]
             continue
-        if _REPLICATED.search(name):
-            share = Fraction(size)
-        elif re.search(r"\.(k_proj|v_proj)\.", name):
-            share = Fraction(size, min(tensor_parallel, kv_heads))
-        else:
-            share = Fraction(size, tensor_parallel)
-            share += more * share if _EXPERTS.search(name) else 0
+        share = _share_of(name, size, tensor_parallel, kv_heads) * (padding if _EXPERTS.search(name) else 1)
         if number:
             ranks[stage_of[int(number.group(1))]] += share
         elif shape.head_everywhere and re.search(r"(lm_head|output_layer|embed_out)", name):
