@@ -65,6 +65,8 @@ def main() -> int:
     parser.add_argument("names", nargs="*", help="scenarios, or chaos_ray, chaos_mp, chaos_direct (default: all)")
     parser.add_argument("--again", action="store_true", help="run what has passed at this commit as well")
     arguments = parser.parse_args()
+    if unknown := set(arguments.names) - set(commands()):
+        parser.error(f"there is no {', '.join(sorted(unknown))}; there are {', '.join(commands())}")
     folder = TOP / ".lab" / "results" / commit()
     folder.mkdir(parents=True, exist_ok=True)
     kept = folder / "results.json"

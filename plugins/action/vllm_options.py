@@ -15,6 +15,7 @@ from ansible.errors import AnsibleActionFail
 from ansible_collections.sparkthor.cluster.plugins.module_utils._engine import option_table
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.files import write_atomic
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import errors_and_others
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.versions import release
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.values import SizingError
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action.base import Action
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import option_tables
@@ -32,9 +33,10 @@ class ActionModule(Action):
         if table is None:
             asked = {key: value for key, value in args.items() if key not in OWN}
             outcome = self.execute("vllm_options", asked)
-            if outcome.get("failed") and self._task.check_mode:
-                # before the first run there is no engine to ask: the shipped table of its version will do
-                shipped = self._shipped(str(args.get("version") or ""))
+            version = str(args.get("version") or "")
+            if self._task.check_mode and (outcome.get("failed") or _another(outcome["table"], version)):
+                # there is no such engine to ask yet: the shipped table of its version will do
+                shipped = self._shipped(version)
                 if shipped is None:
                     # preflight has checked the arguments by the version that it expects
                     result["msg"] = "no engine to ask yet: its own options are checked by the run without --check"
@@ -44,7 +46,7 @@ class ActionModule(Action):
                 return {**result, **outcome}
             table = outcome["table"]
             result.update(cached=bool(outcome.get("cached")), path=outcome.get("path") or kept)
-            if kept and outcome.get("from_host", True):
+            if kept and outcome.get("from_host", True) and not self._task.check_mode:
                 os.makedirs(os.path.dirname(kept), exist_ok=True)
                 write_atomic(kept, option_table.render(table))
         result["table"] = table
@@ -67,3 +69,8 @@ class ActionModule(Action):
             raise AnsibleActionFail(f"No service was touched: {vllm_args.refusal(errors, table['vllm'])}")
         if warnings:
             result["warnings"] = warnings
+
+
+def _another(table: dict[str, Any], version: str) -> bool:
+    """Whether the table is another vLLM's: in check mode the former engine may still be in the new one's place."""
+    return bool(version) and release(str(table["vllm"])) != release(version)

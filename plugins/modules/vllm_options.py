@@ -17,6 +17,7 @@ description:
   - This takes some 15 seconds, so the table is kept in O(cache_dir), one file for each version of vLLM.
   - Reads no model, uses no GPU and starts no process that stays.
 extends_documentation_fragment:
+  - sparkthor.cluster.internal
   - sparkthor.cluster.attributes
   - sparkthor.cluster.attributes.no_diff
 options:
@@ -35,7 +36,7 @@ options:
   cache_dir:
     description: Folder of the cache, which must exist; nothing is kept if it is an empty string.
     type: str
-    default: /var/lib/sparkthor
+    default: /opt/sparkthor
   timeout:
     description: Seconds that building the parser may take.
     type: int
@@ -160,7 +161,7 @@ def main() -> None:
         argument_spec={
             "command": {"type": "list", "elements": "str", "default": ["/opt/sparkthor/venv/bin/python"]},
             "version": {"type": "str"},
-            "cache_dir": {"type": "str", "default": "/var/lib/sparkthor"},
+            "cache_dir": {"type": "str", "default": "/opt/sparkthor"},
             "timeout": {"type": "int", "default": 300},
             # for the controller's side, which takes them out before the module runs
             "engine": {"type": "str"},

@@ -125,14 +125,13 @@ class Run:
             sleep_until(begun + moment)
             self._deed(fault, which)
         try:
-            if play is not None:
-                play.join()
             make_whole(self.site)
         except LAB_ERRORS as error:
             laid.troubles.append(f"the lab cannot be made whole: {error}")
             return False
         self._sees_again()
-        if each.play is not None:
+        if play is not None:
+            play.join()
             outcome = self.site_yml("after")
             if outcome.rc != 0 and any("is changing this cluster" in failure for failure in outcome.failures):
                 # the killed play could not give its lock back to a head that was away
@@ -199,7 +198,10 @@ class Run:
     def evidence(self) -> None:
         minutes = int(self.now() / 60) + 1
         for host in self.site.hosts:
-            text = self.site.on(host, _JOURNAL.format(minutes=minutes), check=False)
+            try:
+                text = self.site.on(host, _JOURNAL.format(minutes=minutes), check=False)
+            except LAB_ERRORS as error:
+                text = f"{error}\n"
             (self.folder / f"{host}.log").write_text(text, encoding="utf-8")
 
     def end(self) -> None:
@@ -269,6 +271,9 @@ def chaos(run: Run, name: str, seed: int, minutes: float, plan: Sequence[schedul
                     break
         except KeyboardInterrupt:
             say("interrupted: what was seen until here is judged")
+            serves = False
+        except LAB_ERRORS as error:
+            run.history.rounds[-1].troubles.append(f"the lab could not be asked: {error}")
             serves = False
         if serves:
             run.end()

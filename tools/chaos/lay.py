@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from sparklab import LabError
 from sparklab.identity import AVAILABLE_MB
 
 from tools.chaos.schedule import Fault
@@ -128,8 +129,13 @@ def make_whole(site: Site) -> None:
     for host in site.hosts:
         site.lab.fix(host)
         site.lab.rate(host, [], None)
-    site.lab.boot()
-    site.lab.wait()
+    try:
+        site.lab.boot()
+        site.lab.wait()
+    except LabError:
+        # an orderly shutdown was still under way
+        site.lab.boot()
+        site.lab.wait()
     for host in site.hosts:
         site.lab.memory(host, AVAILABLE_MB)
         site.on(host, _WAKE)

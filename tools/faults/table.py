@@ -33,7 +33,8 @@ class Row:
 ROWS: tuple[Row, ...] = (
     Row("engine", "vLLM's engine core killed", 15, 60),
     Row("raylet", "SIGKILL of a worker's raylet", 15, 45),
-    Row("wedge", "vLLM wedged (SIGSTOP of a worker's rank)", 45, 60),
+    # what docs/self-healing.md promises of a small model: Ray tells of a rank elsewhere no more than its CPU time
+    Row("wedge", "vLLM wedged (SIGSTOP of a worker's rank)", 120, 60),
     Row("watchdog", "watchdog killed", 30, None),
     Row("link", "fabric link of a worker cut 90 s (silent)", 30, 60, "fixing"),
     Row("worker", "power loss of a worker, back after 60 s", 30, 60, "its ssh"),

@@ -15,7 +15,6 @@ import os
 import sys
 import threading
 import time
-import urllib.request
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -72,20 +71,12 @@ class Run:
     def site(self) -> Site:
         if self._site is None:
             self._site = Site.open(self.options.lab, self.options.inventory)
-            self._site.model = self.model(self._site)
+            self._site.model = self.declared().get("vllm_serve_served_model_name", self._site.model)
         return self._site
 
-    def declared(self, name: str) -> Any:
-        return yaml.safe_load((self.inventory / "group_vars" / "cluster.yml").read_text(encoding="utf-8"))[name]
-
-    @staticmethod
-    def model(site: Site) -> str:
-        point = site.endpoint
-        request = urllib.request.Request(
-            f"http://{point.address}:{point.port}/v1/models", headers={"Authorization": f"Bearer {point.key}"}
-        )
-        with urllib.request.urlopen(request, timeout=20) as answer:
-            return str(json.load(answer)["data"][0]["id"])
+    def declared(self) -> dict[str, Any]:
+        path = self.inventory / "group_vars" / "cluster.yml"
+        return dict(yaml.safe_load(path.read_text(encoding="utf-8")))
 
     def play(self, playbook: str, name: str, **variables: Any) -> Outcome:
         overlay = TOP / ".lab" / self.options.lab / "inventory.yml"
@@ -172,19 +163,13 @@ def report(run: Run) -> dict[str, Any]:
     return {"rc": outcome.rc, "seconds": round(outcome.seconds, 1), "bytes": size, "failures": outcome.failures}
 
 
-def pay(run: Run) -> dict[str, Any]:
-    options = run.options
-    rows = price.pairs(run.site, options.streams, options.pairs, options.seconds, options.tokens, say)
-    return {"rows": rows, "summary": price.summary(rows), "seconds": options.seconds, "tokens": options.tokens}
-
-
 def hand(run: Run) -> dict[str, Any]:
     """vLLM by hand beside ours: it stays until it was compared (``byhand``) and is ended (``unhand``)."""
     return {"seconds": round(byhand.start(run.site), 1)}
 
 
 def compare(run: Run) -> dict[str, Any]:
-    """The whole of us against vLLM that a person started with the same arguments on the same GPUs."""
+    """The whole of us, our engine alone, and vLLM that a person started with the same arguments on the same GPUs."""
     site, options = run.site, run.options
     if run.kept("hand") is None:
         byhand.start(site)
@@ -194,7 +179,8 @@ def compare(run: Run) -> dict[str, Any]:
 
     rows = (run.kept("byhand-rows") or {}).get("rows", [])
     byhand.pairs(site, options.streams, options.pairs, options.seconds, options.tokens, rows, keep, say)
-    return {"rows": rows, "summary": price.summary(rows, "ours", "by hand"), "seconds": options.seconds}
+    bare = {way: price.summary(rows, "ours", way) for way in ("by hand", "engine")}
+    return {"rows": rows, "summary": bare, "seconds": options.seconds, "tokens": options.tokens}
 
 
 def unhand(run: Run) -> dict[str, Any]:
@@ -208,9 +194,9 @@ def busy(run: Run) -> dict[str, Any]:
     before = site.shown(site.head, VLLM, "InvocationID")
     with Watch(site.leader) as watch:
         wait(lambda: watch.state == "serving", 60, "serving")
-        restarts = dict(watch.newest["restarts"])
+        restarts, begun = dict(watch.newest["restarts"]), time.monotonic()
         found = measure(price.front(site, 128, run.options.tokens), streams, 60 * run.options.minutes)
-        states = sorted({state for _moment, state, _line in watch.changes})
+        states = sorted({"serving"} | {state for moment, state, _line in watch.changes if moment >= begun})
         after = dict(watch.newest["restarts"])
     same = site.shown(site.head, VLLM, "InvocationID") == before
     return {**found, "streams": streams, "minutes": run.options.minutes, "states": states, "restarted": not same,
@@ -278,13 +264,13 @@ def boot(run: Run) -> dict[str, Any]:
     site = run.site
     endpoint = site.endpoint
     site.lab.off(*site.hosts)
-    begun = time.monotonic()
+    begun, on = time.monotonic(), time.time()
     site.lab.boot()
     site.lab.wait()
     found: dict[str, Any] = {"ssh": round(time.monotonic() - begun, 1)}
     faults.wait(lambda: endpoint.complete(1, stream=False, timeout=30) == "", 900, "a completion after power-on", 0.2)
     found["answer"] = round(time.monotonic() - begun, 1)
-    return {**found, "start": start.steps(journal(site))}
+    return {**found, "start": start.steps(journal(site), on)}
 
 
 STAGES: dict[str, Callable[[Run], dict[str, Any]]] = {
@@ -294,7 +280,6 @@ STAGES: dict[str, Callable[[Run], dict[str, Any]]] = {
     "status": status,
     "doctor": doctor,
     "report": report,
-    "price": pay,
     "faults": fault,
     "boot": boot,
     "hand": hand,

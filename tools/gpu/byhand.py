@@ -4,8 +4,9 @@
 """vLLM as a person starts it by hand, on the same hosts and GPUs and with the same arguments as the served one.
 
 It runs beside ours: each has its own memory of the GPU, and only one is asked at a time. So a pair is measured within
-seconds, without a start in between. With executor ray it has a Ray of its own, started by ``ray start``. Both are asked
-from inside the head, where no firewall stands between; past ours the watchdog is stopped as well.
+seconds, without a start in between. With executor ray it has a Ray of its own, started by ``ray start``. All are asked
+from inside the head, where no firewall stands between. Our engine is also asked past the front proxy: two engines that
+are started alike may differ, and what is lost on the way to one and the same engine is our chain's alone.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ from tools.playbooks import TOP
 PORT = 8100
 FOLDER = "/tmp/by-hand"
 CONFIG = "/etc/sparkthor/vllm.yaml"
+#: where the unit makes vLLM listen
+SOCKET = "/run/sparkthor/vllm/vllm.sock"
 #: ports of its own: for Ray, and for the ranks of executor mp
 RAY_PORT, MASTER_PORT = 7379, 29777
 
@@ -119,10 +122,21 @@ def by_ray(site: Site) -> bool:
     return "distributed-executor-backend: ray" in site.on(site.head, f"cat {CONFIG}")
 
 
-def ask(site: Site, url: str, streams: int, seconds: float, tokens: int, seed: int = 0) -> dict[str, Any]:
+def ways(site: Site) -> dict[str, list[str]]:
+    """Whom to ask. Past the whole of ours, the watchdog is stopped as well."""
+    point = site.endpoint
+    return {
+        "ours": ["--url", f"http://{point.address}:{point.port}"],
+        # the host's own root, as this machine sees it
+        "engine": ["--socket", f"/proc/{site.leader()}/root{SOCKET}"],
+        "by hand": ["--url", f"http://127.0.0.1:{PORT}"],
+    }
+
+
+def ask(site: Site, whom: list[str], streams: int, seconds: float, tokens: int, seed: int = 0) -> dict[str, Any]:
     """The figures of a load that runs in the head's name space of networks."""
     key = site.secrets / "api_key"
-    words = ["nsenter", "-t", str(site.leader()), "-n", sys.executable, "-m", "tools.gpu.load", "--url", url]
+    words = ["nsenter", "-t", str(site.leader()), "-n", sys.executable, "-m", "tools.gpu.load", *whom]
     words += ["--model", site.model, "--key-file", str(key), "--streams", str(streams), "--seconds", f"{seconds:g}"]
     words += ["--tokens", str(tokens), "--seed", str(seed)]
     done = subprocess.run(words, cwd=TOP, capture_output=True, text=True, check=False, timeout=seconds + 400)
@@ -142,18 +156,18 @@ def pairs(
     keep: Callable[[Any], None],
     say: Any,
 ) -> None:
-    """More of ``rows`` (streams, round, way) with their figures; every second pair in the other order."""
-    point = site.endpoint
-    ways = {"ours": f"http://{point.address}:{point.port}", "by hand": f"http://127.0.0.1:{PORT}"}
-    for url in ways.values():
-        ask(site, url, max(streams), 2.0, tokens)  # graphs and caches are warm before the first pair
+    """More of ``rows`` (streams, round, way) with their figures; every second round in the other order."""
+    whom = ways(site)
+    for words in whom.values():
+        ask(site, words, max(streams), 2.0, tokens)  # graphs and caches are warm before the first round
     for number in range(rounds):
         for count in streams:
             if any((row["streams"], row["round"]) == (count, number) for row in rows):
                 continue
-            for way in ("ours", "by hand") if number % 2 == 0 else ("by hand", "ours"):
-                with no_watchdog(site) if way == "by hand" else contextlib.nullcontext():
-                    found = ask(site, ways[way], count, seconds, tokens, seed=number + 1)
+            for way in whom if number % 2 == 0 else reversed(whom):
+                with contextlib.nullcontext() if way == "ours" else no_watchdog(site):
+                    found = ask(site, whom[way], count, seconds, tokens, seed=number + 1)
                 rows.append({"streams": count, "round": number, "way": way, **found})
             keep(rows)
-            say(f"  {count} streams: " + "; ".join(f"{row['way']} {row['tokens_per_second']}" for row in rows[-2:]))
+            newest = rows[-len(whom) :]
+            say(f"  {count} streams: " + "; ".join(f"{row['way']} {row['tokens_per_second']}" for row in newest))

@@ -92,5 +92,12 @@ TWO: Mapping[str, Cluster] = {
     "fault2": Cluster((0, 1), "`ray`, PP=2", args=EAGER),
     "load": Cluster((0, 1), "`ray`, PP=2"),
 }
+#: each by itself on its machine
+ALONE: Mapping[str, Cluster] = {"alone": Cluster((0, 1), "`ray`, PP=2, nothing beside")}
+SINGLE: Mapping[str, Cluster] = {"one": Cluster((0,), "`ray`, one host", pipeline=1)}
 #: what the table of clusters calls them; the others only take faults and load
-TITLES = [(name, one.title) for name, one in {**FOUR, **TWO}.items() if name not in ("fault1", "fault2", "load")]
+TITLES = [
+    (name, one.title)
+    for name, one in {**FOUR, **TWO, **ALONE, **SINGLE}.items()
+    if name not in ("fault1", "fault2", "load")
+]

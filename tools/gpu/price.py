@@ -1,11 +1,7 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What our chain costs: the same engine asked through the front proxy, and past it at its own socket, alternating.
-
-Past it, the watchdog is stopped as well. So front proxy, key check, TCP and watchdog are on one side of the pair and
-nothing of ours on the other. A pair is measured within seconds, and every second pair in the other order.
-"""
+"""What our chain costs, from figures that were measured in turns.  See byhand.py for who is asked."""
 
 from __future__ import annotations
 
@@ -15,20 +11,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tools.faults.site import WATCHDOG, Site
-from tools.gpu.load import Aim, measure
-
-#: where the unit makes vLLM listen
-SOCKET = "/run/sparkthor/vllm/vllm.sock"
+from tools.gpu.load import Aim
 
 
 def front(site: Site, prompt: int, tokens: int) -> Aim:
     point = site.endpoint
     return Aim(f"http://{point.address}:{point.port}", "", point.key, site.model, prompt, tokens)
-
-
-def engine(site: Site, prompt: int, tokens: int) -> Aim:
-    # the host's own root, as this machine sees it
-    return Aim("", f"/proc/{site.leader()}/root{SOCKET}", "", site.model, prompt, tokens)
 
 
 @contextlib.contextmanager
@@ -43,25 +31,7 @@ def no_watchdog(site: Site) -> Iterator[None]:
             site.signal(site.head, pid, "CONT")
 
 
-def pairs(
-    site: Site, streams: Sequence[int], rounds: int, seconds: float, tokens: int, say: Any
-) -> list[dict[str, Any]]:
-    """Rows of (streams, round, way) with their figures."""
-    ways = {"front": front(site, 128, tokens), "engine": engine(site, 128, tokens)}
-    rows = []
-    measure(ways["front"], max(streams), 2.0)  # graphs and caches are warm before the first pair
-    for number in range(rounds):
-        for count in streams:
-            order = ("front", "engine") if number % 2 == 0 else ("engine", "front")
-            for way in order:
-                with no_watchdog(site) if way == "engine" else contextlib.nullcontext():
-                    found = measure(ways[way], count, seconds, seed=number + 1)
-                rows.append({"streams": count, "round": number, "way": way, **found})
-            say(f"  {count} streams: " + "; ".join(f"{row['way']} {row['tokens_per_second']}" for row in rows[-2:]))
-    return rows
-
-
-def summary(rows: Sequence[Mapping[str, Any]], ours: str = "front", bare: str = "engine") -> list[dict[str, Any]]:
+def summary(rows: Sequence[Mapping[str, Any]], ours: str, bare: str) -> list[dict[str, Any]]:
     """By number of streams: medians of both ways, of the pairs' ratio, and of the added time to the first token."""
     found = []
     for count in sorted({int(row["streams"]) for row in rows}):

@@ -9,9 +9,11 @@ import re
 from datetime import datetime
 
 BEGIN = "Starting sparkthor-vllm.service"
+BOOT = "boot of the hosts"
 #: a step, and the words that end it, in the order in which they come
 STEPS = (
-    ("gate, page cache dropped on all hosts", r"Started sparkthor-vllm\.service"),
+    ("gate: Ray is whole", r"\d+ of \d+ nodes, \d+ of \d+ GPUs on "),
+    ("page cache dropped on all hosts", r"Started sparkthor-vllm\.service"),
     ("API server: imports", r"APIServer.*\bversion \d"),
     ("API server: model and arguments", r"Using max model len"),
     ("engine core: imports", r"Initializing a V1 LLM engine"),
@@ -36,8 +38,11 @@ def moment(line: str) -> float | None:
     return None
 
 
-def steps(journal: str) -> list[tuple[str, float]]:
-    """The steps of the first start in a journal with their seconds; what an engine skips takes none."""
+def steps(journal: str, on: float | None = None) -> list[tuple[str, float]]:
+    """The steps of the first start in a journal with their seconds; what an engine skips takes none.
+
+    ``on``: when the hosts got their power, for a journal in ``-o short-unix``.
+    """
     found: list[tuple[str, float]] = []
     last, place = None, 0
     for line in journal.splitlines():
@@ -46,6 +51,8 @@ def steps(journal: str) -> list[tuple[str, float]]:
             continue
         if last is None:
             last = now if BEGIN in line else None
+            if last is not None and on is not None:
+                found.append((BOOT, round(last - on, 1)))
             continue
         for number in range(place, len(STEPS)):
             if re.search(STEPS[number][1], line):

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Several clusters side by side on the GPUs of one machine: python -m tools.gpu.suite four|two [CLUSTER...]
+"""Several clusters side by side on the GPUs of one machine: python -m tools.gpu.suite SUITE [CLUSTER...]
 
 A wave begins when the one before it has ended. Its chains run at the same time, the steps of a chain one after the
 other; a chain in the background is only waited for at the end. What is measured has its GPUs to itself. Every step is
@@ -22,7 +22,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import IO
 
-from tools.gpu.clusters import FOUR, TWO, Cluster
+from tools.gpu.clusters import ALONE, FOUR, SINGLE, TWO, Cluster
 from tools.playbooks import TOP
 
 RESULTS = TOP / ".lab" / "results" / "gpu"
@@ -51,6 +51,19 @@ def one(cluster: str, stages: str, options: str = "", limit: float = LONGEST) ->
     return (Step(cluster, stages, options, limit),)
 
 
+def alone(cluster: str) -> tuple[Wave, ...]:
+    """All that no other cluster may disturb. vLLM by hand is started twice: two alike may differ."""
+    price = "--streams 1,8,64 --seconds 5 --tokens 128 --again"
+    steps = (
+        Step(cluster, "deploy hand", "", 480),
+        Step(cluster, "byhand", f"--pairs 4 {price}", 480),
+        Step(cluster, "unhand hand", "--again", 180),
+        Step(cluster, "byhand", f"--pairs 8 {price}", 480),
+        Step(cluster, "unhand boot busy", "--again"),
+    )
+    return (Wave((steps,)),)
+
+
 def compared(clusters: tuple[str, ...], pairs: int, limit: float) -> Chain:
     """Each against vLLM by hand, one after the other; pairs that are there already count."""
     return tuple(Step(name, "byhand", f"--pairs {pairs} {_RATIO}", limit) for name in clusters)
@@ -65,6 +78,8 @@ _SPLITS = ("tp4", "ray3", "tp2pp2", "mp3")
 _WORKER = "--faults worker --rounds 1 --away 20 --no-clean"
 _FAULTS = "--faults front,engine,wedge,worker,link --rounds 1 --away 20 --cut 30 --no-clean"
 SUITES: Mapping[str, tuple[Mapping[str, Cluster], tuple[Wave, ...]]] = {
+    "alone": (ALONE, alone("alone")),
+    "single": (SINGLE, alone("one")),
     "four": (
         FOUR,
         (
@@ -91,14 +106,7 @@ SUITES: Mapping[str, tuple[Mapping[str, Cluster], tuple[Wave, ...]]] = {
             # on GPUs 0 and 1
             Wave((one("gpu", "byhand", f"--pairs 5 --seconds 8 {_PRICE}", 480),)),
             Wave((compared(_SPLITS, 2, 150),)),
-            Wave(
-                (
-                    (
-                        Step("gpu", "verify status doctor report", _CORES, 120),
-                        Step("gpu", "price", f"--pairs 3 --seconds 6 {_PRICE}", 300),
-                    ),
-                )
-            ),
+            Wave((one("gpu", "verify status doctor report", _CORES, 120),)),
             Wave((compared(_SPLITS, 5, 300),)),
         ),
     ),
@@ -184,7 +192,7 @@ class Runner:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tools.gpu.suite", description=__doc__)
-    parser.add_argument("suite", choices=sorted(SUITES), help="by the number of GPUs")
+    parser.add_argument("suite", choices=sorted(SUITES), help="by the number of GPUs; alone = two")
     parser.add_argument("clusters", nargs="*", help="only these")
     options = parser.parse_args()
     clusters, waves = SUITES[options.suite]

@@ -12,12 +12,12 @@ from typing import Any
 
 from tools.faults.table import BY_NAME, Run, middle
 from tools.gpu import price
-from tools.gpu.start import STEPS
+from tools.gpu.start import BOOT, STEPS
 
 Documents = Mapping[str, Mapping[str, Any]]
 #: whose results stand for a stage that was not measured by itself; faults are those of all of them
 SHARED: Mapping[str, tuple[str, ...]] = {
-    "price": ("gpu",), "slow": ("fault1",), "busy": ("load",), "boot": ("load",),
+    "slow": ("fault1",), "busy": ("load",), "boot": ("load",),
     "faults": ("fault1", "fault2"),
 }  # fmt: skip
 
@@ -65,10 +65,10 @@ def runs(documents: Documents) -> list[str]:
 
 
 def started(documents: Documents, beside: Documents) -> list[str]:
-    """Steps of a first start, one beside seven others, and one with warm caches after a power-on."""
+    """Steps of a first start, one beside others, and one after a power-on, with what was compiled before."""
     ways = [dict((one.get(name) or {}).get("start") or ()) for one, name in
             ((documents, "deploy"), (beside, "deploy"), (documents, "boot"))]  # fmt: skip
-    steps = [step for step, _words in STEPS if any(step in way for way in ways)]
+    steps = [step for step in (BOOT, *(step for step, _words in STEPS)) if any(step in way for way in ways)]
     rows: list[tuple[Any, ...]] = [(step, *(way.get(step, "–") for way in ways)) for step in steps]
     rows.append(("all", *(round(sum(way.values()), 1) if way else "–" for way in ways)))
     head = ("step", "first start, s", "first start beside others, s", "after power-on, s")
@@ -95,22 +95,16 @@ def _priced(row: Mapping[str, Any]) -> tuple[Any, ...]:
     )  # fmt: skip
 
 
-def priced(documents: Documents) -> list[str]:
-    found = documents.get("price") or {}
-    rows = [_priced(row) for row in found.get("summary", ())]
-    return _rows(_PRICED, rows) if rows else ["Not measured yet."]
-
-
-def compared(folder: Path) -> list[dict[str, Any]]:
-    """Pairs against vLLM by hand, which count as soon as they are there."""
+def compared(folder: Path, bare: str = "by hand") -> list[dict[str, Any]]:
+    """Pairs against vLLM by hand, or our engine alone, which count as soon as they are there."""
     path = folder / "byhand-rows.json"
     rows = json.loads(path.read_text(encoding="utf-8"))["rows"] if path.exists() else []
-    return price.summary(rows, "ours", "by hand")
+    return price.summary(rows, "ours", bare)
 
 
-def by_hand(folder: Path, names: Sequence[tuple[str, str]]) -> list[str]:
+def by_hand(folder: Path, names: Sequence[tuple[str, str]], bare: str = "by hand") -> list[str]:
     places = [("`make gpu`", folder), *((title, folder / name) for name, title in names)]
-    rows = [(title, *_priced(row)) for title, place in places for row in compared(place)]
+    rows = [(title, *_priced(row)) for title, place in places for row in compared(place, bare)]
     return _rows(("executor, split", *_PRICED), rows) if rows else ["Not measured yet."]
 
 
@@ -212,7 +206,7 @@ def parts(folder: Path, stages: Iterable[str], names: Sequence[tuple[str, str]] 
         "gpu runs": runs(documents),
         "gpu start": started(documents, read(folder / "load", ["deploy"])),
         "gpu verify": verified(documents),
-        "gpu price": priced(documents),
+        "gpu price": by_hand(folder, names, "engine"),
         "gpu by hand": by_hand(folder, names),
         "gpu faults": faulted(folder, documents.get("faults") or {}),
         "gpu load": loaded(documents),

@@ -22,6 +22,8 @@ from . import patience, serving
 
 #: a step of a process's CPU clock is 10 ms: over a shorter time a quiet rank looks dead
 WINDOW = 10.0
+#: the same for what the dashboard tells: it collects every 15 s, so this is two of its intervals, and never three
+RAY_WINDOW = 25.0
 GPU_EVERY = 6.0
 _COMPILERS = frozenset(
     (
@@ -166,8 +168,8 @@ class RaySampler:
     """The same from the dashboard, which knows the processes that Ray started: the ranks, but not their compilers."""
 
     def __init__(self) -> None:
-        self.before: dict[str, tuple[float, dict[int, float]]] = {}
-        self.cores: dict[str, float] = {}
+        #: by host: when its agent measured, and CPU seconds by process, back to the beginning of the newest window
+        self.kept: dict[str, list[tuple[float, dict[int, float]]]] = {}
 
     def read(self, host: str, answer: str) -> patience.Signs:
         """Of the answer to ``/nodes/ID``; agents measure every 5 s, and the dashboard collects every 15."""
@@ -180,18 +182,21 @@ class RaySampler:
         except (ValueError, KeyError, TypeError, AttributeError):
             return patience.Signs()
         spent = dict(_ray_ranks(workers))
-        before = self.before.get(host)
-        if before is None or not 0 <= now - before[0] <= 12 * WINDOW:
-            self.before[host] = (now, spent)
-            self.cores.pop(host, None)
-        elif now - before[0] >= 3 * WINDOW:
-            self.cores[host] = cores(before[1], spent, now - before[0])
-            self.before[host] = (now, spent)
+        kept = self.kept.setdefault(host, [])
+        if kept and not 0 <= now - kept[-1][0] <= 12 * WINDOW:
+            kept.clear()
+        if not kept or now > kept[-1][0]:
+            kept.append((now, spent))
+        # every new measurement ends a window: one that began before a rank stopped must not delay the next
+        while len(kept) > 1 and now - kept[1][0] >= RAY_WINDOW:
+            del kept[0]
+        passed = now - kept[0][0]
+        used = cores(kept[0][1], spent, passed) if spent and passed >= RAY_WINDOW else None
         rows = [(row.get("utilizationGpu"), row.get("powerMw")) for row in gpus if isinstance(row, Mapping)]
         text = "\n".join(
             f"{use},{'[N/A]' if power is None else power / 1000}" for use, power in rows if use is not None
         )
-        return patience.Signs(self.cores.get(host) if spent else None, False, *read_gpus(text))
+        return patience.Signs(used, False, *read_gpus(text))
 
 
 def _ray_ranks(workers: Iterable[Any]) -> Iterable[tuple[int, float]]:

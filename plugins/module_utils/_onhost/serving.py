@@ -46,6 +46,8 @@ Runner = Callable[[list[str], float], tuple[int, str, str]]
 
 def run(argv: list[str], seconds: float) -> tuple[int, str, str]:
     """A command that can neither hang nor raise."""
+    # systemd's own tools say there how they ended, and systemd logs each word of a process that it does not expect
+    inherited = {key: value for key, value in os.environ.items() if key != "NOTIFY_SOCKET"}
     try:
         done = subprocess.run(
             argv,
@@ -53,7 +55,7 @@ def run(argv: list[str], seconds: float) -> tuple[int, str, str]:
             timeout=seconds,
             check=False,
             stdin=subprocess.DEVNULL,
-            env={**os.environ, "LC_ALL": "C", "SYSTEMD_COLORS": "0", "SYSTEMD_PAGER": ""},
+            env={**inherited, "LC_ALL": "C", "SYSTEMD_COLORS": "0", "SYSTEMD_PAGER": ""},
         )
     except subprocess.TimeoutExpired:
         return 124, "", f"{argv[0]} gave no answer within {seconds:.0f} s"

@@ -96,8 +96,7 @@ def _read(path: str) -> tuple[Item, str | None]:
         if stat.S_ISLNK(about.st_mode):
             target = os.readlink(path)
             return Item(link=target), target
-        with open(path, "rb") as stream:
-            content = stream.read()
+        content = files.read_plain(path)
     except (FileNotFoundError, NotADirectoryError):
         return Item(), None
     digest = hashlib.sha256(content).hexdigest()

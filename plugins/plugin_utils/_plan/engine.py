@@ -21,7 +21,9 @@ HOME = "/var/lib/sparkthor"
 CACHE = f"{HOME}/cache"
 MODELS = f"{HOME}/models"
 RAY_TEMP_DIR = f"{HOME}/ray"
-VENV = "/opt/sparkthor/venv"
+#: root's own: environments, wheels, images, and what is known of them
+WORK_DIR = "/opt/sparkthor"
+VENV = f"{WORK_DIR}/venv"
 OFFLINE: Mapping[str, str] = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}
 _NO_REPORTS: Mapping[str, str] = {"VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1", "RAY_USAGE_STATS_ENABLED": "0"}
 
@@ -195,7 +197,7 @@ def plan_engine(settings: EngineSettings, node: Mapping[str, Any]) -> dict[str, 
         users=[{"name": "sparkthor", "groups": ["video", "render"], "home": HOME}],
         directories=[
             directory("/etc/sparkthor"),
-            directory("/opt/sparkthor"),
+            directory(WORK_DIR),
             # root's own: what lies in it says what root puts back, and whether the engine is left alone
             directory(HOME),
             directory(settings.model_store_root),

@@ -17,6 +17,7 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engine imp
     HOME,
     MODELS,
     RAY_TEMP_DIR,
+    WORK_DIR,
 )
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.host_state import HostState, merged, switched_off
 
@@ -43,8 +44,6 @@ _SERVING_FILES = (
     *("front", "front.good", "front.good.old", "front.good.new", "secrets", "vllm", "vllm.env", "vllm.yaml"),
     *("vllm-degraded.yaml", "cluster.json", "group.json", "serving.json", "ray.env", "ray.json"),
 )
-#: venv, wheels and images; an engine_venv_path elsewhere stays, because what lies beside it may be others'
-_WORK_DIR = "/opt/sparkthor"
 _WORK = ("group", "superseded.json", "maintenance")
 
 
@@ -112,7 +111,8 @@ def _engine(settings: TeardownSettings) -> HostState:
     cache = settings.engine_cache_dir
     return HostState(
         restore=[f"{_ETC}/engine.env", *_foreign(cache)],
-        absent=[f"{_ETC}/container.json", _WORK_DIR, location.PACKAGE, *_own(cache)],
+        # an engine_venv_path elsewhere stays, because what lies beside it may be others'
+        absent=[f"{_ETC}/container.json", WORK_DIR, location.PACKAGE, *_own(cache)],
     )
 
 
@@ -143,4 +143,4 @@ def _own(folder: str) -> list[str]:
 
 def _foreign(folder: str) -> list[str]:
     """A folder elsewhere: it goes with its content only where we made it."""
-    return [] if folder.startswith((f"{HOME}/", f"{_WORK_DIR}/")) else [folder]
+    return [] if folder.startswith((f"{HOME}/", f"{WORK_DIR}/")) else [folder]

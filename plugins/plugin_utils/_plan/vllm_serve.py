@@ -12,10 +12,10 @@ from typing import Any
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import door, front
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engine import (
     CACHE,
-    HOME,
     MODELS,
     OFFLINE,
     VENV,
+    WORK_DIR,
     InstalledEngine,
     bytecode_folder,
     cache_folders,
@@ -303,8 +303,8 @@ def option_arguments(serving: Serving) -> dict[str, Any]:
     return {
         "command": [*user, *serving.engine.python],
         **({"version": version} if version else {}),
-        # what root believes of it must lie where only root writes
-        "cache_dir": HOME,
+        # what root believes of it must lie where only root writes, and goes with the engine
+        "cache_dir": WORK_DIR,
         "engine": serving.engine.digest,
         "arguments": serving.args,
         "acknowledged": serving.planned.get("acknowledged", serving.settings.vllm_serve_acknowledged),

@@ -61,7 +61,7 @@ def test_the_real_parser_takes_every_deployment(cluster: Cluster, tmp_path: Path
 
 
 def test_the_table_of_the_host_is_that_of_its_parser(cluster: Cluster) -> None:
-    text = cluster.run(cluster.head, "cat /var/lib/sparkthor/vllm-options-*.json", check=False)
+    text = cluster.run(cluster.head, "cat /opt/sparkthor/vllm-options-*.json", check=False)
     if not text:  # another host with the very same engine was asked before, and the controller keeps the answer
         engine = json.loads(cluster.run(cluster.head, "cat /opt/sparkthor/venv/.sparkthor-engine.json"))
         text = Path(option_tables.kept(engine["digest"])).read_text(encoding="utf-8")

@@ -13,6 +13,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from sparklab import LabError
 
 from tools.chaos import __main__ as command
 from tools.chaos import clients, judge, lay, schedule
@@ -230,6 +231,31 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> command.Run:
     made = command.Run(Ground(tmp_path), command.CLUSTERS["ray"], tmp_path, "one")  # type: ignore[arg-type]
     made.limit = 0.1
     return made
+
+
+class Whole:
+    """A lab and its site in one, which notes what it is told; its hosts take two tries to come up."""
+
+    def __init__(self, tries: int) -> None:
+        self.lab, self.hosts, self.told, self.tries = self, HOSTS, list[str](), tries
+
+    def wait(self) -> None:
+        self.told.append("wait")
+        self.tries -= 1
+        if self.tries > 0:
+            raise LabError("spark-02 is off")
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *_arguments: self.told.append(name)
+
+
+def test_cables_are_whole_before_hosts_are_waited_for() -> None:
+    site = Whole(tries=2)
+    lay.make_whole(site)  # type: ignore[arg-type]  # a stand-in for the lab
+    assert site.told[:10] == ["fix", "rate"] * 3 + ["boot", "wait"] * 2
+    assert {"memory", "on", "free_disk", "free_shm", "free_inodes"} <= set(site.told[10:])
+    with pytest.raises(LabError, match="spark-02 is off"):
+        lay.make_whole(Whole(tries=3))  # type: ignore[arg-type]  # a stand-in for the lab
 
 
 def test_a_round_lays_undoes_and_waits_until_it_serves(run: command.Run) -> None:

@@ -304,7 +304,7 @@ def test_pairs_are_compared_round_by_round() -> None:
         }  # fmt: skip
 
     rows = [row("front", 0, 99, 12), row("engine", 0, 100, 10), row("front", 1, 48, 11), row("engine", 1, 50, 10)]
-    [found] = price.summary([*rows, row("front", 2, 1, 1)])
+    [found] = price.summary([*rows, row("front", 2, 1, 1)], "front", "engine")
     assert found["pairs"] == 2
     assert found["ratio"] == pytest.approx(0.975)
     assert found["ratios"] == [0.96, 0.99]
@@ -370,7 +370,7 @@ Nov 22 06:45:15.444606 gpu-01 vllm[3983]: (APIServer pid=3983) INFO:     Applica
 
 def test_a_start_is_taken_apart_and_missing_steps_take_nothing() -> None:
     assert start.steps(JOURNAL) == [
-        ("gate, page cache dropped on all hosts", 5.3),
+        ("page cache dropped on all hosts", 5.3),
         ("API server: imports", 15.6),
         ("engine core: imports", 14.7),
         ("API", 59.5),

@@ -100,3 +100,14 @@ def test_check_mode_before_the_first_run_goes_on_without_a_table(own_cache: Path
     assert not outcome.get("failed")
     assert "without --check" in outcome["msg"]
     assert Action(args, answer).run()["failed"] is True
+
+
+def test_check_mode_believes_no_engine_of_another_version(own_cache: Path) -> None:
+    """Before an upgrade the former engine answers; its options would be refused or passed in the new one's name."""
+    args = {"engine": "new", "version": "0.33.0", "arguments": {"max-num-seqs": 4}}
+    assert Action(args, HOST, check_mode=True).run()["table"]["vllm"] == "0.33.0"
+    unknown = Action({**args, "version": "99.1.0"}, HOST, check_mode=True).run()
+    assert "without --check" in unknown["msg"]
+    # what check mode learns is not kept, whosever it is
+    Action({**args, "version": "0.32.0"}, HOST, check_mode=True).run()
+    assert not (own_cache / "sparkthor").exists()

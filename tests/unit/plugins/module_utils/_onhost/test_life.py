@@ -161,6 +161,14 @@ def test_signs_by_ray() -> None:
     assert sampler.read("a", node(600, 17)).cores is None
 
 
+def test_a_rank_that_stopped_within_a_window_is_seen_at_the_end_of_the_next_measurements() -> None:
+    sampler = life.RaySampler()
+    # the dashboard tells every 15 s; the rank is stopped at second 5
+    used = {0: 100.0, 15: 105.0, 30: 105.0, 45: 105.0}
+    seen = {at: sampler.read("a", node(at, cpu)).cores for at, cpu in used.items()}
+    assert seen == {0: None, 15: None, 30: pytest.approx(5 / 30), 45: 0.0}, "no second window of its own"
+
+
 def test_an_agent_that_measures_no_more_is_no_rank_that_does_nothing() -> None:
     sampler = life.RaySampler()
     for _unused in range(5):

@@ -7,9 +7,19 @@ from __future__ import annotations
 import socket
 from pathlib import Path
 
+import pytest
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import serving
 
 from tests.unit.plugins.module_utils.serving_head import Engine
+
+
+def test_a_command_does_not_speak_to_systemd_for_its_unit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NOTIFY_SOCKET", "/run/systemd/notify")
+    monkeypatch.setenv("KEPT", "yes")
+    status, out, _err = serving.run(["env"], 5)
+    assert status == 0
+    assert {"KEPT=yes", "LC_ALL=C"} <= set(out.split())
+    assert "NOTIFY_SOCKET" not in out
 
 
 def test_complete_kinds(engine: Engine, tmp_path: Path) -> None:
