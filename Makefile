@@ -75,6 +75,10 @@ test-full: venv ## every scenario and 30 minutes of chaos, resumable; results in
 chaos: venv ## random faults on a serving lab: make chaos SEED=7 MINUTES=30 CLUSTER=ray|mp|direct, or PLAN=FILE to lay them again
 	@$(PY) -m tools.chaos $(if $(CLUSTER),--cluster $(CLUSTER)) $(if $(SEED),--seed $(SEED)) $(if $(MINUTES),--minutes $(MINUTES)) $(if $(PLAN),--plan $(PLAN)) $(ARGS)
 
+.PHONY: judge
+judge: venv ## the memory plan against the code of vLLM's CPU build: make judge ARGS="NAME --write" keeps its answers
+	@$(PY) -m tools.judge $(ARGS)
+
 .PHONY: bench
 bench: venv ## what runs cost, beside the floor and two other ways; table in docs/benchmarks.md
 	@$(PY) -m tests.bench $(ARGS)

@@ -179,8 +179,8 @@ class ActionModule(ClusterAction):
             image=runtime.image(engine, cluster["kinds"].values(), serving.get("image", "")),
         )
         if not assumed:
-            cluster.update(self._models(head, serving))
             here = {host: nodes[host] for host in cluster["hosts"]}
+            cluster.update(self._models(head, serving, here))
             cluster["revisions"] = self._revisions(head, serving, here)
         return warnings
 
@@ -272,7 +272,9 @@ class ActionModule(ClusterAction):
                 self._display.display(f"sparkthor: {line}")
         return {"changed": False, "lines": lines}
 
-    def _models(self, head: Mapping[str, Any], serving: Mapping[str, Any]) -> dict[str, Any]:
+    def _models(
+        self, head: Mapping[str, Any], serving: Mapping[str, Any], nodes: Mapping[str, Mapping[str, Any]]
+    ) -> dict[str, Any]:
         """Bytes of each model that hosts are to have, and why the controller cannot download what it lacks of them.
 
         The stage hosts reports that with all else, so it is known before the first change.
@@ -281,7 +283,8 @@ class ActionModule(ClusterAction):
             return {}
         given = head.get("model_store_models") or serving.get("models") or []
         try:
-            found = hub_card.models_of(given, Record(self.vars.get("inventory_dir")))
+            caches = {host: node.get("hub_models") or {} for host, node in nodes.items()}
+            found = hub_card.models_of(given, Record(self.vars.get("inventory_dir")), caches=caches)
         except hub.HubError as error:
             return {"store_problems": [f"model_store_models: {error}"]}
         for download in found.downloads:

@@ -6,10 +6,13 @@
 from __future__ import annotations
 
 import os
+import time
 from typing import Any
 
 from ansible.errors import AnsibleActionFail
 from ansible.module_utils.parsing.convert_bool import boolean
+from ansible.utils.display import Display
+from ansible_collections.sparkthor.cluster.plugins.module_utils._engine import image_host, image_share
 from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.pins import EngineError, Pin, Target
 from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.venv import interesting
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store.manifest import Entry
@@ -21,6 +24,13 @@ VENV = "/opt/sparkthor/venv"
 WORK_DIR = "/opt/sparkthor"
 #: archive, then wheels, then done; more rounds mean that something does not arrive
 ROUNDS = 6
+#: variables of the role: what each host lacks, and what the one that pulled the image wrote for the others
+RESULTS, PULLED = "__engine_installed", "__engine_pulled"
+#: seconds between two questions to a pull, and between two lines about it
+ASK_EVERY, TELL_EVERY = 2.0, 10.0
+
+
+display = Display()
 
 
 class ActionModule(push.StoreAction):
@@ -39,6 +49,8 @@ class ActionModule(push.StoreAction):
                 return self._have_wheels(engine, wheel_dir, download)
             return self._environment(arguments, engine, wheel_dir, download)
         wanted = images.read_wanted(arguments, str(self._node.get("arch") or ""))
+        if arguments.get("stage") == "pull":
+            return self._pull(arguments, wanted)
         if prepare:
             if self._node and not (self._node.get("binaries") or {}).get("docker"):
                 raise EngineError(images.NO_DOCKER)
@@ -55,8 +67,9 @@ class ActionModule(push.StoreAction):
     def _compare(self, name: str, outcome: dict[str, Any], record: Record) -> None:
         if outcome.get("failed"):
             raise AnsibleActionFail(f"host {self.host}: {outcome.get('msg', outcome)}")
-        found = outcome.get("pulled")
-        if found and record.of(IMAGES, name) not in found:
+        found, known = outcome.get("pulled"), record.of(IMAGES, name)
+        # an inventory on the command line has no record
+        if found and known and known not in found:
             raise AnsibleActionFail(str(images.moved(self.host, name, found[0], record)))
 
     def _environment(
@@ -147,6 +160,72 @@ class ActionModule(push.StoreAction):
             },
         }
 
+    def _results(self, variable: str) -> dict[str, dict[str, Any]]:
+        """What the hosts that serve together with this one registered."""
+        together = (self.vars.get("sparkthor_cluster") or {}).get("hosts")
+        hosts = [host for host in self.vars.get("ansible_play_hosts") or [] if together is None or host in together]
+        return {host: self.vars["hostvars"][host].get(variable) or {} for host in hosts}
+
+    def _pull(self, arguments: dict[str, Any], wanted: images.Wanted) -> dict[str, Any]:
+        """One host pulls the image, and writes it down for the others if they lack it."""
+        head = str((self.vars.get("sparkthor_cluster") or {}).get("head") or "")
+        host, share = images.giver(self._results(RESULTS), head)
+        if self.host != host:
+            return {"changed": False}
+        record, name = Record(self.vars.get("inventory_dir")), images.recorded_name(wanted)
+        arguments["target"] = wanted.target()
+        arguments["digest"] = record.of(IMAGES, name) if name else arguments.get("digest", "")
+        begun = self._module({**arguments, "stage": "pull"})
+        if begun.get("failed"):
+            return begun
+        if begun["pulling"]:
+            self._follow(wanted.image)
+        if share:
+            display.display(f"sparkthor: {self.host}: {wanted.image}: is being written down for the other hosts")
+        outcome = self._module({**arguments, "stage": "save", "share": share})
+        if outcome.get("failed"):
+            return outcome
+        if name and outcome["pulled"]:
+            record.keep(IMAGES, name, outcome["pulled"][0])
+            self._compare(name, outcome, record)
+        if share:
+            outcome["saved"]["of"] = wanted.image
+        return {**outcome, "changed": begun["changed"]}
+
+    def _follow(self, image: str) -> None:
+        """Show how far the pull is until its unit has ended; ``save`` knows how."""
+        begun = told = time.monotonic()
+        while True:
+            shown = self._low_level_execute_command(
+                f"cat {image_share.LOG}; echo; systemctl is-active {image_share.UNIT}"
+            )
+            log, _newline, state = shown["stdout"].strip().rpartition("\n")
+            if state.strip() != "active":
+                return
+            now = time.monotonic()
+            if now - told >= TELL_EVERY:
+                told = now
+                display.display(
+                    f"sparkthor: {self.host}: {image}: {image_share.progress(log)} after {now - begun:.0f} s"
+                )
+            time.sleep(ASK_EVERY)
+
+    @staticmethod
+    def _handed(arguments: dict[str, Any], saved: dict[str, Any], folder: str, manifest: list[Entry]) -> dict[str, Any]:
+        """For the fan-out: the archive of the controller, or the one that a host wrote."""
+        root = os.path.join(str(arguments.get("work_dir") or WORK_DIR), "images")
+        if saved:
+            return push.hand_over(root, image_host.ARCHIVE, root, manifest=[saved["entry"]])
+        return push.hand_over(root, image_host.ARCHIVE, folder, [manifest[0].path])
+
+    def _saved(self, wanted: images.Wanted) -> tuple[str, dict[str, Any]]:
+        """The host that has this image in its store for the others, and what it is."""
+        for host, result in self._results(PULLED).items():
+            saved = result.get("saved") or {}
+            if saved.get("of") == wanted.image and not wanted.archive:
+                return host, saved
+        return "", {}
+
     def _image(self, arguments: dict[str, Any], wanted: images.Wanted, download: bool) -> dict[str, Any]:
         deliver = str(arguments.pop("deliver", "direct"))
         record, name = Record(self.vars.get("inventory_dir")), images.recorded_name(wanted)
@@ -154,7 +233,14 @@ class ActionModule(push.StoreAction):
             # every host gets the image that was pulled first, wherever its tag leads by now
             arguments["digest"] = record.of(IMAGES, name)
         sent = 0
+        giver, saved = self._saved(wanted)
+        fabric = deliver == "fabric"
         arguments["target"] = {**wanted.target(), "kind": str(self._node.get("kind") or "")}
+        if saved:
+            arguments["target"] |= {"archive": {**saved, "shared": True}, "tidy": not fabric}
+            arguments["digest"] = arguments.get("digest") or saved["digest"]
+        else:
+            arguments["target"]["wait"] = fabric
         archive = os.path.dirname(wanted.archive_path), [Entry(*wanted.entry)]
         wheels: tuple[str, list[Entry]] = "", []
         for _round in range(ROUNDS):
@@ -166,19 +252,25 @@ class ActionModule(push.StoreAction):
             if outcome.get("wanted"):
                 wheels = images.wheels_for(outcome, arguments, download)[:2]
                 arguments["target"]["wheels"] = [list(entry) for entry in wheels[1]]
+            elif outcome.get("lacks"):
+                return {"changed": False, "lacks": outcome["lacks"]}
             elif outcome.get("need"):
                 whole = outcome["what"] == "archive"
                 folder, manifest = archive if whole else wheels
-                if deliver == "fabric" and whole:
-                    root = os.path.join(str(arguments.get("work_dir") or WORK_DIR), "images")
-                    handed = push.hand_over(root, "archive", folder, [manifest[0].path])
-                    return {**handed, "need": outcome["need"]}
+                if fabric and whole:
+                    return {**self._handed(arguments, saved, folder, manifest), "need": outcome["need"]}
+                if whole and saved:
+                    # no way led here over the fabric: this host pulls it too
+                    del arguments["target"]["archive"]
+                    continue
                 contents = push.contents(folder, manifest, outcome["need"])
                 sent += self._bring("image" if whole else "Ray's wheels", contents, {**arguments, "target": {}})
             else:
                 break
         else:
             raise AnsibleActionFail(f"host {self.host}: what was sent did not arrive whole: run again")
+        if fabric and self.host == giver and not outcome.get("failed"):
+            outcome |= {**self._handed(arguments, saved, "", []), "need": [], "changed": outcome["changed"]}
         if name and outcome.get("pulled") and not self._task.check_mode:
             record.keep(IMAGES, name, outcome["pulled"][0])
             self._compare(name, outcome, record)

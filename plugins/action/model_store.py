@@ -6,12 +6,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ansible.errors import AnsibleActionFail
 from ansible.utils.display import Display
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store import fanout_job
+from ansible_collections.sparkthor.cluster.plugins.module_utils._store.content import human
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import fanout, models, push
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery.record import Record
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import fanout_routes
@@ -27,6 +28,7 @@ class ActionModule(push.StoreAction):
 
     def act(self, arguments: dict[str, Any]) -> dict[str, Any]:
         self._args = {key: value for key, value in arguments.items() if key not in CONTROLLER_ONLY}
+        self._given: list[Any] = self._args.get("models") or []
         stage = str(arguments.get("stage", "apply"))
         steps: dict[str, Callable[[], dict[str, Any]]] = {
             "apply": self._apply,
@@ -51,22 +53,40 @@ class ActionModule(push.StoreAction):
 
     def _declare(self) -> tuple[dict[str, Any], list[str]]:
         """Complete the models by what their sources hold; those that check mode must not fetch are named."""
-        given, record = self._args.get("models") or [], Record(self.vars.get("inventory_dir"))
-        declared = models.declare(
-            models.with_recorded(given, record),
-            fetch=not self._task.check_mode,
-            say=lambda line: self._say(f"sparkthor: {line}"),
-        )
+        given, record = self._given, Record(self.vars.get("inventory_dir"))
+        # hosts may have the large files: what none has is fetched when it is sent
+        declared = self._read(models.with_recorded(given, record), outlines=True)
         if not self._task.check_mode:
             models.keep_commits(given, declared, record)
         self._args["models"] = declared.models
         self._revisions = models.revisions(declared)
         return declared.folders, declared.pending
 
+    def _fetch(self, folders: dict[str, Any], need: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        """Download what is to be sent and is not on the controller yet."""
+        if not fanout.absent(folders.values(), need):
+            return folders
+        # the very commit that the hosts were compared with
+        given = [
+            {**item, "revision": model["commit"]} if model["commit"] else item
+            for item, model in zip(self._given, self._args["models"], strict=True)
+        ]
+        return self._read(given, outlines=False).folders
+
+    def _read(self, given: Sequence[Any], outlines: bool) -> models.Declared:
+        return models.declare(
+            given, not self._task.check_mode, lambda line: self._say(f"sparkthor: {line}"), outlines=outlines
+        )
+
     def _inspect(self, pending: list[str]) -> dict[str, Any]:
-        if self._args["models"] or not pending:
-            return self._module(self._args)
-        return {"changed": False, "models": {}, "unlisted": []}
+        if pending and not self._args["models"]:
+            return {"changed": False, "models": {}, "unlisted": []}
+        outcome = self._module(self._args)
+        if taken := outcome.get("from_caches"):
+            self._say(
+                f"sparkthor: {self.host}: models: {human(taken['bytes'])} from {', '.join(taken['caches'])} there"
+            )
+        return outcome
 
     @staticmethod
     def _with_pending(outcome: dict[str, Any], pending: list[str]) -> dict[str, Any]:
@@ -77,7 +97,7 @@ class ActionModule(push.StoreAction):
 
     def _send(self, folders: dict[str, Any], outcome: dict[str, Any], stage: str = "apply") -> dict[str, Any]:
         entries_of: dict[str, Any] = {}
-        for folder, entries in folders.values():
+        for folder, entries in self._fetch(folders, outcome["need"]).values():
             for entry in entries:
                 entries_of.setdefault(entry.sha256, (folder, entry))
         wanted = []
@@ -159,11 +179,25 @@ class ActionModule(push.StoreAction):
         if plan.need[self.host]:
             outcome = {**self._send(folders, {"need": plan.need[self.host]}, "check"), "seed": plan.seed}
         outcome["run"] = fanout.new_run()
+        absent = fanout.absent(folders.values(), plan.wanted)
+        if absent and any(plan.need[host] for host in plan.order[1:]):
+            job = {"wanted": absent, "size": self._part_size(plan)}
+            told = self._module({**self._args, "stage": "parts", "job": json.dumps(job)})
+            if told.get("failed"):
+                raise AnsibleActionFail(f"host {self.host}: {told.get('msg', told)}")
+            outcome["parts"] = told["parts"]
         return outcome
 
-    def _run_name(self, seed: str) -> str:
+    @staticmethod
+    def _part_size(plan: fanout.Plan) -> int:
+        return fanout_routes.part_size(sum(item["size"] for item in plan.wanted))
+
+    def _run_of(self, seed: str) -> dict[str, Any]:
         variable = str(self._task.args.get("run", "__model_store_run"))
-        return str((self.vars["hostvars"][seed].get(variable) or {})["run"])
+        return self.vars["hostvars"][seed].get(variable) or {}
+
+    def _run_name(self, seed: str) -> str:
+        return str(self._run_of(seed)["run"])
 
     def _start(self) -> dict[str, Any]:
         plan = self._plan()
@@ -172,7 +206,7 @@ class ActionModule(push.StoreAction):
             return {"changed": False}
         route = self._routes(plan)[self.host]
         folders, _pending = self._declare()
-        size = fanout_routes.part_size(sum(item["size"] for item in plan.wanted))
+        size = self._part_size(plan)
         run = self._run_name(plan.seed)
         job = {
             "run": run,
@@ -181,7 +215,7 @@ class ActionModule(push.StoreAction):
             "streams": int(self._task.args.get("streams", 2)),
             "patience": int(self._task.args.get("patience", 60)),
             "part_size": size,
-            "contents": fanout.contents(folders.values(), plan.wanted, size),
+            "contents": fanout.contents(folders.values(), plan.wanted, size, self._run_of(plan.seed).get("parts")),
             "listen": fanout_routes.addresses(fabric[self.host]["links"]),
             "peers": [address for host in plan.order for address in fanout_routes.addresses(fabric[host]["links"])],
             "upstreams": route.upstreams,

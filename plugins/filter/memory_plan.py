@@ -79,7 +79,9 @@ _value:
       type: list
       elements: str
     unknown:
-      description: What in the config or the drafter changes the cache in a way that the plan does not know.
+      description:
+        - What in the config or the drafter changes the cache in a way that the plan does not know.
+        - Then numbers of the cache are null, and so are those of the weights where the checkpoint does not tell them.
       type: list
       elements: str
     overhead_bytes_per_rank:

@@ -18,6 +18,7 @@ description:
   - In the stage V(write) it writes what M(sparkthor.cluster.node_info) with C(gather=capture) read to a gzipped tar
     archive. Nothing that an archive holds already is overwritten.
 extends_documentation_fragment:
+  - sparkthor.cluster.internal
   - sparkthor.cluster.attributes
   - sparkthor.cluster.attributes.controller_files
 options:

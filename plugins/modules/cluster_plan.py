@@ -29,6 +29,7 @@ description:
 requirements:
   - netaddr (Python package, on the controller)
 extends_documentation_fragment:
+  - sparkthor.cluster.internal
   - sparkthor.cluster.attributes
   - sparkthor.cluster.attributes.read_only
 options:

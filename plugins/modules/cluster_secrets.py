@@ -18,6 +18,7 @@ description:
     is fetched and not replaced.
   - No secret is ever part of the result.
 extends_documentation_fragment:
+  - sparkthor.cluster.internal
   - sparkthor.cluster.attributes
   - sparkthor.cluster.attributes.no_diff
 options:

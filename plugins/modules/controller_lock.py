@@ -19,6 +19,7 @@ description:
     over, with a warning.
   - In check mode nobody is locked out and nobody is asked.
 extends_documentation_fragment:
+  - sparkthor.cluster.internal
   - sparkthor.cluster.attributes
   - sparkthor.cluster.attributes.no_diff
   - sparkthor.cluster.attributes.action

@@ -121,8 +121,9 @@ options:
   deliver:
     description:
       - V(direct) sends wheels and archive to the host over the connection of the task.
-      - V(fabric) sends none of the environment's wheels and no archive. Where they are missing it returns what the
-        fan-out of M(sparkthor.cluster.model_store) asks for, and has to be called again once that has brought them.
+      - V(fabric) sends none of the environment's wheels and no archive, and pulls no image. Where they are missing it
+        returns what the fan-out of M(sparkthor.cluster.model_store) asks for, or what RV(lacks), and has to be called
+        again once that has been brought.
     type: str
     choices: [direct, fabric]
     default: direct
@@ -134,10 +135,12 @@ options:
         anything changes. Of an image whose digest is recorded in C(.sparkthor-lock.json) beside the inventory it asks
         the host which one it has under that tag. It needs the fact C(sparkthor_node), and is never changed.
       - V(staged) does what V(apply) does, beside the engine in use, and leaves that in use. RV(command) leads to it.
+      - V(pull) lets one of the hosts whose V(apply) with O(deliver=fabric) returned RV(lacks) pull the image, shows how
+        far it is, and writes it to where the fan-out passes it on from.
       - V(tried) runs O(command), the Python of a staged engine, and returns RV(trial).
       - The others are used by the controller's side of this module.
     type: str
-    choices: [apply, staged, tried, prepare, pulled, receive, probe]
+    choices: [apply, staged, tried, prepare, pull, save, pulled, receive, probe]
     default: apply
   command:
     description: With O(stage=tried), how the Python of the engine is called, as the serving user.
@@ -164,6 +167,10 @@ options:
     description: Seconds that an installation, a pull, the loading of an archive or the building of an image may take.
     type: int
     default: 3600
+  share:
+    description: Used by the controller's side of this module.
+    type: bool
+    default: false
   target:
     description: Used by the controller's side of this module.
     type: dict
@@ -265,6 +272,14 @@ wheels:
   description: Where wheels or archive belong and which they are.
   returned: with O(deliver=fabric) when some are missing
   type: dict
+lacks:
+  description: The image that has to be pulled.
+  returned: with O(deliver=fabric) and O(runtime=container) when the host lacks it and there is no archive
+  type: str
+saved:
+  description: What the host that pulled the image wrote for the others.
+  returned: with O(stage=pull) by that host, if others lack it
+  type: dict
 target:
   description: Python and machine that the wheels are for.
   returned: with O(stage=prepare) and O(runtime=venv), as RV(folder), RV(fetched), RV(missing) and RV(versions)
@@ -297,13 +312,11 @@ sent_bytes:
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.sparkthor.cluster.plugins.module_utils._engine import image_host, trial, venv
+from ansible_collections.sparkthor.cluster.plugins.module_utils._engine import image_host, image_share, trial, venv
 from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.pins import EngineError
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import container
 from ansible_collections.sparkthor.cluster.plugins.module_utils._serving import kept
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store.manifest import StoreError
-
-STAGES = ["apply", "staged", "tried", "prepare", "pulled", "receive", "probe"]
 
 
 def argument_spec() -> dict[str, Any]:
@@ -329,7 +342,7 @@ def argument_spec() -> dict[str, Any]:
         "deliver": {"type": "str", "choices": ["direct", "fabric"], "default": "direct"},
         "stage": {
             "type": "str",
-            "choices": ["apply", "staged", "tried", "prepare", "pulled", "receive", "probe"],
+            "choices": ["apply", "staged", "tried", "prepare", "pull", "save", "pulled", "receive", "probe"],
             "default": "apply",
         },
         "command": {"type": "list", "elements": "str", "default": []},
@@ -338,6 +351,7 @@ def argument_spec() -> dict[str, Any]:
         "kind": {"type": "str", "default": ""},
         "nccl": {"type": "str", "default": ""},
         "timeout": {"type": "int", "default": 3600},
+        "share": {"type": "bool", "default": False},
         "target": {"type": "dict", "default": {}},
         "parts": {"type": "list", "elements": "dict", "default": []},
     }
@@ -358,6 +372,8 @@ def main() -> None:
             module.exit_json(changed=False, trial=found, left_out=left_out)
         if stage == "pulled":
             module.exit_json(changed=False, pulled=image_host.pulled(params))
+        if stage in ("pull", "save"):
+            module.exit_json(**(image_share.pull if stage == "pull" else image_share.save)(params))
         if stage == "receive":
             way.store_of(params).receive(params["parts"])
             module.exit_json(changed=True)

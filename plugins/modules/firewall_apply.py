@@ -23,6 +23,7 @@ description:
   - If nothing differs, all this is skipped and it is one call.
   - Check mode makes the same decisions and changes nothing.
 extends_documentation_fragment:
+  - sparkthor.cluster.internal
   - sparkthor.cluster.attributes
   - sparkthor.cluster.attributes.diff
   - sparkthor.cluster.attributes.action

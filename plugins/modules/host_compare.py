@@ -22,6 +22,7 @@ description:
   - The first comparison that finds drift, fails or cannot be made ends the call. Its role and all after it then run as
     if nothing had been compared. So no role is skipped that has something to do, and each role reports its own errors.
 extends_documentation_fragment:
+  - sparkthor.cluster.internal
   - sparkthor.cluster.attributes
   - sparkthor.cluster.attributes.no_diff
   - sparkthor.cluster.attributes.action

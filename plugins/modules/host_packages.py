@@ -16,6 +16,7 @@ description:
     knows what came with them.
   - Debian and Ubuntu only; on other systems nothing is recorded.
 extends_documentation_fragment:
+  - sparkthor.cluster.internal
   - sparkthor.cluster.attributes
   - sparkthor.cluster.attributes.diff
 options:

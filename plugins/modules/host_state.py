@@ -23,6 +23,7 @@ description:
     created.
   - File contents are not written to the system log and are left out of the returned invocation.
 extends_documentation_fragment:
+  - sparkthor.cluster.internal
   - sparkthor.cluster.attributes
   - sparkthor.cluster.attributes.diff
 options:

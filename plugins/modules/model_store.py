@@ -86,6 +86,13 @@ options:
     type: str
     choices: [fast, full]
     default: fast
+  hub_caches:
+    description:
+      - Folders on the host, as shell patterns, in which the hub's own client keeps models (C(.../huggingface/hub)).
+        Large files that are wanted and lie there are copied instead of sent.
+    type: list
+    elements: str
+    default: []
   stage:
     description:
       - V(apply) does everything for one host, over the connection of the task.
@@ -98,9 +105,9 @@ options:
         removes revisions beyond O(revisions).
       - V(list) lists the store. With O(remove_unused) it also removes what is not in use, and what interrupted runs
         left.
-      - V(receive) is used by the controller's side of this module.
+      - V(receive) and V(parts) are used by the controller's side of this module.
     type: str
-    choices: [apply, check, seed, start, watch, finish, switch, list, receive]
+    choices: [apply, check, seed, parts, start, watch, finish, switch, list, receive]
     default: apply
   revisions:
     description:
@@ -229,6 +236,10 @@ sent_bytes:
   description: Bytes that the controller sent to this host.
   returned: when something was sent
   type: int
+from_caches:
+  description: What came out of O(hub_caches), as C(bytes) and the C(caches) that had it.
+  returned: when something did
+  type: dict
 inventory:
   description: Of each folder of the store its name, size, number of files, use and a verdict.
   returned: by O(stage=list)
@@ -251,7 +262,7 @@ from typing import Any, NamedTuple
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.sparkthor.cluster.plugins.module_utils._serving import kept
-from ansible_collections.sparkthor.cluster.plugins.module_utils._store import fanout_job, revisions
+from ansible_collections.sparkthor.cluster.plugins.module_utils._store import content, fanout_job, hub_caches, revisions
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store.content import human
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store.manifest import (
     Entry,
@@ -288,9 +299,10 @@ def argument_spec() -> dict[str, Any]:
             },
         },
         "verify": {"type": "str", "choices": ["fast", "full"], "default": "fast"},
+        "hub_caches": {"type": "list", "elements": "str", "default": []},
         "stage": {
             "type": "str",
-            "choices": ["apply", "check", "seed", "start", "watch", "finish", "switch", "list", "receive"],
+            "choices": ["apply", "check", "seed", "parts", "start", "watch", "finish", "switch", "list", "receive"],
             "default": "apply",
         },
         "revisions": {"type": "int", "default": 2},
@@ -390,13 +402,23 @@ def apply(module: AnsibleModule, store: Store) -> dict[str, Any]:
         store.check_space(missing, "model_store_models: " + ", ".join(report))
     if module.check_mode:
         return result
-    if need:
-        result["need"] = list(need.values())
+    if lacking := _lacking(params, store, need, result):
+        result["need"] = lacking
         return result
     _publish(store, plans, params["stage"] == "apply")
     if params["stage"] == "apply":
         result.pop("behind", None)
     return result
+
+
+def _lacking(
+    params: dict[str, Any], store: Store, need: dict[str, dict[str, Any]], result: dict[str, Any]
+) -> list[dict[str, Any]]:
+    """What has to be sent, once all is taken that this host has in a cache of the hub's client."""
+    taken = hub_caches.take_for(store, need, params["hub_caches"])
+    if taken.sha256:
+        result["from_caches"] = {"bytes": taken.size, "caches": taken.caches}
+    return [item for sha256, item in need.items() if sha256 not in taken.sha256]
 
 
 def _publish(store: Store, plans: list[tuple[Model, Plan]], alone: bool) -> None:
@@ -443,6 +465,20 @@ def switch(module: AnsibleModule, store: Store) -> dict[str, Any]:
         texts = {"before": "".join(before), "after": "".join(after)}
         result["diff"] = {"before_header": store.root, "after_header": store.root, **texts}
     return result
+
+
+def parts(module: AnsibleModule, store: Store) -> dict[str, Any]:
+    """Digests of the parts of contents that this host has and the controller has not."""
+    asked = json.loads(module.params["job"] or "{}")
+    here: dict[str, str] = {}
+    for model in read_models(module):
+        here.update(store.whole(model.folder, model.entries, store.plan(model.folder, model.entries).wrong))
+    if any(sha256 not in here for sha256 in asked["wanted"]):
+        raise StoreError("what this host was to pass on is not here whole any more: run again")
+    return {
+        "changed": False,
+        "parts": {sha256: content.hash_parts(here[sha256], asked["size"]) for sha256 in asked["wanted"]},
+    }
 
 
 def start(module: AnsibleModule, store: Store) -> dict[str, Any]:
@@ -530,6 +566,10 @@ def listing(module: AnsibleModule, store: Store) -> dict[str, Any]:
     return result
 
 
+#: what a stage does; those that are not here compare and publish
+STEPS = {"parts": parts, "start": start, "finish": finish, "switch": switch, "list": listing}
+
+
 def main() -> None:
     module = AnsibleModule(argument_spec=argument_spec(), supports_check_mode=True)
     params = module.params
@@ -538,7 +578,9 @@ def main() -> None:
         if params["stage"] == "receive":
             store.receive(params["parts"])
             module.exit_json(changed=True)
-        act = {"start": start, "finish": finish, "switch": switch, "list": listing}.get(params["stage"], apply)
+        act = {"parts": parts, "start": start, "finish": finish, "switch": switch, "list": listing}.get(
+            params["stage"], apply
+        )
         module.exit_json(**act(module, store))
     except StoreError as error:
         module.fail_json(msg=str(error))

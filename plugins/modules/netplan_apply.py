@@ -24,6 +24,7 @@ description:
   - If there is nothing to change, one call verifies addresses, MTU and connected routes, and sends a do-not-fragment
     ping to each peer of each link, bound to the link's NIC.
 extends_documentation_fragment:
+  - sparkthor.cluster.internal
   - sparkthor.cluster.attributes
   - sparkthor.cluster.attributes.diff
   - sparkthor.cluster.attributes.action

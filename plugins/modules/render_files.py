@@ -15,6 +15,7 @@ description:
   - Shows which files roles would write to a host, for example to compare them with those of another revision.
   - Runs on the controller and contacts no host.
 extends_documentation_fragment:
+  - sparkthor.cluster.internal
   - sparkthor.cluster.attributes
   - sparkthor.cluster.attributes.diff
 options:

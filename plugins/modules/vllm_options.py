@@ -17,6 +17,7 @@ description:
   - This takes some 15 seconds, so the table is kept in O(cache_dir), one file for each version of vLLM.
   - Reads no model, uses no GPU and starts no process that stays.
 extends_documentation_fragment:
+  - sparkthor.cluster.internal
   - sparkthor.cluster.attributes
   - sparkthor.cluster.attributes.no_diff
 options:

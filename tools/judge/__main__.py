@@ -8,7 +8,7 @@
     python -m tools.judge --plan          compare the kept answers with the plan; needs no vLLM
     python -m tools.judge NAME ...        only these models
 
-Quantization is left out, so that weights count parameters; DeepSeek V4 has no class without it. What a model is asked
+Quantization is left out, so that weights count parameters. What a model is asked
 and what vLLM answers for each stage: bytes of a token, of a window's token and of the states, one request of the whole
 length, the longest that fits, and weights.
 """
@@ -35,7 +35,17 @@ GIB = 2**30
 AVAILABLE = 64 * GIB
 LENGTH, BATCHED = 32768, 8192
 SPLITS = ((1, 1), (2, 1), (1, 2))
-NEEDS_QUANTIZATION = ("deepseek_v4",)
+#: asked as they are stored: DeepSeek V4 has no class without it, and experts of gpt-oss are padded for their kernel
+NEEDS_QUANTIZATION = ("deepseek_v4", "gpt_oss")
+#: further questions: other dtypes of the cache, and tokens that the model predicts for itself
+MTP = {"speculative_config": {"method": "mtp", "num_speculative_tokens": 2}}
+VARIANTS: tuple[tuple[str, str, dict[str, Any]], ...] = (
+    ("llama-3.1-8b", "fp8", {"kv": "fp8"}),
+    ("llama-3.1-8b", "turboquant", {"kv": "turboquant_k8v4"}),
+    ("qwen3.6-35b-a3b", "fp8", {"kv": "fp8"}),
+    ("qwen3.6-35b-a3b", "mtp", {"engine": MTP}),
+    ("deepseek-v3.2", "fp8", {"kv": "fp8"}),
+)
 #: at most so far from vLLM
 CLOSE = 0.01
 
@@ -63,6 +73,8 @@ def cases(names: list[str]) -> list[dict[str, Any]]:
             if text.get("dtype") == "float32":
                 # as its recipe asks; by itself vLLM makes bfloat16 of it
                 found[-1]["engine"] = {"dtype": "float32"}
+        one = next(case for case in found if case["id"] == f"{path.stem} tp1 pp1")
+        found += [{**one, "id": f"{one['id']} {what}", **more} for name, what, more in VARIANTS if name == path.stem]
     return found
 
 
@@ -103,6 +115,8 @@ def compare(case: dict[str, Any], answer: dict[str, Any]) -> list[Difference] | 
         "pipeline_parallel": case["pp"],
         "max_model_len": case["length"],
         "max_num_batched_tokens": case["batched"],
+        "kv_cache_dtype": case.get("kv", "auto"),
+        "speculative_config": (drafting := case.get("engine", {}).get("speculative_config")),
         "memory_bytes": 1024 * GIB,
         "kv_cache_memory_bytes": AVAILABLE,
         "overhead_bytes": 0,
@@ -127,6 +141,8 @@ def compare(case: dict[str, Any], answer: dict[str, Any]) -> list[Difference] | 
         asked = dict(
             zip(ours, (theirs[k] for k in ("token", "window_token", "state", "request", "weights")), strict=True)
         )
+        if drafting:
+            del ours["weights"]  # vLLM's answer is of the model without what drafts
         for what, value in ours.items():
             if abs(value - asked[what]) > CLOSE * max(asked[what], 1):
                 found.append(Difference(f"{case['id']} stage {stage}", what, value, asked[what]))

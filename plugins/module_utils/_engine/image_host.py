@@ -34,6 +34,10 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._store.store imp
 
 RECORD = "engine-images.json"
 BUILDER = "sparkthor-engine-build"
+#: the folder of the store in which an image's archive waits to be loaded
+ARCHIVE = "archive"
+#: what is noted of an image that need not have been asked yet
+NOTES = ("brought", "digests")
 
 
 class Host:
@@ -59,8 +63,22 @@ class Host:
         return "io.containerd.snapshotter" in str(container.docker_info().get("DriverStatus") or "")
 
     def image(self, *names: str) -> _image.Image | None:
-        """The image that has one of these names."""
-        return next((found for name in names if (found := self._inspect(name)) is not None), None)
+        """The image that has one of these names; one that another host pulled has its registry's names too."""
+        records = self.records()
+        known = [image for image, row in records.items() if not set(names).isdisjoint(row.get("digests") or ())]
+        found = next((found for name in [*names, *known] if (found := self._inspect(name)) is not None), None)
+        if found is None:
+            return None
+        noted = (records.get(found.image) or {}).get("digests") or []
+        return found._replace(digests=list(dict.fromkeys([*found.digests, *noted])))
+
+    def note(self, image: str, **known: Any) -> None:
+        """Keep what Docker itself does not know of an image: whether we brought it, and its registry's ``digests``."""
+        records = self.records()
+        self._keep_records({**records, image: {**(records.get(image) or {}), **known}})
+
+    def size(self, image: str) -> int:
+        return int(self.docker("image", "inspect", "--format", "{{.Size}}", image))
 
     def _inspect(self, name: str) -> _image.Image | None:
         status, out, err = run_limited(["docker", "image", "inspect", name], 30)
@@ -87,7 +105,7 @@ class Host:
     def probe(self, image: str, brought: bool = False) -> dict[str, Any]:
         """Ask an image once; a digest never means another content. Only one that was brought here is ever removed."""
         records = self.records()
-        if image in records:
+        if set(records.get(image) or ()).difference(NOTES):
             return dict(records[image])
         options = ["--rm", "--interactive", "--network", "none", "--cap-drop", "ALL", "--log-driver", "none"]
         try:
@@ -100,10 +118,13 @@ class Host:
             raise EngineError(f"{image}: its Python cannot be run: {error}") from error
         # only what is asked for again
         known = {key: value for key, value in records.items() if self.image(key) is not None}
-        known[image] = {**found, **({"brought": True} if brought else {})}
-        os.makedirs(self.work_dir, exist_ok=True)
-        write_atomic(self._record_path(), json.dumps(known), mode=0o644)
+        known[image] = {**(records.get(image) or {}), **found, **({"brought": True} if brought else {})}
+        self._keep_records(known)
         return dict(found)
+
+    def _keep_records(self, records: Mapping[str, Any]) -> None:
+        os.makedirs(self.work_dir, exist_ok=True)
+        write_atomic(self._record_path(), json.dumps(records), mode=0o644)
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:
@@ -198,7 +219,27 @@ def _check_archive_names(host: Host, names: Sequence[str]) -> None:
 
 def _reference(params: Mapping[str, Any]) -> _image.Reference:
     target = params["target"]
-    return _image.parse_reference(target["image"], params["digest"] or (target.get("archive") or {}).get("image", ""))
+    archive = target.get("archive") or {}
+    return _image.parse_reference(
+        target["image"], params["digest"] or ("" if archive.get("shared") else archive.get("image", ""))
+    )
+
+
+def _load(host: Host, archive: Mapping[str, Any], names: Sequence[str], check: bool) -> dict[str, Any]:
+    """Load an archive that lies in the store, or say what of it has to be sent."""
+    manifest, store = parse_manifest([archive["entry"]]), host.store()
+    plan = store.plan(ARCHIVE, manifest)
+    if plan.need:
+        store.check_space(plan.bytes_needed, "the image's archive")
+    if check:
+        return {}
+    if plan.need:
+        return {"need": plan.need, "what": "archive"}
+    with host.alone():
+        store.commit(ARCHIVE, manifest, store.plan(ARCHIVE, manifest).wrong)
+        host.load(os.path.join(store.folder(ARCHIVE), manifest[0].path), names)
+        store.remove(ARCHIVE)
+    return {}
 
 
 def bring(
@@ -210,27 +251,22 @@ def bring(
     reference = _reference(params)
     # given by itself, inside the image's name, or by the archive
     digest = reference.digest
-    names = [archive["image"], *archive.get("others", [])] if archive else [reference.pull]
+    if archive.get("shared") and not archive["others"] and host.containerd_store():
+        # this host could not name what the other one wrote
+        archive = {}
+    # whoever pulled an image for all knows it by its registry's name
+    names = [reference.pull] if not archive or archive.get("shared") else []
+    names += [archive["image"], *archive.get("others", [])] if archive else []
     if check and not host.answers():
         actions.append(f"have {reference.tagged}, once Docker runs")
         return None, {}
     found = host.image(*names)
     if found is None and archive:
         _check_archive_names(host, names)
-        actions.append(f"load {reference.tagged} from {params['archive']}")
-        manifest = parse_manifest([archive["entry"]])
-        store = host.store()
-        plan = store.plan("archive", manifest)
-        if plan.need:
-            store.check_space(plan.bytes_needed, "the image's archive")
-        if check:
-            return None, {}
-        if plan.need:
-            return None, {"need": plan.need, "what": "archive"}
-        with host.alone():
-            store.commit("archive", manifest, store.plan("archive", manifest).wrong)
-            host.load(os.path.join(store.folder("archive"), manifest[0].path), names)
-            store.remove("archive")
+        actions.append(f"load {reference.tagged} from {params['archive'] or 'the host that pulled it'}")
+        request = _load(host, archive, names, check)
+        if check or request:
+            return None, request
         found = host.image(*names)
     elif found is None:
         if not params["pull"]:
@@ -241,11 +277,21 @@ def bring(
         actions.append(f"pull {reference.pull}")
         if check:
             return None, {}
+        if target.get("wait"):
+            # one host pulls it for all
+            return None, {"lacks": reference.pull}
         host.docker("pull", "--quiet", reference.pull, seconds=params["timeout"])
         found = host.image(*names)
+    elif target.get("tidy") and os.path.isdir(host.store().folder(ARCHIVE)):
+        # every host has what was written for the others
+        host.store().remove(ARCHIVE)
     if found is None:
         raise EngineError(f"engine_image: {names[0]} is not there after it was fetched")
-    if digest and not _image.has_digest(found, *(names if archive else [digest])):
+    if archive.get("shared") and digest and not check and not _image.has_digest(found, digest):
+        # so that later runs know it, which ask for what the registry calls it
+        host.note(found.image, digests=sorted({*found.digests, f"{reference.name}@{digest}"}))
+        found = host.image(found.image) or found
+    if digest and not _image.has_digest(found, *(names if archive else []), digest):
         raise EngineError(
             f"{digest} is wanted (engine_image_digest, or in engine_image), but {names[0]} on this host is "
             f"{found.image} ({', '.join(found.digests) or 'no digest of a registry'})"
@@ -313,6 +359,15 @@ def _diff(path: str, before: str, text: str, actions: list[str]) -> dict[str, st
     return {"before_header": path, "after_header": path, "before": before, "after": after}
 
 
+def _name_for_all(params: Mapping[str, Any], base: _image.Image | None) -> str:
+    """By which hosts are compared, whatever each host's Docker calls the image: its archive's or registry's name."""
+    archive = params["target"].get("archive") or {}
+    if archive and not archive.get("shared"):
+        return str(archive["image"])
+    registry = _image.registry_digests(base, _reference(params).name)
+    return registry[0] if registry else base.image if base else ""
+
+
 def _python_of(config: Mapping[str, Any], gpus: Sequence[str]) -> list[str]:
     """Python of an image in a container of its own, which needs no other to run."""
     command = container.ask_arguments(config, [], {}, running=False)
@@ -368,8 +423,7 @@ def apply(params: Mapping[str, Any], check: bool) -> dict[str, Any]:
                 "runtime": "container",
                 "path": "",
                 "image": target["image"],
-                # an archive's image has one name for all hosts, whatever each host's Docker calls it
-                "image_id": (target.get("archive") or {}).get("image") or (base.image if base else ""),
+                "image_id": _name_for_all(params, base),
                 "digest": _image.settings_digest(config),
                 "command": location.command("container", "python"),
                 "python": ".".join(str(probe.get("version", "")).split(".")[:2]),

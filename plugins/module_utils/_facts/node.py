@@ -24,6 +24,7 @@ from typing import Any
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._facts import machine
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import environment_file
+from ansible_collections.sparkthor.cluster.plugins.module_utils._store import hub_caches
 
 #: (rc, stdout, stderr); rc 127 stands for "not installed", 124 for "ran past its time limit"
 CommandResult = tuple[int, str, str]
@@ -318,6 +319,10 @@ class NodeReader:
                     found[name] = target
         return found
 
+    def hub_models(self) -> dict[str, int]:
+        """Bytes of each model that the hub's own tools have brought here, as far as this user sees them."""
+        return hub_caches.sizes([self._path(pattern) for pattern in hub_caches.DEFAULT])
+
     def reboot(self) -> str:
         """Why the host asks for a reboot; empty if it does not."""
         if self._exists("/run/reboot-required"):
@@ -415,6 +420,7 @@ class NodeReader:
             "secrets": self.secrets(),
             "declared": self.declared(),
             "models": self.models(),
+            "hub_models": self.hub_models(),
             "time": self.time_sync(),
         }
 

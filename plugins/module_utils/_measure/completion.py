@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import http.client
 import json
-import re
 import ssl
 import statistics
 import threading
@@ -17,22 +16,8 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
-#: what a sound model of any size gets right, and what has to stand in the answer: broken kernels give fluent nonsense
-#: or one token again and again, and count as fast as sound ones
-TASKS = (
-    ("Repeat this line exactly as it is: blue harbour 4817", r"blue harbour 4817"),
-    ("What is 17 + 25? Answer with the number.", r"\b42\b"),
-    ("Write the numbers from 1 to 8, separated by commas.", r"1, ?2, ?3, ?4, ?5, ?6, ?7, ?8"),
-    ("Which city is the capital of France? Answer with one word.", r"\bparis\b"),
-)
-#: what to do about it
-NONSENSE = (
-    "NVFP4 experts on GB10 compute nonsense with some kernels: choose others by vllm_serve_args {moe-backend: marlin} "
-    "or {moe-backend: flashinfer_cutlass}. Else compare the model's files (site.yml --tags model_store) and its chat "
-    "template"
-)
-#: a model that thinks first gets to the answer within so many
-TASK_TOKENS = 256
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import answers
+
 PROMPT = "Describe, step by step, how a cable is made and tested."
 
 
@@ -82,14 +67,14 @@ class Client:
 
     def answer(self, prompt: str) -> str:
         """What the model says and thinks."""
-        return self._said(task(self._model, prompt))[0]
+        return self._said(answers.task(self._model, prompt))[0]
 
     def _said(self, body: dict[str, Any]) -> tuple[str, int]:
         """(text, tokens) of a completion."""
         connection, answer = self._post(body)
         try:
             document = json.loads(answer.read(4_000_000))
-            return text_of(document), int(document["usage"]["completion_tokens"])
+            return answers.text_of(document), int(document["usage"]["completion_tokens"])
         except (OSError, http.client.HTTPException, ValueError, KeyError, IndexError, TypeError) as error:
             raise ServingError(f"the answer is no chat completion: {error!r}") from error
         finally:
@@ -151,36 +136,13 @@ def read_stream(lines: Iterable[bytes], clock: Callable[[], float]) -> dict[str,
     return {"first": first, "last": last, "tokens": counted or parts}
 
 
-def text_of(document: Any) -> str:
-    """What a chat completion says; what was thought comes first."""
-    message = document["choices"][0]["message"]
-    thought = message.get("reasoning") or message.get("reasoning_content") or ""
-    return str(thought) + str(message.get("content") or "")
-
-
-def task(model: str, prompt: str) -> dict[str, Any]:
-    """The request of one simple task."""
-    messages = [{"role": "user", "content": prompt}]
-    return {"model": model, "messages": messages, "max_tokens": TASK_TOKENS, "temperature": 0}
-
-
-def ask(answer: Callable[[str], str]) -> dict[str, Any]:
-    """How many simple tasks are answered rightly, and the first answer that is wrong."""
-    wrong = []
-    for prompt, right in TASKS:
-        text = answer(prompt)
-        if not re.search(right, text, re.IGNORECASE):
-            wrong.append(f"{prompt!r}: {' '.join(text.split())[:80]!r}")
-    return {"asked": len(TASKS), "right": len(TASKS) - len(wrong), "wrong": wrong[0] if wrong else ""}
-
-
-def measure(client: Client, tokens: int, streams: list[int], answers: bool = False) -> dict[str, Any]:
+def measure(client: Client, tokens: int, streams: list[int], tasks: bool = False) -> dict[str, Any]:
     """A completion, simple tasks, then so many streams at once; ``error`` where it ends early."""
     found: dict[str, Any] = {"streams": {}}
     try:
         found["completion"] = client.complete(min(16, tokens))
-        if answers:
-            found["answers"] = ask(client.answer)
+        if tasks:
+            found["answers"] = answers.ask(client.answer)
         for count in streams:
             found["streams"][str(count)] = _at_once(client, tokens, count)
     except ServingError as error:

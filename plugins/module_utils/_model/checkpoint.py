@@ -13,6 +13,7 @@ from typing import Any
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.values import SizingError
 
 _SAFETENSORS_HEADER_LIMIT = 100 * 1024 * 1024
+_INDEX = "model.safetensors.index.json"
 
 
 def read_safetensors_header(path: str) -> dict[str, int]:
@@ -75,15 +76,20 @@ def read_config(path: str) -> dict[str, Any]:
     return config
 
 
-def weight_map_files(index_path: str) -> set[str]:
-    """The files that the index of a checkpoint names."""
+def _weight_map(index_path: str) -> dict[str, str]:
+    """The file of each tensor, by the index of a checkpoint."""
     try:
-        wanted = set(_read_mapping(index_path)["weight_map"].values())
-        if not all(isinstance(name, str) for name in wanted):
+        wanted = dict(_read_mapping(index_path)["weight_map"].items())
+        if not all(isinstance(name, str) for name in wanted.values()):
             raise TypeError
     except (SizingError, KeyError, AttributeError, TypeError):
         raise SizingError("model_path", index_path, "is not a safetensors index", "Fetch the model again.") from None
     return wanted
+
+
+def weight_map_files(index_path: str) -> set[str]:
+    """The files that the index of a checkpoint names."""
+    return set(_weight_map(index_path).values())
 
 
 def read_model_folder(path: str) -> tuple[dict[str, Any], dict[str, int]]:
@@ -94,11 +100,20 @@ def read_model_folder(path: str) -> tuple[dict[str, Any], dict[str, int]]:
     tensors: dict[str, int] = {}
     for name in _weight_files(path):
         tensors.update(read_safetensors_header(os.path.join(path, name)))
+    index_path = os.path.join(path, _INDEX)
+    lost = sorted(set(_weight_map(index_path)) - set(tensors)) if os.path.isfile(index_path) else []
+    if lost:
+        raise SizingError(
+            "model_path",
+            index_path,
+            f"names {len(lost)} tensors that no file holds, such as {lost[0]}",
+            "Index and files are of different models: fetch the model again.",
+        )
     return config, tensors
 
 
 def _weight_files(path: str) -> list[str]:
-    index_path = os.path.join(path, "model.safetensors.index.json")
+    index_path = os.path.join(path, _INDEX)
     present = {name for name in os.listdir(path) if name.endswith(".safetensors")}
     if os.path.isfile(index_path):
         wanted = weight_map_files(index_path)

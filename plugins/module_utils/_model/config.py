@@ -17,11 +17,21 @@ _GEMMA3 = {
     "max_position_embeddings": 131072,
     "tie_word_embeddings": True,
 }
+GATED_DELTA_TYPES = ("qwen3_next", "qwen3_5", "qwen3_5_text", "qwen3_5_moe", "qwen3_5_moe_text")
+_GATED_DELTA = {
+    "full_attention_interval": 4,
+    "linear_num_key_heads": 16,
+    "linear_num_value_heads": 32,
+    "linear_key_head_dim": 128,
+    "linear_value_head_dim": 128,
+    "linear_conv_kernel_dim": 4,
+}
 #: What a model's class assumes where its config.json says nothing: published files leave out what equals it.
 _CLASS_DEFAULTS: dict[str, dict[str, Any]] = {
     "gemma3": _GEMMA3,
     "gemma3_text": _GEMMA3,
     "falcon": {"max_position_embeddings": 2048},
+    **dict.fromkeys(GATED_DELTA_TYPES, _GATED_DELTA),
 }
 _NESTED = ("text_config", "llm_config", "language_config", "language_model_config")
 #: spellings of which one counts

@@ -7,6 +7,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ansible_collections.sparkthor.cluster.plugins.module_utils._model.config import GATED_DELTA_TYPES
+
 #: Model types whose class makes the embedding on every pipeline stage (vLLM 0.32's sources); those after it make the
 #: head on every stage as well.
 EMBEDDING_EVERYWHERE = ("lfm2", "lfm2_moe", "qwen3_5", "qwen3_5_moe", "qwen3_5_moe_text", "qwen3_5_text")
@@ -48,6 +50,7 @@ _FIELDS: dict[str, tuple[str, ...]] = {
     "index_source_layers": (),
     "engram_layer_ids": (),
     "linear_attn_config": ("kimi_linear", "kimi_k3"),
+    "full_attention_interval": GATED_DELTA_TYPES,
 }
 
 

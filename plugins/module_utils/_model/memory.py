@@ -115,30 +115,24 @@ def plan(config: Mapping[str, Any], **options: Any) -> dict[str, Any]:
     """The memory plan of one model on one set of ranks, by `Options`."""
     asked = Options(**options)
     config = with_overrides(config, asked.hf_overrides) if asked.hf_overrides else config
-    shape = read_shape(config)
+    version = _version(asked.vllm_version)
+    shape = _as_of(version, config, read_shape(config))
     tensor, pipeline = _split(asked)
     check_split(shape, tensor)
     stages = split_layers(shape.num_layers, pipeline, asked.layer_partition)
     drafter = read_drafter(asked.speculative_config, config, shape, asked.draft_config)
-    version = _version(asked.vllm_version)
     step = _step(asked, shape, drafter)
-    cache = _Cache(
-        shape,
-        kv_element(asked.kv_cache_dtype, shape),
-        _length(shape, asked.max_model_len),
-        str(asked.mamba_ssm_cache_dtype or "auto"),
-        drafter,
-        Request(step.batched * _batches(pipeline, version), drafter.tokens, bool(asked.enable_prefix_caching)),
-        tensor,
-        tuple(stages),
-    )
+    in_flight = step.batched * _batches(pipeline, version)
+    cache = _cache(asked, shape, drafter, in_flight, tensor, stages)
     weights = _weights(asked, shape, stages, tensor, drafter)
     parts = _overhead(asked, shape, tensor, tensor * pipeline, step)
     made = cache.pool()
     ranks = _plan_ranks(asked, cache, made, weights, sum(parts.values()))
     cache, ranks = _fitted(asked, cache, ranks)
     names = rank_names(asked.hosts, tensor * pipeline)
-    unknown = [*known.unknown_of(text_config(config)), *filter(None, [drafter.unknown])]
+    strange = known.unknown_of(text_config(config))
+    unknown = [*strange, *filter(None, [drafter.unknown])]
+    weighed = not strange or weights.measured
     verdict, reasons, suggestions = judge(
         shape,
         ranks,
@@ -154,9 +148,10 @@ def plan(config: Mapping[str, Any], **options: Any) -> dict[str, Any]:
             parts,
             unknown,
             asked.overhead_bytes is None,
+            weighed,
         ),
     )
-    return {
+    result = {
         "verdict": verdict,
         "reasons": reasons,
         "suggestions": suggestions,
@@ -171,6 +166,24 @@ def plan(config: Mapping[str, Any], **options: Any) -> dict[str, Any]:
         "pipeline_parallel": pipeline,
         "ranks": _rank_table(names, ranks, cache.length),
     }
+    return _withheld(result, weighed, bool(strange)) if unknown else result
+
+
+#: numbers of the plan, and lists of its ranks, that are of the cache, of the weights, and of the computation
+_OF_CACHE = (
+    *("kv_bytes_per_token", "kv_bytes_per_token_within_window", "kv_bytes_per_token_per_rank", "kv_bytes_of_token"),
+    *("window_bytes_of_token", "window_bytes_per_sequence_per_rank", "state_bytes_per_sequence"),
+    *("state_bytes_per_sequence_per_rank", "block_bytes_per_rank", "request_bytes_per_rank", "request_bytes"),
+    *("max_tokens", "max_concurrent_sequences", "kv_cache_tokens", "kv_cache_bytes", "kv_cache_bytes_at_least"),
+)
+_OF_WEIGHTS = ("weights_bytes", "weights_bytes_per_rank", "active_bytes", "decode_tokens_per_second_bound")
+
+
+def _withheld(result: Mapping[str, Any], weighed: bool, strange: bool) -> dict[str, Any]:
+    """A plan of what is not known gives no number that rests on a guess."""
+    gone = {*_OF_CACHE, *(() if weighed else _OF_WEIGHTS), *(("prefill_flops_per_token",) if strange else ())}
+    ranks = {name: [None] * len(row) if name in gone else row for name, row in result["ranks"].items()}
+    return {**{name: None if name in gone else value for name, value in result.items()}, "ranks": ranks}
 
 
 def _split(asked: Options) -> tuple[int, int]:
@@ -202,8 +215,10 @@ def _speed(asked: Options, weights: Weights, tensor: int) -> dict[str, Any]:
     return {"active_bytes": active, "decode_tokens_per_second_bound": bound}
 
 
-#: From these releases on windows hold what every batch in flight has scheduled, and "KV cache size: N tokens" is
+#: From these releases on Nemotron-H keeps its states in float32 where its config names no other type (before, in the
+#: model's own), windows hold what every batch in flight has scheduled, and "KV cache size: N tokens" is
 #: what that many requests of the whole length hold, instead of the tokens of one group of caches.
+_FLOAT32_STATE_FROM = (0, 20)
 _IN_FLIGHT_FROM = (0, 25)
 _TOKENS_BY_CONCURRENCY_FROM = (0, 20)
 
@@ -211,6 +226,14 @@ _TOKENS_BY_CONCURRENCY_FROM = (0, 20)
 def _version(value: str | None) -> tuple[int, ...] | None:
     numbers = [int(part) for part in str(value or "").partition("+")[0].split(".")[:2] if part.isdigit()]
     return tuple(numbers) if len(numbers) == 2 else None
+
+
+def _as_of(version: tuple[int, ...] | None, config: Mapping[str, Any], shape: Shape) -> Shape:
+    """The shape as an older release has it."""
+    older = version is not None and version < _FLOAT32_STATE_FROM and shape.model_type == "nemotron_h"
+    if older and not text_config(config).get("mamba_ssm_cache_dtype"):
+        return replace(shape, ssm_dtype=shape.dtype)
+    return shape
 
 
 def _batches(pipeline: int, version: tuple[int, ...] | None) -> int:
@@ -256,6 +279,21 @@ class _Cache:
     def pool(self) -> Pool:
         caches = self.caches()
         return make_pool(caches, common_block(self.shape, caches), self.request, packed=self.shape.compressed)
+
+
+def _cache(
+    asked: Options, shape: Shape, drafter: Drafter, in_flight: int, tensor: int, stages: Sequence[int]
+) -> _Cache:
+    return _Cache(
+        shape,
+        kv_element(asked.kv_cache_dtype, shape),
+        _length(shape, asked.max_model_len),
+        str(asked.mamba_ssm_cache_dtype or "auto"),
+        drafter,
+        Request(in_flight, drafter.tokens, bool(asked.enable_prefix_caching)),
+        tensor,
+        tuple(stages),
+    )
 
 
 def _weights(asked: Options, shape: Shape, stages: Sequence[int], tensor: int, drafter: Drafter) -> Weights:

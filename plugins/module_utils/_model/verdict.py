@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from ansible_collections.sparkthor.cluster.plugins.module_utils._model.layers import FULL, STATE, WINDOW
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.overhead import SPREAD, SPREAD_LEAST, spread
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.pool import Pool
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.shape import Shape
@@ -77,6 +78,7 @@ class Asked:
     parts: Mapping[str, int]  # of the overhead
     unknown: Sequence[str] = ()
     estimated: bool = True  # the overhead is
+    weighed: bool = True  # the weights are known, though something of the cache may not be
 
 
 def usable_blocks(ranks: Sequence[Rank]) -> int | None:
@@ -99,9 +101,11 @@ def concurrent_sequences(ranks: Sequence[Rank], length: int) -> float | None:
 def judge(shape: Shape, ranks: Sequence[Rank], names: Sequence[str], asked: Asked) -> tuple[str, list[str], list[str]]:
     """The verdict, its numbers, and the nearest changes that would make it fit."""
     length, utilization, pinned = asked.length, asked.utilization, asked.pinned
-    doubts = [f"Not known: {what}. The plan leaves it out, so vLLM may take more." for what in asked.unknown]
+    doubts = _doubts(shape, asked)
     if any(rank.budget is None for rank in ranks):
         return "unknown", [*doubts, "memory_bytes is not given: sizes only, no verdict."], []
+    if doubts:
+        return _judge_weights(ranks, names, asked, doubts)
     worst = min(ranks, key=lambda rank: (rank.free or 0) - rank.sequence(length))
     reasons = [
         reason
@@ -110,7 +114,7 @@ def judge(shape: Shape, ranks: Sequence[Rank], names: Sequence[str], asked: Aske
     ]
     if reasons:
         found = _suggest(shape, ranks, worst, length, utilization, *asked.split, asked.kv_name)
-        return "does_not_fit", [*doubts, *reasons], [*found, *_smaller_steps(worst, length, asked)]
+        return "does_not_fit", reasons, [*found, *_smaller_steps(worst, length, asked)]
     name = names[list(ranks).index(worst)]
     reasons.append(
         f"{name} is the fullest: weights {gib(worst.weights)}, overhead {gib(worst.overhead)}, "
@@ -139,8 +143,29 @@ def judge(shape: Shape, ranks: Sequence[Rank], names: Sequence[str], asked: Aske
         tight = True
         edge = "is above the edge seen on unified memory" if utilization > EDGE_UTILIZATION else "is above the usual"
         reasons.append(f"gpu_memory_utilization {utilization:.2f} {edge} {USUAL_UTILIZATION:.2f}.")
-    verdict = "unknown" if doubts else "tight" if tight else "fits"
-    return verdict, [*doubts, *reasons], suggestions
+    return "tight" if tight else "fits", reasons, suggestions
+
+
+def _doubts(shape: Shape, asked: Asked) -> list[str]:
+    """What is not known, and what was assumed for the split."""
+    kinds = f"{shape.count(FULL)} layers that keep the whole context, {shape.count(WINDOW)} a window and "
+    assumed = f"Assumed for the split: {kinds}{shape.count(STATE)} a state."
+    found = [f"Not known: {what}. So no number of the cache is given." for what in asked.unknown]
+    return [*found, assumed] if found else []
+
+
+def _judge_weights(
+    ranks: Sequence[Rank], names: Sequence[str], asked: Asked, doubts: Sequence[str]
+) -> tuple[str, list[str], list[str]]:
+    """Of a cache that is not known: whether the weights alone are too large."""
+    reasons = [
+        reason
+        for rank, name in zip(ranks, names, strict=True)
+        for reason in _shortages(rank, name, 0, asked.utilization, asked.pinned)
+    ]
+    if not (asked.weighed and reasons):
+        return "unknown", list(doubts), []
+    return "does_not_fit", [*doubts, *reasons], ["More GPUs, a smaller checkpoint or more free memory are needed."]
 
 
 def _lower(rank: Rank, length: int, utilization: float, asked: Asked) -> list[str]:
@@ -173,7 +198,7 @@ def _smaller_steps(rank: Rank, length: int, asked: Asked) -> list[str]:
 
 
 def _shortages(rank: Rank, name: str, length: int, utilization: float, pinned: int | None) -> list[str]:
-    """Why the model does not fit this rank, with its numbers; empty if it fits."""
+    """Why the model does not fit this rank, with its numbers; empty if it fits. Without a length, by weights alone."""
     found: list[str] = []
     budget, free, memory = rank.budget or 0, rank.free or 0, rank.memory or 0
     if pinned is not None and budget > memory * EDGE_UTILIZATION:
@@ -186,7 +211,7 @@ def _shortages(rank: Rank, name: str, length: int, utilization: float, pinned: i
             f"{name}: weights {gib(rank.weights)} and overhead {gib(rank.overhead)} exceed "
             f"{utilization:.2f} of {gib(memory)} ({gib(budget)})."
         )
-    elif rank.sequence(length) > free:
+    elif length and rank.sequence(length) > free:
         found.append(
             f"{name}: one sequence of {length} tokens needs {gib(rank.sequence(length))} of cache and "
             f"{gib(free)} is left after weights {gib(rank.weights)} and overhead {gib(rank.overhead)}."

@@ -12,7 +12,7 @@ from fractions import Fraction
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.layers import STATE
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.shape import Shape
-from ansible_collections.sparkthor.cluster.plugins.module_utils._model.values import dtype_bytes
+from ansible_collections.sparkthor.cluster.plugins.module_utils._model.values import SizingError, dtype_bytes
 
 #: Bytes per parameter of a quantized linear layer, its scales included.
 _QUANT_BYTES = {
@@ -25,6 +25,20 @@ _QUANT_BYTES = {
     # 4 bits, and an FP16 scale and a 4-bit zero point for each 128
     "int4": Fraction(1, 2) + Fraction(20, 8 * 128),
 }
+
+
+#: MXFP4 experts of gpt-oss are padded for the kernel that vLLM prefers on sm_12x (Marlin): of each matrix the width of
+#: an expert on a rank, and that of the model
+_PADDED_TYPES, _PADDED_WIDTH, _PADDED_HIDDEN = ("gpt_oss",), 128, 256
+
+
+def _padding(shape: Shape, tensor_parallel: int) -> Fraction:
+    """How much larger experts are on a rank than in the checkpoint."""
+    if shape.model_type not in _PADDED_TYPES or shape.quantization != "mxfp4":
+        return Fraction(1)
+    width, hidden = -(-shape.moe_intermediate // tensor_parallel), shape.hidden
+    padded = -(-width // _PADDED_WIDTH) * _PADDED_WIDTH * -(-hidden // _PADDED_HIDDEN) * _PADDED_HIDDEN
+    return Fraction(padded, width * hidden)
 
 
 def _ignored(shape: Shape) -> Callable[[str], bool]:
@@ -51,6 +65,7 @@ def _ignored(shape: Shape) -> Callable[[str], bool]:
 @dataclass(frozen=True)
 class _LayerBytes:
     split: Fraction  # divides by TP
+    experts: Fraction  # of which, in experts
     kv: Fraction  # divides by min(TP, KV heads)
     whole: Fraction  # the same on each rank of the stage
     active: Fraction  # read for each token of one stream
@@ -70,7 +85,8 @@ def _layer_bytes(shape: Shape) -> list[_LayerBytes]:
     for layer in shape.layers:
         attention = attention_state if layer.cache == STATE else attention_full
         ffn = dense if layer.expert_params else packed
-        split = layer.attention_params * attention + layer.dense_params * ffn + layer.expert_params * experts
+        routed = layer.expert_params * experts
+        split = layer.attention_params * attention + layer.dense_params * ffn + routed
         keys = layer.kv_params * attention
         whole = layer.replicated_params * full + layer.whole_params * attention + 2 * shape.hidden * full
         active = (
@@ -80,7 +96,7 @@ def _layer_bytes(shape: Shape) -> list[_LayerBytes]:
             + layer.active_expert_params * experts
             + whole
         )
-        result.append(_LayerBytes(split=split, kv=keys, whole=whole, active=active))
+        result.append(_LayerBytes(split=split, experts=routed, kv=keys, whole=whole, active=active))
     return result
 
 
@@ -92,6 +108,7 @@ class Weights:
     total: int
     active: int
     source: str
+    measured: bool = False  # by the checkpoint, as a whole or by tensors
 
 
 def _vision_share(shape: Shape, tensor_parallel: int) -> Fraction:
@@ -122,6 +139,7 @@ def estimate_weights(
         scale = Fraction(weights_bytes) / total
         source = "the checkpoint's size, divided by the shape in config.json"
     kv_heads = max(shape.kv_heads, 1)
+    more = _padding(shape, tensor_parallel) - 1
     by_rank: list[int] = []
     start = 0
     for stage, count in enumerate(stages):
@@ -129,7 +147,11 @@ def estimate_weights(
         start += count
         amount = Fraction(0)
         for item in part:
-            amount += item.split / tensor_parallel + item.kv / min(tensor_parallel, kv_heads) + item.whole
+            amount += (
+                (item.split + more * item.experts) / tensor_parallel
+                + item.kv / min(tensor_parallel, kv_heads)
+                + item.whole
+            )
         last = stage == len(stages) - 1
         if shape.embedding_everywhere or stage == 0 or (last and shape.tied):
             amount += embedding / tensor_parallel
@@ -138,7 +160,8 @@ def estimate_weights(
         # a tower for images is made on each stage, though the first one alone uses it
         amount += vision
         by_rank.extend([int(amount * scale)] * tensor_parallel)
-    return Weights(by_rank=by_rank, total=int(total * scale), active=int(active * scale), source=source)
+    measured = weights_bytes is not None
+    return Weights(by_rank, int(total * scale), int(active * scale), source, measured)
 
 
 def drafter_bytes(drafter: Shape, tensor_parallel: int, own: bool) -> int:
@@ -151,13 +174,42 @@ def drafter_bytes(drafter: Shape, tensor_parallel: int, own: bool) -> int:
     return int(layers if own else layers + drafter.vocab * drafter.hidden * full / tensor_parallel)
 
 
+def _check_layers(shape: Shape, tensors: Mapping[str, int]) -> None:
+    """A checkpoint that ends before the last layer of its config is another model's, or a part of this one."""
+    found = [number for name in tensors if not _VISION.search(name) and (number := _LAYER_NUMBER.search(name))]
+    last = max((int(number.group(1)) for number in found), default=None)
+    # a layer that was replaced by nothing has no tensors
+    filled = [
+        index
+        for index, layer in enumerate(shape.layers)
+        if layer.attention_params or layer.dense_params or layer.expert_params
+    ]
+    if last is not None and filled and last < filled[-1]:
+        raise SizingError(
+            "config.num_hidden_layers",
+            shape.num_layers,
+            f"disagrees with the checkpoint, whose tensors end with layer {last}",
+            "config.json and the files are of different models: fetch the model again.",
+        )
+
+
 _LAYER_NUMBER = re.compile(r"(?:^|\.)(?:layers|h|blocks|layer)\.(\d+)\.")
 _REPLICATED = re.compile(
     r"(norm|router|\.gate\.|shared_expert_gate|kv_a_proj|q_a_proj|input_scale|weight_scale_2|k_scale|v_scale|"
     r"e_score_correction_bias|A_log|dt_bias|\.indexer\.|\.compressor\.|\.wq_a\.|\.wkv\.|\.hc_)"
 )
+_EXPERTS = re.compile(r"\.experts\.")
 _DRAFT = re.compile(r"(^|\.)(mtp|nextn|draft_model)\.")
 _VISION = re.compile(r"(^|\.)(visual|vision_tower|vision_model|multi_modal_projector|audio_tower)\.")
+
+
+def _share_of(name: str, size: int, tensor_parallel: int, kv_heads: int) -> Fraction:
+    """Bytes of a tensor on each rank of its stage."""
+    if _REPLICATED.search(name):
+        return Fraction(size)
+    if re.search(r"\.(k_proj|v_proj)\.", name):
+        return Fraction(size, min(tensor_parallel, kv_heads))
+    return Fraction(size, tensor_parallel)
 
 
 def weights_from_tensors(
@@ -169,6 +221,7 @@ def weights_from_tensors(
     drafting: bool = False,
 ) -> Weights:
     """Weights by rank from the tensors of the checkpoint itself: name -> bytes."""
+    _check_layers(shape, tensors)
     stage_of: list[int] = []
     for stage, count in enumerate(stages):
         stage_of.extend([stage] * count)
@@ -177,6 +230,7 @@ def weights_from_tensors(
     total = 0
     kv_heads = max(shape.kv_heads, 1)
     active = Fraction(0)
+    padding = _padding(shape, tensor_parallel)
     for name, size in tensors.items():
         number = _LAYER_NUMBER.search(name)
         vision = _VISION.search(name) is not None
@@ -190,12 +244,7 @@ def weights_from_tensors(
             if not language_model_only:
                 ranks = [amount + _vision_share(shape, tensor_parallel) * size for amount in ranks]
             continue
-        if _REPLICATED.search(name):
-            share = Fraction(size)
-        elif re.search(r"\.(k_proj|v_proj)\.", name):
-            share = Fraction(size, min(tensor_parallel, kv_heads))
-        else:
-            share = Fraction(size, tensor_parallel)
+        share = _share_of(name, size, tensor_parallel, kv_heads) * (padding if _EXPERTS.search(name) else 1)
         if number:
             ranks[stage_of[int(number.group(1))]] += share
         elif shape.head_everywhere and re.search(r"(lm_head|output_layer|embed_out)", name):
@@ -214,9 +263,9 @@ def weights_from_tensors(
                 continue  # a lookup reads one row
         else:
             ranks[last] += share
-        if re.search(r"\.experts\.", name) and shape.experts:
+        if _EXPERTS.search(name) and shape.experts:
             active += Fraction(size * (shape.experts_per_token or shape.experts), shape.experts)
         else:
             active += size
     by_rank = [int(amount) for amount in ranks for _index in range(tensor_parallel)]
-    return Weights(by_rank=by_rank, total=total, active=int(active), source="the checkpoint's safetensors headers")
+    return Weights(by_rank, total, int(active), "the checkpoint's safetensors headers", measured=True)

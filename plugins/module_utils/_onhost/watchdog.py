@@ -17,6 +17,7 @@ The rules, in order of weight:
 * With requests in flight, how long the counters may stand still depends on what the hosts show (``patience``).
 * A load is left alone for as long as its log shows something new.
 * Restarts that do not help come ever more slowly.
+* After each start simple tasks are asked. Nonsense is said and no cause for a restart: the same kernels would load.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ import statistics
 from collections.abc import Mapping
 from typing import Any
 
-from . import patience
+from . import answers, patience
 from .observation import Probe, Unit
 
 VERSION = 1
@@ -49,6 +50,8 @@ NAMELESS = "?"
 OVERDUE = 6.0
 #: seconds that a new line in the head's log counts as a sign of life
 _SPOKE = 30.0
+#: seconds before the simple tasks are asked again that had no answer
+_ASK_AGAIN = 300.0
 #: share of the patience with a load that logs nothing, after which the hosts are asked as well; and how many times it
 #: one gets that shows CPUs or GPUs at work
 _QUIET_SHARE, _QUIET_FACTOR = 0.5, 2.5
@@ -120,6 +123,10 @@ class Observation:
     draining: bool = False
     #: why this host is not to be the head any more
     superseded: str = ""
+    #: whether what is served knows the answers to simple tasks, whether it is being asked, and what came of it
+    answerable: bool = False
+    asking: bool = False
+    answers: Mapping[str, Any] | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -135,6 +142,7 @@ class Decision:
     probe_deadline: float | None = None
     restart: str | None = None
     kill: bool = False
+    ask: bool = False
 
     @property
     def line(self) -> str:
@@ -187,6 +195,9 @@ class Watchdog:
         #: address -> since when its host has been away, and since when it has been back
         self.away: dict[str, float] = {}
         self.back: dict[str, float] = {}
+        #: what the simple tasks showed of this engine; empty until they were answered
+        self.answers: dict[str, Any] = {}
+        self.ask_from = float("-inf")
 
     # -- what survives a death of the watchdog itself ---------------------------------------------------------------
 
@@ -203,6 +214,7 @@ class Watchdog:
         "restarting_text",
         "restarts",
         "progressed_at",
+        "answers",
     )
 
     def dump(self) -> dict[str, Any]:
@@ -296,6 +308,9 @@ class Watchdog:
         self._note_presence(seen)
         if seen.probe is not None:
             self._judge(seen.probe)
+        if seen.answers is not None:
+            self.answers = dict(seen.answers)
+            self.ask_from = now + _ASK_AGAIN
 
         if seen.superseded:
             return Decision(STOPPED, seen.superseded)
@@ -421,6 +436,8 @@ class Watchdog:
         self.progressed_at = seen.now
         self.probe_ended_at = float("-inf")
         self.serving_since = None
+        self.answers = {}
+        self.ask_from = float("-inf")
 
     def _judge(self, probe: Probe) -> None:
         self.probe_ended_at = probe.finished
@@ -529,10 +546,10 @@ class Watchdog:
             self.attempts = 0
         if seen.draining:
             return Decision(DRAINING, "no new requests are taken", probe_deadline=probe)
-        if self.without:
-            text = f"serving the smaller recipe without {self._names(self.without)}"
-            return Decision(DEGRADED, text, healthy=True, probe_deadline=probe)
-        return Decision(SERVING, self.note, healthy=True, probe_deadline=probe)
+        ask = seen.answerable and not seen.asking and not self.answers and now >= self.ask_from
+        smaller = f"serving the smaller recipe without {self._names(self.without)}" if self.without else ""
+        text = "; ".join(filter(None, (smaller, self.note, answers.problem(self.answers))))
+        return Decision(DEGRADED if smaller else SERVING, text, healthy=True, probe_deadline=probe, ask=ask)
 
     # -- restarts ---------------------------------------------------------------------------------------------------
 

@@ -86,6 +86,7 @@ def status(machine: Watchdog, decision: Decision, seen: Observation, since: floa
             "allowed": machine.allowed,
             "evidence": machine.verdict.kind,
         },
+        "answers": dict(machine.answers),
         "failures": machine.failures,
         "fraction": seen.fraction,
         "progress": seen.progress,
@@ -104,6 +105,19 @@ def status(machine: Watchdog, decision: Decision, seen: Observation, since: floa
 
 def _label(value: str) -> str:
     return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+def _answers_lines(told: Mapping[str, Any]) -> list[str]:
+    if not told.get("asked"):
+        return []
+    return [
+        "# HELP sparkthor_serving_answers_asked Simple tasks that the model was asked after its start.",
+        "# TYPE sparkthor_serving_answers_asked gauge",
+        f"sparkthor_serving_answers_asked {told['asked']}",
+        "# HELP sparkthor_serving_answers_right Those of them that it answered rightly.",
+        "# TYPE sparkthor_serving_answers_right gauge",
+        f"sparkthor_serving_answers_right {told['right']}",
+    ]
 
 
 def metrics_text(state: Mapping[str, Any], wall: float) -> str:
@@ -141,6 +155,7 @@ def metrics_text(state: Mapping[str, Any], wall: float) -> str:
             "# TYPE sparkthor_serving_completion_age_seconds gauge",
             f"sparkthor_serving_completion_age_seconds {completion['seconds_ago']:.1f}",
         ]
+    lines += _answers_lines(state.get("answers") or {})
     stall = state.get("stall") or {}
     if stall:
         lines += [

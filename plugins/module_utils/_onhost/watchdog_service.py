@@ -30,6 +30,7 @@ from typing import Any, Optional
 
 from .._lib import files
 from . import (
+    answers,
     former_head,
     life,
     notify,
@@ -50,6 +51,8 @@ OBSERVE_EVERY = 2.0
 READ_LOG_EVERY = 4.0
 SIGNS_EVERY = 6.0
 SAY_AGAIN_AFTER = 30.0
+#: seconds for all simple tasks together: a model that thinks slowly is given time, and serves meanwhile
+ANSWERS_WITHIN = 300.0
 #: how often a head that waits for its hosts asks whether another one was declared
 SUCCESSOR_EVERY = 30.0
 HEALTH_SOCKET = "/run/sparkthor/watchdog/health.sock"
@@ -171,7 +174,6 @@ class Service:
         self.hands = hands or watchdog_hands.Hands()
         self.unit = str(config.get("unit", "sparkthor-vllm.service"))
         self.socket = str(config.get("socket", "/run/sparkthor/vllm/vllm.sock"))
-        self.model = str(config.get("model", ""))
         self.machine = watchdog.Watchdog(watchdog.Settings.from_dict(config.get("settings") or {}))
         self.ranks = ranks if self.machine.settings.expected else None
         self.signs = signs
@@ -205,6 +207,9 @@ class Service:
         self._lock = threading.Lock()
         self._probe: observation.Probe | None = None
         self._probe_thread: threading.Thread | None = None
+        #: what the simple tasks showed, and of which start of the unit
+        self._answers: tuple[str, Mapping[str, Any]] | None = None
+        self._ask_thread: threading.Thread | None = None
 
     def take_up(self) -> None:
         """Go on where an earlier process of the same boot stopped."""
@@ -239,13 +244,15 @@ class Service:
         self._read_log(unit, now)
         with self._lock:
             probe, self._probe = self._probe, None
+            told, self._answers = self._answers, None
         probing = self._probe_thread is not None and self._probe_thread.is_alive()
+        asking = self._ask_thread is not None and self._ask_thread.is_alive()
         ranks = self._read_ranks()
         return watchdog.Observation(
             now=now,
             unit=unit,
             ranks=ranks,
-            in_flight=self._in_flight(text, probing) if is_listening else None,
+            in_flight=self._in_flight(text, probing + asking) if is_listening else None,
             signs=self._read_signs(ranks, now),
             listening=is_listening,
             probing=probing,
@@ -257,6 +264,10 @@ class Service:
             maintenance=serving.maintenance(self.maintenance_paths),
             draining=os.path.exists(self.draining_path),
             superseded=self._read_successor(now),
+            answerable=bool(self.served_config.get("answers")),
+            asking=asking,
+            # an engine that was started anew meanwhile is asked itself
+            answers=told[1] if told and told[0] == unit.invocation else None,
         )
 
     def _read_successor(self, now: float) -> str:
@@ -281,12 +292,12 @@ class Service:
             self._complain(f"Ray cannot be asked: {error}")
             return None
 
-    def _in_flight(self, text: str, probing: bool) -> int | None:
+    def _in_flight(self, text: str, own: int) -> int | None:
         """Requests of others. Connections tell more than vLLM's gauges, which stand still during a step."""
         count = serving.connections(self.socket)
         if count is None:
             count = watchdog_report.requests_in_flight(text)
-        return None if count is None else max(0, count - probing)
+        return None if count is None else max(0, count - own)
 
     def _read_signs(self, ranks: Mapping[str, str] | None, now: float) -> Mapping[str, patience.Signs] | None:
         """Signs of life of every host that serves, while a token is overdue; one that is not known is there too."""
@@ -320,9 +331,13 @@ class Service:
             self.progress = progress.progress(lines, self.progress)
 
     @property
-    def served_model(self) -> str:
+    def served_config(self) -> Mapping[str, Any]:
         smaller = self.config.get("degraded") or {}
-        return str(smaller.get("model") or self.model) if self.machine.without else self.model
+        return smaller if self.machine.without and smaller.get("model") else self.config
+
+    @property
+    def served_model(self) -> str:
+        return str(self.served_config.get("model", ""))
 
     def start_probe(self, deadline: float) -> None:
         def ask() -> None:
@@ -332,6 +347,17 @@ class Service:
 
         self._probe_thread = threading.Thread(target=ask, name="probe", daemon=True)
         self._probe_thread.start()
+
+    def start_tasks(self, invocation: str) -> None:
+        model = self.served_model
+
+        def ask() -> None:
+            found = answers.ask_engine(self.socket, model, ANSWERS_WITHIN, clock=self.clock)
+            with self._lock:
+                self._answers = (invocation, found)
+
+        self._ask_thread = threading.Thread(target=ask, name="tasks", daemon=True)
+        self._ask_thread.start()
 
     def round(self) -> watchdog.Decision | None:
         seen = self.observe()
@@ -362,6 +388,8 @@ class Service:
                 self._complain(f"the serving group cannot be restarted: {error}")
         if decision.probe_deadline is not None:
             self.start_probe(decision.probe_deadline)
+        if decision.ask:
+            self.start_tasks(seen.unit.invocation)
         return decision
 
     def _leave_out(self, addresses: tuple[str, ...]) -> None:

@@ -6,15 +6,13 @@
 from __future__ import annotations
 
 import dataclasses
-import http.client
-import json
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import files
-from ansible_collections.sparkthor.cluster.plugins.module_utils._measure import completion
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import answers as tasks
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import (
     observation,
     progress,
@@ -171,43 +169,19 @@ def _judge(
     found.interval = settings.get("interval")
 
 
-def answers(
-    config_path: str = serving.CONFIG,
-    seconds: float = 60.0,
-    request: Callable[..., tuple[int, str]] = serving.request,
-    clock: Callable[[], float] = time.monotonic,
-) -> dict[str, Any] | None:
-    """How many simple tasks the model answers rightly; None where that cannot be known, or not within the time.
-
-    A model that computes nonsense is as fast and as ready as a sound one.
-    """
+def answers(config_path: str = serving.CONFIG, seconds: float = 60.0) -> dict[str, Any] | None:
+    """How many simple tasks the model answers rightly; None where that cannot be known, or not within the time."""
     config = files.read_json(config_path)
     if not config.get("answers"):
         return None
-    ends = clock() + seconds
-
-    def answer(prompt: str) -> str:
-        body = completion.task(str(config["model"]), prompt)
-        left = max(1.0, ends - clock())
-        status, text = request(str(config["socket"]), "POST", "/v1/chat/completions", left, body)
-        if status != 200:
-            raise ValueError(text)  # such as of a model without a chat template
-        return completion.text_of(json.loads(text))
-
-    try:
-        return completion.ask(answer)
-    except (OSError, http.client.HTTPException, ValueError, KeyError, IndexError, TypeError):
-        return None
+    found = tasks.ask_engine(str(config["socket"]), str(config["model"]), seconds)
+    return found if found.get("asked") else None
 
 
 def answers_problem(found: Mapping[str, Any] | None) -> str:
-    """What to say about a model that answers most simple tasks wrongly."""
-    if not found or found["right"] >= 0.75 * found["asked"]:
-        return ""
-    return (
-        f"the model answers {found['right']} of {found['asked']} simple tasks rightly ({found['wrong']}). "
-        f"{completion.NONSENSE}"
-    )
+    """The same with what to do about it."""
+    text = tasks.problem(found or {})
+    return f"{text}. {tasks.FIX}" if text else ""
 
 
 def deadline_problem(found: Mapping[str, Any]) -> str:

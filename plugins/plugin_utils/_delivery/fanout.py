@@ -59,21 +59,39 @@ def plan(hostvars: Mapping[str, Any], hosts: Sequence[str], results: str, head: 
     return Plan(seed, [seed, *(host for host in hosts if host != seed)], need, list(wanted.values()))
 
 
+def absent(folders: Iterable[tuple[str, Sequence[Entry]]], wanted: Iterable[Mapping[str, Any]]) -> list[str]:
+    """SHA-256 of the wanted contents that are in no folder of the controller."""
+    here = {
+        entry.sha256
+        for folder, entries in folders
+        for entry in entries
+        if folder and os.path.exists(os.path.join(folder, entry.path))
+    }
+    return [item["sha256"] for item in wanted if item["sha256"] not in here]
+
+
 def contents(
-    folders: Iterable[tuple[str, Sequence[Entry]]], wanted: Iterable[Mapping[str, Any]], size: int
+    folders: Iterable[tuple[str, Sequence[Entry]]],
+    wanted: Iterable[Mapping[str, Any]],
+    size: int,
+    known: Mapping[str, list[str]] | None = None,
 ) -> list[list[Any]]:
-    """Of each wanted content its digest, its size and the digests of its parts."""
+    """Of each wanted content its digest, its size and the digests of its parts; those that the seed told are known."""
+    known, wanted = known or {}, list(wanted)
     places: dict[str, tuple[str, str]] = {}
     for folder, entries in folders:
         for entry in entries:
             places.setdefault(entry.sha256, (folder, entry.path))
     by_folder: dict[str, list[str]] = {}
     for item in wanted:
-        folder, path = places[item["sha256"]]
-        by_folder.setdefault(folder, []).append(path)
+        if item["sha256"] not in known:
+            folder, path = places[item["sha256"]]
+            by_folder.setdefault(folder, []).append(path)
     parts = {(folder, path): digests for folder, names in by_folder.items()
              for path, digests in push.part_digests(folder, names, size).items()}  # fmt: skip
-    return [[item["sha256"], item["size"], parts[places[item["sha256"]]]] for item in wanted]
+    return [
+        [item["sha256"], item["size"], known.get(item["sha256"]) or parts[places[item["sha256"]]]] for item in wanted
+    ]
 
 
 def _key_file(run: str) -> str:

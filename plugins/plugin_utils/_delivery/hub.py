@@ -22,6 +22,8 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import
 
 #: in a snapshot: the names of its files, written when a download ended well
 _WHOLE = ".sparkthor-whole"
+#: how our own files in a snapshot begin
+_NOTES = ".sparkthor-"
 _ID = re.compile(r"\A[A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9][A-Za-z0-9._-]*\Z")
 #: the same weights once more, in forms that vLLM does not read beside safetensors
 OTHER_FORMS = (
@@ -81,24 +83,24 @@ def wanted(names: Iterable[str]) -> list[str]:
     return [name for name in names if not any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)]
 
 
-def _caches(hub: Any) -> list[str]:
+def caches(hub: Any) -> list[str]:
     """Ours, and the one that the hub's own tools keep for this user (HF_HUB_CACHE, HF_HOME)."""
     theirs = getattr(getattr(hub, "constants", None), "HF_HUB_CACHE", "")
     return [push.user_cache("hub"), *([str(theirs)] if theirs else [])]
 
 
-def _model_folder(cache: str, repo: str) -> str:
+def model_folder(cache: str, repo: str) -> str:
     return os.path.join(cache, f"models--{repo.replace('/', '--')}")
 
 
 def cache_of(hub: Any, repo: str) -> str:
     """The cache that has most of the model; ours for one that is in none."""
-    return max(_caches(hub), key=lambda cache: _bytes_in(os.path.join(_model_folder(cache, repo), "blobs")))
+    return max(caches(hub), key=lambda cache: _bytes_in(os.path.join(model_folder(cache, repo), "blobs")))
 
 
 def whole(repo: str, revision: str, hub: Any) -> str | None:
     """The folder of a model that came whole before; nobody is asked, so a branch may have moved since."""
-    for cache in _caches(hub):
+    for cache in caches(hub):
         local = _local(hub, repo, revision, cache)
         if local is not None and _came_whole(local):
             return local
@@ -157,7 +159,7 @@ def snapshot(
 def _files(folder: str) -> list[str]:
     found = []
     for parent, _folders, names in os.walk(folder):
-        found += [os.path.relpath(os.path.join(parent, name), folder) for name in names if not name.startswith(_WHOLE)]
+        found += [os.path.relpath(os.path.join(parent, name), folder) for name in names if not name.startswith(_NOTES)]
     return sorted(found)
 
 
@@ -191,7 +193,7 @@ def listing(hub: Any, repo: str, revision: str, token: str | None = None) -> tup
 
 def missing(hub: Any, repo: str, files: Iterable[Listed]) -> int:
     """Bytes of these files that no cache of the controller has."""
-    blobs = os.path.join(_model_folder(cache_of(hub, repo), repo), "blobs")
+    blobs = os.path.join(model_folder(cache_of(hub, repo), repo), "blobs")
     return sum(file.size for file in files if not os.path.exists(os.path.join(blobs, file.blob)))
 
 
@@ -209,12 +211,12 @@ def room_problem(repo: str, cache: str, lacking: int) -> str:
 
 def _download(hub: Any, repo: str, revision: str, name: str, cache: str, say: Say) -> str:
     commit, files = listing(hub, repo, revision)
-    _remove_orphans(_model_folder(push.user_cache("hub"), repo))
+    _remove_orphans(model_folder(push.user_cache("hub"), repo))
     lacking = missing(hub, repo, files)
     if problem := room_problem(repo, cache, lacking):
         raise HubError(problem)
     try:
-        with _told(f"{name} from the hub", _model_folder(cache, repo), lacking, say), explained(hub, repo, revision):
+        with _told(f"{name} from the hub", model_folder(cache, repo), lacking, say), explained(hub, repo, revision):
             # the client itself goes on where a line breaks
             return str(
                 hub.snapshot_download(

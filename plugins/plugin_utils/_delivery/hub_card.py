@@ -15,7 +15,8 @@ from typing import Any, NamedTuple
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.files import read_json, write_atomic
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.checkpoint import read_config, weight_map_files
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store.content import human
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import hub, models, push
+from ansible_collections.sparkthor.cluster.plugins.module_utils._store.manifest import valid_sha256
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import hub, hub_outline, models, push
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery.record import Record
 
 INDEX = "model.safetensors.index.json"
@@ -42,11 +43,20 @@ class Download(NamedTuple):
     size: int
     missing: int
     cache: str
+    host: str = ""  # whose own cache has most of it
+    there: int = 0
 
     def line(self) -> str:
-        minutes = self.missing / ASSUMED_RATE / 60
+        minutes = self.lacking / ASSUMED_RATE / 60
         here = f", {human(self.size - self.missing)} of it are in {self.cache}" if self.missing < self.size else ""
-        return f"{self.source}: {human(self.size)}{here}; to fetch {human(self.missing)}, {minutes:.0f} min at 100 MB/s"
+        if self.host:
+            here += f", {human(self.there)} are in a hub cache of {self.host} and taken from there"
+        return f"{self.source}: {human(self.size)}{here}; to fetch {human(self.lacking)}, {minutes:.0f} min at 100 MB/s"
+
+    @property
+    def lacking(self) -> int:
+        """Bytes that neither the controller nor that host has."""
+        return max(0, self.missing - self.there)
 
 
 def _kept(repo: str, revision: str) -> str:
@@ -117,10 +127,16 @@ class Models(NamedTuple):
     downloads: list[Download]
 
 
-def models_of(given: Iterable[Mapping[str, Any]], record: Record, client: Any = None) -> Models:
+def models_of(
+    given: Iterable[Mapping[str, Any]],
+    record: Record,
+    client: Any = None,
+    caches: Mapping[str, Mapping[str, int]] | None = None,
+) -> Models:
     """Every download is proved to be there, open to us, and to have room on the controller; nothing is fetched.
 
-    What lies behind a URL is not counted. Raises HubError.
+    What lies behind a URL is not counted. ``caches`` are the bytes of each model in the hub caches of hosts. Raises
+    HubError.
     """
     found = Models({}, [])
     for model in models.with_recorded(list(given), record):
@@ -136,6 +152,11 @@ def models_of(given: Iterable[Mapping[str, Any]], record: Record, client: Any = 
         if folder_here is not None:
             found.sizes[name] = _bytes_of(folder_here, model.get("files"))
             continue
+        outline = hub_outline.outline(source, revision, False, client)
+        if outline is not None and outline.untouched:
+            # hosts had its large files: what they lack of them now is told when it is fetched
+            found.sizes[name] = _bytes_of(outline.folder, None) + sum(entry.size for entry in outline.absent)
+            continue
         try:
             commit, files = hub.listing(client, source, revision)
             # of a gated model everybody may read the list of its files, and nothing else
@@ -144,8 +165,13 @@ def models_of(given: Iterable[Mapping[str, Any]], record: Record, client: Any = 
             raise type(error)(f"{name}: {error}") from error
         found.sizes[name] = sum(file.size for file in files)
         cache = hub.cache_of(client, source)
-        found.downloads.append(Download(name, source, found.sizes[name], hub.missing(client, source, files), cache))
-        if problem := hub.room_problem(source, cache, sum(one.missing for one in found.downloads)):
+        there, host = max(((known.get(source, 0), host) for host, known in (caches or {}).items()), default=(0, ""))
+        lacking = hub.missing(client, source, files)
+        # of half a model nobody knows here which half: what the controller lacks of it is fetched
+        whole_there = 0 < sum(file.size for file in files if valid_sha256(file.blob)) <= there
+        there_of = (host, min(there, lacking)) if whole_there and model.get("layout", "flat") == "flat" else ("", 0)
+        found.downloads.append(Download(name, source, found.sizes[name], lacking, cache, *there_of))
+        if problem := hub.room_problem(source, cache, sum(one.lacking for one in found.downloads)):
             raise hub.HubError(f"{name}: {problem}")
     return found
 

@@ -111,3 +111,16 @@ def wheels_for(outcome: Mapping[str, Any], args: Mapping[str, Any], download: bo
     return wheels.prepare_wheels(
         engine, wheels.wheel_folder(str(args.get("wheel_dir") or ""), target), target, download
     )
+
+
+def giver(results: Mapping[str, Mapping[str, Any]], head: str) -> tuple[str, bool]:
+    """Of hosts that serve together, by their results: who passes the image on, and whether another one lacks it.
+
+    One that has it, else the head, else the first that lacks it; nobody where none does.
+    """
+    lacking = [host for host, result in results.items() if result.get("lacks")]
+    if not lacking:
+        return "", False
+    having = [host for host, result in results.items() if "actions" in result]
+    order = having or ([head] if head in lacking else []) or lacking
+    return order[0], any(host != order[0] for host in lacking)

@@ -11,19 +11,26 @@ from typing import Any, NamedTuple
 
 from ansible.errors import AnsibleActionFail
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store.manifest import (
+    Entry,
     Link,
     StoreError,
     check_name,
     revision_folder,
 )
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import hub, push, url
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import hub, hub_outline, push, url
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery.record import MODELS, Record, hub_key
 
 
 class Declared(NamedTuple):
     models: list[dict[str, Any]]  # with manifest, links and commit
-    folders: dict[str, Any]  # name -> (folder, entries)
+    folders: dict[str, Any]  # name -> (folder, entries), of which some files may be on hosts alone
     pending: list[str]  # not here, and not to be fetched now
+
+
+class _Source(NamedTuple):
+    folder: str | None  # None if it must not be fetched
+    commit: str = ""
+    absent: Sequence[Entry] = ()  # files of the model that are not in the folder
 
 
 def name_of(model: Any) -> str:
@@ -87,10 +94,10 @@ def keep_commits(given: Sequence[Any], declared: Declared, record: Record) -> No
             record.keep(MODELS, key, str(model["commit"]))
 
 
-def declare(given: Sequence[Any], fetch: bool, say: hub.Say = lambda _line: None) -> Declared:
+def declare(given: Sequence[Any], fetch: bool, say: hub.Say = lambda _line: None, outlines: bool = False) -> Declared:
     """Complete the models by what their sources hold; without ``fetch`` those that are not here are pending.
 
-    ``say`` is told how far a download is.
+    With ``outlines`` the large files of the hub's models are not fetched either. ``say`` is told how far a download is.
     """
     found = Declared([], {}, [])
     by_folder: dict[str, str] = {}
@@ -105,17 +112,26 @@ def declare(given: Sequence[Any], fetch: bool, say: hub.Say = lambda _line: None
     for item in given:
         model = dict(item) if isinstance(item, dict) else item
         name = name_of(model)
-        folder, commit = _folder(model, name, fetch, say)
+        if "manifest" in model:
+            # of files that hosts alone have
+            found.folders[name] = ("", [Entry(*row) for row in model["manifest"]])
+            found.models.append({**model, "links": [], "commit": "", "folder": name})
+            continue
+        folder, commit, absent = _folder(model, name, fetch, say, outlines)
         if folder is None:
             found.pending.append(name)
             continue
         what = f"model_store_models: {name}"
-        names = model.pop("files", None)
+        names = model.pop("files", None) or None
         links: list[Any] = []
+        if names:
+            absent = [entry for entry in absent if entry.path in names]
+            names = [path for path in names if path not in {entry.path for entry in absent}]
         if model.pop("layout", "flat") == "hub":
             # the hub's client looks for a folder of this name, so it is not for the user to choose
             folder, name, names, links = push.hub_folder(folder, what)
-        entries = push.manifest(folder, names or push.folder_files(folder, what))
+        names = push.folder_files(folder, what) if names is None else names
+        entries = sorted([*push.manifest(folder, names), *absent])
         found.folders[name] = (folder, entries)
         rows = [list(entry) for entry in entries]
         place = name
@@ -142,23 +158,37 @@ def revisions_here(given: Sequence[Any], record: Record) -> dict[str, str]:
         return {}
 
 
-def _folder(model: Mapping[str, Any], name: str, fetch: bool, say: hub.Say) -> tuple[str | None, str]:
-    """A local folder, or the controller's copy of a hub id with its commit; None if it must not be fetched."""
+def _folder(model: Mapping[str, Any], name: str, fetch: bool, say: hub.Say, outlines: bool) -> _Source:
+    """A local folder, or the controller's copy of a hub id with its commit."""
     source = str(model.get("source") or "")
     if "://" in source:
         if model.get("revision"):
             raise AnsibleActionFail(f"model_store_models: {name}: a URL has no revision; remove it")
         try:
             with push.locked(push.user_cache("locks", "url.lock")):
-                return url.fetch(source, push.user_cache("url"), fetch=fetch), ""
+                return _Source(url.fetch(source, push.user_cache("url"), fetch=fetch))
         except url.UrlError as error:
             raise AnsibleActionFail(f"model_store_models: {name}: {error}") from error
     if _is_folder(source):
         if model.get("revision"):
             raise AnsibleActionFail(f"model_store_models: {name}: a folder has no revision; remove it")
-        return os.path.realpath(os.path.expanduser(source)), ""
+        return _Source(os.path.realpath(os.path.expanduser(source)))
+    revision = str(model.get("revision") or "")
     try:
         with push.locked(push.user_cache("locks", "hub.lock")):
-            return hub.snapshot(source, str(model.get("revision") or ""), name, fetch=fetch, say=say)
+            # the hub's layout is made of the whole snapshot
+            if (outlines or not fetch) and model.get("layout", "flat") == "flat":
+                found = _outline(source, revision, fetch)
+                if found is not None:
+                    return _Source(found.folder, found.commit, found.absent)
+            return _Source(*hub.snapshot(source, revision, name, fetch=fetch, say=say))
     except hub.HubError as error:
         raise AnsibleActionFail(f"model_store_models: {name}: {error}") from error
+
+
+def _outline(source: str, revision: str, fetch: bool) -> hub_outline.Outline | None:
+    try:
+        return hub_outline.outline(source, revision, fetch)
+    except hub.HubError:
+        # the download of the whole has words for it, and may know the model without the hub
+        return None

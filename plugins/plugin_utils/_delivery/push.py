@@ -345,11 +345,15 @@ class StoreAction(Action):
         return last
 
 
-def hand_over(root: str, name: str, source: str, files: Iterable[str]) -> dict[str, Any]:
+def hand_over(
+    root: str, name: str, source: str, files: Iterable[str] = (), manifest: Iterable[Any] = ()
+) -> dict[str, Any]:
     """What the fan-out of the role model_store asks of a registered result, to bring a folder to all hosts.
 
-    Nothing has changed yet; the step that comes when the files are there will say so.
+    A ``manifest`` stands for files that a host has and the controller has not. Nothing has changed yet; the step that
+    comes when the files are there will say so.
     """
     # what is looked for by its digest, or replaced in one step, has no revisions
-    model = {"name": name, "source": source, "files": list(files), "revisions": False}
+    model: dict[str, Any] = {"name": name, "source": source, "revisions": False}
+    model |= {"manifest": list(manifest)} if manifest else {"files": list(files)}
     return {"changed": False, "models": {}, "wheels": {"root": root, "model": model}}

@@ -7,13 +7,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.versions import release
+from ansible_collections.sparkthor.cluster.plugins.module_utils._model.shape import read_shape
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.values import SizingError
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import answers
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor.case import (
     Case,
     Serve,
     check,
     hosts_read,
     is_loopback,
+    json_file,
     memory_share,
     parse_argv,
 )
@@ -138,6 +141,31 @@ def api_open(case: Case) -> Iterator[Hit]:
             if "api-key" not in args and "uds" not in args and not is_loopback(address):
                 port = args.get("port", 8000)
                 yield Hit(host, [f"vllm serve listens on {address}:{port} without a key"], f"process {process['pid']}")
+
+
+def _sounder_kernels(case: Case, host: str) -> str:
+    """Which other kernels to choose for the model that a host serves; empty where its format is no known cause."""
+    served = (case.evidence.get(host) or {}).get("served_model") or {}
+    chosen = next((serve for serve in case.serves if serve.host == host), None)
+    try:
+        shape = read_shape(served.get("config") or {})
+    except (SizingError, KeyError, TypeError, ValueError):
+        return ""
+    if shape.quantization != "nvfp4":
+        return ""
+    option = "moe-backend" if shape.experts else "linear-backend"
+    now = str(chosen.get(option, "auto") if chosen else "auto")
+    other = "flashinfer_cutlass" if now == "marlin" else "marlin"
+    return f"vllm_serve_args: {{{option}: {other}}} instead of {now}, then site.yml --tags serve"
+
+
+@check
+def answers_wrong(case: Case) -> Iterator[Hit]:
+    for host, evidence in hosts_read(case):
+        told = json_file(evidence, "state.json").get("answers") or {}
+        problem = answers.problem(told)
+        if problem:
+            yield Hit(host, [problem], "the watchdog", fix=_sounder_kernels(case, host))
 
 
 @check

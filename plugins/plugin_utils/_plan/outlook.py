@@ -11,7 +11,8 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._model.verdict i
 
 #: part of the bound by memory bandwidth that deployments on Sparks reach for one stream (owners' reports)
 REACHED = (0.4, 0.6)
-_WORDS = {"fits": "fits", "tight": "fits, but it is tight", "unknown": "sizes only, the hosts' memory is not known"}
+_WORDS = {"fits": "fits", "tight": "fits, but it is tight"}
+_UNSIZED = "sizes only, the hosts' memory is not known"
 
 
 def line(planned: Mapping[str, Any]) -> str:
@@ -21,9 +22,11 @@ def line(planned: Mapping[str, Any]) -> str:
     on = f"{name} on {world} GPU{'s' if world > 1 else ''}"
     if not memory:
         return f"{on}: its size is not known here, so nobody checked whether it fits"
+    if memory.get("unknown"):
+        return "; ".join(part.rstrip(".") for part in (on, *memory["reasons"], *memory["suggestions"]))
     cache = [number for number in memory["ranks"]["kv_cache_bytes"] if number is not None]
     parts = [
-        f"{on} {_WORDS.get(memory['verdict'], memory['verdict'])}",
+        f"{on} {_WORDS.get(memory['verdict'], _UNSIZED)}",
         f"weights {gib(memory['weights_bytes'])}, {gib(memory['weights_bytes_per_rank'])} on the fullest GPU",
     ]
     if cache:

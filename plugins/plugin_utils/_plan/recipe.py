@@ -89,7 +89,7 @@ def read(path: str, called: str) -> dict[str, Any]:
         raise RecipeError(f"vllm_serve_recipe={called!r} cannot be read: {error.strerror} ({path}).") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         where = str(error).replace("\n", " ")
-        raise RecipeError(f"vllm_serve_recipe={called!r} is not YAML: {where}.") from None
+        raise RecipeError(f"vllm_serve_recipe={called!r} is not YAML: {where}. Correct it there.") from None
     if not isinstance(data, dict):
         raise RecipeError(f"vllm_serve_recipe={called!r} does not hold a dictionary. Use a recipe file.")
     return data

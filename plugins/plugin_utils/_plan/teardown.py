@@ -112,7 +112,7 @@ def _engine(settings: TeardownSettings) -> HostState:
     return HostState(
         restore=[f"{_ETC}/engine.env", *_foreign(cache)],
         # an engine_venv_path elsewhere stays, because what lies beside it may be others'
-        absent=[f"{_ETC}/container.json", WORK_DIR, location.PACKAGE, *_own(cache)],
+        absent=[f"{_ETC}/container.json", WORK_DIR, "/run/sparkthor-pull", location.PACKAGE, *_own(cache)],
     )
 
 

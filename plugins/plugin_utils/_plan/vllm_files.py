@@ -206,6 +206,7 @@ def serving_settings(serving: Serving) -> dict[str, Any]:
             "config": vllm_serve.SMALLER_CONFIG,
             "whole": vllm_serve.CONFIG,
             "link": vllm_serve.CONFIG_LINK,
+            "answers": bool(serving.smaller.get("answers", True)),
         }
     return {
         "unit": _VLLM,

@@ -35,7 +35,8 @@ def _templates() -> jinja2.Environment:
 def budgets(status: Mapping[str, Any], memory: Mapping[str, Any] | None) -> list[dict[str, Any]]:
     """By rank: weights, cache, overhead and reserve in bytes; without a plan, used and available alone."""
     found = []
-    if memory and (memory.get("ranks") or {}).get("memory_bytes"):
+    # of a model that the plan does not know there is no cache to draw
+    if memory and not memory.get("unknown") and (memory.get("ranks") or {}).get("memory_bytes"):
         ranks = memory["ranks"]
         for index, host in enumerate(ranks["host"]):
             total = ranks["memory_bytes"][index] or 0
@@ -78,7 +79,7 @@ def _memory(status: Mapping[str, Any], memory: Mapping[str, Any] | None, why: st
         "parts": [{"kind": kind, "name": name} for _key, kind, name in parts],
         "spare": "reserve for the system" if planned else "available now",
         "verdict": "",
-        "why": why,
+        "why": why or " ".join((memory or {}).get("reasons") or () if not planned else ()),
         "rows": [_memory_row(row, parts) for row in rows],
     }
     if planned and memory:

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.versions import release
-from ansible_collections.sparkthor.cluster.plugins.module_utils._measure.completion import NONSENSE
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import answers
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.toolchain import RING_NCCL
 
 VERSION = 1
@@ -37,7 +37,7 @@ THRESHOLDS: dict[str, dict[str, float]] = {
         "decode_fraction": 0.25,
         "ttft_seconds": 5.0,
         "batch_gain": 1.5,
-        "answers_right": 0.75,
+        "answers_right": answers.SENSE,
     },
     "thor": {"tcp_half_gbits": 5.0, "tcp_both_gbits": 5.0, "busbw_nccl_tcp_gbytes": 0.5},
     "generic": {"tcp_half_gbits": 0.8, "tcp_both_gbits": 0.8, "busbw_nccl_tcp_gbytes": 0.1, "rdma_half_gbits": 8.0},
@@ -363,7 +363,9 @@ def serving_lines(
     if told:
         least = limits["answers_right"] * told["asked"]
         note = f"wrong: {told['wrong']}" if told["wrong"] else ""
-        lines.append(at_least("answers", "simple tasks", told["right"], f"of {told['asked']}", least, note, NONSENSE))
+        lines.append(
+            at_least("answers", "simple tasks", told["right"], f"of {told['asked']}", least, note, answers.FIX)
+        )
     runs = found["streams"]
     if found.get("error"):
         lines.append(line("throughput", where, FAIL, note=found["error"], fix="journalctl -u sparkthor-vllm"))

@@ -312,6 +312,13 @@ FAULTS = [
         before=f"mkdir -p {HUB}/refs; printf 1111111 >{HUB}/refs/main",
         after=f"rm -rf {HUB}",
     ),
+    Fault(
+        "answers-wrong",
+        A,
+        """mkdir -p /run/sparkthor; echo '{"answers": {"asked": 4, "right": 0, "wrong": "!!!"}}' """
+        ">/run/sparkthor/state.json",
+        "rm /run/sparkthor/state.json",
+    ),
     Fault("model-absent", B, "rm -r /var/lib/sparkthor/models/m", "true", ON_ALL + f"; {config()}", NO_CONFIG),
     # a log line, as it comes from the kernel or a unit
     Fault(

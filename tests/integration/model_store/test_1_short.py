@@ -5,7 +5,13 @@
 
 from __future__ import annotations
 
+import base64
 import re
+from pathlib import Path
+
+import pytest
+
+from tests.unit.hub_stand_in import COMMIT, Models, hub_of
 
 from .conftest import MIB, STORE, Model, Site
 
@@ -98,3 +104,39 @@ def test_a_new_revision_is_sent_by_its_changed_files_and_leaves_the_old_one(site
     site.check_everywhere(model)
     # two are kept, and the oldest went when the third came
     assert all(not site.visible(host, old[host]) and site.visible(host, now) for host in site.hosts)
+
+
+def test_weights_in_a_hosts_hub_cache_are_not_fetched_again(
+    site: Site, model: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The hub is on the controller's loopback address, and counts what it is asked for."""
+    model.add("model.safetensors", 24 * MIB)
+    model.add("config.json", 200)
+    hub = Models({"owner/tiny": {name: (model.folder / name).read_bytes() for name in model.digests}})
+    _head, owner, last = site.hosts
+    cache = "/home/nvidia/.cache/huggingface/hub"
+    blob = f"{cache}/models--owner--tiny/blobs/{model.digests['model.safetensors']}"
+    packed = base64.b64encode((model.folder / "model.safetensors").read_bytes()).decode()
+    placed = f"install -d -o nvidia {blob.rpartition('/')[0]} && base64 -d > {blob} && chown -R nvidia /home/nvidia"
+    site.lab.exec(owner, ["bash", "-c", placed], stdin=packed)
+    declared = {"name": model.name, "source": "owner/tiny", "revision": COMMIT}
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "theirs"))
+    monkeypatch.setenv("HF_HUB_DISABLE_XET", "1")
+    try:
+        with hub_of(hub) as url:
+            monkeypatch.setenv("HF_ENDPOINT", url)
+            run = site.play(declared)
+        assert run.rc == 0, run.output
+        site.check_everywhere(model)
+        assert hub.sent == ["owner/tiny/config.json"]
+        assert f"24.0 MiB are in a hub cache of {owner} and taken from there; to fetch" in run.output
+        assert f"{owner}: models: 24.0 MiB from {cache} there" in run.output
+        # the last one lacked both files, and has them over the fabric
+        assert (site.report(last)["state"], site.report(last)["received"]) == ("done", model.size)
+        # nobody but its user touches the cache, and the hub is asked no more
+        assert site.on(owner, f"stat -c '%U %h' {blob}").split() == ["nvidia", "1"]
+        again = site.play(declared)
+        assert again.rc == 0, again.output
+        assert re.findall(r"changed=(\d+)", again.output) == ["0"] * 3
+    finally:
+        site.on(owner, f"rm -rf {cache}")

@@ -379,6 +379,14 @@ def test_a_start_is_taken_apart_and_missing_steps_take_nothing() -> None:
     assert start.steps("nothing") == []
 
 
+def test_a_power_on_begins_with_the_boot_of_the_hosts() -> None:
+    journal = (
+        "1700000010.000000 gpu-01 systemd[1]: Starting sparkthor-vllm.service - vLLM (serving)...\n"
+        "1700000012.500000 gpu-01 ray-gate[9]: 2 of 2 nodes, 2 of 2 GPUs on 10.78.0.11\n"
+    )
+    assert start.steps(journal, 1700000008.0) == [(start.BOOT, 2.0), ("gate: Ray is whole", 2.5)]
+
+
 # --- clusters side by side -------------------------------------------------------------------------------------------
 
 

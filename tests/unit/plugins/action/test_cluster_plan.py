@@ -300,10 +300,15 @@ def test_without_the_hub_what_it_told_before_will_do(monkeypatch):
 
 def test_only_a_run_that_copies_models_asks_for_them(monkeypatch):
     download = hub_card.Download("m", "owner/model", 2**30, 2**29, "/cache")
-    monkeypatch.setattr(hub_card, "models_of", lambda *_given: hub_card.Models({"m": 5}, [download]))
-    assert hub_action(["firewall"])._models({}, {}) == {}
+    told = []
+    monkeypatch.setattr(
+        hub_card, "models_of", lambda *_given, caches: told.append(caches) or hub_card.Models({"m": 5}, [download])
+    )
+    nodes = {"a": {"hub_models": {"owner/model": 9}}, "b": {}}
+    assert hub_action(["firewall"])._models({}, {}, nodes) == {}
     action = hub_action()
-    assert action._models({}, {"models": [{"name": "m", "source": "owner/model"}]}) == {"store_bytes": {"m": 5}}
+    assert action._models({}, {"models": [{"name": "m", "source": "owner/model"}]}, nodes) == {"store_bytes": {"m": 5}}
+    assert told == [{"a": {"owner/model": 9}, "b": {}}]
     assert action._display.lines == [
         "sparkthor: owner/model: 1.0 GiB, 512.0 MiB of it are in /cache; to fetch 512.0 MiB, 0 min at 100 MB/s"
     ]
@@ -334,11 +339,11 @@ def test_one_revision_is_planned_for_all_hosts(monkeypatch, tmp_path):
 
 
 def test_what_cannot_be_downloaded_is_reported_with_the_rest(monkeypatch):
-    def gated(*_given):
+    def gated(*_given, caches):
         raise hub.HubError("m: owner/model is gated")
 
     monkeypatch.setattr(hub_card, "models_of", gated)
-    assert hub_action()._models({}, {}) == {"store_problems": ["model_store_models: m: owner/model is gated"]}
+    assert hub_action()._models({}, {}, {}) == {"store_problems": ["model_store_models: m: owner/model is gated"]}
 
 
 def test_the_run_ends_with_a_command_to_use():

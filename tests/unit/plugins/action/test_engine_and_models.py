@@ -18,6 +18,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._store.manifest 
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import (
     fanout,
     hub,
+    hub_outline,
     push,
 )
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import (
@@ -231,6 +232,7 @@ def test_a_hub_model_goes_by_its_commit(model: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(
         hub, "snapshot", lambda repo, revision, name, fetch, say: (str(model), "c" * 40) if fetch else (None, "")
     )
+    monkeypatch.setattr(hub_outline, "outline", lambda repo, revision, fetch: None)
     args = {"models": [{"name": "tiny", "source": "owner/tiny", "revision": "main"}]}
     _result, calls = act(model_store, monkeypatch, args, [{"changed": False}])
     assert calls[0]["models"][0]["commit"] == "c" * 40
@@ -327,6 +329,73 @@ def test_the_seed_alone_gets_something_from_the_controller(
     args, variables = fan_out(model, "seed", {**everyone, "spark-02": []})
     result, calls = act(model_store, monkeypatch, args, [], **variables)
     assert (result, list(calls)) == ({"changed": False, "seed": "spark-02"}, [])
+
+
+WEIGHTS = Entry("model.safetensors", 7, "7" * 64)
+
+
+@pytest.fixture
+def outlined(model: Path, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """The folder has the small file alone; the list grows when the whole is fetched."""
+    fetched: list[bool] = []
+
+    def snapshot(repo: str, revision: str, name: str, fetch: bool, say: Any) -> tuple[str, str]:
+        assert (repo, revision, fetch) == ("owner/tiny", "c" * 40, True)
+        fetched.append(True)
+        (model / "model.safetensors").write_bytes(b"weights")
+        return str(model), "c" * 40
+
+    monkeypatch.setattr(push, "Courier", Courier)
+    monkeypatch.setattr(hub, "snapshot", snapshot)
+    monkeypatch.setattr(
+        hub_outline, "outline", lambda *_given: hub_outline.Outline(str(model), "c" * 40, [WEIGHTS], True)
+    )
+    hashed = push.manifest
+    monkeypatch.setattr(
+        push,
+        "manifest",
+        lambda folder, names: [WEIGHTS if entry.path == WEIGHTS.path else entry for entry in hashed(folder, names)],
+    )
+    return fetched
+
+
+def outlined_step(stage: str, need: dict[str, list[dict[str, Any]]]) -> tuple[dict, dict]:
+    args, variables = fan_out(Path("/unused"), stage, need)
+    return {**args, "models": [{"name": "tiny", "source": "owner/tiny", "revision": "main"}]}, variables
+
+
+BIG = {"sha256": WEIGHTS.sha256, "size": 7, "have": 0}
+
+
+def test_what_a_host_has_in_its_own_cache_is_not_downloaded(
+    lacking: dict[str, Any], outlined: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    args, variables = outlined_step("check", {"spark-01": []})
+    taken = {"bytes": 7, "caches": ["/home/ada/hub"]}
+    answer = {"changed": True, "need": [lacking], "from_caches": taken}
+    _result, calls = act(model_store, monkeypatch, args, [answer], **variables)
+    assert [row[0] for row in calls[0]["models"][0]["manifest"]] == ["config.json", "model.safetensors"]
+    # it lacks least, so it is the seed, and tells the parts of what the controller has never seen
+    args, variables = outlined_step("seed", {"spark-01": [lacking], "spark-02": [lacking, BIG]})
+    answers = [{"changed": True}, {"changed": True}, {"changed": False, "parts": {WEIGHTS.sha256: ["9" * 64]}}]
+    result, calls = act(model_store, monkeypatch, args, answers, **variables)
+    assert calls.stages() == ["receive", "check", "parts"]
+    assert json.loads(calls[2]["job"])["wanted"] == [WEIGHTS.sha256]
+    args, variables = outlined_step("start", {"spark-01": [lacking], "spark-02": [lacking, BIG]})
+    variables["hostvars"]["spark-01"]["__model_store_run"] = result
+    _result, calls = act(model_store, monkeypatch, args, [{"changed": False}], **variables)
+    contents = {row[0]: row[2] for row in json.loads(calls[0]["job"])["contents"]}
+    assert contents == {WEIGHTS.sha256: ["9" * 64], lacking["sha256"]: [lacking["sha256"]]}
+    assert outlined == []
+
+
+def test_what_no_host_has_is_downloaded_when_it_is_sent(
+    lacking: dict[str, Any], outlined: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    everyone = {f"spark-0{number}": [lacking, BIG] for number in (1, 2)}
+    args, variables = outlined_step("seed", everyone)
+    result, calls = act(model_store, monkeypatch, args, [{"changed": True}, {"changed": True}], **variables)
+    assert (outlined, calls.stages(), "parts" in result) == ([True], ["receive", "check"], False)
 
 
 def test_a_job_holds_route_parts_and_key(model: Path, lacking: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from ansible.errors import AnsibleActionFail
 from ansible_collections.sparkthor.cluster.plugins.action import cluster_plan, engine
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import push
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import models, push
 
 from tests.unit.engine_lock import locked, write_wheels
 
@@ -252,3 +252,90 @@ def test_two_hosts_that_pulled_different_images(
     act(monkeypatch, pull, [{"changed": True, "pulled": [A]}], inventory_dir=str(tmp_path))
     with pytest.raises(AnsibleActionFail, match=f"is {B} there, but {A} since"):
         act(monkeypatch, pull, [{"changed": True, "pulled": [B]}], inventory_dir=str(tmp_path))
+
+
+HOSTS = ("spark-01", "spark-02", "spark-03")
+SAVED = {"image": IMAGE, "others": [], "entry": ["image.tar", 5, "e" * 64], "digest": A}
+
+
+def registered(**results: dict[str, Any]) -> dict[str, Any]:
+    """Variables after a task: by host, what it registered."""
+    hostvars = {host: {"__engine_installed": results.get(host.replace("-", "_"), {})} for host in HOSTS}
+    return {"hostvars": hostvars, "ansible_play_hosts": list(HOSTS), "sparkthor_cluster": {"head": "spark-01"}}
+
+
+LACKS, HAS = {"lacks": "own/vllm:1"}, {"changed": False, "actions": []}
+
+
+def test_over_a_fabric_no_host_pulls_before_it_is_known_who_lacks_it(
+    pull: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    result, calls = act(monkeypatch, {**pull, "deliver": "fabric"}, [{"changed": True, **LACKS}])
+    assert (result["changed"], result["lacks"], calls[0]["target"]["wait"]) == (False, "own/vllm:1", True)
+    _result, calls = act(monkeypatch, pull, [{"changed": True}])
+    assert calls[0]["target"]["wait"] is False
+
+
+def test_one_host_pulls_and_says_how_far_it_is(
+    pull: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown = iter(["0a1b2c3d4e5f: Pulling fs layer\nactive", "0a1b2c3d4e5f: Pull complete\nactive", "\ninactive"])
+    monkeypatch.setattr(
+        engine.ActionModule, "_low_level_execute_command", lambda self, command: {"stdout": next(shown)}
+    )
+    said: list[str] = []
+    monkeypatch.setattr(engine, "display", SimpleNamespace(display=said.append))
+    monkeypatch.setattr(engine, "TELL_EVERY", 0.0)
+    monkeypatch.setattr(engine, "ASK_EVERY", 0.0)
+    step = {**pull, "stage": "pull"}
+    variables = registered(spark_01=LACKS, spark_02=LACKS, spark_03=LACKS)
+    answers = [{"changed": True, "pulling": True}, {"changed": False, "pulled": [A], "saved": SAVED}]
+    result, calls = act(monkeypatch, step, answers, inventory_dir=str(tmp_path), **variables)
+    assert [(call["stage"], call.get("share")) for call in calls] == [("pull", None), ("save", True)]
+    assert (result["changed"], result["saved"]["of"]) == (True, "own/vllm:1")
+    assert [line.rpartition(" after ")[0] for line in said[:2]] == [
+        "sparkthor: spark-01: own/vllm:1: 0 of 1 layers downloaded, 0 unpacked",
+        "sparkthor: spark-01: own/vllm:1: 1 of 1 layers downloaded, 1 unpacked",
+    ]
+    assert said[2] == "sparkthor: spark-01: own/vllm:1: is being written down for the other hosts"
+    assert json.loads((tmp_path / ".sparkthor-lock.json").read_text())["images"] == {"own/vllm:1": A}
+
+
+def test_the_others_do_not_pull(pull: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    step = {**pull, "stage": "pull"}
+    # one that has it passes it on, whatever the head lacks
+    for variables in (registered(spark_01=LACKS, spark_02=HAS, spark_03=LACKS), registered(spark_01=HAS)):
+        assert act(monkeypatch, step, [], **variables) == ({"changed": False}, [])
+    # and alone it need not write it down
+    alone = registered(spark_01=LACKS)
+    answers = [{"changed": False, "pulling": False}, {"changed": False, "pulled": [A]}]
+    _result, calls = act(monkeypatch, step, answers, **alone)
+    assert calls[1]["share"] is False
+
+
+def test_what_one_host_wrote_is_handed_over_and_loaded(pull: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    variables = registered()
+    variables["hostvars"]["spark-02"]["__engine_pulled"] = {"saved": {**SAVED, "of": "own/vllm:1"}}
+    need = [{"sha256": "e" * 64, "size": 5, "have": 0}]
+    lacking = {"changed": True, "need": need, "what": "archive"}
+    result, calls = act(monkeypatch, {**pull, "deliver": "fabric"}, [lacking], **variables)
+    assert calls[0]["target"]["archive"] == {**SAVED, "of": "own/vllm:1", "shared": True}
+    assert (calls[0]["digest"], calls[0]["target"]["tidy"]) == (A, False)
+    model = {"name": "archive", "source": "/opt/sparkthor/images", "revisions": False, "manifest": [SAVED["entry"]]}
+    assert (result["need"], result["models"], result["wheels"]["model"]) == (need, {}, model)
+    # the fan-out's own reader takes it as it is
+    (declared,) = models.declare([result["wheels"]["model"]], fetch=False).models
+    assert (declared["manifest"], declared["folder"]) == ([SAVED["entry"]], "archive")
+    # whoever wrote it lacks nothing, and so is the first of the fan-out
+    variables["hostvars"]["spark-01"] = variables["hostvars"].pop("spark-02")
+    variables["hostvars"]["spark-02"] = {}
+    result, _calls = act(monkeypatch, {**pull, "deliver": "fabric"}, [{**HAS, "pulled": [A]}], **variables)
+    assert (result["need"], result["wheels"]["model"]) == ([], model)
+    _result, calls = act(monkeypatch, pull, [{**HAS, "pulled": [A]}], **variables)
+    assert calls[0]["target"]["tidy"] is True
+    # no way over the fabric: this host pulls the image itself
+    _result, calls = act(monkeypatch, pull, [lacking, {"changed": True, "pulled": [A]}], **variables)
+    assert "archive" not in calls[1]["target"]
+    # another image than the one that was written
+    _result, calls = act(monkeypatch, {**pull, "image": "own/vllm:2"}, [HAS], **variables)
+    assert calls[0]["target"]["archive"] == {}

@@ -359,3 +359,55 @@ def test_an_image_without_kernels_for_the_gpu_is_refused(host: Host, docker: Doc
     finally:
         Docker.do_run = honest  # type: ignore[method-assign]
     assert "carries kernels for sm_80, sm_90, and a thor needs sm_110: choose an image" in said
+
+
+def test_an_image_that_another_host_pulled_is_known_by_its_registrys_name(host: Host, docker: Docker) -> None:
+    docker.packages["ray"] = "2.60.0"
+    waiting = host(digest=PULLED, target={"archive": {}, "wait": True})
+    assert (waiting["lacks"], docker.verbs()) == (f"own/vllm@{PULLED}", [])
+    shared = {"archive": {**host.archive, "others": [], "shared": True}}
+    assert host(digest=PULLED, target=shared)["what"] == "archive"
+    host.receive("archive.tar")
+    result = host(digest=PULLED, target=shared)
+    assert (result["actions"][0], "pull" in docker.verbs()) == ("load own/vllm:1 from the host that pulled it", False)
+    assert result["pulled"] == [PULLED]
+    assert result["ansible_facts"]["sparkthor_engine"]["image_id"] == PULLED
+    assert not (host.root / "work/images/archive").exists()
+    # Docker itself knows no registry of it; later runs ask for the recorded digest, and pull nothing
+    again = host(digest=PULLED, target={"archive": {}, "wait": True})
+    assert (again["changed"], docker.verbs()) == (False, [])
+    assert again["ansible_facts"] == result["ansible_facts"]
+    assert host(stage="pulled", image="own/vllm:1")["pulled"] == [PULLED]
+    other = "sha256:" + "1" * 64
+    assert host(digest=other, target={"archive": {}, "wait": True})["lacks"] == f"own/vllm@{other}"
+
+
+def test_a_host_that_has_the_same_image_from_elsewhere_is_told_its_registrys_name(host: Host, docker: Docker) -> None:
+    docker.packages["ray"] = "2.60.0"
+    docker.add(BASE, "own/other:1")
+    assert host(digest=PULLED, target={"archive": {}, "wait": True})["lacks"] == f"own/vllm@{PULLED}"
+    shared = {"archive": {**host.archive, "others": [], "shared": True}}
+    assert host(digest=PULLED, target=shared)["pulled"] == [PULLED]
+    assert host(digest=PULLED, target={"archive": {}, "wait": True})["changed"] is False
+    assert "load" not in docker.verbs()
+
+
+def test_the_host_that_pulled_it_tidies_up_when_all_have_it(host: Host, docker: Docker) -> None:
+    docker.packages["ray"] = "2.60.0"
+    docker.do_pull(["pull", f"own/vllm@{PULLED}"], None)
+    shared = {"archive": {**host.archive, "others": [], "shared": True}}
+    folder = host.root / "work/images/archive"
+    folder.mkdir(parents=True)
+    assert host(digest=PULLED, target=shared)["ansible_facts"]["sparkthor_engine"]["image_id"] == PULLED
+    assert folder.exists()
+    host(digest=PULLED, target={**shared, "tidy": True})
+    assert (folder.exists(), "load" in docker.verbs()) == (False, False)
+
+
+def test_a_host_that_could_not_name_what_another_wrote_pulls_for_itself(
+    host: Host, docker: Docker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(container, "docker_info", lambda: CONTAINERD)
+    docker.packages["ray"] = "2.60.0"
+    shared = {"archive": {**host.archive, "others": [], "shared": True}}
+    assert host(digest=PULLED, target=shared)["actions"][0] == f"pull own/vllm@{PULLED}"

@@ -261,3 +261,43 @@ def test_a_listing_says_which_revision_is_for_what(host: Host) -> None:
     assert (kept["removed"], (host.root / "tiny").exists()) == ([models[0]["folder"]], True)
     assert host.call({}, stage="list", remove_unused=True)["changed"] is True
     assert os.listdir(host.root) == [".records"]
+
+
+def test_what_a_hub_cache_of_the_host_has_is_not_asked_for(host: Host, tmp_path: Path) -> None:
+    weights = FILES["model.safetensors"]
+    blobs = tmp_path / "home/ada/hub/models--o--tiny/blobs"
+    blobs.mkdir(parents=True)
+    (blobs / hashlib.sha256(weights).hexdigest()).write_bytes(weights)
+    asked = {"hub_caches": [str(tmp_path / "home/*/hub")], "stage": "check"}
+    assert "from_caches" not in host.call({"tiny": FILES}, check=True, **asked)
+    assert not host.root.exists()
+    result = host.call({"tiny": FILES}, **asked)
+    assert result["from_caches"] == {"bytes": 1000, "caches": [str(tmp_path / "home/ada/hub")]}
+    assert [item["size"] for item in result["need"]] == [2]
+    host.send(FILES["config.json"])
+    whole = host.call({"tiny": FILES}, **asked)
+    assert (whole["changed"], "from_caches" in whole, "need" in whole) == (True, False, False)
+    assert (host.root / "tiny/model.safetensors").read_bytes() == weights
+    assert host.call({"tiny": FILES}, **asked)["changed"] is False
+
+
+def test_a_model_that_a_hub_cache_has_whole_appears_at_once(host: Host, tmp_path: Path) -> None:
+    blobs = tmp_path / "hub/models--o--tiny/blobs"
+    blobs.mkdir(parents=True)
+    for data in FILES.values():
+        (blobs / hashlib.sha256(data).hexdigest()).write_bytes(data)
+    result = host.call({"tiny": FILES}, hub_caches=[str(tmp_path / "hub")])
+    assert (result["changed"], "need" in result, result["from_caches"]["bytes"]) == (True, False, 1002)
+    assert sorted(os.listdir(host.root)) == [".records", "tiny"]
+
+
+def test_a_host_tells_the_parts_of_what_it_alone_has(host: Host) -> None:
+    weights = FILES["model.safetensors"]
+    asked = {"stage": "parts", "job": json.dumps({"wanted": [row("w", weights)[2]], "size": 600})}
+    assert "is not here whole any more: run again" in host.call({"tiny": FILES}, **asked)["msg"]
+    for data in FILES.values():
+        host.send(data)
+    host.call({"tiny": FILES})
+    told = host.call({"tiny": FILES}, **asked)
+    digests = [hashlib.sha256(part).hexdigest() for part in (weights[:600], weights[600:])]
+    assert (told["changed"], told["parts"]) == (False, {row("w", weights)[2]: digests})

@@ -13,6 +13,7 @@ import json
 
 import pytest
 from ansible_collections.sparkthor.cluster.plugins.module_utils._measure import completion as serving
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import answers
 
 from tests.unit import servers
 
@@ -129,27 +130,13 @@ def test_a_stream_that_nobody_foresaw_is_a_failed_stream(port, monkeypatch):
     assert found["error"] == "2 of 2 streams failed: AttributeError: 'list' object has no attribute 'get'"
 
 
-SOUND = ("<think>copy</think> Blue harbour 4817", "17 + 25 = **42**.", "1,2,3, 4, 5, 6, 7, 8", "Paris")
-
-
-@pytest.mark.parametrize(
-    ("answers", "right", "wrong"),
-    [
-        (SOUND, 4, ""),
-        ((*SOUND[:3], "Parisian nights"), 3, "'Which city is the capital of France?"),
-        (("!!!!!!!!!!!!",) * 4, 0, "'!!!!!!!!!!!!'"),
-        (("142 420 1234567 8",) * 4, 0, "142 420"),
-    ],
-)
-def test_simple_tasks(port, monkeypatch, answers, right, wrong):
-    monkeypatch.setattr(serving, "TASK_TOKENS", 8)
-    prompts = [prompt for prompt, _right in serving.TASKS]
-    for prompt, answer in zip(prompts, answers, strict=True):
-        monkeypatch.setitem(SAID, prompt, answer)
+def test_simple_tasks_are_asked_through_the_front_proxy(port, monkeypatch):
+    for (prompt, _right), said in zip(answers.TASKS, ("Blue harbour 4817", "42", "one, two", "Paris"), strict=True):
+        monkeypatch.setitem(SAID, prompt, said)
     client = serving.Client("127.0.0.1", port, False, "right", "m", 10)
-    found = serving.measure(client, 5, [], answers=True)["answers"]
-    assert (found["asked"], found["right"]) == (4, right)
-    assert wrong in found["wrong"]
+    found = serving.measure(client, 5, [], tasks=True)["answers"]
+    assert (found["asked"], found["right"]) == (4, 3)
+    assert "'one, two'" in found["wrong"]
 
 
 def test_what_is_thought_counts(port, monkeypatch):

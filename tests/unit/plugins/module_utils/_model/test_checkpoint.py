@@ -72,6 +72,23 @@ def test_half_a_set_names_what_lacks(tmp_path: Path) -> None:
         read_model_folder(str(folder))
 
 
+def test_an_index_of_another_model_is_noticed(tmp_path: Path) -> None:
+    folder = tiny_folder(tmp_path)
+    path = folder / "model.safetensors.index.json"
+    index = json.loads(path.read_text())
+    index["weight_map"]["model.layers.9.mlp.weight"] = "model-00001-of-00002.safetensors"
+    path.write_text(json.dumps(index))
+    with pytest.raises(SizingError, match=r"names 1 tensors that no file holds, such as model\.layers\.9\.mlp\.weight"):
+        read_model_folder(str(folder))
+
+
+def test_a_config_of_another_model_is_noticed(tmp_path: Path) -> None:
+    config, tensors = read_model_folder(str(tiny_folder(tmp_path)))
+    with pytest.raises(SizingError, match="disagrees with the checkpoint, whose tensors end with layer 5") as caught:
+        plan({**config, "num_hidden_layers": 12}, tensors=tensors)
+    assert (caught.value.variable, caught.value.value) == ("config.num_hidden_layers", 12)
+
+
 def test_a_file_cut_short_is_noticed(tmp_path: Path) -> None:
     folder = tiny_folder(tmp_path)
     path = folder / "model-00001-of-00002.safetensors"

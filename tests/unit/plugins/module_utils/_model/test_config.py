@@ -11,8 +11,10 @@ import pytest
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.config import (
     max_context,
     quantization_name,
+    text_config,
     with_overrides,
 )
+from ansible_collections.sparkthor.cluster.plugins.module_utils._model.memory import plan
 
 from tests.unit.published_models import model
 
@@ -31,6 +33,21 @@ LENGTHS = [
 @pytest.mark.parametrize(("name", "expected"), LENGTHS)
 def test_the_longest_context(name: str, expected: int) -> None:
     assert max_context(model(name)) == expected
+
+
+@pytest.mark.parametrize("name", ["qwen3-next-80b-a3b", "qwen3.6-35b-a3b"])
+def test_an_interval_alone_stands_for_the_classes_own_linear_attention(name: str) -> None:
+    whole = model(name)
+    bare = {key: value for key, value in text_config(whole).items() if "linear_" not in key and key != "layer_types"}
+    assert plan({**bare, "full_attention_interval": 4})["unknown"] == []
+    for number in ("kv_bytes_per_token", "state_bytes_per_sequence"):
+        assert plan({**bare, "full_attention_interval": 4})[number] == plan(whole)[number]
+    # of another class nobody knows what its other layers keep
+    other = plan({**bare, "model_type": "llama", "full_attention_interval": 4})
+    assert (other["unknown"], other["kv_bytes_per_token"]) == (
+        ["config.full_attention_interval of model_type 'llama'"],
+        None,
+    )
 
 
 def test_overrides_reach_parts_of_a_nested_config() -> None:

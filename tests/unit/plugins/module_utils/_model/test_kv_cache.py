@@ -86,6 +86,13 @@ KV_DTYPES = [
     # the checkpoint asks for an FP8 cache
     ("nemotron-3-super-120b-a12b-nvfp4", "auto", 4_096, "fp8"),
     ("deepseek-v3", "fp8_ds_mla", 61 * 656, "fp8_ds_mla"),
+    # packed: bits of a key and of a value, and bytes beside them, in 28 layers; two at either end stay as they are
+    ("llama-3.1-8b", "turboquant_k8v4", 28 * 8 * (128 + 64 + 4) + 4 * 4096, "turboquant_k8v4"),
+    ("llama-3.1-8b", "turboquant_4bit_nc", 28 * 8 * (64 + 64 + 6) + 4 * 4096, "turboquant_4bit_nc"),
+    ("llama-3.1-8b", "turboquant_k3v4_nc", 28 * 8 * (48 + 64 + 6) + 4 * 4096, "turboquant_k3v4_nc"),
+    ("llama-3.1-8b", "turboquant_3bit_nc", 28 * 8 * (48 + 48 + 6) + 4 * 4096, "turboquant_3bit_nc"),
+    # and a scale of 8 bits for each 32 elements
+    ("llama-3.1-8b", "ultraquant_4bit", 28 * 8 * (64 + 64 + 2 * 4) + 4 * 4096, "ultraquant_4bit"),
 ]
 
 

@@ -164,3 +164,57 @@ def test_no_rank_holds_less_than_its_share(heads_power: int, tp_power: int, stag
     result = plan(config, tensor_parallel=2**tp_power, pipeline_parallel=stages)
     assert sum(result["ranks"]["kv_bytes_per_token_per_rank"]) >= result["kv_bytes_per_token"]
     assert sum(result["ranks"]["weights_bytes_per_rank"]) + 16 >= result["weights_bytes"]
+
+
+@pytest.mark.parametrize("size", [None, 60 * GIB])
+def test_no_number_rests_on_a_guess(size: int | None) -> None:
+    """Of an attention that is not known: what it was taken for is said, and no cache, concurrency or speed is given."""
+    config = {**model("llama-3.1-8b"), "model_type": "glm5_next"}
+    found = plan(config, memory_bytes=SPARK, max_model_len=8192, tensor_parallel=2, weights_bytes=size)
+    assert found["verdict"] == "unknown"
+    assert found["reasons"][-1].startswith("Assumed for the split: 32 layers that keep the whole context, 0 a window")
+    for name in ("kv_bytes_per_token", "kv_cache_tokens", "max_concurrent_sequences", "max_tokens"):
+        assert found[name] is None, name
+    assert found["request_bytes_per_rank"] is None
+    assert found["prefill_flops_per_token"] is None
+    assert found["ranks"]["kv_cache_bytes"] == found["ranks"]["request_bytes"] == [None, None]
+    # the checkpoint's own size is no guess
+    assert found["weights_bytes"] == size
+    assert (found["decode_tokens_per_second_bound"] is None) is (size is None)
+    assert found["ranks"]["host"] == ["rank 0", "rank 1"]
+
+
+def test_weights_alone_refuse_what_is_not_known() -> None:
+    config = {**model("llama-3.1-8b"), "model_type": "glm5_next"}
+    found = plan(config, memory_bytes=SPARK, weights_bytes=200 * GIB)
+    assert found["verdict"] == "does_not_fit"
+    assert any("weights 200.0 GiB and overhead" in reason for reason in found["reasons"])
+    # and an estimate of them does not
+    assert plan({**config, "num_hidden_layers": 2000}, memory_bytes=SPARK)["verdict"] == "unknown"
+
+
+def test_a_drafter_that_is_not_known_leaves_the_models_own_weights() -> None:
+    drafting = {"method": "eagle3", "model": "some/drafter", "num_speculative_tokens": 3}
+    found = plan(model("llama-3.1-8b"), memory_bytes=SPARK, max_model_len=8192, speculative_config=drafting)
+    assert (found["verdict"], found["max_concurrent_sequences"]) == ("unknown", None)
+    assert found["weights_bytes_per_rank"] > 14 * GIB
+    assert found["prefill_flops_per_token"]
+
+
+def test_states_of_nemotron_h_are_wider_in_later_releases() -> None:
+    config = {key: value for key, value in model("nemotron-h-56b-base-8k").items() if "ssm_cache_dtype" not in key}
+    old, new = (plan(config, vllm_version=version)["state_bytes_per_sequence"] for version in ("0.17.1", "0.20.1"))
+    assert new > 1.9 * old
+    given = {**config, "mamba_ssm_cache_dtype": "float32"}
+    assert plan(given, vllm_version="0.17.1")["state_bytes_per_sequence"] == new
+
+
+def test_an_open_length_is_the_longest_that_fits() -> None:
+    small: dict[str, Any] = {"memory_bytes": SPARK, "gpu_memory_utilization": 0.25}
+    asked = [plan(model("llama-3.1-8b"), max_model_len=length, **small) for length in ("auto", -1, "-1")]
+    length = asked[0]["max_model_len"]
+    assert {found["max_model_len"] for found in asked} == {length}
+    assert 1024 < length < 131_072
+    assert asked[0]["verdict"] != "does_not_fit"
+    assert plan(model("llama-3.1-8b"), max_model_len=length + 32, **small)["verdict"] == "does_not_fit"
+    assert plan(model("llama-3.1-8b"), max_model_len="auto", memory_bytes=SPARK)["max_model_len"] == 131_072

@@ -12,6 +12,8 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._model.values im
 
 from tests.unit.published_models import model
 
+GIB = 2**30
+
 # (model, parameters in the published description, in billions; active ones)
 PARAMETERS = [
     ("llama-3.1-405b-awq-int4", 405.85, None),
@@ -62,6 +64,26 @@ def test_weights_follow_from_the_shape(name: str, billions: float, active: float
 def test_packed_checkpoints_have_their_published_size() -> None:
     # 65.25 GB on the hub: 4-bit experts, everything else BF16
     assert plan(model("gpt-oss-120b"))["weights_bytes"] == pytest.approx(65.25e9, rel=0.01)
+
+
+@pytest.mark.parametrize(("tensor", "rank_gib"), [(1, 66.0), (2, 34.3), (4, 17.2)])
+def test_experts_of_gpt_oss_are_padded_for_their_kernel(tensor: int, rank_gib: float) -> None:
+    # by hand: 36 layers, 128 experts, 3 matrices of 3072 (2880 padded) times the padded width, 17/32 of a byte each;
+    # the rest, in BF16, is 4.0 GiB in all
+    width = {1: 2944, 2: 1536, 4: 768}[tensor]
+    experts = 36 * 128 * 3 * 3072 * width * 17 / 32
+    config = model("gpt-oss-120b")
+    whole = plan(config, tensor_parallel=tensor)
+    rest = whole["weights_bytes_per_rank"] - experts
+    assert 0 < rest * tensor < 4.5 * GIB
+    assert whole["weights_bytes_per_rank"] / GIB == pytest.approx(rank_gib, rel=0.02)
+    # what the checkpoint holds is what it was, and so is the share of a tensor that is no expert's
+    layer = "model.layers.35."
+    tensors = {f"{layer}mlp.experts.down_proj_blocks": 2880, f"{layer}self_attn.o_proj.weight": 2880}
+    found = plan(config, tensor_parallel=tensor, tensors=tensors)
+    assert found["weights_bytes"] == 5760
+    padded = 2880 * 3072 * width // (2880 * 2880)
+    assert found["weights_bytes_per_rank"] == pytest.approx(padded + 2880 / tensor, abs=1)
 
 
 def test_tied_embeddings_are_needed_at_both_ends() -> None:

@@ -490,3 +490,70 @@ def test_a_raylet_without_a_name_is_another_one_until_it_has_its_name_again() ->
     world.ranks = {**ALIVE, "10.0.0.3": "n8"}
     world.step()
     assert world.step().restart == "lost_rank"
+
+
+NONSENSE = {"asked": 4, "right": 0, "wrong": "'What is 17 + 25?': '!!!'"}
+
+
+def test_simple_tasks_are_asked_once_after_each_start() -> None:
+    world = World()
+    world.answerable = True
+    world.told = {"asked": 4, "right": 4, "wrong": ""}
+    world.run(600)
+    assert (world.times_asked, world.decisions[-1].line) == (1, "serving")
+    world.started_anew()
+    world.run(600)
+    assert world.times_asked == 2
+
+
+def test_nonsense_is_said_and_restarts_nothing() -> None:
+    world = World()
+    world.answerable = True
+    world.told = NONSENSE
+    world.run(3600)
+    said = world.decisions[-1]
+    assert said.line.startswith("serving: the model answers 0 of 4 simple tasks rightly ('What is 17")
+    assert said.healthy
+    assert restarts(world.decisions) == []
+    state = watchdog_report.status(world.machine, said, world.seen, since=0.0, wall=0.0)
+    assert state["answers"] == NONSENSE
+    text = watchdog_report.metrics_text(state, 0.0)
+    assert "sparkthor_serving_answers_asked 4\nsparkthor" not in text
+    assert "sparkthor_serving_answers_asked 4\n" in text
+    assert "sparkthor_serving_answers_right 0\n" in text
+    # the next process of the watchdog knows it, the next start of the engine does not
+    heir = World()
+    heir.machine.restore(json.loads(json.dumps(world.machine.dump())), world.now)
+    heir.now, heir.unit, heir.answerable = world.now, world.unit, True
+    heir.run(600)
+    assert heir.times_asked == 0
+    assert "0 of 4" in heir.decisions[-1].line
+    heir.started_anew()
+    heir.told = {"asked": 4, "right": 3, "wrong": "x"}
+    heir.run(30)
+    assert heir.decisions[-1].line == "serving"
+
+
+def test_tasks_without_an_answer_are_asked_again_later() -> None:
+    world = World()
+    world.answerable = True
+    world.run(250)
+    assert world.times_asked == 1
+    world.run(100)
+    assert world.times_asked == 2
+    # and not again where nothing can be known
+    world.told = {"asked": 0, "right": 0, "wrong": ""}
+    world.run(3600)
+    assert world.times_asked == 3
+    state = watchdog_report.status(world.machine, world.decisions[-1], world.seen, since=0.0, wall=0.0)
+    assert "answers_asked" not in watchdog_report.metrics_text(state, 0.0)
+
+
+@pytest.mark.parametrize("why", ["maintenance", "draining", "answerable"])
+def test_nobody_is_asked_then(why: str) -> None:
+    world = World()
+    world.answerable = why != "answerable"
+    world.maintenance = "work" if why == "maintenance" else None
+    world.draining = why == "draining"
+    world.run(600)
+    assert world.times_asked == 0

@@ -48,6 +48,37 @@ def test_service_serves_then_restarts_a_broken_engine(engine: Engine, tmp_path: 
     assert said[-1].endswith("(restart, cause: completion)")
 
 
+def answering(engine: Engine, tmp_path: Path, config: str) -> tuple[service.Service, Systemd]:
+    settings = {**json.loads(Path(config).read_text()), "answers": True}
+    Path(config).write_text(json.dumps(settings))
+    systemd = Systemd()
+    one, _said = make_service(tmp_path, config, systemd)
+    engine.routes["/v1/chat/completions"] = (200, {"choices": [{"message": {"content": "!!!"}}]})
+    one.round()
+    settle(one)
+    assert one.round().line == "serving"
+    return one, systemd
+
+
+def test_service_asks_simple_tasks_after_the_start(engine: Engine, tmp_path: Path, config: str) -> None:
+    one, _systemd = answering(engine, tmp_path, config)
+    assert one._ask_thread is not None
+    one._ask_thread.join(10)
+    assert one.round().line.startswith("serving: the model answers 0 of 4 simple tasks rightly")
+    state = json.loads((tmp_path / "run/state.json").read_text())
+    assert (state["healthy"], state["answers"]["right"]) == (True, 0)
+    assert "sparkthor_serving_answers_right 0" in (tmp_path / "run/metrics.prom").read_text()
+
+
+def test_what_an_engine_answered_is_not_said_of_the_next_one(engine: Engine, tmp_path: Path, config: str) -> None:
+    one, systemd = answering(engine, tmp_path, config)
+    assert one._ask_thread is not None
+    one._ask_thread.join(10)
+    systemd.unit["InvocationID"] = "bbb"
+    one.round()
+    assert one.machine.answers == {}
+
+
 def test_ranks_without_ray_are_what_the_heads_program_publishes(tmp_path: Path) -> None:
     path = tmp_path / "group.json"
     config = {"group_state": str(path)}

@@ -38,6 +38,10 @@ class World:
         self.asked: tuple[float, float] | None = None  # when the probe in flight began, its deadline
         self.decisions: list[watchdog.Decision] = []
         self.on_restart = True
+        self.answerable = False
+        self.told: dict[str, Any] = {}  # what the simple tasks show, at the next step after they were asked
+        self.asking = False
+        self.times_asked = 0
 
     def step(self, seconds: float = 2.0) -> watchdog.Decision:
         self.now += seconds
@@ -68,12 +72,18 @@ class World:
             progress=self.mark,
             maintenance=self.maintenance,
             draining=self.draining,
+            answerable=self.answerable,
+            answers=self.told if self.asking else None,
         )
+        self.asking = False
         decision = self.machine.decide(seen)
         self.seen = seen
         if decision.probe_deadline is not None:
             assert self.asked is None
             self.asked = (self.now, decision.probe_deadline)
+        if decision.ask:
+            self.asking = True
+            self.times_asked += 1
         if decision.restart and self.on_restart:
             self.started_anew()
         self.decisions.append(decision)

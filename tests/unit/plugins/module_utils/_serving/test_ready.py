@@ -140,46 +140,40 @@ def test_deadline_shorter_than_a_completion_is_refused_with_the_latency() -> Non
     assert problem.endswith("set at least 10")
 
 
-def asked(tmp_path, request, **config):
-    path = tmp_path / "serving.json"
-    path.write_text(json.dumps({"model": "m", "socket": "/s", "answers": True, **config}))
-    return ready.answers(str(path), request=request)
+def told(engine: Engine, tmp_path: Path, status: int, body: Any, **config: Any) -> dict[str, Any] | None:
+    engine.routes["/v1/chat/completions"] = (status, body)
+    path = tmp_path / "answers.json"
+    path.write_text(json.dumps({"model": "m", "socket": engine.path, "answers": True, **config}))
+    return ready.answers(str(path), 10.0)
 
 
-def test_a_model_that_answers_is_sound(tmp_path):
-    said = iter(("blue harbour 4817", "42", "1, 2, 3, 4, 5, 6, 7, 8", "I do not know"))
-    seen = []
+def said(text: str) -> dict[str, Any]:
+    return {"choices": [{"message": {"content": text}}]}
 
-    def request(path, method, route, seconds, body):
-        seen.append((path, method, route, body["model"], 0 < seconds <= 60))
-        return 200, json.dumps({"choices": [{"message": {"content": next(said)}}]})
 
-    found = asked(tmp_path, request)
+def test_a_model_that_answers_is_sound(engine: Engine, tmp_path: Path) -> None:
+    found = told(engine, tmp_path, 200, said("blue harbour 4817, 42, 1, 2, 3, 4, 5, 6, 7, 8, Lyon"))
+    assert found
     assert (found["asked"], found["right"]) == (4, 3)
-    assert set(seen) == {("/s", "POST", "/v1/chat/completions", "m", True)}
     assert ready.answers_problem(found) == ""
 
 
-def test_nonsense_is_told_with_the_fix(tmp_path):
-    found = asked(tmp_path, lambda *_args: (200, '{"choices": [{"message": {"content": "!!!"}}]}'))
-    problem = ready.answers_problem(found)
+def test_nonsense_is_told_with_the_fix(engine: Engine, tmp_path: Path) -> None:
+    problem = ready.answers_problem(told(engine, tmp_path, 200, said("!!!")))
     assert problem.startswith("the model answers 0 of 4 simple tasks rightly (")
     assert "moe-backend: marlin" in problem
 
 
-def slow(*_args):
-    raise TimeoutError
-
-
 @pytest.mark.parametrize(
-    ("request_", "config"),
+    ("status", "body", "config"),
     [
-        (lambda *_args: (400, "no chat template"), {}),
-        (lambda *_args: (200, '{"choices": []}'), {}),
-        (slow, {}),
-        (slow, {"answers": False}),
+        (400, "no chat template", {}),
+        (200, {"choices": []}, {}),
+        (200, said("!!!"), {"answers": False}),
     ],
 )
-def test_answers_that_cannot_be_known(tmp_path, request_, config):
-    assert asked(tmp_path, request_, **config) is None
+def test_answers_that_cannot_be_known(
+    engine: Engine, tmp_path: Path, status: int, body: Any, config: dict[str, Any]
+) -> None:
+    assert told(engine, tmp_path, status, body, **config) is None
     assert ready.answers_problem(None) == ""

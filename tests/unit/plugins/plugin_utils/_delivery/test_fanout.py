@@ -51,6 +51,20 @@ def test_contents_come_with_the_digests_of_their_parts(tmp_path: Path) -> None:
     assert found[2] == [hashlib.sha256(data[at : at + 1000]).hexdigest() for at in (0, 1000, 2000)]
 
 
+def test_what_the_controller_has_not_comes_with_what_the_seed_told(tmp_path: Path) -> None:
+    (tmp_path / "here").write_bytes(b"h")
+    here = Entry("here", 1, hashlib.sha256(b"h").hexdigest())
+    folders = [(str(tmp_path), [here, Entry("away", 9, "a" * 64)]), ("", [Entry("image.tar", 5, "b" * 64)])]
+    wanted = [{"sha256": entry.sha256, "size": entry.size} for _folder, entries in folders for entry in entries]
+    assert run.absent(folders, wanted) == ["a" * 64, "b" * 64]
+    known = {"a" * 64: ["1" * 64, "2" * 64], "b" * 64: ["3" * 64]}
+    assert run.contents(folders, wanted, 5, known) == [
+        [here.sha256, 1, [here.sha256]],
+        ["a" * 64, 9, known["a" * 64]],
+        ["b" * 64, 5, known["b" * 64]],
+    ]
+
+
 def test_a_key_is_the_users_alone_and_gone_afterwards(home: Path) -> None:
     name = run.new_run()
     path = home / "cache/sparkthor/fanout" / f"{name}.key"

@@ -201,6 +201,26 @@ def test_a_disk_of_the_controller_that_is_too_small_for_all_of_them(
         hub_card.models_of(given, record)
 
 
+@pytest.mark.parametrize("there", [0, 4095, 4096])
+def test_what_a_host_has_in_its_own_cache_needs_no_download_and_no_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, there: int
+) -> None:
+    monkeypatch.setattr(hub, "free_bytes", lambda _path: 100)
+    given = [{"name": "small", "source": "owner/pickled"}]
+    caches = {"spark-01": {"owner/other": 1 << 40}, "spark-02": {"owner/pickled": there}}
+    if there < 4096:
+        # half a model may be any half
+        with pytest.raises(hub.HubError, match=r"owner/pickled needs 4\.2 KiB more on the controller"):
+            hub_card.models_of(given, Record(str(tmp_path)), caches=caches)
+        return
+    (download,) = hub_card.models_of(given, Record(str(tmp_path)), caches=caches).downloads
+    assert (download.lacking, download.host) == (0, "spark-02")
+    assert "4.0 KiB are in a hub cache of spark-02 and taken from there; to fetch 0 B, 0 min" in download.line()
+    whole = [{**given[0], "layout": "hub"}]
+    with pytest.raises(hub.HubError, match="more on the controller"):
+        hub_card.models_of(whole, Record(str(tmp_path)), caches=caches)
+
+
 def test_the_recorded_commit_is_what_is_asked_for(tmp_path: Path) -> None:
     record = Record(str(tmp_path))
     record.keep(MODELS, "owner/name", "d" * 40)

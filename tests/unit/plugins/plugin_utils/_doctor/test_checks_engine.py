@@ -6,11 +6,13 @@
 from __future__ import annotations
 
 import copy
+import json
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor.case import Case, Serve
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor.checks_engine import answers_wrong
 
 from tests.unit.plugins.plugin_utils._doctor.sound_cluster import ev, found, process, world
 
@@ -25,6 +27,40 @@ def test_odd_arguments_trip_nothing() -> None:
     odd = {"gpu-memory-utilization": "much", "tensor-parallel-size": [2], "reasoning-parser": None, "model": 7}
     case.serves = [Serve("a", "x", copy.deepcopy(odd), "0.x")]
     assert found(case) == []
+
+
+FP4 = {"quantization_config": {"quant_method": "modelopt", "quant_algo": "NVFP4"}}
+
+
+@pytest.mark.parametrize(
+    ("model", "options", "other"),
+    [
+        ({"num_experts": 8, **FP4}, {}, "{moe-backend: marlin} instead of auto"),
+        ({"num_experts": 8, **FP4}, {"moe-backend": "marlin"}, "{moe-backend: flashinfer_cutlass} instead of marlin"),
+        (FP4, {}, "{linear-backend: marlin} instead of auto"),
+        ({}, {}, ""),
+        (None, {}, ""),
+    ],
+)
+def test_nonsense_names_other_kernels(model: dict[str, Any] | None, options: dict[str, Any], other: str) -> None:
+    case = world()
+    told = {"asked": 4, "right": 1, "wrong": "'What is 17 + 25?': '!!!'"}
+    ev(case, "a").setdefault("files", {})["state.json"] = json.dumps({"state": "serving", "answers": told})
+    shape = {"model_type": "qwen3_moe", "num_hidden_layers": 2, "hidden_size": 64, "num_attention_heads": 2}
+    config = None if model is None else {**shape, "intermediate_size": 64, "vocab_size": 64, **model}
+    ev(case, "a")["served_model"] = {"path": "/m", "present": True, "config": config}
+    case.serves = [Serve("a", "x", {"model": "/m", **options}, "0.32.0")]
+    assert found(case) == [("answers-wrong", ("a",))]
+    (hit,) = answers_wrong(case)
+    assert "1 of 4 simple tasks rightly ('What is 17" in hit.evidence[0]
+    assert hit.fix.startswith(f"vllm_serve_args: {other}") if other else hit.fix == ""
+
+
+def test_a_model_that_answers_is_no_finding() -> None:
+    case = world()
+    for told in ({"asked": 4, "right": 3, "wrong": "x"}, {"asked": 0, "right": 0, "wrong": ""}, {}):
+        ev(case, "a").setdefault("files", {})["state.json"] = json.dumps({"state": "serving", "answers": told})
+        assert found(case) == []
 
 
 @pytest.mark.parametrize(

@@ -140,7 +140,7 @@ def test_store_and_caches_lie_where_their_variables_say(variables: dict[str, Any
 def test_degraded_mode(variables: dict[str, Any]) -> None:
     smaller = {
         **{"model": "s", "served_model_name": "small", "max_model_len": 1024, "args": {}, "hosts": 1},
-        **{"tensor_parallel": 2, "pipeline_parallel": 1},
+        **{"tensor_parallel": 2, "pipeline_parallel": 1, "answers": False},
     }
     given = with_serving(variables, model="m", models=[{"name": "m"}], degraded=smaller)
     planned = plan(given, vllm_serve_degraded_after="300")
@@ -149,6 +149,7 @@ def test_degraded_mode(variables: dict[str, Any]) -> None:
     assert (config["model"], config["tensor-parallel-size"]) == ("/var/lib/sparkthor/models/s", 2)
     serving = json.loads(found["/etc/sparkthor/serving.json"])
     assert serving["degraded"]["link"] == "/run/sparkthor/vllm/serve.yaml"
+    assert (serving["answers"], serving["degraded"]["answers"]) == (True, False)
     assert (serving["settings"]["degraded_after"], serving["settings"]["degraded_hosts"]) == (300.0, 1)
     assert "serve --config /run/sparkthor/vllm/serve.yaml" in found[VLLM]
     assert "--without /run/sparkthor/degraded.json" in found[VLLM]

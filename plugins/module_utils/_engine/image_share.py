@@ -1,0 +1,124 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""One host fetches an image for all: Docker pulls it in a unit of its own, and writes it into the store for the others.
+
+The unit goes on when the controller or its connection is lost, and the next run finds it at work.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from ansible_collections.sparkthor.cluster.plugins.module_utils._engine import image as _image
+from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.image_host import ARCHIVE, Host
+from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.pins import EngineError, from_controller
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.command import run_limited
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.files import read_plain, write_atomic
+from ansible_collections.sparkthor.cluster.plugins.module_utils._store.content import hash_file
+from ansible_collections.sparkthor.cluster.plugins.module_utils._store.incoming import PROVED
+from ansible_collections.sparkthor.cluster.plugins.module_utils._store.manifest import Entry
+
+UNIT = "sparkthor-pull.service"
+FOLDER = "/run/sparkthor-pull"
+LOG = f"{FOLDER}/log"
+#: name of the file that docker save writes
+TAR = "image.tar"
+_PROGRAM = 'docker pull "$1" >"$2/log" 2>&1; echo $? >"$2/status"'
+_LAYER = re.compile(r"^(?P<layer>[0-9a-f]{12}): (?P<state>.+)$", re.MULTILINE)
+_UNPACKED = ("Pull complete", "Already exists")
+_HERE = (*_UNPACKED, "Download complete", "Extracting")
+
+
+def progress(log: str) -> str:
+    """How far a pull is, by what Docker prints where there is no terminal; it tells no bytes there."""
+    states = {match["layer"]: match["state"] for match in _LAYER.finditer(log)}
+    if not states:
+        return "waiting for the registry"
+    here, unpacked = (sum(state in words for state in states.values()) for words in (_HERE, _UNPACKED))
+    return f"{here} of {len(states)} layers downloaded, {unpacked} unpacked"
+
+
+def _read(name: str) -> str:
+    try:
+        return read_plain(f"{FOLDER}/{name}").decode(errors="replace").strip()
+    except OSError:
+        return ""
+
+
+def _active() -> bool:
+    return run_limited(["systemctl", "is-active", "--quiet", UNIT], 30)[0] == 0
+
+
+def _reference(params: Mapping[str, Any]) -> _image.Reference:
+    return _image.parse_reference(from_controller(params)["image"], params["digest"])
+
+
+def pull(params: Mapping[str, Any]) -> dict[str, Any]:
+    """Begin to pull the image unless it is here; one pull that is under way goes on."""
+    host, reference = Host(params["work_dir"], params["timeout"]), _reference(params)
+    if host.image(reference.pull) is not None:
+        return {"changed": False, "pulling": False}
+    if _active():
+        if _read("image") == reference.pull:
+            return {"changed": True, "pulling": True}
+        run_limited(["systemctl", "stop", UNIT], 60)
+    os.makedirs(FOLDER, mode=0o700, exist_ok=True)
+    for name, text in (("image", reference.pull), ("log", ""), ("status", "")):
+        write_atomic(f"{FOLDER}/{name}", text, mode=0o600)
+    rc, out, err = run_limited(
+        ["systemd-run", "--quiet", "--collect", f"--unit={UNIT}", f"--description=Pull {reference.pull}",
+         # where Docker's client finds the registry's password
+         f"--setenv=HOME={os.path.expanduser('~')}", f"--property=RuntimeMaxSec={params['timeout']}",
+         "/bin/sh", "-c", _PROGRAM, "sh", reference.pull, FOLDER], 60
+    )  # fmt: skip
+    if rc:
+        raise EngineError(f"systemd-run {UNIT} failed: {(err or out).strip() or rc}")
+    return {"changed": True, "pulling": True}
+
+
+def save(params: Mapping[str, Any]) -> dict[str, Any]:
+    """The image that was pulled, as ``saved`` for the other hosts: written where their copies will lie."""
+    host, reference = Host(params["work_dir"], params["timeout"]), _reference(params)
+    found = host.image(reference.pull)
+    if found is None:
+        log = _read("log").splitlines()
+        why = log[-1] if log and _read("image") == reference.pull else "its unit ended without a word"
+        raise EngineError(f"engine_image: {reference.pull} could not be pulled: {why}")
+    # before another host gets it
+    _image.check_architecture(found.architecture, platform.machine(), f"engine_image: {reference.tagged}")
+    if _read("image") == reference.pull and _read("status") == "0":
+        # so that it goes when it is used no more
+        host.note(found.image, brought=True)
+    digests = _image.registry_digests(found, reference.name)
+    told: dict[str, Any] = {"changed": False, "pulled": digests}
+    if not params["share"]:
+        return told
+    host.docker("tag", found.image, reference.tagged)
+    store = host.store()
+    store.check_space(host.size(found.image), f"{reference.tagged} for the other hosts")
+    scratch = os.path.join(store.incoming, f"save-{os.getpid()}-{time.monotonic_ns()}")
+    try:
+        host.docker("save", "--output", scratch, reference.tagged, seconds=params["timeout"])
+        archive = _image.read_archive(scratch)
+        entry = Entry(TAR, os.path.getsize(scratch), hash_file(scratch))
+        os.chmod(scratch, PROVED)
+        os.replace(scratch, os.path.join(store.incoming, entry.sha256))
+    finally:
+        if os.path.exists(scratch):
+            os.unlink(scratch)
+    if os.path.isdir(store.folder(ARCHIVE)):
+        # of a run that was broken off
+        store.remove(ARCHIVE)
+    store.commit(ARCHIVE, [entry], [TAR])
+    told["saved"] = {
+        "image": archive.image,
+        "others": archive.others,
+        "entry": list(entry),
+        "digest": digests[0] if digests else "",
+    }
+    return told
