@@ -126,7 +126,7 @@ def test_store_and_caches_lie_where_their_variables_say(variables: dict[str, Any
     assert "WorkingDirectory=/data/cache\n" in found[VLLM]
     places = {entry["path"]: entry["owner"] for entry in planned["state"]["directories"]}
     assert places["/data/cache"] == "sparkthor"
-    assert planned["options"]["cache_dir"] == "/var/lib/sparkthor"
+    assert planned["options"]["cache_dir"] == "/opt/sparkthor"
     assert json.loads(found["/etc/sparkthor/serving.json"])["cache"] == "/data/cache"
     folders = json.loads(found["/etc/sparkthor/cluster.json"])["folders"]
     assert folders == {"models": "/data/models", "cache": "/data/cache"}
