@@ -578,10 +578,7 @@ def main() -> None:
         if params["stage"] == "receive":
             store.receive(params["parts"])
             module.exit_json(changed=True)
-        act = {"parts": parts, "start": start, "finish": finish, "switch": switch, "list": listing}.get(
-            params["stage"], apply
-        )
-        module.exit_json(**act(module, store))
+        module.exit_json(**STEPS.get(params["stage"], apply)(module, store))
     except StoreError as error:
         module.fail_json(msg=str(error))
     except OSError as error:

@@ -79,7 +79,8 @@ def test_whoever_stops_the_firewall_is_obeyed_and_everybody_says_so(
     target: Target, monitored: Target, tmp_path: Path
 ) -> None:
     host = target.hosts[-1]
-    target.run(host, "systemctl stop sparkthor-firewall.service")
+    # stopped alone, it would come back with the next start of any service, as of a login
+    target.run(host, "systemctl disable --now sparkthor-firewall.service")
     assert target.run(host, f"systemctl is-active {WATCH}", check=False).strip() == "inactive"
     time.sleep(12)
     assert target.run(host, TABLE, check=False) == ""
@@ -89,7 +90,7 @@ def test_whoever_stops_the_firewall_is_obeyed_and_everybody_says_so(
     assert f"{host}: the firewall is open: the table inet sparkthor is not loaded" in status.output
     metrics = "curl -sf http://127.0.0.1:9835/metrics | grep ^sparkthor_firewall_closed"
     assert monitored.run(host, metrics).split() == ["sparkthor_firewall_closed", "0"]
-    target.run(host, "systemctl start sparkthor-firewall.service")
+    target.run(host, "systemctl enable --now sparkthor-firewall.service")
     target.until(lambda: target.run(host, metrics).split()[-1] == "1", 30)
     assert target.run(host, TABLE)
 
