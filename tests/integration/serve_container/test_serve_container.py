@@ -25,7 +25,7 @@ from tests.integration.default.test_main_job import (  # noqa: F401
     test_without_the_key_there_is_no_answer,
 )
 from tests.integration.serve import test_serve
-from tests.integration.serve.conftest import Serving, serving  # noqa: F401
+from tests.integration.serve.conftest import Serving
 from tools import leaks
 
 UNIT = "sparkthor-vllm.service"
@@ -110,7 +110,7 @@ def test_a_stop_is_short_and_whole(cluster):
     print(f"serving again after {wait_serving(cluster):.0f} s")
 
 
-def test_rotations_write_the_units_of_the_container(serving: Serving) -> None:  # noqa: F811
+def test_rotations_write_the_units_of_the_container(serving: Serving) -> None:
     """Nothing but the secret is new afterwards. Ray starts anew beside an engine that holds a port of its range."""
     cluster = serving.cluster
     units = "/etc/systemd/system/sparkthor-ray.service /etc/systemd/system/sparkthor-vllm.service"
@@ -131,7 +131,7 @@ def test_rotations_write_the_units_of_the_container(serving: Serving) -> None:  
 # -- other splits and the other executor: the tests go on from one to the next -----------------------------------------
 
 
-def test_tp3_over_ray_answers_as_one_host(serving: Serving) -> None:  # noqa: F811
+def test_tp3_over_ray_answers_as_one_host(serving: Serving) -> None:
     starts = serving.starts()
     before = {host: containers(serving.cluster, host)["sparkthor-ray"] for host in serving.cluster.hosts}
     serving.site(vllm_serve_pipeline_parallel_size=1, vllm_serve_tensor_parallel_size=3)
@@ -142,14 +142,14 @@ def test_tp3_over_ray_answers_as_one_host(serving: Serving) -> None:  # noqa: F8
 
 
 @pytest.mark.parametrize("split", [test_serve.MP_TP, test_serve.MP_PP], ids=["TP=3", "PP=3"])
-def test_mp_serves_out_of_one_container_a_host(serving: Serving, split: dict) -> None:  # noqa: F811
+def test_mp_serves_out_of_one_container_a_host(serving: Serving, split: dict) -> None:
     serving.site(**split)
     for host in serving.cluster.hosts:
         assert set(containers(serving.cluster, host)) == {"sparkthor-vllm"}, host
     serving.assert_answers_as_one_host()
 
 
-def test_a_killed_rank_takes_its_group_along_and_serving_comes_back(serving: Serving) -> None:  # noqa: F811
+def test_a_killed_rank_takes_its_group_along_and_serving_comes_back(serving: Serving) -> None:
     """A container is no child of its unit: each of the group's must go, and one of each come back."""
     cluster = serving.cluster
     before = {host: containers(cluster, host)["sparkthor-vllm"] for host in cluster.hosts}
@@ -166,7 +166,7 @@ def test_a_killed_rank_takes_its_group_along_and_serving_comes_back(serving: Ser
     serving.assert_answers_as_one_host()
 
 
-def test_tp2_over_two_of_three_hosts(serving: Serving, tmp_path: Path) -> None:  # noqa: F811
+def test_tp2_over_two_of_three_hosts(serving: Serving, tmp_path: Path) -> None:
     test_serve.test_tp2_over_two_of_three_hosts(serving, tmp_path)
     two = serving.cluster.hosts[:2]
     assert [set(containers(serving.cluster, host)) for host in two] == [

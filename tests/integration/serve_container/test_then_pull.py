@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.conftest import TOP
-from tests.integration.serve.conftest import Serving, serving  # noqa: F401
+from tests.integration.serve.conftest import Serving
 
 IMAGE = "127.0.0.1:5000/vllm:1"
 UNIT = "lab-registry"
@@ -32,7 +32,7 @@ def records() -> set[Path]:
 
 
 @pytest.fixture
-def registry(serving: Serving) -> Iterator[None]:  # noqa: F811
+def registry(serving: Serving) -> Iterator[None]:
     """On the head's loopback address, with the image that the head has."""
     cluster = serving.cluster
     program = base64.b64encode((Path(__file__).parent / "registry.py").read_bytes()).decode()
@@ -57,7 +57,7 @@ def registry(serving: Serving) -> Iterator[None]:  # noqa: F811
             path.unlink()
 
 
-def test_an_image_is_pulled_by_one_host_and_passed_on(serving: Serving, registry: None) -> None:  # noqa: F811
+def test_an_image_is_pulled_by_one_host_and_passed_on(serving: Serving, registry: None) -> None:
     cluster = serving.cluster
     outcome = serving.site(whole=True, **PULLED)
     assert f"{cluster.head}: {IMAGE}: is being written down for the other hosts" in outcome.output
