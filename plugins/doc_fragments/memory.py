@@ -17,6 +17,12 @@ options:
     description: Stages that share the layers.
     type: int
     default: 1
+  dtype:
+    description:
+      - The value of vLLM's C(--dtype).
+      - V(auto) is the model's own, but V(bfloat16) for a model in 32 bits.
+    type: str
+    default: auto
   kv_cache_dtype:
     description:
       - The value of vLLM's C(--kv-cache-dtype).

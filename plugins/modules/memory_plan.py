@@ -74,7 +74,10 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model import memory
-from ansible_collections.sparkthor.cluster.plugins.module_utils._model.checkpoint import read_model_folder
+from ansible_collections.sparkthor.cluster.plugins.module_utils._model.checkpoint import (
+    index_remark,
+    read_model_folder,
+)
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.values import SizingError
 
 
@@ -103,6 +106,7 @@ def main() -> None:
             "model_path": {"type": "path", "required": True},
             "tensor_parallel": {"type": "int", "default": 1},
             "pipeline_parallel": {"type": "int", "default": 1},
+            "dtype": {"type": "str", "default": "auto"},
             "kv_cache_dtype": {"type": "str", "default": "auto"},
             "max_model_len": {"type": "raw"},
             "memory_bytes": {"type": "list", "elements": "int"},
@@ -128,10 +132,13 @@ def main() -> None:
     )
     try:
         plan = make_plan(module.params)
+        remark = index_remark(module.params["model_path"])
     except SizingError as error:
         module.fail_json(msg=str(error), variable=error.variable, fix=error.fix, mend=error.fix)
     except OSError as error:
         module.fail_json(msg=f"model_path={module.params['model_path']!r}: {error}")
+    if remark:
+        module.warn(remark)
     module.exit_json(changed=False, plan=plan)
 
 

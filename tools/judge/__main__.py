@@ -25,6 +25,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ansible_collections.sparkthor.cluster.plugins.module_utils._model.config import (
+    max_context,
+    text_config,
+)
+from ansible_collections.sparkthor.cluster.plugins.module_utils._model.known import unknown_of
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.memory import plan
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.values import SizingError
 
@@ -64,7 +69,7 @@ def cases(names: list[str]) -> list[dict[str, Any]]:
             continue
         config = _without_quantization(json.loads(path.read_text()))
         text = config.get("text_config") or config
-        length = min(LENGTH, int(text.get("max_position_embeddings") or LENGTH))
+        length = min(LENGTH, max_context(config) or LENGTH)
         for tensor, pipeline in SPLITS:
             case_id = f"{path.stem} tp{tensor} pp{pipeline}"
             found.append(
@@ -116,6 +121,7 @@ def compare(case: dict[str, Any], answer: dict[str, Any]) -> list[Difference] | 
         "max_model_len": case["length"],
         "max_num_batched_tokens": case["batched"],
         "kv_cache_dtype": case.get("kv", "auto"),
+        "dtype": case.get("engine", {}).get("dtype", "auto"),
         "speculative_config": (drafting := case.get("engine", {}).get("speculative_config")),
         "memory_bytes": 1024 * GIB,
         "kv_cache_memory_bytes": AVAILABLE,
@@ -147,6 +153,17 @@ def compare(case: dict[str, Any], answer: dict[str, Any]) -> list[Difference] | 
             if abs(value - asked[what]) > CLOSE * max(asked[what], 1):
                 found.append(Difference(f"{case['id']} stage {stage}", what, value, asked[what]))
     return found
+
+
+def tally(answers: dict[str, Any]) -> str:
+    """What is held against vLLM, in the words of docs/planning.md."""
+    configs = {case["id"].partition(" ")[0]: case["config"] for case in cases([]) if case["id"] in answers}
+    architectures = {config["architectures"][0] for config in configs.values()}
+    strange = {text_config(config)["model_type"] for config in configs.values() if unknown_of(text_config(config))}
+    return (
+        f"{len(answers)} answers for {len(configs)} models of {len(architectures)} architectures are kept. "
+        f"The plan does not know {len(strange)} of these, and says so: {', '.join(sorted(strange))}."
+    )
 
 
 def kept() -> dict[str, Any]:
@@ -182,7 +199,7 @@ def main() -> int:
         if not arguments.plan and not arguments.write and kept().get(case["id"]) != answer:
             print(f"{case['id']}: vLLM answers differently from tests/truth/specs.json")
             bad += 1
-    print(f"{len(wanted)} cases, {bad} differences")
+    print(f"{len(wanted)} cases, {bad} differences; {tally(kept())}")
     return 1 if bad else 0
 
 

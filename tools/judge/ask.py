@@ -45,7 +45,16 @@ class _AnyAttribute(type):
     def __getattr__(cls, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        return name
+        return _Name(name)
+
+
+class _Name(str):
+    """A member of something that is not here, with members of its own."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return _Name(name)
 
 
 class _Anything(metaclass=_AnyAttribute):
@@ -270,9 +279,20 @@ def prepare() -> None:
     _imported = True
 
 
+def _know(model_type: str) -> None:
+    """A class for a config whose own one comes with the model's files: it keeps what the file says."""
+    from transformers import AutoConfig, PreTrainedConfig
+    from transformers.models.auto.configuration_auto import CONFIG_MAPPING
+    from vllm.transformers_utils.config import _CONFIG_REGISTRY
+
+    if model_type not in CONFIG_MAPPING and model_type not in _CONFIG_REGISTRY:
+        AutoConfig.register(model_type, type("Published", (PreTrainedConfig,), {"model_type": model_type}))
+
+
 def _configuration(case: dict[str, Any], folder: str) -> Any:
     from vllm.engine.arg_utils import EngineArgs
 
+    _know(case["config"]["model_type"])
     (pathlib.Path(folder) / "config.json").write_text(json.dumps(case["config"]))
     world = case["tp"] * case["pp"]
     arguments: dict[str, Any] = {
@@ -334,7 +354,7 @@ def _stage(configuration: Any, case: dict[str, Any], stage: int) -> tuple[dict[s
     return specification, sum(seen.values()), layouts
 
 
-def _by_kind(specification: dict[str, Any]) -> dict[str, Any]:
+def _by_kind(specification: dict[str, Any], length: int) -> dict[str, Any]:
     """Bytes that a token adds to what grows and to what slides, and bytes of one state."""
     grows = slides = state = 0.0
     for spec in specification.values():
@@ -343,7 +363,9 @@ def _by_kind(specification: dict[str, Any]) -> dict[str, Any]:
             state += spec.state_content_size_bytes
             continue
         each = getattr(spec, "unpadded_page_size_bytes", spec.page_size_bytes) / spec.block_size
-        if "Sliding" in kind or "Chunked" in kind:
+        # within a window that holds the whole length a cache grows with each token
+        window = getattr(spec, "sliding_window", None) or getattr(spec, "attention_chunk_size", None) or length
+        if ("Sliding" in kind or "Chunked" in kind) and window < length:
             slides += each
         else:
             grows += each
@@ -375,7 +397,7 @@ def answer(case: dict[str, Any]) -> dict[str, Any]:
                 blocks.append(planned.num_blocks)
                 found.append(
                     {
-                        **_by_kind(specification),
+                        **_by_kind(specification, case["length"]),
                         "request": kv_cache_utils._max_memory_usage_bytes_from_groups(configuration, mine),
                         "longest": kv_cache_utils._estimate_max_model_len_from_groups(configuration, mine, AVAILABLE),
                         "weights": weights,

@@ -112,9 +112,26 @@ def read_model_folder(path: str) -> tuple[dict[str, Any], dict[str, int]]:
     return config, tensors
 
 
+def index_remark(path: str) -> str:
+    """What is worth saying of a model in several files without an index; empty of any other.
+
+    vLLM loads every file that is there, so the plan counts them all, but nobody can tell what belongs together.
+    """
+    index_path = os.path.join(path, _INDEX)
+    files = [] if os.path.isfile(index_path) else _weight_files(path)
+    if len(files) < 2:
+        return ""
+    return (
+        f"{index_path} is missing: the weights are those of {len(files)} files, {files[0]} to {files[-1]}, as vLLM "
+        "loads them, and nothing says whether a tensor lacks. Fetch the model again, with its index."
+    )
+
+
 def _weight_files(path: str) -> list[str]:
     index_path = os.path.join(path, _INDEX)
     present = {name for name in os.listdir(path) if name.endswith(".safetensors")}
+    # Mistral's models hold the same weights once more, and vLLM loads one of the two
+    present = {name for name in present if not name.startswith("consolidated")} or present
     if os.path.isfile(index_path):
         wanted = weight_map_files(index_path)
     else:

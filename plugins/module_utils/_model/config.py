@@ -26,11 +26,18 @@ _GATED_DELTA = {
     "linear_value_head_dim": 128,
     "linear_conv_kernel_dim": 4,
 }
+#: types whose head is the embedding's table unless the file says otherwise (classes of Transformers 5.19)
+_TIED = (
+    *("bloom", "cohere", "cohere2", "ernie4_5", "ernie4_5_moe", "falcon_mamba", "gemma", "gemma2", "gemma3n"),
+    *("gemma3n_text", "gemma4", "gemma4_text", "gpt2", "gpt_bigcode", "lfm2", "lfm2_moe", "mamba", "minicpm3", "opt"),
+    *("smollm3", "starcoder2"),
+)
 #: What a model's class assumes where its config.json says nothing: published files leave out what equals it.
 _CLASS_DEFAULTS: dict[str, dict[str, Any]] = {
+    **{kind: {"tie_word_embeddings": True} for kind in _TIED},
     "gemma3": _GEMMA3,
     "gemma3_text": _GEMMA3,
-    "falcon": {"max_position_embeddings": 2048},
+    "falcon": {"max_position_embeddings": 2048, "tie_word_embeddings": True},
     **dict.fromkeys(GATED_DELTA_TYPES, _GATED_DELTA),
 }
 _NESTED = ("text_config", "llm_config", "language_config", "language_model_config")
@@ -134,6 +141,23 @@ def with_overrides(config: Mapping[str, Any], overrides: Mapping[str, Any] | Non
                 if other not in (overrides or {}):
                     changed.pop(other, None)
     return changed
+
+
+def stored_dtype(config: Mapping[str, Any]) -> str:
+    return str(first_of(config, ("dtype", "torch_dtype")) or "bfloat16").removeprefix("torch.")
+
+
+def run_dtype(config: Mapping[str, Any], asked: str = "auto") -> str:
+    """The dtype that vLLM computes in: the one asked for, else the model's, but half of it where that is float32."""
+    name = asked.strip().lower()
+    if name == "auto":
+        name = stored_dtype(config)
+        return "bfloat16" if name == "float32" else name
+    return {"half": "float16", "float": "float32"}.get(name, name)
+
+
+#: types of states alone, without any attention
+ATTENTION_FREE = ("mamba", "mamba2", "falcon_mamba")
 
 
 def has_linear_attention(config: Mapping[str, Any]) -> bool:

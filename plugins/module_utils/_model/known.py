@@ -13,31 +13,34 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._model.config im
 #: head on every stage as well.
 EMBEDDING_EVERYWHERE = ("lfm2", "lfm2_moe", "qwen3_5", "qwen3_5_moe", "qwen3_5_moe_text", "qwen3_5_text")
 BOTH_EVERYWHERE = (
-    *("cohere", "cohere2", "falcon", "gemma2", "gemma3", "gemma3_text", "gemma3n", "gemma3n_text", "gemma4"),
-    *("gemma4_text", "gpt_oss", "granitemoe", "granitemoehybrid", "internlm2", "jamba", "mamba2", "minicpm", "mixtral"),
-    *("nemotron_h", "olmoe", "phimoe", "qwen2_moe", "qwen3_moe", "qwen3_next", "qwen3_vl_moe", "qwen3_vl_moe_text"),
-    *("stablelm", "zamba2"),
+    *("chatglm", "cohere", "cohere2", "falcon", "gemma2", "gemma3", "gemma3_text", "gemma3n", "gemma3n_text"),
+    *("gemma4", "gemma4_text", "gpt_oss", "gptj", "granitemoe", "granitemoehybrid", "internlm2", "jamba", "mamba2"),
+    *("minicpm", "mixtral", "nemotron_h", "olmoe", "orion", "phimoe", "qwen2_moe", "qwen3_moe", "qwen3_next"),
+    *("qwen3_vl_moe", "qwen3_vl_moe_text", "stablelm"),
 )
+
+#: Model types with a learned table of positions beside the embedding.
+LEARNED_POSITIONS = ("gpt2", "opt")
 
 #: Model types whose attention the other fields describe; of a nested config the text model's type counts.
 _TYPES = frozenset(
     (
         *("afmoe", "apertus", "arcee", "baichuan", "bailing_moe", "bamba", "bloom", "chatglm", "cohere", "cohere2"),
-        *("dbrx", "deepseek_v2", "deepseek_v3", "deepseek_v32", "deepseek_v4", "dots1", "ernie4_5", "ernie4_5_moe"),
-        *("ernie4_5_moe_vl", "ernie4_5_moe_vl_text", "exaone", "exaone4", "falcon", "falcon_h1", "falcon_mamba"),
-        *("gemma", "gemma2", "gemma3", "gemma3_text", "gemma3n", "gemma3n_text", "gemma4", "gemma4_text"),
-        *("gemma4_unified", "gemma4_unified_text", "glm", "glm4", "glm4_moe", "glm4_moe_lite", "glm_moe_dsa"),
-        *("gpt2", "gpt_bigcode", "gpt_neox", "gpt_oss", "gptj", "granite", "granitemoe", "granitemoehybrid"),
-        *("granitemoeshared", "hunyuan_v1_dense", "hunyuan_v1_moe", "internlm2", "internlm3", "jamba", "kimi_k2"),
-        *("kimi_k25", "kimi_k3", "kimi_linear", "lfm2", "lfm2_moe", "llama", "llama4", "llama4_text"),
-        *("longcat_flash", "mamba", "mamba2", "mimo", "mimo_v2_flash", "minicpm", "minicpm3", "minimax"),
-        *("minimax_m1", "minimax_m2", "minimax_m3", "minimax_m3_vl", "minimax_text_01", "ministral", "mistral"),
-        *("mistral3", "mixtral", "mpt", "nemotron", "nemotron-nas", "nemotron_h", "olmo", "olmo2", "olmo3"),
-        *("olmoe", "opt", "persimmon", "phi", "phi3", "phimoe", "qwen2", "qwen2_5_vl", "qwen2_5_vl_text"),
-        *("qwen2_moe", "qwen2_vl", "qwen2_vl_text", "qwen3", "qwen3_5", "qwen3_5_moe", "qwen3_5_moe_text"),
-        *("qwen3_5_text", "qwen3_moe", "qwen3_next", "qwen3_vl", "qwen3_vl_moe", "qwen3_vl_moe_text"),
-        *("qwen3_vl_text", "seed_oss", "smollm3", "solar", "stablelm", "starcoder2", "step3p5", "step3p7"),
-        *("xverse", "zamba2"),
+        *("cwm", "dbrx", "deepseek", "deepseek_v2", "deepseek_v3", "deepseek_v32", "deepseek_v4", "dots1"),
+        *("ernie4_5", "ernie4_5_moe", "ernie4_5_moe_vl", "ernie4_5_moe_vl_text", "exaone", "exaone4", "exaone_moe"),
+        *("falcon", "falcon_h1", "falcon_mamba", "flex_olmo", "gemma", "gemma2", "gemma3", "gemma3_text", "gemma3n"),
+        *("gemma3n_text", "gemma4", "gemma4_text", "gemma4_unified", "gemma4_unified_text", "glm", "glm4"),
+        *("glm4_moe", "glm4_moe_lite", "glm_moe_dsa", "gpt2", "gpt_neox", "gpt_oss", "gptj", "granite", "granitemoe"),
+        *("granitemoehybrid", "granitemoeshared", "hunyuan_v1_dense", "hunyuan_v1_moe", "internlm2", "internlm3"),
+        *("jais2", "jamba", "kimi_k2", "kimi_k25", "kimi_k3", "kimi_linear", "lfm2", "lfm2_moe", "llama", "llama4"),
+        *("llama4_text", "longcat_flash", "mamba", "mamba2", "mimo", "mimo_v2_flash", "minicpm", "minicpm3"),
+        *("minimax", "minimax_m1", "minimax_m2", "minimax_m3", "minimax_m3_vl", "minimax_text_01", "ministral"),
+        *("mistral", "mistral3", "mixtral", "mpt", "nemotron", "nemotron-nas", "nemotron_h", "olmo", "olmo2"),
+        *("olmo3", "olmoe", "opt", "orion", "persimmon", "phi", "phi3", "phimoe", "qwen2", "qwen2_5_vl"),
+        *("qwen2_5_vl_text", "qwen2_moe", "qwen2_vl", "qwen2_vl_text", "qwen3", "qwen3_5", "qwen3_5_moe"),
+        *("qwen3_5_moe_text", "qwen3_5_text", "qwen3_moe", "qwen3_next", "qwen3_vl", "qwen3_vl_moe"),
+        *("qwen3_vl_moe_text", "qwen3_vl_text", "seed_oss", "smollm3", "solar", "stablelm", "starcoder2", "step3p5"),
+        *("step3p7", "xverse"),
     )
 )
 

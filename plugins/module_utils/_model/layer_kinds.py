@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.config import (
+    ATTENTION_FREE,
     first_of,
     has_linear_attention,
     optional_int,
@@ -38,6 +39,7 @@ _KIND_OF_NAME = {
     "moe": "moe",
     "mlp": "mlp",
 }
+_OF_MAMBA = ("mamba_d_state", "mamba_n_heads", "n_mamba_heads")
 
 
 def layer_kinds(config: Mapping[str, Any]) -> list[str]:
@@ -66,6 +68,9 @@ def layer_kinds(config: Mapping[str, Any]) -> list[str]:
                     f"Known: {', '.join(sorted(_KIND_OF_NAME))}.",
                 )
             kinds.append(_KIND_OF_NAME[name])
+        if first_of(config, _OF_MAMBA) is not None:
+            # Transformers 5 writes every state as linear attention
+            kinds = ["mamba" if kind == "linear" else kind for kind in kinds]
     else:
         if count_value is None:
             required_int(config, ("num_hidden_layers",))
@@ -112,7 +117,7 @@ def _kinds_by_rule(config: Mapping[str, Any], count: int) -> list[str]:
 
     if config.get("model_type") in ("falcon_h1",):
         return ["both"] * count
-    if config.get("model_type") in ("mamba", "mamba2", "falcon_mamba"):
+    if config.get("model_type") in ATTENTION_FREE:
         return ["mamba"] * count
     return _sliding_kinds(config, count)
 

@@ -251,6 +251,9 @@ def _attention(text: Mapping[str, Any], hidden: int, heads: int, kv_heads: int, 
         # expanded into ordinary attention, values padded to the keys' width
         head_dim = required_int(text, ("qk_nope_head_dim",)) + required_int(text, ("qk_rope_head_dim",))
         value_dim = head_dim
+        made = _latent_attention(0, text, hidden, heads)
+        params = {name: made[name] for name in ("attention_params", "whole_params")}
+        return {"kv_heads": kv_heads, "key_dim": head_dim, "value_dim": value_dim, **params}
     gate = 2 if text.get("attn_output_gate") else 1
     return {
         "kv_heads": kv_heads,
@@ -304,6 +307,8 @@ def _state(kind: str, text: Mapping[str, Any], hidden: int) -> dict[str, Any]:
     if kind == "linear":
         return _linear_state(text, hidden)
     heads = optional_int(text, ("mamba_num_heads", "mamba_n_heads", "n_mamba_heads"), 0)
+    if text.get("model_type") == "mamba2":
+        heads = required_int(text, ("num_heads",))
     state = optional_int(text, ("ssm_state_size", "mamba_d_state", "state_size"), 128)
     kernel = optional_int(text, ("conv_kernel", "mamba_d_conv", "conv_kernel_size"), 4)
     groups = optional_int(text, ("n_groups", "mamba_n_groups", "mamba_ngroups"), 1)
@@ -312,14 +317,17 @@ def _state(kind: str, text: Mapping[str, Any], hidden: int) -> dict[str, Any]:
         expand = optional_int(text, ("mamba_expand", "expand"), 2)
         inner = optional_int(text, ("mamba_d_ssm", "intermediate_size"), expand * hidden)
         inner = inner if text.get("model_type") in ("mamba", "falcon_mamba") else expand * hidden
+        rank = first_of(text, ("time_step_rank", "mamba_dt_rank"))
+        rank = rank if isinstance(rank, int) else -(-hidden // 16)
         return {
             "conv_width": inner,
             "conv_steps": kernel - 1,
             "ssm_state": inner * state,
-            "attention_params": hidden * inner * 3,
+            # in and out; ranks, both ways; what states come from, and states in 32 bits
+            "attention_params": inner * (3 * hidden + 2 * rank + 4 * state),
         }
-    dim = optional_int(text, ("mamba_head_dim", "mamba_d_head"), 64)
-    inner = heads * dim
+    names = ("head_dim",) if text.get("model_type") == "mamba2" else ("mamba_head_dim", "mamba_d_head")
+    inner = heads * (dim := optional_int(text, names, 64))
     conv = inner + 2 * groups * state
     return {
         "conv_width": conv,

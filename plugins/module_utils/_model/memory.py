@@ -14,7 +14,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model import known, overhead
-from ansible_collections.sparkthor.cluster.plugins.module_utils._model.config import text_config, with_overrides
+from ansible_collections.sparkthor.cluster.plugins.module_utils._model.config import (
+    ATTENTION_FREE,
+    text_config,
+    with_overrides,
+)
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.drafter import Drafter, read_drafter
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.kv_cache import (
     Element,
@@ -50,6 +54,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._model.weights i
     Weights,
     drafter_bytes,
     estimate_weights,
+    loaded_share,
     weights_from_tensors,
 )
 
@@ -84,6 +89,7 @@ class Options:
 
     tensor_parallel: int = 1
     pipeline_parallel: int = 1
+    dtype: str = "auto"
     kv_cache_dtype: str = "auto"
     max_model_len: int | str | None = None
     memory_bytes: int | Sequence[int] | None = None
@@ -116,7 +122,7 @@ def plan(config: Mapping[str, Any], **options: Any) -> dict[str, Any]:
     asked = Options(**options)
     config = with_overrides(config, asked.hf_overrides) if asked.hf_overrides else config
     version = _version(asked.vllm_version)
-    shape = _as_of(version, config, read_shape(config))
+    shape = _as_of(version, config, read_shape(config, str(asked.dtype or "auto")))
     tensor, pipeline = _split(asked)
     check_split(shape, tensor)
     stages = split_layers(shape.num_layers, pipeline, asked.layer_partition)
@@ -290,7 +296,12 @@ def _cache(
         _length(shape, asked.max_model_len),
         str(asked.mamba_ssm_cache_dtype or "auto"),
         drafter,
-        Request(in_flight, drafter.tokens, bool(asked.enable_prefix_caching)),
+        # vLLM keeps no copies of the states of models that have nothing else
+        Request(
+            in_flight,
+            drafter.tokens,
+            bool(asked.enable_prefix_caching) and shape.model_type not in ATTENTION_FREE,
+        ),
         tensor,
         tuple(stages),
     )
@@ -300,9 +311,12 @@ def _weights(asked: Options, shape: Shape, stages: Sequence[int], tensor: int, d
     """From the tensors of the checkpoint where they are known, else from the shape of the model."""
     text_alone, tensors, size = bool(asked.language_model_only), asked.tensors, asked.weights_bytes
     if tensors is not None:
+        share = loaded_share(shape, sum(tensors.values()))
+        tensors = {name: int(part * share) for name, part in tensors.items()}
         found = weights_from_tensors(shape, tensors, stages, tensor, text_alone, drafter.own_weights)
     else:
         size = None if size is None else as_int("weights_bytes", size)
+        size = None if size is None else int(size * loaded_share(shape, size))
         found = estimate_weights(shape, stages, tensor, size, text_alone)
     if drafter.shape is None or (drafter.own_weights and (tensors is not None or size is not None)):
         return found  # nothing is added, or what the checkpoint holds of it is counted

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.config import (
+    ATTENTION_FREE,
     first_of,
     is_latent,
     kv_from_checkpoint,
@@ -20,11 +21,14 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._model.config im
     optional_int,
     quantization_name,
     required_int,
+    run_dtype,
+    stored_dtype,
     text_config,
 )
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.known import (
     BOTH_EVERYWHERE,
     EMBEDDING_EVERYWHERE,
+    LEARNED_POSITIONS,
 )
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.layer_kinds import layer_kinds
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.layers import (
@@ -39,6 +43,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._model.layers im
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.values import as_int, dtype_bytes
 
 _HEADS = ("num_attention_heads", "n_head", "n_heads", "num_heads")
+_POSITIONS = ("max_position_embeddings", "n_positions")
 _EXPERTS_PER_TOKEN = (
     *("num_experts_per_tok", "num_experts_per_token", "moe_k", "moe_topk", "moe_top_k", "top_k_experts", "top_k"),
 )
@@ -73,9 +78,11 @@ class Shape:
     #: what the model's class makes on every pipeline stage
     embedding_everywhere: bool = False
     head_everywhere: bool = False
+    positions: int = 0  # elements of a table of positions, whole on each rank that has the embedding
     #: width of the vision tower; copies of the residual that run side by side
     vision_width: int = 0
     streams: int = 1
+    stored_dtype: str = "bfloat16"  # of the checkpoint; vLLM may compute in another one
     expert_dtype: str = ""  # where experts are stored otherwise than the rest (DeepSeek V4: fp4)
 
     @property
@@ -91,7 +98,7 @@ class Shape:
         return sum(1 for layer in self.layers if layer.cache == cache)
 
 
-def read_shape(config: Mapping[str, Any]) -> Shape:
+def read_shape(config: Mapping[str, Any], asked_dtype: str = "auto") -> Shape:
     """Translate a config.json into a Shape; raises SizingError with the field that is missing or wrong."""
     text = text_config(config)
     found = text.get("attn_config")
@@ -105,8 +112,8 @@ def read_shape(config: Mapping[str, Any]) -> Shape:
     latent = is_latent(text)
     found_quant = text.get("quantization_config")
     quant: Mapping[str, Any] = found_quant if isinstance(found_quant, Mapping) else {}
-    dtype = str(first_of(text, ("dtype", "torch_dtype")) or "bfloat16").removeprefix("torch.")
-    dtype_bytes("config.dtype", dtype)
+    dtype = run_dtype(text, asked_dtype)
+    dtype_bytes("config.dtype" if asked_dtype == "auto" else "dtype", dtype)
     experts = optional_int(text, ("num_experts", "n_routed_experts", "num_local_experts", "moe_num_experts"), 0)
     per_token = optional_int(text, _EXPERTS_PER_TOKEN, 0)
     moe_inter = optional_int(text, ("moe_intermediate_size", "expert_ffn_hidden_size"), 0)
@@ -146,15 +153,22 @@ def read_shape(config: Mapping[str, Any]) -> Shape:
         quantization=quantization_name(text),
         quant_config=quant,
         **_vision(text.get("vision_config")),
-        **_everywhere(str(text.get("model_type"))),
+        **_tables(text, hidden),
         streams=optional_int(text, ("hc_mult",), 1),
+        stored_dtype=stored_dtype(text),
         expert_dtype=str(text.get("expert_dtype") or ""),
     )
 
 
-def _everywhere(kind: str) -> dict[str, bool]:
+def _tables(text: Mapping[str, Any], hidden: int) -> dict[str, Any]:
+    """Which stages hold the vocabulary's tables, and what is beside them."""
+    kind = str(text.get("model_type"))
     both = kind in BOTH_EVERYWHERE
-    return {"embedding_everywhere": both or kind in EMBEDDING_EVERYWHERE, "head_everywhere": both}
+    return {
+        "embedding_everywhere": both or kind in EMBEDDING_EVERYWHERE,
+        "head_everywhere": both,
+        "positions": optional_int(text, _POSITIONS, 0) * hidden if kind in LEARNED_POSITIONS else 0,
+    }
 
 
 def _ssm_dtype(text: Mapping[str, Any]) -> Any:
@@ -173,7 +187,7 @@ def _intermediate(text: Mapping[str, Any], hidden: int, kinds: Sequence[str], ex
         inter = int(2 * inter / 3 * float(text.get("block_ffn_dim_multiplier") or 1))
         multiple = optional_int(text, ("block_multiple_of",), 256)
         inter = -(-inter // multiple) * multiple
-    if text.get("model_type") in ("mamba", "mamba2", "falcon_mamba"):
+    if text.get("model_type") in ATTENTION_FREE:
         return 0  # a state is all that such a layer has
     if inter or experts or any(kind in ("mamba", "moe", "mlp") for kind in kinds):
         return inter

@@ -130,7 +130,7 @@ def estimate_weights(
     vision = Fraction(0) if language_model_only else _vision_share(shape, tensor_parallel) * shape.vision_params * full
     head = Fraction(0) if shape.tied else embedding
     total = sum((item.split + item.kv + item.whole for item in layers), Fraction(0)) + embedding + head
-    total += shape.vision_params * full
+    total += (shape.vision_params + shape.positions) * full
     # a head that shares the embedding's table is read all the same
     active = sum((item.active for item in layers), Fraction(0)) + embedding
     scale = Fraction(1)
@@ -154,7 +154,7 @@ def estimate_weights(
             )
         last = stage == len(stages) - 1
         if shape.embedding_everywhere or stage == 0 or (last and shape.tied):
-            amount += embedding / tensor_parallel
+            amount += embedding / tensor_parallel + shape.positions * full
         if shape.head_everywhere or last:
             amount += head / tensor_parallel
         # a tower for images is made on each stage, though the first one alone uses it
@@ -162,6 +162,16 @@ def estimate_weights(
         by_rank.extend([int(amount * scale)] * tensor_parallel)
     measured = weights_bytes is not None
     return Weights(by_rank, int(total * scale), int(active * scale), source, measured)
+
+
+def loaded_share(shape: Shape, size: int) -> Fraction:
+    """What a byte of a checkpoint of `size` takes in memory, as vLLM turns numbers into its own dtype."""
+    change = Fraction(dtype_bytes("dtype", shape.dtype), dtype_bytes("dtype", shape.stored_dtype))
+    if change == 1 or shape.quantization != "none":
+        return Fraction(1)
+    # the files may be in another dtype than config.json names
+    whole = estimate_weights(shape, [shape.num_layers], 1).total
+    return change if abs(size - whole / change) < abs(size - whole) else Fraction(1)
 
 
 def drafter_bytes(drafter: Shape, tensor_parallel: int, own: bool) -> int:

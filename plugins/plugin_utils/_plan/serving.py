@@ -13,7 +13,10 @@ from typing import Any
 
 from ansible.module_utils.parsing.convert_bool import boolean
 from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.pins import EngineError, read_engine
-from ansible_collections.sparkthor.cluster.plugins.module_utils._model.checkpoint import read_model_folder
+from ansible_collections.sparkthor.cluster.plugins.module_utils._model.checkpoint import (
+    index_remark,
+    read_model_folder,
+)
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.values import SizingError
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import outlook, patience
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import recipe as _recipe
@@ -78,7 +81,7 @@ def plan_serving(
     recipe = first.get("vllm_serve_recipe") or ad_hoc(first, kinds)
     data = _recipe.load(recipe, base=base) if isinstance(recipe, str) else recipe
     runtime = _runtime.choose(first, kinds, data if first.get("vllm_serve_recipe") else None)
-    config, weights = on_controller(recipe, first, base)
+    config, weights, remark = on_controller(recipe, first, base)
     if config is None and ask is not None:
         config, weights = _asked(ask, data, first) or (None, None)
     plan = _recipe.resolve(
@@ -95,6 +98,7 @@ def plan_serving(
         overrides=own_choice(first),
         base=base,
     )
+    plan["warnings"] += [remark] if remark else []
     plan["warnings"] += [f"recipe {plan['name']}: not translated: {part}" for part in plan["untranslated"]]
     if from_hub(first):
         # vLLM fetches the model itself, by its whole name; the revision is its to know too
@@ -177,11 +181,11 @@ def ad_hoc(first: Mapping[str, Any], kinds: Collection[str]) -> dict[str, Any]:
     }
 
 
-def on_controller(recipe: Any, first: Mapping[str, Any], base: str) -> tuple[dict[str, Any] | None, int | None]:
-    """Config and weights of the model where the model store takes it from a folder of the controller: that is what
-    will be served, so it wins over what a recipe knows.  Half a set of files stops the run here."""
+def on_controller(recipe: Any, first: Mapping[str, Any], base: str) -> tuple[dict[str, Any] | None, int | None, str]:
+    """Config, weights and a remark on them, where the model store takes the model from a folder of the controller:
+    that is what will be served, so it wins over what a recipe knows.  Half a set of files stops the run here."""
     if from_hub(first):
-        return None, None
+        return None, None, ""
     name = (
         first.get("vllm_serve_model")
         or (_recipe.load(recipe, base=base) if isinstance(recipe, str) else recipe)["model"]
@@ -194,14 +198,15 @@ def on_controller(recipe: Any, first: Mapping[str, Any], base: str) -> tuple[dic
         path = source if os.path.isabs(source) else os.path.join(base, source)
         try:
             config, tensors = read_model_folder(path)
+            remark = index_remark(path)
         except OSError as error:
             reason = f"{error.filename or path}: {error.strerror}"
             raise RecipeError(
                 f"model_store_models: {entry['name']} cannot be read on the controller: {reason}. "
                 "Let the user who runs Ansible read it."
             ) from error
-        return config, sum(tensors.values())
-    return None, None
+        return config, sum(tensors.values()), f"model_store_models: {remark}" if remark else ""
+    return None, None, ""
 
 
 def available_bytes(hosts: Sequence[str], nodes: Mapping[str, Mapping[str, Any]]) -> dict[str, int] | None:
@@ -266,7 +271,7 @@ def plan_degraded(
         return {}
     name = first.get("vllm_serve_degraded_recipe") or ""
     _check_degraded(first, cluster, after, name, whole)
-    config, weights = on_controller(name, {**first, "vllm_serve_model": ""}, base)
+    config, weights, _remark = on_controller(name, {**first, "vllm_serve_model": ""}, base)
     plan: dict[str, Any] = {}
     for away in cluster["workers"]:
         hosts = [host for host in cluster["hosts"] if host != away]

@@ -33,12 +33,31 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_a_plan_of_a_folder(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
-    code, result = run(capsys, model_path=str(folder), pipeline_parallel=2, memory_bytes=[8 * 2**30], max_model_len=512)
+    code, result = run(
+        *(capsys,),
+        **{"model_path": str(folder), "pipeline_parallel": 2, "memory_bytes": [8 * 2**30]},
+        **{"max_model_len": 512, "dtype": "float32"},
+    )
     assert code == 0
     assert result["changed"] is False
     assert result["plan"]["weights_bytes"] == 64
     assert result["plan"]["ranks"]["weights_bytes_per_rank"] == [0, 64]
     assert result["plan"]["verdict"] == "fits"
+
+
+def test_files_without_an_index_are_counted_and_named(
+    capsys: pytest.CaptureFixture[str], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    warned: list[str] = []
+    # where warnings go depends on what else is imported
+    monkeypatch.setattr(memory_plan.AnsibleModule, "warn", lambda self, text: warned.append(text))
+    (folder / "model.safetensors").rename(folder / "model-00001-of-00002.safetensors")
+    (folder / "model-00002-of-00002.safetensors").write_bytes(struct.pack("<Q", 2) + b"{}")
+    code, result = run(capsys, model_path=str(folder), memory_bytes=[8 * 2**30], max_model_len=512, dtype="float32")
+    assert code == 0
+    assert result["plan"]["weights_bytes"] == 64
+    assert f"{folder}/model.safetensors.index.json is missing" in warned[0]
+    assert "Fetch the model again, with its index." in warned[0]
 
 
 def test_all_that_a_recipe_says_of_sizes_is_taken(capsys: pytest.CaptureFixture[str], folder: Path) -> None:

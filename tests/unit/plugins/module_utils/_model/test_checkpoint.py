@@ -11,7 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.sparkthor.cluster.plugins.module_utils._model.checkpoint import read_model_folder
+from ansible_collections.sparkthor.cluster.plugins.module_utils._model.checkpoint import (
+    index_remark,
+    read_model_folder,
+)
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.config import quantization_name
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.memory import plan
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.values import SizingError
@@ -51,13 +54,13 @@ def tiny_folder(tmp_path: Path) -> Path:
 
 def test_a_folder_gives_exact_weights(tmp_path: Path) -> None:
     config, tensors = read_model_folder(str(tiny_folder(tmp_path)))
-    split = plan(config, tensors=tensors, pipeline_parallel=2)
+    split = plan(config, tensors=tensors, pipeline_parallel=2, dtype="float32")
     # three layers each; the draft layers are not loaded
     assert split["ranks"]["weights_bytes_per_rank"] == [1_000 + 3 * 726, 1_010 + 3 * 726]
     assert split["weights_bytes"] == 2_010 + 6 * 726
-    both = plan(config, tensors=tensors, tensor_parallel=2)
+    both = plan(config, tensors=tensors, tensor_parallel=2, dtype="float32")
     assert both["weights_bytes_per_rank"] == (2_000 + 6 * 720) // 2 + 10 + 6 * 6
-    many = plan(config, tensors=tensors, tensor_parallel=12)
+    many = plan(config, tensors=tensors, tensor_parallel=12, dtype="float32")
     # six KV heads on twelve ranks: k_proj is held twice
     assert many["weights_bytes_per_rank"] == (2_000 + 6 * 600) // 12 + 6 * 120 // 6 + 10 + 6 * 6
 
@@ -70,6 +73,26 @@ def test_half_a_set_names_what_lacks(tmp_path: Path) -> None:
     (folder / "model.safetensors.index.json").unlink()
     with pytest.raises(SizingError, match="lacks 1 of 2"):
         read_model_folder(str(folder))
+
+
+def test_a_missing_index_is_named_with_its_fix(tmp_path: Path) -> None:
+    folder = tiny_folder(tmp_path)
+    whole = read_model_folder(str(folder))
+    assert index_remark(str(folder)) == ""
+    (folder / "model.safetensors.index.json").unlink()
+    # vLLM loads whatever files are there
+    assert read_model_folder(str(folder)) == whole
+    remark = index_remark(str(folder))
+    assert f"{folder}/model.safetensors.index.json is missing" in remark
+    assert "2 files, model-00001-of-00002.safetensors to model-00002-of-00002.safetensors" in remark
+    assert remark.endswith("Fetch the model again, with its index.")
+    # one file needs none, and Mistral's second form is no second file
+    (folder / "model-00001-of-00002.safetensors").rename(folder / "model.safetensors")
+    (folder / "model-00002-of-00002.safetensors").rename(folder / "consolidated.safetensors")
+    assert index_remark(str(folder)) == ""
+    assert "lm_head.weight" not in read_model_folder(str(folder))[1]
+    (folder / "model.safetensors").unlink()
+    assert "lm_head.weight" in read_model_folder(str(folder))[1]
 
 
 def test_an_index_of_another_model_is_noticed(tmp_path: Path) -> None:

@@ -82,7 +82,7 @@ KV_DTYPES = [
     ("llama-3.1-8b", "nvfp4", 36_864, "nvfp4"),  # 9/16 of a byte
     ("llama-3.1-8b", "float32", 262_144, "float32"),
     ("llama-3.1-8b", "int8_per_token_head", 65_536 + 2 * 32 * 8 * 4, "int8_per_token_head"),
-    ("tiny-qwen3", "auto", 2 * 6 * 6 * 32 * 4, "float32"),
+    ("tiny-qwen3", "auto", 2 * 6 * 6 * 32 * 2, "bfloat16"),
     # the checkpoint asks for an FP8 cache
     ("nemotron-3-super-120b-a12b-nvfp4", "auto", 4_096, "fp8"),
     ("deepseek-v3", "fp8_ds_mla", 61 * 656, "fp8_ds_mla"),

@@ -17,8 +17,25 @@ def test_torch_dtype_and_dtype_are_the_same_field() -> None:
     config = model("llama-3.1-8b")
     config["dtype"] = config.pop("torch_dtype")
     assert plan(config)["kv_bytes_per_token"] == 131_072
-    config["dtype"] = "torch.float32"
-    assert plan(config)["kv_bytes_per_token"] == 262_144
+    config["dtype"] = "torch.float16"
+    assert plan(config)["kv_bytes_per_token"] == 131_072
+
+
+def test_a_model_in_32_bits_is_computed_in_16_unless_asked_otherwise() -> None:
+    config = {**model("llama-3.1-8b"), "torch_dtype": "float32"}
+    size = 4 * 8_030_000_000
+    half, whole = plan(config, weights_bytes=size), plan(config, weights_bytes=size, dtype="float")
+    assert (half["kv_bytes_per_token"], whole["kv_bytes_per_token"]) == (131_072, 262_144)
+    # each number of the checkpoint becomes one of the dtype that vLLM computes in
+    assert (half["weights_bytes"], whole["weights_bytes"]) == (size // 2, size)
+    assert plan(model("llama-3.1-8b"), weights_bytes=size // 2, dtype="half")["weights_bytes"] == size // 2
+    # files that are in 16 bits already
+    assert plan(config, weights_bytes=size // 2)["weights_bytes"] == size // 2
+    # what is quantized stays as it is stored
+    packed = {**config, "quantization_config": {"quant_method": "awq", "bits": 4}}
+    assert plan(packed, weights_bytes=size)["weights_bytes"] == size
+    with pytest.raises(SizingError, match="dtype"):
+        plan(config, dtype="float12")
 
 
 BROKEN = [

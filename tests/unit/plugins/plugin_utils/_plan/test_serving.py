@@ -196,6 +196,10 @@ def test_the_models_own_files_on_the_controller_decide(tmp_path):
     )
     with pytest.raises(SizingError, match="model-00002-of-00002"):
         plan_serving(first, cluster, nodes, ".")
+    assert not any("index.json" in warning for warning in serving["warnings"])
+    (tmp_path / "mine" / "model-00002-of-00002.safetensors").write_bytes(struct.pack("<Q", 2) + b"{}")
+    missing = f"model_store_models: {tmp_path}/mine/model.safetensors.index.json is missing"
+    assert any(warning.startswith(missing) for warning in plan_serving(first, cluster, nodes, ".")["warnings"])
 
 
 def test_a_folder_on_the_controller_that_cannot_be_read_is_named(tmp_path, monkeypatch):
