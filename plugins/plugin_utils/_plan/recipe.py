@@ -12,6 +12,7 @@ from __future__ import annotations
 import difflib
 import math
 import os
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -43,6 +44,7 @@ SHIPPED = os.path.join(
 )
 #: In C where PyYAML was built with it: a registry has hundreds of recipes.
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_KEY = re.compile(r"""[\s{-]*["']?([\w.-]+)["']?\s*:(?:\s|$)""")
 #: what a recipe is refused for, by the variable that cannot be planned
 _KINDS = {"replicas": "replicas", "data-parallel-size": "replicas", "hosts": "split"}
 #: What is asked for when neither the recipe nor the user says: vLLM's own default (0.92 since 0.20) is above what
@@ -83,16 +85,43 @@ def load(
 def read(path: str, called: str) -> dict[str, Any]:
     """The file as it stands, whatever tool it is for."""
     try:
-        with open(path, encoding="utf-8") as stream:
-            data = yaml.load(stream, Loader=_LOADER)  # a safe loader, which bandit cannot see
+        with open(path, "rb") as stream:
+            raw = stream.read()
     except OSError as error:
         raise RecipeError(f"vllm_serve_recipe={called!r} cannot be read: {error.strerror} ({path}).") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        where = str(error).replace("\n", " ")
-        raise RecipeError(f"vllm_serve_recipe={called!r} is not YAML: {where}. Correct it there.") from None
+    try:
+        text = raw.decode("utf-8")
+        data = yaml.load(text, Loader=_LOADER)  # a safe loader, which bandit cannot see
+    except UnicodeDecodeError as error:
+        line = raw.count(b"\n", 0, error.start) + 1
+        raise RecipeError(
+            f"vllm_serve_recipe={called!r} is not YAML: {path}, line {line}: not UTF-8. Save the file as UTF-8."
+        ) from None
+    except yaml.YAMLError as error:
+        raise RecipeError(
+            f"vllm_serve_recipe={called!r} is not YAML: {path}, {_place_of(error, text)}. Correct it there: "
+            "indent with spaces, close quotes and brackets, quote values that hold ': ' or begin with a special sign."
+        ) from None
     if not isinstance(data, dict):
         raise RecipeError(f"vllm_serve_recipe={called!r} does not hold a dictionary. Use a recipe file.")
     return data
+
+
+def _place_of(error: yaml.YAMLError, text: str) -> str:
+    """Line, key and problem. The line itself is not shown, for its value may be a secret."""
+    problem = getattr(error, "problem", None) or getattr(error, "reason", None) or str(error)
+    found, begun = getattr(error, "problem_mark", None), getattr(error, "context_mark", None)
+    line: int = found.line if found else text.count("\n", 0, getattr(error, "position", 0))
+    context = str(getattr(error, "context", None) or "")
+    if begun and ("quoted" in context or "flow" in context):
+        # noticed at the end of the file, or where the next key begins
+        line, problem = begun.line, f"{context}, {problem} in line {line + 1}"
+    lines = text.splitlines()
+    line = min(line, len(lines) - 1)
+    for before in reversed(lines[: line + 1]):
+        if key := _KEY.match(before):
+            return f"line {line + 1}, key {key.group(1)!r}: {problem}"
+    return f"line {line + 1}: {problem}"
 
 
 def translated(
@@ -404,6 +433,7 @@ def _unchecked(args: Mapping[str, Any]) -> dict[str, Any]:
 def _sizing_options(args: Mapping[str, Any], environment: Mapping[str, Any], stages: int) -> dict[str, Any]:
     """What of the arguments and the environment decides sizes, as the memory plan wants it."""
     found: dict[str, Any] = {
+        "dtype": str(args.get("dtype", "auto")),
         "kv_cache_dtype": str(args.get("kv-cache-dtype", "auto")),
         "gpu_memory_utilization": as_fraction(
             "gpu-memory-utilization", args.get("gpu-memory-utilization", DEFAULT_UTILIZATION)

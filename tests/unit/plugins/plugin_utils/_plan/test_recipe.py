@@ -462,11 +462,37 @@ def test_the_acknowledged_is_let_through() -> None:
 def test_files_that_are_none(tmp_path: Path) -> None:
     with pytest.raises(RecipeError, match="cannot be read: No such file"):
         load(str(tmp_path / "x.yml"))
-    (tmp_path / "x.yml").write_text("{a: [")
-    with pytest.raises(RecipeError, match="is not YAML"):
-        load(str(tmp_path / "x.yml"))
     (tmp_path / "x.yml").write_text("- a")
     with pytest.raises(RecipeError, match="does not hold a dictionary"):
+        load(str(tmp_path / "x.yml"))
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("name: x\nargs:\n  foo: bar: baz\n", "line 3, key 'foo': mapping values are not allowed"),
+        ("args:\n  a: 1\n  - x\n", "line 3, key 'a': "),
+        ("name: x\nenv:\n  HF_TOKEN: 'hf_secret\nb: 2\n", "line 3, key 'HF_TOKEN': while scanning a quoted scalar"),
+        ("list: [1, 2\nb: 3\n", "line 1, key 'list': while parsing a flow sequence"),
+        ("{a: [", "line 1, key 'a': while parsing a flow"),
+        ("a: 1\nb: \x07\n", "line 2, key 'b': "),
+        ("a: *x\n", "line 1, key 'a': found undefined alias"),
+        ("- *x\n", "line 1: found undefined alias"),
+    ],
+)
+def test_broken_yaml_names_file_line_and_key_and_no_value(tmp_path: Path, text: str, place: str) -> None:
+    path = tmp_path / "x.yml"
+    path.write_text(text)
+    with pytest.raises(RecipeError, match="is not YAML") as caught:
+        load(str(path))
+    assert f"{path}, {place}" in str(caught.value)
+    assert "Correct it there" in str(caught.value)
+    assert "hf_secret" not in str(caught.value)
+
+
+def test_a_recipe_in_another_encoding_names_its_line(tmp_path: Path) -> None:
+    (tmp_path / "x.yml").write_bytes(b"name: x\nmodel: caf\xe9\n")
+    with pytest.raises(RecipeError, match=r"x\.yml, line 2: not UTF-8\. Save the file as UTF-8"):
         load(str(tmp_path / "x.yml"))
 
 
