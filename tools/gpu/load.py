@@ -6,9 +6,9 @@
     python -m tools.gpu.load --url URL|--socket PATH --model NAME [--key-file FILE] --streams N --seconds S
 
 Every stream asks again as soon as it has its answer; its first one is of any length, so that streams do not march in
-step. What began before the first second or was open at the end is not
-counted, so the figure is that of N streams at work. One process for every eight streams, so that the client is not
-what is measured. The result is one line of JSON.
+step. Tokens count that came after the first second and before the end, and of requests only those that began then, so
+the figure is that of N streams at work. An answer that broke off has failed and counts for nothing. One process for
+every eight streams, so that the client is not what is measured. The result is one line of JSON.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import dataclasses
 import http.client
 import json
 import multiprocessing
+import queue
 import random
 import socket
 import statistics
@@ -73,10 +74,19 @@ def ask(aim: Aim, dice: random.Random) -> tuple[float, list[float]]:
         answer = connection.getresponse()
         if answer.status != 200:
             raise OSError(f"{answer.status}: {answer.read(200)!r}")
-        came = [time.monotonic() for line in answer if line.startswith(b"data: {")]
+        came, last = [], b""
+        for line in answer:
+            if line.startswith(b"data: "):
+                came.append(time.monotonic())
+                last = line
+                # an engine that fails later has said 200 already
+                if line.startswith(b'data: {"error"'):
+                    break
     finally:
         connection.close()
-    return begun, came
+    if last.strip() != b"data: [DONE]":
+        raise OSError(f"the answer broke off: {last[:200]!r}")
+    return begun, came[:-1]
 
 
 def work(aim: Aim, streams: int, start: float, seconds: float, seed: int, streams_in_all: int, results: Any) -> None:
@@ -123,7 +133,9 @@ def measure(aim: Aim, streams: int, seconds: float, seed: int = 0) -> dict[str, 
     results, start = context.Queue(), time.monotonic()
     parts = [min(EACH, streams - done) for done in range(0, streams, EACH)]
     processes = [
-        context.Process(target=work, args=(aim, part, start, seconds, seed * 100 + number, streams, results))
+        context.Process(
+            target=work, args=(aim, part, start, seconds, seed * 100 + number, streams, results), daemon=True
+        )
         for number, part in enumerate(parts)
     ]
     for process in processes:
@@ -131,7 +143,10 @@ def measure(aim: Aim, streams: int, seconds: float, seed: int = 0) -> dict[str, 
     kept: list[tuple[float, list[float]]] = []
     failed: list[str] = []
     for _process in processes:
-        some, bad = results.get(timeout=seconds + 330)
+        try:
+            some, bad = results.get(timeout=seconds + 330)
+        except queue.Empty:
+            raise OSError("a process of the load does not end") from None
         kept += some
         failed += bad
     for process in processes:
