@@ -32,6 +32,9 @@ from urllib.parse import urlsplit
 WARM = 1.0
 EACH = 8
 
+#: of a whole answer: when it was asked for, when each of its events came, and its tokens
+Answer = tuple[float, list[float], int]
+
 
 @dataclasses.dataclass(frozen=True)
 class Aim:
@@ -56,7 +59,7 @@ class Aim:
 
 
 def ask(aim: Aim, dice: random.Random) -> tuple[float, list[float]]:
-    """One streamed completion: when it began, and when each token came."""
+    """One streamed completion: when it began, and when each event came. A busy engine puts several tokens into one."""
     body = {
         "model": aim.model,
         # no two prompts are alike, so nothing comes out of a prefix cache
@@ -91,7 +94,7 @@ def ask(aim: Aim, dice: random.Random) -> tuple[float, list[float]]:
 
 def work(aim: Aim, streams: int, start: float, seconds: float, seed: int, streams_in_all: int, results: Any) -> None:
     """A process: its streams, until the end."""
-    kept: list[tuple[float, list[float]]] = []
+    kept: list[Answer] = []
     failed: list[str] = []
 
     def stream(number: int) -> None:
@@ -99,7 +102,8 @@ def work(aim: Aim, streams: int, start: float, seconds: float, seed: int, stream
         length = dice.randint(1, aim.tokens) if streams_in_all > 1 else aim.tokens
         while time.monotonic() < start + WARM + seconds:
             try:
-                kept.append(ask(dataclasses.replace(aim, tokens=length), dice))
+                begun, came = ask(dataclasses.replace(aim, tokens=length), dice)
+                kept.append((begun, came, length))
                 length = aim.tokens
             except (OSError, http.client.HTTPException) as error:
                 failed.append(f"{type(error).__name__}: {error}")
@@ -113,12 +117,13 @@ def work(aim: Aim, streams: int, start: float, seconds: float, seed: int, stream
     results.put((kept, failed))
 
 
-def figures(kept: list[tuple[float, list[float]]], start: float, seconds: float) -> dict[str, float]:
+def figures(kept: list[Answer], start: float, seconds: float) -> dict[str, float]:
     """Tokens that came within the measured time, per second, and the median and 99th percentile of the first token."""
     begin, end = start + WARM, start + WARM + seconds
-    tokens = sum(begin <= moment < end for _begun, came in kept for moment in came)
-    first = sorted(came[0] - begun for begun, came in kept if came and begin <= begun < end)
-    gaps = [(came[-1] - came[0]) / (len(came) - 1) for begun, came in kept if len(came) > 1 and begin <= begun < end]
+    tokens = sum(count / len(came) for _begun, came, count in kept for moment in came if begin <= moment < end)
+    measured = [one for one in kept if one[1] and begin <= one[0] < end]
+    first = sorted(came[0] - begun for begun, came, _count in measured)
+    gaps = [(came[-1] - came[0]) / (count - 1) for _begun, came, count in measured if count > 1]
     return {
         "tokens_per_second": round(tokens / seconds, 1),
         "ttft_p50_ms": round(1000 * statistics.median(first), 2) if first else -1.0,
@@ -140,7 +145,7 @@ def measure(aim: Aim, streams: int, seconds: float, seed: int = 0) -> dict[str, 
     ]
     for process in processes:
         process.start()
-    kept: list[tuple[float, list[float]]] = []
+    kept: list[Answer] = []
     failed: list[str] = []
     for _process in processes:
         try:

@@ -318,11 +318,15 @@ def test_the_lock_says_what_was_left_out() -> None:
 
 def test_only_what_came_within_the_time_counts() -> None:
     start = 100.0
-    kept = [(100.5, [100.9, 101.5, 102.0]), (102.0, [102.02, 102.5, 103.0, 105.5]), (104.9, [])]
+    kept = [(100.5, [100.9, 101.5, 102.0], 3), (102.0, [102.02, 102.5, 103.0, 105.5], 4), (104.9, [], 0)]
     found = load.figures(kept, start, 4.0)
     assert found["tokens_per_second"] == 1.2, "five tokens in four seconds, to one decimal"
     assert found["ttft_p50_ms"] == 20.0
     assert found["requests"] == 1
+    # the same tokens in half as many events are as many tokens
+    merged = [(102.0, [102.5, 103.0], 4)]
+    assert load.figures(merged, start, 4.0)["tokens_per_second"] == 1.0
+    assert load.figures(merged, start, 4.0)["tpot_ms"] == pytest.approx(166.667)
 
 
 def test_pairs_are_compared_round_by_round() -> None:
