@@ -97,7 +97,7 @@ def binds(number: int) -> list[str]:
 
 def libraries() -> list[str]:
     """The driver's libraries for programs that compute, as the loader finds them."""
-    found = {}
+    found: dict[str, str] = {}
     for line in run(["ldconfig", "-p"], check=False).stdout.splitlines():
         name, _unused, path = line.strip().partition(" => ")
         if LIBRARIES.match(name.split(" ")[0]):

@@ -56,7 +56,7 @@ def read(paths: Sequence[str]) -> dict[str, Any]:
         "ANSIBLE_DEPRECATION_WARNINGS": "false",
     }
     done = run([ansible_inventory(), *(word for path in paths for word in ("-i", path)), "--list"], env=env)
-    return json.loads(done.stdout)
+    return dict(json.loads(done.stdout))
 
 
 def members(data: Mapping[str, Any], group: str) -> list[str]:

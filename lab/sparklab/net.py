@@ -63,7 +63,7 @@ def flags(control: socket.socket, nic: str) -> int | None:
         answer = fcntl.ioctl(control, SIOCGIFFLAGS, request)
     except OSError:
         return None
-    return struct.unpack("16sh14x", answer)[1] & 0xFFFF
+    return int(struct.unpack("16sh14x", answer)[1]) & 0xFFFF
 
 
 def set_up(control: socket.socket, nic: str, up: bool) -> None:

@@ -155,7 +155,7 @@ def disk_bytes(size: str) -> int:
     match = SIZE.match(size)
     if not match:
         raise LabError(f"disk size {size!r}: a number with M or G, such as 12G")
-    value = int(match[1]) * 1024 ** {"M": 2, "G": 3}[match[2]]
+    value = int(match[1]) << {"M": 20, "G": 30}[match[2]]
     if value < 256 * 1024**2:
         raise LabError(f"disk size {size!r}: at least 256M")
     return value

@@ -283,7 +283,7 @@ class ActionModule(ClusterAction):
             return {}
         given = head.get("model_store_models") or serving.get("models") or []
         try:
-            caches = {host: node.get("hub_models") or {} for host, node in nodes.items()}
+            caches = hub_card.caches_of(nodes, head)
             found = hub_card.models_of(given, Record(self.vars.get("inventory_dir")), caches=caches)
         except hub.HubError as error:
             return {"store_problems": [f"model_store_models: {error}"]}

@@ -11,7 +11,6 @@ exactly those. Exit status 1: something did not hold.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import dataclasses
 import itertools
 import json
@@ -208,7 +207,7 @@ class Run:
         """Two plays, of which the second may change nothing, and a search for secrets."""
         first = self.site_yml("first-at-the-end")
         if first.rc != 0:
-            self.history.rounds[-1].troubles.append(f"site.yml at the end failed: {first.failures}")
+            self.history.troubles.append(f"site.yml at the end failed: {first.failures}")
         second = self.site_yml("second-at-the-end")
         self.history.last_play = (second.rc, second.changed)
         kept = {path.name: path.read_text().strip() for path in self.site.secrets.iterdir() if path.is_file()}
@@ -221,7 +220,7 @@ class Run:
                         f"{name} in {place} of {host}" for place in leaks.places(self.site.lab, host, secret)
                     ]
         except LAB_ERRORS as error:
-            self.history.rounds[-1].troubles.append(f"the search for secrets did not end: {error}")
+            self.history.troubles.append(f"the search for secrets did not end: {error}")
 
     def close(self, clients: Clients, watch: Watch) -> None:
         """Moments become seconds since the run began."""
@@ -273,7 +272,7 @@ def chaos(run: Run, name: str, seed: int, minutes: float, plan: Sequence[schedul
             say("interrupted: what was seen until here is judged")
             serves = False
         except LAB_ERRORS as error:
-            run.history.rounds[-1].troubles.append(f"the lab could not be asked: {error}")
+            run.history.troubles.append(f"the lab could not be asked: {error}")
             serves = False
         if serves:
             run.end()
@@ -338,13 +337,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         found = chaos(run, name, seed, options.minutes, plan)
         report(run, name, seed, found)
         return 1 if found else 0
-    except FaultError as error:
+    except (FaultError, LabError) as error:
         say(str(error))
         return 2
     finally:
         if not options.keep:
-            with contextlib.suppress(LabError):  # it was not made
+            try:
                 Lab(lab_name, home=TOP / ".lab").destroy()
+            except LabError as error:  # such as one that was not made
+                say(f"the lab is not taken away: {error}")
 
 
 if __name__ == "__main__":

@@ -50,6 +50,8 @@ class History:
     #: (from, to) in which the head or its watchdog was away, and nobody can ask the state to be true
     blind: list[tuple[float, float]] = field(default_factory=list)
     rounds: list[Laid] = field(default_factory=list)
+    #: what went wrong outside of a round
+    troubles: list[str] = field(default_factory=list)
     #: where a secret shows
     leaks: list[str] = field(default_factory=list)
     #: of the last of two plays at the end: its exit status, and changed tasks by host
@@ -121,7 +123,7 @@ def _all(history: History) -> list[Request]:
 
 
 def unhealed(history: History, limit: float) -> list[str]:
-    found = []
+    found = list(history.troubles)
     for each in history.rounds:
         where = f"round {each.number}"
         found += [f"{where}: {trouble}" for trouble in each.troubles]

@@ -32,6 +32,8 @@ from tools.playbooks import TOP
 KEPT = TOP / ".lab" / "results" / "faults" / "controller.json"
 HOST_TAGS = "os_hardening,roce_network,nccl_conf,firewall"
 SERVING_TAGS = "engine,model_store,ray,vllm_serve"
+#: seconds that a controller may take to its first task
+FIRST_TASK = 600.0
 #: engine and serving as if they had never been there; the host layer stays
 CLEAR = (
     "systemctl disable --now sparkthor-watchdog sparkthor-front sparkthor-vllm sparkthor-ray sparkthor.target "
@@ -118,7 +120,8 @@ class Ground:
                 start_new_session=True,
             )
             # a busy controller takes seconds to load; a kill before the first task would prove nothing
-            while play.poll() is None and "TASK [" not in log.read_text(errors="replace"):
+            latest = time.monotonic() + FIRST_TASK
+            while play.poll() is None and time.monotonic() < latest and "TASK [" not in log.read_text(errors="replace"):
                 time.sleep(0.1)
             try:
                 play.wait(moment)

@@ -247,7 +247,7 @@ def watchdog(folder: Path, config: dict[str, Any]) -> subprocess.Popen[bytes]:
 
 def state(path: Path) -> dict[str, Any]:
     with contextlib.suppress(OSError, ValueError):
-        return json.loads(path.read_text())
+        return dict(json.loads(path.read_text()))
     return {}
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import subprocess
 import sys
 import threading
 import time
@@ -137,8 +138,10 @@ def again(run: Run) -> dict[str, Any]:
 
 def verify(run: Run) -> dict[str, Any]:
     folder = run.folder / "verified"
+    # what an earlier call left is no outcome of this one
+    before = set(folder.rglob("*.json"))
     outcome = run.play("playbooks/verify.yml", "verify", verify_folder=str(folder))
-    newest = sorted(folder.rglob("*.json"))[-1:]
+    newest = sorted(set(folder.rglob("*.json")) - before)[-1:]
     lines = json.loads(newest[0].read_text(encoding="utf-8"))["lines"] if newest else []
     return {"rc": outcome.rc, "seconds": round(outcome.seconds, 1), "lines": lines, "failures": outcome.failures}
 
@@ -151,6 +154,7 @@ def status(run: Run) -> dict[str, Any]:
 
 def doctor(run: Run) -> dict[str, Any]:
     path = run.folder / "doctor-document.json"
+    path.unlink(missing_ok=True)
     outcome = run.play("playbooks/doctor.yml", "doctor", doctor_json=str(path))
     document = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     found = [str(one.get("id", one.get("what", one))) for one in document.get("findings", [])]
@@ -158,8 +162,10 @@ def doctor(run: Run) -> dict[str, Any]:
 
 
 def report(run: Run) -> dict[str, Any]:
-    outcome = run.play("playbooks/report.yml", "report", report_path=str(run.folder / "report.html"))
-    size = (run.folder / "report.html").stat().st_size if (run.folder / "report.html").exists() else 0
+    path = run.folder / "report.html"
+    path.unlink(missing_ok=True)
+    outcome = run.play("playbooks/report.yml", "report", report_path=str(path))
+    size = path.stat().st_size if path.exists() else 0
     return {"rc": outcome.rc, "seconds": round(outcome.seconds, 1), "bytes": size, "failures": outcome.failures}
 
 
@@ -179,8 +185,8 @@ def compare(run: Run) -> dict[str, Any]:
 
     rows = (run.kept("byhand-rows") or {}).get("rows", [])
     byhand.pairs(site, options.streams, options.pairs, options.seconds, options.tokens, rows, keep, say)
-    bare = {way: price.summary(rows, "ours", way) for way in ("by hand", "engine")}
-    return {"rows": rows, "summary": bare, "seconds": options.seconds, "tokens": options.tokens}
+    summary = {way: price.summary(rows, "ours", way) for way in ("by hand", "engine")}
+    return {"rows": rows, "summary": summary, "seconds": options.seconds, "tokens": options.tokens}
 
 
 def unhand(run: Run) -> dict[str, Any]:
@@ -208,7 +214,7 @@ def slow(run: Run) -> dict[str, Any]:
     site, seconds = run.site, run.options.step
     for host in site.hosts:
         site.on(host, _INSTALL, (TOP / "lab" / "engine" / "stepped_worker.py").read_text(encoding="utf-8"))
-    args = {**run.declared("vllm_serve_args"), "worker-cls": "stepped_worker.SteppedWorker"}
+    args = {**run.declared()["vllm_serve_args"], "worker-cls": "stepped_worker.SteppedWorker"}
     outcome = run.must("site.yml", "slow", vllm_serve_args=args, vllm_serve_watchdog_step_patience=int(3 * seconds),
                        vllm_serve_watchdog_wedge_bound=60)  # fmt: skip
     found: dict[str, Any] = {"step": seconds, "site_seconds": round(outcome.seconds, 1)}
@@ -242,6 +248,7 @@ _INSTALL = 'printf %s "$1" >"$(echo /opt/sparkthor/venv/lib/python3*/site-packag
 
 def fault(run: Run) -> dict[str, Any]:
     faults.AWAY, faults.CUT = run.options.away, run.options.cut
+    missed: dict[str, str] = {}
     folder = run.folder / "faults"
     if not run.options.clean:
         folder.mkdir(parents=True, exist_ok=True)
@@ -251,12 +258,14 @@ def fault(run: Run) -> dict[str, Any]:
         (folder / f"clean-{run.options.lab}.json").write_text(text, encoding="utf-8")
     for number in range(1, run.options.rounds + 1):
         for name in run.options.faults:
+            if name in missed:
+                continue
             try:
                 complete(run.site, name, number, folder=folder, age=7200)
             except (FaultError, LabError) as error:
                 say(f"{name}: {error}")
-                run.options.faults = [one for one in run.options.faults if one != name]
-    return {"away": faults.AWAY, "cut": faults.CUT}
+                missed[name] = str(error)
+    return {"away": faults.AWAY, "cut": faults.CUT, "missed": missed}
 
 
 def boot(run: Run) -> dict[str, Any]:
@@ -268,7 +277,7 @@ def boot(run: Run) -> dict[str, Any]:
     site.lab.boot()
     site.lab.wait()
     found: dict[str, Any] = {"ssh": round(time.monotonic() - begun, 1)}
-    faults.wait(lambda: endpoint.complete(1, stream=False, timeout=30) == "", 900, "a completion after power-on", 0.2)
+    wait(lambda: endpoint.complete(1, stream=False, timeout=30) == "", 900, "a completion after power-on", 0.2)
     found["answer"] = round(time.monotonic() - begun, 1)
     return {**found, "start": start.steps(journal(site), on)}
 
@@ -335,13 +344,14 @@ def main(argv: Sequence[str] | None = None) -> int:
             say(f"--cores {options.cores}: {error}: measured on shared cores")
     bad = 0
     for stage in options.stages or list(STAGES):
-        if run.kept(stage) is not None and not options.again:
+        kept = run.kept(stage)
+        if kept is not None and not kept.get("missed") and not options.again:
             continue
         say(f"--- {stage}")
         begun = time.monotonic()
         try:
             found = STAGES[stage](run)
-        except (GpuError, FaultError, LabError, OSError) as error:
+        except (GpuError, FaultError, LabError, OSError, subprocess.SubprocessError) as error:
             say(f"{stage}: {error}")
             bad += 1
             if stage == "deploy":
@@ -350,6 +360,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         run.keep(stage, {**found, "date": time.strftime("%Y-%m-%d"), "took": round(time.monotonic() - begun, 1)})
         brief = {key: value for key, value in found.items() if key not in ("rows", "lines")}
         say(f"{stage}: {json.dumps(brief)[:1500]} ({time.monotonic() - begun:.0f} s)")
+        bad += bool(found.get("missed"))
     return 1 if bad else 0
 
 

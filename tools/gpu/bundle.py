@@ -28,6 +28,7 @@ from pathlib import Path
 from sparklab import base
 
 from tools.gpu.trim import trim
+from tools.gpu.wheels import canonical
 from tools.playbooks import TOP
 
 LOCK = TOP / "requirements" / "engine" / "gpu-cp312-x86_64.txt"
@@ -106,6 +107,12 @@ def download(machine: Machine, wanted: Iterable[str], folder: Path) -> None:
     run([sys.executable, "-m", "pip", "download", "-q", *words, "-d", str(folder), *wanted])
 
 
+def pinned(folder: Path, wanted: Iterable[str]) -> list[Path]:
+    """Wheels of these pins; others in the folder are what an earlier lock asked for."""
+    chosen = {tuple(canonical(word) for word in pin.split(";")[0].split("==")) for pin in wanted}
+    return [path for path in sorted(folder.glob("*.whl")) if tuple(map(canonical, path.name.split("-")[:2])) in chosen]
+
+
 def lacking_debs(machine: Machine, wanted: Iterable[str]) -> list[str]:
     return [name for name in wanted if name not in machine.debs]
 
@@ -158,11 +165,7 @@ def pack_tree(wheel: Path, arch: int, folder: Path) -> Path:
                 os.chmod(path, 0o755)
     trim(tree.as_posix(), re.split(r"[-_]", wheel.name)[0].lower(), arch)
     part = target.with_suffix(".part")
-    with part.open("wb") as file:
-        tar = subprocess.Popen(["tar", "-C", str(folder), "-c", tree.name], stdout=subprocess.PIPE)
-        done = subprocess.run(["xz", "-4", "-T0", "-c"], stdin=tar.stdout, stdout=file, check=False)
-        if tar.wait() or done.returncode:
-            raise BundleError(f"{wheel.name}: tar or xz failed")
+    run(["tar", "-C", str(folder), "--use-compress-program=xz -4 -T0", "-cf", str(part), tree.name])
     part.replace(target)
     shutil.rmtree(tree)
     return target
@@ -191,10 +194,11 @@ def make(described: Path, to: Path, limit: int) -> list[str]:
     trees.mkdir(parents=True, exist_ok=True)
     download(machine, pins(LOCK), wheels)
     known = {re.split("==", pin)[0].lower(): pin for pin in pins(TOP / "requirements" / "dev.txt")}
-    download(machine, [known[name] for name in CONTROLLER], controller)
+    tools = [known[name] for name in CONTROLLER]
+    download(machine, tools, controller)
     debs = fetch_debs(machine, described, cache)
-    kinds = dict.fromkeys(debs, "debs") | dict.fromkeys(controller.glob("*.whl"), "controller")
-    for wheel in sorted(wheels.glob("*.whl")):
+    kinds = dict.fromkeys(debs, "debs") | dict.fromkeys(pinned(controller, tools), "controller")
+    for wheel in pinned(wheels, pins(LOCK)):
         if wheel.name.split("-")[0] in TRIMMED:
             kinds[pack_tree(wheel, machine.arch, trees)] = "trees"
         else:

@@ -44,9 +44,10 @@ export HOME=$PWD RAY_AUTH_MODE=disabled RAY_USAGE_STATS_ENABLED=0 PATH=/opt/spar
 """
 #: some of the files only root may read
 _FOLDER = f"""
+umask 077
 rm -rf {FOLDER}; install -d -o sparkthor -m 0755 {FOLDER}
 for name in fabric engine vllm; do file=/etc/sparkthor/$name.env; [ ! -e $file ] || cat $file; done >{FOLDER}/env
-chown sparkthor {FOLDER}/env; chmod 600 {FOLDER}/env
+chown sparkthor {FOLDER}/env
 """
 _RAY = (
     _ENVIRONMENT

@@ -6,9 +6,9 @@
     python -m tools.gpu.load --url URL|--socket PATH --model NAME [--key-file FILE] --streams N --seconds S
 
 Every stream asks again as soon as it has its answer; its first one is of any length, so that streams do not march in
-step. What began before the first second or was open at the end is not
-counted, so the figure is that of N streams at work. One process for every eight streams, so that the client is not
-what is measured. The result is one line of JSON.
+step. Tokens count that came after the first second and before the end, and of requests only those that began then, so
+the figure is that of N streams at work. An answer that broke off has failed and counts for nothing. One process for
+every eight streams, so that the client is not what is measured. The result is one line of JSON.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import dataclasses
 import http.client
 import json
 import multiprocessing
+import queue
 import random
 import socket
 import statistics
@@ -30,6 +31,9 @@ from urllib.parse import urlsplit
 
 WARM = 1.0
 EACH = 8
+
+#: of a whole answer: when it was asked for, when each of its events came, and its tokens
+Answer = tuple[float, list[float], int]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,7 +59,7 @@ class Aim:
 
 
 def ask(aim: Aim, dice: random.Random) -> tuple[float, list[float]]:
-    """One streamed completion: when it began, and when each token came."""
+    """One streamed completion: when it began, and when each event came. A busy engine puts several tokens into one."""
     body = {
         "model": aim.model,
         # no two prompts are alike, so nothing comes out of a prefix cache
@@ -73,15 +77,24 @@ def ask(aim: Aim, dice: random.Random) -> tuple[float, list[float]]:
         answer = connection.getresponse()
         if answer.status != 200:
             raise OSError(f"{answer.status}: {answer.read(200)!r}")
-        came = [time.monotonic() for line in answer if line.startswith(b"data: {")]
+        came, last = [], b""
+        for line in answer:
+            if line.startswith(b"data: "):
+                came.append(time.monotonic())
+                last = line
+                # an engine that fails later has said 200 already
+                if line.startswith(b'data: {"error"'):
+                    break
     finally:
         connection.close()
-    return begun, came
+    if last.strip() != b"data: [DONE]":
+        raise OSError(f"the answer broke off: {last[:200]!r}")
+    return begun, came[:-1]
 
 
 def work(aim: Aim, streams: int, start: float, seconds: float, seed: int, streams_in_all: int, results: Any) -> None:
     """A process: its streams, until the end."""
-    kept: list[tuple[float, list[float]]] = []
+    kept: list[Answer] = []
     failed: list[str] = []
 
     def stream(number: int) -> None:
@@ -89,7 +102,8 @@ def work(aim: Aim, streams: int, start: float, seconds: float, seed: int, stream
         length = dice.randint(1, aim.tokens) if streams_in_all > 1 else aim.tokens
         while time.monotonic() < start + WARM + seconds:
             try:
-                kept.append(ask(dataclasses.replace(aim, tokens=length), dice))
+                begun, came = ask(dataclasses.replace(aim, tokens=length), dice)
+                kept.append((begun, came, length))
                 length = aim.tokens
             except (OSError, http.client.HTTPException) as error:
                 failed.append(f"{type(error).__name__}: {error}")
@@ -103,12 +117,13 @@ def work(aim: Aim, streams: int, start: float, seconds: float, seed: int, stream
     results.put((kept, failed))
 
 
-def figures(kept: list[tuple[float, list[float]]], start: float, seconds: float) -> dict[str, float]:
+def figures(kept: list[Answer], start: float, seconds: float) -> dict[str, float]:
     """Tokens that came within the measured time, per second, and the median and 99th percentile of the first token."""
     begin, end = start + WARM, start + WARM + seconds
-    tokens = sum(begin <= moment < end for _begun, came in kept for moment in came)
-    first = sorted(came[0] - begun for begun, came in kept if came and begin <= begun < end)
-    gaps = [(came[-1] - came[0]) / (len(came) - 1) for begun, came in kept if len(came) > 1 and begin <= begun < end]
+    tokens = sum(count / len(came) for _begun, came, count in kept for moment in came if begin <= moment < end)
+    measured = [one for one in kept if one[1] and begin <= one[0] < end]
+    first = sorted(came[0] - begun for begun, came, _count in measured)
+    gaps = [(came[-1] - came[0]) / (count - 1) for _begun, came, count in measured if count > 1]
     return {
         "tokens_per_second": round(tokens / seconds, 1),
         "ttft_p50_ms": round(1000 * statistics.median(first), 2) if first else -1.0,
@@ -123,15 +138,20 @@ def measure(aim: Aim, streams: int, seconds: float, seed: int = 0) -> dict[str, 
     results, start = context.Queue(), time.monotonic()
     parts = [min(EACH, streams - done) for done in range(0, streams, EACH)]
     processes = [
-        context.Process(target=work, args=(aim, part, start, seconds, seed * 100 + number, streams, results))
+        context.Process(
+            target=work, args=(aim, part, start, seconds, seed * 100 + number, streams, results), daemon=True
+        )
         for number, part in enumerate(parts)
     ]
     for process in processes:
         process.start()
-    kept: list[tuple[float, list[float]]] = []
+    kept: list[Answer] = []
     failed: list[str] = []
     for _process in processes:
-        some, bad = results.get(timeout=seconds + 330)
+        try:
+            some, bad = results.get(timeout=seconds + 330)
+        except queue.Empty:
+            raise OSError("a process of the load does not end") from None
         kept += some
         failed += bad
     for process in processes:

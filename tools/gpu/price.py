@@ -1,7 +1,7 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What our chain costs, from figures that were measured in turns.  See byhand.py for who is asked."""
+"""What our chain costs, from figures that were measured in turns; byhand.py says who is asked."""
 
 from __future__ import annotations
 
@@ -31,6 +31,11 @@ def no_watchdog(site: Site) -> Iterator[None]:
             site.signal(site.head, pid, "CONT")
 
 
+def _measured(row: Mapping[str, Any]) -> bool:
+    """Without an answer there is no figure, only failed requests."""
+    return bool(row["tokens_per_second"] > 0 and row["ttft_p50_ms"] >= 0)
+
+
 def summary(rows: Sequence[Mapping[str, Any]], ours: str, bare: str) -> list[dict[str, Any]]:
     """By number of streams: medians of both ways, of the pairs' ratio, and of the added time to the first token."""
     found = []
@@ -39,7 +44,7 @@ def summary(rows: Sequence[Mapping[str, Any]], ours: str, bare: str) -> list[dic
             way: {int(row["round"]): row for row in rows if row["streams"] == count and row["way"] == way}
             for way in (ours, bare)
         }
-        both = sorted(of[ours].keys() & of[bare].keys())
+        both = sorted(n for n in of[ours].keys() & of[bare].keys() if all(_measured(of[way][n]) for way in of))
         if not both:
             continue
 
@@ -59,7 +64,7 @@ def summary(rows: Sequence[Mapping[str, Any]], ours: str, bare: str) -> list[dic
                 "ttft_ours": middle(ours, "ttft_p50_ms"),
                 "ttft_bare": middle(bare, "ttft_p50_ms"),
                 "ttft_added": round(statistics.median(added), 2),
-                "failed": sum(of[way][n]["failed"] for way in (ours, bare) for n in both),
+                "failed": sum(row["failed"] for rows_of in of.values() for row in rows_of.values()),
             }
         )
     return found

@@ -102,7 +102,7 @@ def compared(folder: Path, bare: str = "by hand") -> list[dict[str, Any]]:
     return price.summary(rows, "ours", bare)
 
 
-def by_hand(folder: Path, names: Sequence[tuple[str, str]], bare: str = "by hand") -> list[str]:
+def priced(folder: Path, names: Sequence[tuple[str, str]], bare: str = "by hand") -> list[str]:
     places = [("`make gpu`", folder), *((title, folder / name) for name, title in names)]
     rows = [(title, *_priced(row)) for title, place in places for row in compared(place, bare)]
     return _rows(("executor, split", *_PRICED), rows) if rows else ["Not measured yet."]
@@ -116,7 +116,7 @@ def clusters(folder: Path, names: Sequence[tuple[str, str]]) -> list[str]:
         if "deploy" not in kept:
             continue
         lines = {(one["check"], one["where"]): one for one in kept.get("verify", {}).get("lines", [])}
-        reduced = next((one for (check, _where), one in lines.items() if check == "all-reduce"), {})
+        reduced: Mapping[str, Any] = next((one for (check, _where), one in lines.items() if check == "all-reduce"), {})
         transports = sorted({str(one["value"]) for (check, _where), one in lines.items() if check == "transport"})
         bad = [check for (check, _where), one in lines.items() if one["verdict"] == "fail"]
         ratios = ", ".join(
@@ -206,8 +206,8 @@ def parts(folder: Path, stages: Iterable[str], names: Sequence[tuple[str, str]] 
         "gpu runs": runs(documents),
         "gpu start": started(documents, read(folder / "load", ["deploy"])),
         "gpu verify": verified(documents),
-        "gpu price": by_hand(folder, names, "engine"),
-        "gpu by hand": by_hand(folder, names),
+        "gpu price": priced(folder, names, "engine"),
+        "gpu by hand": priced(folder, names),
         "gpu faults": faulted(folder, documents.get("faults") or {}),
         "gpu load": loaded(documents),
         "gpu slow": slowed(documents),

@@ -58,6 +58,7 @@ PORTS: tuple[Port, ...] = (
     Port("client_server", 6386, "--ray-client-server-port", "head", "node", "ray:// clients"),
     Port("dashboard", 8265, "--dashboard-port", "head", "loopback", "dashboard, state and jobs API"),
 )
+DEFAULT_PORTS: Mapping[str, int] = {port.key: port.default for port in PORTS}
 #: opened by the head without a flag to move them
 FIXED_PORTS: Mapping[str, int] = {"autoscaler metrics": 44217, "dashboard metrics": 44227}
 WORKER_PORTS = (20000, 20999)
@@ -104,9 +105,9 @@ class Config:
     nodes: tuple[ExpectedNode, ...]
     head_address: str
     node_address: str = ""
-    gcs_port: int = 6379
-    agent_port: int = 6384
-    dashboard_port: int = 8265
+    gcs_port: int = DEFAULT_PORTS["gcs"]
+    agent_port: int = DEFAULT_PORTS["dashboard_agent_listen"]
+    dashboard_port: int = DEFAULT_PORTS["dashboard"]
     auth: bool = True
     tls: bool = False
     token_path: str = TOKEN_PATH
@@ -153,15 +154,15 @@ class Config:
         head = str(data.get("head_address") or (heads[0] if len(heads) == 1 else ""))
         if not head:
             raise RayConfigError(f"{where}: head_address is missing")
-        ports = data.get("ports") or {}
         try:
+            ports = {**DEFAULT_PORTS, **(data.get("ports") or {})}
             return cls(
                 nodes=tuple(nodes),
                 head_address=head,
                 node_address=str(data.get("node_address") or ""),
-                gcs_port=int(ports.get("gcs", 6379)),
-                agent_port=int(ports.get("dashboard_agent_listen", 6384)),
-                dashboard_port=int(ports.get("dashboard", 8265)),
+                gcs_port=int(ports["gcs"]),
+                agent_port=int(ports["dashboard_agent_listen"]),
+                dashboard_port=int(ports["dashboard"]),
                 auth=data.get("auth") is not False,
                 tls=data.get("tls") is True,
                 token_path=str(data.get("token_path") or TOKEN_PATH),

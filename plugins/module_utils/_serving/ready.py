@@ -179,7 +179,7 @@ def answers(config_path: str = serving.CONFIG, seconds: float = 60.0) -> dict[st
 
 
 def answers_problem(found: Mapping[str, Any] | None) -> str:
-    """The same with what to do about it."""
+    """What to say about a model that answers most simple tasks wrongly, and what to do about it."""
     text = tasks.problem(found or {})
     return f"{text}. {tasks.FIX}" if text else ""
 

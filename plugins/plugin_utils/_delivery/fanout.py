@@ -90,7 +90,9 @@ def contents(
     parts = {(folder, path): digests for folder, names in by_folder.items()
              for path, digests in push.part_digests(folder, names, size).items()}  # fmt: skip
     return [
-        [item["sha256"], item["size"], known.get(item["sha256"]) or parts[places[item["sha256"]]]] for item in wanted
+        [sha256, item["size"], known[sha256] if sha256 in known else parts[places[sha256]]]
+        for item in wanted
+        for sha256 in [item["sha256"]]
     ]
 
 

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.files import read_json, write_atomic
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.checkpoint import read_config, weight_map_files
+from ansible_collections.sparkthor.cluster.plugins.module_utils._store import hub_caches
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store.content import human
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store.manifest import valid_sha256
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import hub, hub_outline, models, push
@@ -118,6 +119,14 @@ def _small_files(client: Any, repo: str, commit: str, names: Iterable[str], toke
                     client.hf_hub_download(repo, name, revision=commit, cache_dir=cache, token=token)
                 )
     return folder
+
+
+def caches_of(nodes: Mapping[str, Mapping[str, Any]], variables: Mapping[str, Any]) -> dict[str, Mapping[str, int]]:
+    """By host the bytes of each model in hub caches that the model store takes from; facts know the usual ones."""
+    taken_from = variables.get("model_store_hub_caches", hub_caches.DEFAULT)
+    if not set(hub_caches.DEFAULT).issubset(taken_from):
+        return {}
+    return {host: node.get("hub_models") or {} for host, node in nodes.items()}
 
 
 class Models(NamedTuple):

@@ -72,12 +72,16 @@ class HostPlan(t.TypedDict):
     env: dict[str, str]
 
 
+def _exactly(names: Sequence[str]) -> str:
+    """A leading "=" makes NCCL's prefix list an exact one: enp1s0f1np1 must not also match enp1s0f1np10."""
+    return "=" + ",".join(names)
+
+
 def _environment(
     topology: str, control_address: str, control_netdev: str, devices: Sequence[str], ray_address: str
 ) -> dict[str, str]:
     env = {
-        # A leading "=" makes NCCL's prefix list an exact one: enp1s0f1np1 must not also match enp1s0f1np10.
-        "NCCL_SOCKET_IFNAME": f"={control_netdev}",
+        "NCCL_SOCKET_IFNAME": _exactly([control_netdev]),
         "NCCL_SOCKET_FAMILY": "AF_INET",
         "NCCL_IGNORE_CPU_AFFINITY": "1",
         "GLOO_SOCKET_IFNAME": control_netdev,
@@ -97,7 +101,7 @@ def _environment(
     # NCCL_IB_DISABLE=0: outranks a 1 that a host's or an image's nccl.conf may carry.
     env["NCCL_NET"] = "IB"
     env["NCCL_IB_DISABLE"] = "0"
-    env["NCCL_IB_HCA"] = "=" + ",".join(devices)
+    env["NCCL_IB_HCA"] = _exactly(devices)
     if topology == "ring":
         env["NCCL_IB_SUBNET_AWARE_ROUTING"] = "1"
         env["NCCL_IB_MERGE_NICS"] = "0"
@@ -277,7 +281,7 @@ def adopt_devices(plan: Mapping[str, HostPlan], devices: Mapping[str, Mapping[st
             if link["device"]:
                 link["device"] = found.get(link["netdev"]) or link["device"]
         if "NCCL_IB_HCA" in entry["env"]:
-            entry["env"]["NCCL_IB_HCA"] = "=" + ",".join(link["device"] for link in entry["links"])
+            entry["env"]["NCCL_IB_HCA"] = _exactly([link["device"] for link in entry["links"]])
 
 
 def _subnet(link: Mapping[str, t.Any]) -> str:

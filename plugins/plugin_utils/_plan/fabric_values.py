@@ -8,6 +8,7 @@ import re
 import typing as t
 from collections.abc import Iterable, Mapping, Sequence
 
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.ray_config import DEFAULT_PORTS
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.addresses import (
     interface_of,
     ipv4_interface_of,
@@ -25,7 +26,6 @@ CAGE: t.Final = 1
 MTU_MIN: t.Final = 1280
 MTU_MAX: t.Final = 9216
 MTU_ROCE: t.Final = 9000
-RAY_PORT: t.Final = 6379
 _NETDEV_RE: t.Final = re.compile(r"[^\s/:]{1,15}")
 
 
@@ -164,9 +164,10 @@ def check_hosts(hosts: object, topology: str) -> list[str]:
 
 def check_ray_port(ports: object) -> int:
     """The port of Ray's GCS, by which every host reaches the head."""
-    number = checked_mapping("ray_node_ports", ports).get("gcs", RAY_PORT)
+    default = DEFAULT_PORTS["gcs"]
+    number = checked_mapping("ray_node_ports", ports).get("gcs", default)
     if isinstance(number, bool) or not isinstance(number, int) or not 1024 <= number <= 65535:
-        raise FabricError("ray_node_ports.gcs", number, "not a port from 1024 to 65535", f"use {RAY_PORT}, or leave it")
+        raise FabricError("ray_node_ports.gcs", number, "not a port from 1024 to 65535", f"use {default}, or leave it")
     return int(number)
 
 

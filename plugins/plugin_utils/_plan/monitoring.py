@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.sandbox import NETWORK, sandbox
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.ray_config import DEFAULT_PORTS
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import onhost
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.host_state import (
     ROLES,
@@ -64,8 +65,9 @@ def plan_monitoring(
     if is_head:
         scrape = f"{_CONFIG}/prometheus.yml"
         alerts = role_file("monitoring", "alerts.yml", f"{_CONFIG}/alerts.yml")
+        ray_port = settings.ray_node_ports.get("metrics_export", DEFAULT_PORTS["metrics_export"])
         files += [
-            _templated("prometheus.yml.j2", scrape, settings, cluster=cluster, fabric=fabric),
+            _templated("prometheus.yml.j2", scrape, settings, cluster=cluster, fabric=fabric, ray_port=ray_port),
             alerts,
             role_file("monitoring", "grafana-dashboard.json", f"{_CONFIG}/grafana-dashboard.json"),
         ]

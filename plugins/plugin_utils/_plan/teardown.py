@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from ansible_collections.sparkthor.cluster.plugins.module_utils._engine import image_share
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import Finding
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import location
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.serving import GOOD
@@ -112,7 +113,7 @@ def _engine(settings: TeardownSettings) -> HostState:
     return HostState(
         restore=[f"{_ETC}/engine.env", *_foreign(cache)],
         # an engine_venv_path elsewhere stays, because what lies beside it may be others'
-        absent=[f"{_ETC}/container.json", WORK_DIR, "/run/sparkthor-pull", location.PACKAGE, *_own(cache)],
+        absent=[f"{_ETC}/container.json", WORK_DIR, image_share.FOLDER, location.PACKAGE, *_own(cache)],
     )
 
 

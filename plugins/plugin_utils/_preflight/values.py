@@ -81,9 +81,9 @@ _FORMS: Mapping[str, tuple[re.Pattern[str], str, str]] = {
         "name a file /etc/netplan/<name>.yaml",
     ),
     "roce_network_env_path": (
-        re.compile(r"/etc/sparkthor/[A-Za-z0-9_-]+\.env"),
-        "is not this collection's to write",
-        "name a file /etc/sparkthor/<name>.env",
+        re.compile(r"/etc/sparkthor/fabric\.env"),
+        "is a file that no unit reads",
+        "remove it: all units read /etc/sparkthor/fabric.env",
     ),
 }
 #: headers carry them: printable ASCII without blanks

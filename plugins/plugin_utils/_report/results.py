@@ -23,8 +23,8 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._report.query im
 #: of each host's variables, what the plan reads; templating all of them would cost a second
 NAMES = (
     *inventory.CLUSTER_WIDE,
-    *("ansible_host", "ansible_port", "ansible_user", "fabric_lan_nic", "fabric_overrides", "ray_node_num_gpus"),
-    *("vllm_serve_api_port", "fabric_topology", "fabric_cidr", "fabric_cage", "fabric_mtu"),
+    *("ansible_host", "ansible_port", "ansible_user", "fabric_cage", "fabric_lan_nic", "fabric_overrides"),
+    "ray_node_num_gpus",
 )
 
 

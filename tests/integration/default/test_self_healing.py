@@ -10,7 +10,7 @@ from tools.faults.faults import measure
 from tools.faults.site import Site
 
 #: as long as a start may take on a busy machine; the scenario ``faults`` judges seconds, with a start of its own
-START = 400.0
+START = 900.0
 
 
 def test_serving_comes_back_after_a_workers_raylet_was_killed(cluster: Cluster) -> None:

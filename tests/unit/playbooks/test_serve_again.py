@@ -67,7 +67,11 @@ def test_an_upgrade_that_fails_goes_back_by_the_same_tasks() -> None:
     (block,) = [task for task in change["tasks"] if "block" in task]
     names = [task["name"] for task in block["block"]]
     assert names.index("Let running requests end") < names.index("Switch the engine") < names.index("Serve the model")
-    assert names[-3:] == ["Measure the new engine", "Compare it with the former one", "Keep what serves now"]
+    assert names[-3:] == [
+        "Measure the new engine",
+        "Compare the new engine with the former one",
+        "Keep what serves now",
+    ]
     assert block["rescue"][-1]["ansible.builtin.meta"] == "clear_host_errors"
     assert {"tasks/roll_back.yml"} == {task.get("ansible.builtin.import_tasks") for task in back["tasks"]} - {None}
     assert "ansible.builtin.fail" in back["tasks"][-1]

@@ -292,6 +292,10 @@ def test_the_state_counts_again_only_after_all_that_blinds_has_ended(run: comman
     assert run.blinded == {}
 
 
+def test_what_goes_wrong_outside_of_a_round_is_a_finding_as_well() -> None:
+    assert "site.yml at the end failed" in judge.findings(history(troubles=["site.yml at the end failed"]), 100.0)
+
+
 def test_a_round_that_does_not_serve_ends_the_run(run: command.Run) -> None:
     nobody = SimpleNamespace(first_success=lambda since: None)
     watch = SimpleNamespace(state="loading", newest={"line": "loading: 3 %"})

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -118,6 +119,14 @@ def test_a_killed_run_holds_only_when_the_next_finishes_and_the_third_changes_no
     controller.keep([kill], tmp_path / "controller.json")
     assert controller.read(tmp_path / "controller.json") == [kill]
     assert controller.last_task("TASK [a : one] ***\nok\nTASK [b : two] ***\n") == "b : two"
+
+
+def test_a_controller_that_never_begins_is_ended_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(controller, "TOP", tmp_path)
+    monkeypatch.setattr(controller, "FIRST_TASK", 0.3)
+    monkeypatch.setattr(controller.Ground, "command", lambda _self: ["sh", "-c", "echo loading; exec sleep 600"])
+    ground = controller.Ground(SimpleNamespace(name="lab"), tmp_path, "")  # type: ignore[arg-type]  # a stand-in
+    assert ground.killed_play(0.2) == "loading\n"
 
 
 METRICS = """vllm:num_requests_waiting{engine="0",model_name="m"} 3.0

@@ -7,14 +7,18 @@ import contextlib
 import hashlib
 import json
 import os
+import random
 import shutil
 import struct
 import subprocess
 import sys
+import threading
 import time
 import zipfile
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -164,6 +168,30 @@ def test_parts_hold_what_they_may(tmp_path: Path) -> None:
         bundle.share_out({tmp_path / "a": 99 << 20}, 56 << 20)
 
 
+def test_a_bundle_has_the_pinned_wheels_alone(tmp_path: Path) -> None:
+    for name in (
+        "vllm-0.9.0-py3-none-any.whl",
+        "vllm-0.26.0+cu130-cp312-cp312-linux_x86_64.whl",
+        "a_b-1.0-py3.whl",
+    ):
+        (tmp_path / name).touch()
+    found = bundle.pinned(tmp_path, ["vllm==0.26.0+cu130", "A.b==1.0", "gone==1"])
+    assert [path.name.split("-")[:2] for path in found] == [["a_b", "1.0"], ["vllm", "0.26.0+cu130"]]
+
+
+def test_a_wheel_becomes_a_small_archive_once(tmp_path: Path) -> None:
+    wheel = tmp_path / "ray-1.0-py3-none-any.whl"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        archive.writestr("ray/jars/all.jar", "x")
+        archive.writestr("ray/__init__.py", "y")
+    packed = bundle.pack_tree(wheel, 90, tmp_path)
+    listed = subprocess.run(["tar", "-tJf", packed], check=True, capture_output=True, text=True).stdout.split()
+    assert [name for name in listed if not name.endswith("/")] == ["ray-1.0-py3-none-any/ray/__init__.py"]
+    assert [path.name for path in tmp_path.iterdir() if path != wheel] == [packed.name]
+    before = packed.stat().st_mtime_ns
+    assert bundle.pack_tree(wheel, 90, tmp_path).stat().st_mtime_ns == before
+
+
 def test_the_lock_pins_what_every_engine_needs() -> None:
     names = {pin.split("==")[0] for pin in bundle.pins(bundle.LOCK)}
     assert {"vllm", "ray", "uv"} <= names
@@ -290,11 +318,15 @@ def test_the_lock_says_what_was_left_out() -> None:
 
 def test_only_what_came_within_the_time_counts() -> None:
     start = 100.0
-    kept = [(100.5, [100.9, 101.5, 102.0]), (102.0, [102.02, 102.5, 103.0, 105.5]), (104.9, [])]
+    kept = [(100.5, [100.9, 101.5, 102.0], 3), (102.0, [102.02, 102.5, 103.0, 105.5], 4), (104.9, [], 0)]
     found = load.figures(kept, start, 4.0)
     assert found["tokens_per_second"] == 1.2, "five tokens in four seconds, to one decimal"
     assert found["ttft_p50_ms"] == 20.0
     assert found["requests"] == 1
+    # the same tokens in half as many events are as many tokens
+    merged = [(102.0, [102.5, 103.0], 4)]
+    assert load.figures(merged, start, 4.0)["tokens_per_second"] == 1.0
+    assert load.figures(merged, start, 4.0)["tpot_ms"] == pytest.approx(166.667)
 
 
 def test_pairs_are_compared_round_by_round() -> None:
@@ -309,6 +341,106 @@ def test_pairs_are_compared_round_by_round() -> None:
     assert found["ratio"] == pytest.approx(0.975)
     assert found["ratios"] == [0.96, 0.99]
     assert found["ttft_added"] == 1.5
+    # one that answered nothing is no figure, but its failures count
+    dead = [row("front", 3, 50, 10), row("engine", 3, 0, -1) | {"failed": 7}]
+    [again] = price.summary([*rows, *dead], "front", "engine")
+    assert again == found | {"failed": 7}
+    assert price.summary(dead, "front", "engine") == []
+
+
+EVENTS = (b'data: {"choices": [1]}\n\n', b'data: {"choices": [2]}\n\n')
+
+
+@pytest.mark.parametrize(
+    ("events", "tokens"),
+    [
+        ((*EVENTS, b"data: [DONE]\n\n"), 2),
+        (EVENTS, None),
+        ((*EVENTS, b'data: {"error": {"message": "EngineDeadError"}}\n\n', b"data: [DONE]\n\n"), None),
+        ((), None),
+    ],
+    ids=["whole", "torn", "error", "empty"],
+)
+def test_an_answer_that_broke_off_has_failed(events: tuple[bytes, ...], tokens: int | None) -> None:
+    class Engine(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b"".join(events))
+
+        def log_message(self, *_words: object) -> None:
+            """Nothing."""
+
+    with HTTPServer(("127.0.0.1", 0), Engine) as server:
+        thread = threading.Thread(target=server.handle_request)
+        thread.start()
+        aim = load.Aim(f"http://127.0.0.1:{server.server_port}", "", "key", "model", 4, 2)
+        try:
+            if tokens is None:
+                with pytest.raises(OSError, match="the answer broke off"):
+                    load.ask(aim, random.Random(1))
+            else:
+                _begun, came = load.ask(aim, random.Random(1))
+                assert len(came) == tokens
+        finally:
+            thread.join()
+
+
+# --- stages ----------------------------------------------------------------------------------------------------------
+
+
+def opened(tmp_path: Path, *words: str) -> make_gpu.Run:
+    place = clusters.FOUR["fault1"].write("fault1", 1, tmp_path / "inventories")
+    return make_gpu.Run(make_gpu.parse([*words, "--inventory", str(place), "--results", str(tmp_path / "results")]))
+
+
+def test_a_slow_step_has_a_worker_beside_the_declared_arguments(tmp_path: Path) -> None:
+    run = opened(tmp_path, "--step", "7")
+    told: dict[str, Any] = {}
+
+    def must(_playbook: str, _name: str, **variables: Any) -> None:
+        told.update(variables)
+        raise make_gpu.GpuError("the play is not run here")
+
+    run._site = SimpleNamespace(hosts=["a"], on=lambda *_words: "")  # type: ignore[assignment]  # a stand-in for the lab
+    run.must = must  # type: ignore[method-assign,assignment]
+    with pytest.raises(make_gpu.GpuError):
+        make_gpu.slow(run)
+    declared = run.declared()["vllm_serve_args"]
+    assert declared["enforce-eager"] is True
+    assert told["vllm_serve_args"] == {**declared, "worker-cls": "stepped_worker.SteppedWorker"}
+    assert told["vllm_serve_watchdog_step_patience"] == 21
+
+
+def test_a_fault_that_could_not_be_measured_is_asked_for_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def complete(_site: Any, name: str, _number: int, **_more: Any) -> None:
+        asked.append(name)
+        if name == "link" and asked.count("link") == 1:
+            raise LabError("no such cable")
+
+    monkeypatch.setattr(make_gpu, "complete", complete)
+    monkeypatch.setattr(make_gpu.Run, "site", None)
+    words = ["faults", "--faults", "link,front", "--rounds", "2", "--results", str(tmp_path)]
+    assert make_gpu.main(words) == 1
+    assert asked == ["link", "front", "front"]
+    assert make_gpu.main(words) == 0
+    assert make_gpu.main(words) == 0
+    assert asked[3:] == ["link", "front", "link", "front"]
+
+
+def test_what_an_earlier_call_left_is_no_outcome(tmp_path: Path) -> None:
+    run = opened(tmp_path)
+    for name in ("verified/verify/20260101.json", "doctor-document.json", "report.html"):
+        (run.folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (run.folder / name).write_text('{"lines": [1], "findings": [{"id": "old"}]}')
+    failed = SimpleNamespace(rc=2, seconds=1.0, failures=["a: unreachable"])
+    run.play = lambda *_words, **_variables: failed  # type: ignore[method-assign,assignment]
+    assert make_gpu.verify(run)["lines"] == []
+    assert make_gpu.doctor(run)["findings"] == []
+    assert make_gpu.report(run)["bytes"] == 0
 
 
 def test_the_document_has_every_part_and_unmeasured_ones_say_so(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from tests.unit.plugins.module_utils._onhost.ray_cluster import config
         ({"nodes": [{"address": "10.0.0.1"}]}, "head_address is missing"),
         ({"nodes": [{"address": "10.0.0.1"}] * 2, "head_address": "10.0.0.1"}, "given to two nodes"),
         ({"nodes": [{"address": "10.0.0.1", "role": "head"}], "ports": {"gcs": "x"}}, "ports"),
+        ({"nodes": [{"address": "10.0.0.1", "role": "head"}], "ports": [6379]}, "ports"),
     ],
 )
 def test_bad_configuration(data, words):

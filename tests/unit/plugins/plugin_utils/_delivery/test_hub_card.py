@@ -14,8 +14,11 @@ import huggingface_hub
 import huggingface_hub.constants
 import pytest
 import tqdm
+import yaml
+from ansible_collections.sparkthor.cluster.plugins.module_utils._store import hub_caches
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import hub, hub_card
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery.record import MODELS, Record
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.host_state import ROLES
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.serving import plan_serving
 
 from tests.unit.hub_stand_in import COMMIT, TOKEN, Models, hub_of
@@ -219,6 +222,20 @@ def test_what_a_host_has_in_its_own_cache_needs_no_download_and_no_room(
     whole = [{**given[0], "layout": "hub"}]
     with pytest.raises(hub.HubError, match="more on the controller"):
         hub_card.models_of(whole, Record(str(tmp_path)), caches=caches)
+
+
+def test_caches_that_the_model_store_leaves_alone_do_not_count() -> None:
+    nodes = {"a": {"hub_models": {"owner/model": 9}}, "b": {}}
+    known = {"a": {"owner/model": 9}, "b": {}}
+    assert hub_card.caches_of(nodes, {}) == known
+    assert hub_card.caches_of(nodes, {"model_store_hub_caches": [*hub_caches.DEFAULT, "/data/hub"]}) == known
+    for others in ([], ["/data/hub"], list(hub_caches.DEFAULT[:1])):
+        assert hub_card.caches_of(nodes, {"model_store_hub_caches": others}) == {}
+
+
+def test_the_role_takes_from_the_caches_that_facts_read() -> None:
+    defaults = yaml.safe_load((ROLES / "model_store/defaults/main.yml").read_text(encoding="utf-8"))
+    assert defaults["model_store_hub_caches"] == list(hub_caches.DEFAULT)
 
 
 def test_the_recorded_commit_is_what_is_asked_for(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import yaml
 from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.wanted import Wanted
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import answers
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import host_state, onhost, roles
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.settings import SettingsError
 
@@ -73,6 +74,13 @@ def test_prometheus_runs_on_the_head_if_it_is_asked_for() -> None:
     unit = plan["state"]["units"][1]
     assert (unit["state"], unit["restart_on"]) == ("started", [f"{UNITS}/sparkthor-prometheus.service"])
     assert set(unit["reload_on"]) <= set(texts(plan))
+
+
+def test_all_agree_on_what_nonsense_is() -> None:
+    alerts = (host_state.ROLES / "monitoring/files/alerts.yml").read_text(encoding="utf-8")
+    assert f"sparkthor_serving_answers_right < {answers.SENSE} * sparkthor_serving_answers_asked" in alerts
+    upgrade = (host_state.ROLES.parent / "playbooks/upgrade.yml").read_text(encoding="utf-8")
+    assert f"< {answers.SENSE} * (__upgrade_found.answers" in upgrade
 
 
 def test_a_wrong_value_is_named() -> None:
