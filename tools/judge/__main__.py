@@ -29,7 +29,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._model.config im
     max_context,
     text_config,
 )
-from ansible_collections.sparkthor.cluster.plugins.module_utils._model.known import unknown_of
+from ansible_collections.sparkthor.cluster.plugins.module_utils._model.known import TYPES, unknown_of
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.memory import plan
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.values import SizingError
 
@@ -160,9 +160,11 @@ def tally(answers: dict[str, Any]) -> str:
     configs = {case["id"].partition(" ")[0]: case["config"] for case in cases([]) if case["id"] in answers}
     architectures = {config["architectures"][0] for config in configs.values()}
     strange = {text_config(config)["model_type"] for config in configs.values() if unknown_of(text_config(config))}
+    judged = {kind for config in configs.values() for kind in (config["model_type"], text_config(config)["model_type"])}
     return (
         f"{len(answers)} answers for {len(configs)} models of {len(architectures)} architectures are kept. "
-        f"The plan does not know {len(strange)} of these, and says so: {', '.join(sorted(strange))}."
+        f"The plan does not know {len(strange)} of these, and says so: {', '.join(sorted(strange))}. "
+        f"It knows these by their fields alone, without an answer: {', '.join(sorted(TYPES - judged))}."
     )
 
 

@@ -56,6 +56,9 @@ class _Name(str):
             raise AttributeError(name)
         return _Name(name)
 
+    def __call__(self, *args: Any, **named: Any) -> Any:
+        return args[0] if args else self  # a decorator
+
 
 class _Anything(metaclass=_AnyAttribute):
     """Stands for an operator or an object of a library that is not here."""
@@ -103,6 +106,7 @@ def _fake_operators() -> None:
     """vLLM's compiled operators: asked whether a kernel exists, they say yes; called, they do nothing."""
     for name in (
         "vllm._C_stable_libtorch",
+        "vllm._flashkda_C",
         "vllm._moe_C",
         "vllm._moe_C_stable_libtorch",
         "vllm.vllm_flash_attn._vllm_fa2_C",
@@ -117,7 +121,7 @@ def _fake_operators() -> None:
         try:
             return real(self, name)
         except AttributeError:
-            if self.name.startswith(("_C", "_moe_C", "_vllm_fa")) and not name.startswith("__"):
+            if self.name.startswith(("_C", "_moe_C", "_vllm_fa", "_flashkda")) and not name.startswith("__"):
                 if _imported or "support" in name:
                     return _Anything()
             raise
@@ -242,10 +246,12 @@ def _meta_mode() -> Any:
                 named["device"] = "meta"
             if name == "to" and len(args) > 1 and not isinstance(args[1], (torch.dtype, torch.Tensor)):
                 return func(args[0], "meta", **named)
-            if name == "cuda":
+            if name in ("cuda", "cpu"):
                 return args[0]
             if name == "item":
                 return 0
+            if name == "tolist":
+                return [0.0] * args[0].numel()
             return func(*args, **named)
 
     return ToMeta()
@@ -286,7 +292,9 @@ def _know(model_type: str) -> None:
     from vllm.transformers_utils.config import _CONFIG_REGISTRY
 
     if model_type not in CONFIG_MAPPING and model_type not in _CONFIG_REGISTRY:
-        AutoConfig.register(model_type, type("Published", (PreTrainedConfig,), {"model_type": model_type}))
+        # Transformers asks for the limit while it reads the fields before it
+        members = {"model_type": model_type, "max_position_embeddings": None}
+        AutoConfig.register(model_type, type("Published", (PreTrainedConfig,), members))
 
 
 def _configuration(case: dict[str, Any], folder: str) -> Any:

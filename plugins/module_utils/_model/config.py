@@ -100,6 +100,9 @@ def text_config(config: Mapping[str, Any]) -> dict[str, Any]:
             inner = outer[key]
             break
     if inner is None:
+        nested = outer.get("ffn_config")  # DBRX
+        more = nested if isinstance(nested, Mapping) else {}
+        outer.update({key: more[key] for key in ("ffn_hidden_size", "moe_num_experts", "moe_top_k") if key in more})
         return _with_class_defaults(outer)
     merged = dict(inner)
     for key in (

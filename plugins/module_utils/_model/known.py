@@ -23,7 +23,7 @@ BOTH_EVERYWHERE = (
 LEARNED_POSITIONS = ("gpt2", "opt")
 
 #: Model types whose attention the other fields describe; of a nested config the text model's type counts.
-_TYPES = frozenset(
+TYPES = frozenset(
     (
         *("afmoe", "apertus", "arcee", "baichuan", "bailing_moe", "bamba", "bloom", "chatglm", "cohere", "cohere2"),
         *("cwm", "dbrx", "deepseek", "deepseek_v2", "deepseek_v3", "deepseek_v32", "deepseek_v4", "dots1"),
@@ -65,6 +65,6 @@ def unknown_of(text: Mapping[str, Any]) -> list[str]:
         for field, models in _FIELDS.items()
         if text.get(field) not in (None, {}, [], 0) and kind not in models
     ]
-    if kind and kind not in _TYPES:
+    if kind and kind not in TYPES:
         found.append(f"model_type {kind!r} (its attention is planned as the fields that are known say)")
     return found

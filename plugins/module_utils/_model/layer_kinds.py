@@ -109,6 +109,11 @@ def _kinds_by_rule(config: Mapping[str, Any], count: int) -> list[str]:
         wanted = {int(number) for number in indices}
         return ["attention" if index in wanted else "mamba" for index in range(count)]
 
+    full_indices = config.get("full_attn_idxs")
+    if isinstance(full_indices, (list, tuple)):  # LFM2
+        wanted = {int(number) for number in full_indices}
+        return ["attention" if index in wanted else "conv" for index in range(count)]
+
     period = config.get("attn_layer_period")
     if period is not None:
         every = as_int("config.attn_layer_period", period)

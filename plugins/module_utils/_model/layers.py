@@ -83,9 +83,9 @@ class FeedForward:
         self.experts = experts
         self.per_token = per_token
         self.inter = inter
-        # relu2 has no gate: two matrices instead of three
+        # relu2 and the like have no gate: two matrices instead of three
         activation = str(first_of(text, ("mlp_hidden_act", "hidden_act", "activation_function")) or "silu")
-        plain = text.get("model_type") in _WITHOUT_GATE or activation in ("relu2", "gelu_new", "relu")
+        plain = text.get("model_type") in _WITHOUT_GATE or activation in ("relu2", "gelu_new", "relu", "xielu")
         self.matrices = 2 if plain else 3
         self.latent = optional_int(text, ("moe_latent_size", "routed_expert_hidden_size"), 0)
         expert_width = self.latent or hidden
@@ -351,6 +351,8 @@ def _linear_state(text: Mapping[str, Any], hidden: int) -> dict[str, Any]:
         return {
             "conv_width": 3 * width,
             "conv_steps": kernel - 1,
+            # the kernel that a bounded gate is computed by keeps one more copy for prefix caching (Kimi K3)
+            "checkpoints": int(nested.get("gate_lower_bound") is not None and dim == 128),
             "ssm_state": heads * dim * dim,
             "attention_params": 5 * hidden * width,
         }
