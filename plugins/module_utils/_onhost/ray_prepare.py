@@ -132,6 +132,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     delay = series.note_start(options.run_dir, time.time())
     if delay:
         say(f"several starts within {series.SERIES_SECONDS} s of one another: waiting {delay:g} s")
+        if delay == series.FIRST_DELAY:
+            # once in a series: Ray gives its raylet 30 s, and compiling takes a busy host longer
+            series.remove_bytecode(config.environment.get("PYTHONPYCACHEPREFIX", ""), say)
         time.sleep(delay)
     if config.on_head:
         former_head.stay_down(tell=say)

@@ -2,19 +2,20 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # runs on the host without Ansible:
 # pylint: disable=ansible-bad-function
-"""How long a start waits after others shortly before it."""
+"""What a start does after others shortly before it: it waits, and makes compiled code anew."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from .._lib import files
 
 #: starts within this many seconds of one another count as one series of failures
 SERIES_SECONDS = 120
-MAXIMUM_DELAY = 30
+FIRST_DELAY = 2.0
+MAXIMUM_DELAY = 30.0
 
 
 def series_delay(starts: Sequence[float], now: float) -> float:
@@ -29,7 +30,7 @@ def series_delay(starts: Sequence[float], now: float) -> float:
             break
         count += 1
         newer = moment
-    return 0.0 if count < 4 else float(min(MAXIMUM_DELAY, 2 ** (count - 3)))
+    return 0.0 if count < 4 else min(MAXIMUM_DELAY, FIRST_DELAY * 2 ** (count - 4))
 
 
 def note_start(run_dir: str, now: float) -> float:
@@ -44,3 +45,15 @@ def note_start(run_dir: str, now: float) -> float:
         # a new file: of a container's unit the last one may be root's
         files.write_atomic(path, "".join(f"{moment:.1f}\n" for moment in [*starts, now + delay]))
     return delay
+
+
+def remove_bytecode(folder: str, tell: Callable[[str], None]) -> None:
+    """Remove the engine's compiled modules, or what stands in their place; Python makes them anew.
+
+    A power loss, a full disk or a planted link may have spoiled them, and Python takes what it finds for good: every
+    start would end the same way.
+    """
+    if os.path.lexists(folder):
+        tell(f"{folder} is removed, in case compiled code in it is torn")
+        with contextlib.suppress(OSError):
+            files.remove(folder)

@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import os
 import subprocess
 import sys
@@ -16,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from .._lib import files
-from . import serving
+from . import series, serving
 
 DROP_CACHES = "/usr/local/lib/sparkthor/sparkthor-drop-caches"
 #: where caches are unless serving.json says otherwise
@@ -31,16 +30,11 @@ def pause(delay: float, bytecode: str, cache: str = CACHE, sleep: Callable[[floa
     """Wait ``delay`` seconds because the last starts never served, and remove the compiled modules before.
 
     A folder of compiled modules that is not below ``cache`` stays: it is not ours.
-
-    A power loss or a full disk may have torn compiled bytecode, and Python takes such a file for good: every start
-    would end the same way.  It is made anew.
     """
     say(f"several starts in a row never served: waiting {delay:.0f} s before this one")
     bytecode = os.path.normpath(bytecode)
-    if bytecode.startswith(f"{cache.rstrip('/')}/") and os.path.isdir(bytecode):
-        say(f"{bytecode} is removed, in case compiled code in it is torn")
-        with contextlib.suppress(OSError):
-            files.remove(bytecode)
+    if bytecode.startswith(f"{cache.rstrip('/')}/"):
+        series.remove_bytecode(bytecode, say)
     sleep(delay)
 
 

@@ -12,6 +12,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._engine import i
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import Finding
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import location
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.serving import GOOD
+from ansible_collections.sparkthor.cluster.plugins.module_utils._store import fanout_job
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import door
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engine import (
     CACHE,
@@ -111,6 +112,7 @@ def _serving(settings: TeardownSettings) -> HostState:
 def _engine(settings: TeardownSettings) -> HostState:
     cache = settings.engine_cache_dir
     return HostState(
+        units=[switched_off(image_share.UNIT)],
         restore=[f"{_ETC}/engine.env", *_foreign(cache)],
         # an engine_venv_path elsewhere stays, because what lies beside it may be others'
         absent=[f"{_ETC}/container.json", WORK_DIR, image_share.FOLDER, location.PACKAGE, *_own(cache)],
@@ -119,7 +121,9 @@ def _engine(settings: TeardownSettings) -> HostState:
 
 def _models(settings: TeardownSettings) -> HostState:
     return HostState(
-        restore=_foreign(settings.model_store_root), absent=["/run/sparkthor-fanout", *_own(settings.model_store_root)]
+        units=[switched_off(fanout_job.UNIT)],
+        restore=_foreign(settings.model_store_root),
+        absent=[fanout_job.FOLDER, *_own(settings.model_store_root)],
     )
 
 

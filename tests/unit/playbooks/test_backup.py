@@ -27,14 +27,14 @@ def inventory(tmp_path: Path) -> Path:
     return folder
 
 
-def back_up(inventory: Path, **variables: object) -> subprocess.CompletedProcess[str]:
+def back_up(inventory: Path, *arguments: str, **variables: object) -> subprocess.CompletedProcess[str]:
     given = {
         "backup_file": inventory.parent / "backup",
         "backup_password_file": inventory.parent / "password",
         **variables,
     }
     extra = [word for name, value in given.items() for word in ("-e", f"{name}={value}")]
-    command = [str(BIN / "ansible-playbook"), "playbooks/backup.yml", "-i", str(inventory), *extra]
+    command = [str(BIN / "ansible-playbook"), "playbooks/backup.yml", "-i", str(inventory), *extra, *arguments]
     return subprocess.run(command, cwd=TOP, capture_output=True, text=True, check=False)
 
 
@@ -55,7 +55,8 @@ def unpacked(inventory: Path) -> dict[str, str]:
 def test_it_holds_inventory_and_secrets_and_shows_neither(inventory: Path) -> None:
     (inventory / ".secrets").mkdir()
     (inventory / ".secrets" / "api_key").write_text(KEY)
-    done = back_up(inventory)
+    # a limit to some hosts, such as a worker, is no reason to write nothing
+    done = back_up(inventory, "--limit=spark-02")
     assert done.returncode == 0, done.stdout + done.stderr
     assert KEY not in done.stdout + done.stderr
     archive = inventory.parent / "backup"

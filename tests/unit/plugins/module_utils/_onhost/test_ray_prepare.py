@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import socket
 import sys
@@ -63,6 +64,28 @@ def test_waiting_for_the_head_is_told_now_and_then():
 def test_prepare_of_a_head(tmp_path):
     path = write_config(tmp_path, ports={port.key: free_port() for port in ray_config.PORTS})
     assert ray_prepare.main(["--config", path, "--run-dir", str(tmp_path / "run")]) == 0
+
+
+def test_a_series_of_starts_makes_compiled_modules_anew_once(tmp_path, capsys, monkeypatch):
+    slept, clock = [], itertools.count(1000.0, 50.0)
+    monkeypatch.setattr(ray_prepare.time, "sleep", slept.append)
+    monkeypatch.setattr(ray_prepare.time, "time", lambda: next(clock))
+    outside, bytecode = tmp_path / "outside", tmp_path / "pycache"
+    outside.mkdir()
+    (outside / "file").write_text("precious")
+    path = write_config(
+        tmp_path,
+        ports={port.key: free_port() for port in ray_config.PORTS},
+        environment={"PYTHONPYCACHEPREFIX": str(bytecode)},
+    )
+    for there in (True, True, True, True, False, True):
+        bytecode.unlink(missing_ok=True)
+        bytecode.symlink_to(outside)
+        assert ray_prepare.main(["--config", path, "--run-dir", str(tmp_path)]) == 0
+        assert bytecode.is_symlink() is there
+    assert slept == [2.0, 4.0]
+    assert (outside / "file").read_text() == "precious"
+    assert capsys.readouterr().out.count("in case compiled code in it is torn") == 1
 
 
 def test_prepare_without_a_token(tmp_path, capsys):

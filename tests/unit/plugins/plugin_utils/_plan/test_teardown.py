@@ -69,6 +69,11 @@ def test_what_restarts_others_is_stopped_before_them() -> None:
     assert names.index("sparkthor-vllm.service") < names.index("sparkthor-ray.service")
 
 
+def test_what_still_brings_something_is_stopped() -> None:
+    names = {unit["name"] for unit in taken("all")["state"]["units"]}
+    assert {"sparkthor-pull.service", "sparkthor-fanout.service"} <= names
+
+
 def test_a_part_takes_nothing_of_another() -> None:
     parts = {name: taken(",".join([name, *teardown.PARTS[name]]))["state"] for name in ("serving", "models", "engine")}
     serving = {*parts["serving"]["absent"], *parts["serving"]["restore"]}
