@@ -84,7 +84,7 @@ def test_a_model_outside_of_the_store_is_planned_by_all_that_decides_sizes() -> 
     assert sizing == {
         **{"model_path": "/srv/mine", "tensor_parallel": 4, "pipeline_parallel": 1, "max_model_len": None},
         **{"memory_bytes": [MEMORY, MEMORY], "hosts": ["a", "b"], "gpu_memory_utilization": 0.85},
-        **{"kv_cache_dtype": "fp8", "kv_cache_memory_bytes": 8 * 2**30, "max_num_seqs": 8},
+        **{"dtype": "auto", "kv_cache_dtype": "fp8", "kv_cache_memory_bytes": 8 * 2**30, "max_num_seqs": 8},
         **{"max_num_batched_tokens": 16_000, "enforce_eager": True, "language_model_only": False},
         **{"mamba_ssm_cache_dtype": "auto", "hf_overrides": {"max_position_embeddings": 65536}},
     }
