@@ -377,7 +377,8 @@ def main() -> None:
         if stage == "receive":
             way.store_of(params).receive(params["parts"])
             module.exit_json(changed=True)
-        module.exit_json(**way.apply({**params, "needed": kept.needed()}, module.check_mode))
+        needed = kept.needed().folders if way is venv else kept.needed().images
+        module.exit_json(**way.apply({**params, "needed": needed}, module.check_mode))
     except (EngineError, StoreError, container.ContainerError) as error:
         module.fail_json(msg=str(error))
     except OSError as error:

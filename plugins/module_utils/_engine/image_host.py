@@ -181,7 +181,7 @@ class Host:
         out = run_limited(["docker", "images", "--quiet", "--no-trunc", "--filter", f"label={_image.LABEL_BASE}"], 30)
         records = self.records()
         ours = {*out[1].split(), *(image for image, found in records.items() if found.get("brought"))} - needed
-        bases = {self._base(image) for image in needed}
+        bases = {self._base(image) for image in needed if image}
         # in the order in which they were asked, the newest first; one that was never asked is the oldest
         order = [image for image in reversed(list(records)) if image in ours]
         order += sorted(ours - set(order))

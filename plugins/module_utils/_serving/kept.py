@@ -26,7 +26,7 @@ import stat
 import subprocess
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.pins import read_marker
 from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.venv import interesting
@@ -193,13 +193,20 @@ def _engines(one: Kept, folder: str) -> tuple[list[str], str]:
     return environments, str(image or "")
 
 
-def needed(folder: str = serving.GOOD) -> list[str]:
-    """Environments and images of what served last and of what served before that: no new engine removes them."""
-    found: list[str] = []
-    for one in read(folder)[:2]:
-        environments, image = _engines(one, folder)
-        found += [*environments, *([image] if image else [])]
-    return found
+class Needed(NamedTuple):
+    """What no new engine removes."""
+
+    folders: list[str]
+    images: list[str]
+
+
+def needed(folder: str = serving.GOOD) -> Needed:
+    """Environments, models and images of what served last and of what served before that."""
+    engines = [_engines(one, folder) for one in read(folder)[:2]]
+    return Needed(
+        [path for environments, _image in engines for path in environments],
+        [image for _paths, image in engines if image],
+    )
 
 
 def revisions_needed(config: str = VLLM, folder: str = serving.GOOD) -> list[str]:

@@ -17,6 +17,7 @@ from ansible.module_utils.testing import patch_module_args
 from ansible_collections.sparkthor.cluster.plugins.module_utils._engine import image as _image
 from ansible_collections.sparkthor.cluster.plugins.module_utils._engine import image_host
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import container
+from ansible_collections.sparkthor.cluster.plugins.module_utils._serving import kept
 from ansible_collections.sparkthor.cluster.plugins.modules import engine
 
 BASE = "sha256:" + "a" * 64
@@ -49,6 +50,8 @@ class Docker:
         if self.down:
             return 127 if "not installed" in self.down else 1, "", self.down
         if words[:2] == ["image", "inspect"]:
+            if not words[2] or words[2].startswith("/"):
+                return 1, "", "Error response from daemon: invalid reference format"
             entry = self.images.get(words[2])
             return (0, json.dumps([entry]), "") if entry else (1, "", f"Error: No such image: {words[2]}")
         return getattr(self, f"do_{words[0]}")(words, stdin)
@@ -223,6 +226,18 @@ def test_an_image_that_has_ray_is_run_as_it_is(host: Host, docker: Docker) -> No
     assert result["ansible_facts"]["sparkthor_engine"]["versions"]["ray"] == "2.55.0"
     assert "commit" not in docker.verbs()
     assert "engine_ray_version is '2.60.0'" in host(ray_version="2.60.0")["msg"]
+
+
+def test_a_new_image_after_one_that_served(host: Host, docker: Docker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What served is an image and a model's folder, and Docker knows no folder."""
+    monkeypatch.setattr(kept, "needed", lambda: kept.Needed(["/var/lib/sparkthor/models/tiny@1"], [BASE]))
+    docker.packages["ray"] = "2.60.0"
+    docker.add(BASE, "own/vllm:1")
+    host()
+    docker.add(PULLED, "own/vllm:2")
+    result = host(target={"image": "own/vllm:2", "archive": {}})
+    assert result["actions"] == [f"write {host.root}/container.json"]
+    assert json.loads((host.root / "container.json").read_text())["image"] == PULLED
 
 
 def test_an_image_with_an_old_ray_or_without_vllm_is_refused(host: Host, docker: Docker) -> None:

@@ -246,7 +246,7 @@ def test_going_back_needs_no_wheel(host: Host) -> None:
 def test_what_served_keeps_its_engine(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     host.converge()
     first = os.path.realpath(host.path)
-    monkeypatch.setattr(kept, "needed", lambda: [first])
+    monkeypatch.setattr(kept, "needed", lambda: kept.Needed([first], []))
     for version in ("2.61.0", "2.62.0", "2.63.0"):
         host.pins["ray"] = version
         host.make_wheels()

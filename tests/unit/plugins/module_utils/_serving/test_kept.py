@@ -162,7 +162,7 @@ def test_old_configurations_go_and_their_copies_with_them(host: Host) -> None:
     assert len(kept.read(host.good)) == kept.LIMIT
     # the link has no copy, the environment is absent
     assert len(os.listdir(host.good)) == kept.LIMIT + 1
-    assert [os.path.basename(path) for path in kept.needed(host.good)] == ["one", "one"]
+    assert [os.path.basename(path) for path in kept.needed(host.good).folders] == ["one", "one"]
 
 
 def test_an_engine_that_is_gone_is_said_before_anything_changes(host: Host) -> None:
@@ -184,7 +184,8 @@ def test_what_an_image_needs(host: Host, monkeypatch: pytest.MonkeyPatch, tmp_pa
     kept.keep("c", [str(config), str(unit)], host.good)
     [one] = kept.read(host.good)
     assert (one.about["runtime"], one.about["versions"]) == ("container", {"vllm": "0.33"})
-    assert kept.needed(host.good) == ["sha256:1"]
+    # Docker is asked about images alone, and would refuse a folder's name
+    assert kept.needed(host.good) == ([], ["sha256:1"])
     assert kept.differences(one, [], host.good, lambda image: image == "sha256:1") == []
     with pytest.raises(kept.KeptError, match="sha256:1"):
         kept.differences(one, [], host.good, lambda _image: False)
