@@ -22,6 +22,7 @@ from tools.playbooks import run_playbook
 GATE = "/usr/bin/python3 -IB /usr/local/lib/sparkthor/sparkthor_host ray-gate"
 
 MODEL = "tiny-qwen3"
+SITE_SECONDS_LIMIT = 600
 UNITS = ("sparkthor-ray.service", "sparkthor-vllm.service", "sparkthor-front.service", "sparkthor-watchdog.service")
 
 
@@ -169,6 +170,7 @@ def test_a_second_run_changes_nothing_and_restarts_nothing(cluster):
     print(f"second run: {outcome.seconds:.1f} s, {outcome.stages}")
     assert outcome.rc == 0, outcome.failures
     assert set(outcome.changed.values()) == {0}, outcome.changed
+    assert outcome.seconds < SITE_SECONDS_LIMIT
     assert unit_state(cluster) == before
 
 

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from tests.integration.asking import ask
+from tests.integration.asking import SECONDS, ask
 from tests.integration.conftest import Cluster
 from tests.integration.verify.test_verify import failing, status, verify
 from tools.playbooks import run_playbook
@@ -47,3 +47,4 @@ def test_doctor_finds_nothing(cluster: Cluster, tmp_path) -> None:
     assert answer.rc == 0, answer.output
     assert answer.doctor["findings"] == [], answer.output
     assert answer.changed == {"0"}
+    assert answer.seconds < SECONDS

@@ -158,6 +158,7 @@ def test_without_a_token_or_with_a_wrong_one_nobody_joins(three):
     for mode, words in (("", "token"), ("wrong-token-of-some-length-0123456789abcdef", "token")):
         path = "/run/test-token"
         three.on(host, f"umask 077; printf %s '{mode}' >{path}")
+        begun = time.monotonic()
         said = three.on(
             host,
             f"env {ENVIRONMENT.format(token=path)} timeout 240 {RAY} start --address={address} --num-gpus=1 "
@@ -168,6 +169,7 @@ def test_without_a_token_or_with_a_wrong_one_nobody_joins(three):
         assert "status 0" not in said, said
         assert "status 124" not in said, said
         assert words in said.lower(), said
+        assert time.monotonic() - begun < 240
     assert three.node_ids() == before
     done = three.on(
         three.head,
