@@ -123,7 +123,7 @@ def index_remark(path: str) -> str:
         return ""
     return (
         f"{index_path} is missing: the weights are those of {len(files)} files, {files[0]} to {files[-1]}, as vLLM "
-        "loads them, and nothing says whether a tensor lacks. Fetch the model again, with its index."
+        "loads them, and nothing says whether a tensor is missing. Fetch the model again, with its index."
     )
 
 
