@@ -22,7 +22,7 @@ from tests.integration.conftest import TOP
 from tests.integration.serve.conftest import FIRST, MODEL, Serving
 
 ORIGIN = "http://localhost:3000"
-_BLOCK = re.compile(r"^## (?P<title>.+)$|^```(?P<kind>python|sh)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
+_BLOCK = re.compile(r"^## (?P<title>[^\n]+)$|^```(?P<kind>python|sh)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 def blocks() -> list[tuple[str, str, str]]:
