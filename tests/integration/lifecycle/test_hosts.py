@@ -81,7 +81,10 @@ class Site:
         return [(self.lab.folder / "secrets" / name).read_text() for name in ("api_key", "ray_token")]
 
     def fabric(self, host: str) -> list[str]:
-        return self.on(host, "ip -br -4 address show scope global | awk '/10\\.100\\./ {print $1, $3}'").splitlines()
+        # without the number of the other end, which is another machine's
+        return self.on(
+            host, "ip -br -4 address show scope global | sed -n 's/@if[0-9]*//; /10\\.100\\./p'"
+        ).splitlines()
 
     def serves(self) -> None:
         """By a real completion, and with nothing left to do."""
