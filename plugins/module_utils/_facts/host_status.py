@@ -253,7 +253,7 @@ class HostReader:
                 "memory": self.memory(),
                 "gpus": gpus.result(),
                 "disk": self.disk(),
-                "environment": environment_file.parse(self._text("/etc/sparkthor/fabric.env")),
+                "environment": environment_file.parse(self._text(environment_file.FABRIC)),
                 "engine": engine,
                 "versions": self.versions(engine),
                 "models": self.models(),
