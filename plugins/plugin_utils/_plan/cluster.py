@@ -266,8 +266,6 @@ def _serving_together(
 ) -> dict[str, Any]:
     """``sparkthor_cluster`` for hosts that serve one model, the head first."""
     head = hosts[0]
-    # another serving group has another head, which is no news to this one
-    nodes = {host: nodes[host] for host in hosts}
     topology, profile = fabric[head]["topology"], fabric[head]["profile"]
     kinds = {host: fabric[host]["kind"] for host in hosts}
     gpus = {host: gpu_count(host, hostvars[host], nodes[host]) for host in hosts}

@@ -74,18 +74,6 @@ def test_what_hosts_told_of_the_lan() -> None:
     assert str(lost["b"]).startswith("fabric_lan_nic of host b is eth9, which has no IPv4 address there; ")
 
 
-def test_the_head_of_another_serving_group_is_no_new_head() -> None:
-    hosts = ["a", "b", "c"]
-    first, _whole, fabric, nodes = planned(hosts)
-    parts = [Part("big", ["a", "b"]), Part("small", ["c"])]
-    for _run in range(3):
-        plans = plan_parts(parts, dict.fromkeys(hosts, first), nodes, fabric)
-        assert [plan["generation"] for plan in plans.values()] == [1, 1]
-        for plan in plans.values():
-            said = {"head": plan["head"], "generation": plan["generation"], "seen": plan["generation"]}
-            nodes.update({host: {**nodes[host], "declared": {**said, "cluster": plan["id"]}} for host in plan["hosts"]})
-
-
 def test_a_serving_group_is_a_cluster_of_its_own_hosts_on_one_fabric() -> None:
     hosts = ["a", "b", "c", "d"]
     _first, whole, fabric, nodes = planned(hosts)
