@@ -94,7 +94,10 @@ class ActionModule(ClusterAction):
         first = arguments["stage"] == "inventory"
         try:
             # templated once: host variables are lazy, and every access costs; what is refused is reported with the rest
-            hostvars = {host: inventory.planned_by(Declared(everything[host], strict=not first)) for host in hosts}
+            hostvars = {
+                host: inventory.planned_by(Declared(everything[host], strict=not first), inventory.SECRETS)
+                for host in hosts
+            }
         except ValueRefused as error:
             raise AnsibleActionFail(nothing_changed([error])) from error
         if first:
@@ -382,9 +385,9 @@ class ActionModule(ClusterAction):
         plans = [hostvars[host].get("sparkthor_cluster") or {} for host in fabric] if own.get("group") else [own]
         store = dict.fromkeys(problem for plan in plans for problem in plan.get("store_problems") or ())
         self._fail([*errors, *store, *(_placed(message, hosts) for message, hosts in refused.items())])
-        # of serving groups not: a host that goes to another group does not leave the cluster
-        for line in [] if own.get("group") else changes.announced(own, fabric, nodes):
-            self._display.display(f"sparkthor: {line}")
+        for plan in {plan.get("group"): plan for plan in plans}.values():
+            for line in changes.announced(plan, fabric, nodes):
+                self._display.display(f"sparkthor: {line}")
         _fabric.adopt_devices(fabric, fabric_check.devices(probes))
         renamed = fabric != arguments["fabric"]
         compared = next(iter(outcomes.values()), {}).get("compared") or []

@@ -93,7 +93,7 @@ class ActionModule(Action):
             },
             "ranks": {host: index for index, host in enumerate(cluster["hosts"])},
             "world": len(cluster["hosts"]),
-            "master": fabric[cluster["head"]]["control_address"],
+            "master": cluster["head_address"],
             "head": cluster["head"],
             "serves": bool((facts_by_host.get(cluster["head"]) or {"serving": {}})["serving"].get("model")),
         }

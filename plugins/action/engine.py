@@ -28,6 +28,8 @@ ROUNDS = 6
 RESULTS, PULLED = "__engine_installed", "__engine_pulled"
 #: seconds between two questions to a pull, and between two lines about it
 ASK_EVERY, TELL_EVERY = 2.0, 10.0
+#: questions in a row that may stay without an answer: an empty one does not say that the pull has ended
+UNANSWERED = 30
 
 
 display = Display()
@@ -195,15 +197,17 @@ class ActionModule(push.StoreAction):
     def _follow(self, image: str) -> None:
         """Show how far the pull is until its unit has ended; ``save`` knows how."""
         begun = told = time.monotonic()
+        unanswered = 0
         while True:
             shown = self._low_level_execute_command(
                 f"cat {image_share.LOG}; echo; systemctl is-active {image_share.UNIT}"
             )
             log, _newline, state = shown["stdout"].strip().rpartition("\n")
-            if state.strip() != "active":
+            unanswered = 0 if state else unanswered + 1
+            if state.strip() != "active" and (state or unanswered > UNANSWERED):
                 return
             now = time.monotonic()
-            if now - told >= TELL_EVERY:
+            if state and now - told >= TELL_EVERY:
                 told = now
                 display.display(
                     f"sparkthor: {self.host}: {image}: {image_share.progress(log)} after {now - begun:.0f} s"

@@ -429,7 +429,7 @@ def _publish(store: Store, plans: list[tuple[Model, Plan]], alone: bool) -> None
         else:
             store.refresh_record(model.folder, model.entries, model.links)
         if model.revised and alone:
-            revisions.lead(store, model.folder)
+            revisions.lead_to(store, model.folder)
     # also where all was right: a run killed after its last rename left second names there
     store.clean_incoming([entry for model, _plan in plans for entry in model.entries])
 

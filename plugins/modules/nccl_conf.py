@@ -145,11 +145,12 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.orig
     keep_original,
 )
 from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.wanted import MARKER, has_marker
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import environment_file
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.command import run_limited
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.files import write_atomic
 from ansible_collections.sparkthor.cluster.plugins.module_utils._network.nccl import NcclError, Source, edit
 
-ENVIRONMENT_FILES = ("/etc/environment", "/etc/sparkthor/fabric.env")
+ENVIRONMENT_FILES = ("/etc/environment", environment_file.FABRIC)
 
 
 def read(path: str) -> bytes | None:

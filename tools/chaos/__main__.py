@@ -46,7 +46,7 @@ RESULTS = TOP / ".lab" / "results" / "chaos"
 PLAY_LIMIT = 1800.0
 #: serving again is waited for beyond its limit, so that a miss has a figure
 PATIENCE = 3.0
-#: a head that is back, or a watchdog that was struck, has this long until its state counts
+#: a head that is back, or a watchdog that was struck, has at least this long until its state counts
 SIGHT = 60.0
 #: a clean start of the same lab is measured anew after these seconds
 CLEAN_AGE = 1200.0
@@ -95,6 +95,11 @@ class Run:
         self.blinded: dict[schedule.Fault, float] = {}
         self.endpoint = Asking(**dataclasses.asdict(site.endpoint), expected=expected)
         self.limit = 0.0
+        #: as SIGHT, on this machine
+        self.sight = SIGHT
+        #: the play of the newest round; enough, once it has to end
+        self.play: threading.Thread | None = None
+        self.enough = threading.Event()
 
     def now(self) -> float:
         return time.monotonic() - self.zero
@@ -115,7 +120,7 @@ class Run:
         what = [schedule.words(fault) for fault in each.faults]
         laid = judge.Laid(each.number, what, self.now())
         self.history.rounds.append(laid)
-        play = self._play(each.play)
+        self.play = self._play(each.play)
         say(f"  {self.now():6.0f} s  round {each.number}: {'; '.join(what)}{'; a play' if each.play else ''}")
         begun = time.monotonic()
         deeds = [(fault.at, 0, fault) for fault in each.faults]
@@ -129,8 +134,8 @@ class Run:
             laid.troubles.append(f"the lab cannot be made whole: {error}")
             return False
         self._sees_again()
-        if play is not None:
-            play.join()
+        if self.play is not None:
+            self.play.join()
             outcome = self.site_yml("after")
             if outcome.rc != 0 and any("is changing this cluster" in failure for failure in outcome.failures):
                 # the killed play could not give its lock back to a head that was away
@@ -163,7 +168,7 @@ class Run:
         ground = Ground(self.site.lab, self.site.inventories[0], "", variables)
 
         def work() -> None:
-            self.output += ground.killed_play(play.killed or PLAY_LIMIT)
+            self.output += ground.killed_play(play.killed or PLAY_LIMIT, self.enough)
 
         thread = threading.Thread(target=work)
         thread.start()
@@ -190,7 +195,7 @@ class Run:
         for fault in faults or tuple(self.blinded):
             since = self.blinded.pop(fault, None)
             if since is not None:
-                self.history.blind.append((since, self.now() + SIGHT))
+                self.history.blind.append((since, self.now() + self.sight))
 
     # -- around the rounds ------------------------------------------------------------------------------------------
 
@@ -233,6 +238,10 @@ class Run:
                 for one in requests
             ]
 
+        self.enough.set()
+        if self.play is not None:
+            # of a round that was cut short: it must not go on while its lab is taken away
+            self.play.join()
         self._sees_again()
         self.history.ended = self.now()
         self.history.requests, self.history.pulses = moved(clients.requests), moved(clients.pulses)
@@ -253,6 +262,8 @@ def rounds_of(run: Run, seed: int, minutes: float, plan: Sequence[schedule.Round
 def chaos(run: Run, name: str, seed: int, minutes: float, plan: Sequence[schedule.Round] | None) -> list[str]:
     clean = clean_start(run.site, CLEAN_AGE)
     run.limit = FACTOR * clean + GRACE + judge.BACKOFF
+    # a watchdog comes back with its unit or its host, which takes a slow machine as much longer as a clean start does
+    run.sight = max(SIGHT, clean)
     say(f"serving again may take {run.limit:.0f} s; load {os.getloadavg()[0]:.1f}")
     run.zero = time.monotonic()
     done: list[schedule.Round] = []

@@ -19,6 +19,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -106,8 +107,9 @@ class Ground:
         )
         return done.returncode, time.monotonic() - begun, done.stdout
 
-    def killed_play(self, moment: float) -> str:
-        """The whole group of processes goes at once, as when the controller loses its power."""
+    def killed_play(self, moment: float, enough: threading.Event | None = None) -> str:
+        """The whole group of processes goes at once, as when the controller loses its power; earlier if enough is."""
+        enough = enough or threading.Event()
         log = TOP / ".lab" / "results" / "faults" / f"killed-{self.lab.name}.log"
         log.parent.mkdir(parents=True, exist_ok=True)
         with log.open("w") as stream:
@@ -122,10 +124,12 @@ class Ground:
             # a busy controller takes seconds to load; a kill before the first task would prove nothing
             latest = time.monotonic() + FIRST_TASK
             while play.poll() is None and time.monotonic() < latest and "TASK [" not in log.read_text(errors="replace"):
-                time.sleep(0.1)
-            try:
-                play.wait(moment)
-            except subprocess.TimeoutExpired:
+                if enough.wait(0.1):
+                    break
+            latest = time.monotonic() + moment
+            while play.poll() is None and time.monotonic() < latest and not enough.wait(0.1):
+                pass
+            if play.poll() is None:
                 os.killpg(play.pid, signal.SIGKILL)
                 play.wait()
         return log.read_text(errors="replace")

@@ -144,6 +144,8 @@ def fetch_debs(machine: Machine, described: Path, cache: Path) -> list[Path]:
     }  # fmt: skip
     words = [word for key, value in options.items() for word in ("-o", f"{key}={value}")]
     run(["apt-get", "-q", *words, "update"])
+    for old in (apt / "archives").glob("*.deb"):
+        old.unlink()  # of another machine, or a version before
     wanted = lacking_debs(machine, [*base.PACKAGES, "systemd-container", "openssh-client"])
     if wanted:
         run(["apt-get", "-q", "-y", *words, "--download-only", "install", *wanted])

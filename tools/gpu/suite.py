@@ -135,14 +135,15 @@ SUITES: Mapping[str, tuple[Mapping[str, Cluster], tuple[Wave, ...]]] = {
 }
 
 
-def ended(words: Sequence[str], log: IO[str], limit: float) -> int:
-    """The exit status of a program, which is ended with all that it started once its time is over."""
+def ended(words: Sequence[str], log: IO[str], limit: float, cut: threading.Event) -> int:
+    """The exit status of a program, which is ended with all that it started once its time is over, or all is cut."""
+    begun = time.monotonic()
     with subprocess.Popen(words, cwd=TOP, stdout=log, stderr=subprocess.STDOUT, start_new_session=True) as program:
-        try:
-            return program.wait(limit)
-        except subprocess.TimeoutExpired:
+        while program.poll() is None and time.monotonic() - begun < limit and not cut.wait(0.2):
+            pass
+        if program.poll() is None:
             os.killpg(program.pid, signal.SIGKILL)
-            print(f"ended after {limit:g} s", file=log, flush=True)
+            print("interrupted" if cut.is_set() else f"ended after {limit:g} s", file=log, flush=True)
     return program.returncode
 
 
@@ -151,6 +152,8 @@ class Runner:
         self.only = list(only) or list(clusters)
         self.places = {name: cluster.write(name, number) for number, (name, cluster) in enumerate(clusters.items())}
         self.bad: list[str] = []
+        #: once the run was interrupted
+        self.cut = threading.Event()
         self.begun = time.monotonic()
 
     def say(self, text: str) -> None:
@@ -158,7 +161,7 @@ class Runner:
 
     def chain(self, steps: Chain) -> None:
         for step in steps:
-            if step.cluster not in self.only:
+            if step.cluster not in self.only or self.cut.is_set():
                 continue
             folder = RESULTS / step.cluster
             folder.mkdir(parents=True, exist_ok=True)
@@ -166,7 +169,7 @@ class Runner:
             words += ["--inventory", str(self.places[step.cluster]), "--results", str(folder)]
             begun = time.monotonic()
             with (folder / "run.log").open("a", encoding="utf-8") as log:
-                rc = ended(words, log, step.limit)
+                rc = ended(words, log, step.limit, self.cut)
             word = "ended well" if not rc else f"ended with {rc}"
             self.say(f"{step.cluster}: {step.stages}: {word} after {time.monotonic() - begun:.0f} s")
             if rc:
@@ -200,7 +203,13 @@ def main() -> int:
     unknown = [name for name in options.clusters if name not in clusters]
     if unknown:
         parser.error(f"unknown: {', '.join(unknown)}; there are {', '.join(clusters)}")
-    return Runner(clusters, options.clusters).run(waves)
+    runner = Runner(clusters, options.clusters)
+    try:
+        return runner.run(waves)
+    except KeyboardInterrupt:
+        # the chains run in threads that an interrupt does not reach, their programs in sessions of their own
+        runner.cut.set()
+        return 130
 
 
 if __name__ == "__main__":

@@ -26,7 +26,6 @@ import os
 import re
 import subprocess
 import sys
-import sysconfig
 import zipfile
 from collections.abc import Iterable, Iterator
 from email.parser import HeaderParser
@@ -213,8 +212,10 @@ def make(folder: str, lock: str, thin: bool = False) -> dict[str, object]:
     absent = [name for name, _extra in needs(ROOTS) if name in lacking]
     if absent:
         raise SystemExit(f"wheels: neither {folder} nor {sys.executable} has {', '.join(absent)}: carry it")
-    for name in theirs if thin else ():
-        pack_thin(folder, name, sysconfig.get_paths()["purelib"] if name == "torch" else "")
+    # one of them leads to all, wherever they lie
+    pointer = "\n".join(dict.fromkeys(str(dists[name].locate_file("")) for name in theirs))
+    for number, name in enumerate(theirs if thin else ()):
+        pack_thin(folder, name, "" if number else pointer)
     with concurrent.futures.ProcessPoolExecutor(max_workers=min(16, os.cpu_count() or 1)) as pool:
         for future in [pool.submit(pack_installed, folder, name) for name in ([] if thin else theirs)]:
             future.result()

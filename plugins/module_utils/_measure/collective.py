@@ -181,7 +181,7 @@ def _environment(rank: int, world: int, master: str, port: int) -> dict[str, str
     """What the units have, and what torch and NCCL are told of this sweep."""
     return {
         **os.environ,
-        **read_environment(("/etc/sparkthor/engine.env", "/etc/sparkthor/fabric.env")),
+        **read_environment((environment_file.ENGINE, environment_file.FABRIC)),
         "RANK": str(rank),
         "WORLD_SIZE": str(world),
         "MASTER_ADDR": master,

@@ -27,7 +27,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from .._lib import files
+from .._lib import environment_file, files
 from . import location, ray_config
 
 CONFIG = "/etc/sparkthor/container.json"
@@ -466,7 +466,7 @@ def prepare_run(service: str, arguments: Sequence[str], config: Mapping[str, Any
 def prepare_rank(arguments: Sequence[str], config: Mapping[str, Any]) -> list[str]:
     """The same for a rank of verify's all-reduce, whose caller has set the environment of the fabric."""
     names = list(OF_A_RANK)
-    for path in ("/etc/sparkthor/engine.env", "/etc/sparkthor/fabric.env"):
+    for path in (environment_file.ENGINE, environment_file.FABRIC):
         with contextlib.suppress(FileNotFoundError), open(path, encoding="utf-8") as stream:
             names += names_in(stream.read())
     env_file = os.path.join(RUN_DIR, "rank.env")

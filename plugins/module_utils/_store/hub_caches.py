@@ -15,8 +15,9 @@ import glob
 import hashlib
 import os
 import stat
-from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple, TypeVar
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import files
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store import content
@@ -26,6 +27,10 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._store.store imp
 
 #: where the hub's own tools keep models unless they are told otherwise
 DEFAULT = ("/home/*/.cache/huggingface/hub", "/root/.cache/huggingface/hub")
+#: seconds for a list of files; a home on a server that is gone does not answer at all
+LIMIT = 15.0
+
+Found = TypeVar("Found")
 
 
 class Taken(NamedTuple):
@@ -37,25 +42,41 @@ class Taken(NamedTuple):
 
 
 def blobs(patterns: Iterable[str]) -> dict[str, str]:
-    """SHA-256 -> path of each large file in the caches that these patterns lead to."""
+    """SHA-256 -> path of each large file in the caches that these patterns lead to and that answer in time."""
     found: dict[str, str] = {}
+    return _in_time(found, lambda: _find(patterns, found))
+
+
+def sizes(patterns: Iterable[str]) -> dict[str, int]:
+    """Of each model in these caches the bytes of its large files, as far as this user may read there in time."""
+    found: dict[str, int] = {}
+    return _in_time(found, lambda: _count(patterns, found))
+
+
+def _in_time(found: dict[str, Found], fill: Callable[[], None]) -> dict[str, Found]:
+    """What is found until the limit; who waits longer for a file system is left behind, and ends with the program."""
+    thread = threading.Thread(target=fill, daemon=True)
+    thread.start()
+    thread.join(LIMIT)
+    return found.copy()
+
+
+def _find(patterns: Iterable[str], found: dict[str, str]) -> None:
     for pattern in patterns:
         for path in sorted(glob.glob(os.path.join(pattern, "models--*", "blobs", "*"))):
             name = os.path.basename(path)
             # a file on its way has an ending, and one that git keeps has a shorter name
             if valid_sha256(name):
                 found.setdefault(name, path)
-    return found
 
 
-def sizes(patterns: Iterable[str]) -> dict[str, int]:
-    """Of each model in these caches the bytes of its large files, as far as this user may read there."""
-    found: dict[str, int] = {}
-    for path in blobs(patterns).values():
+def _count(patterns: Iterable[str], found: dict[str, int]) -> None:
+    paths: dict[str, str] = {}
+    _find(patterns, paths)
+    for path in paths.values():
         repo = os.path.basename(os.path.dirname(os.path.dirname(path))).removeprefix("models--").replace("--", "/", 1)
         with contextlib.suppress(OSError):
             found[repo] = found.get(repo, 0) + os.stat(path).st_size
-    return found
 
 
 def take_for(store: Store, need: Mapping[str, Mapping[str, Any]], patterns: Iterable[str]) -> Taken:

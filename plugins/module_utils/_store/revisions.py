@@ -82,7 +82,7 @@ def adopt(store: Store, folder: str) -> bool:
                 files.own_folder(parent, *store.owner, 0o755)
             shutil.copytree(plain, scratch, symlinks=True, ignore=_foreign_links, copy_function=os.link)
             store.publish(scratch, folder, record, ours)
-        _lead(store, name, folder)
+        _lead_to(store, name, folder)
     _clear(store, name)
     return True
 
@@ -108,17 +108,17 @@ def is_plain(store: Store, name: str) -> bool:
     return os.path.isdir(path) and not os.path.islink(path)
 
 
-def lead(store: Store, folder: str) -> bool:
+def lead_to(store: Store, folder: str) -> bool:
     """Make the model's name lead to a revision, in one step; whether it led elsewhere."""
     name = base_of(folder)
     if current(store, name) == folder:
         return False
     with store.alone():
-        _lead(store, name, folder)
+        _lead_to(store, name, folder)
     return True
 
 
-def _lead(store: Store, name: str, folder: str) -> None:
+def _lead_to(store: Store, name: str, folder: str) -> None:
     path = os.path.join(store.root, name)
     if not is_plain(store, name):
         files.make_link(path, folder)
@@ -161,4 +161,4 @@ def switch(store: Store, folder: str, entries: Iterable[Entry], links: Iterable[
     """Let the model's name mean this revision, which must be whole here; whether it meant another one."""
     if not dry and not store.as_recorded(folder, entries, links):
         raise StoreError(f"{store.folder(folder)} is not whole, so {base_of(folder)} keeps its revision: run again")
-    return current(store, base_of(folder)) != folder if dry else lead(store, folder)
+    return current(store, base_of(folder)) != folder if dry else lead_to(store, folder)

@@ -183,7 +183,7 @@ def environments(evidence: Evidence) -> Iterator[tuple[str, Mapping[str, str]]]:
     """Every environment by which an engine finds its network: ours, and that of what runs."""
     environment = fabric_environment(evidence)
     if environment:
-        yield "/etc/sparkthor/fabric.env", environment
+        yield environment_file.FABRIC, environment
     for process in evidence.get("processes") or ():
         if process["env"]:
             yield f"{process['program']} (process {process['pid']})", process["env"]

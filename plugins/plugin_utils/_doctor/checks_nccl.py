@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.environment_file import FABRIC
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor.case import (
     Case,
     check,
@@ -30,7 +31,7 @@ def ib_disabled_host(case: Case) -> Iterator[Hit]:
                 yield Hit(host, [f"{name}: NCCL_IB_DISABLE={content['settings']['NCCL_IB_DISABLE']}"], name)
         value = fabric_environment(evidence).get("NCCL_IB_DISABLE", "0")
         if _is_on(value):
-            yield Hit(host, [f"/etc/sparkthor/fabric.env: NCCL_IB_DISABLE={value}"], "/etc/sparkthor/fabric.env")
+            yield Hit(host, [f"{FABRIC}: NCCL_IB_DISABLE={value}"], FABRIC)
 
 
 @check
@@ -125,4 +126,4 @@ def environment_differs(case: Case) -> Iterator[Hit]:
         extra = sorted(key for key in environment if key.startswith("NCCL_") and key not in planned)
         wrong += [f"{key}={environment[key]} is not planned" for key in extra]
         if planned and wrong:
-            yield Hit(host, wrong, "/etc/sparkthor/fabric.env")
+            yield Hit(host, wrong, FABRIC)

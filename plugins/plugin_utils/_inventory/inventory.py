@@ -49,10 +49,10 @@ CLUSTER_WIDE = (
 SECRETS = {"vllm_serve_api_key": "api_key", "ray_node_token": "ray_token"}
 
 
-#: what a plan is made from, besides the groups and what the hosts say of themselves
+#: What the plan of fabric and cluster reads of each host's variables. Of what is served it reads the head's alone:
+#: _plan/serving.py, READ_OF_HEAD.
 PLANNED_BY = (
     *CLUSTER_WIDE,
-    *SECRETS,
     "ansible_host",
     "ansible_port",
     "ansible_user",
@@ -60,20 +60,12 @@ PLANNED_BY = (
     "fabric_lan_nic",
     "fabric_overrides",
     "ray_node_num_gpus",
-    "engine_vllm_version",
-    "engine_requirements",
-    "vllm_serve_reasoning_parser",
-    "vllm_serve_tool_call_parser",
-    "vllm_serve_prefix_caching",
-    "vllm_serve_kv_cache_dtype",
-    "vllm_serve_from_hub",
-    "model_store_models",
 )
 
 
-def planned_by(variables: Mapping[str, Any]) -> dict[str, Any]:
-    """What a host's variables say that the plan is made from."""
-    return {name: variables[name] for name in PLANNED_BY if name in variables}
+def planned_by(variables: Mapping[str, Any], more: Iterable[str] = ()) -> dict[str, Any]:
+    """Of a host's variables those that the plan is made from, and more; templating all of them would cost a second."""
+    return {name: variables[name] for name in (*PLANNED_BY, *more) if name in variables}
 
 
 def closest(value: str, choices: Iterable[str]) -> str:

@@ -7,7 +7,7 @@ The inventory says what is wanted; what the last run declared, and what the NICs
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 Nodes = Mapping[str, Mapping[str, Any]]
@@ -15,12 +15,15 @@ _GIB = 2**30
 
 
 def announced(cluster: Mapping[str, Any], fabric: Mapping[str, Mapping[str, Any]], nodes: Nodes) -> list[str]:
-    """One line for each change, and one for what it costs; empty for a first run and where nothing of this changes."""
+    """One line for each change, and one for what it costs; empty for a first run and where nothing of this changes.
+
+    ``cluster`` may be the plan of one serving group; ``fabric`` and ``nodes`` are of all hosts.
+    """
     before = _before(cluster, nodes)
     if not before:
         return []
     now, then = list(cluster["hosts"]), [str(name) for name in before.get("hosts") or ()]
-    lines = _members(now, then, nodes) if then else []
+    lines = _members(now, then, fabric, nodes) if then else []
     if before["head"] != cluster["head"]:
         lines.append(
             f"the head moves from {before['head']} to {cluster['head']}: clients need its address, and Ray on a former "
@@ -31,24 +34,26 @@ def announced(cluster: Mapping[str, Any], fabric: Mapping[str, Mapping[str, Any]
         lines.append(f"the topology changes from {topology} to {cluster['topology']}")
     moved = {host: found for host in now if host in then and (found := _moved(fabric[host], nodes[host]))}
     lines += [f"{host}: {', '.join(found)}" for host, found in moved.items()]
-    if moved and set(then) - set(now) and cluster["topology"] in ("direct", "switch"):
+    if moved and set(then) - set(fabric) and cluster["topology"] in ("direct", "switch"):
         lines.append(
             "addresses follow the order of the inventory: fabric_reserved keeps the place of a host that is gone, and "
             "with it all other addresses"
         )
     if lines and any(nodes[host].get("serving") for host in now):
         lines.append(_cost(cluster))
-    return lines
+    return [f"{cluster['group']}: {line}" for line in lines] if cluster.get("group") else lines
 
 
 def _before(cluster: Mapping[str, Any], nodes: Nodes) -> Mapping[str, Any]:
     """What the newest run declared on a host of this cluster."""
-    known = [node["declared"] for node in nodes.values() if node.get("declared")]
+    known = [declared for host in cluster["hosts"] if (declared := nodes[host].get("declared"))]
     same = [one for one in known if one.get("cluster") == cluster["id"]]
-    return max(same, key=lambda one: int(one["generation"]), default={})
+    # serving groups that were one cluster once share its name: a host that comes from another knows that one
+    own = [one for one in same if cluster["head"] in (one.get("hosts") or ())]
+    return max(own or same, key=lambda one: int(one["generation"]), default={})
 
 
-def _members(now: Sequence[str], then: Sequence[str], nodes: Nodes) -> list[str]:
+def _members(now: Sequence[str], then: Sequence[str], everywhere: Collection[str], nodes: Nodes) -> list[str]:
     lines = []
     for host in now:
         fresh = not nodes[host].get("declared")
@@ -59,7 +64,9 @@ def _members(now: Sequence[str], then: Sequence[str], nodes: Nodes) -> list[str]
                 f"{host} is another machine than before, or was made anew: it gets engine and models from the others"
             )
     for host in then:
-        if host not in now:
+        if host not in now and host in everywhere:
+            lines.append(f"{host} goes to another serving group")
+        elif host not in now:
             lines.append(
                 f"{host} leaves the cluster: nothing is changed on it. If it lives and was not torn down, do that with "
                 f"the former inventory: teardown.yml --limit {host} -e teardown_parts=all; if others have it now, run "

@@ -266,10 +266,9 @@ def _serving_together(
 ) -> dict[str, Any]:
     """``sparkthor_cluster`` for hosts that serve one model, the head first."""
     head = hosts[0]
-    topology = hostvars[head]["fabric_topology"]
-    kinds = {host: nodes[host]["kind"] for host in hosts}
+    topology, profile = fabric[head]["topology"], fabric[head]["profile"]
+    kinds = {host: fabric[host]["kind"] for host in hosts}
     gpus = {host: gpu_count(host, hostvars[host], nodes[host]) for host in hosts}
-    profile = "tcp" if topology == "lan" else "roce"
     cluster = {
         "topology": topology,
         "profile": profile,

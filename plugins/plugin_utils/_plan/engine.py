@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.pins import EngineError, read_engine
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import environment_file
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import location
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import onhost, toolchain
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.host_state import (
@@ -152,7 +153,7 @@ def container_settings(settings: EngineSettings) -> dict[str, Any]:
     for folder in (settings.model_store_root, settings.vllm_serve_model):
         if folder.startswith("/") and not _below(folder, (*writable, *readable)):
             readable.append(folder)
-    files = ["/etc/sparkthor/fabric.env", "/etc/sparkthor/engine.env"]
+    files = [environment_file.FABRIC, environment_file.ENGINE]
     return {
         "user": "sparkthor",
         "nccl_conf": "/etc/nccl.conf",
@@ -206,7 +207,7 @@ def plan_engine(settings: EngineSettings, node: Mapping[str, Any]) -> dict[str, 
         ],
         files=[
             {
-                "path": "/etc/sparkthor/engine.env",
+                "path": environment_file.ENGINE,
                 "content": environment_text(engine_environment(settings, node)),
             },
             *package["files"],

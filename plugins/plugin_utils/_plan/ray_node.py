@@ -254,10 +254,11 @@ def node_plan(
     if problems:
         return plan
     ports = {port.key: int(settings.ray_node_ports.get(port.key, port.default)) for port in PORTS}
+    env = fabric[host]["env"]
     # Ray opens its folder to everybody (0777); the one around it, which the role makes, stays ours
     temp_dir = settings.ray_node_temp_dir.rstrip("/") + "/t"
     config = {
-        "head_address": addresses[head],
+        "head_address": cluster["head_address"],
         "node_address": addresses[host],
         "nodes": expected_nodes(cluster["hosts"], addresses, cluster["gpus"], head),
         "ports": ports,
@@ -268,7 +269,7 @@ def node_plan(
     plan["arguments"] = start_arguments(
         head=plan["head"],
         address=addresses[host],
-        gcs_address=f"{addresses[head]}:{ports['gcs']}",
+        gcs_address=env["RAY_ADDRESS"],
         ports=ports,
         worker_ports=worker_ports,
         gpus=int(gpus),
@@ -278,7 +279,7 @@ def node_plan(
         resources=settings.ray_node_resources,
         labels=settings.ray_node_labels,
     )
-    plan["config"] = {**config, **_how_to_ask(settings, engine, (fabric[host].get("env") or {}))}
+    plan["config"] = {**config, **_how_to_ask(settings, engine, env)}
     return plan
 
 

@@ -55,7 +55,7 @@ _ARGUMENTS = {
 }
 
 #: everything of the head's variables that plan_serving reads
-PLANNED_BY = (
+READ_OF_HEAD = (
     *("vllm_serve_recipe", "vllm_serve_from_hub", "engine_vllm_version", "engine_requirements", "model_store_models"),
     *("engine_wheel_dir", "engine_image", "engine_image_archive", "engine_image_digest"),
     *_RECIPE_OVERRIDES,
@@ -318,7 +318,7 @@ def plan_whole(
 
     ``variables`` are the head's, ``ask`` is plan_serving's.  Raises ServingError, which names the variable.
     """
-    first = {name: variables[name] for name in (*PLANNED_BY, *_DEGRADED) if name in variables}
+    first = {name: variables[name] for name in (*READ_OF_HEAD, *_DEGRADED) if name in variables}
     base = str(variables.get("inventory_dir") or ".")
     try:
         serving = plan_serving(first, cluster, nodes, base, ask)

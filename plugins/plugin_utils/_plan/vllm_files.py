@@ -12,7 +12,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.sand
     engine_sandbox,
     sandbox,
 )
-from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.environment_file import MARKER
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.environment_file import ENGINE, FABRIC, MARKER
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import former_head, location
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.serving import GOOD
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import (
@@ -150,7 +150,7 @@ def inputs(serving: Serving) -> list[str]:
     """What a running engine was started with; another content means one restart of the group."""
     return [
         vllm_serve.CONFIG,
-        *(f"{_ETC}/{name}.env" for name in ("vllm", "fabric", "engine")),
+        *(f"{_ETC}/vllm.env", FABRIC, ENGINE),
         _NOT_CARRIED,
         f"{_UNITS}/{_VLLM}",
         serving.engine.record,

@@ -16,6 +16,7 @@ from typing import Any
 
 from ansible.errors import AnsibleActionFail
 from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.wanted import PROTECTED
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.environment_file import FABRIC
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import Finding
 from ansible_collections.sparkthor.cluster.plugins.module_utils._network import firewall, nccl
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import models
@@ -81,9 +82,9 @@ _FORMS: Mapping[str, tuple[re.Pattern[str], str, str]] = {
         "name a file /etc/netplan/<name>.yaml",
     ),
     "roce_network_env_path": (
-        re.compile(r"/etc/sparkthor/fabric\.env"),
+        re.compile(re.escape(FABRIC)),
         "is a file that no unit reads",
-        "remove it: all units read /etc/sparkthor/fabric.env",
+        f"remove it: all units read {FABRIC}",
     ),
 }
 #: headers carry them: printable ASCII without blanks

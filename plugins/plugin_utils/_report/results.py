@@ -20,23 +20,15 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.cluster im
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._report import status as _status
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._report.query import QueryError, pick
 
-#: of each host's variables, what the plan reads; templating all of them would cost a second
-NAMES = (
-    *inventory.CLUSTER_WIDE,
-    *("ansible_host", "ansible_port", "ansible_user", "fabric_cage", "fabric_lan_nic", "fabric_overrides"),
-    "ray_node_num_gpus",
-)
-
 
 def gather(
-    task_vars: Mapping[str, Any], name: str, extra: tuple[str, ...] = ()
+    task_vars: Mapping[str, Any], name: str
 ) -> tuple[dict[str, list[str]], dict[str, dict[str, Any]], dict[str, Mapping[str, Any]]]:
     """Groups, the variables that the plan reads, and what the task that registered ``name`` returned, by host."""
     groups = {group: list(hosts) for group, hosts in task_vars["groups"].items()}
     everything = task_vars["hostvars"]
     hosts = inventory.cluster_hosts(groups)
-    declared = {host: Declared(everything[host], strict=False) for host in hosts}
-    hostvars = {host: {key: given[key] for key in (*NAMES, *extra) if key in given} for host, given in declared.items()}
+    hostvars = {host: inventory.planned_by(Declared(everything[host], strict=False)) for host in hosts}
     outcomes = {host: everything[host].get(name) or {} for host in hosts}
     return groups, hostvars, outcomes
 
@@ -127,7 +119,7 @@ def serving_plan(
     if any(host not in nodes for host in cluster["hosts"]):
         return {}, "a host did not answer"
     variables = Declared(everything[head], strict=False)
-    first = {name: variables[name] for name in serving.PLANNED_BY if name in variables}
+    first = {name: variables[name] for name in serving.READ_OF_HEAD if name in variables}
     try:
         base = str(variables.get("inventory_dir") or "")
         found = serving.plan_serving(first, cluster, nodes, base or ".", lambda *model: _known(base, *model))

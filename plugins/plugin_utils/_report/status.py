@@ -341,8 +341,8 @@ def differing(hosts: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, str
         name: {host: by_host.get(host, "-") for host in reached}
         for name, by_host in seen.items()
         if len({by_host.get(host, "-") for host in reached}) > 1
-        # a Thor's kernel and driver are another vendor branch by nature
-        and not (name in ("kernel", "driver") and len(kinds) > 1)
+        # a Thor's kernel and driver are another vendor branch by nature, and its NIC is another one
+        and not (name in ("kernel", "driver", "NIC firmware") and len(kinds) > 1)
     }
 
 

@@ -58,7 +58,7 @@ def test_a_model_reaches_three_hosts_and_a_second_run_moves_nothing(site: Site, 
     assert none.rc == 0, none.output
     seconds, without = all_task_seconds(again.output), all_task_seconds(none.output)
     print(f"second run, {len(model.digests)} files: {seconds:.2f} s; without a model: {without:.2f} s")
-    assert 0 < without
+    assert without > 0
     assert seconds - without <= SECOND_RUN_SECONDS
 
 

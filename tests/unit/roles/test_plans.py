@@ -22,6 +22,7 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.serving im
 ROLES = next(parent for parent in Path(__file__).resolve().parents if (parent / "galaxy.yml").exists()) / "roles"
 ROLE = ROLES / "vllm_serve"
 MEMORY = 121 * 2**30
+ENV = {"RAY_ADDRESS": "10.0.0.1:6379"}
 
 
 @pytest.fixture(autouse=True)
@@ -50,7 +51,7 @@ def variables(**given: Any) -> Templar:
         inventory_hostname="a",
         sparkthor_cluster=cluster,
         sparkthor_fabric={
-            host: {"control_address": f"10.0.0.{number}", "management_address": f"192.168.1.{number}", "env": {}}
+            host: {"control_address": f"10.0.0.{number}", "management_address": f"192.168.1.{number}", "env": ENV}
             for number, host in enumerate("ab", 1)
         },
         ansible_facts={"sparkthor_node": {**nodes["a"], "binaries": {}}},

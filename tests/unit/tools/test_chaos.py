@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import threading
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -275,6 +276,23 @@ def test_a_round_lays_undoes_and_waits_until_it_serves(run: command.Run) -> None
     assert laid.healed is not None
     assert laid.healed >= laid.whole > laid.began
     assert laid.troubles == []
+
+
+def test_a_run_that_is_cut_short_ends_its_play(run: command.Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def torn(_site: Any) -> None:
+        raise FaultError("no answer")
+
+    def left_to_its_end(_ground: Any, _moment: float, enough: threading.Event) -> str:
+        return "ended" if enough.wait(600) else "went on"
+
+    run.site.inventories = [Path("hosts.yml")]
+    monkeypatch.setattr(command, "make_whole", torn)
+    monkeypatch.setattr(command.Ground, "killed_play", left_to_its_end)
+    seen = SimpleNamespace(requests=[], pulses=[], changes=[], stale=[])
+    assert not run.round(schedule.Round(1, (), schedule.Play(0, 0.0)), seen, seen)
+    assert run.history.rounds[0].troubles == ["the lab cannot be made whole: no answer"]
+    run.close(seen, seen)
+    assert run.output == "ended"
 
 
 def test_the_state_counts_again_only_after_all_that_blinds_has_ended(run: command.Run) -> None:

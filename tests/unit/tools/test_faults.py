@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import dataclasses
+import threading
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -127,6 +128,10 @@ def test_a_controller_that_never_begins_is_ended_too(tmp_path: Path, monkeypatch
     monkeypatch.setattr(controller.Ground, "command", lambda _self: ["sh", "-c", "echo loading; exec sleep 600"])
     ground = controller.Ground(SimpleNamespace(name="lab"), tmp_path, "")  # type: ignore[arg-type]  # a stand-in
     assert ground.killed_play(0.2) == "loading\n"
+    enough = threading.Event()
+    enough.set()
+    monkeypatch.setattr(controller, "FIRST_TASK", 600.0)
+    assert ground.killed_play(600.0, enough) in ("", "loading\n")
 
 
 METRICS = """vllm:num_requests_waiting{engine="0",model_name="m"} 3.0

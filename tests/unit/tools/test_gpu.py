@@ -562,11 +562,14 @@ def test_the_measured_cluster_has_cores_of_its_own(tmp_path: Path, monkeypatch: 
 
 
 def test_a_step_that_hangs_is_ended_with_what_it_started(tmp_path: Path) -> None:
+    cut = threading.Event()
     with (tmp_path / "log").open("w+") as log:
-        assert suite.ended([sys.executable, "-c", "print('done')"], log, 60) == 0
-        assert suite.ended(["bash", "-c", f"sleep 1000.{os.getpid()} & wait"], log, 0.5) != 0
+        assert suite.ended([sys.executable, "-c", "print('done')"], log, 600, cut) == 0
+        assert suite.ended(["bash", "-c", f"sleep 1000.{os.getpid()} & wait"], log, 0.5, cut) != 0
+        cut.set()
+        assert suite.ended(["bash", "-c", f"sleep 1000.{os.getpid()} & wait"], log, 600, cut) != 0
         log.seek(0)
-        assert log.read() == "done\nended after 0.5 s\n"
+        assert log.read() == "done\nended after 0.5 s\ninterrupted\n"
     end = time.monotonic() + 60
     while any(f"sleep\0001000.{os.getpid()}" in line for line in command_lines()):
         assert time.monotonic() < end

@@ -279,7 +279,7 @@ def test_over_a_fabric_no_host_pulls_before_it_is_known_who_lacks_it(
 def test_one_host_pulls_and_says_how_far_it_is(
     pull: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shown = iter(["0a1b2c3d4e5f: Pulling fs layer\nactive", "0a1b2c3d4e5f: Pull complete\nactive", "\ninactive"])
+    shown = iter(["0a1b2c3d4e5f: Pulling fs layer\nactive", "", "0a1b2c3d4e5f: Pull complete\nactive", "\ninactive"])
     monkeypatch.setattr(
         engine.ActionModule, "_low_level_execute_command", lambda self, command: {"stdout": next(shown)}
     )

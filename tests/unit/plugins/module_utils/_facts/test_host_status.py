@@ -170,7 +170,18 @@ def test_the_versions_of_an_engine_in_a_container(tmp_path):
     (place / "container.json").write_text(
         json.dumps({"image": "sha256:" + "a" * 64, "versions": {"vllm": "0.31.0", "ray": "2.60.0", "other": "1"}})
     )
-    assert host(tmp_path, {}).read()["versions"] == {"vllm": "0.31.0", "ray": "2.60.0", "digest": "a" * 12}
+    engine = {"vllm": "0.31.0", "ray": "2.60.0", "digest": "a" * 12}
+    assert host(tmp_path, {}).read()["versions"] == engine
+    found = host(tmp_path, {"dpkg-query": (0, "installed 1.19.0-1", "")}).read()["versions"]
+    assert found == {**engine, "container toolkit": "1.19.0-1"}
+    # removed, its settings kept
+    assert host(tmp_path, {"dpkg-query": (0, "config-files 1.19.0-1", "")}).read()["versions"] == engine
+
+
+def test_a_hosts_nics_show_their_firmware_once():
+    links = [{"firmware": "28.45.4028"}, {"firmware": "28.45.4028"}, {"firmware": ""}, {}]
+    assert host_status.HostReader.firmware(links) == {"NIC firmware": "28.45.4028"}
+    assert host_status.HostReader.firmware([]) == {}
 
 
 @pytest.mark.parametrize(

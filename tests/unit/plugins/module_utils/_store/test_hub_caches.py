@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,18 @@ def test_large_files_are_known_by_their_names_and_half_ones_are_not(tmp_path: Pa
 def test_models_are_named_with_their_bytes(tmp_path: Path, cache: Path) -> None:
     (cache / ("2" * 64)).write_bytes(b"another shard")
     assert hub_caches.sizes(patterns(tmp_path)) == {"owner/tiny": len(WEIGHTS) + 13}
+
+
+def test_a_home_that_does_not_answer_is_left_out(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    away, real = threading.Event(), hub_caches.glob.glob
+
+    def listed(pattern: str) -> list[str]:
+        return real(pattern) if "/home/" in pattern else [str(away.wait())]
+
+    monkeypatch.setattr(hub_caches.glob, "glob", listed)
+    monkeypatch.setattr(hub_caches, "LIMIT", 1.0)
+    assert hub_caches.blobs(patterns(tmp_path)) == {SHA: str(cache / SHA)}
+    away.set()
 
 
 def test_what_a_cache_has_need_not_be_sent_and_stays_its_users(tmp_path: Path, cache: Path, store: Store) -> None:

@@ -41,7 +41,7 @@ def test_the_name_of_a_revision_follows_its_content_alone() -> None:
 
 def test_a_new_revision_shares_what_is_equal_and_changes_nothing_of_the_old_one(store: Store, tmp_path: Path) -> None:
     fill(store, tmp_path, FILES, OLD)
-    revisions.lead(store, OLD)
+    revisions.lead_to(store, OLD)
     before = inodes(store.folder(OLD))
     plan = store.plan(NEW, entries(CHANGED))
     assert [item["size"] for item in plan.need] == [len(CHANGED["config.json"])]
@@ -59,7 +59,7 @@ def test_a_new_revision_shares_what_is_equal_and_changes_nothing_of_the_old_one(
 
 def test_an_incomplete_revision_does_not_get_the_name(store: Store, tmp_path: Path) -> None:
     fill(store, tmp_path, FILES, OLD)
-    revisions.lead(store, OLD)
+    revisions.lead_to(store, OLD)
     fill(store, tmp_path, CHANGED, NEW)
     os.truncate(os.path.join(store.folder(NEW), "config.json"), 3)
     with pytest.raises(StoreError, match="is not whole, so tiny keeps its revision"):
@@ -69,7 +69,7 @@ def test_an_incomplete_revision_does_not_get_the_name(store: Store, tmp_path: Pa
 
 def test_a_check_says_what_would_be_switched(store: Store, tmp_path: Path) -> None:
     fill(store, tmp_path, FILES, OLD)
-    revisions.lead(store, OLD)
+    revisions.lead_to(store, OLD)
     assert revisions.switch(store, NEW, entries(CHANGED), (), dry=True) is True
     assert revisions.switch(store, OLD, entries(), (), dry=True) is False
     assert revisions.current(store, "tiny") == OLD
@@ -119,7 +119,7 @@ def test_a_run_that_was_broken_off_in_the_middle_of_it_is_completed(
     def cut(*_arguments: object, **_options: object) -> None:
         raise Cut
 
-    for place, name in ((store, "publish"), (revisions, "_lead"), (revisions, "_clear")):
+    for place, name in ((store, "publish"), (revisions, "_lead_to"), (revisions, "_clear")):
         fill(store, tmp_path, FILES, "tiny")
         with monkeypatch.context() as now:
             now.setattr(place, name, cut)
@@ -142,13 +142,13 @@ def test_old_revisions_go_but_none_that_is_served_or_served_last(store: Store, t
         fill(store, tmp_path, files, folders[-1])
         os.utime(store.folder(folders[-1]), (number, number))
     fill(store, tmp_path, {"x": b"1"}, "tiny-2")
-    revisions.lead(store, folders[4])
+    revisions.lead_to(store, folders[4])
     assert revisions.superfluous(store, "tiny", 2, []) == [folders[2], folders[1], folders[0]]
     assert revisions.superfluous(store, "tiny", 1, [folders[0], folders[3]]) == [folders[2], folders[1]]
     assert revisions.superfluous(store, "tiny", 0, []) == list(reversed(folders[:4]))
     assert revisions.superfluous(store, "tiny", 5, []) == []
     # back to the oldest: that one is the newest in service
-    revisions.lead(store, folders[0])
+    revisions.lead_to(store, folders[0])
     assert revisions.superfluous(store, "tiny", 2, []) == [folders[3], folders[2], folders[1]]
 
 
@@ -158,13 +158,13 @@ def test_a_power_loss_leaves_the_old_revision_or_the_new_one(
     for folder in (OLD, NEW):
         Path(store.folder(folder)).mkdir(parents=True)
         (Path(store.folder(folder)) / "config.json").write_text(folder)
-    revisions.lead(store, OLD)
+    revisions.lead_to(store, OLD)
     monkeypatch.setattr(store, "alone", contextlib.nullcontext)
 
     def read_it() -> str:
         return (Path(store.root) / "tiny" / "config.json").read_text()
 
-    found = survives(Path(store.root), monkeypatch, (_files,), lambda: revisions.lead(store, NEW), read_it)
+    found = survives(Path(store.root), monkeypatch, (_files,), lambda: revisions.lead_to(store, NEW), read_it)
     assert found == {repr(OLD), repr(NEW)}
 
 

@@ -9,8 +9,9 @@ import copy
 from typing import Any
 
 import pytest
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory.inventory import Part
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.changes import announced
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.cluster import plan_cluster
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.cluster import plan_cluster, plan_parts
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.serving import ServingError, plan_whole
 
 from tests.unit import planned_cluster
@@ -113,6 +114,36 @@ def test_hosts_of_an_earlier_version_know_no_members() -> None:
     for node in world.nodes.values():
         node["declared"] = {**node["declared"], "hosts": [], "topology": ""}
     assert world.run(["b", "a", "c"])[0].startswith("the head moves from a to b")
+
+
+def test_serving_groups_are_told_apart() -> None:
+    hosts = ["a", "b", "c", "d"]
+    first, cluster, fabric, nodes = planned_cluster.planned(hosts, "switch")
+
+    def lines(*parts: tuple[str, list[str]]) -> list[str]:
+        plans = plan_parts([Part(*part) for part in parts], dict.fromkeys(hosts, first), nodes, fabric)
+        found = [line for plan in plans.values() for line in announced(plan, fabric, nodes)]
+        for plan in plans.values():
+            for host in plan["hosts"]:
+                nodes[host]["declared"] = {
+                    **{"head": plan["head"], "generation": plan["generation"], "seen": plan["generation"]},
+                    **{"cluster": plan["id"], "hosts": sorted(plan["hosts"]), "topology": "switch"},
+                }
+        return [line for line in found if " gets " not in line]
+
+    nodes["a"]["declared"] = {
+        **{"head": "a", "generation": 1, "seen": 1, "cluster": cluster["id"], "hosts": hosts, "topology": "switch"}
+    }
+    nodes.update({host: {**nodes[host], "declared": nodes["a"]["declared"]} for host in hosts})
+    apart = ("big", ["a", "b"]), ("small", ["c", "d"])
+    assert [line.partition(":")[0] for line in lines(*apart)] == ["big", "big", "small", "small", "small"]
+    # both have the name of the cluster that they were, and one the higher number
+    assert nodes["a"]["declared"]["cluster"] == nodes["c"]["declared"]["cluster"]
+    assert lines(*apart) == []
+    assert lines(("big", ["a", "b", "d"]), ("small", ["c"])) == [
+        "big: d is added",
+        "small: d goes to another serving group",
+    ]
 
 
 def test_a_split_that_loses_its_last_worker_is_refused_in_one_message() -> None:

@@ -101,8 +101,9 @@ def test_expected_nodes_keep_the_plan_s_order():
     assert ray_config.Config.from_mapping({"nodes": nodes}).head_address == "10.0.0.1"
 
 
-CLUSTER = {"head": "a", "hosts": ["a", "b"], "gpus": {"a": 1, "b": 2}}
-FABRIC = {"a": {"control_address": "10.0.0.1"}, "b": {"control_address": "10.0.0.2"}}
+CLUSTER = {"head": "a", "head_address": "10.0.0.1", "hosts": ["a", "b"], "gpus": {"a": 1, "b": 2}}
+ENV = {"RAY_ADDRESS": "10.0.0.1:6379"}
+FABRIC = {"a": {"control_address": "10.0.0.1", "env": ENV}, "b": {"control_address": "10.0.0.2", "env": ENV}}
 ENGINE = installed_engine({"path": "/opt/sparkthor/venv", "digest": "abc"}, "venv", "")
 
 
@@ -125,7 +126,7 @@ def test_node_plan_of_a_worker(variables):
         "sparkthor",
     )
     assert not made.on_head
-    assert plan["config"]["inputs"] == {"engine": "abc", "fabric": {}}
+    assert plan["config"]["inputs"] == {"engine": "abc", "fabric": ENV}
     assert (plan["config"]["worker_ports"], plan["config"]["object_store_memory"]) == ([20000, 20999], 1 << 30)
 
 

@@ -13,7 +13,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._model.values im
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import serving as _serving
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.recipe_fields import RecipeError
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.serving import (
-    PLANNED_BY,
+    READ_OF_HEAD,
     plan_degraded,
     plan_serving,
 )
@@ -66,7 +66,7 @@ def test_a_recipe_from_the_hub_brings_its_revision(tmp_path):
 
 
 def test_status_and_verify_gather_all_that_the_plan_reads():
-    assert {"vllm_serve_from_hub", "vllm_serve_kv_cache_dtype", "vllm_serve_args"} <= set(PLANNED_BY)
+    assert {"vllm_serve_from_hub", "vllm_serve_kv_cache_dtype", "vllm_serve_args"} <= set(READ_OF_HEAD)
 
 
 def test_the_users_own_choice_wins_over_the_recipe():
