@@ -42,11 +42,13 @@ def test_seconds_are_of_answers_alone() -> None:
 def test_tokens_are_of_those_that_say_them() -> None:
     found = counted("a m 200 0.100 5 6", "a m 200 0.100 50 60", "a m 200 0.100", "a m 200 0.100 -", "b m 200 0.100 ")
     for name, value in (("prompt_tokens", 55), ("completion_tokens", 66), ("counted_answers", 2)):
-        assert [line for line in found if name in line] == [f'sparkthor_front_{name}_total{{key="a",model="m"}} {value}']
+        wanted = f'sparkthor_front_{name}_total{{key="a",model="m"}} {value}'
+        assert [line for line in found if name in line] == [wanted]
 
 
 @pytest.mark.parametrize(
-    "line", ["", "a m 200", "a m 999 0.1", "a m 200 x", 'a"} 1 m 200 0.100', "a m 200 0.100 5", "a m 200 0.100\nb m 200 0.100"]
+    "line",
+    ["", "a m 200", "a m 999 0.1", "a m 200 x", 'a"} 1 m 200 0.100', "a m 200 0.100 5", "a m 200 0.100\nb m 200 0.100"],
 )
 def test_what_is_no_line_of_ours_is_passed_over(line: str) -> None:
     assert counted(line) == []

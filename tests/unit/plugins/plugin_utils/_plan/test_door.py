@@ -95,7 +95,8 @@ def test_a_head_of_a_group_gets_a_door_and_what_it_reads(variables):
 
 
 def test_a_door_counts_what_is_served_and_nothing_that_a_client_wrote(variables):
-    inner, _sign, outer = files(roles.plan("vllm_serve", of_group(variables)))[CONF].partition("js_import door from door.js;")
+    conf = files(roles.plan("vllm_serve", of_group(variables)))[CONF]
+    inner, _sign, outer = conf.partition("js_import door from door.js;")
     assert "log_format sparkthor_counted '$sparkthor_who $sparkthor_asked $status $request_time';" in inner
     assert "  map $sparkthor_route $sparkthor_asked {\n    default -;\n    0 chat;\n    1 mini;\n  }" in inner
     # each request is counted once, by the door at which it came in
@@ -112,11 +113,12 @@ def test_answers_are_read_only_if_their_tokens_are_to_be_counted(variables):
     for given in (variables, of_group(variables)):
         found, read, absent = of_plan({**given, "vllm_serve_front_tokens": True})
         # once for one group's engine; by a door for each model, and for each that may answer instead
-        assert found[CONF].count("js_body_filter tokens.used buffer_type=buffer;") == (3 if "door.js" in found[CONF] else 1)
+        readers = 3 if "door.js" in found[CONF] else 1
+        assert found[CONF].count("js_body_filter tokens.used buffer_type=buffer;") == readers
         assert (script in found, script in read, script in absent) == (True, True, False)
         assert "load_module" in found[CONF]
         found, read, absent = of_plan(given)
-        assert "tokens" not in found[CONF]
+        assert "tokens.js" not in found[CONF]
         assert (script in found, script in read, script in absent) == (False, False, True)
 
 
