@@ -112,7 +112,9 @@ def test_who_asked_is_counted(watched):
     def counted(key: str, status: int) -> bool:
         text = watched.run(watched.head, f"curl -sf http://127.0.0.1:{PORT}/metrics")
         assert watched.api_key not in text
-        return re.search(rf'^sparkthor_front_requests_total{{key="{key}",.*status="{status}"}} 1$', text, re.M) is not None
+        return (
+            re.search(rf'^sparkthor_front_requests_total{{key="{key}",.*status="{status}"}} 1$', text, re.M) is not None
+        )
 
     for key, name, status in ((watched.api_key, "default", 200), ("no-key-of-this-cluster", "-", 401)):
         answer = httpx.get(f"{watched.endpoint}/v1/models", headers={"Authorization": f"Bearer {key}"}, timeout=60.0)
