@@ -157,13 +157,13 @@ def running(tmp_path: Path, variables: dict[str, Any]) -> Iterator[Front]:
 def test_requests_and_tokens_are_counted_by_key_and_model(tmp_path: Path, variables: dict[str, Any]) -> None:
     with running(tmp_path, {**variables, "vllm_serve_front_tokens": True}) as found:
         labels = 'key="default",model="mine"'
-        made, answers = [0, 0], 0
-        for path, (prompt, completion) in {
+        made = [0, 0]
+        expected = {
             **{"/v1/whole": (12, 34), "/v1/torn": (12, 34), "/v1/stream": (5, 6), "/v1/messages": (7, 8)},
             "/v1/silent": (0, 0),
-        }.items():
+        }
+        for answers, (path, (prompt, completion)) in enumerate(expected.items(), 1):
             assert found.ask(path) == (200, b"".join(ANSWERS[path]))
-            answers += 1
             made = [made[0] + prompt, made[1] + completion]
             found.says(
                 f'sparkthor_front_requests_total{{{labels},status="200"}} {answers}',
