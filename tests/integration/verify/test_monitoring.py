@@ -56,6 +56,17 @@ def test_the_rules_hold_and_fire(promtool):
     )
 
 
+def test_prometheus_understands_what_the_dashboard_asks(promtool, tmp_path):
+    panels = json.loads((FILES / "grafana-dashboard.json").read_text())["panels"]
+    asked = [target["expr"] for panel in panels for target in panel.get("targets", ())]
+    # what Grafana puts in
+    for variable, value in {"$__rate_interval": "5m", "$group": ".*", "$key": ".*"}.items():
+        asked = [expression.replace(variable, value) for expression in asked]
+    rules = [{"record": f"asked:{number}", "expr": expression} for number, expression in enumerate(asked)]
+    (tmp_path / "asked.yml").write_text(yaml.safe_dump({"groups": [{"name": "dashboard", "rules": rules}]}))
+    assert f"{len(asked)} rules found" in promtool("check", "rules", "asked.yml", cwd=tmp_path)
+
+
 def test_it_is_off_by_default(cluster):
     assert sum(play(cluster).changed.values()) == 0
     for host in cluster.hosts:
