@@ -4,6 +4,8 @@
 # pylint: disable=ansible-bad-function
 """Metrics of one host for Prometheus: memory, disk, links, RDMA ports, the watchdog, and the engine behind its socket.
 
+On a head also who asked for what, which the front proxy tells it.
+
 RDMA traffic shows in no netdev counter, unified memory in no GPU tool, and the engine listens on a UNIX socket that a
 Prometheus cannot reach: hence a small exporter of our own.  It reads files and asks nvidia-smi, listens on the control
 address and the loopback, and knows two paths.  Installed on the hosts: standard library alone.
@@ -26,7 +28,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from .._lib.command import run_limited
-from . import gpu_state
+from . import front_counts, gpu_state
 from .notify import ALIVE, READY, notify
 
 ENGINE_SOCKET = "/run/sparkthor/vllm/vllm.sock"
@@ -37,7 +39,7 @@ FIREWALL_STATE = "/run/sparkthor-firewall-watch/state.json"
 FIREWALL_FRESH = 60.0
 _VIRTUAL = re.compile(r"^(lo|docker.*|br-.*|veth.*|virbr.*|tun.*|tap.*|l4tbr.*|usb.*|cni.*|flannel.*)$")
 #: file below a port's folder -> (metric, help, factor)
-_PORT_COUNTERS = {
+PORT_COUNTERS = {
     "counters/port_xmit_data": ("transmit_bytes_total", "Bytes sent over RDMA.", 4),
     "counters/port_rcv_data": ("receive_bytes_total", "Bytes received over RDMA.", 4),
     "counters/port_xmit_discards": ("transmit_discards_total", "Packets discarded on sending.", 1),
@@ -79,6 +81,7 @@ class Host:
     def __init__(self, root: str = "/", run: gpu_state.Runner = lambda argv: run_limited(argv, 3)) -> None:
         self._root = root
         self._run = run
+        self.front = front_counts.FrontCounts()
 
     def _path(self, path: str) -> str:
         return os.path.join(self._root, path.lstrip("/"))
@@ -190,7 +193,7 @@ class Host:
                 rate = re.match(r"([0-9.]+) Gb/sec", self.text(f"{base}/rate"))
                 if rate:
                     page.add("sparkthor_rdma_port_rate_bits", "Rate of the port.", float(rate[1]) * 1e9, **labels)
-                for path, (name, text, factor) in _PORT_COUNTERS.items():
+                for path, (name, text, factor) in PORT_COUNTERS.items():
                     value = self.number(f"{base}/{path}")
                     scaled = None if value is None else value * factor
                     page.add(f"sparkthor_rdma_port_{name}", text, scaled, "counter", **labels)
@@ -203,8 +206,8 @@ class Host:
         self.firewall(page)
         self.links(page, planned)
         self.rdma(page)
-        # the watchdog's own text, on the head
-        return page.text() + self.text(WATCHDOG_FILE)
+        # on the head, the watchdog's own text as well
+        return page.text() + "".join(f"{line}\n" for line in self.front.lines()) + self.text(WATCHDOG_FILE)
 
 
 class _UnixConnection(http.client.HTTPConnection):
@@ -284,9 +287,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="sparkthor_host exporter", description="Metrics of this host for Prometheus.")
     parser.add_argument("--listen", action="append", required=True, metavar="ADDRESS:PORT")
     parser.add_argument("--planned", default="", help="netdevs of the fabric, by commas")
+    parser.add_argument("--front", metavar="SOCKET", help="where the front proxy says who asked for what")
     given = parser.parse_args(argv)
     planned = [name for name in given.planned.split(",") if name]
-    made = handler(Host(), planned)
+    host = Host()
+    made = handler(host, planned)
     servers = []
     for place in dict.fromkeys(given.listen):
         address, _sep, port = place.rpartition(":")
@@ -297,6 +302,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             print(f"{place}: {error}", file=sys.stderr)
             return 75
     threads = [threading.Thread(target=server.serve_forever, daemon=True) for server in servers]
+    if given.front:
+        lines = front_counts.listen(given.front)
+        threads.append(threading.Thread(target=front_counts.follow, args=(host.front, lines), daemon=True))
     for thread in threads:
         thread.start()
     notify(READY)

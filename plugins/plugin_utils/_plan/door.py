@@ -17,10 +17,9 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.front impo
     SHARED_LANS,
     FrontError,
     NamedKey,
+    label,
 )
 
-#: of nginx with its JavaScript, as Debian and Ubuntu package it
-MODULE = "/usr/lib/nginx/modules/ngx_http_js_module.so"
 SOCKET = "/run/sparkthor/front/group.sock"
 #: what the doors' configuration consists of, beside nginx.conf
 FILES = ("door.js", "peer.crt", "peer.key")
@@ -50,6 +49,10 @@ class Route:
     def patterns(self) -> list[str]:
         """Plain strings of nginx's maps are compared without regard to case."""
         return [f"~^{re.escape(name)}$" for name in self.names]
+
+    @property
+    def label(self) -> str:
+        return label(self.names[0])
 
 
 @dataclass(frozen=True)

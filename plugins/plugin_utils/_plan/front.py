@@ -13,6 +13,11 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.addresses 
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric_error import FabricError
 
 MARKER = "# Ansible managed: sparkthor.cluster"
+#: where the exporter takes the front proxy's lines; the folder is there while it runs
+COUNTER_FOLDER = "/run/sparkthor-exporter"
+COUNTER = f"{COUNTER_FOLDER}/front.sock"
+#: of nginx with its JavaScript, as Debian and Ubuntu package it
+MODULE = "/usr/lib/nginx/modules/ngx_http_js_module.so"
 MINIMUM = 16
 #: names of keys that the access log uses for those that are not in vllm_serve_api_keys
 MAIN, PREVIOUS = RESERVED = ("default", "previous")
@@ -39,6 +44,11 @@ class NamedKey:
     requests_per_minute: int = 0
     #: names of the models that it may ask for; empty = all
     models: tuple[str, ...] = ()
+
+
+def label(name: str) -> str:
+    """The name of a model as a word of a line, for nginx and for Prometheus."""
+    return re.sub(r"[^A-Za-z0-9._:/@+-]", "_", name)[:256] or "-"
 
 
 def named_keys(given: Iterable[object]) -> list[NamedKey]:

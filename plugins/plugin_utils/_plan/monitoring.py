@@ -1,6 +1,6 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the role ``monitoring`` puts on a host: the exporter, and on the head what Prometheus reads."""
+"""What the role ``monitoring`` puts on a host: the exporter, and on the head what Prometheus and Grafana read."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.sandbox import NETWORK, sandbox
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.ray_config import DEFAULT_PORTS
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import onhost
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import front, onhost
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.host_state import (
     ROLES,
     File,
@@ -32,6 +32,8 @@ _EXPORTER_SANDBOX = "\n".join(
         *(f"DeviceAllow=/dev/{name} rw" for name in ("nvidiactl", "nvidia0", "nvidia-uvm")),
     ]
 )
+#: where a Grafana of the distribution or of its makers reads what it is provided with
+GRAFANA = "/etc/grafana/provisioning"
 #: what earlier versions installed instead of the package
 _FORMER = ["/usr/local/lib/sparkthor/sparkthor-exporter", "/usr/local/lib/sparkthor/_exporter.py"]
 
@@ -45,6 +47,7 @@ class MonitoringSettings:
     monitoring_prometheus: bool
     monitoring_prometheus_listen: str
     monitoring_prometheus_retention: str
+    monitoring_grafana_provisioning: str = ""
     ray_node_ports: dict[str, Any] = field(default_factory=dict)
 
 
@@ -60,16 +63,20 @@ def plan_monitoring(
 
     # it changes with the exporter's code
     digest = onhost.program_digest("exporter")
-    files = [unit(_EXPORTER, digest=digest, own=fabric[host], sandbox=_EXPORTER_SANDBOX)]
+    counter = front.COUNTER if is_head else ""
+    files = [unit(_EXPORTER, digest=digest, own=fabric[host], sandbox=_EXPORTER_SANDBOX, counter=counter)]
     units = [{"name": _EXPORTER, "enabled": True, "state": "started", "restart_on": [files[0]["path"]]}]
     if is_head:
         scrape = f"{_CONFIG}/prometheus.yml"
         alerts = role_file("monitoring", "alerts.yml", f"{_CONFIG}/alerts.yml")
         ray_port = settings.ray_node_ports.get("metrics_export", DEFAULT_PORTS["metrics_export"])
+        # one group is named as the inventory's group of all hosts
+        groups = cluster.get("groups") or [{"group": "cluster", "head": host, "hosts": cluster["hosts"]}]
         files += [
-            _templated("prometheus.yml.j2", scrape, settings, cluster=cluster, fabric=fabric, ray_port=ray_port),
+            _templated("prometheus.yml.j2", scrape, settings, groups=groups, fabric=fabric, ray_port=ray_port),
             alerts,
             role_file("monitoring", "grafana-dashboard.json", f"{_CONFIG}/grafana-dashboard.json"),
+            *_grafana_files(settings),
         ]
     if prometheus:
         # Go asks the kernel for its interfaces over netlink, and raises its limit of open files
@@ -80,8 +87,29 @@ def plan_monitoring(
     else:
         units.append(switched_off(_PROMETHEUS))
     users, directories = [{"name": "sparkthor", "system": True}], [directory("/etc/sparkthor")]
-    state = HostState(users=users, directories=directories, files=files, absent=_FORMER, units=units)
+    # the front proxy's group, to which the exporter's socket belongs
+    of_api = [{"name": "sparkthor-api", "system": True}] if is_head else []
+    # what was wanted once; an owner's own files of these names stay
+    former = sorted(_grafana_paths(settings) - {file["path"] for file in files})
+    state = HostState(of_api, users, directories, files, absent=_FORMER, restore=former, units=units)
     return {"state": state.arguments(), "prometheus": prometheus}
+
+
+def _grafana_paths(settings: MonitoringSettings) -> set[str]:
+    """Where files for Grafana may lie, wanted or not."""
+    folders = {GRAFANA, settings.monitoring_grafana_provisioning.rstrip("/") or GRAFANA}
+    return {f"{folder}/{kind}/sparkthor.yml" for folder in folders for kind in ("dashboards", "datasources")}
+
+
+def _grafana_files(settings: MonitoringSettings) -> list[File]:
+    """The dashboard, and the Prometheus of this host if it has one, for a Grafana that runs there."""
+    folder = settings.monitoring_grafana_provisioning.rstrip("/")
+    if not folder:
+        return []
+    found = [_templated("grafana-dashboards.yml.j2", f"{folder}/dashboards/sparkthor.yml", settings, folder=_CONFIG)]
+    if settings.monitoring_prometheus:
+        found.append(_templated("grafana-datasources.yml.j2", f"{folder}/datasources/sparkthor.yml", settings))
+    return found
 
 
 def _templated(template: str, path: str, settings: MonitoringSettings, **values: Any) -> File:

@@ -325,7 +325,10 @@ def _front_files(serving: Serving) -> list[File]:
         key_rates=front.key_rates(keys),
         refused_keys=door.refused_keys(keys, serving.names),
         door=serving.door,
-        js_module=door.MODULE,
+        js_module=front.MODULE,
+        counter=front.COUNTER,
+        counter_folder=front.COUNTER_FOLDER,
+        served=front.label(serving.names[0]),
         own_socket=door.SOCKET,
         origins=front.origins(given.vllm_serve_cors_origins),
         listen=front.listen_addresses(given.vllm_serve_listen, given.vllm_serve_api_port),
@@ -340,6 +343,8 @@ def _front_files(serving: Serving) -> list[File]:
         {"path": f"{_ETC}/front/nginx.conf", "content": config, "mode": "0600"},
         _unit_file(_FRONT, nginx=nginx, door=serving.door, sandbox=_front_sandbox()),
     ]
+    if given.vllm_serve_front_tokens:
+        found.append(role_file("vllm_serve", "tokens.js", f"{_ETC}/front/tokens.js", mode="0600"))
     if serving.door:
         found.append(role_file("vllm_serve", "door.js", f"{_ETC}/front/door.js", mode="0600"))
         lasting = "".join(f"{name} = {value}\n" for name, value in door.KEEPALIVE.items())
@@ -379,6 +384,8 @@ def absent(serving: Serving) -> list[str]:
         found += [f"{_ETC}/front/peer.key", f"{_ETC}/front/peer.crt"]
     if serving.is_head and not serving.door:
         found.append(f"{_ETC}/front/door.js")
+    if serving.is_head and not serving.settings.vllm_serve_front_tokens:
+        found.append(f"{_ETC}/front/tokens.js")
     if not serving.door:
         found.append(door.SYSCTL_FILE)
     if not serving.degraded:
@@ -409,7 +416,8 @@ def units(serving: Serving) -> list[Unit]:
     ]
     common.append(switched_off(_KEEP_GOOD))
     if serving.is_head:
-        return [*common, *_head_units(door.FILES if serving.door else ())]
+        counts = ("tokens.js",) if serving.settings.vllm_serve_front_tokens else ()
+        return [*common, *_head_units([*counts, *(door.FILES if serving.door else ())])]
     former = [switched_off(_FRONT), switched_off(_WATCHDOG)]
     if not serving.has_engine:
         return [*common, *former, switched_off(_VLLM)]

@@ -64,6 +64,7 @@ class ServingSettings:
     vllm_serve_front_max_body: str
     vllm_serve_front_retry_after: int
     vllm_serve_front_access_log: bool
+    vllm_serve_front_tokens: bool
     vllm_serve_metrics_listen: str
     vllm_serve_watchdog_interval: float
     vllm_serve_watchdog_deadline: float

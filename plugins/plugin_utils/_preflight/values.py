@@ -76,6 +76,11 @@ _FORMS: Mapping[str, tuple[re.Pattern[str], str, str]] = {
     **dict.fromkeys(("monitoring_scrape_interval", "monitoring_prometheus_retention"), _TIME),
     "monitoring_prometheus_listen": _LISTEN,
     "vllm_serve_metrics_listen": (re.compile(f"(?:{_LISTEN[0].pattern})?"), *_LISTEN[1:]),
+    "monitoring_grafana_provisioning": (
+        re.compile(r"(?:/[A-Za-z0-9_./-]+)?"),
+        "is no folder",
+        "write it like /etc/grafana/provisioning",
+    ),
     "roce_network_netplan_path": (
         re.compile(r"/etc/netplan/[A-Za-z0-9_.-]+\.yaml"),
         "is no file that netplan reads",

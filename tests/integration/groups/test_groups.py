@@ -51,6 +51,14 @@ def test_a_key_is_for_its_models_alone_at_every_door(doors: Doors) -> None:
             doors.ask(head, PAIR, NARROW)
 
 
+def test_the_keys_are_listed_without_a_change(doors: Doors) -> None:
+    outcome = doors.play("playbooks/keys.yml")
+    assert outcome.rc == 0, outcome.failures
+    assert set(outcome.changed.values()) == {0}, outcome.changed
+    assert f"narrow: {SINGLE}, 600 requests a minute" in outcome.output
+    assert NARROW not in outcome.output
+
+
 def test_what_names_no_model_of_ours_is_told_so(doors: Doors) -> None:
     with pytest.raises(openai.NotFoundError, match="GET /v1/models"):
         doors.ask(PAIR_HEAD, "tiny-singel")

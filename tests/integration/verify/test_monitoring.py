@@ -9,10 +9,12 @@ import json
 import re
 import subprocess
 
+import httpx
 import pytest
 import yaml
 
 from tests.integration.conftest import TOP, Cluster
+from tests.integration.sites import within
 from tools import browser
 from tools.playbooks import run_playbook
 
@@ -52,6 +54,17 @@ def test_the_rules_hold_and_fire(promtool):
     promtool(
         "test", "rules", str(TOP / "tests/fixtures/monitoring/alerts_test.yml"), cwd=TOP / "tests/fixtures/monitoring"
     )
+
+
+def test_prometheus_understands_what_the_dashboard_asks(promtool, tmp_path):
+    panels = json.loads((FILES / "grafana-dashboard.json").read_text())["panels"]
+    asked = [target["expr"] for panel in panels for target in panel.get("targets", ())]
+    # what Grafana puts in
+    for variable, value in {"$__rate_interval": "5m", "$group": ".*", "$key": ".*"}.items():
+        asked = [expression.replace(variable, value) for expression in asked]
+    rules = [{"record": f"asked:{number}", "expr": expression} for number, expression in enumerate(asked)]
+    (tmp_path / "asked.yml").write_text(yaml.safe_dump({"groups": [{"name": "dashboard", "rules": rules}]}))
+    assert f"{len(asked)} rules found" in promtool("check", "rules", "asked.yml", cwd=tmp_path)
 
 
 def test_it_is_off_by_default(cluster):
@@ -102,20 +115,34 @@ def test_the_scrape_configuration_names_every_host(watched, promtool, tmp_path):
         for entry in job["static_configs"]:
             path = job.get("metrics_path", "/metrics")
             watched.run(watched.head, f"curl -sf -o /dev/null http://{entry['targets'][0]}{path}")
-    panels = json.loads((tmp_path / "grafana-dashboard.json").read_text())["panels"]
-    assert len({panel["id"] for panel in panels}) == len(panels) > 10
+
+
+def test_who_asked_is_counted(watched):
+    """By the name of the key, from the first request on, without a reload of the front proxy."""
+
+    def counted(key: str, status: int) -> bool:
+        text = watched.run(watched.head, f"curl -sf http://127.0.0.1:{PORT}/metrics")
+        assert watched.api_key not in text
+        return (
+            re.search(rf'^sparkthor_front_requests_total{{key="{key}",.*status="{status}"}} 1$', text, re.M) is not None
+        )
+
+    for key, name, status in ((watched.api_key, "default", 200), ("no-key-of-this-cluster", "-", 401)):
+        answer = httpx.get(f"{watched.endpoint}/v1/models", headers={"Authorization": f"Bearer {key}"}, timeout=60.0)
+        assert answer.status_code == status
+        within(30, lambda name=name, status=status: counted(name, status))
 
 
 def test_the_dashboard_asks_for_metrics_that_exist(watched):
     head = watched.run(watched.head, f"curl -sf http://127.0.0.1:{PORT}/metrics")
     known = head + watched.run(watched.head, f"curl -sf http://127.0.0.1:{PORT}/metrics/engine")
     dashboard = json.loads((FILES / "grafana-dashboard.json").read_text())
-    # hw_counters are the hardware's; a simulated port has none
-    hardware = {"sparkthor_rdma_port_ack_timeouts_total"}
+    # hw_counters and GPUs are the hardware's; nobody counts tokens here
+    hardware = ("sparkthor_rdma_port_ack_timeouts_total", "sparkthor_gpu_", "sparkthor_front_")
     for panel in dashboard["panels"]:
-        for target in panel["targets"]:
+        for target in panel.get("targets", ()):
             for name in re.findall(r"\b(?:sparkthor_|vllm:)[a-z0-9_]+", target["expr"]):
-                assert name in known or name in hardware, name
+                assert name in known or name.startswith(hardware), name
 
 
 def test_strangers_are_kept_out(watched):

@@ -67,9 +67,10 @@ def test_no_token_is_replaced_before_the_engine_is_known() -> None:
     assert knows < found.index("sparkthor.cluster.cluster_secrets")
 
 
-def test_a_new_api_key_reaches_the_front_proxy_alone() -> None:
+@pytest.mark.parametrize("playbook", ["rotate_api_key", "keys"])
+def test_a_new_api_key_reaches_the_front_proxy_alone(playbook: str) -> None:
     """Neither skipped, because preflight found it converged with the old key, nor with anything else that waits."""
-    preflight, *others = (step for step in steps(TOP / "playbooks/rotate_api_key.yml") if isinstance(step, Import))
+    preflight, *others = (step for step in steps(TOP / f"playbooks/{playbook}.yml") if isinstance(step, Import))
     assert (preflight.role, preflight.variables) == ("preflight", {})
     assert [(step.role, step.file) for step in others] == [("vllm_serve", "front.yml")]
     [task] = yaml.safe_load((TOP / "roles/vllm_serve/tasks/front.yml").read_text(encoding="utf-8"))

@@ -94,6 +94,39 @@ def test_a_head_of_a_group_gets_a_door_and_what_it_reads(variables):
     assert "/etc/sparkthor/front/door.js" in units(plan)["sparkthor-front.service"]["reload_on"]
 
 
+def test_a_door_counts_what_is_served_and_nothing_that_a_client_wrote(variables):
+    conf = files(roles.plan("vllm_serve", of_group(variables)))[CONF]
+    inner, _sign, outer = conf.partition("js_import door from door.js;")
+    assert "log_format sparkthor_counted '$sparkthor_who $sparkthor_asked $status $request_time';" in inner
+    assert "  map $sparkthor_route $sparkthor_asked {\n    default -;\n    0 chat;\n    1 mini;\n  }" in inner
+    # each request is counted once, by the door at which it came in
+    assert "if (-d /run/sparkthor-exporter) {" in outer
+    assert "if (-d /run/sparkthor-exporter) {" not in inner
+
+
+def test_answers_are_read_only_if_their_tokens_are_to_be_counted(variables):
+    def of_plan(given):
+        plan = roles.plan("vllm_serve", given)
+        return files(plan), units(plan)["sparkthor-front.service"]["reload_on"], plan["state"]["absent"]
+
+    script = "/etc/sparkthor/front/tokens.js"
+    for given in (variables, of_group(variables)):
+        found, read, absent = of_plan({**given, "vllm_serve_front_tokens": True})
+        # once for one group's engine; by a door for each model, and for each that may answer instead
+        readers = 3 if "door.js" in found[CONF] else 1
+        assert found[CONF].count("js_body_filter tokens.used buffer_type=buffer;") == readers
+        assert (script in found, script in read, script in absent) == (True, True, False)
+        assert "load_module" in found[CONF]
+        found, read, absent = of_plan(given)
+        assert "tokens.js" not in found[CONF]
+        assert (script in found, script in read, script in absent) == (False, False, True)
+
+
+def test_a_name_is_one_word_of_a_line(variables):
+    plan = roles.plan("vllm_serve", {**variables, "vllm_serve_served_model_name": "my model' $status;"})
+    assert "'$sparkthor_who my_model___status_ $status $request_time'" in files(plan)[CONF]
+
+
 def test_the_api_and_the_other_heads_need_two_ports(variables):
     with pytest.raises(FrontError, match="vllm_serve_door_port: 8000 is vllm_serve_api_port as well"):
         roles.plan("vllm_serve", of_group(variables, vllm_serve_door_port=8000))

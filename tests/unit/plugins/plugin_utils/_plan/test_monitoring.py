@@ -67,6 +67,56 @@ def test_the_head_knows_every_host() -> None:
     assert jobs["vllm"][0]["targets"] == [f"{CLUSTER['head_address']}:9835"]
 
 
+def test_one_group_is_named_as_all_hosts_are() -> None:
+    config = yaml.safe_load(texts(planned())["/etc/sparkthor/monitoring/prometheus.yml"])
+    found = [item["labels"]["group"] for job in config["scrape_configs"] for item in job["static_configs"]]
+    assert set(found) == {"cluster"}
+
+
+def test_every_head_knows_the_hosts_of_all_groups() -> None:
+    groups = [{"group": "big", "head": "a", "hosts": ["a"]}, {"group": "small", "head": "b", "hosts": ["b"]}]
+    for head in HOSTS:
+        cluster = {**CLUSTER, "head": head, "hosts": [head], "groups": groups}
+        found = texts(planned(head, sparkthor_cluster=cluster))
+        config = yaml.safe_load(found["/etc/sparkthor/monitoring/prometheus.yml"])
+        wanted = [
+            {"targets": [f"{FABRIC[host]['control_address']}:9835"], "labels": {"host": host, "group": group}}
+            for host, group in (("a", "big"), ("b", "small"))
+        ]
+        assert [job["static_configs"] for job in config["scrape_configs"][:2]] == [wanted, wanted]
+
+
+def test_only_the_head_is_told_who_asked_for_what() -> None:
+    unit = texts(planned("a"))[f"{UNITS}/sparkthor-exporter.service"]
+    assert " --front /run/sparkthor-exporter/front.sock\n" in unit
+    # the socket is for the group of the front proxy, in a folder that systemd makes
+    assert "\nGroup=sparkthor-api\nRuntimeDirectory=sparkthor-exporter\n" in unit
+    assert planned("a")["state"]["groups"] == [{"name": "sparkthor-api", "system": True}]
+    assert "front" not in texts(planned("b"))[f"{UNITS}/sparkthor-exporter.service"]
+    assert planned("b")["state"]["groups"] == []
+
+
+def test_a_grafana_on_the_head_is_provided_if_it_is_named() -> None:
+    folder = "/srv/grafana/provisioning"
+    plan = planned(monitoring_grafana_provisioning=f"{folder}/", monitoring_prometheus=True)
+    provider = yaml.safe_load(texts(plan)[f"{folder}/dashboards/sparkthor.yml"])["providers"][0]
+    # Grafana reads every *.json there
+    assert f"{provider['options']['path']}/grafana-dashboard.json" in texts(plan)
+    source = yaml.safe_load(texts(plan)[f"{folder}/datasources/sparkthor.yml"])["datasources"][0]
+    assert source["url"] == "http://127.0.0.1:9090"
+    # without a Prometheus of ours the owner has a source of their own
+    alone = planned(monitoring_grafana_provisioning=folder)
+    assert f"{folder}/dashboards/sparkthor.yml" in texts(alone)
+    assert f"{folder}/datasources/sparkthor.yml" in alone["state"]["restore"]
+    assert not [path for path in texts(planned("b", monitoring_grafana_provisioning=folder)) if "grafana" in path]
+
+
+def test_without_a_grafana_what_was_written_for_one_goes() -> None:
+    restored = [f"/etc/grafana/provisioning/{kind}/sparkthor.yml" for kind in ("dashboards", "datasources")]
+    assert planned()["state"]["restore"] == restored
+    assert planned("b")["state"]["restore"] == restored
+
+
 def test_prometheus_runs_on_the_head_if_it_is_asked_for() -> None:
     plan = planned(monitoring_prometheus="true", monitoring_prometheus_listen="10.0.0.1:9091")
     assert plan["prometheus"] is True

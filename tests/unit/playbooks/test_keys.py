@@ -1,0 +1,59 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""playbooks/keys.yml says who may ask for what, and never a key."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import yaml
+from ansible.parsing.dataloader import DataLoader
+from ansible.template import Templar, trust_as_template
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import front
+
+TOP = next(parent for parent in Path(__file__).resolve().parents if (parent / "galaxy.yml").exists())
+KEYS: list[dict[str, Any]] = [
+    {"name": "alice", "key": "a" * 20, "models": ["mini", "chat"], "requests_per_minute": 60},
+    {"name": "web-1", "key": "b+" * 10},
+    {"name": "new", "key": "c" * 20},
+]
+
+
+def task(name: str) -> dict[str, Any]:
+    [play] = yaml.safe_load((TOP / "playbooks/keys.yml").read_text(encoding="utf-8"))
+    found: dict[str, Any] = next(item for item in play["tasks"] if item["name"] == name)
+    return found
+
+
+def shown(**given: Any) -> Any:
+    show = task("Show the keys")
+    variables = {**{name: trust_as_template(text) for name, text in show["vars"].items()}, **given}
+    templar = Templar(loader=DataLoader(), variables=variables)
+    return templar.template(trust_as_template(show["ansible.builtin.debug"]["msg"]))
+
+
+def test_each_key_has_a_line_with_its_models_and_limit() -> None:
+    assert shown(vllm_serve_api_keys=KEYS, __keys_found={"stdout_lines": ["default", "alice", "web-1", "old"]}) == [
+        "alice: mini, chat, 60 requests a minute",
+        "web-1: all models, no limit",
+        "new: all models, no limit (not in use yet)",
+        "default: all models, no limit",
+        "old: not in the inventory",
+    ]
+
+
+def test_without_named_keys_there_is_the_main_one() -> None:
+    assert shown(__keys_found={"stdout_lines": ["default"]}) == ["default: all models, no limit"]
+
+
+def test_names_alone_are_read_on_a_head(tmp_path: Path) -> None:
+    path = tmp_path / "keys.conf"
+    named = [front.NamedKey(front.MAIN, "d/." * 10 + "=="), *front.named_keys(KEYS)]
+    path.write_text(front.key_map(named))
+    *argv, file = task("Read which keys are in use")["ansible.builtin.command"]["argv"]
+    assert file == "/etc/sparkthor/front.good/keys.conf"
+    done = subprocess.run([*argv, str(path)], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == ["default", "alice", "web-1", "new"]

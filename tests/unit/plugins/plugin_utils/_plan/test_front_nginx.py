@@ -1,0 +1,217 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a real nginx with the planned configuration tells the exporter: who asked for what, and how many tokens it took.
+
+It needs nginx with its JavaScript module (``nginx-light`` and ``libnginx-mod-http-js``), installed or unpacked below
+``NGINX_ROOT``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import http.server
+import json
+import os
+import shutil
+import socket
+import socketserver
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import front_counts
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import front, roles
+
+from tests.unit.plugins.plugin_utils._plan.test_door import CONF, of_group
+from tests.unit.plugins.plugin_utils._plan.vllm_plan import files
+from tests.unit.servers import serving
+
+ROOT = os.environ.get("NGINX_ROOT", "")
+MODULE = Path(f"{ROOT}{front.MODULE}")
+NGINX = f"{ROOT}/usr/sbin/nginx" if ROOT else shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin") or ""
+pytestmark = pytest.mark.skipif(
+    not (NGINX and MODULE.exists()), reason="no nginx with its JavaScript module on this machine"
+)
+KEY, NARROW = "k" * 20, "n" * 20
+ACCOUNT = b'{"id":"x","choices":[{"text":"said \\"usage\\":{\\"prompt_tokens\\":99"}],"usage":{"prompt_tokens":12,'
+ACCOUNT_END = b'"total_tokens":46,"completion_tokens":34,"prompt_tokens_details":null}}'
+EVENT = b'data: {"id":"x","choices":[{"delta":{"content":"a"}}],"usage":null}\n\n'
+#: path -> what the engine sends, with a pause after each part
+ANSWERS: dict[str, list[bytes]] = {
+    "/v1/whole": [ACCOUNT + ACCOUNT_END],
+    "/v1/torn": [b"0" * 5000, ACCOUNT[:-3], ACCOUNT[-3:], ACCOUNT_END[:40], ACCOUNT_END[40:]],
+    "/v1/stream": [EVENT] * 5 + [b'data: {"choices":[],"usage":{"prompt_tokens":5,"completion_tokens":6}}\n\n'],
+    "/v1/silent": [EVENT] * 5 + [b"data: [DONE]\n\n"],
+    "/v1/messages": [
+        b'data: {"type":"message_start","message":{"usage":{"input_tokens":7,"output_tokens":0}}}\n\n',
+        b'data: {"type":"message_delta","usage":{"input_tokens":7,"output_tokens":8}}\n\n',
+    ],
+}
+
+
+class Engine(http.server.BaseHTTPRequestHandler):
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        parts = ANSWERS[self.path]
+        self.send_response(200)
+        self.send_header("Content-Length", str(sum(map(len, parts))))
+        self.end_headers()
+        for part in parts:
+            self.wfile.write(part)
+            time.sleep(0.02)
+
+    def address_string(self) -> str:
+        return ""
+
+    def log_message(self, *_arguments: Any) -> None:
+        pass
+
+
+class Front:
+    def __init__(self, port: int, counter: Path) -> None:
+        self.port = port
+        self.counts = front_counts.FrontCounts()
+        self._path = str(counter)
+        self.begin()
+
+    def begin(self) -> None:
+        lines = front_counts.listen(self._path)
+        self._thread = threading.Thread(target=front_counts.follow, args=(self.counts, lines))
+        self._thread.start()
+
+    def end(self) -> None:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+            sender.sendto(b"", self._path)
+        self._thread.join(60)
+
+    def ask(self, path: str, key: str = KEY, model: str = "mini") -> tuple[int, bytes]:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        body = json.dumps({"model": model, "prompt": "x"})
+        connection.request("POST", path, body, {"Authorization": f"Bearer {key}"})
+        answer = connection.getresponse()
+        found = answer.status, answer.read()
+        connection.close()
+        return found
+
+    def says(self, *values: str) -> None:
+        """Wait for these values of metrics: nginx tells of a request after its answer."""
+        until = time.monotonic() + 60
+        while not set(values) <= set(self.counts.lines()):
+            assert time.monotonic() < until, f"{values} are not in {self.counts.lines()}"
+            time.sleep(0.02)
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
+
+
+@contextlib.contextmanager
+def running(tmp_path: Path, variables: dict[str, Any]) -> Iterator[Front]:
+    """nginx with this plan, its paths below a folder, before an engine that answers as above."""
+    port = free_port()
+    own = {"vllm_serve_api_port": port, "vllm_serve_listen": ["127.0.0.1"], "vllm_serve_front_access_log": False}
+    keys = [{"name": "narrow", "key": NARROW, "models": ["chat"], "requests_per_minute": 1}]
+    given = {**variables, **own, "vllm_serve_api_keys": keys, "vllm_serve_door_port": free_port()}
+    folder = tmp_path / "front"
+    for name in ("front", "cache", "run/vllm", "run-exporter", "run/front"):
+        (tmp_path / name).mkdir(parents=True)
+    for path, text in files(roles.plan("vllm_serve", given)).items():
+        if path.startswith(str(Path(CONF).parent)):
+            for place, here in (
+                (front.MODULE, str(MODULE)),
+                ("/run/sparkthor", f"{tmp_path}/run"),
+                ("/var/cache/sparkthor-front", f"{tmp_path}/cache"),
+                (f"10.100.0.1:{given['vllm_serve_door_port']}", f"unix:{tmp_path}/run/vllm/vllm.sock"),
+            ):
+                text = text.replace(place, here)
+            (folder / Path(path).name).write_text(text)
+    named = [front.NamedKey(front.MAIN, KEY), *front.named_keys(keys)]
+    (folder / "keys.conf").write_text(front.key_map(named))
+    tmp_path.chmod(0o755)
+    engine = socketserver.ThreadingUnixStreamServer(str(tmp_path / "run/vllm/vllm.sock"), Engine)
+    found = Front(port, tmp_path / "run-exporter/front.sock")
+    # as its unit has it, but for the user where that is root
+    command = f"daemon off; master_process off; {'user root;' if os.geteuid() == 0 else ''}"
+    nginx = subprocess.Popen([NGINX, "-c", str(folder / "nginx.conf"), "-p", str(folder), "-g", command])
+    try:
+        with serving(engine):
+            while True:
+                assert nginx.poll() is None
+                with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 60):
+                    break
+                time.sleep(0.02)
+            yield found
+    finally:
+        nginx.terminate()
+        nginx.wait(60)
+        found.end()
+
+
+def test_requests_and_tokens_are_counted_by_key_and_model(tmp_path: Path, variables: dict[str, Any]) -> None:
+    with running(tmp_path, {**variables, "vllm_serve_front_tokens": True}) as found:
+        labels = 'key="default",model="mine"'
+        made = [0, 0]
+        expected = {
+            **{"/v1/whole": (12, 34), "/v1/torn": (12, 34), "/v1/stream": (5, 6), "/v1/messages": (7, 8)},
+            "/v1/silent": (0, 0),
+        }
+        for answers, (path, (prompt, completion)) in enumerate(expected.items(), 1):
+            assert found.ask(path) == (200, b"".join(ANSWERS[path]))
+            made = [made[0] + prompt, made[1] + completion]
+            found.says(
+                f'sparkthor_front_requests_total{{{labels},status="200"}} {answers}',
+                f"sparkthor_front_prompt_tokens_total{{{labels}}} {made[0]}",
+                f"sparkthor_front_completion_tokens_total{{{labels}}} {made[1]}",
+                # the silent one said nothing
+                f"sparkthor_front_counted_answers_total{{{labels}}} {answers - (path == '/v1/silent')}",
+                f"sparkthor_front_request_seconds_count{{{labels}}} {answers}",
+            )
+
+
+def test_who_is_refused_is_counted_as_well(tmp_path: Path, variables: dict[str, Any]) -> None:
+    with running(tmp_path, variables) as found:
+        assert found.ask("/v1/whole", "no-key-of-this-cluster")[0] == 401
+        assert found.ask("/v1/whole", NARROW)[0] == 403
+        found.says('sparkthor_front_requests_total{key="-",model="mine",status="401"} 1')
+        found.says('sparkthor_front_requests_total{key="narrow",model="mine",status="403"} 1')
+        # neither keys nor what clients make up is anywhere
+        assert not [line for line in found.counts.lines() if NARROW in line or "no-key" in line]
+
+
+def test_a_door_counts_by_the_model_that_is_asked_for(tmp_path: Path, variables: dict[str, Any]) -> None:
+    with running(tmp_path, of_group(variables, "c", vllm_serve_front_tokens=True)) as found:
+        assert found.ask("/v1/stream", NARROW, "chat") == (200, b"".join(ANSWERS["/v1/stream"]))
+        found.says('sparkthor_front_requests_total{key="narrow",model="chat",status="200"} 1')
+        found.says('sparkthor_front_completion_tokens_total{key="narrow",model="chat"} 6')
+        assert found.ask("/v1/stream", NARROW, "chat")[0] == 429
+        found.says('sparkthor_front_requests_total{key="narrow",model="-",status="429"} 1')
+        assert found.ask("/v1/stream", KEY, "made-up")[0] == 404
+        found.says('sparkthor_front_requests_total{key="default",model="-",status="404"} 1')
+
+
+def test_nothing_is_sent_where_nobody_counts(
+    tmp_path: Path, variables: dict[str, Any], capfd: pytest.CaptureFixture[str]
+) -> None:
+    with running(tmp_path, variables) as found:
+        # as systemd removes it with the exporter
+        (tmp_path / "run-exporter").rename(tmp_path / "gone")
+        assert found.ask("/v1/whole")[0] == 200
+        (tmp_path / "gone").rename(tmp_path / "run-exporter")
+        assert found.ask("/v1/stream")[0] == 200
+        answers = 'sparkthor_front_requests_total{key="default",model="mine",status="200"}'
+        found.says(f"{answers} 1")
+        # nginx complained of nothing
+        assert "syslog" not in capfd.readouterr().err
+        # an exporter that starts anew has another socket, which nginx looks for when a line is lost
+        found.end()
+        found.begin()
+        for _number in range(3):
+            assert found.ask("/v1/whole")[0] == 200
+        found.says(f"{answers} 3")
