@@ -25,6 +25,8 @@ from tools.gpu.price import no_watchdog
 from tools.playbooks import TOP
 
 PORT = 8100
+#: whom to ask in every round; "front" besides tells what of a loss is the watchdog's
+WAYS = ("ours", "engine", "by hand")
 FOLDER = "/tmp/by-hand"
 CONFIG = "/etc/sparkthor/vllm.yaml"
 #: where the unit makes vLLM listen
@@ -124,10 +126,12 @@ def by_ray(site: Site) -> bool:
 
 
 def ways(site: Site) -> dict[str, list[str]]:
-    """Whom to ask. Past the whole of ours, the watchdog is stopped as well."""
+    """Whom to ask. For all but the whole of ours, the watchdog is stopped."""
     point = site.endpoint
+    front = ["--url", f"http://{point.address}:{point.port}"]
     return {
-        "ours": ["--url", f"http://{point.address}:{point.port}"],
+        "ours": front,
+        "front": front,
         # the host's own root, as this machine sees it
         "engine": ["--socket", f"/proc/{site.leader()}/root{SOCKET}"],
         "by hand": ["--url", f"http://127.0.0.1:{PORT}"],
@@ -156,9 +160,11 @@ def pairs(
     rows: list[dict[str, Any]],
     keep: Callable[[Any], None],
     say: Any,
+    asked: Sequence[str] = WAYS,
 ) -> None:
     """More of ``rows`` (streams, round, way) with their figures; every second round in the other order."""
-    whom = ways(site)
+    known = ways(site)
+    whom = {way: known[way] for way in asked}
     for words in whom.values():
         ask(site, words, max(streams), 2.0, tokens)  # graphs and caches are warm before the first round
     for number in range(rounds):

@@ -340,12 +340,17 @@ def test_pairs_are_compared_round_by_round() -> None:
     assert found["pairs"] == 2
     assert found["ratio"] == pytest.approx(0.975)
     assert found["ratios"] == [0.96, 0.99]
-    assert found["ttft_added"] == 1.5
+    assert (found["ttft_added"], found["ttft_spread"]) == (1.5, [1.0, 2.0])
     # one that answered nothing is no figure, but its failures count
     dead = [row("front", 3, 50, 10), row("engine", 3, 0, -1) | {"failed": 7}]
     [again] = price.summary([*rows, *dead], "front", "engine")
     assert again == found | {"failed": 7}
     assert price.summary(dead, "front", "engine") == []
+
+
+@pytest.mark.parametrize(("count", "held"), [(1, [0, 0]), (5, [0, 4]), (6, [0, 5]), (9, [1, 7]), (20, [5, 14])])
+def test_an_interval_holds_the_median(count: int, held: list[int]) -> None:
+    assert price.spread(random.Random(1).sample(range(count), count)) == held
 
 
 EVENTS = (b'data: {"choices": [1]}\n\n', b'data: {"choices": [2]}\n\n')
@@ -484,7 +489,7 @@ def test_tables_of_results(tmp_path: Path) -> None:
     assert "| a step of 60 s | answered after 61.5 s, whole; no restart |" in parts["gpu slow"]
     assert parts["gpu start"][2:] == ["| API | – | 9.0 | 3.0 |", "| all | – | 9.0 | 3.0 |"]
     assert parts["gpu by hand"][2] == (
-        "| `ray`, PP=2 | 1 | 1 | 99 | 100 | **0.990** (0.990, 0.990) | +1.0 (21.0 and 20.0) | 0 |"
+        "| `ray`, PP=2 | 1 | 1 | 99 | 100 | **0.990** (0.990, 0.990) | +1.0 (+1.0, +1.0; 21.0 and 20.0) | 0 |"
     )
 
 
@@ -522,7 +527,7 @@ def test_a_power_on_begins_with_the_boot_of_the_hosts() -> None:
 # --- clusters side by side -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("name", "cluster"), {**clusters.FOUR, **clusters.TWO}.items())
+@pytest.mark.parametrize(("name", "cluster"), {**clusters.FOUR, **clusters.TWO, **clusters.WIDE}.items())
 def test_a_cluster_has_a_host_for_each_gpu_and_fits_its_split(tmp_path: Path, name: str, cluster: Any) -> None:
     assert len(cluster.gpus) == cluster.pipeline * cluster.tensor
     place = cluster.write(name, 7, tmp_path)
@@ -555,6 +560,10 @@ def test_the_measured_cluster_has_cores_of_its_own(tmp_path: Path, monkeypatch: 
     assert (root / "sparklab-t0" / "cpuset.cpus").read_text() == "0-23"
     assert (root / "sparklab-t1" / "cpuset.cpus").read_text() == "24-63"
     assert asked == [range(24)]
+    (home / "load" / "lab.json").unlink()
+    cores.own("tp4", 24, home, root)
+    assert asked[1:] == [range(24, 64)], "the client's, since no other cluster is there"
+    (home / "load" / "lab.json").write_text(json.dumps({"tag": "t1"}))
     cores.own("tp4", 0, home, root)
     assert {path.read_text() for path in root.glob("*/cpuset.cpus")} == {"0-63"}
     with pytest.raises(ValueError, match="this machine has 64"):
