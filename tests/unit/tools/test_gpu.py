@@ -596,6 +596,28 @@ def test_vllm_by_hand_listens_beside_ours() -> None:
     assert "port" not in byhand.config({"model": "/m", "headless": True}, head=False)
 
 
+def test_no_engine_is_asked_the_same_twice_and_the_order_alternates(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[str, int, int]] = []
+
+    def ask(_site: Any, whom: list[str], streams: int, _seconds: float, _tokens: int, seed: int = 0) -> dict[str, Any]:
+        asked.append((whom[0], streams, seed))
+        return {"tokens_per_second": 1.0}
+
+    monkeypatch.setattr(byhand, "ask", ask)
+    monkeypatch.setattr(byhand, "ways", lambda _site: {way: [way] for way in ("ours", "front", "engine", "by hand")})
+    monkeypatch.setattr(byhand, "no_watchdog", lambda _site: contextlib.nullcontext())
+    rows: list[dict[str, Any]] = []
+    told: list[str] = []
+    byhand.pairs(None, (1, 8), 2, 1.0, 128, rows, lambda _rows: None, told.append, ("ours", "by hand"))  # type: ignore[arg-type]  # a stand-in for the lab
+    warm, measured = asked[:2], asked[2:]
+    assert warm == [("ours", 8, 0), ("by hand", 8, 0)]
+    assert [way for way, _streams, _seed in measured] == [*["ours", "by hand"] * 2, *["by hand", "ours"] * 2]
+    assert len({seed for _way, _streams, seed in asked}) == len(measured) + 1
+    # what is there already is not measured again
+    byhand.pairs(None, (1, 8), 2, 1.0, 128, rows, lambda _rows: None, told.append, ("ours", "by hand"))  # type: ignore[arg-type]  # a stand-in for the lab
+    assert len(rows) == len(measured) == 8
+
+
 def test_a_thin_wheel_has_metadata_and_leads_to_the_machines_own_packages(tmp_path: Path) -> None:
     name = wheels.pack_thin(str(tmp_path), "packaging", "/opt/torch/site-packages")
     with zipfile.ZipFile(tmp_path / name) as archive:
