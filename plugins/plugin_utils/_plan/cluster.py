@@ -277,7 +277,8 @@ def _serving_together(
         "head": head,
         "workers": list(hosts[1:]),
         "head_address": fabric[head]["control_address"],
-        "generation": head_generation(head, nodes),
+        # heads of other serving groups are nobody's former heads
+        "generation": head_generation(head, {host: nodes[host] for host in hosts}),
         "id": cluster_id(head, hosts, nodes),
         "kinds": kinds,
         "gpus": gpus,

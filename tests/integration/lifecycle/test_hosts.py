@@ -26,6 +26,8 @@ NAME = "life-hosts"
 HOSTS = ["spark-01", "spark-02", "spark-03", "spark-04"]
 #: the inventory's paths lead two folders up
 INVENTORY = TOP / ".lab" / "life-inventory"
+#: of all hosts, whoever is a member: what the lab is made from
+MACHINES = TOP / ".lab" / "life-machines"
 MODEL = "tiny-qwen3"
 
 
@@ -36,12 +38,14 @@ class Site:
         shutil.rmtree(INVENTORY, ignore_errors=True)
         shutil.copytree(TOP / "inventories/lab", INVENTORY)
         self.write(HOSTS)
+        shutil.rmtree(MACHINES, ignore_errors=True)
+        shutil.copytree(INVENTORY, MACHINES)
         self.lab = self.create()
         self.said: list[str] = []
 
     def create(self) -> Lab:
         """The lab, with what is missing of it."""
-        return Lab.create([INVENTORY], home=TOP / ".lab", name=NAME, subnet="10.79.16.0/24")
+        return Lab.create([MACHINES], home=TOP / ".lab", name=NAME, subnet="10.79.16.0/24")
 
     def write(self, members: list[str], **variables: Any) -> None:
         """The inventory with these hosts, the head first, and a split over all of them."""

@@ -94,3 +94,11 @@ def test_a_serving_group_is_a_cluster_of_its_own_hosts_on_one_fabric() -> None:
     for host in hosts:
         assert {**fabric[host]["env"], "RAY_ADDRESS": ""} == {**before[host], "RAY_ADDRESS": ""}
     assert whole["hosts"] == hosts
+
+    # another run plans the same: another group's head is not a head that was replaced
+    told = {
+        host: {**nodes[host], "declared": {"cluster": plan["id"], "head": plan["head"], "generation": 1}}
+        for plan in plans.values()
+        for host in plan["hosts"]
+    }
+    assert plan_parts([Part("big", ["a", "c", "b"]), Part("small", ["d"])], hostvars, told, fabric) == plans
