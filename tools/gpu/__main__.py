@@ -184,7 +184,8 @@ def compare(run: Run) -> dict[str, Any]:
         run.keep("byhand-rows", {"rows": rows})
 
     rows = (run.kept("byhand-rows") or {}).get("rows", [])
-    byhand.pairs(site, options.streams, options.pairs, options.seconds, options.tokens, rows, keep, say)
+    byhand.pairs(site, options.streams, options.pairs, options.seconds, options.tokens, rows, keep, say,
+                 options.ways)  # fmt: skip
     summary = {way: price.summary(rows, "ours", way) for way in ("by hand", "engine")}
     return {"rows": rows, "summary": summary, "seconds": options.seconds, "tokens": options.tokens}
 
@@ -309,6 +310,7 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--pairs", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=8.0, help="that one figure of a load is measured")
     parser.add_argument("--tokens", type=int, default=256, help="of an answer")
+    parser.add_argument("--ways", type=lambda text: text.split(","), default=list(byhand.WAYS), help="whom to ask")
     parser.add_argument("--faults", type=lambda text: text.split(","), default=list(FAULTS))
     parser.add_argument("--rounds", type=int, default=2, help="of each fault")
     parser.add_argument("--away", type=float, default=20.0, help="seconds that a host is without power")

@@ -25,6 +25,8 @@ from tools.gpu.price import no_watchdog
 from tools.playbooks import TOP
 
 PORT = 8100
+#: whom to ask in every round; "front" besides tells what of a loss is the watchdog's
+WAYS = ("ours", "engine", "by hand")
 FOLDER = "/tmp/by-hand"
 CONFIG = "/etc/sparkthor/vllm.yaml"
 #: where the unit makes vLLM listen
@@ -71,7 +73,9 @@ def config(served: dict[str, Any], head: bool) -> dict[str, Any]:
 def _run(site: Site, host: str, name: str, script: str, *words: str) -> None:
     """In a control group of its own, which ends as a whole."""
     unit = ["systemd-run", "--quiet", "--collect", f"--unit=by-hand-{name}", "--uid=sparkthor"]
-    for setting in ("LimitNOFILE=65536", "LimitMEMLOCK=infinity", f"WorkingDirectory={FOLDER}"):
+    # Ray's own way to end takes longer than a minute
+    settings = ("LimitNOFILE=65536", "LimitMEMLOCK=infinity", "TimeoutStopSec=10", f"WorkingDirectory={FOLDER}")
+    for setting in settings:
         unit.append(f"--property={setting}")
     unit += [f"--property={stream}=append:{FOLDER}/{name}.log" for stream in ("StandardOutput", "StandardError")]
     # a file, because systemd would take the script's variables for its own
@@ -124,10 +128,12 @@ def by_ray(site: Site) -> bool:
 
 
 def ways(site: Site) -> dict[str, list[str]]:
-    """Whom to ask. Past the whole of ours, the watchdog is stopped as well."""
+    """Whom to ask. For all but the whole of ours, the watchdog is stopped."""
     point = site.endpoint
+    front = ["--url", f"http://{point.address}:{point.port}"]
     return {
-        "ours": ["--url", f"http://{point.address}:{point.port}"],
+        "ours": front,
+        "front": front,
         # the host's own root, as this machine sees it
         "engine": ["--socket", f"/proc/{site.leader()}/root{SOCKET}"],
         "by hand": ["--url", f"http://127.0.0.1:{PORT}"],
@@ -156,9 +162,11 @@ def pairs(
     rows: list[dict[str, Any]],
     keep: Callable[[Any], None],
     say: Any,
+    asked: Sequence[str] = WAYS,
 ) -> None:
     """More of ``rows`` (streams, round, way) with their figures; every second round in the other order."""
-    whom = ways(site)
+    known = ways(site)
+    whom = {way: known[way] for way in asked}
     for words in whom.values():
         ask(site, words, max(streams), 2.0, tokens)  # graphs and caches are warm before the first round
     for number in range(rounds):
@@ -167,7 +175,8 @@ def pairs(
                 continue
             for way in whom if number % 2 == 0 else reversed(whom):
                 with contextlib.nullcontext() if way == "ours" else no_watchdog(site):
-                    found = ask(site, whom[way], count, seconds, tokens, seed=number + 1)
+                    # no engine is asked the same twice: its prefix cache would answer
+                    found = ask(site, whom[way], count, seconds, tokens, seed=len(rows) + 1)
                 rows.append({"streams": count, "round": number, "way": way, **found})
             keep(rows)
             newest = rows[-len(whom) :]

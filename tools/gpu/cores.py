@@ -1,7 +1,7 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Cores of its own for the cluster that is measured, while the others have the rest; see suite.py."""
+"""Cores of its own for the cluster that is measured; the other clusters, or else the client, have the rest."""
 
 from __future__ import annotations
 
@@ -22,12 +22,18 @@ def share(cores: int, machine: int) -> tuple[str, str]:
 
 
 def own(lab: str, cores: int, home: Path = TOP / ".lab", root: Path | None = None) -> None:
-    """The hosts of ``lab`` and this process, which asks them, get the first cores; hosts of other labs the others."""
+    """The hosts of ``lab`` get the first cores; hosts of other labs the others.
+
+    This process, which asks the hosts, has the others if no lab does, and else the first ones.
+    """
     root = root or cgroup_root()
     mine, theirs = share(cores, os.cpu_count() or 1)
     (root / "cgroup.subtree_control").write_text("+cpuset")
+    beside = False
     for record in home.glob("*/lab.json"):
         group = root / f"sparklab-{json.loads(record.read_text(encoding='utf-8'))['tag']}"
         if group.exists():
             (group / "cpuset.cpus").write_text(mine if record.parent.name == lab else theirs)
-    os.sched_setaffinity(0, range(cores or os.cpu_count() or 1))
+            beside = beside or record.parent.name != lab
+    everywhere = range(os.cpu_count() or 1)
+    os.sched_setaffinity(0, everywhere[:cores] if cores and beside else everywhere[cores:])

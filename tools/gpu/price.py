@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -36,6 +37,16 @@ def _measured(row: Mapping[str, Any]) -> bool:
     return bool(row["tokens_per_second"] > 0 and row["ttft_p50_ms"] >= 0)
 
 
+def spread(values: Sequence[float]) -> list[float]:
+    """What holds the median 95 times of 100, whatever the values' distribution; of fewer than six, least and most."""
+    ordered, last = sorted(values), len(values) - 1
+    # the chance that so few values lie on one side of the median, twice for both sides
+    held = [low for low in range(len(ordered) // 2)
+            if 2 * sum(math.comb(len(ordered), k) for k in range(low + 1)) <= 0.05 * 2 ** len(ordered)]  # fmt: skip
+    low = max(held, default=0)
+    return [ordered[low], ordered[last - low]]
+
+
 def summary(rows: Sequence[Mapping[str, Any]], ours: str, bare: str) -> list[dict[str, Any]]:
     """By number of streams: medians of both ways, of the pairs' ratio, and of the added time to the first token."""
     found = []
@@ -60,10 +71,11 @@ def summary(rows: Sequence[Mapping[str, Any]], ours: str, bare: str) -> list[dic
                 "ours": middle(ours, "tokens_per_second"),
                 "bare": middle(bare, "tokens_per_second"),
                 "ratio": round(statistics.median(ratios), 4),
-                "ratios": [round(min(ratios), 4), round(max(ratios), 4)],
+                "ratios": [round(ratio, 4) for ratio in spread(ratios)],
                 "ttft_ours": middle(ours, "ttft_p50_ms"),
                 "ttft_bare": middle(bare, "ttft_p50_ms"),
                 "ttft_added": round(statistics.median(added), 2),
+                "ttft_spread": [round(one, 2) for one in spread(added)],
                 "failed": sum(row["failed"] for rows_of in of.values() for row in rows_of.values()),
             }
         )

@@ -22,7 +22,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import IO
 
-from tools.gpu.clusters import ALONE, FOUR, SINGLE, TWO, Cluster
+from tools.gpu.clusters import ALONE, FOUR, SINGLE, TWO, WIDE, Cluster
 from tools.playbooks import TOP
 
 RESULTS = TOP / ".lab" / "results" / "gpu"
@@ -47,6 +47,16 @@ class Wave:
     background: tuple[Chain, ...] = ()
 
 
+#: of its own for the cluster that is measured
+_CORES = "--cores 24"
+_FIRST = "deploy again verify status doctor report hand"
+_PRICE = f"--streams 1,8,64 --tokens 128 --again {_CORES}"
+_RATIO = f"--streams 1,64 --seconds 5 --tokens 128 --again {_CORES}"
+_SPLITS = ("tp4", "ray3", "tp2pp2", "mp3")
+_WORKER = "--faults worker --rounds 1 --away 20 --no-clean"
+_FAULTS = "--faults front,engine,wedge,worker,link --rounds 1 --away 20 --cut 30 --no-clean"
+
+
 def one(cluster: str, stages: str, options: str = "", limit: float = LONGEST) -> Chain:
     return (Step(cluster, stages, options, limit),)
 
@@ -64,22 +74,25 @@ def alone(cluster: str) -> tuple[Wave, ...]:
     return (Wave((steps,)),)
 
 
+def large(cluster: str) -> tuple[Wave, ...]:
+    """A model whose steps the GPUs set: its pairs, a stopped rank, a power-on."""
+    steps = (
+        Step(cluster, "deploy hand", "", 480),
+        Step(cluster, "byhand", f"--pairs 8 --seconds 6 {_PRICE}", 900),
+        Step(cluster, "unhand faults boot", "--faults wedge --rounds 2 --no-clean --cores 0", 700),
+    )
+    return (Wave((steps,)),)
+
+
 def compared(clusters: tuple[str, ...], pairs: int, limit: float) -> Chain:
     """Each against vLLM by hand, one after the other; pairs that are there already count."""
     return tuple(Step(name, "byhand", f"--pairs {pairs} {_RATIO}", limit) for name in clusters)
 
 
-#: of its own for the cluster that is measured
-_CORES = "--cores 24"
-_FIRST = "deploy again verify status doctor report hand"
-_PRICE = f"--streams 1,8,64 --tokens 128 --again {_CORES}"
-_RATIO = f"--streams 1,64 --seconds 5 --tokens 128 --again {_CORES}"
-_SPLITS = ("tp4", "ray3", "tp2pp2", "mp3")
-_WORKER = "--faults worker --rounds 1 --away 20 --no-clean"
-_FAULTS = "--faults front,engine,wedge,worker,link --rounds 1 --away 20 --cut 30 --no-clean"
 SUITES: Mapping[str, tuple[Mapping[str, Cluster], tuple[Wave, ...]]] = {
     "alone": (ALONE, alone("alone")),
     "single": (SINGLE, alone("one")),
+    "large": (WIDE, large("large")),
     "four": (
         FOUR,
         (
@@ -196,7 +209,7 @@ class Runner:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tools.gpu.suite", description=__doc__)
-    parser.add_argument("suite", choices=sorted(SUITES), help="by the number of GPUs; alone = two")
+    parser.add_argument("suite", choices=sorted(SUITES), help="by the number of GPUs; alone, large = two")
     parser.add_argument("clusters", nargs="*", help="only these")
     options = parser.parse_args()
     clusters, waves = SUITES[options.suite]

@@ -18,7 +18,7 @@ Documents = Mapping[str, Mapping[str, Any]]
 #: whose results stand for a stage that was not measured by itself; faults are those of all of them
 SHARED: Mapping[str, tuple[str, ...]] = {
     "slow": ("fault1",), "busy": ("load",), "boot": ("load",),
-    "faults": ("fault1", "fault2"),
+    "faults": ("fault1", "fault2", "large"),
 }  # fmt: skip
 
 
@@ -84,14 +84,18 @@ def verified(documents: Documents) -> list[str]:
     return _rows(("check", "where", "value", "unit", "verdict"), rows) if rows else ["Not measured yet."]
 
 
-_PRICED = ("streams", "pairs", "ours, tokens/s", "without us", "ratio (least, most)", "added TTFT p50, ms", "failed")
+_PRICED = (
+    *("streams", "pairs", "ours, tokens/s", "without us", "ratio (interval)"),
+    *("added TTFT p50, ms (interval; both)", "failed"),
+)
 
 
 def _priced(row: Mapping[str, Any]) -> tuple[Any, ...]:
     return (
         row["streams"], row["pairs"], f"{row['ours']:.0f}", f"{row['bare']:.0f}",
         f"**{row['ratio']:.3f}** ({row['ratios'][0]:.3f}, {row['ratios'][1]:.3f})",
-        f"{row['ttft_added']:+.1f} ({row['ttft_ours']:.1f} and {row['ttft_bare']:.1f})", row["failed"],
+        f"{row['ttft_added']:+.1f} ({row['ttft_spread'][0]:+.1f}, {row['ttft_spread'][1]:+.1f}; "
+        f"{row['ttft_ours']:.1f} and {row['ttft_bare']:.1f})", row["failed"],
     )  # fmt: skip
 
 

@@ -109,9 +109,11 @@ def judge(signs: Mapping[str, Signs], working_power: float = 0.0) -> Verdict:
     waiting = [host for host, one in known.items() if working_power and _waits(one, working_power)]
     if len(waiting) == len(signs):
         return Verdict(WEDGED, "every GPU is busy at the power of waiting")
+    # a pipeline's other stages turn in circles while they wait for one that is gone, and so does that one's own GPU, if
+    # it was waiting for another stage
+    circles = any((one.cores or 0.0) >= _BUSY_CORES for one in known.values())
     for host, one in known.items():
-        # a pipeline's other stages turn in circles while they wait for one that is gone
-        if one.cores is not None and one.cores < _STILL_CORES and (one.utilization or 0.0) < _BUSY_GPU:
+        if one.cores is not None and one.cores < _STILL_CORES and (circles or (one.utilization or 0.0) < _BUSY_GPU):
             return Verdict(STILL, f"the rank on {host} does nothing")
     busy = [
         host

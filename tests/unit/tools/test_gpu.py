@@ -340,12 +340,17 @@ def test_pairs_are_compared_round_by_round() -> None:
     assert found["pairs"] == 2
     assert found["ratio"] == pytest.approx(0.975)
     assert found["ratios"] == [0.96, 0.99]
-    assert found["ttft_added"] == 1.5
+    assert (found["ttft_added"], found["ttft_spread"]) == (1.5, [1.0, 2.0])
     # one that answered nothing is no figure, but its failures count
     dead = [row("front", 3, 50, 10), row("engine", 3, 0, -1) | {"failed": 7}]
     [again] = price.summary([*rows, *dead], "front", "engine")
     assert again == found | {"failed": 7}
     assert price.summary(dead, "front", "engine") == []
+
+
+@pytest.mark.parametrize(("count", "held"), [(1, [0, 0]), (5, [0, 4]), (6, [0, 5]), (9, [1, 7]), (20, [5, 14])])
+def test_an_interval_holds_the_median(count: int, held: list[int]) -> None:
+    assert price.spread(random.Random(1).sample(range(count), count)) == held
 
 
 EVENTS = (b'data: {"choices": [1]}\n\n', b'data: {"choices": [2]}\n\n')
@@ -484,7 +489,7 @@ def test_tables_of_results(tmp_path: Path) -> None:
     assert "| a step of 60 s | answered after 61.5 s, whole; no restart |" in parts["gpu slow"]
     assert parts["gpu start"][2:] == ["| API | – | 9.0 | 3.0 |", "| all | – | 9.0 | 3.0 |"]
     assert parts["gpu by hand"][2] == (
-        "| `ray`, PP=2 | 1 | 1 | 99 | 100 | **0.990** (0.990, 0.990) | +1.0 (21.0 and 20.0) | 0 |"
+        "| `ray`, PP=2 | 1 | 1 | 99 | 100 | **0.990** (0.990, 0.990) | +1.0 (+1.0, +1.0; 21.0 and 20.0) | 0 |"
     )
 
 
@@ -522,7 +527,7 @@ def test_a_power_on_begins_with_the_boot_of_the_hosts() -> None:
 # --- clusters side by side -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("name", "cluster"), {**clusters.FOUR, **clusters.TWO}.items())
+@pytest.mark.parametrize(("name", "cluster"), {**clusters.FOUR, **clusters.TWO, **clusters.WIDE}.items())
 def test_a_cluster_has_a_host_for_each_gpu_and_fits_its_split(tmp_path: Path, name: str, cluster: Any) -> None:
     assert len(cluster.gpus) == cluster.pipeline * cluster.tensor
     place = cluster.write(name, 7, tmp_path)
@@ -555,6 +560,10 @@ def test_the_measured_cluster_has_cores_of_its_own(tmp_path: Path, monkeypatch: 
     assert (root / "sparklab-t0" / "cpuset.cpus").read_text() == "0-23"
     assert (root / "sparklab-t1" / "cpuset.cpus").read_text() == "24-63"
     assert asked == [range(24)]
+    (home / "load" / "lab.json").unlink()
+    cores.own("tp4", 24, home, root)
+    assert asked[1:] == [range(24, 64)], "the client's, since no other cluster is there"
+    (home / "load" / "lab.json").write_text(json.dumps({"tag": "t1"}))
     cores.own("tp4", 0, home, root)
     assert {path.read_text() for path in root.glob("*/cpuset.cpus")} == {"0-63"}
     with pytest.raises(ValueError, match="this machine has 64"):
@@ -588,6 +597,28 @@ def test_vllm_by_hand_listens_beside_ours() -> None:
         "model": "/m", "nnodes": 2, "master-port": byhand.MASTER_PORT, "host": "127.0.0.1", "port": byhand.PORT,
     }  # fmt: skip
     assert "port" not in byhand.config({"model": "/m", "headless": True}, head=False)
+
+
+def test_no_engine_is_asked_the_same_twice_and_the_order_alternates(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[str, int, int]] = []
+
+    def ask(_site: Any, whom: list[str], streams: int, _seconds: float, _tokens: int, seed: int = 0) -> dict[str, Any]:
+        asked.append((whom[0], streams, seed))
+        return {"tokens_per_second": 1.0}
+
+    monkeypatch.setattr(byhand, "ask", ask)
+    monkeypatch.setattr(byhand, "ways", lambda _site: {way: [way] for way in ("ours", "front", "engine", "by hand")})
+    monkeypatch.setattr(byhand, "no_watchdog", lambda _site: contextlib.nullcontext())
+    rows: list[dict[str, Any]] = []
+    told: list[str] = []
+    byhand.pairs(None, (1, 8), 2, 1.0, 128, rows, lambda _rows: None, told.append, ("ours", "by hand"))  # type: ignore[arg-type]  # a stand-in for the lab
+    warm, measured = asked[:2], asked[2:]
+    assert warm == [("ours", 8, 0), ("by hand", 8, 0)]
+    assert [way for way, _streams, _seed in measured] == [*["ours", "by hand"] * 2, *["by hand", "ours"] * 2]
+    assert len({seed for _way, _streams, seed in asked}) == len(measured) + 1
+    # what is there already is not measured again
+    byhand.pairs(None, (1, 8), 2, 1.0, 128, rows, lambda _rows: None, told.append, ("ours", "by hand"))  # type: ignore[arg-type]  # a stand-in for the lab
+    assert len(rows) == len(measured) == 8
 
 
 def test_a_thin_wheel_has_metadata_and_leads_to_the_machines_own_packages(tmp_path: Path) -> None:
