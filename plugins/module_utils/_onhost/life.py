@@ -196,7 +196,7 @@ class RaySampler:
         text = "\n".join(
             f"{use},{'[N/A]' if power is None else power / 1000}" for use, power in rows if use is not None
         )
-        return patience.Signs(used, False, *read_gpus(text))
+        return patience.Signs(used, None, *read_gpus(text))
 
 
 def _ray_ranks(workers: Iterable[Any]) -> Iterable[tuple[int, float]]:

@@ -47,7 +47,7 @@ class Signs:
     #: CPU time by second of the rank's processes since the sample before
     cores: float | None = None
     #: a process that SIGSTOP or a debugger holds
-    stopped: bool = False
+    stopped: bool | None = False
     #: percent and watts of the GPUs, of the busiest one
     utilization: float | None = None
     power: float | None = None
@@ -79,7 +79,7 @@ class Signs:
 
     @property
     def known(self) -> bool:
-        told = self.stopped or self.spoke or self.compilers > 0
+        told = bool(self.stopped) or self.spoke or self.compilers > 0
         return told or self.cores is not None or self.utilization is not None
 
 
@@ -109,11 +109,12 @@ def judge(signs: Mapping[str, Signs], working_power: float = 0.0) -> Verdict:
     waiting = [host for host, one in known.items() if working_power and _waits(one, working_power)]
     if len(waiting) == len(signs):
         return Verdict(WEDGED, "every GPU is busy at the power of waiting")
-    # a pipeline's other stages turn in circles while they wait for one that is gone, and so does that one's own GPU, if
-    # it was waiting for another stage
+    # A pipeline's other stages turn in circles while they wait for one that is gone. So does that one's own GPU, if it
+    # was waiting for another stage; one that may be stopped and gets no CPU time is not spared for it.
     circles = any((one.cores or 0.0) >= _BUSY_CORES for one in known.values())
     for host, one in known.items():
-        if one.cores is not None and one.cores < _STILL_CORES and (circles or (one.utilization or 0.0) < _BUSY_GPU):
+        spared = (one.utilization or 0.0) >= _BUSY_GPU and not (circles and one.stopped is None)
+        if one.cores is not None and one.cores < _STILL_CORES and not spared:
             return Verdict(STILL, f"the rank on {host} does nothing")
     busy = [
         host

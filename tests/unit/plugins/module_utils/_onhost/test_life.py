@@ -155,7 +155,7 @@ def test_signs_by_ray() -> None:
     sampler = life.RaySampler()
     assert not sampler.read("a", node(0, 1)).known
     gpus = [{"utilizationGpu": 96, "powerMw": 20500}]
-    assert sampler.read("a", node(30, 16, gpus)) == patience.Signs(0.5, False, 96.0, 20.5)
+    assert sampler.read("a", node(30, 16, gpus)) == patience.Signs(0.5, None, 96.0, 20.5)
     assert sampler.read("a", node(60, 16)).cores == 0.0
     assert not sampler.read("a", node(60, 16, name="ray::IDLE")).known
     assert sampler.read("a", node(600, 17)).cores is None

@@ -35,7 +35,9 @@ SPINS = Signs(cores=1.0)
         ({"a": Signs(cores=0.0, utilization=99)}, SPARK, patience.BUSY),
         ({"a": SPINS, "b": Signs(cores=0.0, utilization=96, power=45)}, SPARK, patience.WORKING),
         # stopped while its GPU waited for the other one's, as two H200s showed it
-        ({"a": WAITS, "b": Signs(cores=0.0, utilization=100, power=119)}, 0.0, patience.STILL),
+        ({"a": WAITS, "b": Signs(cores=0.0, stopped=None, utilization=100, power=119)}, 0.0, patience.STILL),
+        # the same of a rank that its host knows not to be stopped: it may be in a kernel of a minute
+        ({"a": WAITS, "b": Signs(cores=0.0, utilization=100, power=119)}, 0.0, patience.BUSY),
         ({"a": WAITS, "b": Signs(cores=0.5, compilers=2)}, SPARK, patience.WORKING),
         ({"a": WAITS, "b": Signs(spoke=True)}, SPARK, patience.WORKING),
         ({"a": COMPUTES, "b": Signs(cores=0.0, stopped=True)}, SPARK, patience.STOPPED),
