@@ -30,8 +30,8 @@ ASKED = {
 ALLOWED = re.compile(
     r"/var/lib/(systemd|dpkg|apt|private|misc|logrotate|NetworkManager|chrony|ucf|containerd|docker)(/| )"
     r"|/etc/(\.pwd\.lock|(passwd|group|shadow|gshadow|subuid|subgid)-|ld\.so\.cache|\.updated)"
-    # reached once in a boot, whoever asked for the time or the network
-    r"|^(time-(set|sync)|network-online)\.target$"
+    # reached once in a boot, whoever asked for the time or the network, or whichever was the default then
+    r"|^(time-(set|sync)|network-online|graphical)\.target$"
     r"|^(session-|user-runtime-dir@|user@|run-|systemd-tmpfiles-clean|apt-daily|systemd-timedated|systemd-hostnamed)"
 )
 Known = dict[str, set[str]]

@@ -31,6 +31,8 @@ CORE = "2.21"
 TLS = ("four-switch-monitored", "ring-networkmanager")
 #: what their groups serve here is one model, by two groups of which one has three hosts and the other one
 GROUPS = ("two-groups",)
+#: what the hosts of an example have beyond a plain one
+LAYERS = {"ring-networkmanager": ["networkmanager"], **{name: ["door"] for name in GROUPS}}
 ENGINE = TOP / ".lab" / "engine"
 
 
@@ -60,7 +62,7 @@ def example(request: pytest.FixtureRequest, stranger: Controller, engine: None) 
         name=f"ex-{number}",
         subnet=f"10.78.{70 + number}.0/24",
         suite="bookworm",
-        layers=["door"] if name in GROUPS else [],
+        layers=LAYERS.get(name, []),
     )
     try:
         yield name, lab

@@ -158,7 +158,7 @@ def test_one_less_leaves_its_place_free(site: Site, before: dict[str, virgin.Kno
     site.serves()
 
 
-def test_a_dead_host_is_replaced_by_a_virgin_one_of_its_name(site: Site) -> None:
+def test_a_dead_host_is_replaced_by_a_virgin_one_of_its_name(site: Site, before: dict[str, virgin.Known]) -> None:
     dead = HOSTS[2]
     address, secrets = site.fabric(dead), site.secrets()
     key = (site.lab.folder / "hosts" / dead / "ssh_host_ed25519_key.pub").read_text()
@@ -167,6 +167,7 @@ def test_a_dead_host_is_replaced_by_a_virgin_one_of_its_name(site: Site) -> None
     # known_hosts with the new key is what first_contact.yml would leave
     site.lab = site.create()
     assert (site.lab.folder / "hosts" / dead / "ssh_host_ed25519_key.pub").read_text() != key
+    before[dead] = virgin.of(lambda command: site.on(dead, command))
     site.play()
     assert any(line.startswith(f"{dead} is another machine than before") for line in site.said)
     assert site.fabric(dead) == address
