@@ -72,8 +72,21 @@ def inspect(path: str, links: list[dict[str, Any]], renderer: str = "") -> Inspe
     findings += _pending_edits(seen)
     findings += _runtime_addresses(seen)
     if links:
-        findings += _compare_with_plan(path, links, renderer, seen)
+        findings += [*_without_renderer(renderer), *_compare_with_plan(path, links, renderer, seen)]
     return seen
+
+
+def _without_renderer(renderer: str) -> list[Finding]:
+    """networkd is there wherever netplan is, and is started; NetworkManager is a choice of the host's owner."""
+    if renderer != "NetworkManager" or job.unit_active("NetworkManager.service"):
+        return []
+    return [
+        Finding(
+            "no_network_manager",
+            "roce_network_renderer is NetworkManager, which does not run here",
+            "remove the variable to have the renderer that the host has, or set it to networkd",
+        )
+    ]
 
 
 def _ids(generated: dict[str, FileState]) -> set[str]:

@@ -83,6 +83,15 @@ def test_inspect_of_a_host_without_netplan_says_what_to_install(monkeypatch: pyt
     assert finding.fix == "install the package netplan.io (sudo apt install netplan.io)"
 
 
+@pytest.mark.parametrize(("runs", "found"), [(False, ["no_network_manager"]), (True, [])])
+def test_network_manager_is_wanted_where_it_runs_alone(
+    monkeypatch: pytest.MonkeyPatch, runs: bool, found: list[str]
+) -> None:
+    host = Host(monkeypatch, "NetworkManager")
+    monkeypatch.setattr(job, "unit_active", lambda unit: runs and unit == "NetworkManager.service")
+    assert host.kinds(renderer="NetworkManager") == found
+
+
 def test_inspect_adopts_or_names_a_foreign_file_at_our_path(monkeypatch: pytest.MonkeyPatch) -> None:
     host = Host(monkeypatch)
     host.sources["/etc/netplan/40-cx7.yaml"] = "by hand"
