@@ -386,7 +386,7 @@ class ActionModule(ClusterAction):
         store = dict.fromkeys(problem for plan in plans for problem in plan.get("store_problems") or ())
         self._fail([*errors, *store, *(_placed(message, hosts) for message, hosts in refused.items())])
         for plan in {plan.get("group"): plan for plan in plans}.values():
-            for line in changes.announced(plan, fabric, nodes):
+            for line in changes.announced(plan, fabric, nodes) if plan else ():
                 self._display.display(f"sparkthor: {line}")
         _fabric.adopt_devices(fabric, fabric_check.devices(probes))
         renamed = fabric != arguments["fabric"]
