@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What a real nginx with the planned configuration tells the exporter: who asked for what, and how many tokens it took.
 
-It needs nginx with its JavaScript module (``nginx-light`` and ``libnginx-mod-http-js``), installed or unpacked below
-``NGINX_ROOT``.
+It needs no lab, but nginx with its JavaScript module (``nginx-light`` and ``libnginx-mod-http-js``), installed or
+unpacked below ``NGINX_ROOT``: python -m pytest -q tests/integration/nginx
 """
 
 from __future__ import annotations
@@ -35,9 +35,6 @@ from tests.unit.servers import serving
 ROOT = os.environ.get("NGINX_ROOT", "")
 MODULE = Path(f"{ROOT}{front.MODULE}")
 NGINX = f"{ROOT}/usr/sbin/nginx" if ROOT else shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin") or ""
-pytestmark = pytest.mark.skipif(
-    not (NGINX and MODULE.exists()), reason="no nginx with its JavaScript module on this machine"
-)
 KEY, NARROW = "k" * 20, "n" * 20
 ACCOUNT = b'{"id":"x","choices":[{"text":"said \\"usage\\":{\\"prompt_tokens\\":99"}],"usage":{"prompt_tokens":12,'
 ACCOUNT_END = b'"total_tokens":46,"completion_tokens":34,"prompt_tokens_details":null}}'
