@@ -8,103 +8,20 @@ The lab is of this file alone, because it has to know its hosts before the first
 
 from __future__ import annotations
 
-import json
 import shutil
-import urllib.request
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
-import yaml
-from sparklab import Lab, LabError
 
 from tests.integration import virgin
-from tests.integration.conftest import TOP
-from tools.playbooks import Outcome, run_playbook
+from tests.integration.lifecycle.edited_site import Site
 
-NAME = "life-hosts"
 HOSTS = ["spark-01", "spark-02", "spark-03", "spark-04"]
-#: the inventory's paths lead two folders up
-INVENTORY = TOP / ".lab" / "life-inventory"
-#: of all hosts, whoever is a member: what the lab is made from
-MACHINES = TOP / ".lab" / "life-machines"
-MODEL = "tiny-qwen3"
-
-
-class Site:
-    """The lab, and an inventory that tests edit as a person would."""
-
-    def __init__(self) -> None:
-        shutil.rmtree(INVENTORY, ignore_errors=True)
-        shutil.copytree(TOP / "inventories/lab", INVENTORY)
-        self.write(HOSTS)
-        shutil.rmtree(MACHINES, ignore_errors=True)
-        shutil.copytree(INVENTORY, MACHINES)
-        self.lab = self.create()
-        self.said: list[str] = []
-
-    def create(self) -> Lab:
-        """The lab, with what is missing of it."""
-        return Lab.create([MACHINES], home=TOP / ".lab", name=NAME, subnet="10.79.16.0/24")
-
-    def write(self, members: list[str], **variables: Any) -> None:
-        """The inventory with these hosts, the head first, and a split over all of them."""
-        self.members = members
-        file, group = INVENTORY / "hosts.yml", INVENTORY / "group_vars/cluster.yml"
-        tree = yaml.safe_load(file.read_text())
-        children = tree["cluster"]["children"]
-        children["ray_head"]["hosts"] = {members[0]: None}
-        children["ray_workers"]["hosts"] = dict.fromkeys(members[1:])
-        file.write_text(yaml.safe_dump(tree, sort_keys=False))
-        given = {**yaml.safe_load(group.read_text()), "vllm_serve_pipeline_parallel_size": len(members), **variables}
-        group.write_text(yaml.safe_dump(given, sort_keys=False))
-
-    def play(self, playbook: str = "playbooks/site.yml", *arguments: str, ok: bool = True, **variables: Any) -> Outcome:
-        self.said = []
-        outcome = run_playbook(
-            playbook,
-            [INVENTORY, self.lab.folder / "inventory.yml"],
-            extra_vars={"monitoring_enabled": True, **variables},
-            arguments=list(arguments),
-            name="lifecycle",
-            say=lambda line: self.said.append(line.strip()),
-        )
-        print(f"{playbook} {' '.join(arguments)}: {outcome.seconds:.0f} s, rc {outcome.rc}", flush=True)
-        if ok:
-            assert outcome.rc == 0, outcome.failures
-        return outcome
-
-    def on(self, host: str, command: str) -> str:
-        return self.lab.exec(host, ["bash", "-c", command]).stdout
-
-    def secrets(self) -> list[str]:
-        return [(self.lab.folder / "secrets" / name).read_text() for name in ("api_key", "ray_token")]
-
-    def fabric(self, host: str) -> list[str]:
-        # without the number of the other end, which is another machine's
-        return self.on(
-            host, "ip -br -4 address show scope global | sed -n 's/@if[0-9]*//; /10\\.100\\./p'"
-        ).splitlines()
-
-    def serves(self) -> None:
-        """By a real completion, and with nothing left to do."""
-        address = self.lab.plan.host(self.members[0]).address
-        key = self.secrets()[0].strip()
-        body = json.dumps({"model": MODEL, "prompt": "hello", "max_tokens": 4}).encode()
-        headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
-        request = urllib.request.Request(f"http://{address}:8000/v1/completions", body, headers)
-        with urllib.request.urlopen(request, timeout=120) as answer:
-            assert json.load(answer)["usage"]["completion_tokens"] == 4
-        assert sum(self.play().changed.values()) == 0
 
 
 @pytest.fixture(scope="module")
 def site() -> Iterator[Site]:
-    try:
-        Lab(NAME, TOP / ".lab").destroy()
-    except LabError as error:  # it is not there
-        print(error)
-    made = Site()
+    made = Site("life-hosts", "lab", HOSTS, "10.79.16.0/24")
     yield made
     made.lab.destroy()
 

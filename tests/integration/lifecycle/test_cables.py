@@ -1,0 +1,49 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A pair on one cable that moves behind a switch, and then to the other cage: new cables, one variable, site.yml."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.integration.lifecycle.edited_site import Site
+
+HOSTS = ["spark-01", "spark-02"]
+#: the lab's inventory plans TP=2 for a pair
+SPLIT = {"vllm_serve_tensor_parallel_size": 1}
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[Site]:
+    made = Site("life-cables", "lab_direct", HOSTS, "10.79.17.0/24")
+    yield made
+    made.lab.destroy()
+
+
+def test_a_pair_on_one_cable_serves(site: Site) -> None:
+    site.write(HOSTS, **SPLIT)
+    site.play()
+    site.serves()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"fabric_topology": "switch"}, {"fabric_topology": "switch", "fabric_cage": 0}],
+    ids=["a switch", "the other cage"],
+)
+def test_other_cables_keep_addresses_and_secrets(site: Site, change: dict[str, object]) -> None:
+    addresses, secrets = {host: site.addresses(host) for host in HOSTS}, site.secrets()
+    site.write(HOSTS, **SPLIT, **change)
+    looked = site.play("playbooks/site.yml", "--check", ok=False)
+    # one cable is what a switch of two ports would be; an empty cage is refused
+    assert (looked.rc == 0) == ("fabric_cage" not in change), looked.failures
+    assert looked.rc == 0 or all("fabric_cage" in text for text in looked.failures), looked.failures
+    site.cable()
+    site.play()
+    assert any(line.startswith("serving stops once") for line in site.said)
+    assert {host: site.addresses(host) for host in HOSTS} == addresses
+    assert site.secrets() == secrets
+    site.serves()
