@@ -10,7 +10,6 @@ import os
 import socket
 from typing import Any, ClassVar
 
-from ansible import context
 from ansible.utils.display import Display
 from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state import controller_lock as lock
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action import keeper
@@ -26,13 +25,12 @@ class ActionModule(Action):
         wish = lock.Holder(
             token=f"{machine}.{os.getuid()}.{run}",
             owner=f"{getpass.getuser()}@{machine} (process {run})",
-            playbook=", ".join(os.path.basename(path) for path in context.CLIARGS.get("args") or ())
-            or "a run of Ansible",
+            play=str(self.vars["ansible_play_name"]),
         )
-        outcome = self.execute("controller_lock", {"token": wish.token, "owner": wish.owner, "playbook": wish.playbook})
+        outcome = self.execute("controller_lock", {"token": wish.token, "owner": wish.owner, "play": wish.play})
         if outcome.get("failed") or outcome.get("unreachable") or self._task.check_mode:
             return outcome
-        held = lock.Holder(wish.token, wish.owner, wish.playbook, str(outcome["since"]))
+        held = lock.Holder(wish.token, wish.owner, wish.play, str(outcome["since"]))
         keeper.keep(
             run, lock.BEAT, lambda: self._say(lock.beat_command(held)), lambda: self._say(lock.release_command(held))
         )

@@ -32,7 +32,7 @@ options:
     description: Used by the controller's side of this module.
     type: str
     default: ""
-  playbook:
+  play:
     description: Used by the controller's side of this module.
     type: str
     default: ""
@@ -65,7 +65,7 @@ def main() -> None:
         argument_spec={
             "token": {"type": "str", "default": "", "no_log": False},
             "owner": {"type": "str", "default": ""},
-            "playbook": {"type": "str", "default": ""},
+            "play": {"type": "str", "default": ""},
         },
         supports_check_mode=True,
     )
@@ -80,7 +80,7 @@ def main() -> None:
         module.fail_json(msg=lock.refusal(holder, age))
     if former is not None:
         module.warn(
-            f"took over the lock of {former.owner} ({former.playbook} since {former.since}): no sign of life for "
+            f'took over the lock of {former.owner} ("{former.play}" since {former.since}): no sign of life for '
             f"{age:.0f} s"
         )
     module.exit_json(changed=False, since=mine.since if mine else "")

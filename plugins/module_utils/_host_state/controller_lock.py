@@ -31,7 +31,8 @@ class Holder:
     token: str
     #: user and machine, as a person knows them
     owner: str
-    playbook: str
+    #: its name
+    play: str
     #: when it took the lock, in UTC
     since: str = ""
 
@@ -47,7 +48,7 @@ def take(wish: Holder, path: str = PATH, now: float | None = None) -> tuple[Hold
         if another and age < PATIENCE:
             return found, None, age
         since = found.since if found and not another else time.strftime("%Y-%m-%d %H:%M:%SZ", time.gmtime(now))
-        files.write_atomic(path, text(Holder(wish.token, wish.owner, wish.playbook, since)))
+        files.write_atomic(path, text(Holder(wish.token, wish.owner, wish.play, since)))
         return None, found if another else None, age
 
 
@@ -83,7 +84,7 @@ def release_command(holder: Holder, path: str = PATH) -> str:
 def refusal(holder: Holder, age: float) -> str:
     """What the second controller is told."""
     return (
-        f"{holder.owner} is changing this cluster: {holder.playbook} since {holder.since}, last sign of life "
+        f'{holder.owner} is changing this cluster: "{holder.play}" since {holder.since}, last sign of life '
         f"{age:.0f} s ago. Nothing was changed; wait for its end. If it is gone, its lock falls {PATIENCE:.0f} s after "
         "that"
     )

@@ -51,7 +51,7 @@ def test_the_second_controller_is_told_and_changes_nothing(pair):
     second = pair.play("-e", "firewall_tcp_ports=9100")
     assert second.rc != 0
     text = " ".join(second.output.split())
-    assert f"{owner} is changing this cluster: host_layer.yml since {since}" in text
+    assert f'{owner} is changing this cluster: "Prepare the hosts" since {since}' in text
     assert sum(second.changed.values()) == 0
     # who only looks is not kept out
     assert pair.play("--check").rc == 0
@@ -72,7 +72,9 @@ def test_the_lock_of_a_killed_controller_falls_at_once(pair):
 
 def test_a_controller_that_lost_power_is_taken_over(pair):
     """Nobody is left to release its lock, and nobody gives a sign of life."""
-    text = json.dumps({"token": "x", "owner": "ada@gone (process 7)", "playbook": "site.yml", "since": "yesterday"})
+    text = json.dumps(
+        {"token": "x", "owner": "ada@gone (process 7)", "play": "Prepare the hosts", "since": "yesterday"}
+    )
     pair.on("spark-01", f"echo '{text}' >{LOCK}")
     refused = pair.play("-e", "firewall_tcp_ports=9101")
     assert refused.rc != 0

@@ -164,7 +164,7 @@ def reach(run: subprocess.Popen[str], words: str) -> list[str]:
 def unlocked(lifecycle: Lifecycle) -> None:
     """Until what the dead controller left behind has released its lock."""
     end = time.monotonic() + 120
-    while "controller.json" in lifecycle.cluster.run(lifecycle.cluster.head, "ls /run"):
+    while "sparkthor-controller.json" in lifecycle.cluster.run(lifecycle.cluster.head, "ls /run").splitlines():
         assert time.monotonic() < end, "the lock of a dead controller stays"
         time.sleep(0.5)
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state import controller_lock as lock
 
-ADA = lock.Holder("ada.1", "ada@laptop (process 1)", "site.yml")
-BOB = lock.Holder("bob.2", "bob@desk (process 2)", "stop.yml")
+ADA = lock.Holder("ada.1", "ada@laptop (process 1)", "Prepare the hosts")
+BOB = lock.Holder("bob.2", "bob@desk (process 2)", "Stop the serving group")
 
 
 @pytest.fixture
@@ -37,7 +37,9 @@ def test_the_second_one_is_told_who_and_since_when(path: str) -> None:
     assert holder is not None
     assert (holder.owner, holder.since, former, round(age)) == (ADA.owner, "1970-01-01 00:00:00Z", None, 30)
     text = lock.refusal(holder, age)
-    assert text.startswith("ada@laptop (process 1) is changing this cluster: site.yml since 1970-01-01 00:00:00Z")
+    assert text.startswith(
+        'ada@laptop (process 1) is changing this cluster: "Prepare the hosts" since 1970-01-01 00:00:00Z'
+    )
     assert "last sign of life 30 s ago" in text
 
 
