@@ -36,6 +36,7 @@ LAYERS = {
     "desktop": ["greetd", "login"],
     "firewalls": ["ufw", "firewalld"],
     "door": ["libnginx-mod-http-js"],
+    "address": ["keepalived"],
 }
 LAYER_FILES = {
     "networkmanager": {

@@ -42,7 +42,13 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory.role_
     ValueRefused,
     of_collection,
 )
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import changes, front, revisions, runtime
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import (
+    changes,
+    front,
+    revisions,
+    runtime,
+    virtual_address,
+)
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import fabric as _fabric
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.assumed import assumed_nodes
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.cluster import (
@@ -150,6 +156,7 @@ class ActionModule(ClusterAction):
         for part in clusters.values() or [cluster]:
             warnings = [*warnings, *self._plan_served(part, nodes, assumed)]
         self._know_each_other(clusters)
+        self._share_address([cluster, *clusters.values()], hostvars, nodes, fabric, assumed)
         cluster = next(iter(clusters.values()), cluster)
         return {
             "changed": False,
@@ -204,6 +211,34 @@ class ActionModule(ClusterAction):
         for cluster in clusters.values():
             cluster["groups"] = [asdict(offer) for offer in offers]
 
+    def _share_address(
+        self,
+        plans: Sequence[dict[str, Any]],
+        hostvars: Mapping[str, dict[str, Any]],
+        nodes: Mapping[str, Mapping[str, Any]],
+        fabric: Mapping[str, Mapping[str, Any]],
+        assumed: bool,
+    ) -> None:
+        """Give all plans the virtual address of the front proxies, where one is wanted and nothing is wrong with it."""
+        everything, fronts = self.vars["hostvars"], []
+        for host in dict.fromkeys(plan["head"] for plan in plans[1:] or plans):
+            given = Declared(everything[host])
+            listen = tuple(str(address) for address in given.get("vllm_serve_listen") or ("0.0.0.0",))
+            tls = front.effective_tls(str(given.get("vllm_serve_tls", "auto")), str(plans[0]["topology"]))
+            fronts.append(
+                virtual_address.Front(host, str(hostvars[host].get(virtual_address.INTERFACE) or ""), listen, tls)
+            )
+        virtual, problems = virtual_address.plan_virtual(fronts, hostvars, nodes, fabric)
+        self._fail(problems)
+        if virtual is None:
+            return
+        port = int(hostvars[fronts[0].host].get("vllm_serve_api_port") or 8000)
+        known = assumed or virtual_address.declared(nodes, virtual.bare)
+        if not known and virtual_address.answered(virtual.bare, port):
+            self._fail([virtual_address.taken(virtual)])
+        for plan in plans:
+            plan["virtual"] = asdict(virtual)
+
     def _serving(
         self,
         head: Mapping[str, Any],
@@ -254,12 +289,14 @@ class ActionModule(ClusterAction):
             return {"changed": False, "lines": []}
         given = Declared(Templated(self.vars, self._templar))
         tls = front.effective_tls(given["vllm_serve_tls"], str(cluster["topology"]))
+        virtual = virtual_address.of_cluster(cluster)
         api = usage.Api(
             usage.endpoint(
-                str(fabric[cluster["head"]]["management_address"]),
+                virtual.bare if virtual else str(fabric[cluster["head"]]["management_address"]),
                 int(given["vllm_serve_api_port"]),
                 tls,
-                [str(name) for name in given["vllm_serve_tls_names"]],
+                # the one address of all heads, whatever else their certificates name
+                [] if virtual else [str(name) for name in given["vllm_serve_tls_names"]],
                 [str(address) for address in given["vllm_serve_listen"]],
             ),
             str(serving["served_model_name"]),
@@ -268,6 +305,7 @@ class ActionModule(ClusterAction):
             else os.path.join(inventory.secrets_dir(self.vars, self._templar.template), "api_key"),
             tls,
             usage.pools(serving["args"]),
+            tuple(holder.address for holder in virtual.holders) if virtual else (),
         )
         lines = [*usage.lines(api), *usage.other_models(cluster.get("groups") or (), str(cluster.get("group")))]
         if not self._task.check_mode:
@@ -341,6 +379,11 @@ class ActionModule(ClusterAction):
                     management={host: str(hostvars[host].get("ansible_host", host)) for host in hosts},
                 )
             given = {host: everything[host] for host in hosts}
+            problems += virtual_address.inventory_problems(
+                [part.hosts[0] for part in inventory.parts(groups, names) if part.hosts],
+                hostvars,
+                first.get("fabric_cidr"),
+            )
             problems += of_collection().problems(given)
             problems += values.value_problems(given)
         self._fail(problems)

@@ -84,6 +84,11 @@ options:
     description: Whether multicast DNS is allowed in.
     type: bool
     default: false
+  vrrp_peers:
+    description: Addresses that may send VRRP, by which hosts agree who has a virtual address.
+    type: list
+    elements: str
+    default: []
   rollback_timeout:
     description: Seconds that the host waits for the confirmation before it rolls the change back (10 to 600).
     type: int

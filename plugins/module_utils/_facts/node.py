@@ -47,6 +47,7 @@ BINARIES = (
     "ethtool",
     "ibdev2netdev",
     "jetson_clocks",
+    "keepalived",
     "netplan",
     "networkctl",
     "nft",
@@ -305,6 +306,7 @@ class NodeReader:
             "cluster": str(data.get("cluster") or ""),
             "hosts": sorted(data.get("peers") or ()),
             "topology": str(data.get("topology") or ""),
+            "virtual": str(data.get("virtual_address") or ""),
         }
 
     def models(self) -> dict[str, str]:

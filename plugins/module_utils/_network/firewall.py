@@ -45,6 +45,8 @@ class Policy:
     tcp_ports: Sequence[int] = ()
     udp_ports: Sequence[int] = ()
     mdns: bool = False
+    #: other hosts that may say over VRRP who has the virtual address
+    vrrp_peers: Sequence[str] = ()
 
 
 def _port(value: Any, name: str) -> int:
@@ -128,6 +130,8 @@ def ruleset(policy: Policy) -> str:
         numbers = sorted({_port(port, f"firewall_{protocol}_ports") for port in ports})
         if numbers:
             rules.append(f"{protocol} dport {_set(numbers)} accept")
+    if policy.vrrp_peers:
+        rules += _from(policy.vrrp_peers, "vrrp_peers", "ip protocol 112 accept")
     if policy.mdns:
         rules.append("ip daddr 224.0.0.251 udp dport 5353 accept")
         rules.append("ip6 daddr ff02::fb udp dport 5353 accept")

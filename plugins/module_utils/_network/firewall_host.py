@@ -120,6 +120,7 @@ ARGUMENTS: dict[str, Any] = {
     "tcp_ports": PORTS,
     "udp_ports": PORTS,
     "mdns": {"type": "bool", "default": False},
+    "vrrp_peers": STRINGS,
     "rollback_timeout": {"type": "int", "default": 45},
     "step": {"type": "str", "choices": ["start", "confirm"]},
     "token": {"type": "str", "no_log": False},
@@ -155,7 +156,10 @@ class Firewall:
         self.ssh_ports = sorted(set(params["ssh_ports"]) | ({port} if port else set()))
 
     def text(self) -> str:
-        names = ("trusted", "ssh_sources", "api_port", "api_sources", "sources", "interfaces", "tcp_ports", "udp_ports")
+        names = (
+            *("trusted", "ssh_sources", "api_port", "api_sources", "sources", "interfaces", "tcp_ports", "udp_ports"),
+            "vrrp_peers",
+        )
         return ruleset(Policy(ssh_ports=self.ssh_ports, mdns=self.params["mdns"], **{n: self.params[n] for n in names}))
 
     def files(self, text: str, check: bool) -> HostState:

@@ -21,6 +21,7 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.addresses 
     overlap,
     subnet_of,
 )
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.virtual_address import holders
 
 if t.TYPE_CHECKING:
     from netaddr import IPNetwork
@@ -304,3 +305,21 @@ def firewall_unwatched(case: Case) -> Iterator[Hit]:
         watch = (evidence.get("units") or {}).get("sparkthor-firewall-watch.service") or {}
         if (evidence.get("firewall") or {}).get("state") == "closed" and watch.get("ActiveState") != "active":
             yield Hit(host, [f"sparkthor-firewall-watch.service is {watch.get('ActiveState') or 'absent'}"])
+
+
+@check
+def virtual_address_held(case: Case) -> Iterator[Hit]:
+    """Heads that take part have said so in their cluster.json; one that did not answer may be the one that has it."""
+    by_address: dict[str, list[str]] = {}
+    for host, _evidence in hosts_read(case):
+        address = (case.node(host).get("declared") or {}).get("virtual")
+        if address:
+            by_address.setdefault(address, []).append(host)
+    for address, heads in by_address.items():
+        having = holders(
+            address, {host: case.node(host).get("interfaces") or () for host, _evidence in hosts_read(case)}
+        )
+        if len(having) > 1:
+            yield Hit(having[0], [f"{' and '.join(having)} have {address} at once"], address, tuple(having))
+        elif not having and all(host in case.evidence for host in case.hosts):
+            yield Hit(heads[0], [f"none of {', '.join(heads)} has {address}"], address, tuple(heads))

@@ -42,6 +42,8 @@ CLUSTER_WIDE = (
     *GROUP_WIDE,
     "vllm_serve_api_port",
     "vllm_serve_door_port",
+    "vllm_serve_virtual_address",
+    "vllm_serve_virtual_router_id",
     "ray_node_ports",
 )
 
@@ -60,6 +62,7 @@ PLANNED_BY = (
     "fabric_lan_nic",
     "fabric_overrides",
     "ray_node_num_gpus",
+    "vllm_serve_virtual_interface",
 )
 
 

@@ -16,6 +16,7 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import (
     monitoring,
     ray_files,
     teardown,
+    virtual_address,
     vllm_files,
     vllm_serve,
 )
@@ -161,6 +162,8 @@ def _firewall(variables: Mapping[str, Any]) -> dict[str, Any]:
     policy = {name.removeprefix("firewall_"): value for name, value in settings.items()}
     if host != variables["sparkthor_cluster"]["head"]:
         policy["api_port"] = 0
+    virtual = virtual_address.of_cluster(variables["sparkthor_cluster"])
+    policy["vrrp_peers"] = virtual.peers(host) if virtual else []
     text = firewall.ruleset(firewall.Policy(trusted=trusted_sources(fabric, host), **policy))
     return {"files": firewall_host.lasting_files(text, "/usr/sbin/nft")}
 

@@ -13,7 +13,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding imp
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import location
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.serving import GOOD
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store import fanout_job
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import door
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import door, virtual_address
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engine import (
     CACHE,
     HOME,
@@ -39,12 +39,13 @@ _ETC = "/etc/sparkthor"
 _UNITS = "/etc/systemd/system"
 #: in the order in which they are stopped: who restarts another one goes before it
 _SERVING_UNITS = (
-    *("sparkthor-watchdog.service", "sparkthor-front.service", "sparkthor-vllm.service", "sparkthor-ray.service"),
+    *("sparkthor-watchdog.service", "sparkthor-address.service", "sparkthor-front.service", "sparkthor-vllm.service"),
+    "sparkthor-ray.service",
     *("sparkthor-keep-good.path", "sparkthor-drop-caches.path", "sparkthor.target"),
 )
 _SERVING_FILES = (
     *("front", "front.good", "front.good.old", "front.good.new", "secrets", "vllm", "vllm.env", "vllm.yaml"),
-    *("vllm-degraded.yaml", "cluster.json", "group.json", "serving.json", "ray.env", "ray.json"),
+    *("vllm-degraded.yaml", "cluster.json", "group.json", "serving.json", "ray.env", "ray.json", "address.conf"),
 )
 _WORK = ("group", "superseded.json", "maintenance")
 
@@ -103,7 +104,7 @@ def _serving(settings: TeardownSettings) -> HostState:
         absent=[
             *(f"{_ETC}/{name}" for name in _SERVING_FILES),
             *(f"{HOME}/{name}" for name in _WORK),
-            *("/run/sparkthor", "/run/sparkthor-pending", GOOD),
+            *("/run/sparkthor", "/run/sparkthor-pending", GOOD, virtual_address.PROGRAM),
             *_own(settings.ray_node_temp_dir),
         ],
     )

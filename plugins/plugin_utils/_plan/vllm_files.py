@@ -21,6 +21,7 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import (
     onhost,
     patience,
     ray_tls,
+    virtual_address,
     vllm_serve,
 )
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.host_state import (
@@ -49,6 +50,7 @@ _UNITS = "/etc/systemd/system"
 _VLLM = "sparkthor-vllm.service"
 _FRONT = "sparkthor-front.service"
 _WATCHDOG = "sparkthor-watchdog.service"
+_ADDRESS = virtual_address.UNIT
 #: whom the watchdog is, but for its root part
 _WATCHDOG_USER = "sparkthor-watchdog"
 _DROP_CACHES = "sparkthor-drop-caches.path"
@@ -140,6 +142,8 @@ def declared_file(serving: Serving) -> File:
         "peers": {host: fabric[host]["management_address"] for host in cluster["hosts"]},
         "api_port": serving.settings.vllm_serve_api_port,
         "tls": serving.tls != "off",
+        # by which a later run tells that the address on this host is no other one's
+        **({"virtual_address": serving.virtual.bare} if serving.virtual else {}),
         # for status and doctor
         "folders": {"models": serving.settings.model_store_root, "cache": serving.settings.engine_cache_dir},
     }
@@ -246,6 +250,7 @@ def files(serving: Serving) -> list[File]:
         *(() if serving.by_ray else (json_file(f"{_ETC}/group.json", group_settings(serving)),)),
         *(_head_files(serving) if serving.is_head else ()),
         *(_front_files(serving) if serving.is_head else ()),
+        *(_address_files(serving, serving.virtual) if serving.virtual else ()),
     ]
 
 
@@ -338,7 +343,8 @@ def _front_files(serving: Serving) -> list[File]:
     )
     nginx = (serving.node.get("binaries") or {}).get("nginx") or "/usr/sbin/nginx"
     # checked always, though written only where the certificate is self-made
-    subjects = front.subject_names(given.vllm_serve_tls_names or _own_names(serving))
+    shared = [serving.virtual.bare] if serving.virtual else []
+    subjects = front.subject_names([*(given.vllm_serve_tls_names or _own_names(serving)), *shared])
     found: list[File] = [
         {"path": f"{_ETC}/front/nginx.conf", "content": config, "mode": "0600"},
         _unit_file(_FRONT, nginx=nginx, door=serving.door, sandbox=_front_sandbox()),
@@ -355,6 +361,32 @@ def _front_files(serving: Serving) -> list[File]:
         certificate = given.vllm_serve_tls_certificate.strip() + "\n"
         found.append({"path": f"{_ETC}/front/tls.crt", "content": certificate, "mode": "0600"})
     return found
+
+
+def _address_sandbox() -> str:
+    """It sets an address, says so to the LAN, and asks the front proxy as somebody else, whom it ends if need be."""
+    return sandbox(
+        families=(*NETWORK, "AF_NETLINK", "AF_PACKET"),
+        capabilities=["CAP_KILL", "CAP_NET_ADMIN", "CAP_NET_BROADCAST", "CAP_NET_RAW", "CAP_SETGID", "CAP_SETUID"],
+        refused=["@resources"],
+    )
+
+
+def _address_files(serving: Serving, virtual: virtual_address.Virtual) -> list[File]:
+    port, tls = serving.settings.vllm_serve_api_port, serving.tls != "off"
+    program_path = (serving.node.get("binaries") or {}).get("keepalived") or "/usr/sbin/keepalived"
+    return [
+        virtual_address.program(),
+        {"path": virtual_address.CONFIG, "content": virtual_address.keepalived(virtual, serving.host, port, tls)},
+        _unit_file(
+            _ADDRESS,
+            keepalived=program_path,
+            config=virtual_address.CONFIG,
+            virtual=virtual,
+            own=virtual.of(serving.host),
+            sandbox=_address_sandbox(),
+        ),
+    ]
 
 
 def _own_names(serving: Serving) -> list[str]:
@@ -388,6 +420,8 @@ def absent(serving: Serving) -> list[str]:
         found.append(f"{_ETC}/front/tokens.js")
     if not serving.door:
         found.append(door.SYSCTL_FILE)
+    if not serving.virtual:
+        found += [virtual_address.CONFIG, virtual_address.PROGRAM, f"{_UNITS}/{_ADDRESS}"]
     if not serving.degraded:
         found += [vllm_serve.SMALLER_CONFIG, "/run/sparkthor/degraded.json"]
     if not (serving.has_engine and serving.hf_token):
@@ -417,8 +451,9 @@ def units(serving: Serving) -> list[Unit]:
     common.append(switched_off(_KEEP_GOOD))
     if serving.is_head:
         counts = ("tokens.js",) if serving.settings.vllm_serve_front_tokens else ()
-        return [*common, *_head_units([*counts, *(door.FILES if serving.door else ())])]
-    former = [switched_off(_FRONT), switched_off(_WATCHDOG)]
+        own = _head_units([*counts, *(door.FILES if serving.door else ())])
+        return [*common, *own, _address_unit() if serving.virtual else switched_off(_ADDRESS)]
+    former = [switched_off(_ADDRESS), switched_off(_FRONT), switched_off(_WATCHDOG)]
     if not serving.has_engine:
         return [*common, *former, switched_off(_VLLM)]
     # It waits until the head's unit starts. Only the head restarts the group (vllm_service): a rank that restarted by
@@ -446,3 +481,14 @@ def _head_units(of_door: Iterable[str]) -> list[Unit]:
         # vllm_service starts it and restarts it at most once: _serving/ready.py compares the files of `inputs`
         {"name": _VLLM, "enabled": True},
     ]
+
+
+def _address_unit() -> Unit:
+    """After the front proxy, so that no host takes the address before anything listens on it."""
+    return {
+        "name": _ADDRESS,
+        "enabled": True,
+        "state": "started",
+        "restart_on": [f"{_UNITS}/{_ADDRESS}"],
+        "reload_on": [virtual_address.CONFIG],
+    }

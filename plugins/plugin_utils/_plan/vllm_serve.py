@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import door, front
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import door, front, virtual_address
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engine import (
     CACHE,
     MODELS,
@@ -147,6 +147,11 @@ class Serving:
             return None
         port = door.checked_port(self.settings.vllm_serve_door_port, self.settings.vllm_serve_api_port)
         return door.plan_door(self.cluster, self.fabric, self.host, port)
+
+    @property
+    def virtual(self) -> virtual_address.Virtual | None:
+        """The address that this host may have in turn with other heads."""
+        return virtual_address.of_cluster(self.cluster) if self.is_head else None
 
     @property
     def network(self) -> Mapping[str, Any]:

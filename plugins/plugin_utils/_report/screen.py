@@ -77,6 +77,8 @@ def _serving_lines(status: Mapping[str, Any]) -> list[str]:
         place = f"{name}: " if name else ""
         heading = f"{place}{cluster['topology'] or 'no plan'}, {number} hosts, head {head}"
         lines += _group_lines(heading, one["serving"], one["ray"])
+    if virtual := status.get("virtual"):
+        lines.append(f"virtual address {virtual['address']}: {' and '.join(virtual['holders']) or 'on no host'}")
     return lines
 
 

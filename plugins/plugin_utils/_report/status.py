@@ -15,6 +15,7 @@ from typing import Any
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import Finding
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory import inventory
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import virtual_address
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.cluster import (
     ClusterError,
     plan_cluster,
@@ -303,6 +304,26 @@ def _served(
     return {"head": head, "ray": ray, "serving": serving}, problems
 
 
+def virtual_status(
+    variables: Mapping[str, Any], heads: Sequence[str], facts_by_host: Mapping[str, Mapping[str, Any]]
+) -> tuple[dict[str, Any], list[Finding]]:
+    """Who has the virtual address of the front proxies, and whether that is one host; nothing where none is wanted."""
+    address = virtual_address.wanted(variables).partition("/")[0]
+    if not address:
+        return {}, []
+    interfaces = {host: facts["node"].get("interfaces") or [] for host, facts in facts_by_host.items()}
+    problems, having = [], virtual_address.holders(address, interfaces)
+    if len(having) > 1:
+        what = f"the virtual address {address} is on {' and '.join(having)} at once: they do not hear each other"
+        fix = "see that VRRP passes between them (journalctl -u sparkthor-address), then playbooks/doctor.yml"
+        problems.append(Finding("virtual_address", what, fix, having[0]))
+    if not having and set(heads) <= set(facts_by_host):
+        what = f"no head has the virtual address {address}"
+        fix = "journalctl -u sparkthor-address there; without it run site.yml --tags vllm_serve"
+        problems.append(Finding("virtual_address", what, fix, heads[0]))
+    return {"address": address, "holders": having}, problems
+
+
 def ray_status(facts: Mapping[str, Any] | None) -> dict[str, Any]:
     if facts is None:
         return {"state": "unknown", "line": "the head did not answer"}
@@ -379,6 +400,8 @@ def document(
             served[part.name], own = _served(part.hosts[0], facts, port, taken)
             served[part.name]["hosts"] = part.hosts
             problems += own
+    virtual, own = virtual_status(hostvars[head], heads, facts_by_host)
+    problems += own
     ray, serving = served[parts[0].name]["ray"], served[parts[0].name]["serving"]
     differences = differing(by_host)
     for name, versions in differences.items():
@@ -397,6 +420,7 @@ def document(
         "serving": serving,
         # of the first serving group is what stands above; here are all, where the inventory names some
         **({"groups": served} if any(served) else {}),
+        **({"virtual": virtual} if virtual else {}),
         "differences": differences,
         "problems": [_public(found) for found in problems],
     }

@@ -17,6 +17,8 @@ class Api(NamedTuple):
     key_file: str  # on the controller; empty where the user gave the key
     tls: str  # off, self_signed or given
     pooling: bool = False
+    #: of the heads that have the URL's address in turn, each with a certificate of its own
+    heads: tuple[str, ...] = ()
 
 
 def endpoint(address: str, port: int, tls: str, names: list[str], listen: list[str]) -> str:
@@ -56,7 +58,15 @@ def lines(api: Api) -> list[str]:
         if api.key_file
         else "Its key is the one that you set as vllm_serve_api_key (KEY below).",
     ]
-    if trust:
+    if api.heads:
+        found.append(f"One of the heads has that address, and the next one takes it over: {', '.join(api.heads)}.")
+    if trust and api.heads:
+        port = api.url.removesuffix("/v1").rpartition(":")[2]
+        found.append(
+            f"Their certificates, once for each client: for head in {' '.join(api.heads)}; do openssl s_client "
+            f"-connect $head:{port} </dev/null 2>/dev/null | openssl x509; done >head.pem"
+        )
+    elif trust:
         host = api.url.removeprefix("https://").removesuffix("/v1")
         found.append(
             f"Its certificate, once for each client: openssl s_client -connect {host} </dev/null 2>/dev/null | openssl "

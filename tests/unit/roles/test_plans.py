@@ -136,12 +136,15 @@ def test_a_former_key_of_a_key_that_the_user_gave_does_not_count(tmp_path: Path)
 def test_what_is_compared_is_what_is_declared(tmp_path: Path) -> None:
     given = secrets(tmp_path)
     comparisons = value("__vllm_serve_comparisons", **given)
-    assert [one.get("module") for one in comparisons] == [None, "host_state", None, "vllm_options", "vllm_service"]
+    names = [None, "host_state", None, None, "vllm_options", "vllm_service"]
+    assert [one.get("module") for one in comparisons] == names
     assert comparisons[0]["holds"] is False
-    assert comparisons[4]["arguments"]["serves"] is True
-    assert "/opt/sparkthor/venv" in comparisons[4]["arguments"]["paths"]
+    # without a virtual address there is no keepalived to be missed
+    assert comparisons[3]["holds"] is True
+    assert comparisons[5]["arguments"]["serves"] is True
+    assert "/opt/sparkthor/venv" in comparisons[5]["arguments"]["paths"]
     assert comparisons[1]["arguments"] == value("__vllm_serve_state", **given)
-    assert comparisons[3]["arguments"] == value("__vllm_serve_plan.options", **given)
+    assert comparisons[4]["arguments"] == value("__vllm_serve_plan.options", **given)
     ray = value("__ray_node_comparisons", **given)
     assert [one.get("module") for one in ray] == [None, "host_state", "ray_info"]
     assert ray[0]["holds"] is True

@@ -9,6 +9,7 @@ import pytest
 from ansible.errors import AnsibleActionFail
 from ansible_collections.sparkthor.cluster.plugins.action.cluster_plan import ActionModule
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import hub, hub_card
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import virtual_address
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.cluster import (
     ClusterError,
     cluster_id,
@@ -366,3 +367,76 @@ def test_the_run_ends_with_a_command_to_use():
     assert action._display.lines == [f"sparkthor: {line}" for line in lines]
     del action.vars["sparkthor_cluster"]["serving"]
     assert action._usage_stage() == {"changed": False, "lines": []}
+
+
+# -- the virtual address of several front proxies ----------------------------------------------------------------------
+
+
+def test_one_front_proxy_alone_has_no_address_to_share():
+    variables = {
+        **{"fabric_topology": "switch", "fabric_cidr": "10.100.0.0/24"},
+        "vllm_serve_virtual_address": "192.168.1.100/24",
+    }
+    with pytest.raises(
+        AnsibleActionFail, match=r"one problem to fix first\.\n.*'192.168.1.100/24': only a has a front"
+    ):
+        run_stage({"a": variables, "b": variables}, stage="inventory")
+    variables["vllm_serve_virtual_router_id"] = 300
+    with pytest.raises(AnsibleActionFail, match=r"vllm_serve_virtual_router_id: '300': .* from 1 to 255"):
+        run_stage({"a": variables, "b": variables}, stage="inventory")
+
+
+def shared_by(monkeypatch, somebody, assumed=False, declared="", **more):
+    """The plans of two groups after the address was given to them."""
+    nodes = {host: {**node(number), "declared": {"virtual": declared}} for number, host in enumerate("ab", 1)}
+    network = nodes["a"]["management"]["cidr"].rpartition(".")[0]
+    variables = {"fabric_topology": "switch", "vllm_serve_virtual_address": f"{network}.100"}
+    action = hub_action()
+    action.vars["hostvars"] = {"a": {**variables, **more}, "b": variables}
+    fabric = {
+        host: {"management_netdev": own["management"]["netdev"], "management_address": own["management"]["address"]}
+        for host, own in nodes.items()
+    }
+    plans = [{"head": host, "topology": "switch"} for host in "aab"]
+    asked = []
+    monkeypatch.setattr(virtual_address, "answered", lambda *given: asked.append(given) or somebody)
+    action._share_address(plans, {"a": variables, "b": variables}, nodes, fabric, assumed)
+    assert all(plan["virtual"] == plans[0]["virtual"] for plan in plans)
+    return plans[0]["virtual"], asked
+
+
+def test_all_plans_get_the_address_unless_a_stranger_has_it(monkeypatch):
+    virtual, asked = shared_by(monkeypatch, somebody=False)
+    address = virtual["address"].partition("/")[0]
+    assert [holder["host"] for holder in virtual["holders"]] == ["a", "b"]
+    assert asked == [(address, 8000)]
+    with pytest.raises(AnsibleActionFail, match="somebody in the LAN answers there"):
+        shared_by(monkeypatch, somebody=True)
+    # a head of ours has it, or nobody is asked at all
+    assert shared_by(monkeypatch, somebody=True, declared=address)[1] == []
+    assert shared_by(monkeypatch, somebody=True, assumed=True)[1] == []
+    with pytest.raises(AnsibleActionFail, match=r"host a: .*does not listen on it: 127.0.0.1"):
+        shared_by(monkeypatch, somebody=False, vllm_serve_listen=["127.0.0.1"])
+
+
+def test_the_run_ends_with_the_address_that_all_heads_share():
+    action = hub_action()
+    action._task = SimpleNamespace(check_mode=False)
+    action._templar = SimpleNamespace(template=lambda value: value)
+    holders = [
+        {"host": host, "interface": "eth0", "address": f"192.168.1.{end}"} for host, end in (("a", 11), ("b", 12))
+    ]
+    virtual = {"address": "192.168.1.100/24", "router_id": 51, "holders": holders}
+    serving = {"served_model_name": "tiny", "args": {}}
+    action.vars |= {
+        "sparkthor_cluster": {"head": "a", "topology": "switch", "serving": serving, "virtual": virtual},
+        "sparkthor_fabric": {"a": {"management_address": "192.168.1.11"}},
+        "vllm_serve_api_key": "given",
+        "vllm_serve_tls": "self_signed",
+        "vllm_serve_api_port": 8000,
+        "vllm_serve_tls_names": ["api.lan"],
+        "vllm_serve_listen": ["0.0.0.0"],
+    }
+    lines = action._usage_stage()["lines"]
+    assert lines[0] == "The API is at https://192.168.1.100:8000/v1, and the model is called tiny."
+    assert "for head in 192.168.1.11 192.168.1.12;" in lines[3]

@@ -112,3 +112,13 @@ def test_bad_values_are_named(policy: dict[str, Any], message: str) -> None:
 def test_restore() -> None:
     assert restore_text("").splitlines() == ["table inet sparkthor", "delete table inet sparkthor"]
     assert restore_text("table inet sparkthor {\n}\n").endswith("table inet sparkthor {\n}\n")
+
+
+def test_vrrp_comes_in_from_the_named_peers_alone():
+    assert "protocol 112" not in ruleset(Policy())
+    [rule] = [
+        line.strip() for line in ruleset(Policy(vrrp_peers=["10.0.0.3", "10.0.0.2"])).splitlines() if "112" in line
+    ]
+    assert rule == "ip saddr { 10.0.0.2/31 } ip protocol 112 accept"
+    with pytest.raises(FirewallError, match="vrrp_peers: 'x' is not an address"):
+        ruleset(Policy(vrrp_peers=["x"]))

@@ -68,3 +68,15 @@ def test_an_open_firewall_and_one_that_nobody_watches_over() -> None:
     for state in ("unmanaged", "unconfirmed"):
         ev(case, "a")["firewall"] = {"state": state, "reason": ""}
         assert found(case) == []
+
+
+def test_a_virtual_address_that_nobody_has_and_one_that_two_have() -> None:
+    case, item = world(topology="switch"), {"address": "192.168.1.100/24", "family": "inet", "scope": "global"}
+    for host in case.hosts:
+        ev(case, host)["node"]["declared"] = {"virtual": "192.168.1.100"}
+    both = [("virtual-address-held", ("a", "b"))]
+    assert found(case) == both
+    ev(case, "b")["node"]["interfaces"][0]["addresses"].append(item)
+    assert found(case) == []
+    ev(case, "a")["node"]["interfaces"][0]["addresses"].append(item)
+    assert found(case) == both

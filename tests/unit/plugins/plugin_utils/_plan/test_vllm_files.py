@@ -43,6 +43,7 @@ def test_the_head_serves_and_watches(variables: dict[str, Any]) -> None:
     assert set(units(planned)) == {
         *("sparkthor.target", "sparkthor-drop-caches.path", "sparkthor-front.service"),
         *("sparkthor-watchdog.service", "sparkthor-vllm.service", "sparkthor-keep-good.path"),
+        "sparkthor-address.service",
     }
     # vllm_service starts it
     assert "state" not in units(planned)["sparkthor-vllm.service"]
@@ -69,6 +70,7 @@ def test_a_worker_of_ray_has_no_engine_of_its_own(variables: dict[str, Any]) -> 
     with_token = plan(variables, inventory_hostname="b", vllm_serve_hf_token="hf_0123456789")
     assert "/etc/sparkthor/secrets/hf_token" in with_token["state"]["absent"]
     assert {name for name, unit in units(planned).items() if not unit["enabled"]} == {
+        "sparkthor-address.service",
         "sparkthor-front.service",
         "sparkthor-watchdog.service",
         "sparkthor-vllm.service",

@@ -261,3 +261,28 @@ def test_every_serving_group_is_told_by_its_own_head(outcomes):
 
 def test_one_group_without_a_name_is_no_list_of_groups(outcomes):
     assert "groups" not in made(outcomes)
+
+
+def test_the_host_that_has_the_virtual_address_is_shown(outcomes):
+    own = {host: {**given, "vllm_serve_virtual_address": "192.168.77.100/24"} for host, given in variables().items()}
+
+    def seen():
+        document = status.document(GROUPS, own, outcomes, NOW)
+        texts = [item["text"] for item in document["problems"] if "virtual" in item["text"]]
+        return document["virtual"]["holders"], texts, screen.render(document)
+
+    holders, texts, text = seen()
+    assert (holders, texts) == ([], ["no head has the virtual address 192.168.77.100"])
+    assert "virtual address 192.168.77.100: on no host" in text
+    item = {"address": "192.168.77.100/24", "family": "inet", "scope": "global"}
+    for number, host in enumerate(HOSTS[:2]):
+        outcomes[host]["status"]["node"]["interfaces"][0]["addresses"].append(item)
+        holders, texts, text = seen()
+        assert holders == HOSTS[: number + 1]
+    assert f"virtual address 192.168.77.100: {HOSTS[0]} and {HOSTS[1]}\n" in text
+    assert "do not hear each other" in texts[0]
+    # a head that did not answer may be the one
+    outcomes[HOSTS[1]]["status"]["node"]["interfaces"][0]["addresses"].pop()
+    del outcomes[HOSTS[0]]["status"]
+    assert seen()[:2] == ([], [])
+    assert "virtual" not in made(outcomes)

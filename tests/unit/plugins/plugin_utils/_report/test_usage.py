@@ -65,3 +65,12 @@ def test_models_of_other_groups_are_told_with_who_serves_them():
     assert "vectors (by embed on d)" in line
     assert "chat" not in line
     assert usage.other_models((), "") == []
+
+
+def test_one_address_of_several_heads_wants_the_certificates_of_all() -> None:
+    api = usage.Api("https://192.168.1.100:8000/v1", "m", "", "self_signed", heads=("192.168.1.11", "192.168.1.12"))
+    lines = usage.lines(api)
+    assert "takes it over: 192.168.1.11, 192.168.1.12" in lines[2]
+    assert "for head in 192.168.1.11 192.168.1.12; do openssl s_client -connect $head:8000" in lines[3]
+    assert "--cacert head.pem https://192.168.1.100:8000/v1" in lines[4]
+    assert "certificate" not in " ".join(usage.lines(api._replace(tls="off")))
