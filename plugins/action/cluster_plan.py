@@ -29,12 +29,13 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action.base imp
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import hub, hub_card, models
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery.record import Record
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory import (
-    groups as serving_groups,
-)
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory import (
+    beside,
     installation,
     inventory,
     play_roles,
+)
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory import (
+    groups as serving_groups,
 )
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory.role_specs import (
     Declared,
@@ -53,6 +54,7 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import fab
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.assumed import assumed_nodes
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.cluster import (
     ClusterError,
+    plan_beside,
     plan_cluster,
     plan_parts,
 )
@@ -155,6 +157,10 @@ class ActionModule(ClusterAction):
             clusters = plan_parts(inventory.parts(groups, names), hostvars, nodes, fabric)
         for part in clusters.values() or [cluster]:
             warnings = [*warnings, *self._plan_served(part, nodes, assumed)]
+        for own in clusters.values():
+            warnings = [*warnings, *self._plan_beside(own, hostvars, nodes, fabric, assumed)]
+        for part in clusters.values() or [cluster] if not assumed else ():
+            self._plan_models(part, nodes)
         self._know_each_other(clusters)
         self._share_address([cluster, *clusters.values()], hostvars, nodes, fabric, assumed)
         cluster = next(iter(clusters.values()), cluster)
@@ -188,11 +194,53 @@ class ActionModule(ClusterAction):
             runtime=engine.name,
             image=runtime.image(engine, cluster["kinds"].values(), serving.get("image", "")),
         )
-        if not assumed:
-            here = {host: nodes[host] for host in cluster["hosts"]}
-            cluster.update(self._models(head, serving, here))
-            cluster["revisions"] = self._revisions(head, serving, here)
         return warnings
+
+    def _plan_models(self, cluster: dict[str, Any], nodes: Mapping[str, Mapping[str, Any]]) -> None:
+        """Add to the plan what the model store brings, once all that its hosts serve is known."""
+        head = Declared(self.vars["hostvars"][cluster["head"]])
+        here, serving = {host: nodes[host] for host in cluster["hosts"]}, cluster.get("serving") or {}
+        cluster.update(self._models(head, serving, here))
+        cluster["revisions"] = self._revisions(head, serving, here)
+
+    def _plan_beside(
+        self,
+        own: dict[str, Any],
+        hostvars: Mapping[str, dict[str, Any]],
+        nodes: Mapping[str, Mapping[str, Any]],
+        fabric: Mapping[str, Any],
+        assumed: bool,
+    ) -> list[str]:
+        """Add to the plan of a serving group those beside it on its head, and split the memory there. Warnings."""
+        host = str(own["head"])
+        head = Declared(self.vars["hostvars"][host])
+        given = beside.groups_beside(beside.named(hostvars, list(hostvars)), head)
+        here = [one for one in given if one.host == host]
+        if not here or not own.get("serving"):
+            return []
+        # a run of the network alone has no use for what knows models
+        from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import sharing
+
+        self._fail(sharing.refused(own, [one.name for one in here], head))
+        shares, others = [], {}
+        try:
+            for one in here:
+                cluster = plan_beside(one.name, host, hostvars, nodes, fabric)
+                shares.append(
+                    sharing.plan_beside(
+                        cluster, one.settings, own, head, nodes, lambda *model: self._of_hub(head, assumed, *model)
+                    )
+                )
+                others[one.name] = cluster
+            serving, problems, line = sharing.plan_own(
+                own, shares, head, nodes, lambda *model: self._of_hub(head, assumed, *model)
+            )
+        except sharing.ServingError as error:
+            raise AnsibleActionFail(f"Nothing was changed: {error}") from error
+        self._fail(problems)
+        self._display.display(f"sparkthor: {line}")
+        own.update(serving=sharing.with_models(serving, [other["serving"] for other in others.values()]), beside=others)
+        return [warning for other in others.values() for warning in other["serving"]["warnings"]]
 
     def _know_each_other(self, clusters: Mapping[str, dict[str, Any]]) -> None:
         """Give the plan of every serving group what the others offer, unless they do not go together."""
@@ -202,6 +250,10 @@ class ActionModule(ClusterAction):
         offers = [
             serving_groups.offer(cluster, fallbacks[name]) for name, cluster in clusters.items() if "serving" in cluster
         ]
+        for cluster in clusters.values():
+            for name, other in (cluster.get("beside") or {}).items():
+                fallbacks[name] = other["given"].get("vllm_serve_fallback")
+                offers.append(serving_groups.offer(other, fallbacks[name], int(other["given"]["vllm_serve_door_port"])))
         if not offers:
             return  # a run of the network alone
         problems = serving_groups.offer_problems(offers, fallbacks)
@@ -342,6 +394,7 @@ class ActionModule(ClusterAction):
             declared = models.revisions_here(given, Record(self.vars.get("inventory_dir")))
         smaller = serving.get("degraded") or {}
         served = [str(plan["model"]) for plan in (serving, smaller) if plan] if "vllm_serve" in in_run else []
+        served += serving.get("beside", []) if "vllm_serve" in in_run else []
         found, torn = revisions.plan_revisions(nodes, declared, served)
         self._fail(torn)
         return found
@@ -363,6 +416,8 @@ class ActionModule(ClusterAction):
         problems += inventory.forks_problems(hosts, hostvars, forks)
         names = inventory.named_groups(hostvars, hosts)
         problems += serving_groups.problems(groups, names)
+        described = beside.named(hostvars, hosts)
+        problems += beside.problems(groups, names, described, everything[hosts[0]] if hosts else {})
         if not inventory.group_problems(groups, names):
             first = hostvars[hosts[0]]
             if first.get("fabric_topology") in inventory.TOPOLOGIES:
@@ -386,6 +441,10 @@ class ActionModule(ClusterAction):
             )
             problems += of_collection().problems(given)
             problems += values.value_problems(given)
+            if isinstance(described, Mapping):
+                problems += values.value_problems(
+                    {str(name): one for name, one in described.items() if isinstance(one, Mapping)}
+                )
         self._fail(problems)
 
     def _contact_stage(

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ansible.utils.display import Display
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import places
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action.base import Action
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action.waiting import Waiting
 
@@ -30,11 +31,13 @@ class ActionModule(Action):
             return first
         if first.get("failed") or self._task.check_mode or (first.get("ready") and not first.get("changed")):
             return self._finish(first, 0.0, bool(first.get("changed")))
+        group = str(arguments.get("group") or "")
         waiting = Waiting(
-            self.host or "the head",
+            (self.host or "the head") + (f" ({group})" if group else ""),
             float(arguments.get("timeout", 2700)),
             int(arguments.get("attempts", 3)),
             self._clock(),
+            places.Places(group).unit,
         )
         changed = bool(first.get("changed"))
         found = first

@@ -69,6 +69,12 @@ options:
     description: With O(state=serving), the description of the serving group on the head.
     type: path
     default: /etc/sparkthor/serving.json
+  group:
+    description:
+      - Name of a serving group beside the host's own one (C(serving_beside)). Not with O(state=kept) and
+        O(state=rolled_back), which are about the host's own group.
+    type: str
+    default: ""
   known_invocation:
     description: Used by the controller's side of this module.
     type: str
@@ -208,6 +214,7 @@ def argument_spec() -> dict[str, Any]:
         "attempts": {"type": "int", "default": 3},
         "patience": {"type": "int", "default": 20},
         "config": {"type": "path", "default": "/etc/sparkthor/serving.json"},
+        "group": {"type": "str", "default": ""},
         "known_invocation": {"type": "str", "default": ""},
         "hosts": {"type": "list", "elements": "str", "default": []},
         "name": {"type": "str", "default": ""},
@@ -216,8 +223,8 @@ def argument_spec() -> dict[str, Any]:
 
 
 def change_state(module: AnsibleModule) -> None:
-    host = control.Control(check=module.check_mode)
     params = module.params
+    host = control.of_group(params["group"], module.check_mode)
     try:
         outcome = host.apply(params["state"], params["reason"], params["drain_timeout"])
     except control.ControlError as error:
@@ -230,7 +237,7 @@ def report_readiness(module: AnsibleModule) -> None:
     params = module.params
     try:
         found = ready.ensure(
-            config_path=params["config"],
+            **{"config_path": params["config"], **ready.paths_of(params["group"])},
             start=params["start"],
             check=module.check_mode,
             known_invocation=params["known_invocation"],
@@ -243,7 +250,8 @@ def report_readiness(module: AnsibleModule) -> None:
     result["deadline_problem"] = ready.deadline_problem(result) if found.ready else ""
     # the last answer after a start; a group that was not started anew has been asked then
     after_start = found.ready and bool(params["known_invocation"])
-    result["answers"] = ready.answers(params["config"]) if after_start else None
+    config = ready.paths_of(params["group"]).get("config_path", params["config"])
+    result["answers"] = ready.answers(config) if after_start else None
     result["answers_problem"] = ready.answers_problem(result["answers"])
     result["certificate"] = front_config.fingerprint()
     module.exit_json(**result)

@@ -271,8 +271,8 @@ class Collector:
             return b""
 
     def units(self) -> dict[str, dict[str, str]]:
-        out = self.output("systemctl", "show", "--no-pager", f"--property={_UNIT_PROPERTIES}", *UNITS)
-        return parse_units(out)
+        asked = (*UNITS, *node.units_beside(self.path("/")))
+        return parse_units(self.output("systemctl", "show", "--no-pager", f"--property={_UNIT_PROPERTIES}", *asked))
 
     def memory(self) -> dict[str, int]:
         wanted = "MemTotal MemFree MemAvailable Cached Dirty Writeback SwapTotal SwapFree CmaTotal CmaFree Shmem"
@@ -438,7 +438,7 @@ class Collector:
         """
         found = []
         base = ["journalctl", "--no-pager", "--quiet", "--boot", "--all", "--output=cat", f"--lines={self._lines}"]
-        for name in TALKING:
+        for name in (*TALKING, *node.units_beside(self.path("/"))):
             state = units.get(name)
             if not state or state.get("LoadState") != "loaded":
                 continue

@@ -22,7 +22,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import envi
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.command import run_limited
 from ansible_collections.sparkthor.cluster.plugins.module_utils._network import firewall_watch
 from ansible_collections.sparkthor.cluster.plugins.module_utils._network import rdma as _rdma
-from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import front_config, gpu_state, location
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import front_config, gpu_state, location, places
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import serving as _serving
 
 Runner = Callable[[list[str]], tuple[int, str, str]]
@@ -125,7 +125,8 @@ class HostReader:
             return 0.0
 
     def units(self, uptime: float) -> dict[str, dict[str, Any]]:
-        rc, out, _err = self._run(["systemctl", "show", "--no-pager", f"--property={_PROPERTIES}", *UNITS])
+        beside = _node.units_beside(self._path("/"))
+        rc, out, _err = self._run(["systemctl", "show", "--no-pager", f"--property={_PROPERTIES}", *UNITS, *beside])
         return parse_units(out, uptime) if rc == 0 else {}
 
     def ray(self) -> dict[str, Any]:
@@ -231,20 +232,25 @@ class HostReader:
 
     def serving(self) -> dict[str, Any]:
         """What the head serves; the engine's options without anything that could be a secret."""
-        config = self._json(_serving.CONFIG)
-        state = self._json(_serving.STATE)
+        beside = {name: self._group(places.Places(name)) for name in _node.names_beside(self._path("/"))}
+        return {
+            **self._group(places.OWN),
+            "tls": bool(self._json("/etc/sparkthor/cluster.json").get("tls")),
+            "certificate": front_config.fingerprint(self._root),
+            # the groups beside the host's own one, by their names
+            **({"beside": beside} if beside else {}),
+        }
+
+    def _group(self, own: places.Places) -> dict[str, Any]:
+        config, state = self._json(own.config), self._json(own.state)
         state.pop("memory", None)
-        options = parse_options(self._text("/etc/sparkthor/vllm.yaml"))
-        maintenance = _serving.maintenance(self._path(path) for path in _serving.MAINTENANCE) or ""
         return {
             "model": config.get("model", ""),
             "socket": config.get("socket", ""),
             "executor": "ray" if config.get("ray", True) else "mp",
             "state": state,
-            "options": options,
-            "maintenance": maintenance,
-            "tls": bool(self._json("/etc/sparkthor/cluster.json").get("tls")),
-            "certificate": front_config.fingerprint(self._root),
+            "options": parse_options(self._text(own.vllm_config)),
+            "maintenance": _serving.maintenance(self._path(path) for path in own.maintenance) or "",
         }
 
     def read(self) -> dict[str, Any]:

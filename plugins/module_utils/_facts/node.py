@@ -24,6 +24,7 @@ from typing import Any
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._facts import machine
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import environment_file
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import places
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store import hub_caches
 
 #: (rc, stdout, stderr); rc 127 stands for "not installed", 124 for "ran past its time limit"
@@ -175,6 +176,19 @@ def hostname_on_loopback(hosts_text: str, hostname: str) -> bool:
     return False
 
 
+def names_beside(root: str = "/") -> list[str]:
+    """Names of the serving groups that a run has put beside the host's own one."""
+    try:
+        return sorted(os.listdir(os.path.join(root, f"{places.ETC}/{places.BESIDE}".lstrip("/"))))
+    except OSError:
+        return []
+
+
+def units_beside(root: str = "/") -> list[str]:
+    """Units of those groups: the engine and the watchdog of each."""
+    return [unit for own in map(places.Places, names_beside(root)) for unit in (own.unit, own.watchdog)]
+
+
 class NodeReader:
     """Reads one host.  ``root``, ``run`` and ``system`` are injectable, so that tests replay a captured host."""
 
@@ -287,8 +301,15 @@ class NodeReader:
 
     def serving(self) -> bool:
         """Whether an engine of ours holds this host's memory: its control group exists while its unit runs."""
-        units = ("sparkthor-vllm.service", "sparkthor-ray.service")
+        beside = (places.Places(name).unit for name in self.beside())
+        units = ("sparkthor-vllm.service", "sparkthor-ray.service", *beside)
         return any(self._exists(f"/sys/fs/cgroup/system.slice/{unit}") for unit in units)
+
+    def groups_here(self) -> dict[str, Any]:
+        return {"serving": self.serving(), "beside": self.beside()}
+
+    def beside(self) -> list[str]:
+        return names_beside(self._path("/"))
 
     def declared(self) -> dict[str, Any]:
         """Whom the newest play declared head, which declaration of which cluster that was, its hosts and topology, and
@@ -408,7 +429,7 @@ class NodeReader:
             "cpus": os.cpu_count() or 1,
             "mem_total_bytes": memory.get("MemTotal", 0),
             "mem_available_bytes": memory.get("MemAvailable", 0),
-            "serving": self.serving(),
+            **self.groups_here(),
             "swap_total_bytes": memory.get("SwapTotal", 0),
             "disk_free_bytes": disk.f_bavail * disk.f_frsize,
             "gpus": gpus["count"],

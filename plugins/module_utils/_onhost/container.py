@@ -18,6 +18,7 @@ import contextlib
 import json
 import os
 import pwd
+import re
 import resource
 import shutil
 import signal
@@ -28,7 +29,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from .._lib import environment_file, files
-from . import location, ray_config
+from . import location, places, ray_config
 
 CONFIG = "/etc/sparkthor/container.json"
 RUN_DIR = "/run/sparkthor/container"
@@ -52,6 +53,9 @@ OF_THE_UNIT = (
 
 #: of the caller's environment, for a rank of verify's all-reduce
 OF_A_RANK = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "NCCL_DEBUG", "NCCL_DEBUG_SUBSYS", "PYTHONUNBUFFERED")
+
+#: what units run: Ray, and the engine of the host's own group or of one beside it
+_SERVICE = re.compile(r"ray|vllm(?:-[a-z][a-z0-9_]*)?")
 
 #: (argv, seconds) -> (exit status, stdout, stderr)
 Runner = Callable[[Sequence[str], float], "tuple[int, str, str]"]
@@ -100,6 +104,16 @@ def load(path: str = CONFIG) -> dict[str, Any]:
 
 def name_of(service: str) -> str:
     return f"sparkthor-{service}"
+
+
+def settings_of(config: Mapping[str, Any], service: str) -> dict[str, Any]:
+    """What a unit gives its container; a group beside the host's own one has an environment of its own."""
+    base, _dash, group = service.partition("-")
+    found = dict(config["services"][base])
+    if group:
+        plain, own = places.OWN.environment, places.Places(group).environment
+        found["env_files"] = [own if path == plain else path for path in found.get("env_files") or []]
+    return found
 
 
 # ---------------------------------------------------------------------------------------------------------------
@@ -293,7 +307,7 @@ def run_arguments(
     exists: Callable[[str], bool] = os.path.exists,
 ) -> list[str]:
     """``docker run`` for one of the units, in the foreground."""
-    own = config["services"][service]
+    own = settings_of(config, service)
     argv = ["docker", "run", "--rm", "--restart", "no", "--pull", "never", "--log-driver", "none"]
     argv += ["--name", name_of(service), "--cidfile", cid_file, "--label", f"sparkthor.unit={name_of(service)}"]
     argv += _access(config, ids, gpu, limits, env_file, infiniband, exists)
@@ -303,7 +317,7 @@ def run_arguments(
     argv += ["--workdir", str(own.get("directory") or "/"), *(str(word) for word in config.get("options") or [])]
     # Docker has no option for the umask, and the front proxy's user reaches vLLM's socket by its group
     argv += ["--entrypoint", "/bin/sh", config["image"], "-c", 'umask "$0" && exec "$@"', str(own["umask"])]
-    return [*argv, *config["commands"][service], *arguments]
+    return [*argv, *config["commands"][service.partition("-")[0]], *arguments]
 
 
 def _access(
@@ -443,7 +457,8 @@ def credentials_of(environment: Mapping[str, str]) -> str:
 def prepare_run(service: str, arguments: Sequence[str], config: Mapping[str, Any]) -> list[str]:
     """Everything about this host that the command line needs, and the environment file beside it."""
     names = list(OF_THE_UNIT)
-    for path in config["services"][service].get("env_files") or []:
+    own = settings_of(config, service)
+    for path in own.get("env_files") or []:
         with contextlib.suppress(FileNotFoundError), open(path, encoding="utf-8") as stream:
             names += names_in(stream.read())
     env_file = os.path.join(RUN_DIR, f"{service}.env")
@@ -453,7 +468,7 @@ def prepare_run(service: str, arguments: Sequence[str], config: Mapping[str, Any
         config,
         service,
         arguments,
-        ids=account(config["user"], str(config["services"][service].get("group") or "")),
+        ids=account(config["user"], str(own.get("group") or "")),
         gpu=host_gpu_arguments(str(config.get("gpu") or "auto"), docker_info()),
         limits=host_limit_arguments(),
         env_file=env_file,
@@ -516,11 +531,11 @@ def ask_arguments(
 def main(argv: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
     usage = (
-        "usage: sparkthor_host container run|show ray|vllm ARGUMENTS…, rank ARGUMENTS…, remove ray|vllm|rank, "
-        "python ARGUMENTS…"
+        "usage: sparkthor_host container run|show ray|vllm[-GROUP] ARGUMENTS…, rank ARGUMENTS…, "
+        "remove ray|vllm[-GROUP]|rank, python ARGUMENTS…"
     )
     try:
-        if len(words) >= 2 and words[0] in ("run", "show") and words[1] in ("ray", "vllm"):
+        if len(words) >= 2 and words[0] in ("run", "show") and _SERVICE.fullmatch(words[1]):
             config = load()
             if words[0] == "run":
                 for note in remove(words[1]):
@@ -534,7 +549,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             # one of a run that was broken off
             remove("rank")
             command = prepare_rank(words[1:], config)
-        elif len(words) == 2 and words[0] == "remove" and words[1] in ("ray", "vllm", "rank"):
+        elif len(words) == 2 and words[0] == "remove" and (words[1] == "rank" or _SERVICE.fullmatch(words[1])):
             for note in remove(words[1]):
                 print(note, file=sys.stderr, flush=True)
             return 0

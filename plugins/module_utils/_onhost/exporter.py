@@ -28,11 +28,11 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from .._lib.command import run_limited
-from . import front_counts, gpu_state
+from . import front_counts, gpu_state, places
 from .notify import ALIVE, READY, notify
 
-ENGINE_SOCKET = "/run/sparkthor/vllm/vllm.sock"
-WATCHDOG_FILE = "/run/sparkthor/watchdog/metrics.prom"
+ENGINE_SOCKET = places.OWN.socket
+WATCHDOG_FILE = places.OWN.metrics
 FIREWALL_RULES = "/etc/sparkthor/firewall.nft"
 FIREWALL_STATE = "/run/sparkthor-firewall-watch/state.json"
 #: seconds after which the word of the firewall's watch counts no more; it speaks every ten
@@ -198,6 +198,11 @@ class Host:
                     scaled = None if value is None else value * factor
                     page.add(f"sparkthor_rdma_port_{name}", text, scaled, "counter", **labels)
 
+    def beside(self, path: str, prefix: str) -> places.Places | None:
+        """The group beside the host's own one that a path names, if there is one."""
+        name = path[len(prefix) :] if path.startswith(prefix) else ""
+        return places.Places(name) if name in self.names(f"{places.ETC}/{places.BESIDE}") else None
+
     def page(self, planned: Iterable[str]) -> str:
         page = Page()
         self.memory(page)
@@ -248,6 +253,10 @@ def handler(
                 self._answer(200, host.page(planned).encode())
             elif path == "/metrics/engine":
                 self._answer(*engine(socket_path))
+            elif own := host.beside(path, "/metrics/engine/"):
+                self._answer(*engine(own.socket))
+            elif own := host.beside(path, "/metrics/group/"):
+                self._answer(200, host.text(own.metrics).encode())
             else:
                 self._answer(404, b"only /metrics and /metrics/engine\n")
 

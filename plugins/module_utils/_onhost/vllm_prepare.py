@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from .._lib import files
-from . import series, serving
+from . import places, series, serving
 
 DROP_CACHES = "/usr/local/lib/sparkthor/sparkthor-drop-caches"
 #: where caches are unless serving.json says otherwise
@@ -63,14 +63,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="sparkthor_host vllm-prepare", description="Steps before a start of vLLM.")
     parser.add_argument("config", nargs="?", default=serving.CONFIG)
     config = files.read_json(parser.parse_args(argv).config)
-    delay = serving.note_start()
+    own = places.Places(str(config.get("beside") or ""))
+    delay = serving.note_start(own.starts)
     if delay:
         pause(delay, os.environ.get("PYTHONPYCACHEPREFIX", ""), str(config.get("cache") or CACHE))
     smaller = config.get("degraded") or {}
     if smaller:
         choose_size(smaller, serving.left_out())
-    record_start(config.get("inputs") or [], os.environ)
-    if os.path.exists(DROP_CACHES):  # absent where os_hardening_drop_caches is off
+    record_start(config.get("inputs") or [], os.environ, own.started_with)
+    # absent where os_hardening_drop_caches is off; beside another group that one may be serving
+    if not own.name and os.path.exists(DROP_CACHES):
         # none of the engine's variables is for what root runs
         subprocess.run([DROP_CACHES], check=False, env={"PATH": os.defpath})
     return 0

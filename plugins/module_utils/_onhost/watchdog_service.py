@@ -36,6 +36,7 @@ from . import (
     notify,
     observation,
     patience,
+    places,
     progress,
     rank_state,
     ray_config,
@@ -55,8 +56,6 @@ SAY_AGAIN_AFTER = 30.0
 ANSWERS_WITHIN = 300.0
 #: how often a head that waits for its hosts asks whether another one was declared
 SUCCESSOR_EVERY = 30.0
-HEALTH_SOCKET = "/run/sparkthor/watchdog/health.sock"
-METRICS_FILE = "/run/sparkthor/watchdog/metrics.prom"
 
 #: config -> {address: id of the raylet alive there}, None = could not be asked
 # evaluated when the module is loaded, and sanity loads module_utils on every Python that modules may meet
@@ -160,7 +159,7 @@ class Service:
         wall: Callable[[], float] = time.time,
         say: Callable[[str], None] | None = None,
         state_path: str = serving.STATE,
-        metrics_path: str = METRICS_FILE,
+        metrics_path: str = places.OWN.metrics,
         draining_path: str = serving.DRAINING,
         maintenance_paths: tuple[str, ...] = serving.MAINTENANCE,
         starts_path: str = serving.STARTS,
@@ -493,7 +492,8 @@ def main(argv: list[str] | None = None) -> int:
         print(f"{path} is missing or names no model; run the playbook again", file=sys.stderr, flush=True)
         return 78
     # root's: nobody else makes names in that folder
-    server = HealthServer(str(config.get("health_socket", HEALTH_SOCKET)), str(config.get("group", "")))
+    place = str(config.get("health_socket") or places_of(config).health_socket)
+    server = HealthServer(place, str(config.get("group", "")))
     hands = give_up_root(config)
     if hands is None:
         return 1
@@ -506,22 +506,41 @@ def give_up_root(config: Mapping[str, Any]) -> watchdog_hands.Hands | None:
     hands = watchdog_hands.Hands()
     if not config.get("user") or os.geteuid() != 0:
         return hands
-    paths = [state_path(config), metrics_path(config), serving.STARTS, serving.DEGRADED, former_head.MARKER]
-    guard = watchdog_hands.Guard(hands, str(config.get("unit", "sparkthor-vllm.service")), paths)
+    guard = watchdog_hands.Guard(hands, str(config.get("unit", "sparkthor-vllm.service")), written(config))
     return watchdog_hands.split(guard, str(config["user"]), [str(config["group"])])
 
 
+def written(config: Mapping[str, Any]) -> list[str]:
+    """The files that the watchdog writes and removes."""
+    own = places_of(config)
+    # which host is the head is the matter of the host's own group
+    marker = [] if own.name else [former_head.MARKER]
+    return [state_path(config), metrics_path(config), own.starts, own.degraded, *marker]
+
+
+def places_of(config: Mapping[str, Any]) -> places.Places:
+    return places.Places(str(config.get("beside") or ""))
+
+
 def state_path(config: Mapping[str, Any]) -> str:
-    return str(config.get("state") or serving.STATE)
+    return str(config.get("state") or places_of(config).state)
 
 
 def metrics_path(config: Mapping[str, Any]) -> str:
-    return str(config.get("metrics") or METRICS_FILE)
+    return str(config.get("metrics") or places_of(config).metrics)
 
 
 def given_token(hands: watchdog_hands.Hands, cluster: ray_config.Config) -> str:
     """Ray's token, from who may read it."""
     return hands.token() if cluster.auth else ""
+
+
+def _of_the_head(hands: watchdog_hands.Hands) -> dict[str, Any]:
+    """What the watchdog of the host's own group alone does: a host is head of that one."""
+    return {
+        "successor": former_head.former_head(lambda argv: hands.run(argv, 30), token=hands.token, write=hands.write),
+        "identity": lambda: former_head.Identity.read(token=hands.token),
+    }
 
 
 def supervise(config: Mapping[str, Any], server: HealthServer, hands: watchdog_hands.Hands) -> None:
@@ -533,6 +552,7 @@ def supervise(config: Mapping[str, Any], server: HealthServer, hands: watchdog_h
     elif config.get("group_state"):
         # without Ray the head's own program knows who is there
         ranks, signs = group_ranks, group_signs
+    own = places_of(config)
     service = Service(
         config,
         ranks,
@@ -540,8 +560,11 @@ def supervise(config: Mapping[str, Any], server: HealthServer, hands: watchdog_h
         runner=hands.run,
         state_path=state_path(config),
         metrics_path=metrics_path(config),
-        successor=former_head.former_head(lambda argv: hands.run(argv, 30), token=hands.token, write=hands.write),
-        identity=lambda: former_head.Identity.read(token=hands.token),
+        draining_path=own.draining,
+        maintenance_paths=own.maintenance,
+        starts_path=own.starts,
+        degraded_path=own.degraded,
+        **({} if own.name else _of_the_head(hands)),
         hands=hands,
     )
     service.take_up()

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import files
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import (
     observation,
+    places,
     serving,
     watchdog_report,
 )
@@ -31,6 +32,12 @@ class Outcome:
     changed: bool = False
     steps: list[str] = dataclasses.field(default_factory=list)
     in_flight: int | None = None
+
+
+def of_group(group: str, check: bool) -> Control:
+    """Of a group beside the host's own one, or of that one where the name is empty."""
+    own = places.Places(group)
+    return Control(check, own.config, own.draining, own.maintenance[0], own.maintenance)
 
 
 @dataclasses.dataclass

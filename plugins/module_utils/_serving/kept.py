@@ -35,6 +35,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import file
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import (
     container,
     former_head,
+    places,
     rank_link,
     serving,
 )
@@ -45,6 +46,8 @@ LIMIT = 8
 UNITS = "/etc/systemd/system/"
 #: what is served by all hosts, and while one is away
 VLLM = "/etc/sparkthor/vllm*.yaml"
+#: the same of the groups beside the host's own one
+BESIDE = places.Places("*").vllm_config
 
 
 class KeptError(Exception):
@@ -209,10 +212,10 @@ def needed(folder: str = serving.GOOD) -> Needed:
     )
 
 
-def revisions_needed(config: str = VLLM, folder: str = serving.GOOD) -> list[str]:
+def revisions_needed(config: str = VLLM, folder: str = serving.GOOD, beside: str = BESIDE) -> list[str]:
     """Revisions of models that this host serves with, and those of the two configurations that served last."""
     found: set[str] = set()
-    named = glob.glob(config)
+    named = [*glob.glob(config), *glob.glob(beside)]
     for one in read(folder)[:2]:
         found.update(item.link for item in one.items.values())
         named += [os.path.join(folder, _copy_of(*item)) for item in one.items.items() if item[0].endswith(".yaml")]

@@ -15,6 +15,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import file
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import answers as tasks
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import (
     observation,
+    places,
     progress,
     rank_state,
     serving,
@@ -64,6 +65,19 @@ def stale_elsewhere(state_path: str, wall: Callable[[], float] = time.time) -> l
     if not isinstance(stale, dict):
         return []
     return [f"{path} on {host}" for host, paths in sorted(stale.items()) for path in paths]
+
+
+def paths_of(group: str) -> dict[str, Any]:
+    """Where :func:`ensure` looks for a group beside the host's own one; for that one, which has no name, it knows."""
+    if not group:
+        return {}
+    own = places.Places(group)
+    return {
+        "config_path": own.config,
+        "state_path": own.state,
+        "record_path": own.started_with,
+        "maintenance_paths": own.maintenance,
+    }
 
 
 def ensure(

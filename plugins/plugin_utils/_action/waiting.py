@@ -21,8 +21,11 @@ def elapsed(seconds: float) -> str:
 class Waiting:
     """What a series of answers adds up to."""
 
-    def __init__(self, host: str, timeout: float, attempts: int, now: float) -> None:
+    def __init__(
+        self, host: str, timeout: float, attempts: int, now: float, unit: str = "sparkthor-vllm.service"
+    ) -> None:
         self.host = host
+        self.unit = unit.removesuffix(".service")
         self.timeout = timeout
         self.attempts = attempts
         self.started = now
@@ -67,7 +70,7 @@ class Waiting:
 
     def _sentence(self, what: str, reason: str, fix: str) -> str:
         advice = f" Fix: {fix}." if fix else ""
-        return f"{what} on {self.host}: {reason}.{advice} The whole log: journalctl -b -u sparkthor-vllm"
+        return f"{what} on {self.host}: {reason}.{advice} The whole log: journalctl -b -u {self.unit}"
 
     def unanswered(self, message: str, now: float) -> str:
         """A head that does not answer once may only be busy; for two minutes is a failure."""

@@ -18,11 +18,12 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory.inven
 )
 
 VARIABLE = "serving_groups"
+BESIDE = "serving_beside"
 #: a name becomes part of names in the front proxy's configuration
-_NAME = re.compile(r"[a-z][a-z0-9_]{0,31}")
+NAME = re.compile(r"[a-z][a-z0-9_]{0,31}")
 #: what a model may not be called: the front proxy's configuration has the name in it, and its log
 _NO_NAME = re.compile(r"[\s\"$\\\x00-\x1f\x7f]|.{257}", re.DOTALL)
-_STRUCTURE = ("all", "cluster", "ray_head", "ray_workers", "sparks", "thors", "ungrouped")
+STRUCTURE = ("all", "cluster", "ray_head", "ray_workers", "sparks", "thors", "ungrouped")
 
 
 @dataclass(frozen=True)
@@ -37,9 +38,11 @@ class Served:
     #: the group that answers while this one cannot
     fallback: str = ""
     hosts: tuple[str, ...] = field(default=(), compare=False)
+    #: of a group beside its host's own one the port for other heads; 0 where it is vllm_serve_door_port
+    port: int = 0
 
 
-def offer(cluster: Mapping[str, Any], fallback: Any) -> Served:
+def offer(cluster: Mapping[str, Any], fallback: Any, port: int = 0) -> Served:
     """What the plan of a serving group comes to for the others."""
     serving = cluster["serving"]
     names = serving.get("served_model_name") or serving["model"].rstrip("/").rpartition("/")[2]
@@ -50,6 +53,7 @@ def offer(cluster: Mapping[str, Any], fallback: Any) -> Served:
         str(serving["model"]),
         str(fallback or ""),
         tuple(cluster["hosts"]),
+        port,
     )
 
 
@@ -69,15 +73,15 @@ def _name_problems(groups: Mapping[str, Sequence[str]], names: Sequence[str], na
 
     if names.count(name) > 1:
         yield finding("two serving groups have one name", "give each an inventory group of its own")
-    if not _NAME.fullmatch(name):
+    if not NAME.fullmatch(name):
         fix = "begin with a letter, and use up to 32 lower-case letters, digits and _"
         yield finding("it cannot be the name of a serving group", fix)
-    elif name in _STRUCTURE:
+    elif name in STRUCTURE:
         yield finding(
             "the inventory uses this group for something else", "make a group of the hosts that serve one model"
         )
     elif name not in groups:
-        others = [other for other in groups if other not in _STRUCTURE]
+        others = [other for other in groups if other not in STRUCTURE]
         fix = f"make it a child of the group cluster, with its hosts{closest(name, others)}"
         yield finding("there is no such inventory group", fix)
     elif not groups[name]:
@@ -94,7 +98,8 @@ def _placed(groups: Mapping[str, Sequence[str]], names: Sequence[str]) -> Iterat
             yield Finding("groups", f"it is in none of the groups in {VARIABLE}", fix, host)
         if len(own) > 1:
             what = f"it is in the serving groups {' and '.join(own)}, and a host serves one model"
-            yield Finding("groups", what, f"remove it from all but one of them, or from {VARIABLE}", host)
+            fix = f"remove it from all but one of them; a small model beside another is named in {BESIDE}"
+            yield Finding("groups", what, fix, host)
     for name in names:
         for host in groups[name]:
             if host not in cluster:

@@ -35,6 +35,7 @@ GROUP_WIDE = (
 #: variables that describe the cluster as a whole: a value that differs between hosts is a mistake
 CLUSTER_WIDE = (
     "serving_groups",
+    "serving_beside",
     "fabric_topology",
     "fabric_cidr",
     "fabric_mtu",

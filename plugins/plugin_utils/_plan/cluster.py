@@ -258,6 +258,18 @@ def plan_parts(
     return found
 
 
+def plan_beside(
+    name: str,
+    host: str,
+    hostvars: Mapping[str, Mapping[str, Any]],
+    nodes: Mapping[str, Mapping[str, Any]],
+    fabric: Mapping[str, Any],
+) -> dict[str, Any]:
+    """The plan of a group on a host that has one of its own: a cluster of that host, without a Ray."""
+    own = _serving_together([host], hostvars, nodes, fabric)
+    return {**own, "group": name, "summary": f"{name}: beside another group on {host}"}
+
+
 def _serving_together(
     hosts: Sequence[str],
     hostvars: Mapping[str, Mapping[str, Any]],

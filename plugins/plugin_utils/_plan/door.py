@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.places import Places
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.front import (
     SHARED_LANS,
     FrontError,
@@ -32,6 +33,26 @@ KEEPALIVE = {
     "net.ipv4.tcp_keepalive_probes": "3",
 }
 SYSCTL_FILE = "/etc/sysctl.d/61-sparkthor-door.conf"
+
+
+def socket_of(places: Places) -> str:
+    """By which the door on a host asks a group there."""
+    return f"/run/sparkthor/front/group-{places.name}.sock" if places.name else SOCKET
+
+
+@dataclass(frozen=True)
+class Neighbour:
+    """A group beside the host's own one, as the front proxy there reaches it."""
+
+    places: Places
+    #: for the doors of other heads
+    port: int
+    #: names of keys that are for other models only
+    refused_keys: tuple[str, ...]
+
+    @property
+    def socket(self) -> str:
+        return socket_of(self.places)
 
 
 @dataclass(frozen=True)
@@ -84,7 +105,9 @@ def plan_door(cluster: Mapping[str, Any], fabric: Mapping[str, Mapping[str, Any]
     groups = cluster["groups"]
     addresses = {group["group"]: str(fabric[group["head"]]["control_address"]) for group in groups}
     servers = {
-        group["group"]: f"unix:{SOCKET}" if group["head"] == host else f"{addresses[group['group']]}:{port}"
+        group["group"]: f"unix:{socket_of(Places(group['group'] if group.get('port') else ''))}"
+        if group["head"] == host
+        else f"{addresses[group['group']]}:{group.get('port') or port}"
         for group in groups
     }
     together: dict[frozenset[str], list[Mapping[str, Any]]] = {}

@@ -216,9 +216,15 @@ def expected_nodes(
     ]
 
 
-def _reserved(settings: RaySettings, door: bool) -> dict[str, int]:
-    """Ports of others by their variable."""
-    return {name: getattr(settings, name) for name in (*RESERVED_PORTS, *(DOOR_PORT if door else ()))}
+def _reserved(settings: RaySettings, cluster: Mapping[str, Any]) -> dict[str, int]:
+    """Ports of others by their variable, those of groups beside this one on its head as well."""
+    names = (*RESERVED_PORTS, *(DOOR_PORT if "groups" in cluster else ()))
+    beside = {
+        f"{name} of group {group}": int(own["given"][name])
+        for group, own in (cluster.get("beside") or {}).items()
+        for name in (*DOOR_PORT, "vllm_serve_group_port")
+    }
+    return {**{name: getattr(settings, name) for name in names}, **beside}
 
 
 def node_plan(
@@ -241,7 +247,7 @@ def node_plan(
     problems = validate_node(
         ports=settings.ray_node_ports,
         worker_ports=worker_ports,
-        reserved=_reserved(settings, "groups" in cluster),
+        reserved=_reserved(settings, cluster),
         cpus=settings.ray_node_num_cpus or int(facts.get("cpus") or 1),
         gpus=gpus,
         object_store_bytes=settings.ray_node_object_store_memory,

@@ -10,7 +10,9 @@ from typing import Any
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import environment_file
 from ansible_collections.sparkthor.cluster.plugins.module_utils._network import firewall, firewall_host, netplan
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.places import Places
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import (
+    beside,
     engine,
     hardening,
     monitoring,
@@ -90,7 +92,7 @@ def plan(role: str, variables: Mapping[str, Any]) -> dict[str, Any]:
             variables["sparkthor_fabric"],
             str(variables["inventory_hostname"]),
         )
-    return vllm_files.plan_serving(_serving(variables))
+    return vllm_files.plan_serving(_serving(variables), _beside(variables))
 
 
 def secret_files(role: str, variables: Mapping[str, Any], read_secret: vllm_files.ReadSecret) -> list[File]:
@@ -177,6 +179,27 @@ def _hardening(variables: Mapping[str, Any]) -> dict[str, Any]:
         variables["ansible_run_tags"],
         variables["ansible_skip_tags"],
     )
+
+
+def _beside(variables: Mapping[str, Any]) -> list[vllm_serve.Serving]:
+    """The groups beside the host's own one, if it is the head of that."""
+    cluster = variables.get("sparkthor_cluster") or {}
+    found = []
+    for name, own in (cluster.get("beside") or {}).items():
+        if own["head"] == variables["inventory_hostname"]:
+            given = beside.variables_of(own["given"], variables)
+            plan = plain({**own, "revisions": cluster.get("revisions") or {}})
+            found.append(
+                vllm_serve.serving_on(
+                    read_settings(vllm_serve.ServingSettings, given),
+                    plan,
+                    variables["sparkthor_fabric"],
+                    str(variables["inventory_hostname"]),
+                    variables.get("ansible_facts") or {},
+                    Places(str(name)),
+                )
+            )
+    return found
 
 
 def _serving(variables: Mapping[str, Any]) -> vllm_serve.Serving:

@@ -5,12 +5,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._engine import image_share
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import Finding
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import location
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.places import BESIDE, Places
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.serving import GOOD
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store import fanout_job
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import door, virtual_address
@@ -46,8 +47,9 @@ _SERVING_UNITS = (
 _SERVING_FILES = (
     *("front", "front.good", "front.good.old", "front.good.new", "secrets", "vllm", "vllm.env", "vllm.yaml"),
     *("vllm-degraded.yaml", "cluster.json", "group.json", "serving.json", "ray.env", "ray.json", "address.conf"),
+    BESIDE,
 )
-_WORK = ("group", "superseded.json", "maintenance")
+_WORK = ("group", "superseded.json", "maintenance", BESIDE)
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,7 @@ class TeardownSettings:
     engine_cache_dir: str = CACHE
     model_store_root: str = MODELS
     ray_node_temp_dir: str = RAY_TEMP_DIR
+    serving_beside: dict[str, Any] = field(default_factory=dict)
 
 
 def plan_teardown(settings: TeardownSettings, check: bool) -> dict[str, Any]:
@@ -93,10 +96,12 @@ def requested(given: Any) -> tuple[list[str], list[Finding]]:
 
 
 def _serving(settings: TeardownSettings) -> HostState:
+    beside = [unit for own in map(Places, settings.serving_beside) for unit in (own.watchdog, own.unit)]
+    units = (*beside, *_SERVING_UNITS)
     return HostState(
-        units=[switched_off(unit) for unit in _SERVING_UNITS],
+        units=[switched_off(unit) for unit in units],
         restore=[
-            *(f"{_UNITS}/{unit}" for unit in (*_SERVING_UNITS, "sparkthor-keep-good.service")),
+            *(f"{_UNITS}/{unit}" for unit in (*units, "sparkthor-keep-good.service")),
             "/etc/tmpfiles.d/sparkthor-serving.conf",
             *(door.SYSCTL_FILE, *door.KEEPALIVE),
             *_foreign(settings.ray_node_temp_dir),

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.sandbox import (
@@ -14,6 +14,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.sand
 )
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.environment_file import ENGINE, FABRIC, MARKER
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import former_head, location
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.places import BESIDE, LASTING, OWN, Places
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.serving import GOOD
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import (
     door,
@@ -33,6 +34,7 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.host_state
     directory,
     environment_text,
     json_file,
+    merged,
     program,
     rendered,
     role_file,
@@ -47,9 +49,9 @@ ReadSecret = Callable[[str], str]
 _TEMPLATES = ROLES / "vllm_serve" / "templates"
 _ETC = "/etc/sparkthor"
 _UNITS = "/etc/systemd/system"
-_VLLM = "sparkthor-vllm.service"
+_VLLM = OWN.unit
 _FRONT = "sparkthor-front.service"
-_WATCHDOG = "sparkthor-watchdog.service"
+_WATCHDOG = OWN.watchdog
 _ADDRESS = virtual_address.UNIT
 #: whom the watchdog is, but for its root part
 _WATCHDOG_USER = "sparkthor-watchdog"
@@ -70,13 +72,13 @@ FORMER_PROGRAMS = tuple(
         *("sparkthor-ray-prepare", "sparkthor-vllm-prepare", "sparkthor-watchdog"),
     )
 )
-_GROUP_STATE = "/run/sparkthor/vllm/group.json"
 
 
-def plan_serving(serving: Serving) -> dict[str, Any]:
+def plan_serving(serving: Serving, beside: Sequence[Serving] = ()) -> dict[str, Any]:
     """What the role's tasks read: ``state`` for host_state without the secrets' files, and what is checked before.
 
-    Raises FrontError or ServeConfigError, which name the variable.
+    ``beside`` are the groups on the same host besides its own one. Raises FrontError or ServeConfigError, which name
+    the variable.
     """
     return {
         "model_path": serving.model_path,
@@ -86,11 +88,43 @@ def plan_serving(serving: Serving) -> dict[str, Any]:
         "options": vllm_serve.option_arguments(serving),
         "sizing": vllm_serve.sizing(serving),
         "former_programs": list(FORMER_PROGRAMS),
-        "state": host_state(serving).arguments(),
+        "beside": [one.places.name for one in beside],
+        "beside_options": [vllm_serve.option_arguments(one) for one in beside],
+        "state": merged(
+            [host_state(serving, beside), *map(host_state_beside, beside), former_beside(serving, beside)]
+        ).arguments(),
     }
 
 
-def host_state(serving: Serving) -> HostState:
+def host_state_beside(serving: Serving) -> HostState:
+    """What a group beside the host's own one has there in addition: its engine and its watchdog."""
+    own = serving.places
+    return HostState(
+        directories=[directory(path) for path in (f"{_ETC}/{BESIDE}", own.etc, f"{LASTING}/{BESIDE}", own.lasting)],
+        files=[
+            *_engine_files(serving),
+            json_file(own.group, group_settings(serving)),
+            *_head_files(serving),
+        ],
+        units=_serving_units(own),
+    )
+
+
+def former_beside(serving: Serving, beside: Iterable[Serving]) -> HostState:
+    """What goes with groups that were beside the host's own one in an earlier run."""
+    wanted = {one.places.name for one in beside}
+    former = [Places(str(name)) for name in serving.node.get("beside") or () if name not in wanted]
+    return HostState(
+        absent=[
+            path
+            for own in former
+            for path in (f"{_UNITS}/{own.watchdog}", f"{_UNITS}/{own.unit}", own.etc, own.run, own.lasting)
+        ],
+        units=[switched_off(unit) for own in former for unit in (own.watchdog, own.unit)],
+    )
+
+
+def host_state(serving: Serving, beside: Iterable[Serving] = ()) -> HostState:
     return HostState(
         groups=[{"name": "sparkthor-api", "system": True}] if serving.has_engine else [],
         users=[
@@ -98,7 +132,7 @@ def host_state(serving: Serving) -> HostState:
             for name in (("sparkthor-front", _WATCHDOG_USER) if serving.is_head else ())
         ],
         directories=_directories(serving),
-        files=files(serving),
+        files=files(serving, beside),
         absent=absent(serving),
         sysctls=dict(door.KEEPALIVE) if serving.door else {},
         units=units(serving),
@@ -152,14 +186,15 @@ def declared_file(serving: Serving) -> File:
 
 def inputs(serving: Serving) -> list[str]:
     """What a running engine was started with; another content means one restart of the group."""
+    own = serving.places
     return [
-        vllm_serve.CONFIG,
-        *(f"{_ETC}/vllm.env", FABRIC, ENGINE),
-        _NOT_CARRIED,
-        f"{_UNITS}/{_VLLM}",
+        own.vllm_config,
+        *(own.environment, FABRIC, ENGINE),
+        *(() if own.name else (_NOT_CARRIED,)),
+        f"{_UNITS}/{own.unit}",
         serving.engine.record,
         _RAY_TOKEN,
-        *(() if serving.by_ray else (f"{_ETC}/group.json", *onhost.program_files("rank"))),
+        *(() if serving.by_ray else (own.group, *onhost.program_files("rank"))),
     ]
 
 
@@ -174,7 +209,7 @@ def kept(serving: Serving) -> list[str]:
         serving.settings.engine_venv_path,
         *serving.model_links,
         *(f"{_ETC}/{name}" for name in ("engine.env", "container.json", *ray, *own, *group, *head)),
-        *((vllm_serve.CONFIG, _NOT_CARRIED) if serving.has_engine else ()),
+        *((serving.places.vllm_config, _NOT_CARRIED) if serving.has_engine else ()),
         *((vllm_serve.SMALLER_CONFIG,) if serving.degraded else ()),
         *(f"{_UNITS}/{unit}" for unit in units),
     ]
@@ -187,43 +222,47 @@ def members(serving: Serving) -> dict[str, str]:
 
 def group_settings(serving: Serving) -> dict[str, Any]:
     """group.json, with executor mp: what each host's rank knows of the others."""
+    own = serving.places
     return {
         "host": serving.host,
         "head": serving.cluster["head"],
         "head_address": serving.cluster["head_address"],
         "port": serving.settings.vllm_serve_group_port,
         "members": members(serving),
-        "command": [*serving.command, "serve", "--config", vllm_serve.CONFIG],
-        "cleanup": location.command("container", "remove", "vllm") if serving.engine.container else [],
+        "command": [*serving.command, "serve", "--config", own.vllm_config],
+        "cleanup": location.command("container", "remove", own.service) if serving.engine.container else [],
         "inputs": inputs(serving),
-        "memory_path": "/var/lib/sparkthor/group/generation.json",
-        "state_path": _GROUP_STATE,
+        "memory_path": f"{own.lasting}/group/generation.json",
+        "state_path": own.group_state,
+        # the page cache is not dropped under another group that serves
+        **({"watchdog_state": own.state, "drop_request": ""} if own.name else {}),
     }
 
 
 def serving_settings(serving: Serving) -> dict[str, Any]:
     """serving.json, on the head: what the watchdog watches, and its patience in seconds."""
-    given, degraded = serving.settings, {}
+    given, own, degraded = serving.settings, serving.places, {}
     if serving.degraded:
         degraded = {
             "model": serving.smaller["served_model_name"],
             "config": vllm_serve.SMALLER_CONFIG,
-            "whole": vllm_serve.CONFIG,
+            "whole": own.vllm_config,
             "link": vllm_serve.CONFIG_LINK,
             "answers": bool(serving.smaller.get("answers", True)),
         }
     return {
-        "unit": _VLLM,
-        "socket": vllm_serve.SOCKET,
+        "unit": own.unit,
+        "socket": own.socket,
         "cache": given.engine_cache_dir,
         "model": serving.names[0],
         "group": "sparkthor-api",
         "user": _WATCHDOG_USER,
         "ray": serving.by_ray,
-        "group_state": "" if serving.by_ray else _GROUP_STATE,
+        "group_state": "" if serving.by_ray else own.group_state,
         "degraded": degraded,
         "inputs": inputs(serving),
         "answers": bool(serving.planned.get("answers", True)),
+        **({"beside": own.name} if own.name else {}),
         "settings": {
             "interval": given.vllm_serve_watchdog_interval,
             "deadline": given.vllm_serve_watchdog_deadline,
@@ -239,8 +278,8 @@ def serving_settings(serving: Serving) -> dict[str, Any]:
     }
 
 
-def files(serving: Serving) -> list[File]:
-    """All but the secrets' files."""
+def files(serving: Serving, beside: Iterable[Serving] = ()) -> list[File]:
+    """All but the secrets' files, and those of the groups ``beside`` but for the front proxy's."""
     return [
         declared_file(serving),
         _unit_file(_DROP_CACHES),
@@ -249,37 +288,43 @@ def files(serving: Serving) -> list[File]:
         *(_engine_files(serving) if serving.has_engine else ()),
         *(() if serving.by_ray else (json_file(f"{_ETC}/group.json", group_settings(serving)),)),
         *(_head_files(serving) if serving.is_head else ()),
-        *(_front_files(serving) if serving.is_head else ()),
+        *(_front_files(serving, beside) if serving.is_head else ()),
         *(_address_files(serving, serving.virtual) if serving.virtual else ()),
     ]
 
 
-def _unit_file(name: str, **values: Any) -> File:
+def _unit_file(name: str, path: str = "", **values: Any) -> File:
+    """Of a template; it is a unit of that name, or the one at ``path``."""
     content = rendered(_TEMPLATES / f"{name}.j2", program=program, **values)
-    return {"path": f"{_UNITS}/{name}", "content": content}
+    return {"path": path or f"{_UNITS}/{name}", "content": content}
 
 
 def _engine_files(serving: Serving) -> list[File]:
+    own = serving.places
     text = f"{MARKER}\n# Read by: vllm serve --config\n{yaml_text(vllm_serve.vllm_config(serving))}"
     return [
         {
-            "path": f"{_ETC}/vllm.env",
+            "path": own.environment,
             "content": environment_text(vllm_serve.vllm_environment(serving)),
             "secret": True,
             # with mp the rank reads it as the serving user, to know whether it changed
             **({"mode": "0600"} if serving.by_ray else {"mode": "0640", "group": "sparkthor-api"}),
         },
-        {"path": vllm_serve.CONFIG, "content": text},
-        json_file(_NOT_CARRIED, vllm_serve.not_carried(serving)),
+        {"path": own.vllm_config, "content": text},
+        *(() if own.name else (json_file(_NOT_CARRIED, vllm_serve.not_carried(serving)),)),
         _unit_file(
             _VLLM,
+            path=f"{_UNITS}/{own.unit}",
             serving=serving,
             cache=serving.settings.engine_cache_dir,
             container=serving.engine.container,
             as_root=serving.engine.as_root,
             command=" ".join(serving.command),
             prepare_nodes=" ".join([*serving.engine.python, "-B", location.PACKAGE, "nodes-prepare"]),
-            config=vllm_serve.CONFIG_LINK if serving.degraded else vllm_serve.CONFIG,
+            config=vllm_serve.CONFIG_LINK if serving.degraded else own.vllm_config,
+            # programs of the host's own group know their files
+            told=(lambda path: f" {path}") if own.name else (lambda _path: ""),
+            folders=[path.removeprefix("/run/").removeprefix("/var/lib/") for path in (own.run, own.lasting)],
             sandbox=engine_sandbox(_folders(serving)),
         ),
     ]
@@ -308,9 +353,17 @@ def _folders(serving: Serving) -> list[Any]:
 
 
 def _head_files(serving: Serving) -> list[File]:
+    own = serving.places
     found = [
-        json_file(f"{_ETC}/serving.json", serving_settings(serving)),
-        _unit_file(_WATCHDOG, digest=onhost.program_digest("watchdog"), sandbox=_watchdog_sandbox()),
+        json_file(own.config, serving_settings(serving)),
+        _unit_file(
+            _WATCHDOG,
+            path=f"{_UNITS}/{own.watchdog}",
+            digest=onhost.program_digest("watchdog"),
+            sandbox=_watchdog_sandbox(),
+            own=own,
+            folder=own.run.removeprefix("/run/"),
+        ),
     ]
     if serving.degraded:
         config = yaml_text(vllm_serve.smaller_config(serving))
@@ -319,7 +372,7 @@ def _head_files(serving: Serving) -> list[File]:
     return found
 
 
-def _front_files(serving: Serving) -> list[File]:
+def _front_files(serving: Serving, beside: Iterable[Serving]) -> list[File]:
     given = serving.settings
     keys = front.named_keys(given.vllm_serve_api_keys)
     max_body = front.checked_size(given.vllm_serve_front_max_body, "vllm_serve_front_max_body")
@@ -330,6 +383,10 @@ def _front_files(serving: Serving) -> list[File]:
         key_rates=front.key_rates(keys),
         refused_keys=door.refused_keys(keys, serving.names),
         door=serving.door,
+        beside=[
+            door.Neighbour(one.places, one.settings.vllm_serve_door_port, tuple(door.refused_keys(keys, one.names)))
+            for one in beside
+        ],
         js_module=front.MODULE,
         counter=front.COUNTER,
         counter_folder=front.COUNTER_FOLDER,
@@ -471,15 +528,21 @@ def _head_units(of_door: Iterable[str]) -> list[Unit]:
             "restart_on": [f"{_UNITS}/{_FRONT}"],
             "reload_on": [f"{_ETC}/front/{name}" for name in read_by_front],
         },
+        *_serving_units(OWN),
+    ]
+
+
+def _serving_units(own: Places) -> list[Unit]:
+    return [
         {
-            "name": _WATCHDOG,
+            "name": own.watchdog,
             "enabled": True,
             "state": "started",
             # the unit's file changes with the watchdog's code
-            "restart_on": [f"{_UNITS}/{_WATCHDOG}", f"{_ETC}/serving.json"],
+            "restart_on": [f"{_UNITS}/{own.watchdog}", own.config],
         },
         # vllm_service starts it and restarts it at most once: _serving/ready.py compares the files of `inputs`
-        {"name": _VLLM, "enabled": True},
+        {"name": own.unit, "enabled": True},
     ]
 
 

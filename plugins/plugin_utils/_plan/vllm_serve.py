@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.places import OWN, Places
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import door, front, virtual_address
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engine import (
     CACHE,
@@ -24,8 +25,6 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engine imp
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.host_state import ordered
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.vllm_config import serve_config
 
-SOCKET = "/run/sparkthor/vllm/vllm.sock"
-CONFIG = "/etc/sparkthor/vllm.yaml"
 #: what is served while a host stays away, and the link that says which of the two it is now
 SMALLER_CONFIG = "/etc/sparkthor/vllm-degraded.yaml"
 CONFIG_LINK = "/run/sparkthor/vllm/serve.yaml"
@@ -104,6 +103,8 @@ class Serving:
     host: str
     node: Mapping[str, Any]
     engine: InstalledEngine
+    #: which of the groups on the host it is
+    places: Places = OWN
 
     @property
     def planned(self) -> Mapping[str, Any]:
@@ -142,8 +143,8 @@ class Serving:
 
     @property
     def door(self) -> door.Door | None:
-        """To the models of all serving groups; None where there is one group."""
-        if not (self.is_head and self.cluster.get("groups")):
+        """To the models of all serving groups; None where there is one group, and for one beside a host's own."""
+        if self.places.name or not (self.is_head and self.cluster.get("groups")):
             return None
         port = door.checked_port(self.settings.vllm_serve_door_port, self.settings.vllm_serve_api_port)
         return door.plan_door(self.cluster, self.fabric, self.host, port)
@@ -204,7 +205,7 @@ class Serving:
 
     @property
     def command(self) -> list[str]:
-        return self.engine.program("vllm", "vllm")
+        return self.engine.program("vllm", self.places.service)
 
     @property
     def hf_token(self) -> str:
@@ -231,11 +232,12 @@ def serving_on(
     fabric: Mapping[str, Mapping[str, Any]],
     host: str,
     facts: Mapping[str, Any],
+    places: Places = OWN,
 ) -> Serving:
     """``cluster`` and ``fabric`` are the plan that preflight made, ``facts`` the host's."""
     runtime = given.engine_runtime or str(cluster.get("runtime") or "venv")
     engine = installed_engine(facts.get("sparkthor_engine"), runtime, given.engine_venv_path)
-    return Serving(given, cluster, fabric, host, facts.get("sparkthor_node") or {}, engine)
+    return Serving(given, cluster, fabric, host, facts.get("sparkthor_node") or {}, engine, places)
 
 
 def vllm_config(serving: Serving) -> dict[str, Any]:
@@ -249,7 +251,7 @@ def vllm_config(serving: Serving) -> dict[str, Any]:
         tensor_parallel_size=serving.tensor_parallel,
         pipeline_parallel_size=serving.pipeline_parallel,
         executor=given.vllm_serve_executor,
-        socket=SOCKET,
+        socket=serving.places.socket,
         hosts=len(serving.cluster["hosts"]),
         rank=serving.rank,
         master_address=serving.cluster["head_address"],
@@ -268,7 +270,7 @@ def smaller_config(serving: Serving) -> dict[str, Any]:
         tensor_parallel_size=int(smaller["tensor_parallel"]),
         pipeline_parallel_size=int(smaller["pipeline_parallel"]),
         executor=serving.settings.vllm_serve_executor,
-        socket=SOCKET,
+        socket=serving.places.socket,
         hosts=int(smaller["hosts"]),
         rank=0,
         master_address=serving.cluster["head_address"],

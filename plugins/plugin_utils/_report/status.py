@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import Finding
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.places import Places
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory import inventory
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import virtual_address
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.cluster import (
@@ -324,6 +325,23 @@ def virtual_status(
     return {"address": address, "holders": having}, problems
 
 
+def _beside(
+    host: str, facts: Mapping[str, Any] | None, port: Any, taken: float
+) -> dict[str, tuple[dict[str, Any], list[Finding]]]:
+    """By the name of each group beside the own one of a head the same as of that one."""
+    found: dict[str, tuple[dict[str, Any], list[Finding]]] = {}
+    if facts is None:
+        return found
+    for name, serving in facts["serving"].get("beside", {}).items():
+        unit = facts["units"].get(Places(name).unit.removesuffix(".service"), {})
+        # the certificate is that of the front proxy, which is told of once
+        own = {"units": {"sparkthor-vllm": unit}, "serving": {"tls": facts["serving"].get("tls"), **serving}, "ray": {}}
+        served, problems = _served(host, {**facts, **own}, port, taken)
+        problems = [replace(finding, what=f"group {name}: {finding.what}") for finding in problems]
+        found[name] = {**served, "hosts": [host]}, problems
+    return found
+
+
 def ray_status(facts: Mapping[str, Any] | None) -> dict[str, Any]:
     if facts is None:
         return {"state": "unknown", "line": "the head did not answer"}
@@ -400,6 +418,9 @@ def document(
             served[part.name], own = _served(part.hosts[0], facts, port, taken)
             served[part.name]["hosts"] = part.hosts
             problems += own
+            for name, one in _beside(part.hosts[0], facts, port, taken).items():
+                served[name], own = one
+                problems += own
     virtual, own = virtual_status(hostvars[head], heads, facts_by_host)
     problems += own
     ray, serving = served[parts[0].name]["ray"], served[parts[0].name]["serving"]

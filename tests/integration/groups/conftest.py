@@ -19,7 +19,7 @@ import pytest
 from tests.integration.conftest import Cluster
 from tools.playbooks import Outcome, run_playbook
 
-PAIR, SINGLE = "tiny-pair", "tiny-single"
+PAIR, SINGLE, EMBED = "tiny-pair", "tiny-single", "tiny-embed"
 #: head and model of each group, and the group's other host
 PAIR_HEAD, PAIR_WORKER, SINGLE_A, SINGLE_B = "spark-01", "spark-02", "spark-03", "spark-04"
 
@@ -56,9 +56,9 @@ class Doors:
         print(f"{playbook} {arguments}: {outcome.seconds:.0f} s, rc {outcome.rc}", flush=True)
         return outcome
 
-    def starts(self, host: str) -> str:
+    def starts(self, host: str, unit: str = "sparkthor-vllm.service") -> str:
         """Which start of the engine is running."""
-        return self.cluster.run(host, "systemctl show -P InvocationID sparkthor-vllm.service").strip()
+        return self.cluster.run(host, f"systemctl show -P InvocationID {unit}").strip()
 
     @contextlib.contextmanager
     def asking(self, host: str, model: str, streams: int = 2) -> Iterator[collections.Counter[str]]:

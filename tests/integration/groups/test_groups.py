@@ -10,11 +10,21 @@ from __future__ import annotations
 
 import json
 import shlex
+from collections.abc import Iterator
 
 import openai
 import pytest
 
-from tests.integration.groups.conftest import PAIR, PAIR_HEAD, PAIR_WORKER, SINGLE, SINGLE_A, SINGLE_B, Doors
+from tests.integration.groups.conftest import (
+    EMBED,
+    PAIR,
+    PAIR_HEAD,
+    PAIR_WORKER,
+    SINGLE,
+    SINGLE_A,
+    SINGLE_B,
+    Doors,
+)
 from tests.integration.sites import within
 
 HEADS = (PAIR_HEAD, SINGLE_A, SINGLE_B)
@@ -116,6 +126,85 @@ def test_a_new_argument_of_one_group_restarts_that_group_alone(doors: Doors) -> 
     assert {host for host, number in outcome.changed.items() if number} <= {PAIR_HEAD, PAIR_WORKER}, outcome.changed
     assert [head for head in HEADS if doors.starts(head) != before[head]] == [PAIR_HEAD]
     assert set(counted) == {"answered"}, counted
+
+
+@pytest.fixture(scope="module")
+def beside(doors: Doors) -> Iterator[str]:
+    """A group beside the pair's, on its head, until the tests of it have ended; the name of its unit."""
+    embed = {"host": PAIR_HEAD, "vllm_serve_recipe": "tiny-qwen3", "vllm_serve_served_model_name": EMBED}
+    given = {"serving_beside": {"embed": {**embed, "vllm_serve_max_model_len": 256}}}
+    file = doors.cluster.lab.folder / "beside.yml"
+    file.write_text(json.dumps({"all": {"children": {"cluster": {"vars": given}}}}), encoding="utf-8")
+    doors.cluster.inventories.append(file)
+    try:
+        outcome = doors.play("site.yml")
+        assert outcome.rc == 0, outcome.failures
+        # the memory of the host is planned for both, with the numbers of each
+        assert f"memory of {PAIR_HEAD}: " in outcome.output
+        assert "embed " in outcome.output.partition(f"memory of {PAIR_HEAD}: ")[2].partition("\n")[0]
+        yield "sparkthor-vllm-embed.service"
+    finally:
+        doors.cluster.inventories.remove(file)
+
+
+def test_a_small_group_beside_another_is_behind_every_door(doors: Doors, beside: str) -> None:
+    for head in HEADS:
+        assert doors.models(head) == {PAIR, SINGLE, EMBED}
+        assert [doors.ask(head, model) for model in (PAIR, EMBED)] == [PAIR, EMBED]
+        assert doors.health(head, "embed") == 200
+    on = doors.cluster.run
+    assert "max-model-len: 256" in on(PAIR_HEAD, "cat /etc/sparkthor/beside/embed/vllm.yaml")
+    assert "max-model-len: 512" in on(PAIR_HEAD, "cat /etc/sparkthor/vllm.yaml")
+    # the narrow key is for another model
+    with pytest.raises(openai.PermissionDeniedError):
+        doors.ask(SINGLE_A, EMBED, NARROW)
+    again = doors.play("site.yml")
+    assert (again.rc, set(again.changed.values())) == (0, {0}), (again.failures, again.changed)
+    assert "embed: " in doors.play("playbooks/status.yml").output
+
+
+def test_a_restart_of_one_group_does_not_touch_the_other_on_its_host(doors: Doors, beside: str) -> None:
+    pair, embed = doors.starts(PAIR_HEAD), doors.starts(PAIR_HEAD, beside)
+    with doors.asking(SINGLE_A, PAIR) as counted:
+        assert doors.play("playbooks/restart.yml", "--extra-vars=serving_group=embed").rc == 0
+    assert set(counted) == {"answered"}, counted
+    assert doors.starts(PAIR_HEAD) == pair
+    assert doors.starts(PAIR_HEAD, beside) != embed
+    embed = doors.starts(PAIR_HEAD, beside)
+    with doors.asking(SINGLE_A, EMBED) as counted:
+        assert doors.play("playbooks/restart.yml", "--extra-vars=serving_group=pair").rc == 0
+    assert set(counted) == {"answered"}, counted
+    assert doors.starts(PAIR_HEAD) != pair
+    assert doors.starts(PAIR_HEAD, beside) == embed
+
+
+def test_one_group_is_drained_while_the_other_on_its_host_serves(doors: Doors, beside: str) -> None:
+    assert doors.play("playbooks/drain.yml", "--extra-vars=serving_group=embed").rc == 0
+    with pytest.raises(openai.InternalServerError):
+        doors.ask(SINGLE_A, EMBED)
+    assert doors.ask(SINGLE_A, PAIR) == PAIR
+    assert doors.play("playbooks/start.yml", "--extra-vars=serving_group=embed").rc == 0
+    assert doors.ask(SINGLE_A, EMBED) == EMBED
+
+
+def test_a_killed_engine_beside_another_comes_back_by_itself(doors: Doors, beside: str) -> None:
+    pair = doors.starts(PAIR_HEAD)
+    with doors.asking(SINGLE_A, PAIR) as counted:
+        doors.cluster.run(PAIR_HEAD, f"systemctl kill -s KILL {beside}")
+        within(600, lambda: EMBED in doors.models(SINGLE_B))
+    assert set(counted) == {"answered"}, counted
+    assert doors.starts(PAIR_HEAD) == pair
+
+
+def test_a_group_that_is_no_longer_beside_another_is_gone(doors: Doors, beside: str) -> None:
+    file = doors.cluster.lab.folder / "beside.yml"
+    file.write_text(json.dumps({"all": {}}), encoding="utf-8")
+    outcome = doors.play("site.yml")
+    assert outcome.rc == 0, outcome.failures
+    assert doors.models(PAIR_HEAD) == {PAIR, SINGLE}
+    left = "ls -d /etc/sparkthor/beside/* /run/sparkthor/beside/* /etc/systemd/system/sparkthor-*-embed.service"
+    assert doors.cluster.run(PAIR_HEAD, left, check=False).strip() == ""
+    assert doors.cluster.run(PAIR_HEAD, f"systemctl is-active {beside}", check=False).strip() == "inactive"
 
 
 def test_a_killed_engine_leaves_the_others_alone(doors: Doors) -> None:

@@ -28,7 +28,7 @@ import pytest
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import front_counts
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import front, roles
 
-from tests.unit.plugins.plugin_utils._plan.test_door import CONF, of_group
+from tests.unit.plugins.plugin_utils._plan.test_door import CONF, of_group, with_beside
 from tests.unit.plugins.plugin_utils._plan.vllm_plan import files
 from tests.unit.servers import serving
 
@@ -125,6 +125,7 @@ def running(tmp_path: Path, variables: dict[str, Any]) -> Iterator[Front]:
                 (front.MODULE, str(MODULE)),
                 ("/run/sparkthor", f"{tmp_path}/run"),
                 ("/var/cache/sparkthor-front", f"{tmp_path}/cache"),
+                ("listen 8002 ", f"listen 127.0.0.1:{free_port()} "),
                 (f"10.100.0.1:{given['vllm_serve_door_port']}", f"unix:{tmp_path}/run/vllm/vllm.sock"),
             ):
                 text = text.replace(place, here)
@@ -212,3 +213,23 @@ def test_nothing_is_sent_where_nobody_counts(
         for _number in range(3):
             assert found.ask("/v1/whole")[0] == 200
         found.says(f"{answers} 3")
+
+
+def test_a_group_beside_another_is_reached_by_its_model(tmp_path: Path, variables: dict[str, Any]) -> None:
+    """The door asks the server of that group on the same host, which asks that group's engine."""
+    own = tmp_path / "run/beside/embed/vllm/vllm.sock"
+    own.parent.mkdir(parents=True)
+    with running(tmp_path, with_beside(variables)) as found:
+        # nobody is there yet, and the other group goes on
+        assert found.ask("/v1/whole", KEY, "embed")[0] == 503
+        assert found.ask("/v1/whole", KEY, "mini") == (200, b"".join(ANSWERS["/v1/whole"]))
+        with serving(socketserver.ThreadingUnixStreamServer(str(own), Engine)):
+            assert found.ask("/v1/stream", KEY, "embed") == (200, b"".join(ANSWERS["/v1/stream"]))
+            # the key is for another model
+            assert found.ask("/v1/stream", NARROW, "embed")[0] == 403
+            draining = tmp_path / "run/beside/embed/draining"
+            draining.touch()
+            assert found.ask("/v1/stream", KEY, "embed")[0] == 503
+            assert found.ask("/v1/whole", KEY, "mini")[0] == 200
+            draining.unlink()
+            assert found.ask("/v1/stream", KEY, "embed")[0] == 200

@@ -204,3 +204,40 @@ def test_each_of_many_hosts_has_its_own(tmp_path):
     again = render(tmp_path / "out", path)
     assert again.returncode == 0, again.stdout + again.stderr
     assert "changed=1" not in again.stdout
+
+
+def shared(folder: Path, **beside: object) -> Path:
+    """The inventory of three Sparks with a group beside the large one."""
+    copy = shutil.copytree(TOP / "inventories/3spark", folder, ignore=shutil.ignore_patterns(".secrets"))
+    embed = {"host": "spark-01", "vllm_serve_recipe": "qwen3-embedding-0.6b", "vllm_serve_max_model_len": 8192}
+    hosts = {f"spark-0{number}": {} for number in (1, 2, 3)}
+    more = {"serving_groups": ["big"], "serving_beside": {"embed": {**embed, **beside}}}
+    group = {"children": {"big": {"hosts": hosts}}, "vars": more}
+    (copy / "more.yml").write_text(json.dumps({"cluster": group}), encoding="utf-8")
+    return copy
+
+
+def test_a_small_model_beside_a_large_one(tmp_path):
+    done = render(tmp_path / "out", shared(tmp_path / "inventory"))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "sparkthor: memory of spark-01: " in done.stdout
+    found = files(tmp_path / "out")
+    assert [name for name in found if "embed" in name and name.endswith("vllm.yaml")] == [
+        "spark-01/etc/sparkthor/beside/embed/vllm.yaml"
+    ]
+    own = yaml.safe_load(found["spark-01/etc/sparkthor/vllm.yaml"])
+    embed = yaml.safe_load(found["spark-01/etc/sparkthor/beside/embed/vllm.yaml"])
+    assert 0.8 < own["gpu-memory-utilization"] + embed["gpu-memory-utilization"] <= 0.851
+    assert embed["kv-cache-memory-bytes"] > 2**30
+    assert '"~^qwen3-embedding-0.6b$" 1;' in found["spark-01/etc/sparkthor/front/nginx.conf"].replace("\\", "")
+
+
+def test_a_group_that_does_not_fit_beside_another_is_refused_before_any_host(tmp_path):
+    wanted = {"vllm_serve_args": {"kv-cache-memory-bytes": 60 * 2**30}}
+    done = render(tmp_path / "out", shared(tmp_path / "inventory", **wanted))
+    assert done.returncode != 0
+    text = " ".join(done.stdout.split())
+    for words in ("Nothing was changed", "does not fit", "It shares spark-01 with embed 63.", "cache 60.0 GiB"):
+        assert words in text
+    done = render(tmp_path / "out", shared(tmp_path / "other", host="spark-02"))
+    assert "spark-02 is no head of a serving group" in " ".join(done.stdout.split())

@@ -31,6 +31,8 @@ def place(playbook: str, module: str, *states: str) -> int:
         number
         for number, (_hosts, task) in enumerate(tasks(playbook))
         if f"sparkthor.cluster.{module}" in task
+        # of the groups beside a head's own one there is a task for any state
+        and not isinstance(task[f"sparkthor.cluster.{module}"], str)
         and (not states or task[f"sparkthor.cluster.{module}"].get("state") in states)
     ]
     assert len(found) == 1, f"{playbook}: {module}"

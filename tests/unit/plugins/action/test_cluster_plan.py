@@ -440,3 +440,59 @@ def test_the_run_ends_with_the_address_that_all_heads_share():
     lines = action._usage_stage()["lines"]
     assert lines[0] == "The API is at https://192.168.1.100:8000/v1, and the model is called tiny."
     assert "for head in 192.168.1.11 192.168.1.12;" in lines[3]
+
+
+def beside_action(nodes, args=None, **embed):
+    """An action whose inventory has a group beside the one of three Sparks, and that group's plan."""
+    hosts = ["a", "b", "c"]
+    given = {"host": "a", "vllm_serve_recipe": "qwen3-embedding-0.6b", "vllm_serve_max_model_len": 8192, **embed}
+    recipe = {"vllm_serve_recipe": "qwen3.5-397b-a17b-nvfp4", "serving_beside": {"embed": given}}
+    recipe["vllm_serve_args"] = args or {}
+    first, cluster, fabric, _nodes = planned(hosts, **recipe)
+    action = hub_action(["vllm_serve"])
+    action.vars["hostvars"] = dict.fromkeys(hosts, first)
+    own = {**cluster, "group": "big"}
+    action._plan_served(own, nodes, assumed=False)
+    warnings = action._plan_beside(own, action.vars["hostvars"], nodes, fabric, assumed=False)
+    return action, own, warnings
+
+
+def three(available):
+    return {
+        host: {**node(number), "mem_available_bytes": int(available * GIB), "models": {}}
+        for number, host in enumerate("abc", 1)
+    }
+
+
+def test_a_group_beside_another_is_part_of_that_ones_plan():
+    action, own, warnings = beside_action(three(118))
+    embed = own["beside"]["embed"]
+    assert (embed["head"], embed["hosts"], embed["group"]) == ("a", ["a"], "embed")
+    assert embed["serving"]["served_model_name"] == "qwen3-embedding-0.6b"
+    assert own["serving"]["args"]["gpu-memory-utilization"] + embed["serving"]["args"]["gpu-memory-utilization"] < 0.86
+    assert [model["name"] for model in own["serving"]["models"]][-1] == "Qwen3-Embedding-0.6B"
+    assert any(line.startswith("sparkthor: memory of a: 103.") for line in action._display.lines)
+    # all doors know it, by a port of its own
+    action._know_each_other({"big": own})
+    assert [(group["group"], group["head"], group["port"]) for group in own["groups"]] == [
+        ("big", "a", 0),
+        ("embed", "a", 8002),
+    ]
+    # one revision is planned for all hosts of the group that it is beside
+    action._plan_models(own, three(118))
+    assert own["revisions"] == {}
+    assert warnings == embed["serving"]["warnings"]
+
+
+def test_groups_of_a_host_that_need_more_than_is_free_are_refused():
+    with pytest.raises(AnsibleActionFail) as refused:
+        beside_action(three(98), {"gpu-memory-utilization": 0.8}, vllm_serve_args={"kv-cache-memory-bytes": 4 * GIB})
+    for words in (
+        "Nothing was changed",
+        "host a: its serving groups need 105",
+        "98.0 GiB are available now",
+        "cache 4.0",
+    ):
+        assert words in str(refused.value)
+    with pytest.raises(AnsibleActionFail, match="Nothing was changed: serving_beside: group embed on a"):
+        beside_action(three(118), vllm_serve_recipe="no-such-recipe")

@@ -242,3 +242,18 @@ def test_everything_that_differs_is_told_with_its_age(tmp_path: Path, monkeypatc
         {"role": "a", "what": "no such unit", "since": ""},
         {"role": "c", "what": "two files", "since": "1970-01-03 00:00:00Z"},
     ]
+
+
+def test_serving_beside_another_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[dict[str, Any]] = []
+
+    def ready(**arguments: Any) -> Any:
+        asked.append(arguments)
+        return dataclasses.replace(_ready.Readiness(), ready=True, latency=0.1, deadline=10.0, interval=5.0)
+
+    monkeypatch.setattr(_ready, "ensure", ready)
+    # what a rollback goes back to is of the host's own group
+    monkeypatch.setattr(kept, "newest_is_present", lambda _paths: False)
+    assert compare.compare([item("a", "vllm_service", group="embed", serves=True)])[0] == ["a"]
+    assert asked[0]["config_path"] == "/etc/sparkthor/beside/embed/serving.json"
+    assert asked[0]["record_path"] == "/run/sparkthor/beside/embed/vllm-started-with.json"

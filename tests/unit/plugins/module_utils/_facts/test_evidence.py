@@ -186,6 +186,14 @@ def test_a_unit_that_runs_is_asked_for_its_present_life_only(tmp_path: Path) -> 
     assert "journal of sparkthor-ray.service" in {log["name"] for log in seen["logs"]}
 
 
+def test_groups_beside_the_hosts_own_one_are_asked_for_as_well(tmp_path: Path) -> None:
+    machine(tmp_path)
+    (tmp_path / "etc/sparkthor/beside/embed").mkdir(parents=True)
+    _seen, runs = collect(tmp_path)
+    [shown] = [call for call in runs.calls if call[:2] == ["systemctl", "show"]]
+    assert shown[-2:] == ["sparkthor-vllm-embed.service", "sparkthor-watchdog-embed.service"]
+
+
 def test_nothing_that_is_run_changes_anything(tmp_path: Path) -> None:
     machine(tmp_path)
     before = sorted((str(path), path.lstat().st_mtime_ns) for path in tmp_path.rglob("*"))

@@ -197,3 +197,29 @@ def test_security_updates_that_wait(tmp_path, text, number):
     (tmp_path / "var/lib/update-notifier").mkdir(parents=True)
     (tmp_path / "var/lib/update-notifier/updates-available").write_text(text)
     assert host_status.parse_updates(text) == number
+
+
+def test_groups_beside_the_hosts_own_one_are_told_apart(tmp_path):
+    fill(tmp_path, "etc/sparkthor/serving.json", '{"model": "m", "ray": true}')
+    assert "beside" not in host(tmp_path, {}).read()["serving"]
+    fill(tmp_path, "etc/sparkthor/beside/embed/serving.json", '{"model": "e", "ray": false}')
+    fill(tmp_path, "etc/sparkthor/beside/embed/vllm.yaml", "max-model-len: 8192\n")
+    fill(tmp_path, "run/sparkthor/beside/embed/state.json", '{"state": "loading", "memory": {}}')
+    fill(tmp_path, "var/lib/sparkthor/beside/embed/maintenance", "tests\n")
+    asked = []
+
+    def run(argv):
+        asked.append(argv)
+        return 127, "", ""
+
+    status = host_status.HostReader(run, str(tmp_path)).read()
+    assert (status["serving"]["model"], status["serving"]["maintenance"]) == ("m", "")
+    assert status["serving"]["beside"] == {
+        "embed": {
+            **{"model": "e", "socket": "", "executor": "mp", "state": {"state": "loading"}, "maintenance": "tests"},
+            "options": {"max-model-len": "8192"},
+        }
+    }
+    assert status["node"]["beside"] == ["embed"]
+    [units] = [argv for argv in asked if argv[:2] == ["systemctl", "show"] and "sparkthor-vllm.service" in argv]
+    assert {"sparkthor-vllm-embed.service", "sparkthor-watchdog-embed.service"} <= set(units)

@@ -314,3 +314,21 @@ def test_credentials_are_found_where_their_folder_is_not_named() -> None:
     hidden = {"HF_TOKEN_PATH": "/run/credentials/sparkthor-vllm.service/hf_token", "RAY_AUTH_TOKEN_PATH": "/etc/t"}
     assert _container.credentials_of(hidden) == "/run/credentials/sparkthor-vllm.service"
     assert _container.credentials_of({"HF_TOKEN_PATH": "/root/token"}) == ""
+
+
+def test_the_engine_of_a_group_beside_another_is_a_container_of_its_own() -> None:
+    plain = "/etc/sparkthor/vllm.env"
+    files = ["/etc/sparkthor/engine.env", plain]
+    config = {**CONFIG, "services": {**CONFIG["services"], "vllm": {**CONFIG["services"]["vllm"], "env_files": files}}}
+    own = _container.settings_of(config, "vllm-embed")
+    assert own["env_files"] == ["/etc/sparkthor/engine.env", "/etc/sparkthor/beside/embed/vllm.env"]
+    assert _container.settings_of(config, "vllm")["env_files"] == files
+    argv = arguments("vllm-embed")
+    assert ("--name", "sparkthor-vllm-embed") in pairs(argv)
+    assert argv[-3:] == ["/usr/local/bin/vllm", "start", "--head"]
+
+
+def test_a_container_of_no_unit_of_ours_is_not_touched(capsys: pytest.CaptureFixture[str]) -> None:
+    for service in ("vllm-../x", "ray-embed", "other"):
+        assert _container.main(["remove", service]) == 2
+    assert "vllm[-GROUP]" in capsys.readouterr().err

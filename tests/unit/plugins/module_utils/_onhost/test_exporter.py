@@ -140,6 +140,16 @@ def test_two_doors_and_no_other(ask):
     assert ask("/metrics", "POST")[0] == 501
 
 
+def test_groups_beside_the_hosts_own_one_have_pages_of_their_own(ask, host, tmp_path):
+    assert ask("/metrics/group/embed")[0] == ask("/metrics/engine/embed")[0] == 404
+    fill(tmp_path, "etc/sparkthor/beside/embed/serving.json", "{}")
+    fill(tmp_path, "run/sparkthor/beside/embed/watchdog/metrics.prom", "sparkthor_serving_healthy 1\n")
+    assert ask("/metrics/group/embed") == (200, "sparkthor_serving_healthy 1\n")
+    # its engine is away, and the one of the other group is not taken for it
+    assert ask("/metrics/engine/embed")[0] == 503
+    assert ask("/metrics/group/")[0] == ask("/metrics/engine/../embed")[0] == 404
+
+
 def test_who_answers_as_prometheus_asks_is_alive(host, tmp_path):
     server = exporter.Server(("127.0.0.1", 0), exporter.handler(host, [], str(tmp_path / "s")))
     address = server.server_address[:2]

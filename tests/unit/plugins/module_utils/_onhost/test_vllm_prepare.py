@@ -83,14 +83,30 @@ def test_a_record_that_cannot_be_written_costs_no_start(tmp_path: Path, capsys: 
 
 def test_the_whole_preparation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ran: list[list[str]] = []
-    monkeypatch.setattr(serving, "note_start", lambda: 0.0)
-    monkeypatch.setattr(vllm_prepare, "record_start", lambda inputs, environment: ran.append(list(inputs)))
+    monkeypatch.setattr(serving, "note_start", lambda path: 0.0)
+    monkeypatch.setattr(vllm_prepare, "record_start", lambda inputs, environment, path: ran.append([*inputs, path]))
     monkeypatch.setattr(vllm_prepare, "DROP_CACHES", str(tmp_path / "drop"))
     monkeypatch.setattr(vllm_prepare.subprocess, "run", lambda argv, check, env: ran.append([*argv, *env]))
     config = tmp_path / "serving.json"
     config.write_text('{"inputs": ["/etc/a"]}')
     assert vllm_prepare.main([str(config)]) == 0
-    assert ran == [["/etc/a"]]
+    assert ran == [["/etc/a", serving.STARTED_WITH]]
     (tmp_path / "drop").write_text("")
     assert vllm_prepare.main([str(tmp_path / "none")]) == 0
-    assert ran[1:] == [[], [str(tmp_path / "drop"), "PATH"]]
+    assert ran[1:] == [[serving.STARTED_WITH], [str(tmp_path / "drop"), "PATH"]]
+
+
+def test_a_start_beside_another_group_has_its_own_records_and_leaves_the_page_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paths: list[str] = []
+    monkeypatch.setattr(serving, "note_start", lambda path: float(bool(paths.append(path))))
+    monkeypatch.setattr(vllm_prepare, "record_start", lambda inputs, environment, path: paths.append(path))
+    (tmp_path / "drop").write_text("")
+    monkeypatch.setattr(vllm_prepare, "DROP_CACHES", str(tmp_path / "drop"))
+    monkeypatch.setattr(vllm_prepare.subprocess, "run", lambda *_argv, **_more: paths.append("dropped"))
+    config = tmp_path / "serving.json"
+    config.write_text('{"beside": "embed"}')
+    assert vllm_prepare.main([str(config)]) == 0
+    run = "/run/sparkthor/beside/embed"
+    assert paths == [f"{run}/vllm-starts.json", f"{run}/vllm-started-with.json"]

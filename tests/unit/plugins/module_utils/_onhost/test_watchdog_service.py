@@ -9,12 +9,17 @@ import json
 import os
 import time
 import types
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import former_head, patience, serving
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import (
+    former_head,
+    patience,
+    serving,
+    watchdog_hands,
+)
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import watchdog_service as service
 
 from tests.unit import servers
@@ -432,3 +437,37 @@ def test_health_socket(engine: Engine, tmp_path: Path, config: str) -> None:
             answer = asker.getresponse()
             assert (answer.status, answer.getheader("Content-Type"), answer.read()) == (200, "application/json", b"")
             assert int(answer.getheader("Content-Length") or 0) > 0
+
+
+def test_the_watchdog_of_a_group_beside_another_writes_its_own_files_alone() -> None:
+    of_host, beside = (set(service.written(config)) for config in ({}, {"beside": "embed"}))
+    assert of_host == {
+        *(serving.STATE, serving.STARTS, serving.DEGRADED, "/run/sparkthor/watchdog/metrics.prom"),
+        former_head.MARKER,
+    }
+    run = "/run/sparkthor/beside/embed"
+    assert beside == {
+        f"{run}/{name}" for name in ("state.json", "vllm-starts.json", "degraded.json", "watchdog/metrics.prom")
+    }
+
+
+def test_only_the_watchdog_of_the_hosts_own_group_asks_for_another_head(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[dict[str, Any]] = []
+
+    class Once:
+        def __init__(self, config: Mapping[str, Any], *_ranks: Any, **given: Any) -> None:
+            made.append(given)
+            raise InterruptedError
+
+    monkeypatch.setattr(service, "Service", Once)
+    for config in ({}, {"beside": "embed", "group_state": "/g"}):
+        with pytest.raises(InterruptedError):
+            service.supervise(config, object(), watchdog_hands.Hands())
+    of_host, beside = made
+    assert {"successor", "identity"} <= set(of_host)
+    assert not {"successor", "identity"} & set(beside)
+    assert (of_host["draining_path"], of_host["maintenance_paths"]) == (serving.DRAINING, serving.MAINTENANCE)
+    assert beside["draining_path"] == "/run/sparkthor/beside/embed/draining"
+    assert beside["maintenance_paths"][0] == "/var/lib/sparkthor/beside/embed/maintenance"
+    # its rank's signs of life come from its own program
+    assert beside["signs"] is service.group_signs

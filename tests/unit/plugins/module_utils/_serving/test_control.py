@@ -139,3 +139,12 @@ def test_unit_that_is_not_there(tmp_path: Path, config: str) -> None:
     systemd.unit["LoadState"] = "not-found"
     with pytest.raises(serving_control.ControlError, match="vllm_serve role"):
         control(tmp_path, config, systemd).apply("started", "", 0)
+
+
+def test_a_group_beside_another_is_moved_by_its_own_files() -> None:
+    own, beside = (serving_control.of_group(group, check=True) for group in ("", "embed"))
+    assert (own.config_path, own.draining, own.markers) == (serving.CONFIG, serving.DRAINING, serving.MAINTENANCE)
+    assert own.marker == serving.MAINTENANCE[0]
+    assert beside.config_path == "/etc/sparkthor/beside/embed/serving.json"
+    assert beside.draining == "/run/sparkthor/beside/embed/draining"
+    assert (beside.marker, beside.check) == ("/var/lib/sparkthor/beside/embed/maintenance", True)

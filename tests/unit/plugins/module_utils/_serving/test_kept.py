@@ -237,6 +237,12 @@ def test_what_is_served_and_what_served_last_is_in_use(tmp_path: Path) -> None:
     # what served long ago may go; going back to it needs the former variables and a run
     assert kept.revisions_needed(str(tmp_path / "vllm*.yaml"), str(good)) == sorted([new, folders[3], folders[2]])
     assert kept.revisions_needed(str(tmp_path / "absent.yaml"), str(tmp_path / "absent")) == []
+    # of a group beside the host's own one
+    beside = tmp_path / "beside/embed/vllm.yaml"
+    beside.parent.mkdir(parents=True)
+    beside.write_text(f"model: /var/lib/sparkthor/models/{folders[0]}\n")
+    pattern = str(tmp_path / "beside/*/vllm.yaml")
+    assert kept.revisions_needed(str(tmp_path / "none"), str(tmp_path / "none"), pattern) == [folders[0]]
     # the link was of another model, and the head's arguments tell
     kept.keep("last", [str(config)], str(good))
     config.write_text("model: owner/name\n")

@@ -30,3 +30,9 @@ def test_waiting_gives_up_with_the_reason() -> None:
     assert "loading: 41 %" in late.verdict({"line": "loading: 41 %"}, 100.0)
     assert late.unanswered("ssh", 0.0) == ""
     assert "gave no answer" in late.unanswered("ssh", 121.0)
+
+
+def test_the_log_of_the_unit_that_is_waited_for_is_named() -> None:
+    for unit, named in (({}, "sparkthor-vllm"), ({"unit": "sparkthor-vllm-embed.service"}, "sparkthor-vllm-embed")):
+        text = Waiting("spark-01", 0, 1, 0.0, **unit).verdict({"line": "loading"}, 1.0)
+        assert text.endswith(f"journalctl -b -u {named}")

@@ -176,3 +176,40 @@ def test_ray_leaves_the_port_between_heads_free_where_there_are_several(variable
     assert roles.plan("ray_node", {**variables, **ports})["problems"] == []
     [problem] = roles.plan("ray_node", {**of_group(variables), **ports})["problems"]
     assert "port 8001 is wanted by ray_node_ports.gcs and by vllm_serve_door_port" in problem
+
+
+def with_beside(variables, host="c", **given):
+    """The same with a group beside small_a, on its head."""
+    own = of_group(variables, host, **given)
+    small = {"model": "emb", "served_model_name": "embed", "models": [{"name": "emb"}], "args": {}, "max_model_len": 64}
+    beside = {
+        **own["sparkthor_cluster"],
+        **{"group": "embed", "head": "c", "hosts": ["c"], "kinds": {"c": "spark"}, "head_address": "10.100.0.3"},
+        **{"serving": small, "tensor_parallel": 1, "pipeline_parallel": 1, "runtime": "venv"},
+        "given": {"vllm_serve_door_port": 8002, "vllm_serve_group_port": 29503, "vllm_serve_recipe": "r"},
+    }
+    offer = {"group": "embed", "head": "c", "names": ["embed"], "model": "emb", "fallback": "", "port": 8002}
+    own["sparkthor_cluster"] = {
+        **own["sparkthor_cluster"],
+        **{"groups": [*GROUPS, offer], "beside": {"embed": beside} if host == "c" else {}},
+        "revisions": {"emb": "emb@1"},
+    }
+    return own
+
+
+def test_a_group_beside_another_has_a_server_of_its_own_behind_the_doors(variables):
+    keys = [{"name": "narrow", "key": "n" * 20, "models": ["chat"]}]
+    there = files(roles.plan("vllm_serve", with_beside(variables, vllm_serve_api_keys=keys)))[CONF]
+    inner, _sign, outer = there.partition("js_import door from door.js;")
+    assert "listen unix:/run/sparkthor/front/group-embed.sock;\n    listen 8002 backlog=4096;" in inner
+    # both servers take requests of heads alone
+    assert inner.count("deny all;") == 2
+    assert "server unix:/run/sparkthor/beside/embed/vllm/vllm.sock max_fails=0;" in inner
+    assert "if (-f /run/sparkthor/beside/embed/draining) {" in inner
+    assert "if ($sparkthor_refused_embed) {" in inner
+    assert "server unix:/run/sparkthor/front/group-embed.sock max_fails=1" in outer
+    assert '"~^embed$" 2;' in outer
+    # another head asks that port, and has no such server itself
+    other = files(roles.plan("vllm_serve", with_beside(variables, "a")))[CONF]
+    assert "server 10.100.0.3:8002 max_fails=1 fail_timeout=5s;" in other
+    assert "listen 8002" not in other

@@ -150,3 +150,10 @@ def test_node_plan_refuses_before_anything_is_rendered(variables, changes, words
     plan = node_plan(variables, "b", {"cpus": 20, "mem_total_bytes": 1 << 40}, **changes)
     assert plan["problems"][0].startswith(words)
     assert plan["arguments"] == []
+
+
+def test_ports_of_groups_beside_are_not_rays(variables, monkeypatch):
+    given = {"vllm_serve_door_port": 8002, "vllm_serve_group_port": 20005}
+    monkeypatch.setitem(CLUSTER, "beside", {"embed": {"given": given}})
+    [problem] = node_plan(variables, "a", {"cpus": 20, "mem_total_bytes": 1 << 40})["problems"]
+    assert "20005 (vllm_serve_group_port of group embed) lies inside" in problem

@@ -140,3 +140,13 @@ def test_a_host_with_everything_on_it_is_empty_afterwards(variables: dict[str, A
     assert not record.exists(), record.read_text()
     assert snapshot(tmp_path) == before
     assert (host.accounts.users, host.accounts.groups) == accounts
+
+
+def test_groups_beside_the_hosts_own_one_go_with_serving() -> None:
+    settings = teardown.TeardownSettings("serving", True, serving_beside={"embed": {"host": "a"}})
+    state = teardown.plan_teardown(settings, check=False)["state"]
+    stopped = [unit["name"] for unit in state["units"]]
+    # the watchdog would start the engine again
+    assert stopped.index("sparkthor-watchdog-embed.service") < stopped.index("sparkthor-vllm-embed.service")
+    assert "/etc/systemd/system/sparkthor-vllm-embed.service" in state["restore"]
+    assert {"/etc/sparkthor/beside", "/var/lib/sparkthor/beside"} <= set(state["absent"])

@@ -10,6 +10,7 @@ import pytest
 import yaml
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import roles
 
+from tests.unit.plugins.plugin_utils._plan.test_door import of_group, with_beside
 from tests.unit.plugins.plugin_utils._plan.vllm_plan import files, plan, units, with_serving
 
 VLLM = "/etc/systemd/system/sparkthor-vllm.service"
@@ -239,3 +240,78 @@ def test_only_what_a_host_needs_is_read_of_the_secrets(variables: dict[str, Any]
     assert asked == []
     roles.secret_files("vllm_serve", variables, read)
     assert asked == ["api_key", "api_key.previous"]
+
+
+def test_a_group_beside_another_shares_no_file_and_no_unit_with_it(variables: dict[str, Any]) -> None:
+    alone, planned = plan(of_group(variables, "c")), plan(with_beside(variables))
+    found = files(planned)
+    more = set(found) - set(files(alone))
+    etc = "/etc/sparkthor/beside/embed"
+    assert more == {
+        *(f"{etc}/{name}" for name in ("vllm.env", "vllm.yaml", "group.json", "serving.json")),
+        *(f"/etc/systemd/system/sparkthor-{name}-embed.service" for name in ("vllm", "watchdog")),
+    }
+    # what is the host's own group's is as before, but for the front proxy and its groups
+    changed = {path for path, text in files(alone).items() if found[path] != text}
+    assert changed == {"/etc/sparkthor/front/nginx.conf"}
+    assert not any("beside" in path or "embed" in path for path in planned["kept"])
+    assert set(units(planned)) - set(units(alone)) == {
+        "sparkthor-vllm-embed.service",
+        "sparkthor-watchdog-embed.service",
+    }
+    assert units(planned)["sparkthor-watchdog-embed.service"]["restart_on"] == [
+        "/etc/systemd/system/sparkthor-watchdog-embed.service",
+        f"{etc}/serving.json",
+    ]
+    assert (planned["beside"], alone["beside"]) == (["embed"], [])
+    assert [options["arguments"] for options in planned["beside_options"]] == [{}]
+
+
+def test_an_engine_beside_another_is_one_host_without_ray(variables: dict[str, Any]) -> None:
+    found = files(plan(with_beside(variables)))
+    etc = "/etc/sparkthor/beside/embed"
+    config = yaml.safe_load(found[f"{etc}/vllm.yaml"])
+    assert (config["model"], config["served-model-name"]) == ("/var/lib/sparkthor/models/emb@1", "embed")
+    assert config["distributed-executor-backend"] == "mp"
+    assert config["uds"] == "/run/sparkthor/beside/embed/vllm/vllm.sock"
+    group, serving = json.loads(found[f"{etc}/group.json"]), json.loads(found[f"{etc}/serving.json"])
+    assert (group["port"], group["members"]) == (29503, {"10.100.0.3": "c"})
+    # the page cache is not dropped under the other group
+    assert group["drop_request"] == ""
+    assert (serving["beside"], serving["unit"], serving["ray"]) == ("embed", "sparkthor-vllm-embed.service", False)
+    assert serving["inputs"] == group["inputs"]
+    assert not {"/etc/sparkthor/vllm.yaml", "/etc/sparkthor/vllm.env", VLLM} & set(serving["inputs"])
+    unit = found["/etc/systemd/system/sparkthor-vllm-embed.service"]
+    for line in (
+        f"ExecStartPre=+{' '.join(HOST)} vllm-prepare {etc}/serving.json\n",
+        f"ExecStart={' '.join(HOST)} rank {etc}/group.json\n",
+        f"EnvironmentFile={etc}/vllm.env\n",
+        "RuntimeDirectory=sparkthor/beside/embed/vllm\n",
+        "StateDirectory=sparkthor/beside/embed/group\n",
+    ):
+        assert line in unit
+    assert "sparkthor-ray" not in unit
+    watchdog = found["/etc/systemd/system/sparkthor-watchdog-embed.service"]
+    assert f"ExecStart={' '.join(HOST)} watchdog {etc}/serving.json\n" in watchdog
+    assert "RuntimeDirectory=sparkthor/beside/embed/watchdog\n" in watchdog
+
+
+def test_a_container_beside_another_has_its_own_name(variables: dict[str, Any]) -> None:
+    found = files(plan(with_beside(variables, engine_runtime="container")))
+    group = json.loads(found["/etc/sparkthor/beside/embed/group.json"])
+    assert group["command"][:6] == [*HOST, "container", "run", "vllm-embed"]
+    assert group["cleanup"] == [*HOST, "container", "remove", "vllm-embed"]
+    assert "container remove vllm-embed\n" in found["/etc/systemd/system/sparkthor-vllm-embed.service"]
+
+
+def test_a_group_that_is_no_longer_beside_goes(variables: dict[str, Any]) -> None:
+    facts = {"sparkthor_node": {**variables["ansible_facts"]["sparkthor_node"], "beside": ["embed", "rerank"]}}
+    planned = plan(with_beside(variables, ansible_facts=facts))
+    gone = {path for path in planned["state"]["absent"] if "rerank" in path}
+    assert gone == {
+        *(f"{folder}/beside/rerank" for folder in ("/etc/sparkthor", "/run/sparkthor", "/var/lib/sparkthor")),
+        *(f"/etc/systemd/system/sparkthor-{name}-rerank.service" for name in ("vllm", "watchdog")),
+    }
+    assert not [path for path in planned["state"]["absent"] if "embed" in path]
+    assert units(planned)["sparkthor-vllm-rerank.service"]["state"] == "stopped"
+    assert units(planned)["sparkthor-vllm-embed.service"] == {"name": "sparkthor-vllm-embed.service", "enabled": True}

@@ -286,3 +286,19 @@ def test_the_host_that_has_the_virtual_address_is_shown(outcomes):
     del outcomes[HOSTS[0]]["status"]
     assert seen()[:2] == ([], [])
     assert "virtual" not in made(outcomes)
+
+
+def test_a_group_beside_another_is_told_by_the_same_head(outcomes):
+    facts = outcomes[HOSTS[0]]["status"]
+    own = {**facts["serving"], "model": "embed", "executor": "mp", "state": {}, "options": {}}
+    facts["serving"]["beside"] = {"embed": own}
+    facts["units"]["sparkthor-vllm-embed"] = {**facts["units"]["sparkthor-vllm"], "active": "activating"}
+    document = grouped(outcomes)
+    assert list(document["groups"]) == ["pair", "embed", "single"]
+    embed = document["groups"]["embed"]
+    assert (embed["head"], embed["hosts"], embed["ray"]["state"]) == (HOSTS[0], HOSTS[:1], "absent")
+    assert (embed["serving"]["model"], embed["serving"]["unit"]) == ("embed", "activating")
+    assert any(
+        text.startswith(f"{HOSTS[0]}: group embed: not serving: no watchdog reports") for text in texts(document)
+    )
+    assert "embed: switch, 1 hosts, head spark-01: UNKNOWN" in screen.render(document)

@@ -1,0 +1,115 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# runs on the host without Ansible, in the serving units:
+# pylint: disable=ansible-bad-function
+"""Where a serving group has its files, sockets and units on a host that may have several.
+
+The group of the host's own has no name here and the plain paths; one beside it has the same below folders of its name.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+#: folder of the groups beside a host's own one, below each of the three folders of the collection
+BESIDE = "beside"
+ETC = "/etc/sparkthor"
+RUN = "/run/sparkthor"
+LASTING = "/var/lib/sparkthor"
+
+
+@dataclasses.dataclass(frozen=True)
+class Places:
+    """Of the group ``name`` beside the host's own one, or of that one if it is empty."""
+
+    name: str = ""
+
+    def _below(self, folder: str) -> str:
+        return f"{folder}/{BESIDE}/{self.name}" if self.name else folder
+
+    @property
+    def etc(self) -> str:
+        return self._below(ETC)
+
+    @property
+    def run(self) -> str:
+        return self._below(RUN)
+
+    @property
+    def lasting(self) -> str:
+        """What survives a reboot."""
+        return self._below(LASTING)
+
+    @property
+    def service(self) -> str:
+        """As containers are named after it."""
+        return f"vllm-{self.name}" if self.name else "vllm"
+
+    @property
+    def unit(self) -> str:
+        return f"sparkthor-{self.service}.service"
+
+    @property
+    def watchdog(self) -> str:
+        return f"sparkthor-watchdog-{self.name}.service" if self.name else "sparkthor-watchdog.service"
+
+    @property
+    def config(self) -> str:
+        """serving.json, from which the programs on the host know all else."""
+        return f"{self.etc}/serving.json"
+
+    @property
+    def vllm_config(self) -> str:
+        return f"{self.etc}/vllm.yaml"
+
+    @property
+    def environment(self) -> str:
+        return f"{self.etc}/vllm.env"
+
+    @property
+    def group(self) -> str:
+        return f"{self.etc}/group.json"
+
+    @property
+    def socket(self) -> str:
+        return f"{self.run}/vllm/vllm.sock"
+
+    @property
+    def group_state(self) -> str:
+        return f"{self.run}/vllm/group.json"
+
+    @property
+    def health_socket(self) -> str:
+        return f"{self.run}/watchdog/health.sock"
+
+    @property
+    def metrics(self) -> str:
+        return f"{self.run}/watchdog/metrics.prom"
+
+    @property
+    def state(self) -> str:
+        return f"{self.run}/state.json"
+
+    @property
+    def started_with(self) -> str:
+        return f"{self.run}/vllm-started-with.json"
+
+    @property
+    def starts(self) -> str:
+        return f"{self.run}/vllm-starts.json"
+
+    @property
+    def draining(self) -> str:
+        return f"{self.run}/draining"
+
+    @property
+    def degraded(self) -> str:
+        return f"{self.run}/degraded.json"
+
+    @property
+    def maintenance(self) -> tuple[str, str]:
+        return f"{self.lasting}/maintenance", f"{self.run}/maintenance"
+
+
+#: of the host's own group
+OWN = Places()

@@ -1,0 +1,143 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the serving groups of one host serve there, planned one after the other (``beside.py`` splits the memory)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import Finding
+from ansible_collections.sparkthor.cluster.plugins.module_utils._model.verdict import USUAL_UTILIZATION
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import beside
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.recipe import DEFAULT_UTILIZATION
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.serving import (
+    Ask,
+    ServingError,
+    available_bytes,
+    plan_whole,
+)
+
+Nodes = Mapping[str, Mapping[str, Any]]
+
+
+def refused(own: Mapping[str, Any], names: Sequence[str], variables: Mapping[str, Any]) -> list[Finding]:
+    """Why no other group can be beside this one on its head, whatever the memory."""
+    host, found = str(own["head"]), []
+    if own["gpus"][host] != 1:
+        what = f"it has {own['gpus'][host]} GPUs, and {', '.join(names)} beside {own['group']} needs a host with one"
+        found.append(Finding("beside", what, "give the group a host of its own", host))
+    if int(variables.get("vllm_serve_degraded_after") or 0) > 0:
+        what = f"the smaller recipe of group {own['group']} is not planned beside {', '.join(names)}"
+        fix = "set vllm_serve_degraded_after to 0, or give the group a host of its own"
+        found.append(Finding("beside", what, fix, host, where="vllm_serve_degraded_after"))
+    return found
+
+
+def plan_beside(
+    cluster: dict[str, Any],
+    given: Mapping[str, Any],
+    own: Mapping[str, Any],
+    variables: Mapping[str, Any],
+    nodes: Nodes,
+    ask: Ask | None = None,
+) -> beside.Share:
+    """Put into the plan of a group what it serves beside the group ``own``, and say what it takes of the memory.
+
+    ``variables`` are those of the host. Raises ServingError, which names the group.
+    """
+    name, host = str(cluster["group"]), str(cluster["head"])
+    memory = int(nodes[host]["mem_total_bytes"])
+    # the engine is that of the host
+    engine = {
+        "engine_runtime": own["runtime"],
+        "engine_vllm_version": variables.get("engine_vllm_version") or own["serving"].get("vllm_version"),
+    }
+    wanted = beside.variables_of({**given, **engine}, variables)
+    # what is free is compared with all groups together
+    here = {host: {**nodes[host], "mem_available_bytes": 0}}
+    try:
+        alone = plan_whole(beside.with_args(wanted, {beside.UTILIZATION: USUAL_UTILIZATION}), cluster, here, ask)
+        args: dict[str, Any] = {}
+        if beside.PINNED not in alone["args"]:
+            cache = beside.needed_cache(alone["memory"], beside.UTILIZATION in beside.given_args(wanted))
+            if not cache:
+                raise ServingError(
+                    f"what its model needs is not known; add {beside.PINNED} to the vllm_serve_args of the group"
+                )
+            args[beside.PINNED] = cache
+            alone = plan_whole(beside.with_args(wanted, args), cluster, here, ask)
+        share = beside.share_of(name, alone["memory"], memory, USUAL_UTILIZATION)
+        if share.weights is None:
+            raise ServingError(
+                "the size of its model is not known, so no memory can be planned beside another; use a "
+                "recipe that has the model's config, or give the group a host of its own"
+            )
+        args[beside.UTILIZATION] = beside.fraction(share.total, memory)
+        serving = plan_whole(beside.with_args(wanted, args), cluster, here, ask)
+    except ServingError as error:
+        raise ServingError(f"serving_beside: group {name} on {host}: {error}") from error
+    # vllm_serve's own revision of it is brought by the model store of the host's own group
+    listed = [str(model["name"]) for model in variables.get("model_store_models") or []]
+    if listed and serving["model"] not in listed:
+        raise ServingError(
+            f"serving_beside: group {name} on {host}: model_store_models lacks its model {serving['model']}; add it"
+        )
+    cluster.update(
+        serving=serving,
+        tensor_parallel=1,
+        pipeline_parallel=1,
+        runtime=own["runtime"],
+        image=own.get("image", ""),
+        given=dict(given),
+    )
+    return share
+
+
+def plan_own(
+    cluster: Mapping[str, Any],
+    others: Sequence[beside.Share],
+    variables: Mapping[str, Any],
+    nodes: Nodes,
+    ask: Ask | None = None,
+) -> tuple[dict[str, Any], list[Finding], str]:
+    """What the host's own group serves beside ``others``, what is wrong with all of them together, and a line of it.
+
+    ``cluster`` has the plan that it would have alone.  Raises ServingError.
+    """
+    host, serving = str(cluster["head"]), dict(cluster["serving"])
+    memory = int(nodes[host]["mem_total_bytes"])
+    alone = float(serving["args"].get(beside.UTILIZATION, DEFAULT_UTILIZATION))
+    own = beside.share_of(str(cluster["group"]), serving["memory"], memory, alone)
+    pinned = beside.PINNED in serving["args"]
+    share = beside.fraction(own.total, memory) if pinned else beside.left_for_own(others, memory, alone)
+    if beside.UTILIZATION not in beside.given_args(variables) and (pinned or share < alone):
+        taken = sum(other.total for other in others)
+        here = {**nodes, host: _without(nodes[host], taken)}
+        try:
+            serving = plan_whole(
+                beside.with_args(variables, {beside.UTILIZATION: max(share, 0.001)}), cluster, here, ask
+            )
+        except ServingError as error:
+            raise ServingError(
+                f"{error} It shares {host} with {', '.join(map(str, others))}: lower {beside.PINNED} or "
+                "vllm_serve_max_model_len there, or give that group a host of its own."
+            ) from error
+        own = beside.share_of(str(cluster["group"]), serving["memory"], memory, share)
+    shares = [own, *others]
+    available = (available_bytes([host], nodes) or {}).get(host)
+    return serving, beside.too_much(host, memory, available, shares), beside.told(host, memory, shares)
+
+
+def _without(node: Mapping[str, Any], taken: int) -> dict[str, Any]:
+    """Facts of a host of which others take this much."""
+    available = int(node.get("mem_available_bytes") or 0)
+    return {**node, "mem_available_bytes": max(1, available - taken) if available else available}
+
+
+def with_models(serving: dict[str, Any], others: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The plan of a host's own group, whose model store brings the models of the others as well."""
+    models = list(serving["models"])
+    for other in others:
+        models += [model for model in other["models"] if model["name"] not in {known["name"] for known in models}]
+    return {**serving, "models": models, "beside": [str(other["model"]) for other in others]}

@@ -1,0 +1,87 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which serving groups of a host a playbook means that stops, starts or drains them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import yaml
+from ansible.parsing.dataloader import DataLoader
+from ansible.template import Templar, trust_as_template
+
+from tests.unit.playbooks.test_serve_again import TOP
+
+VARIABLES: dict[str, Any] = {
+    "groups": {"cluster": ["a", "b", "d"], "ray_head": ["a", "d"], "big": ["a", "b"], "single": ["d"]},
+    "serving_groups": ["big", "single"],
+    "serving_beside": {"embed": {"host": "a"}, "rerank": {"host": "a"}},
+}
+
+
+def tasks(name: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = yaml.safe_load((TOP / "playbooks/tasks" / name).read_text(encoding="utf-8"))
+    return found
+
+
+def templated(text: str, **variables: Any) -> Any:
+    return Templar(loader=DataLoader(), variables=variables).template(trust_as_template(text))
+
+
+@pytest.mark.parametrize(
+    ("host", "chosen", "own", "beside"),
+    [
+        ("a", None, True, ["embed", "rerank"]),
+        ("d", None, True, []),
+        ("a", "big", True, []),
+        ("d", "big", False, []),
+        ("a", "embed", False, ["embed"]),
+        ("d", "embed", False, []),
+    ],
+)
+def test_one_group_is_moved_and_no_other(host: str, chosen: str | None, own: bool, beside: list[str]) -> None:
+    given = {**VARIABLES, "inventory_hostname": host, **({"serving_group": chosen} if chosen else {})}
+    [_check, fact] = tasks("serving_group.yml")
+    assert templated(fact["ansible.builtin.set_fact"]["__serving_group_own"], **given) is own
+    [each] = tasks("beside.yml")
+    assert templated(each["loop"], **given) == beside
+
+
+def test_without_such_groups_nothing_is_done_besides() -> None:
+    [each] = tasks("beside.yml")
+    assert templated(each["loop"], inventory_hostname="a") == []
+    [_check, fact] = tasks("serving_group.yml")
+    assert templated(fact["ansible.builtin.set_fact"]["__serving_group_own"], inventory_hostname="a", groups={}) is True
+
+
+def test_a_name_that_no_group_has_stops_the_playbook() -> None:
+    [check, _fact] = tasks("serving_group.yml")
+    names = templated(check["vars"]["__serving_group_names"], **VARIABLES)
+    assert names == ["big", "single", "embed", "rerank"]
+    assert templated(check["vars"]["__serving_group_names"]) == []
+
+
+@pytest.mark.parametrize("playbook", ["drain", "stop", "start", "restart"])
+def test_what_is_done_with_a_heads_own_group_is_done_with_those_beside(playbook: str) -> None:
+    plays = yaml.safe_load((TOP / "playbooks" / f"{playbook}.yml").read_text(encoding="utf-8"))
+    every = [task for play in plays for task in play["tasks"]]
+    own = [task["sparkthor.cluster.vllm_service"] for task in every if "sparkthor.cluster.vllm_service" in task]
+    beside = [
+        task["vars"]["__beside"] for task in every if "beside.yml" in task.get("ansible.builtin.import_tasks", "")
+    ]
+    assert own == beside != []
+    conditions = {task["when"] for task in every if "sparkthor.cluster.vllm_service" in task}
+    assert conditions == {"__serving_group_own"}
+
+
+def test_groups_beside_are_compared_before_the_role_runs() -> None:
+    defined = yaml.safe_load((TOP / "roles/vllm_serve/vars/main.yml").read_text(encoding="utf-8"))
+    text = defined["__vllm_serve_comparisons_beside"]
+    assert templated(text, __vllm_serve_plan={"beside": [], "beside_options": []}) == []
+    plan = {"beside": ["embed"], "beside_options": [{"engine": "x"}]}
+    assert templated(text, __vllm_serve_plan=plan) == [
+        {"module": "vllm_options", "arguments": {"engine": "x"}},
+        {"module": "vllm_service", "arguments": {"group": "embed", "serves": True}},
+    ]
