@@ -70,7 +70,10 @@ def kill_raylet(scene: Scene) -> float:
 
 def stop_rank(scene: Scene) -> float:
     site = scene.site
-    pid = site.process(site.worker, RAY, "ray::RayWorker")
+    pids = site.ranks_on(site.worker)
+    if not pids:
+        raise FaultError(f"{site.worker}: no rank to stop")
+    pid = pids[-1]
     scene.stopped.append((site.worker, pid))
     moment = time.monotonic()
     site.signal(site.worker, pid, "STOP")

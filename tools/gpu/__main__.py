@@ -29,6 +29,7 @@ from tools.faults import faults
 from tools.faults.__main__ import complete
 from tools.faults.observe import Watch
 from tools.faults.site import RAY, VLLM, FaultError, Site, wait
+from tools.gpu import boots as power
 from tools.gpu import byhand, cores, price, start, table
 from tools.gpu.clusters import TITLES
 from tools.gpu.load import measure
@@ -107,12 +108,8 @@ def deploy(run: Run) -> dict[str, Any]:
         "site_seconds": round(outcome.seconds, 1),
         "stages": {name: round(seconds, 1) for name, seconds in outcome.stages.items()},
         "versions": versions(run.site),
-        "start": start.steps(journal(run.site)),
+        "start": start.steps(power.journal(run.site)),
     }
-
-
-def journal(site: Site) -> str:
-    return site.on(site.head, f"journalctl -b -u {VLLM} -o short-unix --no-pager", check=False)
 
 
 def versions(site: Site) -> dict[str, str]:
@@ -177,7 +174,7 @@ def hand(run: Run) -> dict[str, Any]:
 def compare(run: Run) -> dict[str, Any]:
     """The whole of us, our engine alone, and vLLM that a person started with the same arguments on the same GPUs."""
     site, options = run.site, run.options
-    if run.kept("hand") is None:
+    if "by hand" in options.ways and run.kept("hand") is None:
         byhand.start(site)
 
     def keep(rows: list[dict[str, Any]]) -> None:
@@ -271,16 +268,21 @@ def fault(run: Run) -> dict[str, Any]:
 
 def boot(run: Run) -> dict[str, Any]:
     """All hosts without power, then power: the seconds to what a person waits for."""
-    site = run.site
-    endpoint = site.endpoint
-    site.lab.off(*site.hosts)
-    begun, on = time.monotonic(), time.time()
-    site.lab.boot()
-    site.lab.wait()
-    found: dict[str, Any] = {"ssh": round(time.monotonic() - begun, 1)}
-    wait(lambda: endpoint.complete(1, stream=False, timeout=30) == "", 900, "a completion after power-on", 0.2)
-    found["answer"] = round(time.monotonic() - begun, 1)
-    return {**found, "start": start.steps(journal(site), on)}
+    return power.power_on(run.site)
+
+
+def boots(run: Run) -> dict[str, Any]:
+    """Power-on in variants, in turns; the last one laid is what the product does."""
+
+    def keep(runs: list[dict[str, Any]]) -> None:
+        run.keep("boots-runs", {"runs": runs})
+
+    runs = (run.kept("boots-runs") or {}).get("runs", [])
+    try:
+        power.measure(run.site, run.options.variants, run.options.rounds, runs, keep, run.folder)
+    finally:
+        power.lay(run.site, power.VARIANTS["beside"])
+    return {"runs": runs}
 
 
 STAGES: dict[str, Callable[[Run], dict[str, Any]]] = {
@@ -292,6 +294,7 @@ STAGES: dict[str, Callable[[Run], dict[str, Any]]] = {
     "report": report,
     "faults": fault,
     "boot": boot,
+    "boots": boots,
     "hand": hand,
     "byhand": compare,
     "unhand": unhand,
@@ -312,7 +315,9 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--tokens", type=int, default=256, help="of an answer")
     parser.add_argument("--ways", type=lambda text: text.split(","), default=list(byhand.WAYS), help="whom to ask")
     parser.add_argument("--faults", type=lambda text: text.split(","), default=list(FAULTS))
-    parser.add_argument("--rounds", type=int, default=2, help="of each fault")
+    parser.add_argument("--rounds", type=int, default=2, help="of each fault, or of power-on in variants")
+    variants = list(power.VARIANTS)
+    parser.add_argument("--variants", type=lambda text: text.split(","), default=variants, help="of power-on")
     parser.add_argument("--away", type=float, default=20.0, help="seconds that a host is without power")
     parser.add_argument(
         "--no-clean", dest="clean", action="store_false", help="take the deployment's start for a clean one"

@@ -84,6 +84,18 @@ def large(cluster: str) -> tuple[Wave, ...]:
     return (Wave((steps,)),)
 
 
+def large_again(cluster: str) -> tuple[Wave, ...]:
+    """The large model: our engine past the front proxy, a stopped rank, power-on in variants; then other splits."""
+    steps = (
+        Step(cluster, "byhand", f"--pairs 5 --seconds 5 --ways ours,engine {_PRICE}", 330),
+        Step(cluster, "faults", f"--faults wedge --rounds 2 --no-clean {_CORES}", 480),
+        Step(cluster, "boots", f"--rounds 2 {_CORES}", 900),
+    )
+    others = tuple(one(name, "faults", "--faults wedge,worker --rounds 1 --away 20 --no-clean --cores 0", 480)
+                   for name in ("mp2", "tp2"))  # fmt: skip
+    return (Wave(tuple(one(name, "deploy", "", 480) for name in (cluster, "mp2", "tp2"))), Wave((steps,)), Wave(others))
+
+
 def compared(clusters: tuple[str, ...], pairs: int, limit: float) -> Chain:
     """Each against vLLM by hand, one after the other; pairs that are there already count."""
     return tuple(Step(name, "byhand", f"--pairs {pairs} {_RATIO}", limit) for name in clusters)
@@ -93,6 +105,7 @@ SUITES: Mapping[str, tuple[Mapping[str, Cluster], tuple[Wave, ...]]] = {
     "alone": (ALONE, alone("alone")),
     "single": (SINGLE, alone("one")),
     "large": (WIDE, large("large")),
+    "again": ({**WIDE, "mp2": TWO["mp2"], "tp2": TWO["tp2"]}, large_again("large")),
     "four": (
         FOUR,
         (

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tools.faults.table import BY_NAME, Run, middle
-from tools.gpu import price
+from tools.gpu import boots, price
 from tools.gpu.start import BOOT, STEPS
 
 Documents = Mapping[str, Mapping[str, Any]]
@@ -73,6 +73,15 @@ def started(documents: Documents, beside: Documents) -> list[str]:
     rows.append(("all", *(round(sum(way.values()), 1) if way else "–" for way in ways)))
     head = ("step", "first start, s", "first start beside others, s", "after power-on, s")
     return _rows(head, rows) if steps else ["Not measured yet."]
+
+
+def booted(folder: Path, names: Sequence[tuple[str, str]]) -> list[str]:
+    """Power-on in variants, of the first cluster that has them."""
+    for place in (folder, *(folder / name for name, _title in names)):
+        path = place / "boots-runs.json"
+        if path.exists():
+            return _rows(*boots.rows(json.loads(path.read_text(encoding="utf-8"))["runs"]))
+    return ["Not measured yet."]
 
 
 def verified(documents: Documents) -> list[str]:
@@ -209,6 +218,7 @@ def parts(folder: Path, stages: Iterable[str], names: Sequence[tuple[str, str]] 
         "gpu machine": machine(documents),
         "gpu runs": runs(documents),
         "gpu start": started(documents, read(folder / "load", ["deploy"])),
+        "gpu boots": booted(folder, names),
         "gpu verify": verified(documents),
         "gpu price": priced(folder, names, "engine"),
         "gpu by hand": priced(folder, names),

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # runs on the host without Ansible, in vLLM's unit:
 # pylint: disable=ansible-bad-function
-"""Have every node of the Ray cluster drop its page cache before the engine loads.
+"""Have every node of the Ray cluster drop its page cache before the engine loads, beside vLLM's first imports.
 
 Run by the engine's Python as the serving user.  Ray is the channel: a task pinned to each node asks that node's own
 system, through a file that sparkthor-drop-caches.path watches, so that nothing here needs root.  A node that cannot is
@@ -21,16 +21,19 @@ from typing import Any
 REQUEST = "/run/sparkthor/requests/drop-caches"
 DONE = "/run/sparkthor/caches-dropped"
 PATIENCE = 20.0
+#: seconds for which the head's page cache, dropped before the gate, counts as dropped: vLLM is reading its modules
+RECENT = 60.0
 
 
-def drop_caches_task() -> Callable[[str, str, float], str]:
-    """What runs on each node: (request, done, seconds) -> why its page cache was not dropped, or nothing.
+def drop_caches_task() -> Callable[[str, str, float, float], str]:
+    """What runs on each node: (request, done, seconds, recent) -> why its page cache was not dropped, or nothing.
 
-    The function is made here, with its imports inside, because Ray sends a local function by its code: its workers do
-    not have this package on their path.
+    A page cache that was dropped less than ``recent`` seconds ago is not dropped again. The function is made here, with
+    its imports inside, because Ray sends a local function by its code: its workers do not have this package on their
+    path.
     """
 
-    def drop_caches(request: str, done: str, patience: float) -> str:
+    def drop_caches(request: str, done: str, patience: float, recent: float) -> str:
         import os
         import time
 
@@ -41,6 +44,8 @@ def drop_caches_task() -> Callable[[str, str, float], str]:
                 return 0
 
         before = stamp()
+        if 0 <= time.time() - before / 1e9 < recent:
+            return ""
         try:
             with open(request, "w", encoding="ascii") as stream:
                 stream.write(f"{time.time()}\n")
@@ -84,11 +89,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     started = time.monotonic()
     ray.init(address=os.environ["RAY_ADDRESS"], log_to_driver=False, logging_level="error", configure_logging=False)
     remote = ray.remote(num_cpus=0, max_retries=0)(drop_caches_task())
-    tasks = {}
+    tasks, own = {}, ray.get_runtime_context().get_node_id()
     for node in ray.nodes():
         if node["Alive"]:
             strategy = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
-            task = remote.options(scheduling_strategy=strategy).remote(REQUEST, DONE, PATIENCE)
+            recent = RECENT if node["NodeID"] == own else 0.0
+            task = remote.options(scheduling_strategy=strategy).remote(REQUEST, DONE, PATIENCE, recent)
             tasks[task] = node["NodeManagerAddress"]
     refused = refusals(ray, tasks)
     for line in refused:

@@ -127,23 +127,23 @@ def test_the_units_are_those_of_the_engine_that_is_named(tmp_path):
     engines = (
         (
             {"engine_runtime": "venv", "engine_venv_path": "/srv/engine"},
-            "ExecStart=/srv/engine/bin/",
+            ("ExecStart=/srv/engine/bin/ray start", "exec /srv/engine/bin/vllm serve"),
             "/srv/engine/bin/python",
             False,
         ),
         (
             {"engine_runtime": "container", "engine_image": "reg.io/vllm:1.0"},
-            "ExecStart=+/usr/bin/python3 -IB /usr/local/lib/sparkthor/sparkthor_host container run ",
+            ("ExecStart=+/usr/bin/python3 -IB /usr/local/lib/sparkthor/sparkthor_host container run ",) * 2,
             "/usr/bin/python3",
             True,
         ),
     )
-    for settings, start, program, docker in engines:
+    for settings, starts, program, docker in engines:
         dest = tmp_path / settings.get("engine_runtime", "venv")
         settings["ray_node_env"] = {"RAY_X": VALUE}
         done = render(dest, inventory, "-e", json.dumps(settings))
         assert done.returncode == 0, done.stdout + done.stderr
-        for name in units:
+        for name, start in zip(units, starts, strict=True):
             unit = (dest / "spark-01/etc/systemd/system" / name).read_text()
             assert start in unit, name
             assert ("docker.service" in unit) is docker, name

@@ -27,7 +27,7 @@ from sparklab import LabError, gpu, inventory
 from tools import marked
 from tools.faults import faults
 from tools.gpu import __main__ as make_gpu
-from tools.gpu import bundle, byhand, clusters, cores, load, price, start, suite, table, trim, wheels
+from tools.gpu import boots, bundle, byhand, clusters, cores, load, price, start, suite, table, trim, wheels
 from tools.playbooks import TOP
 
 DESCRIBED = """\
@@ -522,6 +522,99 @@ def test_a_power_on_begins_with_the_boot_of_the_hosts() -> None:
         "1700000012.500000 gpu-01 ray-gate[9]: 2 of 2 nodes, 2 of 2 GPUs on 10.78.0.11\n"
     )
     assert start.steps(journal, 1700000008.0) == [(start.BOOT, 2.0), ("gate: Ray is whole", 2.5)]
+
+
+UNIT = """\
+ExecStartPre=/usr/bin/python3 -IB host ray-gate --wait 86400
+ExecStart=/bin/sh -c "(python -B host nodes-prepare &); exec vllm serve --config c"
+Restart=always
+"""
+
+
+class Hosts:
+    """A site whose power is a list, and whose head is some files of this machine."""
+
+    head, hosts = "a", ("a", "b")
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.told = folder, list[str]()
+        self.works = True
+        (folder / "sparkthor-vllm.service").write_text(UNIT)
+        self.lab = SimpleNamespace(off=lambda *_names: self.told.append(self.laid()), boot=lambda: 0, wait=lambda: 0)
+
+    @property
+    def endpoint(self) -> Any:
+        return SimpleNamespace(complete=lambda *_words, **_more: "" if self.works else "no answer")
+
+    def laid(self) -> str:
+        """The lines that start something, and the environment."""
+        unit = (self.folder / "sparkthor-vllm.service").read_text().splitlines()
+        assert unit[-1] == "Restart=always"
+        return "\n".join([*unit[:-1], *(self.folder / "engine.env").read_text().splitlines()])
+
+    def on(self, _host: str, command: str, *words: str, check: bool = True) -> str:
+        if command.startswith("journalctl"):
+            return f"{time.time() + 2:.6f} a systemd[1]: Starting sparkthor-vllm.service\n"
+        for place in ("/etc/systemd/system", "/etc/sparkthor", "/var/tmp"):
+            command = command.replace(f"{place}/", f"{self.folder}/")
+        # the path of an early start's program stays what the unit says
+        command = command.replace(">/usr/local/lib/sparkthor/early.py", f">{self.folder}/early.py")
+        return subprocess.run(["bash", "-c", command, "x", *words], check=check, capture_output=True, text=True).stdout
+
+
+def test_power_on_in_variants_takes_turns_and_is_kept(tmp_path: Path) -> None:
+    site: Any = Hosts(tmp_path)
+    runs: list[dict[str, Any]] = []
+    kept: list[int] = []
+    for _call in range(2):
+        boots.measure(site, list(boots.VARIANTS), 2, runs, lambda found: kept.append(len(found)), tmp_path)
+    gate, start_up = UNIT.splitlines()[:2]
+    before = f"{gate}\nExecStartPre=-python -B host nodes-prepare\nExecStart=vllm serve --config c"
+    fork = "VLLM_WORKER_MULTIPROC_METHOD=fork"
+    early = "ExecStart=/opt/sparkthor/venv/bin/python /usr/local/lib/sparkthor/early.py serve --config c"
+    order = [before, f"{gate}\n{start_up}", f"{gate}\n{start_up}\n{fork}", f"{early}\n{fork}"]
+    assert site.told == [*order, *reversed(order)]
+    assert kept == [1, 2, 3, 4, 5, 6, 7, 8]
+    compile((tmp_path / "early.py").read_text(), "early.py", "exec")
+    assert (tmp_path / "boot-fork-1.journal").read_text().endswith("Starting sparkthor-vllm.service\n")
+    boots.lay(site, boots.VARIANTS["beside"])
+    assert (tmp_path / "sparkthor-vllm.service").read_text() == UNIT
+
+
+def test_a_start_that_never_serves_leaves_its_journal_and_the_others_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site: Any = Hosts(tmp_path)
+    site.works = False
+    monkeypatch.setattr(boots, "PATIENCE", 0.0)
+    runs: list[dict[str, Any]] = []
+    boots.measure(site, ["before", "beside"], 1, runs, lambda _runs: None, tmp_path)
+    assert (runs, len(site.told)) == ([], 2)
+    assert (tmp_path / "boot-before-0.failed").read_text().startswith("waited 0 s for a completion after power-on\n")
+
+
+def test_a_unit_of_another_form_is_not_changed(tmp_path: Path) -> None:
+    site: Any = Hosts(tmp_path)
+    (tmp_path / "sparkthor-vllm.service").write_text("ExecStart=vllm serve\n")
+    with pytest.raises(subprocess.CalledProcessError):
+        boots.lay(site, boots.VARIANTS["before"])
+    assert (tmp_path / "sparkthor-vllm.service").read_text() == "ExecStart=vllm serve\n"
+
+
+def test_variants_of_power_on_make_a_table_of_medians(tmp_path: Path) -> None:
+    runs = [
+        {"variant": name, "round": number, "answer": answer, "start": [[start.BOOT, 1.0], ["API", api]]}
+        for name, number, answer, api in (("before", 0, 80.5, 2.0), ("fork", 0, 60, 1.0), ("before", 1, 78, 3.0))
+    ]
+    (tmp_path / "large").mkdir()
+    (tmp_path / "large" / "boots-runs.json").write_text(json.dumps({"runs": runs}))
+    assert table.booted(tmp_path, clusters.TITLES) == [
+        f"| step | {boots.VARIANTS['before'].title}, s | {boots.VARIANTS['fork'].title}, s |",
+        "|---|---|---|",
+        "| boot of the hosts | 1.0 | 1.0 |",
+        "| API | 2.5 | 1.0 |",
+        "| first answer | 80.5, 78 | 60 |",
+    ]
 
 
 # --- clusters side by side -------------------------------------------------------------------------------------------

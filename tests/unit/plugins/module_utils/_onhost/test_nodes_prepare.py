@@ -3,7 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 from __future__ import annotations
 
+import os
+import sys
 import threading
+import time
 import types
 from pathlib import Path
 
@@ -15,17 +18,59 @@ def test_the_task_waits_for_the_hosts_own_system(tmp_path: Path) -> None:
     request, done = tmp_path / "request", tmp_path / "done"
     answer = threading.Timer(0.2, done.write_text, ("1",))
     answer.start()
-    assert nodes_prepare.drop_caches_task()(str(request), str(done), 20.0) == ""
+    assert nodes_prepare.drop_caches_task()(str(request), str(done), 20.0, 0.0) == ""
     answer.join()
     assert float(request.read_text()) > 0
 
 
 def test_the_task_says_why_not(tmp_path: Path) -> None:
     task = nodes_prepare.drop_caches_task()
-    assert task(str(tmp_path / "request"), str(tmp_path / "done"), 0.0) == (
+    assert task(str(tmp_path / "request"), str(tmp_path / "done"), 0.0, 60.0) == (
         "sparkthor-drop-caches.service did not answer"
     )
-    assert task(str(tmp_path / "no" / "request"), "", 0.0).endswith("/no/request: No such file or directory")
+    assert task(str(tmp_path / "no" / "request"), "", 0.0, 0.0).endswith("/no/request: No such file or directory")
+
+
+@pytest.mark.parametrize(("age", "asked"), [(5, False), (61, True), (-30, True)])
+def test_what_the_head_dropped_before_the_gate_is_not_dropped_under_the_engines_imports(
+    tmp_path: Path, age: float, asked: bool
+) -> None:
+    request, done = tmp_path / "request", tmp_path / "done"
+    done.touch()
+    os.utime(done, (time.time() - age,) * 2)
+    answer = nodes_prepare.drop_caches_task()(str(request), str(done), 0.0, nodes_prepare.RECENT)
+    assert (bool(answer), request.exists()) == (asked, asked)
+
+
+def test_only_the_own_node_may_keep_what_it_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: dict[str, float] = {}
+
+    class Remote:
+        def options(self, scheduling_strategy: str) -> Remote:
+            self.node = scheduling_strategy
+            return self
+
+        def remote(self, _request: str, _done: str, _patience: float, recent: float) -> str:
+            told[self.node] = recent
+            return self.node
+
+    ray = types.ModuleType("ray")
+    ray.__dict__.update(
+        init=lambda **_words: None,
+        remote=lambda **_words: lambda _task: Remote(),
+        get_runtime_context=lambda: types.SimpleNamespace(get_node_id=lambda: "a"),
+        nodes=lambda: [{"Alive": name != "c", "NodeID": name, "NodeManagerAddress": name} for name in "abc"],
+        wait=lambda tasks, num_returns, timeout: (tasks, []),
+        get=lambda _task: "",
+        exceptions=types.SimpleNamespace(RayError=RayError),
+    )
+    strategies = types.ModuleType("ray.util.scheduling_strategies")
+    strategies.__dict__["NodeAffinitySchedulingStrategy"] = lambda node, soft: node
+    for name, module in (("ray", ray), ("ray.util", types.ModuleType("ray.util")), (strategies.__name__, strategies)):
+        monkeypatch.setitem(sys.modules, name, module)
+    monkeypatch.setenv("RAY_ADDRESS", "10.0.0.1:6379")
+    assert nodes_prepare.main([]) == 0
+    assert told == {"a": nodes_prepare.RECENT, "b": 0.0}
 
 
 def test_the_task_carries_all_that_it_needs() -> None:

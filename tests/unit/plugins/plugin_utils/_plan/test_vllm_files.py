@@ -53,6 +53,26 @@ def test_the_head_serves_and_watches(variables: dict[str, Any]) -> None:
     assert [file["path"] for file in planned["state"]["files"] if file.get("secret")] == ["/etc/sparkthor/vllm.env"]
 
 
+def test_page_caches_are_dropped_beside_the_imports(variables: dict[str, Any]) -> None:
+    unit = files(plan(variables))[VLLM].splitlines()
+    [started] = [line for line in unit if line.startswith("ExecStart=")]
+    drop = "/opt/sparkthor/venv/bin/python -B /usr/local/lib/sparkthor/sparkthor_host nodes-prepare"
+    serve = "/opt/sparkthor/venv/bin/vllm serve --config /etc/sparkthor/vllm.yaml"
+    assert started == f'ExecStart=/bin/sh -c "({drop} &); exec {serve}"'
+    # systemd 255 gives ExecStartPost no credentials, and Ray asks for its token
+    assert [line for line in unit if "nodes-prepare" in line] == [started]
+    # the journal names the engine, not the shell
+    assert "SyslogIdentifier=vllm" in unit
+    contained = files(plan(variables, engine_runtime="container"))[VLLM].splitlines()
+    [before] = [line for line in contained if "nodes-prepare" in line]
+    assert before.startswith("ExecStartPre=-+/usr/bin/python3 -IB ")
+
+
+def test_the_engine_core_may_be_forked(variables: dict[str, Any]) -> None:
+    planned = plan(variables, vllm_serve_env={"VLLM_WORKER_MULTIPROC_METHOD": "fork"})
+    assert 'VLLM_WORKER_MULTIPROC_METHOD="fork"' in files(planned)["/etc/sparkthor/vllm.env"].splitlines()
+
+
 def test_a_worker_of_ray_has_no_engine_of_its_own(variables: dict[str, Any]) -> None:
     planned = plan(variables, inventory_hostname="b")
     assert set(files(planned)) == {
