@@ -38,7 +38,7 @@ def start(capsys: pytest.CaptureFixture[str], **arguments: Any) -> dict[str, Any
 
 def wanted_table(machine: Machine, **arguments: Any) -> str:
     """The table that these arguments come to."""
-    params = {"ssh_ports": [22], "api_port": 0, "mdns": False, "trusted": {}}
+    params = {"ssh_ports": [22], "api_port": 0, "mdns": False, "vrrp_peers": [], "trusted": {}}
     names = ("ssh_sources", "api_sources", "sources", "interfaces", "tcp_ports", "udp_ports")
     text = firewall_host.Firewall({**{key: [] for key in names}, **params, **arguments}, True).text()
     return text.partition("delete table inet sparkthor\n")[2]
