@@ -67,7 +67,10 @@ def test_an_upgrade_that_fails_goes_back_by_the_same_tasks() -> None:
     stage, change, back = plays
     assert not [task for task in stage["tasks"] if "drained" in str(task) or "host_state" in str(task)]
     (block,) = [task for task in change["tasks"] if "block" in task]
-    names = [task["name"] for task in block["block"]]
+    (inner,) = block["block"]
+    # a host that was away and is taken in again by the rescue has nothing left to do here
+    assert "__upgrade_failed" in inner["when"]
+    names = [task["name"] for task in inner["block"]]
     assert names.index("Let running requests end") < names.index("Switch the engine") < names.index("Serve the model")
     assert names[-3:] == [
         "Measure the new engine",

@@ -19,7 +19,8 @@ WHOLE = {"streams": {"1": {"decode_tokens_per_second": 10.0}}}
 
 
 def proven(before: dict[str, Any], after: dict[str, Any]) -> bool:
-    deeds = [deed for _hosts, one in tasks("upgrade") for deed in one.get("block", ())]
+    blocks = [inner for _hosts, one in tasks("upgrade") for inner in one.get("block", ())]
+    deeds = [deed for inner in blocks for deed in inner.get("block", ())]
     [compare] = [deed for deed in deeds if deed["name"] == "Compare the new engine with the former one"]
     given = {name: trust_as_template(text) for name, text in compare["vars"].items()}
     known = {"__upgrade_before": before, "__upgrade_after": {"found": after}}

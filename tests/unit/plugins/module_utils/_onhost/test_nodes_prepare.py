@@ -9,6 +9,7 @@ import threading
 import time
 import types
 from pathlib import Path
+from typing import Any
 
 import pytest
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import nodes_prepare
@@ -46,7 +47,7 @@ def test_only_the_own_node_may_keep_what_it_dropped(monkeypatch: pytest.MonkeyPa
     told: dict[str, float] = {}
 
     class Remote:
-        def options(self, scheduling_strategy: str) -> Remote:
+        def options(self, scheduling_strategy: str) -> Any:
             self.node = scheduling_strategy
             return self
 

@@ -15,7 +15,7 @@ GROUPS = {
     "big": ["a", "b"],
     "single": ["d"],
 }
-NAMES = ["big", "single"]
+NAMES = ("big", "single")
 EMBED = {"host": "a", "vllm_serve_recipe": "tiny-qwen3"}
 
 

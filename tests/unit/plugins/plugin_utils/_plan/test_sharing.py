@@ -37,8 +37,9 @@ def own(variables: dict[str, Any]) -> dict[str, Any]:
     return {**found, "runtime": "container", "image": "img"}
 
 
-def planned(given: dict[str, Any], variables: dict[str, Any] = BIG) -> tuple[dict[str, Any], Share]:
+def planned(given: dict[str, Any], variables: dict[str, Any] | None = None) -> tuple[dict[str, Any], Share]:
     found = cluster("embed", ["a"])
+    variables = BIG if variables is None else variables
     share = sharing.plan_beside(found, given, own(variables), variables, nodes())
     return found, share
 
