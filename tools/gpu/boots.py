@@ -3,12 +3,17 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Power-on of all hosts to the first answer, in variants that take turns on the same deployed cluster.
 
+    python -m tools.gpu.boots --lab lab --inventory lab --variants before,beside --rounds 2
+
+measures a lab that serves, such as that of ``make up``; the journals stay in .lab/results/boots.
 A variant is laid on the head's files before the power goes, so none of them costs a run of ``site.yml``. "beside" is
 what the product does; "early" only shows what a start could save whose imports do not wait for the gate.
 """
 
 from __future__ import annotations
 
+import argparse
+import json
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -18,6 +23,7 @@ from typing import Any
 
 from tools.faults.site import VLLM, FaultError, Site, wait
 from tools.gpu import start
+from tools.playbooks import TOP
 
 #: seconds for one power-on
 PATIENCE = 300.0
@@ -148,3 +154,34 @@ def rows(runs: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[tuple[Any, 
             found.append((step, *cells))
     found.append(("first answer", *(", ".join(f"{run['answer']:g}" for run in of[name]) for name in names)))
     return ["step", *(f"{VARIANTS[name].title}, s" for name in names)], found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--lab", default="lab")
+    parser.add_argument("--inventory", default="lab", help="folder below inventories/ (default: %(default)s)")
+    parser.add_argument("--variants", default="before,beside", help=", ".join(VARIANTS))
+    parser.add_argument("--rounds", type=int, default=2)
+    arguments = parser.parse_args()
+    names = arguments.variants.split(",")
+    if unknown := set(names) - set(VARIANTS):
+        parser.error(f"there is no {', '.join(sorted(unknown))}; there are {', '.join(VARIANTS)}")
+    folder = TOP / ".lab" / "results" / "boots"
+    folder.mkdir(parents=True, exist_ok=True)
+    runs: list[dict[str, Any]] = []
+    kept = folder / "runs.json"
+    measure(
+        Site.open(arguments.lab, arguments.inventory),
+        names,
+        arguments.rounds,
+        runs,
+        lambda found: print(kept.write_text(json.dumps(found, indent=1)), "bytes in", kept, flush=True),
+        folder,
+    )
+    head, cells = rows(runs)
+    for row in (head, ["---"] * len(head), *cells):
+        print(f"| {' | '.join(row)} |")
+
+
+if __name__ == "__main__":
+    main()
