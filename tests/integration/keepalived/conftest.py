@@ -93,15 +93,15 @@ class Net:
         return done.stdout
 
     def start(self, host: str, what: str, *words: str, environment: dict[str, str] | None = None) -> None:
-        log = open(self.folder / f"{host}.{what}.log", "ab")  # noqa: SIM115 -- the process writes there
-        self.running[host, what] = subprocess.Popen(
-            self.command(host, *words),
-            stdout=log,
-            stderr=log,
-            env={**os.environ, **(environment or {})},
-            start_new_session=True,
-        )
-        log.close()
+        # the process has the file open for itself
+        with (self.folder / f"{host}.{what}.log").open("ab") as log:
+            self.running[host, what] = subprocess.Popen(
+                self.command(host, *words),
+                stdout=log,
+                stderr=log,
+                env={**os.environ, **(environment or {})},
+                start_new_session=True,
+            )
 
     def end(self, host: str, what: str, number: int = signal.SIGTERM) -> None:
         """One that is killed takes along what it started, as its unit's control group does."""
