@@ -33,6 +33,7 @@ from .notify import ALIVE, READY, notify
 
 ENGINE_SOCKET = places.OWN.socket
 WATCHDOG_FILE = places.OWN.metrics
+TOKENS_USED = "/run/sparkthor-tokens/usage.json"
 FIREWALL_RULES = "/etc/sparkthor/firewall.nft"
 FIREWALL_STATE = "/run/sparkthor-firewall-watch/state.json"
 #: seconds after which the word of the firewall's watch counts no more; it speaks every ten
@@ -161,6 +162,22 @@ class Host:
         text = "Times that the firewall was gone or another one, and was loaded again."
         page.add("sparkthor_firewall_reloads_total", text, reloads, "counter")
 
+    def keys(self, page: Page) -> None:
+        """What keys used of their tokens, where one has a limit."""
+        try:
+            found = json.loads(self.text(TOKENS_USED))
+        except ValueError:
+            return
+        for key, own in found.items():
+            for period in ("minute", "month"):
+                text = "Tokens that the key used in the last minute and in this month."
+                page.add("sparkthor_front_key_tokens", text, own[period], key=key, period=period)
+                text = "Tokens that the key may use."
+                limit = own["limits"].get(period)
+                page.add("sparkthor_front_key_tokens_limit", text, limit, key=key, period=period)
+            text = "Answers of this month that said no tokens: mostly streams that their client broke off."
+            page.add("sparkthor_front_key_unseen_answers", text, own["unseen"], key=key)
+
     def links(self, page: Page, planned: Iterable[str]) -> None:
         wanted = set(planned)
         for name in self.names("/sys/class/net"):
@@ -209,6 +226,7 @@ class Host:
         self.system(page)
         self.gpus(page)
         self.firewall(page)
+        self.keys(page)
         self.links(page, planned)
         self.rdma(page)
         # on the head, the watchdog's own text as well

@@ -28,6 +28,11 @@ _LINE = re.compile(
 BUCKETS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
 
 
+def parsed(datagram: bytes) -> re.Match[str] | None:
+    """The words of a line of nginx."""
+    return _LINE.fullmatch(datagram.partition(TAG)[2].decode("utf-8", "replace").strip())
+
+
 @dataclass
 class Answered:
     """Requests with one key to one model that were answered with 200."""
@@ -58,7 +63,7 @@ class FrontCounts:
 
     def take(self, datagram: bytes) -> None:
         """Count a line of nginx; what is none is passed over."""
-        match = _LINE.fullmatch(datagram.partition(TAG)[2].decode("utf-8", "replace").strip())
+        match = parsed(datagram)
         if not match:
             return
         key, model, status, seconds, prompt, completion = match.groups()

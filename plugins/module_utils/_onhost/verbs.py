@@ -13,6 +13,7 @@ VERBS = {
     "container": "container",
     "exporter": "exporter",
     "front-config": "front_config",
+    "front-tokens": "front_tokens",
     "nodes-prepare": "nodes_prepare",
     "rank": "rank_group",
     "ray-gate": "ray_gate",

@@ -16,9 +16,13 @@ MARKER = "# Ansible managed: sparkthor.cluster"
 #: where the exporter takes the front proxy's lines; the folder is there while it runs
 COUNTER_FOLDER = "/run/sparkthor-exporter"
 COUNTER = f"{COUNTER_FOLDER}/front.sock"
+#: of the process that counts for the limits of tokens; the folder is there while it runs
+TOKEN_FOLDER = "/run/sparkthor-tokens"
 #: of nginx with its JavaScript, as Debian and Ubuntu package it
 MODULE = "/usr/lib/nginx/modules/ngx_http_js_module.so"
 MINIMUM = 16
+#: for which a key may have a limit of tokens
+PERIODS = ("minute", "month")
 #: names of keys that the access log uses for those that are not in vllm_serve_api_keys
 MAIN, PREVIOUS = RESERVED = ("default", "previous")
 #: topologies whose hosts talk over a network that others use as well
@@ -44,6 +48,9 @@ class NamedKey:
     requests_per_minute: int = 0
     #: names of the models that it may ask for; empty = all
     models: tuple[str, ...] = ()
+    #: tokens of prompts and answers; 0 = as many as come
+    tokens_per_minute: int = 0
+    tokens_per_month: int = 0
 
 
 def label(name: str) -> str:
@@ -71,6 +78,7 @@ def named_keys(given: Iterable[object]) -> list[NamedKey]:
                 f"{where} ({name}): requests_per_minute {rate!r} is no whole number up to 999999; give one, or 0 for "
                 "no limit"
             )
+        tokens = [_token_limit(entry, period, f"{where} ({name})") for period in PERIODS]
         key = checked_key(entry.get("key"), f"vllm_serve_api_keys: {name}")
         for known in found:
             if known.key == key:
@@ -80,7 +88,27 @@ def named_keys(given: Iterable[object]) -> list[NamedKey]:
             raise FrontError(
                 f"{where} ({name}): models {models!r} is no list of names of models; give one, or leave it out"
             )
-        found.append(NamedKey(name, key, int(rate), tuple(models)))
+        found.append(NamedKey(name, key, int(rate), tuple(models), *tokens))
+    return found
+
+
+def _token_limit(entry: Mapping[str, object], period: str, where: str) -> int:
+    variable = f"tokens_per_{period}"
+    value = entry.get(variable) or 0
+    if isinstance(value, bool) or not re.fullmatch(r"[0-9]{1,13}", str(value)):
+        raise FrontError(
+            f"{where}: {variable} {value!r} is no whole number up to 9999999999999; give one, or 0 for no limit"
+        )
+    return int(str(value))
+
+
+def token_limits(keys: Iterable[NamedKey]) -> dict[str, dict[str, int]]:
+    """By name of the key what it may take in a minute and in a month, of those with such a limit."""
+    found: dict[str, dict[str, int]] = {}
+    for key in keys:
+        limits = {"minute": key.tokens_per_minute, "month": key.tokens_per_month}
+        if any(limits.values()):
+            found[key.name] = {period: limit for period, limit in limits.items() if limit}
     return found
 
 

@@ -41,7 +41,7 @@ _UNITS = "/etc/systemd/system"
 #: in the order in which they are stopped: who restarts another one goes before it
 _SERVING_UNITS = (
     *("sparkthor-watchdog.service", "sparkthor-address.service", "sparkthor-front.service", "sparkthor-vllm.service"),
-    "sparkthor-ray.service",
+    *("sparkthor-tokens.service", "sparkthor-ray.service"),
     *("sparkthor-keep-good.path", "sparkthor-drop-caches.path", "sparkthor.target"),
 )
 _SERVING_FILES = (
@@ -108,6 +108,7 @@ def _serving(settings: TeardownSettings) -> HostState:
         ],
         absent=[
             *(f"{_ETC}/{name}" for name in _SERVING_FILES),
+            "/var/lib/sparkthor-tokens",
             *(f"{HOME}/{name}" for name in _WORK),
             *("/run/sparkthor", "/run/sparkthor-pending", GOOD, virtual_address.PROGRAM),
             *_own(settings.ray_node_temp_dir),

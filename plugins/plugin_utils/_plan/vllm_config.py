@@ -42,6 +42,8 @@ _ALIASES = {
 
 #: vLLM's own log of requests, which repeats the front proxy's with query strings and the watchdog's questions
 _ACCESS_LOG = "disable-uvicorn-access-log"
+#: without it a stream says its tokens only if its client asks
+_USAGE = "enable-force-include-usage"
 
 #: lists that vLLM takes as one JSON text, not as several words
 _JSON_LISTS = ("allowed-origins", "allowed-methods", "allowed-headers")
@@ -100,6 +102,7 @@ def serve_config(
     rank: int = 0,
     master_address: str = "",
     master_port: int = 29501,
+    says_usage: bool = False,
 ) -> dict[str, Any]:
     """The whole file, in an order that reads well."""
     if executor not in ("ray", "mp"):
@@ -129,5 +132,13 @@ def serve_config(
         if not {_ACCESS_LOG, f"no-{_ACCESS_LOG}", "enable-uvicorn-access-log"} & {option_name(key) for key in args}:
             config[_ACCESS_LOG] = True
     rendered = render_args(args)
+    if says_usage:
+        if rendered.get(_USAGE, True) is not True or {f"no-{_USAGE}", "disable-force-include-usage"} & set(rendered):
+            raise ServeConfigError(
+                f"vllm_serve_args: {_USAGE} is off, and a key of vllm_serve_api_keys has a limit of tokens, which "
+                "streams then would not count in; remove the argument, or the limits"
+            )
+        if not rank:
+            config[_USAGE] = True
     config.update(sorted(rendered.items()))
     return config

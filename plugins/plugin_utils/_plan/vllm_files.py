@@ -51,6 +51,8 @@ _ETC = "/etc/sparkthor"
 _UNITS = "/etc/systemd/system"
 _VLLM = OWN.unit
 _FRONT = "sparkthor-front.service"
+_TOKENS = "sparkthor-tokens.service"
+_LIMITS = f"{_ETC}/front/limits.json"
 _WATCHDOG = OWN.watchdog
 _ADDRESS = virtual_address.UNIT
 #: whom the watchdog is, but for its root part
@@ -390,6 +392,9 @@ def _front_files(serving: Serving, beside: Iterable[Serving]) -> list[File]:
         js_module=front.MODULE,
         counter=front.COUNTER,
         counter_folder=front.COUNTER_FOLDER,
+        token_folder=front.TOKEN_FOLDER,
+        counts_tokens=serving.counts_tokens,
+        limited=bool(serving.token_limits),
         served=front.label(serving.names[0]),
         own_socket=door.SOCKET,
         origins=front.origins(given.vllm_serve_cors_origins),
@@ -406,7 +411,11 @@ def _front_files(serving: Serving, beside: Iterable[Serving]) -> list[File]:
         {"path": f"{_ETC}/front/nginx.conf", "content": config, "mode": "0600"},
         _unit_file(_FRONT, nginx=nginx, door=serving.door, sandbox=_front_sandbox()),
     ]
-    if given.vllm_serve_front_tokens:
+    if serving.token_limits:
+        found.append(json_file(_LIMITS, serving.token_limits))
+        digest = onhost.program_digest("front-tokens")
+        found.append(_unit_file(_TOKENS, digest=digest, sandbox=sandbox(families=["AF_UNIX"])))
+    if serving.counts_tokens:
         found.append(role_file("vllm_serve", "tokens.js", f"{_ETC}/front/tokens.js", mode="0600"))
     if serving.door:
         found.append(role_file("vllm_serve", "door.js", f"{_ETC}/front/door.js", mode="0600"))
@@ -473,8 +482,10 @@ def absent(serving: Serving) -> list[str]:
         found += [f"{_ETC}/front/peer.key", f"{_ETC}/front/peer.crt"]
     if serving.is_head and not serving.door:
         found.append(f"{_ETC}/front/door.js")
-    if serving.is_head and not serving.settings.vllm_serve_front_tokens:
+    if serving.is_head and not serving.counts_tokens:
         found.append(f"{_ETC}/front/tokens.js")
+    if not (serving.is_head and serving.token_limits):
+        found += [f"{_UNITS}/{_TOKENS}", *([_LIMITS] if serving.is_head else [])]
     if not serving.door:
         found.append(door.SYSCTL_FILE)
     if not serving.virtual:
@@ -507,15 +518,22 @@ def units(serving: Serving) -> list[Unit]:
     ]
     common.append(switched_off(_KEEP_GOOD))
     if serving.is_head:
-        counts = ("tokens.js",) if serving.settings.vllm_serve_front_tokens else ()
+        counts = ["tokens.js"] if serving.counts_tokens else []
+        counts += ["limits.json"] if serving.token_limits else []
         own = _head_units([*counts, *(door.FILES if serving.door else ())])
-        return [*common, *own, _address_unit() if serving.virtual else switched_off(_ADDRESS)]
-    former = [switched_off(_ADDRESS), switched_off(_FRONT), switched_off(_WATCHDOG)]
+        tokens = _tokens_unit() if serving.token_limits else switched_off(_TOKENS)
+        return [*common, tokens, *own, _address_unit() if serving.virtual else switched_off(_ADDRESS)]
+    former = [switched_off(unit) for unit in (_ADDRESS, _FRONT, _TOKENS, _WATCHDOG)]
     if not serving.has_engine:
         return [*common, *former, switched_off(_VLLM)]
     # It waits until the head's unit starts. Only the head restarts the group (vllm_service): a rank that restarted by
     # itself would end the group once more than needed.
     return [*common, *former, {"name": _VLLM, "enabled": True, "state": "started", "no_block": True}]
+
+
+def _tokens_unit() -> Unit:
+    """It reads changed limits by itself."""
+    return {"name": _TOKENS, "enabled": True, "state": "started", "restart_on": [f"{_UNITS}/{_TOKENS}"]}
 
 
 def _head_units(of_door: Iterable[str]) -> list[Unit]:

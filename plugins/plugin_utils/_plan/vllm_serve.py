@@ -150,6 +150,15 @@ class Serving:
         return door.plan_door(self.cluster, self.fabric, self.host, port)
 
     @property
+    def token_limits(self) -> dict[str, dict[str, int]]:
+        """Of the keys that have one."""
+        return front.token_limits(front.named_keys(self.settings.vllm_serve_api_keys))
+
+    @property
+    def counts_tokens(self) -> bool:
+        return self.settings.vllm_serve_front_tokens or bool(self.token_limits)
+
+    @property
     def virtual(self) -> virtual_address.Virtual | None:
         """The address that this host may have in turn with other heads."""
         return virtual_address.of_cluster(self.cluster) if self.is_head else None
@@ -256,6 +265,7 @@ def vllm_config(serving: Serving) -> dict[str, Any]:
         rank=serving.rank,
         master_address=serving.cluster["head_address"],
         master_port=given.vllm_serve_master_port,
+        says_usage=bool(serving.token_limits),
     )
 
 
@@ -275,6 +285,7 @@ def smaller_config(serving: Serving) -> dict[str, Any]:
         rank=0,
         master_address=serving.cluster["head_address"],
         master_port=serving.settings.vllm_serve_master_port,
+        says_usage=bool(serving.token_limits),
     )
 
 

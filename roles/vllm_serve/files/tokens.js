@@ -1,6 +1,10 @@
 // Ansible managed: sparkthor.cluster
 // How many tokens an answer took, as vLLM says in it. The answer is passed on first, as it came; nothing is held back.
+// And who used up what the key may take: sparkthor-tokens.service counts, and says so in a file.
 
+import fs from 'fs';
+
+const OVER = '/run/sparkthor-tokens/over.json';
 // more than an account of tokens takes
 const LONGEST = 400;
 
@@ -41,4 +45,40 @@ function used(r, data, flags) {
     }
 }
 
-export default {used};
+// What the key of a request has too much of. Without the file nobody has, and an end that passed counts no more.
+function standing(r) {
+    try {
+        const own = JSON.parse(fs.readFileSync(OVER, 'utf8'))[r.variables.sparkthor_key];
+        return own && own.until * 1000 > Date.now() ? own : undefined;
+    } catch (error) {
+        return undefined;
+    }
+}
+
+// nothing but POST takes tokens
+function over(r) {
+    return r.method === 'POST' && standing(r) ? '1' : '';
+}
+
+function overFor(r) {
+    const own = standing(r);
+    return own ? String(Math.max(1, Math.ceil(own.until - Date.now() / 1000))) : '1';
+}
+
+function overText(r) {
+    const own = standing(r);
+    const month = own && own.period === 'month';
+    const kind = month ? 'insufficient_quota' : 'rate_limit_error';
+    const ends = own ? new Date(own.until * 1000).toISOString() : '';
+    const message = own
+        ? 'This key took ' + own.used + ' tokens of ' + own.limit + ' in ' + (month ? 'this month' : 'a minute')
+          + '; it may go on at ' + ends + '.'
+        : 'Too many requests from this address or with this key; see Retry-After.';
+    if (/^\/v1\/messages/.test(r.uri)) {
+        return JSON.stringify({type: 'error', error: {type: 'rate_limit_error', message: message}}) + '\n';
+    }
+    const code = month ? kind : 'rate_limit_exceeded';
+    return JSON.stringify({error: {message: message, type: kind, param: null, code: code}}) + '\n';
+}
+
+export default {used, over, overFor, overText};

@@ -9,7 +9,9 @@ The tests build on each other: the last one ends with a host that is off.
 from __future__ import annotations
 
 import json
+import re
 import shlex
+import time
 from collections.abc import Iterator
 
 import openai
@@ -29,6 +31,7 @@ from tests.integration.sites import within
 
 HEADS = (PAIR_HEAD, SINGLE_A, SINGLE_B)
 NARROW = "narrow-key-of-the-lab"
+LIMITED = "limited-key-of-the-lab"
 
 
 def test_every_head_is_a_door_to_all_models(doors: Doors) -> None:
@@ -67,6 +70,36 @@ def test_the_keys_are_listed_without_a_change(doors: Doors) -> None:
     assert set(outcome.changed.values()) == {0}, outcome.changed
     assert f"narrow: {SINGLE}, 600 requests a minute" in outcome.output
     assert NARROW not in outcome.output
+
+
+def test_a_limit_of_tokens_is_hit_and_shown(doors: Doors) -> None:
+    """At the door that counted, for a plain answer or a stream; and the list says what was used."""
+    client = doors.client(PAIR_HEAD, LIMITED)
+
+    def ask_much() -> None:
+        until = time.monotonic() + 60
+        while time.monotonic() < until:
+            # one that does not ask for its tokens
+            assert list(client.completions.create(model=SINGLE, prompt="hello", max_tokens=8, stream=True))
+            time.sleep(0.5)
+
+    with pytest.raises(openai.RateLimitError) as refused:
+        ask_much()
+    assert 1 <= int(refused.value.response.headers["Retry-After"]) <= 60
+    assert "tokens of 12 in a minute; it may go on at " in refused.value.message
+    # each door counts by itself, and another key goes on at this one
+    assert doors.ask(SINGLE_A, SINGLE, LIMITED) == SINGLE
+    assert doors.ask(PAIR_HEAD, SINGLE, NARROW) == SINGLE
+    outcome = doors.play("playbooks/keys.yml")
+    assert outcome.rc == 0, outcome.failures
+    shown = r"limited: all models, no limit of requests, \d+ of 12 tokens a minute, [1-9]\d* of 1000000 tokens a month"
+    assert re.search(shown, outcome.output)
+    assert LIMITED not in outcome.output
+    # the month's count is on the disk, and the counter goes on from it
+    command = "systemctl restart sparkthor-tokens && sleep 3 && cat /run/sparkthor-tokens/usage.json"
+    used = json.loads(doors.cluster.run(PAIR_HEAD, command))["limited"]
+    assert used["month"] > 0
+    assert used["limits"] == {"minute": 12, "month": 1000000}
 
 
 def test_what_names_no_model_of_ours_is_told_so(doors: Doors) -> None:

@@ -14,10 +14,12 @@ import http.client
 import http.server
 import json
 import os
+import re
 import shutil
 import socket
 import socketserver
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -35,7 +37,7 @@ from tests.unit.servers import serving
 ROOT = os.environ.get("NGINX_ROOT", "")
 MODULE = Path(f"{ROOT}{front.MODULE}")
 NGINX = f"{ROOT}/usr/sbin/nginx" if ROOT else shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin") or ""
-KEY, NARROW = "k" * 20, "n" * 20
+KEY, NARROW, LIMITED = "k" * 20, "n" * 20, "l" * 20
 ACCOUNT = b'{"id":"x","choices":[{"text":"said \\"usage\\":{\\"prompt_tokens\\":99"}],"usage":{"prompt_tokens":12,'
 ACCOUNT_END = b'"total_tokens":46,"completion_tokens":34,"prompt_tokens_details":null}}'
 EVENT = b'data: {"id":"x","choices":[{"delta":{"content":"a"}}],"usage":null}\n\n'
@@ -110,14 +112,16 @@ def free_port() -> int:
 
 
 @contextlib.contextmanager
-def running(tmp_path: Path, variables: dict[str, Any]) -> Iterator[Front]:
+def running(tmp_path: Path, variables: dict[str, Any], **limits: int) -> Iterator[Front]:
     """nginx with this plan, its paths below a folder, before an engine that answers as above."""
     port = free_port()
     own = {"vllm_serve_api_port": port, "vllm_serve_listen": ["127.0.0.1"], "vllm_serve_front_access_log": False}
-    keys = [{"name": "narrow", "key": NARROW, "models": ["chat"], "requests_per_minute": 1}]
+    keys: list[dict[str, Any]] = [{"name": "narrow", "key": NARROW, "models": ["chat"], "requests_per_minute": 1}]
+    if limits:
+        keys.append({"name": "limited", "key": LIMITED, **limits})
     given = {**variables, **own, "vllm_serve_api_keys": keys, "vllm_serve_door_port": free_port()}
     folder = tmp_path / "front"
-    for name in ("front", "cache", "run/vllm", "run-exporter", "run/front"):
+    for name in ("front", "cache", "run/vllm", "run-exporter", "run-tokens", "lasting", "run/front"):
         (tmp_path / name).mkdir(parents=True)
     for path, text in files(roles.plan("vllm_serve", given)).items():
         if path.startswith(str(Path(CONF).parent)):
@@ -233,3 +237,91 @@ def test_a_group_beside_another_is_reached_by_its_model(tmp_path: Path, variable
             assert found.ask("/v1/whole", KEY, "mini")[0] == 200
             draining.unlink()
             assert found.ask("/v1/stream", KEY, "embed")[0] == 200
+
+
+@contextlib.contextmanager
+def counting(tmp_path: Path) -> Iterator[None]:
+    """The program of sparkthor-tokens.service, with its files below a folder."""
+    socket_path = tmp_path / "run-tokens/front.sock"
+    socket_path.unlink(missing_ok=True)
+    package = front_counts.__name__.rpartition(".")[0]
+    folders = ["--run", tmp_path / "run-tokens", "--lasting", tmp_path / "lasting"]
+    argv = [sys.executable, "-m", package, "front-tokens", *folders, "--limits", tmp_path / "front/limits.json"]
+    process = subprocess.Popen([str(word) for word in argv])
+    try:
+        until = time.monotonic() + 60
+        while not socket_path.exists():
+            assert process.poll() is None
+            assert time.monotonic() < until
+            time.sleep(0.02)
+        yield
+    finally:
+        process.terminate()
+        assert process.wait(60) == 0
+
+
+def refused(found: Front, path: str) -> tuple[int, dict[str, Any]]:
+    """Ask until the limit shows, a moment after an answer: Retry-After and the body."""
+    until = time.monotonic() + 60
+    while True:
+        connection = http.client.HTTPConnection("127.0.0.1", found.port, timeout=60)
+        connection.request("POST", path, json.dumps({"model": "mini"}), {"X-Api-Key": LIMITED})
+        answer = connection.getresponse()
+        body = answer.read()
+        connection.close()
+        if answer.status == 429:
+            return int(answer.headers["Retry-After"]), json.loads(body)
+        assert answer.status == 200
+        assert time.monotonic() < until
+        time.sleep(0.1)
+
+
+@pytest.mark.parametrize("has_door", [False, True])
+def test_a_key_that_used_its_tokens_is_refused_until_the_minute_is_over(
+    tmp_path: Path, variables: dict[str, Any], has_door: bool
+) -> None:
+    given = of_group(variables, "c") if has_door else variables
+    with running(tmp_path, given, tokens_per_minute=11) as found, counting(tmp_path):
+        # a stream counts as well
+        assert found.ask("/v1/stream", LIMITED)[0] == 200
+        seconds, body = refused(found, "/v1/stream")
+        assert 1 <= seconds <= 60
+        assert body["error"]["code"] == "rate_limit_exceeded"
+        # one request more may have begun before the first was counted
+        assert re.match("This key took (11|22) tokens of 11 in a minute; it may go on at 20", body["error"]["message"])
+        # as the API of Anthropic says it
+        _seconds, body = refused(found, "/v1/messages")
+        assert (body["type"], body["error"]["type"]) == ("error", "rate_limit_error")
+        # another key is free, and what takes no tokens is as well
+        assert found.ask("/v1/stream", KEY)[0] == 200
+        over = tmp_path / "run-tokens/over.json"
+        state = json.loads(over.read_text())["limited"]
+        assert state["until"] - time.time() <= 60
+        # the end counts, even if nobody writes any more
+        over.write_text(json.dumps({"limited": {**state, "until": time.time() - 1}}))
+        assert found.ask("/v1/stream", LIMITED)[0] == 200
+
+
+def test_a_month_is_remembered_by_a_counter_that_starts_anew(tmp_path: Path, variables: dict[str, Any]) -> None:
+    with running(tmp_path, variables, tokens_per_month=40) as found:
+        with counting(tmp_path):
+            assert found.ask("/v1/whole", LIMITED)[0] == 200
+            seconds, body = refused(found, "/v1/whole")
+            assert body["error"]["code"] == "insufficient_quota"
+            assert re.search("took (46|92) tokens of 40 in this month", body["error"]["message"])
+        (tmp_path / "run-tokens/over.json").unlink()
+        with counting(tmp_path):
+            assert refused(found, "/v1/whole")[0] <= seconds
+            [months] = json.loads((tmp_path / "lasting/months.json").read_text()).values()
+            assert months["limited"]["tokens"] in (46, 92)
+
+
+def test_an_answer_without_its_tokens_is_said_to_be_unseen(tmp_path: Path, variables: dict[str, Any]) -> None:
+    with running(tmp_path, variables, tokens_per_month=40) as found, counting(tmp_path):
+        assert found.ask("/v1/silent", LIMITED)[0] == 200
+        used: dict[str, Any] = {}
+        until = time.monotonic() + 60
+        while not used.get("unseen"):
+            assert time.monotonic() < until
+            used = json.loads((tmp_path / "run-tokens/usage.json").read_text())["limited"]
+        assert used == {"minute": 0, "month": 0, "unseen": 1, "limits": {"month": 40}}

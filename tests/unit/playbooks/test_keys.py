@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -43,6 +44,20 @@ def test_each_key_has_a_line_with_its_models_and_limit() -> None:
         "default: all models, no limit",
         "old: not in the inventory",
     ]
+
+
+def test_a_limit_of_tokens_is_shown_with_what_was_used() -> None:
+    keys = [{"name": "alice", "key": "a" * 20, "tokens_per_minute": 100, "tokens_per_month": 5000}]
+    found = {"stdout_lines": ["default", "alice"]}
+    usage = {"alice": {"minute": 7, "month": 46, "unseen": 2, "limits": {}}}
+    shows = shown(vllm_serve_api_keys=keys, __keys_found=found, __keys_usage={"stdout": json.dumps(usage)})
+    assert shows[0] == (
+        "alice: all models, no limit of requests, 7 of 100 tokens a minute, 46 of 5000 tokens a month "
+        "(2 answers not counted)"
+    )
+    # nobody counted yet
+    shows = shown(vllm_serve_api_keys=keys, __keys_found=found, __keys_usage={"stdout": ""})
+    assert shows[0] == "alice: all models, no limit of requests, 0 of 100 tokens a minute, 0 of 5000 tokens a month"
 
 
 def test_without_named_keys_there_is_the_main_one() -> None:

@@ -188,3 +188,15 @@ def test_the_firewall_counts_as_closed_only_while_its_watch_says_so(tmp_path, st
     page = exporter.Host(str(tmp_path)).page([])
     assert f"\nsparkthor_firewall_closed {closed}\n" in page
     assert ("\nsparkthor_firewall_reloads_total 2\n" in page) == ("reloads" in state)
+
+
+def test_what_keys_used_is_there_where_one_has_a_limit(tmp_path):
+    path = tmp_path / exporter.TOKENS_USED.lstrip("/")
+    path.parent.mkdir(parents=True)
+    path.write_text('{"ci": {"minute": 7, "month": 46, "unseen": 2, "limits": {"month": 5000}}}')
+    lines = exporter.Host(str(tmp_path)).page([]).splitlines()
+    assert 'sparkthor_front_key_tokens{key="ci",period="minute"} 7' in lines
+    assert 'sparkthor_front_key_tokens{key="ci",period="month"} 46' in lines
+    assert 'sparkthor_front_key_tokens_limit{key="ci",period="month"} 5000' in lines
+    assert 'sparkthor_front_key_unseen_answers{key="ci"} 2' in lines
+    assert not [line for line in lines if line.startswith('sparkthor_front_key_tokens_limit{key="ci",period="minute"')]

@@ -50,6 +50,17 @@ def test_a_front_proxy_without_a_key_is_refused() -> None:
         f.key_map([])
 
 
+def test_limits_of_tokens_are_of_the_keys_that_have_one() -> None:
+    keys = f.named_keys(
+        [
+            {"name": "ci", "key": KEY, "tokens_per_minute": "60"},
+            {"name": "web", "key": OTHER, "tokens_per_minute": 0},
+            {"name": "both", "key": KEY[1:], "tokens_per_minute": 5, "tokens_per_month": 10**12},
+        ]
+    )
+    assert f.token_limits(keys) == {"ci": {"minute": 60}, "both": {"minute": 5, "month": 10**12}}
+
+
 def test_named_keys() -> None:
     keys = f.named_keys(
         [
@@ -79,6 +90,9 @@ def test_named_keys() -> None:
         ({"name": "ci", "key": KEY, "requests_per_minute": -1}, "no whole number"),
         ({"name": "ci", "key": KEY, "requests_per_minute": 1.5}, "no whole number"),
         ({"name": "ci", "key": KEY, "requests_per_minute": True}, "no whole number"),
+        ({"name": "ci", "key": KEY, "tokens_per_minute": "1k"}, r"\(ci\): tokens_per_minute '1k' is no whole number"),
+        ({"name": "ci", "key": KEY, "tokens_per_month": -1}, r"\(ci\): tokens_per_month -1 is no whole number"),
+        ({"name": "ci", "key": KEY, "tokens_per_month": True}, "tokens_per_month True is no whole number"),
     ],
 )
 def test_a_bad_named_key_is_named_by_its_place(entry: Any, words: str) -> None:

@@ -101,3 +101,11 @@ def test_unknown_executor_and_no_model() -> None:
         s.serve_config({}, model="")
     with pytest.raises(s.ServeConfigError, match="control address"):
         s.serve_config({}, model="/m", executor="mp", hosts=2)
+
+
+def test_streams_say_their_tokens_where_a_key_has_a_limit() -> None:
+    assert s.serve_config({}, model="/m", says_usage=True)["enable-force-include-usage"] is True
+    assert "enable-force-include-usage" not in s.serve_config({}, model="/m", says_usage=True, executor="mp", rank=1)
+    for off in ({"enable-force-include-usage": False}, {"disable_force_include_usage": True}):
+        with pytest.raises(s.ServeConfigError, match="remove the argument, or the limits"):
+            s.serve_config(off, model="/m", says_usage=True)

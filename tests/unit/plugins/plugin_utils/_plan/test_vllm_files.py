@@ -44,7 +44,7 @@ def test_the_head_serves_and_watches(variables: dict[str, Any]) -> None:
     assert set(units(planned)) == {
         *("sparkthor.target", "sparkthor-drop-caches.path", "sparkthor-front.service"),
         *("sparkthor-watchdog.service", "sparkthor-vllm.service", "sparkthor-keep-good.path"),
-        "sparkthor-address.service",
+        *("sparkthor-address.service", "sparkthor-tokens.service"),
     }
     # vllm_service starts it
     assert "state" not in units(planned)["sparkthor-vllm.service"]
@@ -93,6 +93,7 @@ def test_a_worker_of_ray_has_no_engine_of_its_own(variables: dict[str, Any]) -> 
     assert {name for name, unit in units(planned).items() if not unit["enabled"]} == {
         "sparkthor-address.service",
         "sparkthor-front.service",
+        "sparkthor-tokens.service",
         "sparkthor-watchdog.service",
         "sparkthor-vllm.service",
         "sparkthor-keep-good.path",
@@ -204,6 +205,30 @@ def test_tls(variables: dict[str, Any], tls: Any, present: list[str], gone: list
         assert found[present[0]] == "DNS:a,IP:10.0.0.1,IP:192.168.1.1\n"
     secret = {file["path"]: file["content"] for file in roles.secret_files("vllm_serve", given, lambda _name: "k" * 16)}
     assert secret.get("/etc/sparkthor/front/tls.key") == ("KEY\n" if tls == "given" else None)
+
+
+def test_a_limit_of_tokens_brings_all_that_it_needs(variables: dict[str, Any]) -> None:
+    unit, script, limits = (
+        "/etc/systemd/system/sparkthor-tokens.service",
+        "/etc/sparkthor/front/tokens.js",
+        "/etc/sparkthor/front/limits.json",
+    )
+    key = {"name": "ci", "key": "ci-key-0123456789", "tokens_per_month": 5000}
+    limited, free = plan({**variables, "vllm_serve_api_keys": [key]}), plan(variables)
+    found = files(limited)
+    assert json.loads(found[limits]) == {"ci": {"month": 5000}}
+    assert {script, limits} <= set(units(limited)["sparkthor-front.service"]["reload_on"])
+    assert units(limited)["sparkthor-tokens.service"]["restart_on"] == [unit]
+    assert "\nUser=sparkthor-front\n" in found[unit]
+    config = found["/etc/sparkthor/front/nginx.conf"]
+    assert "if ($sparkthor_over) {" in config
+    assert "js_body_filter tokens.used" in config
+    # so that a stream says its tokens too
+    assert "enable-force-include-usage: true" in found["/etc/sparkthor/vllm.yaml"]
+    assert {unit, script, limits} <= set(free["state"]["absent"])
+    assert units(free)["sparkthor-tokens.service"]["enabled"] is False
+    assert "sparkthor_over" not in files(free)["/etc/sparkthor/front/nginx.conf"]
+    assert "force-include-usage" not in files(free)["/etc/sparkthor/vllm.yaml"]
 
 
 def test_named_keys_and_limits(variables: dict[str, Any]) -> None:

@@ -1,0 +1,103 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Who used up the tokens of a minute or a month; a real nginx and the program are in tests/integration/nginx."""
+
+from __future__ import annotations
+
+import calendar
+import json
+import time
+from pathlib import Path
+
+import pytest
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import front_tokens
+
+NOW = float(calendar.timegm((2026, 11, 23, 9, 0, 0)))
+MINUTE, MONTH = {"ci": {"minute": 100}}, {"ci": {"month": 100}}
+
+
+def line(key: str = "ci", status: int = 200, tokens: str = " 40 20") -> bytes:
+    return f"<190>Nov 23 09:00:00 sparkthor_front: {key} mini {status} 0.100{tokens}".encode()
+
+
+def test_a_minute_is_over_when_enough_of_it_is_older() -> None:
+    ledger = front_tokens.Ledger()
+    for second in (0, 10, 20):
+        assert ledger.take(line(), NOW + second)
+    # two of three have to go: 60 are left then
+    assert ledger.over(MINUTE, NOW + 30) == {
+        "ci": {"period": "minute", "limit": 100, "used": 180, "until": NOW + 10 + 60}
+    }
+    assert ledger.over(MINUTE, NOW + 69.9)["ci"]["used"] == 120
+    assert ledger.over(MINUTE, NOW + 70) == {}
+    assert ledger.over({"other": {"minute": 1}}, NOW) == {}
+
+
+def test_a_month_ends_with_the_calendar_of_utc() -> None:
+    ledger = front_tokens.Ledger()
+    ledger.take(line(tokens=" 90 10"), NOW)
+    december = float(calendar.timegm((2026, 12, 1, 0, 0, 0)))
+    assert ledger.over(MONTH, NOW) == {"ci": {"period": "month", "limit": 100, "used": 100, "until": december}}
+    assert ledger.over(MONTH, december) == {}
+    assert front_tokens.end_of_month(december) == calendar.timegm((2027, 1, 1, 0, 0, 0))
+    # a clock that was wrong for a while takes nothing from a month
+    assert "ci" in ledger.over(MONTH, NOW)
+
+
+def test_a_clock_that_was_set_back_refuses_nobody_for_longer() -> None:
+    ledger = front_tokens.Ledger()
+    ledger.take(line(tokens=" 90 10"), NOW + 3600)
+    assert ledger.over(MINUTE, NOW) == {}
+
+
+@pytest.mark.parametrize("datagram", [b"", b"noise", line(status=429), line(status=503)])
+def test_what_is_no_answer_does_not_count(datagram: bytes) -> None:
+    ledger = front_tokens.Ledger()
+    assert not ledger.take(datagram, NOW)
+    assert ledger.usage({}, NOW) == {}
+
+
+def test_usage_says_what_was_not_seen() -> None:
+    ledger = front_tokens.Ledger()
+    ledger.take(line(), NOW)
+    ledger.take(line(tokens=" "), NOW)
+    assert ledger.usage(MINUTE, NOW) == {"ci": {"minute": 60, "month": 60, "unseen": 1, "limits": {"minute": 100}}}
+
+
+def keeper(tmp_path: Path) -> front_tokens.Keeper:
+    made = front_tokens.Keeper(str(tmp_path), str(tmp_path), str(tmp_path / "limits.json"))
+    made.read_limits()
+    return made
+
+
+def test_the_month_is_on_the_disk_and_other_limits_come_by_themselves(tmp_path: Path) -> None:
+    limits = tmp_path / "limits.json"
+    limits.write_text(json.dumps(MONTH))
+    first = keeper(tmp_path)
+    now = time.time()
+    first.take(line(tokens=" 90 10"), now)
+    first.write(now)
+    assert list(json.loads((tmp_path / "over.json").read_text())) == ["ci"]
+    # as after a power loss
+    second = keeper(tmp_path)
+    assert list(second.ledger.over(second.limits, now)) == ["ci"]
+    limits.unlink()
+    second.read_limits()
+    assert second.limits == MONTH, "a reload renames the folder twice"
+    limits.write_text(json.dumps({"ci": {"month": 1000}}))
+    second.read_limits()
+    second.write(now)
+    assert json.loads((tmp_path / "over.json").read_text()) == {}
+    assert json.loads((tmp_path / "usage.json").read_text())["ci"]["limits"] == {"month": 1000}
+
+
+@pytest.mark.parametrize("text", ["{torn", "[]", '{"2026-11": 1}'])
+def test_counts_that_cannot_be_read_are_put_aside(
+    tmp_path: Path, text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "months.json"
+    path.write_text(text)
+    assert front_tokens.loaded(str(path)).months == {}
+    assert (tmp_path / "months.json.bad").read_text() == text
+    assert "is put aside; counting begins anew" in capsys.readouterr().err
