@@ -9,49 +9,16 @@ The file comes first in the scenario, and leaves the group as it found it.
 from __future__ import annotations
 
 import json
-import os
-import re
-import subprocess
-import sys
 import urllib.error
 import urllib.request
 
 import pytest
 
-from tests.integration.conftest import TOP
 from tests.integration.serve.conftest import FIRST, MODEL, Serving
+from tests.integration.serve.page import AGENTS, blocks, run
 
 ORIGIN = "http://localhost:3000"
-_BLOCK = re.compile(r"^## (?P<title>[^\n]+)$|^```(?P<kind>python|sh)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
-
-
-def blocks() -> list[tuple[str, str, str]]:
-    """Title of the section, kind and text of each block that is run."""
-    found, title = [], "the page's head"
-    for match in _BLOCK.finditer((TOP / "docs/clients.md").read_text()):
-        title = match["title"] or title
-        # the first tells the reader to put in what this test puts in
-        if match["kind"] and "export BASE_URL" not in match["text"]:
-            found.append((title, match["kind"], match["text"]))
-    return found
-
-
-def run(serving: Serving, kind: str, text: str) -> str:
-    command = [sys.executable, "-c", text] if kind == "python" else ["bash", "-euc", text]
-    environment = {
-        "PATH": os.environ["PATH"],
-        "BASE_URL": f"{serving.cluster.endpoint}/v1",
-        "API_KEY": serving.cluster.api_key,
-        "MODEL": MODEL,
-    }
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600, check=False)
-    assert done.returncode == 0, done.stderr
-    print(f"{text}\n-> {done.stdout}")
-    assert serving.cluster.api_key not in done.stdout
-    return done.stdout
-
-
-CHAT = [block for block in blocks() if block[0] != "Embeddings"]
+CHAT = [block for block in blocks() if block[0] not in {*AGENTS, "Embeddings"}]
 ANSWERS = {
     "curl": (f'"id":"{MODEL}"', '"object":"chat.completion"', '"type":"message"'),
     "Python: the OpenAI package": (),
@@ -62,7 +29,7 @@ ANSWERS = {
 
 def test_the_page_has_all_of_them() -> None:
     titles = [title for title, _kind, _text in blocks()]
-    assert {*ANSWERS, "Embeddings"} == set(titles)
+    assert {*ANSWERS, *AGENTS, "Embeddings"} == set(titles)
     assert titles.count("Python: the OpenAI package") == 3
 
 
