@@ -274,7 +274,7 @@ def layer(name: str, suite: str) -> Path:
     """An extra read-only layer over a suite's base, such as docker, or a folder that somebody made as one."""
     if os.path.isabs(name):
         if not os.path.isdir(name):
-            raise LabError(f"the layer {name} is no folder")
+            raise LabError(f"the layer {name} is not a folder")
         return Path(name)
     if name not in LAYERS:
         raise LabError(f"unknown layer {name!r}: one of {', '.join(sorted(LAYERS))}")

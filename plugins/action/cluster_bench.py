@@ -53,13 +53,13 @@ class ActionModule(ClusterAction):
         seen = results.see(self.vars, given["nodes"])
         head = seen.cluster["head"]
         facts = seen.facts_by_host.get(head)
-        if facts is None or not facts["serving"].get("model"):
+        serving = results.served(facts, seen.cluster) if facts else {}
+        if not serving.get("model"):
             raise bench.BenchError(f"{head} serves no model, or does not answer: playbooks/status.yml says which")
-        serving = facts["serving"]
         options = serving["options"]
         path = str(options.get("model") or "")
         if not path.startswith("/") and not given["tokenizer"]:
-            raise bench.BenchError(f"bench_tokenizer: {path} is no folder of {head}: name the model on the hub")
+            raise bench.BenchError(f"bench_tokenizer: {path} is not a folder of {head}: name the model on the hub")
         room = int(options.get("max-model-len") or 0) - given["tokens"]
         plan = {
             "head": head,
@@ -192,12 +192,13 @@ class ActionModule(ClusterAction):
             "taken": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
             "tool": f"llama-benchy {measured['report'].get('version', '')}".strip(),
             "model": plan["model"],
+            "group": results.group_of(seen.cluster),
             "bound": bound,
             "with": plan["with"],
             "rows": bench.rows(measured["report"], spans, power),
         }
         folder = os.path.join(results.results_folder(self.vars, given["folder"]), "bench")
-        earlier = bench.history(results.read_all(folder, 50))
+        earlier = results.of_group(bench.history(results.read_all(folder, 50)), seen.cluster)
         document["slower"] = bench.slower(document, earlier[-1] if earlier else None)
         stem = os.path.join(folder, document["taken"].replace("-", "").replace(":", ""))
         results.save(f"{stem}.json", document, "bench_folder")

@@ -54,7 +54,6 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import fab
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.assumed import assumed_nodes
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.cluster import (
     ClusterError,
-    plan_beside,
     plan_cluster,
     plan_parts,
 )
@@ -221,26 +220,16 @@ class ActionModule(ClusterAction):
         # a run of the network alone has no use for what knows models
         from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import sharing
 
-        self._fail(sharing.refused(own, [one.name for one in here], head))
-        shares, others = [], {}
         try:
-            for one in here:
-                cluster = plan_beside(one.name, host, hostvars, nodes, fabric)
-                shares.append(
-                    sharing.plan_beside(
-                        cluster, one.settings, own, head, nodes, lambda *model: self._of_hub(head, assumed, *model)
-                    )
-                )
-                others[one.name] = cluster
-            serving, problems, line = sharing.plan_own(
-                own, shares, head, nodes, lambda *model: self._of_hub(head, assumed, *model)
+            found = sharing.plan_together(
+                own, here, head, hostvars, nodes, fabric, lambda *model: self._of_hub(head, assumed, *model)
             )
         except sharing.ServingError as error:
             raise AnsibleActionFail(f"Nothing was changed: {error}") from error
-        self._fail(problems)
-        self._display.display(f"sparkthor: {line}")
-        own.update(serving=sharing.with_models(serving, [other["serving"] for other in others.values()]), beside=others)
-        return [warning for other in others.values() for warning in other["serving"]["warnings"]]
+        self._fail(found.problems)
+        self._display.display(f"sparkthor: {found.line}")
+        own.update(serving=found.serving, beside=found.beside)
+        return found.warnings
 
     def _know_each_other(self, clusters: Mapping[str, dict[str, Any]]) -> None:
         """Give the plan of every serving group what the others offer, unless they do not go together."""
@@ -272,23 +261,12 @@ class ActionModule(ClusterAction):
         assumed: bool,
     ) -> None:
         """Give all plans the virtual address of the front proxies, where one is wanted and nothing is wrong with it."""
-        everything, fronts = self.vars["hostvars"], []
-        for host in dict.fromkeys(plan["head"] for plan in plans[1:] or plans):
-            given = Declared(everything[host])
-            listen = tuple(str(address) for address in given.get("vllm_serve_listen") or ("0.0.0.0",))
-            tls = front.effective_tls(str(given.get("vllm_serve_tls", "auto")), str(plans[0]["topology"]))
-            fronts.append(
-                virtual_address.Front(host, str(hostvars[host].get(virtual_address.INTERFACE) or ""), listen, tls)
-            )
-        virtual, problems = virtual_address.plan_virtual(fronts, hostvars, nodes, fabric)
+        everything = self.vars["hostvars"]
+        virtual, problems = virtual_address.plan_shared(
+            plans, lambda host: Declared(everything[host]), hostvars, nodes, fabric, assumed
+        )
         self._fail(problems)
-        if virtual is None:
-            return
-        port = int(hostvars[fronts[0].host].get("vllm_serve_api_port") or 8000)
-        known = assumed or virtual_address.declared(nodes, virtual.bare)
-        if not known and virtual_address.answered(virtual.bare, port):
-            self._fail([virtual_address.taken(virtual)])
-        for plan in plans:
+        for plan in plans if virtual else ():
             plan["virtual"] = asdict(virtual)
 
     def _serving(

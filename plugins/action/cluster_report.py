@@ -50,12 +50,15 @@ class ActionModule(ClusterAction):
         why = seen.plan_error
         if not why:
             nodes = {host: facts["node"] for host, facts in seen.facts_by_host.items()}
-            planned, why = results.serving_plan(self.vars["hostvars"], seen.cluster, nodes)
+            planned, why = results.serving_plan(self.vars["hostvars"], seen.cluster, nodes, results.told(seen))
         folder = results.results_folder(self.vars, arguments["folder"])
-        runs = verify.read_history(results.read_all(os.path.join(folder, "verify"), max(1, arguments["runs"])))
+        newest = max(1, arguments["runs"])
+        runs = verify.read_history(results.read_all(os.path.join(folder, "verify"), newest))
+        runs = results.of_group(runs, seen.cluster)
         doctor = self._doctor(arguments["doctor"] or os.path.join(folder, "doctor.json"), bool(arguments["doctor"]))
         memory = planned.get("memory")
-        benchmarks = bench.history(results.read_all(os.path.join(folder, "bench"), max(1, arguments["runs"])))
+        benchmarks = bench.history(results.read_all(os.path.join(folder, "bench"), newest))
+        benchmarks = results.of_group(benchmarks, seen.cluster)
         page = _report.page(seen.status, runs, doctor, memory, why, benchmarks)
         path = results.save(arguments["path"] or os.path.join(folder, "report.html"), page, "report_path")
         if arguments["data"]:

@@ -41,7 +41,7 @@ class ActionModule(Action):
         document = self._verdict(given, seen)
         folder = os.path.join(_results.results_folder(task_vars, given["folder"]), "verify")
         earlier = verify.read_history(_results.read_all(folder, 50))
-        verify.with_history(document["lines"], earlier)
+        verify.with_history(document["lines"], _results.of_group(earlier, seen.cluster))
         path = os.path.join(folder, document["taken"].replace("-", "").replace(":", "") + ".json")
         _results.save(path, document, "verify_folder")
         picked = {}
@@ -95,7 +95,10 @@ class ActionModule(Action):
             "world": len(cluster["hosts"]),
             "master": cluster["head_address"],
             "head": cluster["head"],
-            "serves": bool((facts_by_host.get(cluster["head"]) or {"serving": {}})["serving"].get("model")),
+            # of a group beside the head's own one the name, by which its API is measured
+            "group": cluster["group"] if "given" in cluster else "",
+            "serves": cluster["head"] in facts_by_host
+            and bool(_results.served(facts_by_host[cluster["head"]], cluster).get("model")),
         }
 
     def _verdict(self, given: dict[str, Any], seen: _results.Seen) -> dict[str, Any]:
@@ -151,6 +154,7 @@ class ActionModule(Action):
             "version": verify.VERSION,
             "taken": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
             "cluster": status["cluster"],
+            "group": _results.group_of(cluster),
             "parts": parts,
             "ok": all(entry["verdict"] not in (verify.FAIL, verify.UNPROVEN) for entry in lines),
             "lines": lines,

@@ -99,6 +99,10 @@ options:
     description: Port of the front proxy, or of the ranks' rendezvous.
     type: int
     default: 29560
+  group:
+    description: In the stage V(serving), name of a serving group beside the host's own one (C(serving_beside)).
+    type: str
+    default: ""
   tokens:
     description: Tokens of each stream.
     type: int
@@ -173,8 +177,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import file
 from ansible_collections.sparkthor.cluster.plugins.module_utils._measure import collective, completion, link
 from ansible_collections.sparkthor.cluster.plugins.module_utils._measure.arguments import ARGUMENTS
 from ansible_collections.sparkthor.cluster.plugins.module_utils._network import link_state
-from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import former_head, location
-from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import serving as _serving
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import former_head, location, places
 
 
 def echo(netdev: str, address: str, size: int) -> bool:
@@ -184,9 +187,10 @@ def echo(netdev: str, address: str, size: int) -> bool:
 
 
 def serving(given: dict[str, Any]) -> dict[str, Any]:
-    config = files.read_json(_serving.CONFIG)
+    path = places.Places(given["group"]).config
+    config = files.read_json(path)
     if not config.get("model"):
-        return {"error": f"{_serving.CONFIG} names no model: nothing is served here (run site.yml)"}
+        return {"error": f"{path} names no model: nothing is served here (run site.yml)"}
     try:
         with open("/etc/sparkthor/secrets/api_key", encoding="utf-8") as handle:
             key = handle.read().strip()

@@ -38,7 +38,7 @@ options:
     default: ""
 attributes:
   diff_mode:
-    details: A lock is no state of the host.
+    details: A lock is not a state of the host.
 """
 
 EXAMPLES = r"""

@@ -344,7 +344,7 @@ def read_models(module: AnsibleModule) -> list[Model]:
         links, name = parse_links(model["links"], entries), check_name(model["name"])
         folder = check_folder(model["folder"] or name)
         if folder not in (name, revision_folder(name, entries, links)):
-            raise StoreError(f"manifest: {folder} is no revision of {name} with these contents")
+            raise StoreError(f"manifest: {folder} is not a revision of {name} with these contents")
         found.append(Model(name, entries, links, model["commit"], folder))
     return found
 

@@ -62,7 +62,7 @@ attributes:
   check_mode:
     details: The table is read and returned, and not kept.
   diff_mode:
-    details: The cache is no state that anyone declares.
+    details: The cache is not a state that anyone declares.
 """
 
 EXAMPLES = r"""

@@ -37,6 +37,7 @@ options:
   drain_timeout:
     description:
       - Seconds to wait for running requests. V(0) does not wait with O(state=stopped) and O(state=restarted).
+      - With O(state=serving) and O(start), before a group that runs is restarted.
     type: int
     default: 0
   reason:
@@ -72,7 +73,7 @@ options:
   group:
     description:
       - Name of a serving group beside the host's own one (C(serving_beside)). Not with O(state=kept) and
-        O(state=rolled_back), which are about the host's own group.
+        O(state=rolled_back), which are about all groups of the host.
     type: str
     default: ""
   known_invocation:
@@ -184,6 +185,16 @@ files:
   returned: with O(state=rolled_back)
   type: list
   elements: str
+beside:
+  description: Serving groups beside the host's own one that the configuration knows.
+  returned: with O(state=rolled_back)
+  type: list
+  elements: str
+beside_since:
+  description: Serving groups beside the host's own one that came after the configuration was kept.
+  returned: with O(state=rolled_back)
+  type: list
+  elements: str
 digest:
   description: Of what lies at O(paths) now.
   returned: with O(state=kept)
@@ -243,6 +254,7 @@ def report_readiness(module: AnsibleModule) -> None:
             known_invocation=params["known_invocation"],
             patience=params["patience"],
             settle=params["settle"],
+            restart=control.drained_restart(params["group"], params["drain_timeout"]),
         )
     except ready.ReadyError as error:
         module.fail_json(msg=str(error))
@@ -260,7 +272,7 @@ def report_readiness(module: AnsibleModule) -> None:
 def keep(module: AnsibleModule) -> None:
     name, changed = module.params["name"], False
     try:
-        paths = module.params["paths"] or (list(kept.choose(name).items) if name else [])
+        paths = module.params["paths"] or (list(kept.without_former(kept.choose(name)).items) if name else [])
         digest = kept.digest(kept.present(paths))
         if name:
             newest = next(iter(kept.read()), None)
@@ -276,7 +288,8 @@ def keep(module: AnsibleModule) -> None:
 def roll_back(module: AnsibleModule) -> None:
     params = module.params
     try:
-        changes = kept.differences(kept.choose(params["name"]), params["hosts"])
+        one = kept.choose(params["name"])
+        changes = kept.differences(one, params["hosts"])
         if not module.check_mode:
             kept.apply(changes)
     except (kept.KeptError, OSError, UnicodeDecodeError) as error:
@@ -285,6 +298,7 @@ def roll_back(module: AnsibleModule) -> None:
         changed=bool(changes),
         files=[change.path for change in changes],
         diff=[change.shown() for change in changes],
+        **kept.beside(one)._asdict(),
     )
 
 

@@ -413,7 +413,7 @@ def main() -> int:
 
     for part in [] if arguments.table else arguments.parts.split(","):
         if part not in PARTS:
-            parser.error(f"--parts: {part!r} is none of {', '.join(PARTS)}")
+            parser.error(f"--parts: {part!r} is not one of {', '.join(PARTS)}")
         if arguments.again:
             results.pop(part, None)
         if results.get(part, {}).get("date"):

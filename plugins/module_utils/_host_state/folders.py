@@ -35,7 +35,7 @@ def unfit(path: str, top: str = "/") -> str:
     except OSError as error:
         return str(error.strerror)
     if not stat.S_ISDIR(state.st_mode):
-        return "it is no folder"
+        return "it is not a folder"
     problem = _open_above(os.path.dirname(os.path.realpath(path)), top)
     if problem:
         return problem

@@ -27,5 +27,6 @@ ARGUMENTS: dict[str, Any] = {
     "limit": {"type": "float", "default": 90.0},
     "address": {"type": "str", "default": "127.0.0.1"},
     "port": {"type": "int", "default": 29560},
+    "group": {"type": "str", "default": ""},
     "tokens": {"type": "int", "default": 128, "no_log": False},
 }

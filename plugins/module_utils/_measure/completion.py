@@ -76,7 +76,7 @@ class Client:
             document = json.loads(answer.read(4_000_000))
             return answers.text_of(document), int(document["usage"]["completion_tokens"])
         except (OSError, http.client.HTTPException, ValueError, KeyError, IndexError, TypeError) as error:
-            raise ServingError(f"the answer is no chat completion: {error!r}") from error
+            raise ServingError(f"the answer is not a chat completion: {error!r}") from error
         finally:
             connection.close()
 

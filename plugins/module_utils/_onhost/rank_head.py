@@ -185,8 +185,8 @@ class Head:
             await link.send(refused=f"it is set up for {model}, and this host for {theirs_model}; run site.yml again")
             raise ValueError("another model")
         if host not in self.settings.workers:
-            self._complain(host, "is no member of this group")
-            await link.send(refused=f"{host} is no member of the group of {self.settings.host}; see its inventory")
+            self._complain(host, "is not a member of this group")
+            await link.send(refused=f"{host} is not a member of the group of {self.settings.host}; see its inventory")
             raise ValueError("no member")
         address = next(where for where, name in self.settings.members.items() if name == host)
         member = Member(host, address, instance, link)

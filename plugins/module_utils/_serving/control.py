@@ -40,6 +40,19 @@ def of_group(group: str, check: bool) -> Control:
     return Control(check, own.config, own.draining, own.maintenance[0], own.maintenance)
 
 
+def drained_restart(group: str, seconds: float) -> Callable[[], str] | None:
+    """Restarts a group once its requests have ended, for :func:`ready.ensure`; None where nobody waits for them."""
+
+    def restart() -> str:
+        try:
+            of_group(group, False).apply("restarted", "", seconds)
+        except ControlError as error:
+            return str(error)
+        return ""
+
+    return restart if seconds > 0 else None
+
+
 @dataclasses.dataclass
 class Control:
     """The doors to the head; a test replaces them."""

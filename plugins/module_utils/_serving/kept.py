@@ -184,6 +184,37 @@ def newest_is_present(paths: Iterable[str], folder: str = serving.GOOD) -> bool:
     return bool(kept) and digest(kept[0].items) == digest(present(paths))
 
 
+def _group_of(path: str) -> str:
+    """The group beside the host's own one that a file or unit is of; empty for what is the host's own."""
+    folder = f"{places.ETC}/{places.BESIDE}/"
+    if path.startswith(folder):
+        return path.removeprefix(folder).partition("/")[0]
+    head, unit = places.Places("*").unit.split("*")
+    name = path.removeprefix(UNITS)
+    return name.removeprefix(head).removesuffix(unit) if name.startswith(head) and path.startswith(UNITS) else ""
+
+
+class Beside(NamedTuple):
+    """The groups that are beside the host's own one now, as a configuration sees them."""
+
+    beside: list[str]
+    #: what served then is gone back to, so these stop
+    beside_since: list[str]
+
+
+def beside(one: Kept, configs: str = places.Places("*").config) -> Beside:
+    """Which of them it knows. The files of one that an upgrade was about to bring were named, and not there yet."""
+    known = {_group_of(path) for path, item in one.items.items() if item.digest}
+    now = [os.path.basename(os.path.dirname(path)) for path in sorted(glob.glob(configs))]
+    return Beside([name for name in now if name in known], [name for name in now if name not in known])
+
+
+def without_former(one: Kept, configs: str = places.Places("*").config) -> Kept:
+    """Without the files of groups that are beside the host's own one no longer: their units and folders are gone."""
+    there = {"", *beside(one, configs).beside}
+    return dataclasses.replace(one, items={path: item for path, item in one.items.items() if _group_of(path) in there})
+
+
 def _engines(one: Kept, folder: str) -> tuple[list[str], str]:
     """Environments and models that its links lead to, and its image."""
     environments = [
@@ -270,7 +301,7 @@ def differences(
             "with the former variables, and raise engine_keep or model_store_revisions"
         )
     changes = []
-    for path, item in one.items.items():
+    for path, item in without_former(one).items.items():
         there, before = _read(path)
         if (there.digest, there.link) != (item.digest, item.link):
             changes.append(Change(path, before, _text(path, item, one.name, folder), item))
@@ -297,7 +328,8 @@ def restarts(changes: Iterable[Change]) -> list[str]:
     links = {change.path for change in changes if change.item.link and not base_of(change.item.link)}
     ray = {f"/etc/sparkthor/{name}" for name in ("ray.env", "ray.json", "engine.env", "container.json")}
     found = ["sparkthor-ray.service"] if paths & {*ray, *links, f"{UNITS}sparkthor-ray.service"} else []
-    return [*found, *(["sparkthor-watchdog.service"] if serving.CONFIG in paths else [])]
+    groups = [places.Places(name) for name in sorted({"", *map(_group_of, paths)})]
+    return [*found, *(own.watchdog for own in groups if own.config in paths)]
 
 
 def apply(changes: Sequence[Change], runner: serving.Runner = serving.run, pending: str = PENDING) -> None:

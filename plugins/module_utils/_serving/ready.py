@@ -93,8 +93,10 @@ def ensure(
     wall: Callable[[], float] = time.time,
     settle: float = 0.0,
     sleep: Callable[[float], None] = time.sleep,
+    restart: Callable[[], str] | None = None,
 ) -> Readiness:
-    """Start or restart the group if it must be, then say where it stands."""
+    """Start or restart the group if it must be, then say where it stands. ``restart`` does it in another way, and says
+    what went wrong."""
     config = files.read_json(config_path)
     if not config.get("model"):
         if check:
@@ -118,7 +120,7 @@ def ensure(
         if found.stale or unit.active in ("inactive", "failed"):
             found.changed = True
             if not check:
-                error = serving.restart(unit_name, False, runner)
+                error = restart() if restart else serving.restart(unit_name, False, runner)
                 if error:
                     raise ReadyError(f"{unit_name} cannot be started: {error}")
             found.state = watchdog.STARTING

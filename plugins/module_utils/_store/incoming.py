@@ -128,7 +128,7 @@ class Incoming:
 
     def _receive_piece(self, path: str, sha256: str, offset: int, size: int) -> None:
         if not valid_sha256(sha256):
-            raise StoreError(f"piece: {sha256!r} is no SHA-256")
+            raise StoreError(f"piece: {sha256!r} is not a SHA-256")
         self.drop_parts(sha256)
         target = os.path.join(self._folder, sha256)
         state = content.state_of(target)

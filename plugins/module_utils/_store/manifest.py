@@ -116,7 +116,7 @@ def parse_links(rows: Iterable[Iterable[Any]], entries: Iterable[Entry]) -> list
         if not path or path.startswith("/") or "\0" in path + target or {"", ".", ".."} & set(parts):
             raise StoreError(f"manifest: the path {path!r} does not stay inside its folder")
         if target.startswith("/") or os.path.normpath(os.path.join(os.path.dirname(path), target)) not in files:
-            raise StoreError(f"manifest: the link {path!r} leads to {target!r}, which is no file of the same folder")
+            raise StoreError(f"manifest: the link {path!r} leads to {target!r}, which is not a file of the same folder")
         if path in files or path in links:
             raise StoreError(f"manifest: {path!r} occurs twice")
         links[path] = Link(path, target)

@@ -59,7 +59,7 @@ def folder_of(model: Mapping[str, Any]) -> str:
     if os.path.basename(snapshots) != "snapshots":
         raise AnsibleActionFail(
             f"model_store_models: {name}: layout hub needs a model of the hub's cache "
-            f"(…/models--owner--name/snapshots/COMMIT), but {source} is none"
+            f"(…/models--owner--name/snapshots/COMMIT), but {source} is not one"
         )
     return os.path.basename(os.path.dirname(snapshots))
 

@@ -145,7 +145,7 @@ def hub_folder(snapshot: str, what: str) -> HubFolder:
     """The one snapshot of a model in the hub's cache, with its blobs and the names that stand for it."""
     folder = tree_of(snapshot)
     if folder == snapshot:
-        raise AnsibleActionFail(f"{what}: layout hub needs a model of the hub's cache, but {snapshot} is none")
+        raise AnsibleActionFail(f"{what}: layout hub needs a model of the hub's cache, but {snapshot} is not one")
     files: set[str] = set()
     links = []
     for relative in folder_files(snapshot, what):

@@ -202,7 +202,7 @@ def read_rules(documents: Mapping[str, t.Any], checks: Iterable[str]) -> list[Ru
     for rule in rules:
         for other in rule.explains:
             if other not in seen:
-                raise RuleError(f"{seen[rule.id]}: {rule.id}: explains {other}, which is no rule")
+                raise RuleError(f"{seen[rule.id]}: {rule.id}: explains {other}, which is not a rule")
     return rules
 
 

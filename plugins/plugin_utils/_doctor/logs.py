@@ -126,7 +126,7 @@ def read_logs(path: str, hosts: Sequence[str] = ()) -> tuple[list[Log], list[str
         if raw[:2] in (b"\xff\xfe", b"\xfe\xff"):
             text = raw.decode("utf-16", "replace")
         elif not _is_text(raw[:65536]):
-            notes.append(f"{relative} is no text")
+            notes.append(f"{relative} is not text")
             continue
         else:
             # a file that was being written when the power went holds a run of zeros

@@ -64,7 +64,7 @@ def problems(
         return []
     if not isinstance(given, Mapping) or not all(isinstance(one, Mapping) for one in given.values()):
         fix = "write it as {embed: {host: HOST, vllm_serve_recipe: RECIPE}}"
-        return [Finding("beside", "it is no mapping of groups by their names", fix, where=BESIDE)]
+        return [Finding("beside", "it is not a mapping of groups by their names", fix, where=BESIDE)]
     if not names:
         fix = "make an inventory group of the hosts that serve the large model, and name it in serving_groups"
         return [Finding("beside", "the group that these are beside has no name", fix, where=BESIDE)]
@@ -85,7 +85,7 @@ def _of_one(
     heads = [host for host in groups.get("ray_head", []) if host in groups.get("cluster", [])]
     host = str(given.get("host") or "")
     if host not in heads:
-        what = "it names no host" if not host else f"{host} is no head of a serving group"
+        what = "it names no host" if not host else f"{host} is not the head of a serving group"
         fix = f"set host to one of {', '.join(heads)}: heads have the front proxy{closest(host, heads)}"
         yield finding(what, fix, host or None)
     for key in given:
@@ -116,7 +116,7 @@ def _ports(beside: Sequence[Beside], variables: Mapping[str, Any]) -> list[Findi
         for key in ("vllm_serve_door_port", "vllm_serve_group_port"):
             port = one.settings[key]
             if not 1 <= port <= 65535 or port in taken:
-                what = f"of group {one.name}: {key} {port} is {taken.get(port, 'no port')}"
+                what = f"of group {one.name}: {key} {port} is {taken.get(port, 'not a port')}"
                 found.append(Finding("beside", what, f"give the group a free {key}", where=BESIDE, value=port))
             taken.setdefault(port, f"{key} of group {one.name}")
     return found

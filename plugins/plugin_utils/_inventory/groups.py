@@ -62,7 +62,9 @@ def problems(groups: Mapping[str, Sequence[str]], names: Any) -> list[Finding]:
     if not names:
         return []
     if not isinstance(names, (list, tuple)) or not all(isinstance(name, str) for name in names):
-        return [Finding("groups", "it is no list of names of inventory groups", "write it as a list", where=VARIABLE)]
+        return [
+            Finding("groups", "it is not a list of names of inventory groups", "write it as a list", where=VARIABLE)
+        ]
     found = [finding for name in dict.fromkeys(names) for finding in _name_problems(groups, names, name)]
     return found or [*_placed(groups, names), *_heads(groups, parts(groups, names))]
 

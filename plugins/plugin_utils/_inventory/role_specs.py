@@ -131,7 +131,7 @@ def _lossy(name: str, option: Mapping[str, Any], value: Any, read: Any) -> str:
     """Why a value that the validator converts is not what its variable takes; empty if it is."""
     kind = option.get("type", "str")
     if kind in ("int", "float") and isinstance(value, bool):
-        return f"{name}: {value!r} is no number; give one"
+        return f"{name}: {value!r} is not a number; give one"
     if kind in ("str", "path") and isinstance(value, (Mapping, list, tuple)):
         return f"{name}: {value!r} is a {'mapping' if isinstance(value, Mapping) else 'list'}; give a text"
     if kind in ("str", "path") and isinstance(value, (bool, float)) and read == str(value):

@@ -52,7 +52,7 @@ def assumed_node(kind: str, number: int, address: str = "") -> dict[str, Any]:
     one that is an address and no name.  Raises ValueError for an unknown kind.
     """
     if kind not in KINDS:
-        raise ValueError(f"{kind!r} is none of {', '.join(KINDS)}")
+        raise ValueError(f"{kind!r} is not one of {', '.join(KINDS)}")
     known = KINDS[kind]
     try:
         management = interface_of(f"{address}/{PREFIX}")

@@ -233,7 +233,7 @@ def check_override(host: str, netdev: str, value: object, planned: IPNetwork) ->
     if interface.prefixlen > 30:
         raise FabricError(variable, value, "a subnet this small has no room for a peer", fix, host)
     if interface.ip in (interface.network, interface.broadcast):
-        raise FabricError(variable, value, f"the first and last address of {interface.cidr} are no host's", fix, host)
+        raise FabricError(variable, value, f"no host can have the first or last address of {interface.cidr}", fix, host)
     problem = _unusable(interface)
     if problem:
         raise FabricError(variable, value, problem, fix, host)

@@ -64,7 +64,7 @@ def named_keys(given: Iterable[object]) -> list[NamedKey]:
     for number, entry in enumerate(given, 1):
         where = f"vllm_serve_api_keys: entry number {number}"
         if not isinstance(entry, Mapping):
-            raise FrontError(f"{where} is no mapping; give name and key")
+            raise FrontError(f"{where} is not a mapping; give name and key")
         name, rate = str(entry.get("name") or ""), entry.get("requests_per_minute") or 0
         if not _NAME.fullmatch(name) or name in RESERVED:
             raise FrontError(
@@ -75,8 +75,8 @@ def named_keys(given: Iterable[object]) -> list[NamedKey]:
             raise FrontError(f"{where}: the name {name!r} is there already; every key has a name of its own")
         if isinstance(rate, bool) or not re.fullmatch(r"[0-9]{1,6}", str(rate)):
             raise FrontError(
-                f"{where} ({name}): requests_per_minute {rate!r} is no whole number up to 999999; give one, or 0 for "
-                "no limit"
+                f"{where} ({name}): requests_per_minute {rate!r} is not a whole number up to 999999; give one, or 0 "
+                "for no limit"
             )
         tokens = [_token_limit(entry, period, f"{where} ({name})") for period in PERIODS]
         key = checked_key(entry.get("key"), f"vllm_serve_api_keys: {name}")
@@ -86,7 +86,7 @@ def named_keys(given: Iterable[object]) -> list[NamedKey]:
         models = entry.get("models") or []
         if not isinstance(models, list) or not all(isinstance(model, str) and model for model in models):
             raise FrontError(
-                f"{where} ({name}): models {models!r} is no list of names of models; give one, or leave it out"
+                f"{where} ({name}): models {models!r} is not a list of names of models; give one, or leave it out"
             )
         found.append(NamedKey(name, key, int(rate), tuple(models), *tokens))
     return found
@@ -97,7 +97,7 @@ def _token_limit(entry: Mapping[str, object], period: str, where: str) -> int:
     value = entry.get(variable) or 0
     if isinstance(value, bool) or not re.fullmatch(r"[0-9]{1,13}", str(value)):
         raise FrontError(
-            f"{where}: {variable} {value!r} is no whole number up to 9999999999999; give one, or 0 for no limit"
+            f"{where}: {variable} {value!r} is not a whole number up to 9999999999999; give one, or 0 for no limit"
         )
     return int(str(value))
 
@@ -172,7 +172,7 @@ def clear_text(wanted: object, topology: str) -> list[str]:
 def listen_addresses(addresses: Sequence[object], port: object) -> list[str]:
     """``address:port`` as nginx writes it."""
     if not isinstance(port, int) or isinstance(port, bool) or not 1 <= port <= 65535:
-        raise FrontError(f"vllm_serve_api_port: {port!r} is no port; give a number from 1 to 65535")
+        raise FrontError(f"vllm_serve_api_port: {port!r} is not a port; give a number from 1 to 65535")
     found: list[str] = []
     for address in addresses:
         try:
@@ -181,7 +181,7 @@ def listen_addresses(addresses: Sequence[object], port: object) -> list[str]:
             raise
         except ValueError:
             raise FrontError(
-                f"vllm_serve_listen: {address!r} is no IP address; give addresses of the head, 0.0.0.0 or '::'"
+                f"vllm_serve_listen: {address!r} is not an IP address; give addresses of the head, 0.0.0.0 or '::'"
             ) from None
         text = f"[{parsed}]:{port}" if parsed.version == 6 else f"{parsed}:{port}"
         if text not in found:
@@ -198,7 +198,7 @@ def origins(given: Iterable[object]) -> list[str]:
         text = str(origin)
         if not _ORIGIN.fullmatch(text):
             raise FrontError(
-                f"vllm_serve_cors_origins: {text!r} is no origin of a web page; write it as browsers send it, such as "
+                f"vllm_serve_cors_origins: {text!r} is not the origin of a web page; write it as browsers do, such as "
                 "https://chat.example.org or http://localhost:3000, without a path, and name each (there is no *)"
             )
         found += [text] if text not in found else []
@@ -208,14 +208,14 @@ def origins(given: Iterable[object]) -> list[str]:
 def checked_duration(value: object, variable: str) -> str:
     text = str(value)
     if not _DURATION.fullmatch(text):
-        raise FrontError(f"{variable}: {value!r} is no duration; write seconds, or a number with ms, s, m or h")
+        raise FrontError(f"{variable}: {value!r} is not a duration; write seconds, or a number with ms, s, m or h")
     return text
 
 
 def checked_size(value: object, variable: str) -> str:
     text = str(value)
     if not _SIZE.fullmatch(text):
-        raise FrontError(f"{variable}: {value!r} is no size; write bytes, or a number with k, m or g")
+        raise FrontError(f"{variable}: {value!r} is not a size; write bytes, or a number with k, m or g")
     return text
 
 

@@ -131,7 +131,7 @@ def _seconds(name: str, value: Any) -> float | None:
         return None
     number = _number(value)
     if number is None:
-        raise PatienceError(f"{name}={value!r} is no number of seconds. Give one, or auto.")
+        raise PatienceError(f"{name}={value!r} is not a number of seconds. Give one, or auto.")
     return number
 
 

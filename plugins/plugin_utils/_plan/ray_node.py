@@ -86,7 +86,7 @@ def _port_problems(ports: Mapping[str, Any], worker_ports: Sequence[Any], reserv
     known = {port.key for port in PORTS}
     for key in ports:
         if key not in known:
-            problems.append(f"ray_node_ports: {key!r} is no port of Ray; known: {', '.join(sorted(known))}")
+            problems.append(f"ray_node_ports: {key!r} is not a port of Ray; known: {', '.join(sorted(known))}")
     users: dict[int, list[str]] = {}
     for port in PORTS:
         value = ports.get(port.key, port.default)

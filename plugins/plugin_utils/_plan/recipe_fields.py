@@ -69,14 +69,14 @@ def validated(data: Mapping[str, Any], called: str) -> dict[str, Any]:
         fix = f"The role decides it ({'; '.join(ours)})." if ours else ""
         if len(ours) < len(owned):
             fix = f"Use the fields model, served_model_name, max_model_len and split. {fix}".strip()
-        raise RecipeError(f"vllm_serve_recipe={called!r}: {', '.join(owned)} is no argument of a recipe. {fix}")
+        raise RecipeError(f"vllm_serve_recipe={called!r}: {', '.join(owned)} cannot be an argument of a recipe. {fix}")
     if data["runtime"] not in ("venv", "container"):
         raise RecipeError(f"vllm_serve_recipe={called!r}: runtime {data['runtime']!r} is not venv or container.")
     counts = host_counts(data, called)
     for number in data.get("splits") or {}:
         if counts and number not in counts:
             raise RecipeError(
-                f"vllm_serve_recipe={called!r}: splits names {number!r}, which is none of its hosts {counts}. Add it."
+                f"vllm_serve_recipe={called!r}: splits names {number!r}, and its hosts are {counts}. Add it."
             )
     return {**_defaults(), **data}
 

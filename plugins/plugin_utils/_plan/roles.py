@@ -114,7 +114,7 @@ def explained(error: ValueError | KeyError) -> str:
 
 def _check(role: str) -> None:
     if role not in (*ROLES, TEARDOWN):
-        raise ValueError(f"{role!r} is no role with a plan; choose one of {', '.join(ROLES)}")
+        raise ValueError(f"{role!r} is not a role with a plan; choose one of {', '.join(ROLES)}")
 
 
 def _network(variables: Mapping[str, Any]) -> dict[str, Any]:

@@ -98,7 +98,7 @@ def _split(word: str, called: str) -> tuple[str, bool, str]:
     short, dot, rest = head[1:].partition(".")
     # case counts: -o is none of vLLM's
     if short not in vllm_args.SHORT:
-        raise RecipeError(f"vllm_serve_recipe={called!r}: {word} is no short form of vLLM. Write the option out.")
+        raise RecipeError(f"vllm_serve_recipe={called!r}: {word} is not a short form of vLLM. Write the option out.")
     return vllm_args.SHORT[short] + dot + rest, bool(equals), value
 
 

@@ -5,11 +5,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import Finding
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.verdict import USUAL_UTILIZATION
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory.beside import Beside
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import beside
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.cluster import plan_beside as cluster_beside
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.recipe import DEFAULT_UTILIZATION
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.serving import (
     Ask,
@@ -141,3 +144,41 @@ def with_models(serving: dict[str, Any], others: Sequence[Mapping[str, Any]]) ->
     for other in others:
         models += [model for model in other["models"] if model["name"] not in {known["name"] for known in models}]
     return {**serving, "models": models, "beside": [str(other["model"]) for other in others]}
+
+
+@dataclass(frozen=True)
+class Together:
+    """What all serving groups of a host serve: its own one, those beside it by name, and a line for people."""
+
+    serving: dict[str, Any] = field(default_factory=dict)
+    beside: dict[str, dict[str, Any]] = field(default_factory=dict)
+    line: str = ""
+    problems: list[Finding] = field(default_factory=list)
+
+    @property
+    def warnings(self) -> list[str]:
+        return [warning for other in self.beside.values() for warning in other["serving"]["warnings"]]
+
+
+def plan_together(
+    own: Mapping[str, Any],
+    others: Sequence[Beside],
+    variables: Mapping[str, Any],
+    hostvars: Mapping[str, Mapping[str, Any]],
+    nodes: Nodes,
+    fabric: Mapping[str, Any],
+    ask: Ask | None = None,
+) -> Together:
+    """The plan of a serving group and of those beside it on its head, which share the memory there.
+
+    ``own`` has the plan that it would have alone, ``variables`` are those of the host.  Raises ServingError.
+    """
+    host = str(own["head"])
+    if problems := refused(own, [one.name for one in others], variables):
+        return Together(problems=problems)
+    shares, planned = [], {}
+    for one in others:
+        planned[one.name] = cluster_beside(one.name, host, hostvars, nodes, fabric)
+        shares.append(plan_beside(planned[one.name], one.settings, own, variables, nodes, ask))
+    serving, problems, line = plan_own(own, shares, variables, nodes, ask)
+    return Together(with_models(serving, [other["serving"] for other in planned.values()]), planned, line, problems)

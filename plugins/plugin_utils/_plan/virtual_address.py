@@ -11,12 +11,13 @@ from __future__ import annotations
 import inspect
 import re
 import socket
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.environment_file import MARKER
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import Finding
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import front as front_proxy
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import front_answers
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.addresses import (
     address_of,
@@ -125,7 +126,9 @@ def _router_problems(variables: Mapping[str, Any]) -> Iterator[Finding]:
     given = variables.get(ROUTER, ROUTER_ID)
     if isinstance(given, bool) or not re.fullmatch(r"[0-9]+", str(given)) or not 1 <= int(given) <= 255:
         fix = "give one from 1 to 255 that no other router on that LAN uses"
-        yield Finding("virtual_address", "it is no number of a virtual router", fix, where=ROUTER, value=str(given))
+        yield Finding(
+            "virtual_address", "it is not the number of a virtual router", fix, where=ROUTER, value=str(given)
+        )
 
 
 def _address_problems(text: str, hostvars: Mapping[str, Mapping[str, Any]], cidr: Any) -> Iterator[Finding]:
@@ -138,7 +141,7 @@ def _address_problems(text: str, hostvars: Mapping[str, Mapping[str, Any]], cidr
     except FabricError:  # netaddr is not installed
         raise
     except ValueError:
-        yield finding("it is no IPv4 address", "write it with the length of its network, like 192.168.1.100/24")
+        yield finding("it is not an IPv4 address", "write it with the length of its network, like 192.168.1.100/24")
         return
     fabric = _network(cidr)
     if fabric is not None and given.ip in fabric:
@@ -202,7 +205,7 @@ def _inside(given: IPNetwork, stated: bool, own: IPNetwork) -> bool:
 
 def _not_there(host: str, interface: str, text: str, networks: Sequence[IPNetwork]) -> Finding:
     has = ", ".join(str(network) for network in networks) or "no IPv4 address"
-    what = f"it is no address in a network of {interface}, which has {has}"
+    what = f"it is not an address in a network of {interface}, which has {has}"
     fix = f"give one from there with the same length, or name another interface of {host} as {INTERFACE}"
     return Finding("virtual_address", what, fix, host, ADDRESS, text)
 
@@ -264,11 +267,38 @@ def taken(virtual: Virtual) -> Finding:
     return Finding("virtual_address", what, fix, where=ADDRESS, value=virtual.address)
 
 
+def plan_shared(
+    plans: Sequence[Mapping[str, Any]],
+    variables: Callable[[str], Mapping[str, Any]],
+    hostvars: Mapping[str, Mapping[str, Any]],
+    nodes: Mapping[str, Mapping[str, Any]],
+    fabric: Mapping[str, Mapping[str, Any]],
+    assumed: bool,
+) -> tuple[Virtual | None, list[Finding]]:
+    """The address that the heads of all plans have in turn, and what is wrong with it.
+
+    ``plans``: that of the cluster, then those of its serving groups.  ``variables`` gives those of a host by their
+    declared types.  Nobody is asked for the address where hosts are only ``assumed``.
+    """
+    fronts = []
+    for host in dict.fromkeys(str(plan["head"]) for plan in plans[1:] or plans):
+        given = variables(host)
+        listen = tuple(str(address) for address in given.get("vllm_serve_listen") or ("0.0.0.0",))
+        tls = front_proxy.effective_tls(str(given.get("vllm_serve_tls", "auto")), str(plans[0]["topology"]))
+        fronts.append(Front(host, str(hostvars[host].get(INTERFACE) or ""), listen, tls))
+    virtual, problems = plan_virtual(fronts, hostvars, nodes, fabric)
+    if virtual is None or problems:
+        return virtual, problems
+    port = int(hostvars[fronts[0].host].get("vllm_serve_api_port") or 8000)
+    known = assumed or declared(nodes, virtual.bare)
+    return virtual, [taken(virtual)] if not known and answered(virtual.bare, port) else []
+
+
 def keepalived(virtual: Virtual, host: str, port: int, tls: bool) -> str:
     """keepalived's configuration on a head."""
     own = virtual.of(host)
     if own is None:
-        raise ValueError(f"{host}: {ADDRESS} is for heads; this host is none")
+        raise ValueError(f"{host}: {ADDRESS} is for heads; this host is not one")
     return rendered(
         ROLES / "vllm_serve" / "templates" / "address.conf.j2",
         virtual=virtual,

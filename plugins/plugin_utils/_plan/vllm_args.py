@@ -279,7 +279,7 @@ def _resolve(args: Mapping[str, Any], table: Mapping[str, Any]) -> tuple[dict[st
                 resolved[name] = copy.deepcopy(dict(inner))
                 _nest(resolved[name], rest.split("."), value)
             else:
-                problems.append(_no_dictionary(spelled, value, f"is a field of {name}, which is no dictionary"))
+                problems.append(_no_dictionary(spelled, value, f"is a field of {name}, which is not a dictionary"))
             continue
         if name in given:
             problems.append(
@@ -302,7 +302,7 @@ def _resolve(args: Mapping[str, Any], table: Mapping[str, Any]) -> tuple[dict[st
         if isinstance(whole, Mapping):
             resolved[name] = _merged(whole, earlier)
         else:
-            problems.append(_no_dictionary(spelled, value, "is no dictionary, and fields of it are given"))
+            problems.append(_no_dictionary(spelled, value, "is not a dictionary, and fields of it are given"))
     return resolved, problems
 
 

@@ -86,7 +86,7 @@ def plan_serving(serving: Serving, beside: Sequence[Serving] = ()) -> dict[str, 
         "model_path": serving.model_path,
         "model_elsewhere": serving.model_elsewhere,
         "declared": declared_file(serving),
-        "kept": kept(serving),
+        "kept": [*kept(serving), *(path for one in beside for path in kept_beside(one))],
         "options": vllm_serve.option_arguments(serving),
         "sizing": vllm_serve.sizing(serving),
         "former_programs": list(FORMER_PROGRAMS),
@@ -108,6 +108,8 @@ def host_state_beside(serving: Serving) -> HostState:
             json_file(own.group, group_settings(serving)),
             *_head_files(serving),
         ],
+        # what a stop or a drain has left, as of the host's own group
+        absent=[own.maintenance[0], own.draining],
         units=_serving_units(own),
     )
 
@@ -215,6 +217,12 @@ def kept(serving: Serving) -> list[str]:
         *((vllm_serve.SMALLER_CONFIG,) if serving.degraded else ()),
         *(f"{_UNITS}/{unit}" for unit in units),
     ]
+
+
+def kept_beside(serving: Serving) -> list[str]:
+    """The same of a group beside the host's own one, which has its engine from there."""
+    own = serving.places
+    return [own.environment, own.vllm_config, own.group, own.config, f"{_UNITS}/{own.unit}", *serving.model_links]
 
 
 def members(serving: Serving) -> dict[str, str]:

@@ -59,7 +59,7 @@ def _type_problem(name: str, value: Any, entry: Mapping[str, Any]) -> Finding | 
     if kind in ("bool", "flag"):
         return None if isinstance(value, bool) else _wrong(name, value, "true or false")
     if isinstance(value, bool):
-        return _wrong(name, value, "a value: this option is no switch")
+        return _wrong(name, value, "a value: this option is not a switch")
     if kind == "int":
         return None if _whole(value) or str(value) in entry.get("words", ()) else _wrong(name, value, "a whole number")
     if kind == "float":

@@ -59,15 +59,19 @@ _BOUNDS: Mapping[str, tuple[int, int]] = {
         (1, 2**31),
     ),
 }
-_PACKAGE = (re.compile(r"[a-z0-9][a-z0-9+.:-]*"), "is no name of a package", "name one package of the distribution")
+_PACKAGE = (
+    re.compile(r"[a-z0-9][a-z0-9+.:-]*"),
+    "is not the name of a package",
+    "name one package of the distribution",
+)
 _LISTEN = (
     re.compile(r"(?:(?:\d{1,3}\.){3}\d{1,3}|\[[0-9a-fA-F:]+\]):\d{1,5}"),
-    "is no address with a port",
+    "is not an address with a port",
     "write it like 127.0.0.1:9090 or [::1]:9090",
 )
 _TIME = (
     re.compile(r"(?:\d+(?:ms|[smhdwy]))+"),
-    "is no duration of Prometheus",
+    "is not a duration of Prometheus",
     "write a number with s, m, h, d, w or y, such as 15s",
 )
 #: variables of one line of text, with the form that it must have
@@ -78,12 +82,12 @@ _FORMS: Mapping[str, tuple[re.Pattern[str], str, str]] = {
     "vllm_serve_metrics_listen": (re.compile(f"(?:{_LISTEN[0].pattern})?"), *_LISTEN[1:]),
     "monitoring_grafana_provisioning": (
         re.compile(r"(?:/[A-Za-z0-9_./-]+)?"),
-        "is no folder",
+        "is not a folder",
         "write it like /etc/grafana/provisioning",
     ),
     "roce_network_netplan_path": (
         re.compile(r"/etc/netplan/[A-Za-z0-9_.-]+\.yaml"),
-        "is no file that netplan reads",
+        "is not a file that netplan reads",
         "name a file /etc/netplan/<name>.yaml",
     ),
     "roce_network_env_path": (
@@ -162,7 +166,9 @@ def _folders(given: Variables) -> Iterator[Finding]:
             continue
         path = posixpath.normpath(value)
         if not value.startswith("/") or ".." in value.split("/"):
-            yield _finding(name, value, "it is no absolute path", "give a folder of the hosts from / on, without ..")
+            yield _finding(
+                name, value, "it is not an absolute path", "give a folder of the hosts from / on, without .."
+            )
         elif re.search(r"[\s\"'\\$%:]", value):
             what = "it holds a blank or a character that means something to systemd or a shell"
             yield _finding(name, value, what, "use letters, digits, '_', '-', '.' and '/'")
@@ -180,7 +186,7 @@ def _environments(given: Variables) -> Iterator[Finding]:
         for name, value in values.items() if isinstance(values, Mapping) else ():
             key = str(name)
             if not _ENVIRONMENT_NAME.fullmatch(key):
-                what = f"{key!r} is no name of an environment variable"
+                what = f"{key!r} is not the name of an environment variable"
                 yield _finding(where, None, what, "use letters, digits and _, not beginning with a digit")
             elif environment.secret_name(key, value):
                 what = f"{key} is a secret (its value is not shown), which engines show and copy"

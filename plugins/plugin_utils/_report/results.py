@@ -8,15 +8,15 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ansible.errors import AnsibleActionFail
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import serving
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory import beside, inventory
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory import groups as serving_groups
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory import inventory
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory.role_specs import Declared
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.cluster import plan_parts
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.cluster import plan_beside, plan_parts
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._report import status as _status
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._report.query import QueryError, pick
 
@@ -55,13 +55,52 @@ def see(task_vars: Mapping[str, Any], name: str) -> Seen:
     cluster, fabric, nodes, plan_error = _status.plan(groups, status["cluster"]["hosts"], hostvars, facts_by_host)
     if names and not plan_error:
         # of one group at a time a speed can be measured and a plan be shown
-        parts = plan_parts(inventory.parts(groups, names), hostvars, nodes, fabric)
         chosen = str(task_vars.get("serving_group") or names[0])
-        if chosen not in parts:
-            raise AnsibleActionFail(f"serving_group: {chosen!r} is none of {', '.join(parts)}; name one of them")
-        cluster = parts[chosen]
+        everything = task_vars["hostvars"]
+        described = beside.named(hostvars, list(hostvars))
+        others = {one.name: one for one in _groups_beside(groups, names, described, everything[next(iter(hostvars))])}
+        parts = plan_parts(inventory.parts(groups, names), hostvars, nodes, fabric)
+        if chosen not in (*parts, *others):
+            known = ", ".join((*parts, *others))
+            raise AnsibleActionFail(f"serving_group: {chosen!r} is not one of {known}; name one of them")
+        if chosen not in status["groups"]:
+            what = f"serving_group: {chosen} is not on {others[chosen].host}, or that host does not answer"
+            raise AnsibleActionFail(f"{what}; run site.yml")
+        cluster = parts.get(chosen) or {
+            **plan_beside(chosen, others[chosen].host, hostvars, nodes, fabric),
+            "given": others[chosen].settings,
+        }
         status.update({key: status["groups"][chosen][key] for key in ("ray", "serving")})
     return Seen(status, facts_by_host, cluster, fabric, plan_error)
+
+
+def _groups_beside(
+    groups: Mapping[str, Sequence[str]], names: Sequence[str], described: Any, variables: Mapping[str, Any]
+) -> list[beside.Beside]:
+    given = Declared(variables, strict=False)
+    if problems := beside.problems(groups, names, described, given):
+        raise AnsibleActionFail("; ".join(str(problem) for problem in problems))
+    return beside.groups_beside(described, given) if described else []
+
+
+def served(facts: Mapping[str, Any], cluster: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What a head says of the group that was chosen, which may be one beside its own."""
+    serving_there: Mapping[str, Any] = facts["serving"]
+    if "given" not in cluster:
+        return serving_there
+    return {**serving_there, **serving_there["beside"][cluster["group"]]}
+
+
+def group_of(cluster: Mapping[str, Any]) -> str:
+    """The name of the group that was chosen; empty where the inventory names none."""
+    return str(cluster.get("group") or "")
+
+
+def of_group(runs: Sequence[dict[str, Any]], cluster: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Earlier results of the same serving group; all where there is no plan. Those of earlier versions do not say of
+    which one they are."""
+    group = group_of(cluster)
+    return [run for run in runs if not cluster or run.get("group", group) == group]
 
 
 def save(path: str, content: str | Mapping[str, Any], variable: str) -> str:
@@ -109,16 +148,37 @@ def read_all(folder: str, newest: int) -> list[str]:
     return texts
 
 
+def told(seen: Seen) -> dict[str, float]:
+    """By which arguments vLLM knows its part of the memory of a host that several groups share."""
+    facts = seen.facts_by_host.get(seen.cluster["head"])
+    if facts is None or not facts["serving"].get("beside"):
+        return {}
+    options = served(facts, seen.cluster)["options"]
+    return {
+        name: float(options[name]) for name in ("gpu-memory-utilization", "kv-cache-memory-bytes") if name in options
+    }
+
+
 def serving_plan(
-    everything: Mapping[str, Any], cluster: Mapping[str, Any], nodes: Mapping[str, Mapping[str, Any]]
+    everything: Mapping[str, Any],
+    cluster: Mapping[str, Any],
+    nodes: Mapping[str, Mapping[str, Any]],
+    args: Mapping[str, float] | None = None,
 ) -> tuple[dict[str, Any], str]:
-    """What the recipe comes to on these hosts, with its memory plan; empty, with the reason, where it cannot."""
+    """What the recipe comes to on these hosts, with its memory plan; empty, with the reason, where it cannot.
+
+    ``args`` of vLLM are those that the plan of all groups of a host has given it.
+    """
+    from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import beside as sharing
     from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import serving
 
     head = cluster["hosts"][0]
     if any(host not in nodes for host in cluster["hosts"]):
         return {}, "a host did not answer"
-    variables = Declared(everything[head], strict=False)
+    variables: Mapping[str, Any] = Declared(everything[head], strict=False)
+    if "given" in cluster:
+        variables = sharing.variables_of(cluster["given"], variables)
+    variables = sharing.with_args(variables, args) if args else variables
     first = {name: variables[name] for name in serving.READ_OF_HEAD if name in variables}
     try:
         base = str(variables.get("inventory_dir") or "")

@@ -32,7 +32,7 @@ function named(r) {
 function route(r) {
     const model = named(r);
     if (model === undefined) {
-        return refuse(r, 400, 'The body is no JSON object, or has more than 31 levels.', 'invalid_json');
+        return refuse(r, 400, 'The body is not a JSON object, or has more than 31 levels.', 'invalid_json');
     }
     if (!model) {
         return refuse(r, 400, 'Say which model: GET /v1/models lists them.', 'model_required');

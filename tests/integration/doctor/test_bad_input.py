@@ -109,7 +109,7 @@ def test_bytes_that_are_no_log(tmp_path: Path) -> None:
     notes = "\n".join(answer.doctor["notes"])
     assert "broken.gz cannot be read" in notes
     assert "gone.log cannot be read" in notes
-    assert "random.log is no text" in notes
+    assert "random.log is not text" in notes
 
 
 @pytest.mark.parametrize("make", ["nothing", "empty"])

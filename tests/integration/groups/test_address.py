@@ -110,3 +110,8 @@ def test_it_goes_when_it_is_no_longer_wanted(shared: Doors) -> None:
         on = shared.cluster.run
         assert on(head, "ls /etc/sparkthor/address.conf", check=False) == ""
         assert "protocol 112" not in on(head, "cat /etc/sparkthor/firewall.nft")
+    # while a firewall is closed and a keepalived runs, two heads have it
+    ended = "journalctl --no-pager -o short-unix -u sparkthor-address.service | tail -1 | cut -d ' ' -f 1"
+    stopped = [float(shared.cluster.run(head, ended)) for head in HEADS]
+    closed = [float(shared.cluster.run(head, "stat -c %.Y /etc/sparkthor/firewall.nft")) for head in HEADS]
+    assert max(stopped) < min(closed)

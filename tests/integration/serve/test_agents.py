@@ -98,7 +98,7 @@ def web(large: Serving, tmp_path: Path) -> Iterator[str]:
     if not (program / "bin/open-webui").exists():
         subprocess.run(["python3.11", "-m", "venv", str(program)], check=True, timeout=300)
         # the engine's torch: that of PyPI brings gigabytes for GPUs
-        torch = next(TORCH.glob("torch-*.whl"))
+        [torch] = TORCH.glob("torch-*.whl")
         command = [str(program / "bin/pip"), "install", "--quiet", str(torch), OPEN_WEBUI]
         subprocess.run(command, check=True, timeout=1800)
     environment = {

@@ -85,3 +85,50 @@ def test_groups_beside_are_compared_before_the_role_runs() -> None:
         {"module": "vllm_options", "arguments": {"engine": "x"}},
         {"module": "vllm_service", "arguments": {"group": "embed", "serves": True}},
     ]
+
+
+def switched(host: str, group: str, **more: Any) -> dict[str, Any]:
+    """What switch_model.yml finds and sets on a host for a recipe and this group, by the names of its tasks."""
+    [play, _upgrade] = yaml.safe_load((TOP / "playbooks/switch_model.yml").read_text(encoding="utf-8"))
+    given = {**VARIABLES, "inventory_hostname": host, "recipe": "new", "serving_group": group, **more}
+    found = {}
+    for task in play["tasks"]:
+        values = {name: trust_as_template(text) for name, text in task["vars"].items()}
+        conditions = [task["when"]] if isinstance(task["when"], str) else task["when"]
+        if all(templated("{{ " + words + " }}", **given, **values) for words in conditions):
+            facts = task.get("ansible.builtin.set_fact")
+            text = facts or "{{ " + task["ansible.builtin.assert"]["that"] + " }}"
+            found[task["name"]] = (
+                {key: templated(value, **given, **values) for key, value in text.items()}
+                if facts
+                else templated(text, **given, **values)
+            )
+            if found[task["name"]] is False:
+                break
+    return found
+
+
+USED, USED_BESIDE = "Use the recipe", "Use the recipe for the group beside another"
+MODEL = "Fail if the inventory names another model"
+
+
+def test_a_recipe_for_a_group_beside_another_changes_that_one_alone() -> None:
+    for host in ("a", "b", "d"):
+        found = switched(host, "embed")
+        assert found[USED_BESIDE] == {
+            "serving_beside": {"embed": {"host": "a", "vllm_serve_recipe": "new"}, "rerank": {"host": "a"}}
+        }
+        assert USED not in found
+    assert switched("b", "big")[USED] == {"vllm_serve_recipe": "new"}
+    assert USED not in switched("d", "big")
+    assert USED_BESIDE not in switched("a", "big")
+
+
+def test_a_recipe_is_for_a_group_that_there_is_and_that_names_no_other_model() -> None:
+    check = "Fail if it is not said which serving group the recipe is for"
+    assert [switched("a", group)[check] for group in ("embed", "big", "")] == [True, True, False]
+    beside = {"embed": {"host": "a", "vllm_serve_model": "org/model"}}
+    assert switched("a", "embed", serving_beside=beside)[MODEL] is False
+    # that of the host's own group is no matter of the one beside it
+    assert switched("a", "embed", vllm_serve_model="org/model")[MODEL] is True
+    assert switched("a", "big", vllm_serve_model="org/model")[MODEL] is False

@@ -16,26 +16,33 @@ from tests.unit.playbooks.test_serve_again import tasks
 GROUPS = {"cluster": ["a", "b", "c"], "big": ["a", "b"], "small": ["c"]}
 
 
-def stopping(asking: set[str], **given: Any) -> list[str]:
-    """Of a and c, which serve, those that stop when these hosts ask for a reboot."""
+def found(asking: set[str], beside: dict[str, Any] | None = None, **given: Any) -> dict[str, dict[str, Any]]:
+    """Of a and c, which serve, what stops when these hosts ask for a reboot; groups ``beside`` are on a."""
     facts = {
         name: text
         for _hosts, task in tasks("reboot")
         for name, text in task.get("ansible.builtin.set_fact", {}).items()
     }
-    found = {}
+    told: dict[str, dict[str, Any]] = {}
     hostvars = {host: {"__reboot_wanted": host in asking} for host in GROUPS["cluster"]}
     for head in ("a", "c"):
+        more = {"beside": beside} if beside and head == "a" else {}
         variables = {
             **{name: trust_as_template(text) for name, text in facts.items() if name != "__reboot_wanted"},
             "groups": GROUPS,
             "group_names": [name for name, members in GROUPS.items() if head in members],
             "hostvars": hostvars,
-            "__nodes": {"status": {"serving": {"model": "m", "maintenance": ""}}},
+            "__reboot_wanted": head in asking,
+            "__nodes": {"status": {"serving": {"model": "m", "maintenance": "", **more}}},
             **given,
         }
-        found[head] = Templar(loader=DataLoader(), variables=variables).template(variables["__reboot_stops"])
-    return [head for head, stops in found.items() if stops]
+        templar = Templar(loader=DataLoader(), variables=variables)
+        told[head] = {name: templar.template(variables[name]) for name in ("__reboot_stops", "__reboot_beside")}
+    return told
+
+
+def stopping(asking: set[str], **given: Any) -> list[str]:
+    return [head for head, told in found(asking, **given).items() if told["__reboot_stops"]]
 
 
 @pytest.mark.parametrize(("asking", "heads"), [(set(), []), ({"b"}, ["a"]), ({"c"}, ["c"]), ({"a", "c"}, ["a", "c"])])
@@ -45,3 +52,28 @@ def test_a_group_none_of_whose_hosts_asks_goes_on(asking: set[str], heads: list[
 
 def test_without_groups_all_hosts_serve_together() -> None:
     assert stopping({"b"}) == ["a", "c"]
+
+
+BESIDE = {"embed": {"maintenance": ""}, "rerank": {"maintenance": "stopped by playbooks/stop.yml"}}
+
+
+@pytest.mark.parametrize(("asking", "groups"), [({"a"}, ["embed"]), ({"b"}, []), ({"c"}, []), ({"a", "b"}, ["embed"])])
+def test_a_group_beside_another_stops_with_its_host_alone(asking: set[str], groups: list[str]) -> None:
+    """Nothing starts again that somebody had stopped before."""
+    told = found(asking, BESIDE, serving_groups=["big", "small"])
+    assert [told[head]["__reboot_beside"] for head in ("a", "c")] == [groups, []]
+
+
+def test_groups_beside_are_drained_before_their_host_reboots_and_serve_after_its_own_one() -> None:
+    names = [task["name"] for _hosts, task in tasks("reboot")]
+    order = [
+        *("Stop vLLM and pause the watchdog", "Stop the groups beside", "Reboot"),
+        *("Wait for the first completion", "Start the groups beside"),
+        "Wait for the first completion of the groups beside",
+    ]
+    assert sorted(order, key=names.index) == order
+    beside = [task for _hosts, task in tasks("reboot") if task.get("loop") == "{{ __reboot_beside }}"]
+    given = [task["sparkthor.cluster.vllm_service"] for task in beside]
+    assert [one["state"] for one in given] == ["stopped", "started", "serving"]
+    assert {one["group"] for one in given} == {"{{ item }}"}
+    assert "default(300)" in given[0]["drain_timeout"]

@@ -240,4 +240,4 @@ def test_a_group_that_does_not_fit_beside_another_is_refused_before_any_host(tmp
     for words in ("Nothing was changed", "does not fit", "It shares spark-01 with embed 63.", "cache 60.0 GiB"):
         assert words in text
     done = render(tmp_path / "out", shared(tmp_path / "other", host="spark-02"))
-    assert "spark-02 is no head of a serving group" in " ".join(done.stdout.split())
+    assert "spark-02 is not the head of a serving group" in " ".join(done.stdout.split())

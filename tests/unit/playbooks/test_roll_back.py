@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar, trust_as_template
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import places
 
 from tests.unit.playbooks.test_serve_again import tasks
 
@@ -64,3 +65,27 @@ def test_there_is_no_former_one_where_one_alone_was_kept() -> None:
 def test_a_limit_must_not_part_them() -> None:
     assert chosen("b", ["b"], serving_groups=["big", "small"])["away"] == ["a"]
     assert chosen("a", ["a", "b"], serving_groups=["big", "small"])["away"] == []
+
+
+def test_groups_beside_go_back_with_their_hosts_own_one() -> None:
+    names = [one["name"] for _hosts, one in tasks("rollback")]
+    order = [
+        *(
+            "Restore the files",
+            "Stop the groups beside that came later",
+            "Restart the watchdogs whose settings changed",
+        ),
+        *("Start vLLM", "Wait for the first completion", "Start the groups beside"),
+        *("Wait for the first completion of the groups beside", "Keep it as what served last"),
+    ]
+    assert sorted(order, key=names.index) == order
+    text = task("Restart the watchdogs whose settings changed")["sparkthor.cluster.host_state"]["units"]
+    templar = Templar(loader=DataLoader(), variables={"__roll_back": {"beside": ["embed"]}})
+    own, beside = templar.template(trust_as_template(text))
+    assert own["name"] == places.OWN.watchdog
+    assert own["restart_on"] == [places.OWN.config]
+    embed = places.Places("embed")
+    assert (beside["name"], beside["restart_on"]) == (embed.watchdog, [embed.config])
+    stop = task("Stop the groups beside that came later")
+    assert stop["loop"] == "{{ __roll_back.beside_since }}"
+    assert stop["sparkthor.cluster.vllm_service"]["state"] == "stopped"

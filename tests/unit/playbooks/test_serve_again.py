@@ -72,8 +72,9 @@ def test_an_upgrade_that_fails_goes_back_by_the_same_tasks() -> None:
     assert "__upgrade_failed" in inner["when"]
     names = [task["name"] for task in inner["block"]]
     assert names.index("Let running requests end") < names.index("Switch the engine") < names.index("Serve the model")
-    assert names[-3:] == [
+    assert names[-4:] == [
         "Measure the new engine",
+        "Measure the groups beside with the new engine",
         "Compare the new engine with the former one",
         "Keep what serves now",
     ]

@@ -18,17 +18,30 @@ LATE = "the front proxy: timed out"
 WHOLE = {"streams": {"1": {"decode_tokens_per_second": 10.0}}}
 
 
-def proven(before: dict[str, Any], after: dict[str, Any]) -> bool:
+def deed(name: str) -> dict[str, Any]:
+    """A task of the change to the new engine."""
     blocks = [inner for _hosts, one in tasks("upgrade") for inner in one.get("block", ())]
-    deeds = [deed for inner in blocks for deed in inner.get("block", ())]
-    [compare] = [deed for deed in deeds if deed["name"] == "Compare the new engine with the former one"]
+    [found] = [one for inner in blocks for one in inner.get("block", ()) if one["name"] == name]
+    assert isinstance(found, dict)
+    return found
+
+
+def proven(before: dict[str, Any], after: dict[str, Any], group: str = "") -> bool:
+    """Of the host's own group, or of one beside it."""
+    compare = deed("Compare the new engine with the former one")
     given = {name: trust_as_template(text) for name, text in compare["vars"].items()}
-    known = {"__upgrade_before": before, "__upgrade_after": {"found": after}}
+    known: dict[str, Any] = {"item": group, "__upgrade_before": before, "__upgrade_after": {"found": after}}
+    if group:
+        # the host's own one proves nothing for it
+        known = {"item": group, "__upgrade_before": {"found": WHOLE}, "__upgrade_after": {"found": WHOLE}}
+        known["__upgrade_before_beside"] = {"results": [{"item": "other", "found": WHOLE}, {"item": group, **before}]}
+        known["__upgrade_after_beside"] = {"results": [{"item": "other"}, {"item": group, "found": after}]}
     templar = Templar(loader=DataLoader(), variables={**given, **known})
     conditions = compare["ansible.builtin.assert"]["that"]
     return all(templar.template(trust_as_template("{{ " + words + " }}")) is True for words in conditions)
 
 
+@pytest.mark.parametrize("group", ["", "embed"])
 @pytest.mark.parametrize(
     ("before", "after", "well"),
     [
@@ -43,5 +56,34 @@ def proven(before: dict[str, Any], after: dict[str, Any]) -> bool:
         ({"skipped": True}, {"error": LATE}, False),
     ],
 )
-def test_what_proves_an_engine(before: dict[str, Any], after: dict[str, Any], well: bool) -> None:
-    assert proven(before, after) is well
+def test_what_proves_an_engine(before: dict[str, Any], after: dict[str, Any], well: bool, group: str) -> None:
+    assert proven(before, after, group) is well
+
+
+def test_all_groups_of_a_host_prove_the_engine_that_they_share() -> None:
+    loop = trust_as_template(deed("Compare the new engine with the former one")["loop"])
+    for cluster, groups in (({}, [""]), ({"beside": {"embed": {}, "rerank": {}}}, ["", "embed", "rerank"])):
+        templar = Templar(loader=DataLoader(), variables={"sparkthor_cluster": cluster})
+        assert templar.template(loop) == groups
+
+
+@pytest.mark.parametrize(
+    ("result", "words"),
+    [
+        ({"msg": "it does not start"}, "it does not start"),
+        ({"unreachable": True}, ""),
+        ({"msg": "One or more items failed", "results": [{"msg": "fine"}, {"failed": True, "msg": "why"}]}, "why"),
+        # what a package manager says is a list of lines
+        ({"msg": "apt failed", "results": ["a line"]}, "apt failed"),
+    ],
+)
+def test_the_reason_of_a_failure_is_kept(result: dict[str, Any], words: str) -> None:
+    [outer] = [task for _hosts, task in tasks("upgrade") if "rescue" in task]
+    text = outer["rescue"][0]["ansible.builtin.set_fact"]["__upgrade_failed"]
+    templar = Templar(loader=DataLoader(), variables={"ansible_failed_result": result})
+    assert templar.template(trust_as_template(text)) == words
+
+
+def test_groups_beside_let_their_requests_end_before_they_restart() -> None:
+    serve = deed("Serve the model")
+    assert "upgrade_drain_timeout" in serve["vars"]["__vllm_serve_beside_drain"]

@@ -156,5 +156,5 @@ def test_a_wrong_value_is_named_with_its_variable() -> None:
         AnsibleError, match=r"'vllm_serve_api_port' is of type str .*http.* cannot be converted to an int"
     ):
         value("__vllm_serve_plan", vllm_serve_model="/srv/mine", vllm_serve_api_port="http")
-    with pytest.raises(AnsibleError, match="vllm_serve_listen: 'nowhere' is no IP address"):
+    with pytest.raises(AnsibleError, match="vllm_serve_listen: 'nowhere' is not an IP address"):
         value("__vllm_serve_plan", vllm_serve_model="/srv/mine", vllm_serve_listen=["nowhere"])

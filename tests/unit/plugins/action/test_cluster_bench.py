@@ -111,7 +111,7 @@ def report(speed: float) -> dict[str, Any]:
 def test_a_run_that_is_slower_than_the_kept_one_names_what_changed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seen = types.SimpleNamespace(facts_by_host={}, plan_error="none here", cluster=None)
+    seen = types.SimpleNamespace(facts_by_host={}, plan_error="none here", cluster={})
     monkeypatch.setattr(cluster_bench.results, "see", lambda _vars, _nodes: seen)
     moments = iter([datetime.datetime(2026, 1, day, tzinfo=datetime.UTC) for day in (1, 2)])
     clock = types.SimpleNamespace(now=lambda _zone: next(moments))

@@ -62,3 +62,13 @@ def test_the_api_is_measured_without_a_plan(monkeypatch: pytest.MonkeyPatch) -> 
 def test_what_a_stage_needs_is_said(monkeypatch: pytest.MonkeyPatch, arguments: dict[str, Any], words: str) -> None:
     with pytest.raises(AnsibleActionFail, match=words):
         run(monkeypatch, "a", **arguments)
+
+
+@pytest.mark.parametrize(("given", "group", "serves"), [({}, "", True), ({"given": {}}, "embed", False)])
+def test_the_group_whose_api_is_measured(given: dict[str, Any], group: str, serves: bool) -> None:
+    cluster = {"hosts": ["a"], "head": "a", "head_address": "10.0.0.1", "group": "embed", **given}
+    serving = {"model": "big", "beside": {"embed": {"model": ""}}}
+    facts = {"rdma": {"links": []}, "serving": serving, "versions": {}, "engine": {"runtime": "venv", "path": "/e"}}
+    plan = ActionModule._plan(cluster, {"a": {"links": []}}, {"a": facts})
+    assert (plan["group"], plan["serves"]) == (group, serves)
+    assert ActionModule._plan(cluster, {}, {})["serves"] is False

@@ -163,7 +163,7 @@ def test_a_plan_that_stands_is_what_the_comparison_reads(monkeypatch: pytest.Mon
 
 
 def test_folders_that_variables_name_are_looked_at_on_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
-    answer = {"converged": [], "drift": "", "refused": ["engine_cache_dir: '/srv/x': it is no folder; ..."]}
+    answer = {"converged": [], "drift": "", "refused": ["engine_cache_dir: '/srv/x': it is not a folder; ..."]}
     result, calls = compare(
         monkeypatch, {"roles": ["engine"]}, answer, engine_cache_dir="/srv/x", ray_node_temp_dir="/srv/{{ 'ray' }}"
     )

@@ -242,7 +242,7 @@ def test_a_folder_of_an_earlier_version_is_adopted_once(host: Host) -> None:
 
 def test_a_revision_of_other_contents_is_refused(host: Host) -> None:
     wrong = {**revised(FILES), "folder": "tiny@" + "0" * 16}
-    assert "is no revision of tiny with these contents" in host.call({}, models=[wrong])["msg"]
+    assert "is not a revision of tiny with these contents" in host.call({}, models=[wrong])["msg"]
 
 
 def test_a_listing_says_which_revision_is_for_what(host: Host) -> None:

@@ -32,7 +32,7 @@ def test_what_others_write_to_or_own_is_refused(top: Path, monkeypatch: pytest.M
     shared.mkdir()
     shared.chmod(0o777)
     (shared / "x").touch()
-    assert folders.unfit(str(top / "file"), str(top)) == "it is no folder"
+    assert folders.unfit(str(top / "file"), str(top)) == "it is not a folder"
     assert folders.unfit(str(shared), str(top)) == "it is not empty and others may write to it"
     assert folders.unfit(str(shared / "new"), str(top)) == f"everybody may write to {shared}"
     theirs = top / "theirs"
@@ -53,4 +53,4 @@ def test_a_link_to_a_folder_on_another_disk_is_judged_by_the_folder(top: Path) -
 
 def test_what_is_refused_names_variable_value_and_fix() -> None:
     (refused,) = folders.refused({"engine_cache_dir": "/dev/null", "model_store_root": "/no/such/folder"})
-    assert refused.startswith("engine_cache_dir: '/dev/null': it is no folder; give a folder that is new")
+    assert refused.startswith("engine_cache_dir: '/dev/null': it is not a folder; give a folder that is new")

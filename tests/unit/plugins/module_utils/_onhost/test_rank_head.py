@@ -78,7 +78,7 @@ def test_a_stranger_is_refused_by_name(tmp_path: Path) -> None:
     async def story(site: Site) -> None:
         site.start("one")
         site.start("four", members={**HOSTS, "127.0.0.4": "four"})
-        await until(lambda: any("four is no member of the group of one" in line for line in site.said))
+        await until(lambda: any("four is not a member of the group of one" in line for line in site.said))
 
     run(tmp_path, story)
 

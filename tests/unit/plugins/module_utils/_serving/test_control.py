@@ -148,3 +148,23 @@ def test_a_group_beside_another_is_moved_by_its_own_files() -> None:
     assert beside.config_path == "/etc/sparkthor/beside/embed/serving.json"
     assert beside.draining == "/run/sparkthor/beside/embed/draining"
     assert (beside.marker, beside.check) == ("/var/lib/sparkthor/beside/embed/maintenance", True)
+
+
+def test_a_restart_that_waits_for_requests_takes_new_ones_again(
+    engine: Engine, tmp_path: Path, config: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert serving_control.drained_restart("embed", 0) is None
+    systemd, seen = Systemd(), []
+    one = control(tmp_path, config, systemd)
+    one.connections = lambda _path: seen.append((tmp_path / "draining").exists()) or 0
+    monkeypatch.setattr(serving_control, "of_group", lambda group, check: one)
+    restart = serving_control.drained_restart("embed", 30)
+    assert restart is not None
+    assert restart() == ""
+    assert seen == [True, True]
+    assert ["--no-block", "restart", "sparkthor-vllm.service"] in systemd.calls
+    assert not (tmp_path / "draining").exists()
+    engine.metrics, one.runner = 'vllm:num_requests_running{engine="0"} 2.0\n', Systemd()
+    clock = iter(range(0, 1000, 10))
+    one.clock = lambda: float(next(clock))
+    assert "2 requests are still running after 30 s" in restart()

@@ -112,6 +112,32 @@ def test_the_restarts_that_a_way_back_owes_outlive_a_broken_run(host: Host) -> N
     assert kept.restarts([kept.Change("/etc/sparkthor/vllm.yaml", "a", "b", kept.Item("x"))]) == []
 
 
+def test_groups_beside_that_are_there_are_part_of_the_way_back(tmp_path: Path) -> None:
+    for name in ("embed", "late"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "serving.json").write_text("{}")
+    own = ["/etc/sparkthor/vllm.yaml", "/etc/systemd/system/sparkthor-vllm.service"]
+    embed = ["/etc/sparkthor/beside/embed/vllm.yaml", "/etc/systemd/system/sparkthor-vllm-embed.service"]
+    gone = ["/etc/sparkthor/beside/gone/vllm.yaml", "/etc/systemd/system/sparkthor-vllm-gone.service"]
+    # an upgrade that brings a group keeps what served before, and names the files of that group
+    coming = {"/etc/sparkthor/beside/late/vllm.yaml": kept.Item()}
+    one = kept.Kept("a", {}, {**{path: kept.Item("x") for path in (*own, *embed, *gone)}, **coming})
+    there = str(tmp_path / "*" / "serving.json")
+    assert kept.beside(one, there) == (["embed"], ["late"])
+    assert list(kept.without_former(one, there).items) == [*own, *embed]
+    changed = kept.Change("/etc/sparkthor/beside/embed/serving.json", "a", "b", kept.Item("x"))
+    assert kept.restarts([changed]) == ["sparkthor-watchdog-embed.service"]
+
+
+def test_nothing_of_a_group_that_is_gone_is_written(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its units and its folder are gone, so its files would lie about."""
+    host.keep("a")
+    monkeypatch.setattr(kept, "_group_of", lambda path: "gone" if path.endswith("vllm.env") else "")
+    host.yaml.write_text("model: two\n")
+    host.env.write_text("A=1\n")
+    assert host.back("a") == ["vllm.yaml"]
+
+
 def test_units_are_read_anew(host: Host, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(kept, "UNITS", str(tmp_path))
     host.keep("a")

@@ -54,6 +54,23 @@ def test_changed_file_restarts_once(engine: Engine, tmp_path: Path, config: str)
     assert (again.changed, len(systemd.calls)) == (False, count)
 
 
+def test_a_restart_may_be_another_one(engine: Engine, tmp_path: Path, config: str) -> None:
+    systemd, asked = Systemd(), []
+
+    def restart(told: str) -> str:
+        asked.append(told)
+        return told
+
+    record(tmp_path)
+    assert not ensure(tmp_path, config, systemd, start=True, restart=lambda: restart("early")).changed
+    (tmp_path / "vllm.yaml").write_text("model: y\n")
+    assert ensure(tmp_path, config, systemd, start=True, check=True, restart=lambda: restart("check")).changed
+    assert ensure(tmp_path, config, systemd, start=True, restart=lambda: restart("")).changed
+    assert (asked, systemd.calls) == ([""], [])
+    with pytest.raises(ready.ReadyError, match="cannot be started: 2 requests are still running"):
+        ensure(tmp_path, config, systemd, start=True, restart=lambda: restart("2 requests are still running"))
+
+
 def test_a_rank_elsewhere_with_other_files_restarts_the_group_too(engine: Engine, tmp_path: Path, config: str) -> None:
     group = tmp_path / "group.json"
     Path(config).write_text(json.dumps({**json.loads(Path(config).read_text()), "group_state": str(group)}))

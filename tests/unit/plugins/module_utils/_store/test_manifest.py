@@ -40,9 +40,9 @@ def test_bad_manifests(rows: list[list[Any]]) -> None:
 @pytest.mark.parametrize(
     ("row", "message"),
     [
-        (["x", "/etc/passwd"], "no file of the same folder"),
-        (["x", "../other/y"], "no file of the same folder"),
-        (["x", "nowhere"], "no file of the same folder"),
+        (["x", "/etc/passwd"], "not a file of the same folder"),
+        (["x", "../other/y"], "not a file of the same folder"),
+        (["x", "nowhere"], "not a file of the same folder"),
         (["../x", "config.json"], "does not stay inside"),
         (["/x", "config.json"], "does not stay inside"),
         (["config.json", "sub/weights-1"], "occurs twice"),

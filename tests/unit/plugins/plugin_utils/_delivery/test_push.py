@@ -205,7 +205,7 @@ def test_a_link_out_of_the_folder_is_refused(tmp_path: Path) -> None:
     (model / "folder").symlink_to(tmp_path)
     with pytest.raises(AnsibleActionFail, match="leads out of"):
         push.folder_files(str(model), "model_store_models: tiny")
-    with pytest.raises(AnsibleActionFail, match="is none"):
+    with pytest.raises(AnsibleActionFail, match="is not one"):
         push.hub_folder(str(model), "model_store_models: tiny")
 
 

@@ -128,7 +128,7 @@ GOOD = {
         ({"log": [7]}, "a text or a mapping"),
         ({"check": "no_such"}, "none named no_such"),
         ({"colour": "red"}, "unknown field colour"),
-        ({"explains": ["zz"]}, "which is no rule"),
+        ({"explains": ["zz"]}, "which is not a rule"),
         ({"profile": "ib"}, "profile is roce or tcp"),
     ],
 )

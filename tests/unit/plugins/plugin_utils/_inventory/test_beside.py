@@ -49,13 +49,13 @@ def test_none_are_named() -> None:
 @pytest.mark.parametrize(
     ("given", "names", "words"),
     [
-        (["embed"], NAMES, ["serving_beside", "no mapping", "host: HOST"]),
-        ({"embed": "a"}, NAMES, ["serving_beside", "no mapping"]),
+        (["embed"], NAMES, ["serving_beside", "not a mapping", "host: HOST"]),
+        ({"embed": "a"}, NAMES, ["serving_beside", "not a mapping"]),
         ({"embed": EMBED}, [], ["has no name", "serving_groups"]),
         ({"Embed-1": EMBED}, NAMES, ["group Embed-1", "cannot be the name", "lower-case"]),
         ({"big": EMBED}, NAMES, ["group big", "an inventory group has this name"]),
         ({"embed": {"vllm_serve_recipe": "x"}}, NAMES, ["group embed", "names no host", "a, d"]),
-        ({"embed": {**EMBED, "host": "b"}}, NAMES, ["'b'", "b is no head", "a, d", "front proxy"]),
+        ({"embed": {**EMBED, "host": "b"}}, NAMES, ["'b'", "b is not the head", "a, d", "front proxy"]),
         ({"embed": {**EMBED, "vllm_serve_modl": "x"}}, NAMES, ["vllm_serve_modl", "did you mean 'vllm_serve_model'"]),
         (
             {"embed": {**EMBED, "engine_runtime": "venv"}},
@@ -85,4 +85,4 @@ def test_no_two_groups_listen_on_one_port() -> None:
     [problem] = texts(given)
     says(problem, "group rerank", "vllm_serve_group_port of group embed")
     [problem] = texts({"embed": EMBED}, vllm_serve_door_port=65535)
-    says(problem, "65536", "no port")
+    says(problem, "65536", "not a port")

@@ -65,7 +65,7 @@ def test_an_unknown_name_gets_the_closest_one():
 def test_what_a_validator_would_convert_with_a_loss_is_refused():
     specs = RoleSpecs(SPECS)
     for name, value, words in (
-        ("engine_threads", True, "True is no number"),
+        ("engine_threads", True, "True is not a number"),
         ("engine_runtime", ["venv"], "engine_runtime"),
         ("engine_folder", 0.20, "YAML reads it as 0.2; put it in quotes"),
         ("engine_folder", False, "YAML reads it as False; put it in quotes"),

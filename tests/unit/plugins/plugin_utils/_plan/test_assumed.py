@@ -33,7 +33,7 @@ def test_an_address_of_the_inventory_is_kept():
 
 
 def test_an_unknown_kind_is_refused():
-    with pytest.raises(ValueError, match="'gb200' is none of spark, thor, generic"):
+    with pytest.raises(ValueError, match="'gb200' is not one of spark, thor, generic"):
         assumed_node("gb200", 0)
 
 

@@ -98,7 +98,7 @@ BAD: list[tuple[str, dict[str, t.Any], str, str]] = [
         "override with the broadcast address",
         {"hosts": AB, "topology": "direct", "overrides": {"b": {"enp1s0f1np1": "10.100.0.127"}}},
         "fabric_overrides[enp1s0f1np1]",
-        "no host's",
+        "no host can have",
     ),
     (
         "overrides as text",

@@ -78,7 +78,7 @@ def test_named_keys() -> None:
 @pytest.mark.parametrize(
     ("entry", "words"),
     [
-        (KEY, "is no mapping"),
+        (KEY, "is not a mapping"),
         ({"key": KEY}, "the name '' cannot"),
         ({"name": "CI", "key": KEY}, "the name 'CI' cannot"),
         ({"name": "a b", "key": KEY}, "the name 'a b' cannot"),
@@ -87,12 +87,12 @@ def test_named_keys() -> None:
         ({"name": "default", "key": KEY}, "none of default, previous"),
         ({"name": "taken", "key": KEY}, "there already"),
         ({"name": "ci", "key": OTHER}, "ci has the key of taken"),
-        ({"name": "ci", "key": KEY, "requests_per_minute": -1}, "no whole number"),
-        ({"name": "ci", "key": KEY, "requests_per_minute": 1.5}, "no whole number"),
-        ({"name": "ci", "key": KEY, "requests_per_minute": True}, "no whole number"),
-        ({"name": "ci", "key": KEY, "tokens_per_minute": "1k"}, r"\(ci\): tokens_per_minute '1k' is no whole number"),
-        ({"name": "ci", "key": KEY, "tokens_per_month": -1}, r"\(ci\): tokens_per_month -1 is no whole number"),
-        ({"name": "ci", "key": KEY, "tokens_per_month": True}, "tokens_per_month True is no whole number"),
+        ({"name": "ci", "key": KEY, "requests_per_minute": -1}, "not a whole number"),
+        ({"name": "ci", "key": KEY, "requests_per_minute": 1.5}, "not a whole number"),
+        ({"name": "ci", "key": KEY, "requests_per_minute": True}, "not a whole number"),
+        ({"name": "ci", "key": KEY, "tokens_per_minute": "1k"}, r"\(ci\): tokens_per_minute '1k' is not a whole"),
+        ({"name": "ci", "key": KEY, "tokens_per_month": -1}, r"\(ci\): tokens_per_month -1 is not a whole number"),
+        ({"name": "ci", "key": KEY, "tokens_per_month": True}, "tokens_per_month True is not a whole number"),
     ],
 )
 def test_a_bad_named_key_is_named_by_its_place(entry: Any, words: str) -> None:
@@ -153,7 +153,7 @@ def test_origins_of_web_pages() -> None:
     given = ["https://chat.example.org", "http://localhost:3000", "http://[::1]:80", "https://chat.example.org"]
     assert f.origins(given) == given[:3]
     for bad in ("*", "chat.example.org", "https://chat.example.org/", "https://A.b", 'http://x" $y;'):
-        with pytest.raises(f.FrontError, match=r"vllm_serve_cors_origins: .* is no origin of a web page"):
+        with pytest.raises(f.FrontError, match=r"vllm_serve_cors_origins: .* is not the origin of a web page"):
             f.origins([bad])
 
 
@@ -163,6 +163,6 @@ def test_a_key_may_be_for_some_models_only():
     )
     assert (narrow.models, wide.models) == (("a", "b"), ())
     for models in ("a", [""], [1], {"a": 1}):
-        with pytest.raises(f.FrontError, match=r"entry number 1 .narrow.: models .* is no list") as error:
+        with pytest.raises(f.FrontError, match=r"entry number 1 .narrow.: models .* is not a list") as error:
             f.named_keys([{"name": "narrow", "key": "n" * 16, "models": models}])
         assert "nnnn" not in str(error.value)

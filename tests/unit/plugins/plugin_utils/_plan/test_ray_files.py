@@ -112,7 +112,7 @@ def test_a_run_without_a_plan_says_what_is_missing(variables: dict[str, Any]) ->
     with pytest.raises(KeyError) as caught:
         plan(variables, inventory_hostname="z", sparkthor_fabric={})
     assert "run the preflight role first" in roles.explained(caught.value)
-    with pytest.raises(ValueError, match="no role with a plan"):
+    with pytest.raises(ValueError, match="not a role with a plan"):
         roles.plan("nothing", variables)
 
 

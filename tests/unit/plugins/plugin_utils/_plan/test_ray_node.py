@@ -27,7 +27,7 @@ def test_defaults_are_valid():
         ({"ports": {"gcs": 20500}}, "inside the worker range 20000-20999"),
         ({"ports": {"gcs": 80}}, "not a port from 1024"),
         ({"ports": {"gcs": "6379"}}, "not a port from 1024"),
-        ({"ports": {"gsc": 6379}}, "'gsc' is no port of Ray"),
+        ({"ports": {"gsc": 6379}}, "'gsc' is not a port of Ray"),
         ({"reserved": {"vllm_serve_rendezvous_port": 20001}}, "vllm_serve_rendezvous_port) lies inside"),
         (
             {"worker_ports": (20000, 20010)},

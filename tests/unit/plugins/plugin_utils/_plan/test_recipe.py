@@ -436,7 +436,7 @@ def test_an_option_that_the_role_owns_stops_before_any_change(name: str) -> None
         with pytest.raises(RecipeError, match="is decided by the role") as caught:
             on_two_sparks(args={key: "s3cret"})
         assert "s3cret" not in str(caught.value)
-        with pytest.raises(RecipeError, match="is no argument of a recipe"):
+        with pytest.raises(RecipeError, match="cannot be an argument of a recipe"):
             resolve({**MINIMAL, "args": {key: 1}}, ["a"])
     # taking away what is not there is no harm
     assert name not in on_two_sparks(args={name: None})["args"]
@@ -446,7 +446,7 @@ def test_short_forms_of_what_the_role_owns() -> None:
     with pytest.raises(RecipeError, match="set vllm_serve_tensor_parallel_size instead"):
         on_two_sparks(args={"tp": 1})
     later = {**MINIMAL, "args_below": [{"version": "0.20", "args": {"port": 1}}]}
-    with pytest.raises(RecipeError, match=r"port is no argument of a recipe\. The role decides it"):
+    with pytest.raises(RecipeError, match=r"port cannot be an argument of a recipe\. The role decides it"):
         resolve(later, ["a"])
 
 

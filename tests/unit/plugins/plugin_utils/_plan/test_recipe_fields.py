@@ -20,7 +20,7 @@ MALFORMED: list[tuple[dict[str, Any], str]] = [
     ({"splitt": {}}, "unknown fields splitt. Did you mean split"),
     ({"args": ["a"]}, "args is not a dictionary"),
     ({"acknowledged": "trust-remote-code"}, "acknowledged is not a list"),
-    ({"args": {"tensor_parallel_size": 2}}, "tensor-parallel-size is no argument of a recipe"),
+    ({"args": {"tensor_parallel_size": 2}}, "tensor-parallel-size cannot be an argument of a recipe"),
     ({"runtime": "podman"}, "not venv or container"),
     ({"hosts": 0}, "not a number of hosts"),
     ({"hosts": "two"}, "not a number of hosts"),

@@ -52,7 +52,7 @@ def test_words(words: str, want: dict[str, Any]) -> None:
     [
         ("m --enable-prefix-caching true", "has 'true', which belongs to no option"),
         ("--max-model-len", "--max-model-len lacks its value"),
-        ("-zz 1", "-zz is no short form of vLLM"),
+        ("-zz 1", "-zz is not a short form of vLLM"),
     ],
 )
 def test_words_that_vllm_would_refuse(words: str, text: str) -> None:

@@ -8,9 +8,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory.beside import Beside
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import beside, sharing
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.beside import PINNED, UTILIZATION, Share
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.serving import ServingError, plan_whole
+
+from tests.unit import planned_cluster
 
 GIB = 2**30
 MEMORY = int(121.69 * GIB)
@@ -146,3 +149,35 @@ def test_the_model_store_brings_all_models_once() -> None:
     assert [model["name"] for model in found["models"]] == ["Qwen3.5-397B-A17B-NVFP4", "Qwen3-Embedding-0.6B"]
     assert found["beside"] == ["Qwen3-Embedding-0.6B"] * 2
     assert beside.UTILIZATION in small["args"]
+
+
+def together(*others: Beside, **more: Any) -> sharing.Together:
+    variables = {**BIG, **more}
+    first, large, fabric, facts = planned_cluster.planned(HOSTS, **variables)
+    facts = {host: {**node, **nodes()[host]} for host, node in facts.items()}
+    return sharing.plan_together(
+        {**large, **own(BIG)}, others, variables, dict.fromkeys(HOSTS, first), facts, fabric, None
+    )
+
+
+def test_all_groups_of_a_host_are_planned_together() -> None:
+    found = together(Beside("embed", "a", EMBED), Beside("rank", "a", {**EMBED, "vllm_serve_max_model_len": 4096}))
+    assert found.problems == []
+    assert [(name, plan["group"], plan["hosts"]) for name, plan in found.beside.items()] == [
+        ("embed", "embed", ["a"]),
+        ("rank", "rank", ["a"]),
+    ]
+    taken = [plan["args"][UTILIZATION] for plan in (found.serving, *(one["serving"] for one in found.beside.values()))]
+    assert 0.84 < sum(taken) < 0.86
+    assert found.serving["beside"] == ["Qwen3-Embedding-0.6B"] * 2
+    assert [word in found.line for word in ("memory of a: ", "big ", "embed ", "rank ")] == [True] * 4
+    assert found.warnings == [line for plan in found.beside.values() for line in plan["serving"]["warnings"]]
+
+
+def test_a_host_that_cannot_be_shared_is_told_before_anything_is_planned() -> None:
+    unknown = Beside("embed", "a", {"vllm_serve_recipe": "no-such-recipe"})
+    found = together(unknown, vllm_serve_degraded_after=60)
+    assert ["vllm_serve_degraded_after" in str(problem) for problem in found.problems] == [True]
+    assert (found.serving, found.beside) == ({}, {})
+    with pytest.raises(ServingError, match=r"group embed on a: .*no-such-recipe"):
+        together(unknown)

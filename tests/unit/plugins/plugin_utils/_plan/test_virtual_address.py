@@ -68,8 +68,8 @@ def test_a_sound_inventory_has_no_problem():
     ("given", "words"),
     [
         ({"heads": ("a",)}, "only a has a front proxy.*serving_groups"),
-        ({"address": "spark.lan"}, "no IPv4 address; write it"),
-        ({"address": "fd00::1/64"}, "no IPv4 address"),
+        ({"address": "spark.lan"}, "not an IPv4 address; write it"),
+        ({"address": "fd00::1/64"}, "not an IPv4 address"),
         ({"address": "10.100.3.4/24"}, "range of the fabric, fabric_cidr 10.100.0.0/16"),
         ({"address": "192.168.1.3/24"}, "address of c itself"),
         ({ROUTER: 0}, f"{ROUTER}: '0': .*1 to 255"),
@@ -144,6 +144,41 @@ def test_somebody_who_answers_there_is_noticed():
     assert not virtual_address.declared({"a": {"declared": {}}, "b": {}}, TWO.bare)
 
 
+def shared(monkeypatch, somebody, assumed=False, heads="aab", plan=None, **more):
+    """What the heads of these plans have in turn, what is wrong with it, and who was asked."""
+    variables = {host: {ADDRESS: "192.168.1.100", "vllm_serve_api_port": 8443} for host in "ab"}
+    nodes = {"a": node(1, **more), "b": node(2)}
+    fabric = {
+        host: {"management_netdev": "eth0", "management_address": f"192.168.1.{n}"} for n, host in enumerate("ab", 1)
+    }
+    asked = []
+    monkeypatch.setattr(virtual_address, "answered", lambda *given: asked.append(given) or somebody)
+    plans = [{"head": host, "topology": "lan"} for host in heads]
+    given = {"a": {**variables["a"], **(plan or {})}, "b": variables["b"]}
+    found = virtual_address.plan_shared(plans, given.__getitem__, variables, nodes, fabric, assumed)
+    return (*found, asked)
+
+
+def test_the_heads_of_all_plans_share_it(monkeypatch):
+    virtual, problems, asked = shared(monkeypatch, somebody=False)
+    assert ([holder.host for holder in virtual.holders], problems) == (["a", "b"], [])
+    assert asked == [(TWO.bare, 8443)]
+    # the plan of the whole cluster is that of its first group: its head counts where there are no groups
+    assert [holder.host for holder in shared(monkeypatch, somebody=False, heads="b")[0].holders] == ["b"]
+
+
+def test_a_stranger_is_asked_for_once_nothing_else_is_wrong(monkeypatch):
+    assert "somebody in the LAN answers" in one(shared(monkeypatch, somebody=True)[1])
+    ours = {"declared": {"virtual": TWO.bare}}
+    assert shared(monkeypatch, somebody=True, **ours)[1:] == ([], [])
+    assert shared(monkeypatch, somebody=True, assumed=True)[1:] == ([], [])
+    _virtual, problems, asked = shared(monkeypatch, somebody=True, plan={"vllm_serve_listen": ["127.0.0.1"]})
+    assert "does not listen on it: 127.0.0.1" in one(problems)
+    assert asked == []
+    # on a LAN a front proxy has TLS unless the inventory says otherwise
+    assert "a off, b self_signed" in one(shared(monkeypatch, somebody=False, plan={"vllm_serve_tls": "off"})[1])
+
+
 def test_heads_say_it_to_each_other_alone():
     assert [TWO.peers(host) for host in "abc"] == [["192.168.1.2"], ["192.168.1.1"], []]
     first, second = (virtual_address.keepalived(TWO, host, 8000, tls) for host, tls in (("a", False), ("b", True)))
@@ -166,7 +201,7 @@ def test_heads_say_it_to_each_other_alone():
     assert "priority 199" in second
     assert "192.168.1.100/24 dev lan0" in second
     assert "auth" not in first
-    with pytest.raises(ValueError, match="for heads; this host is none"):
+    with pytest.raises(ValueError, match="for heads; this host is not one"):
         virtual_address.keepalived(TWO, "c", 8000, False)
 
 

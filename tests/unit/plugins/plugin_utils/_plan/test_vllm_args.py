@@ -113,7 +113,7 @@ BAD: list[tuple[dict[str, Any], str, str, str]] = [
     ({"enable_sleep_mode": True}, "enable-sleep-mode", "dangerous", "acknowledge"),
     ({"no-trust-remote-code": False}, "trust-remote-code", "dangerous", "acknowledge"),
     ({"max-model-len": "long"}, "max-model-len", "type", "a whole number"),
-    ({"max-model-len": True}, "max-model-len", "type", "no switch"),
+    ({"max-model-len": True}, "max-model-len", "type", "not a switch"),
     ({"enable-prefix-caching": "yes"}, "enable-prefix-caching", "type", "true or false"),
     ({"no-enable-prefix-caching": 3}, "no-enable-prefix-caching", "type", "switch"),
     ({"gpu-memory-utilization": "much"}, "gpu-memory-utilization", "type", "a number"),

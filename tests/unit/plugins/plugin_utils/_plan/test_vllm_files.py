@@ -299,7 +299,16 @@ def test_a_group_beside_another_shares_no_file_and_no_unit_with_it(variables: di
     # what is the host's own group's is as before, but for the front proxy and its groups
     changed = {path for path, text in files(alone).items() if found[path] != text}
     assert changed == {"/etc/sparkthor/front/nginx.conf"}
-    assert not any("beside" in path or "embed" in path for path in planned["kept"])
+    # a way back is for both, which share the engine
+    models = "/var/lib/sparkthor/models"
+    assert set(planned["kept"]) - set(alone["kept"]) == {
+        *(f"{etc}/{name}" for name in ("vllm.env", "vllm.yaml", "group.json", "serving.json")),
+        *("/etc/systemd/system/sparkthor-vllm-embed.service", f"{models}/emb"),
+    }
+    # a stop ends with the next run, as that of the host's own group
+    assert {"/var/lib/sparkthor/beside/embed/maintenance", "/run/sparkthor/beside/embed/draining"} <= set(
+        planned["state"]["absent"]
+    )
     assert set(units(planned)) - set(units(alone)) == {
         "sparkthor-vllm-embed.service",
         "sparkthor-watchdog-embed.service",
@@ -357,6 +366,6 @@ def test_a_group_that_is_no_longer_beside_goes(variables: dict[str, Any]) -> Non
         *(f"{folder}/beside/rerank" for folder in ("/etc/sparkthor", "/run/sparkthor", "/var/lib/sparkthor")),
         *(f"/etc/systemd/system/sparkthor-{name}-rerank.service" for name in ("vllm", "watchdog")),
     }
-    assert not [path for path in planned["state"]["absent"] if "embed" in path]
+    assert not [path for path in planned["state"]["absent"] if path.endswith(("/embed", "-embed.service"))]
     assert units(planned)["sparkthor-vllm-rerank.service"]["state"] == "stopped"
     assert units(planned)["sparkthor-vllm-embed.service"] == {"name": "sparkthor-vllm-embed.service", "enabled": True}

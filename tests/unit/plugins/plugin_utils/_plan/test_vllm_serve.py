@@ -69,5 +69,5 @@ def test_names_of_the_model(variables: dict[str, Any]) -> None:
 def test_a_wrong_argument_is_refused_with_its_variable(variables: dict[str, Any]) -> None:
     with pytest.raises(ServeConfigError, match="vllm_serve_args: port is decided by the role"):
         plan(variables, vllm_serve_args={"port": 1})
-    with pytest.raises(ValueError, match="vllm_serve_front_max_body: 'big' is no size"):
+    with pytest.raises(ValueError, match="vllm_serve_front_max_body: 'big' is not a size"):
         plan(variables, vllm_serve_front_max_body="big")

@@ -7,10 +7,15 @@ from __future__ import annotations
 
 import json
 import os
+from typing import Any
 
 import pytest
 from ansible.errors import AnsibleActionFail
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._report import results
+
+from tests.unit.plugins.plugin_utils._report import captured_status
+
+HOSTS = captured_status.HOSTS
 
 
 def test_a_file_is_whole_or_absent(tmp_path):
@@ -99,3 +104,67 @@ def test_a_document_is_saved_as_json_and_the_variable_named_where_that_fails(tmp
     assert path == str(tmp_path / "new" / "a.json")
     with pytest.raises(AnsibleActionFail, match=rf"output_file: {path}/b cannot be written: "):
         results.save(f"{path}/b", "text", "output_file")
+
+
+# -- a group beside a head's own one -----------------------------------------------------------------------------------
+
+EMBED = {"host": HOSTS[0], "vllm_serve_recipe": "qwen3-embedding-0.6b", "vllm_serve_max_model_len": 8192}
+
+
+def seen_of(group: str, there: bool = True, **beside: Any) -> results.Seen:
+    """What is seen of three hosts that serve a big model, with one beside it on the first of them."""
+    everything: dict[str, Any] = {}
+    for host, variables in captured_status.variables().items():
+        status = captured_status.status_of(host)
+        serving = {**status["serving"], "tls": True, "certificate": "AB"}
+        if host == HOSTS[0]:
+            serving["options"] = {"gpu-memory-utilization": "0.8"}
+            small = {**serving, "model": "embed-model", "options": {"kv-cache-memory-bytes": "1024"}}
+            serving.update({"beside": {"embed": small}} if there else {})
+        given = {"serving_groups": ["big"], "serving_beside": {"embed": {**EMBED, **beside}}}
+        everything[host] = {**variables, **given, "__nodes": {"status": {**status, "serving": serving}}}
+    groups = {**captured_status.GROUPS, "big": HOSTS}
+    return results.see({"groups": groups, "hostvars": everything, "serving_group": group}, "__nodes")
+
+
+def test_a_group_beside_another_is_chosen_by_its_name() -> None:
+    seen = seen_of("embed")
+    assert (seen.cluster["group"], seen.cluster["hosts"]) == ("embed", HOSTS[:1])
+    assert seen.cluster["given"]["vllm_serve_recipe"] == "qwen3-embedding-0.6b"
+    assert seen.status["serving"]["model"] == "embed-model"
+    there = results.served(seen.facts_by_host[HOSTS[0]], seen.cluster)
+    assert (there["model"], there["tls"], there["certificate"]) == ("embed-model", True, "AB")
+    assert results.told(seen) == {"kv-cache-memory-bytes": 1024}
+    big = seen_of("big")
+    assert (big.cluster["hosts"], big.status["serving"]["model"]) == (HOSTS, "tiny")
+    assert results.served(big.facts_by_host[HOSTS[0]], big.cluster)["model"] == "tiny"
+    assert results.told(big) == {"gpu-memory-utilization": 0.8}
+    # the memory of a host that one group has for itself is planned by the recipe
+    assert results.told(seen_of("big", there=False)) == {}
+
+
+def test_a_group_that_is_not_there_or_cannot_be_is_said() -> None:
+    with pytest.raises(AnsibleActionFail, match="serving_group: 'embde' is not one of big, embed; name one"):
+        seen_of("embde")
+    with pytest.raises(AnsibleActionFail, match=r"serving_group: embed is not on spark-01, .*; run site\.yml"):
+        seen_of("embed", there=False)
+    with pytest.raises(AnsibleActionFail, match="c is not the head of a serving group"):
+        seen_of("embed", host="c")
+
+
+def test_its_plan_is_made_of_its_own_variables() -> None:
+    seen = seen_of("embed")
+    nodes = {host: facts["node"] for host, facts in seen.facts_by_host.items()}
+    everything = {HOSTS[0]: {"vllm_serve_recipe": "qwen3.5-397b-a17b-nvfp4", **VARIABLES}}
+    alone, why = results.serving_plan(everything, seen.cluster, nodes)
+    assert (alone["served_model_name"], why) == ("qwen3-embedding-0.6b", "")
+    shared, _why = results.serving_plan(everything, seen.cluster, nodes, {"gpu-memory-utilization": 0.05})
+    assert shared["args"]["gpu-memory-utilization"] == 0.05 != alone["args"].get("gpu-memory-utilization")
+
+
+def test_results_of_other_groups_are_left_out() -> None:
+    runs = [{"n": 1}, {"n": 2, "group": "big"}, {"n": 3, "group": "embed"}, {"n": 4, "group": ""}]
+    chosen = {group: [run["n"] for run in results.of_group(runs, {"group": group})] for group in ("big", "embed")}
+    assert chosen == {"big": [1, 2], "embed": [1, 3]}
+    assert [run["n"] for run in results.of_group(runs, {"head": "a"})] == [1, 4]
+    assert results.of_group(runs, {}) == runs
