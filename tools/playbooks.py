@@ -34,6 +34,7 @@ class Outcome:
     stages: dict[str, float] = field(default_factory=dict)
     stats: dict[str, dict[str, int]] = field(default_factory=dict)
     failures: list[str] = field(default_factory=list)
+    changes: list[str] = field(default_factory=list)
     artifacts: Path | None = None
     output: str = ""
 
@@ -56,6 +57,7 @@ class _Progress:
         self._task_since = self._start
         self.stages: dict[str, float] = {}
         self.failures: list[str] = []
+        self.changes: list[str] = []
         self.stats: dict[str, dict[str, int]] = {}
 
     def _close(self, now: float) -> None:
@@ -81,6 +83,8 @@ class _Progress:
             if not (kind == "runner_on_unreachable" and result.get("skip_reason")):
                 message = str(result.get("msg") or result)
                 self.failures.append(f"{data.get('host')}: {message}")
+        elif kind == "runner_on_ok" and (data.get("res") or {}).get("changed"):
+            self.changes.append(f"{data.get('host')}: {data.get('task')}")
         elif kind == "playbook_on_stats":
             self._close(now)
             self._stage = ""
@@ -145,6 +149,7 @@ def run_playbook(
         stages=progress.stages,
         stats=progress.stats,
         failures=progress.failures,
+        changes=progress.changes,
         artifacts=folder,
         output=output,
     )
