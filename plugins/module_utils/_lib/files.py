@@ -97,7 +97,9 @@ def write_atomic(path: str, content: bytes | str, uid: int = -1, gid: int = -1, 
         handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _ALWAYS, 0o600, dir_fd=place)
         try:
             with os.fdopen(handle, "wb") as stream:
-                os.fchown(stream.fileno(), uid, gid)
+                # units without privileges may not ask for it, not even for nothing
+                if (uid, gid) != (-1, -1):
+                    os.fchown(stream.fileno(), uid, gid)
                 os.fchmod(stream.fileno(), mode)
                 stream.write(content.encode() if isinstance(content, str) else content)
                 stream.flush()

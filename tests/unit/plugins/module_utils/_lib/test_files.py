@@ -24,6 +24,21 @@ def test_content_and_mode_arrive_together(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["a"]
 
 
+def test_an_owner_is_not_asked_for_where_none_is_wanted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """systemd's @privileged refuses fchown to a unit, whatever owner it names."""
+
+    def refused(_descriptor: int, _uid: int, _gid: int) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(files.os, "fchown", refused)
+    path = tmp_path / "a"
+    files.write_atomic(str(path), "mine")
+    assert path.read_text() == "mine"
+    with pytest.raises(PermissionError):
+        files.write_atomic(str(path), "theirs", os.getuid(), os.getgid())
+    assert path.read_text() == "mine"
+
+
 def test_a_write_that_fails_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "a"
     path.write_text("old")
