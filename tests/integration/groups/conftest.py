@@ -64,13 +64,16 @@ class Doors:
     def asking(self, host: str, model: str, streams: int = 2) -> Iterator[collections.Counter[str]]:
         """Streams that ask one after the other until the end; what came of it is counted."""
         counted: collections.Counter[str] = collections.Counter()
+        seconds: list[float] = []
         end = threading.Event()
 
         def stream() -> None:
             while not end.is_set():
+                begun = time.monotonic()
                 try:
                     self.ask(host, model)
                     counted["answered"] += 1
+                    seconds.append(time.monotonic() - begun)
                 except openai.APIStatusError as error:
                     counted[f"status {error.status_code}"] += 1
                 except openai.OpenAIError as error:
@@ -86,7 +89,9 @@ class Doors:
             end.set()
             for thread in threads:
                 thread.join()
-            print(f"{model} by {host}: {dict(counted)}", flush=True)
+            ordered = sorted(seconds) or [0.0]
+            p50, p99 = (ordered[int(share * (len(ordered) - 1))] for share in (0.5, 0.99))
+            print(f"{model} by {host}: {dict(counted)}, p50 {p50:.2f} s, p99 {p99:.2f} s", flush=True)
 
 
 @pytest.fixture(scope="session")
