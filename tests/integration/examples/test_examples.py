@@ -47,7 +47,10 @@ def stranger(
     built: Path,
     commands: list[str],
 ) -> Controller:
-    return controller(tmp_path_factory.mktemp("stranger"), CORE, built, commands)
+    begun = time.monotonic()
+    found = controller(tmp_path_factory.mktemp("stranger"), CORE, built, commands)
+    print(f"ansible-core and the collection installed in {time.monotonic() - begun:.0f} s", flush=True)
+    return found
 
 
 @pytest.fixture(params=EXAMPLES)
@@ -95,10 +98,11 @@ def test_an_example_is_deployed_and_answers(example: tuple[str, Lab], stranger: 
     run = f"ansible-playbook sparkthor.cluster.site -i {name} -i {lab.folder / 'inventory.yml'} -e @{extra}"
     begun = time.monotonic()
     stranger.succeed(run, timeout=1800)
-    print(f"{name}: deployed in {time.monotonic() - begun:.0f} s")
+    print(f"{name}: deployed in {time.monotonic() - begun:.0f} s", flush=True)
     again = stranger.succeed(run, timeout=900)
     assert again.count("changed=0 ") == len(rows), again[-2000:]
     assert answer(rows[0]["address"], next(lab.folder.glob("secrets/api_key")), tls=name in TLS)
+    print(f"{name}: answered {time.monotonic() - begun:.0f} s after the first run began", flush=True)
 
 
 def answer(address: str, key: Path, tls: bool) -> str:
