@@ -23,7 +23,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,8 @@ from sparklab import Lab, LabError
 
 from tools import leaks
 from tools.chaos import judge, schedule
-from tools.chaos.clients import TOKENS, Asking, reference
+from tools.chaos.clients import FEW_TOKENS, TOKENS, Asking, agreed, reference
+from tools.chaos.cluster import CLUSTERS, Cluster, given
 from tools.chaos.lay import BLINDING, LAY, make_whole
 from tools.faults.__main__ import clean_start
 from tools.faults.controller import Ground
@@ -60,21 +61,6 @@ _JOURNAL = "journalctl --no-pager -o short-precise --since=-{minutes}min " + " "
 _FAILED = "systemctl list-units --failed --plain --no-legend 'sparkthor*' | cut -d' ' -f1"
 
 
-@dataclass(frozen=True)
-class Cluster:
-    inventory: str
-    executor: str
-    subnet: str
-    variables: Mapping[str, Any] = field(default_factory=dict)
-
-
-CLUSTERS: Mapping[str, Cluster] = {
-    "ray": Cluster("lab", "ray", "10.84.1.0/24"),
-    "mp": Cluster("lab", "mp", "10.84.2.0/24", {"vllm_serve_executor": "mp"}),
-    "direct": Cluster("lab_direct", "ray", "10.84.3.0/24"),
-}
-
-
 def say(line: str) -> None:
     print(line, flush=True)
 
@@ -82,7 +68,7 @@ def say(line: str) -> None:
 class Run:
     """One run: the lab, its clients, and the history that is judged."""
 
-    def __init__(self, site: Site, cluster: Cluster, folder: Path, expected: str) -> None:
+    def __init__(self, site: Site, cluster: Cluster, folder: Path, expected: str = "") -> None:
         self.site = site
         self.cluster = cluster
         self.folder = folder
@@ -93,7 +79,10 @@ class Run:
         self.output = ""
         #: since when a fault has left nobody on the head who could keep the state true
         self.blinded: dict[schedule.Fault, float] = {}
-        self.endpoint = Asking(**dataclasses.asdict(site.endpoint), expected=expected)
+        #: nothing expected: the cluster says itself what it answers
+        self.own = not expected
+        tokens = FEW_TOKENS if self.own else TOKENS
+        self.endpoint = Asking(**dataclasses.asdict(site.endpoint), expected=expected, whole=tokens)
         self.limit = 0.0
         #: as SIGHT, on this machine
         self.sight = SIGHT
@@ -107,7 +96,11 @@ class Run:
     def site_yml(self, name: str, **more: Any) -> Outcome:
         variables = {**self.cluster.variables, **more} or None
         outcome = run_playbook(
-            "site.yml", self.site.inventories, extra_vars=variables, name=name, say=lambda line: None
+            "site.yml",
+            self.site.inventories,
+            extra_vars=variables,
+            name=f"{self.site.lab.name}-{name}",
+            say=lambda _: None,
         )
         self.output += outcome.output
         say(f"  {self.now():6.0f} s  {name}: site.yml ended with {outcome.rc} after {outcome.seconds:.0f} s")
@@ -164,8 +157,7 @@ class Run:
     def _play(self, play: schedule.Play | None) -> threading.Thread | None:
         if play is None:
             return None
-        variables = {**self.cluster.variables, **schedule.CHANGES[play.change]}
-        ground = Ground(self.site.lab, self.site.inventories[0], "", variables)
+        ground = Ground(self.site.lab, self.site.inventories[0], "", self.cluster.change(play.change))
 
         def work() -> None:
             self.output += ground.killed_play(play.killed or PLAY_LIMIT, self.enough)
@@ -219,13 +211,16 @@ class Run:
         secrets = {name: secret for name, secret in kept.items() if secret}
         self.history.leaks += [f"{name} in what a play printed" for name in leaks.shown(self.output, secrets)]
         try:
-            for name, secret in secrets.items():
-                for host in self.site.hosts:
-                    self.history.leaks += [
-                        f"{name} in {place} of {host}" for place in leaks.places(self.site.lab, host, secret)
-                    ]
+            with ThreadPoolExecutor(len(self.site.hosts)) as pool:
+                self.history.leaks += itertools.chain(
+                    *pool.map(lambda host: self.shown_on(host, secrets), self.site.hosts)
+                )
         except LAB_ERRORS as error:
             self.history.troubles.append(f"the search for secrets did not end: {error}")
+
+    def shown_on(self, host: str, secrets: Mapping[str, str]) -> list[str]:
+        found = {name: leaks.places(self.site.lab, host, secret) for name, secret in secrets.items()}
+        return [f"{name} in {place} of {host}" for name, places in found.items() for place in places]
 
     def close(self, clients: Clients, watch: Watch) -> None:
         """Moments become seconds since the run began."""
@@ -256,18 +251,27 @@ def rounds_of(run: Run, seed: int, minutes: float, plan: Sequence[schedule.Round
     for number in itertools.count(1):
         if run.now() > 60 * minutes:
             return
-        yield schedule.draw(seed, number, run.site.hosts, run.cluster.executor)
+        yield schedule.draw(seed, number, run.site.hosts, run.cluster.executor, run.cluster.without)
 
 
-def chaos(run: Run, name: str, seed: int, minutes: float, plan: Sequence[schedule.Round] | None) -> list[str]:
+def prepare(run: Run) -> None:
+    """A clean start, from which all limits follow; and the reference, where the cluster is its own."""
+    if run.own:
+        run.endpoint.expected = agreed(run.endpoint)
     clean = clean_start(run.site, CLEAN_AGE)
+    if run.own and agreed(run.endpoint) != run.endpoint.expected:
+        raise FaultError("no reference: after a clean start it answers otherwise")
     run.limit = FACTOR * clean + GRACE + judge.BACKOFF
     # a watchdog comes back with its unit or its host, which takes a slow machine as much longer as a clean start does
     run.sight = max(SIGHT, clean)
     say(f"serving again may take {run.limit:.0f} s; load {os.getloadavg()[0]:.1f}")
+
+
+def chaos(run: Run, name: str, seed: int, minutes: float, plan: Sequence[schedule.Round] | None) -> list[str]:
+    prepare(run)
     run.zero = time.monotonic()
     done: list[schedule.Round] = []
-    with Clients(run.endpoint, tokens=TOKENS) as clients, Watch(run.site.leader) as watch:
+    with Clients(run.endpoint, tokens=run.endpoint.whole) as clients, Watch(run.site.leader) as watch:
         wait(lambda: watch.state == "serving" and clients.first_success(0.0) is not None, 180, "the first completion")
         serves = True
         try:
@@ -277,18 +281,20 @@ def chaos(run: Run, name: str, seed: int, minutes: float, plan: Sequence[schedul
                 text = json.dumps(schedule.to_plan(name, seed, plan or done), indent=1) + "\n"
                 (run.folder / "plan.json").write_text(text, encoding="utf-8")
                 serves = run.round(each, clients, watch)
+                keep(run, name, seed, None)
                 if not serves:
                     break
+            if serves:
+                run.end()
         except KeyboardInterrupt:
             say("interrupted: what was seen until here is judged")
-            serves = False
+            run.history.cut = True
         except LAB_ERRORS as error:
             run.history.troubles.append(f"the lab could not be asked: {error}")
-            serves = False
-        if serves:
-            run.end()
+        signal.setitimer(signal.ITIMER_REAL, 0)
         run.close(clients, watch)
-    found = judge.findings(run.history, run.limit)
+    # the watchdog's patience, and one start as long as it may be here
+    found = judge.findings(run.history, run.limit, max(judge.DEADLINE, judge.PATIENCE + run.limit))
     (run.folder / "history.json").write_text(
         json.dumps(dataclasses.asdict(run.history), indent=1) + "\n", encoding="utf-8"
     )
@@ -296,6 +302,16 @@ def chaos(run: Run, name: str, seed: int, minutes: float, plan: Sequence[schedul
     if found:
         run.evidence()
     return found
+
+
+def keep(run: Run, name: str, seed: int, found: Sequence[str] | None) -> None:
+    """What one line of a summary needs; no findings yet while rounds go on."""
+    rounds, laid = run.history.rounds, dict(sorted(run.laid.items()))
+    brief = {"cluster": name, "seed": seed, "executor": run.cluster.executor, "rounds": len(rounds), "laid": laid,
+             "minutes": round((run.history.ended or run.now()) / 60, 1), "limit": round(run.limit), "findings": found,
+             "healed": [round(each.healed - each.whole) for each in rounds if each.healed is not None],
+             "cut": run.history.cut, "missed": dict(run.missed)}  # fmt: skip
+    (run.folder / "result.json").write_text(json.dumps(brief) + "\n", encoding="utf-8")
 
 
 def report(run: Run, name: str, seed: int, found: Sequence[str]) -> None:
@@ -307,9 +323,11 @@ def report(run: Run, name: str, seed: int, found: Sequence[str]) -> None:
         say("not there to be struck: " + ", ".join(f"{kind} {count}" for kind, count in sorted(run.missed.items())))
     for line in found:
         say(f"FINDING  {line}")
-    say(
-        f"seed {seed}: {len(found)} findings; the same again: make chaos CLUSTER={name} PLAN={run.folder / 'plan.json'}"
-    )
+    again = f"PLAN={run.folder / 'plan.json'}"
+    if run.own:
+        # it was not made here
+        again += f" ARGS='--lab {name} --inventory {run.cluster.inventory}'"
+    say(f"seed {seed}: {len(found)} findings; the same again: make chaos {again}")
 
 
 def serve(name: str, cluster: Cluster, lab_name: str) -> Site:
@@ -323,40 +341,66 @@ def serve(name: str, cluster: Cluster, lab_name: str) -> Site:
     return site
 
 
-def main(argv: Sequence[str] | None = None) -> int:
+def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="make chaos", description=__doc__)
     parser.add_argument("--cluster", choices=sorted(CLUSTERS), help="PP=3 with Ray, PP=3 with mp, TP=2 on direct")
     parser.add_argument("--seed", type=int, help="default: drawn and printed")
     parser.add_argument("--minutes", type=float, default=30.0, help="no round begins after these")
+    parser.add_argument("--ends", type=float, metavar="EPOCH", help="cut short at this moment, and judged")
     parser.add_argument("--plan", type=Path, metavar="FILE", help="lay the rounds of this plan.json instead")
     parser.add_argument("--keep", action="store_true", help="leave the lab for a look, and for the next run")
+    parser.add_argument("--lab", help="one that serves already, and stays; it says itself what it answers")
+    parser.add_argument("--inventory", help="of --lab: a folder of inventories/, or a path")
+    parser.add_argument("--results", type=Path, default=RESULTS)
     options = parser.parse_args(argv)
+    if bool(options.lab) != bool(options.inventory) or (options.lab and options.cluster):
+        parser.error("--lab and --inventory go together, without --cluster")
+    return options
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    options = parse(argv)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    if options.ends:
+        signal.signal(signal.SIGALRM, signal.default_int_handler)
+        signal.setitimer(signal.ITIMER_REAL, max(1.0, options.ends - time.time()))
     name, seed, plan = options.cluster or "ray", options.seed, None
     if options.plan:
         name, seed, plan = schedule.from_plan(json.loads(options.plan.read_text(encoding="utf-8")))
     elif seed is None:
         seed = random.SystemRandom().randrange(1_000_000)
-    cluster = CLUSTERS[name]
+    name = options.lab or name
     say(f"cluster {name}, seed {seed}")
-    folder = RESULTS / f"{name}-{seed}"
+    folder = options.results / f"{name}-{seed}"
     folder.mkdir(parents=True, exist_ok=True)
-    lab_name = f"chaos-{name}"
+    lab_name = options.lab or f"chaos-{name}"
     try:
-        expected = reference()
-        run = Run(serve(name, cluster, lab_name), cluster, folder, expected)
+        run = opened(options, folder) if options.lab else made(name, lab_name, folder)
         found = chaos(run, name, seed, options.minutes, plan)
+        keep(run, name, seed, found)
         report(run, name, seed, found)
         return 1 if found else 0
-    except (FaultError, LabError) as error:
+    except LAB_ERRORS as error:
         say(str(error))
         return 2
     finally:
-        if not options.keep:
+        if not (options.keep or options.lab):
             try:
                 Lab(lab_name, home=TOP / ".lab").destroy()
             except LabError as error:  # such as one that was not made
                 say(f"the lab is not taken away: {error}")
+
+
+def opened(options: argparse.Namespace, folder: Path) -> Run:
+    cluster = given(options.inventory)
+    site = Site.open(options.lab, options.inventory)
+    site.model = cluster.model or site.model
+    return Run(site, cluster, folder)
+
+
+def made(name: str, lab_name: str, folder: Path) -> Run:
+    expected = reference()
+    return Run(serve(name, CLUSTERS[name], lab_name), CLUSTERS[name], folder, expected)
 
 
 if __name__ == "__main__":

@@ -10,15 +10,19 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from tools.chaos.judge import WRONG
 from tools.faults.observe import Endpoint, answer_problem, stream_problem
+from tools.faults.site import FaultError
 from tools.playbooks import TOP
 
 PROMPT = "hello"
 #: of the long requests; shorter answers are the beginning of this one
 TOKENS = 200
+#: the same where a cluster is its own reference: it may not take long on a GPU that many share
+FEW_TOKENS = 24
 
 
 def reference() -> str:
@@ -59,6 +63,8 @@ def wrong(answer: str, expected: str, whole: bool) -> str:
 @dataclass
 class Asking(Endpoint):
     expected: str = ""
+    #: of an answer that has to be all of what is expected
+    whole: int = TOKENS
 
     def complete(
         self,
@@ -69,6 +75,19 @@ class Asking(Endpoint):
         prompt: str = PROMPT,
         connected: Callable[[socket.socket], None] = lambda _socket: None,
     ) -> str:
+        answer, problem = self.answer(tokens, stream=stream, timeout=timeout, prompt=prompt, connected=connected)
+        return problem or wrong(answer, self.expected, tokens >= self.whole)
+
+    def answer(
+        self,
+        tokens: int,
+        *,
+        stream: bool,
+        timeout: float,
+        prompt: str = PROMPT,
+        connected: Callable[[socket.socket], None] = lambda _socket: None,
+    ) -> tuple[str, str]:
+        """(what it said, what became of it otherwise)."""
         body = {
             "model": self.model,
             "messages": [{"role": "user", "content": prompt}],
@@ -78,4 +97,24 @@ class Asking(Endpoint):
         }
         text, error = self.exchange("/v1/chat/completions", body, timeout, connected)
         problem = error or (stream_problem(text) if stream else answer_problem(text))
-        return problem or wrong(said(text, stream), self.expected, tokens >= TOKENS)
+        return ("", problem) if problem else (said(text, stream), "")
+
+
+def agreed(endpoint: Asking, timeout: float = 180.0) -> str:
+    """What the cluster itself answers, alone and in company; where that differs, nothing is proved."""
+
+    def ask(tokens: int, stream: bool) -> str:
+        answer, problem = endpoint.answer(tokens, stream=stream, timeout=timeout)
+        if problem or not answer:
+            raise FaultError(f"no reference: {problem or 'an empty answer'}")
+        return answer
+
+    many = endpoint.whole
+    with ThreadPoolExecutor(4) as pool:
+        answers = [ask(many, False), ask(many, True)]
+        answers += pool.map(lambda number: ask(many, number % 2 == 1), range(4))
+        short = [ask(1, False), *pool.map(lambda tokens: ask(tokens, False), (1, many, 1, many))]
+    found = sorted({*answers, *(one for one in short if not answers[0].startswith(one))})
+    if len(found) > 1:
+        raise FaultError(f"no reference: greedy answers differ: {'; '.join(repr(one[:60]) for one in found)}")
+    return answers[0]

@@ -13,6 +13,8 @@ from tools.faults.observe import FRESH, Request
 
 #: a request has its answer or its error by then: the watchdog's patience with this model (120 s), and one restart
 DEADLINE = 300.0
+#: of the watchdog with these models
+PATIENCE = 120.0
 #: pauses before starts and restarts that a series of faults has made longer (10 s, 20 s, 40 s …)
 BACKOFF = 120.0
 #: how an answer begins that is not the reference
@@ -57,6 +59,8 @@ class History:
     #: of the last of two plays at the end: its exit status, and changed tasks by host
     last_play: tuple[int, dict[str, int]] | None = None
     ended: float = 0.0
+    #: it was interrupted: what had not come to its end yet is no finding
+    cut: bool = False
 
 
 def spells(pulses: Sequence[Request]) -> Iterator[tuple[bool, float, float, str]]:
@@ -109,12 +113,14 @@ def wrong(history: History) -> list[str]:
     return [f"at {one.begun:.0f} s: {one.error}" for one in _all(history) if one.error.startswith(WRONG)]
 
 
-def hanging(history: History) -> list[str]:
+def hanging(history: History, deadline: float) -> list[str]:
     found = []
     for one in _all(history):
         end = history.ended if one.ended is None else one.ended
-        if end - one.begun > DEADLINE:
-            found.append(f"a request of {one.begun:.0f} s was open for {end - one.begun:.0f} s, allowed {DEADLINE:g} s")
+        if end - one.begun > deadline:
+            found.append(
+                f"a request of {one.begun:.0f} s was open for {end - one.begun:.0f} s, allowed {deadline:.0f} s"
+            )
     return found
 
 
@@ -127,6 +133,8 @@ def unhealed(history: History, limit: float) -> list[str]:
     for each in history.rounds:
         where = f"round {each.number}"
         found += [f"{where}: {trouble}" for trouble in each.troubles]
+        if each.healed is None and history.cut and (not each.whole or history.ended - each.whole <= limit):
+            continue
         if each.healed is None:
             found.append(f"{where}: did not serve again ({'; '.join(each.what)})")
         elif each.healed - each.whole > limit:
@@ -136,6 +144,8 @@ def unhealed(history: History, limit: float) -> list[str]:
 
 
 def last_play(history: History) -> list[str]:
+    if history.last_play is None and history.cut:
+        return []
     if history.last_play is None:
         return ["the plays at the end were not run"]
     rc, changed = history.last_play
@@ -144,11 +154,14 @@ def last_play(history: History) -> list[str]:
     return [f"the second site.yml at the end changed {count} on {host}" for host, count in changed.items() if count]
 
 
-def findings(history: History, limit: float) -> list[str]:
-    """Everything that did not hold; ``limit`` is what serving again may take once the world is whole."""
+def findings(history: History, limit: float, deadline: float = DEADLINE) -> list[str]:
+    """Everything that did not hold.
+
+    ``limit`` is what serving again may take once the world is whole, ``deadline`` how long a request may be open.
+    """
     found = []
     if not any(one.ok for one in history.pulses):
         found.append("no completion came through: nothing was proved")
-    found += wrong(history) + hanging(history) + untrue(history) + stale(history) + unhealed(history, limit)
+    found += wrong(history) + hanging(history, deadline) + untrue(history) + stale(history) + unhealed(history, limit)
     found += [f"a secret shows: {place}" for place in history.leaks]
     return found + last_play(history)

@@ -69,6 +69,12 @@ def power_on(site: Site, fault: Fault) -> None:
     site.lab.wait(*names)
 
 
+def nics(site: Site, host: str) -> tuple[str, ...]:
+    """The only NIC of a host that has no others; nothing = all data NICs."""
+    there = site.lab.plan.host(host)
+    return () if len(there.nics) > 1 else (there.management,)
+
+
 def uncut(site: Site, fault: Fault) -> None:
     # what else was laid on this host's cables ends with it
     site.lab.fix(fault.host)
@@ -89,12 +95,12 @@ LAY: Mapping[str, tuple[Deed, Deed]] = {
     "watchdog": (main_process(WATCHDOG), nothing),
     "watchdog stopped": (main_process(WATCHDOG, signal="STOP"), wake),
     "front": (main_process(FRONT), nothing),
-    "link": (lambda site, fault: site.lab.cut(fault.host, silent=True), uncut),
-    "carrier": (lambda site, fault: site.lab.cut(fault.host), uncut),
+    "link": (lambda site, fault: site.lab.cut(fault.host, *nics(site, fault.host), silent=True), uncut),
+    "carrier": (lambda site, fault: site.lab.cut(fault.host, *nics(site, fault.host)), uncut),
     "management": (management, uncut),
     "loss": (
-        lambda site, fault: site.lab.loss(fault.host, fault.amount),
-        lambda site, fault: site.lab.loss(fault.host, 0),
+        lambda site, fault: site.lab.loss(fault.host, fault.amount, *nics(site, fault.host)),
+        lambda site, fault: site.lab.loss(fault.host, 0, *nics(site, fault.host)),
     ),
     "oneway": (
         lambda site, fault: site.lab.oneway(fault.host, fault.peer),
@@ -105,8 +111,8 @@ LAY: Mapping[str, tuple[Deed, Deed]] = {
         lambda site, fault: site.lab.blackhole(fault.host, on=False),
     ),
     "rate": (
-        lambda site, fault: site.lab.rate(fault.host, [], fault.amount),
-        lambda site, fault: site.lab.rate(fault.host, [], None),
+        lambda site, fault: site.lab.rate(fault.host, nics(site, fault.host), fault.amount),
+        lambda site, fault: site.lab.rate(fault.host, nics(site, fault.host), None),
     ),
     "power": (lambda site, fault: site.lab.off(fault.host), power_on),
     "shutdown": (lambda site, fault: site.lab.shutdown(fault.host), power_on),
@@ -128,7 +134,7 @@ def make_whole(site: Site) -> None:
     """Every host has power, every cable passes, every disk has room, every process may run."""
     for host in site.hosts:
         site.lab.fix(host)
-        site.lab.rate(host, [], None)
+        site.lab.rate(host, nics(site, host), None)
     try:
         site.lab.boot()
         site.lab.wait()

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -98,8 +98,9 @@ class Round:
         return cls(int(data["number"]), tuple(Fault(**fault) for fault in data["faults"]), play)
 
 
-def _fault(dice: random.Random, hosts: Sequence[str], executor: str, at: float) -> Fault:
-    name = dice.choice(sorted(name for name, kind in KINDS.items() if kind.executor in ("", executor)))
+def _fault(dice: random.Random, hosts: Sequence[str], executor: str, at: float, without: Collection[str] = ()) -> Fault:
+    there = sorted(name for name, kind in KINDS.items() if kind.executor in ("", executor) and name not in without)
+    name = dice.choice(there)
     kind = KINDS[name]
     host = peer = ""
     if kind.where == "head":
@@ -112,7 +113,7 @@ def _fault(dice: random.Random, hosts: Sequence[str], executor: str, at: float) 
     return Fault(name, host, peer, at, lasts, dice.choice(kind.amounts) if kind.amounts else 0.0)
 
 
-def draw(seed: int, number: int, hosts: Sequence[str], executor: str) -> Round:
+def draw(seed: int, number: int, hosts: Sequence[str], executor: str, without: Collection[str] = ()) -> Round:
     """The round of this number; ``hosts`` begins with the head."""
     dice = random.Random(f"{seed} {number}")
     play = None
@@ -121,7 +122,7 @@ def draw(seed: int, number: int, hosts: Sequence[str], executor: str) -> Round:
     moments = sorted(round(dice.uniform(0, SPREAD), 1) for _fault_of_round in range(dice.randint(1, 3)))
     # without a play nobody has to wait for the first fault
     early = 0.0 if play else moments[0]
-    faults = tuple(_fault(dice, hosts, executor, round(moment - early, 1)) for moment in moments)
+    faults = tuple(_fault(dice, hosts, executor, round(moment - early, 1), without) for moment in moments)
     return Round(number, faults, play)
 
 

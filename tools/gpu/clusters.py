@@ -40,6 +40,8 @@ class Cluster:
     tensor: int = 1
     executor: str = "ray"
     args: Mapping[str, Any] = field(default_factory=dict)
+    #: variables beside these
+    more: Mapping[str, Any] = field(default_factory=dict)
 
     def variables(self, name: str, number: int) -> dict[str, Any]:
         given = yaml.safe_load((BASE / "group_vars" / "cluster.yml").read_text(encoding="utf-8"))
@@ -58,6 +60,7 @@ class Cluster:
         # many engines compile at the same time
         found["engine_extra_env"] = {**found["engine_extra_env"], "TORCHINDUCTOR_COMPILE_THREADS": "4"}
         found["vllm_serve_args"] = {**found["vllm_serve_args"], **SHARE, **self.args}
+        found.update(self.more)
         return found
 
     def write(self, name: str, number: int, folder: Path = FOLDER) -> Path:
@@ -102,6 +105,27 @@ TWO: Mapping[str, Cluster] = {
 ALONE: Mapping[str, Cluster] = {"alone": Cluster((0, 1), "`ray`, PP=2, nothing beside")}
 SINGLE: Mapping[str, Cluster] = {"one": Cluster((0,), "`ray`, one host", pipeline=1)}
 WIDE: Mapping[str, Cluster] = {"large": Cluster((0, 1), "`ray`, PP=2, 24.5B, nothing beside", args=LARGE)}
+#: Small engines, so that many clusters fit on one GPU, with all their ranks: NCCL takes two GPUs for the same one only
+#: where hostname, boot id and bus are equal, and each simulated host has a name of its own.
+_SMALL = {**EAGER, "gpu-memory-utilization": 0.03, "kv-cache-memory-bytes": 1 << 30, "max-num-seqs": 8}
+_SURE = {
+    "model_store_models": [{"name": "sure-qwen3", "source": str(TOP / ".lab" / "gpu" / "sure")}],
+    "vllm_serve_model": "sure-qwen3",
+}
+
+
+def _small(title: str, hosts: int = 3, **split: Any) -> Cluster:
+    return Cluster((0,) * hosts, title, args=_SMALL, more=_SURE, **split)
+
+
+CHAOS: Mapping[str, Cluster] = {
+    "cray1": _small("`ray`, PP=3", pipeline=3),
+    "cmp1": _small("`mp`, PP=3", pipeline=3, executor="mp"),
+    "ctp1": _small("`ray`, TP=2", 2, pipeline=1, tensor=2),
+    "cray2": _small("`ray`, PP=3", pipeline=3),
+    "cmp2": _small("`mp`, PP=3", pipeline=3, executor="mp"),
+    "ctp2": _small("`ray`, TP=2", 2, pipeline=1, tensor=2),
+}
 #: what the table of clusters calls them; the others only take faults and load
 TITLES = [
     (name, one.title)

@@ -1,10 +1,14 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Write a Qwen3 with the shape of the 0.6B model, random weights and the lab's tokenizer: model.py FOLDER
+"""Write a Qwen3 with the shape of the 0.6B model, random weights and the lab's tokenizer: model.py FOLDER [--sure]
 
 It computes as the real one does, token for token, and says nothing: for speed and faults, not for answers. Run by a
 Python that has torch and safetensors.
+
+With --sure it has six layers, and each token has one successor that wins by far: random weights have near ties, which
+the size of a batch decides. So a token that is lost, twice there or of another request shows in a greedy answer, and
+what moves a logit by less than a third does not.
 """
 
 from __future__ import annotations
@@ -13,6 +17,7 @@ import json
 import os
 import shutil
 import sys
+from typing import Any
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lab", "engine"))
 import make_model  # a program in a folder, not a package
@@ -22,6 +27,12 @@ SHAPE = {
     "num_key_value_heads": 8, "head_dim": 128, "vocab_size": 32768, "max_window_layers": 28,
     "max_position_embeddings": 32768, "rope_theta": 1000000.0, "torch_dtype": "bfloat16",
 }  # fmt: skip
+
+
+#: how the shape differs with --sure
+SURE = {"num_hidden_layers": 6, "max_window_layers": 6}
+#: from one token to its successor, in the half of the vocabulary whose tokens are words
+STRIDE = 4099
 
 
 def tensors(shape: dict[str, object]) -> list[tuple[str, tuple[int, ...]]]:
@@ -44,15 +55,22 @@ def tensors(shape: dict[str, object]) -> list[tuple[str, tuple[int, ...]]]:
     return [*found, ("model.norm.weight", (hidden,)), ("lm_head.weight", (vocabulary, hidden))]
 
 
-def make(target: str) -> int:
+def successor(token: int, vocabulary: int) -> int:
+    """Always of the upper half, where no token ends an answer or is half a character."""
+    half = vocabulary // 2
+    return half + (token + STRIDE) % half
+
+
+def make(target: str, sure: bool = False) -> int:
     import safetensors.torch
     import torch
 
+    shape = {**SHAPE, **(SURE if sure else {})}
     part = f"{target}.part"
     shutil.rmtree(part, ignore_errors=True)
     os.makedirs(part)
     documents = make_model.documents()
-    config = {**documents["config.json"], **SHAPE}
+    config = {**documents["config.json"], **shape}
     documents["tokenizer.json"] = {**documents["tokenizer.json"], "model": padded(documents["tokenizer.json"])}
     for name, document in {**documents, "config.json": config}.items():
         with open(os.path.join(part, name), "w", encoding="utf-8") as file:
@@ -62,12 +80,24 @@ def make(target: str) -> int:
         name: torch.ones(shape, dtype=torch.bfloat16)
         if len(shape) == 1
         else (torch.randn(shape, generator=dice) * 0.02).to(torch.bfloat16)
-        for name, shape in tensors(SHAPE)
+        for name, shape in tensors(shape)
     }
+    if sure:
+        assure(weights)
     safetensors.torch.save_file(weights, os.path.join(part, "model.safetensors"), metadata={"format": "pt"})
     shutil.rmtree(target, ignore_errors=True)
     os.rename(part, target)
     return sum(one.numel() for one in weights.values())
+
+
+def assure(weights: dict[str, Any]) -> None:
+    """The residual stream is mostly the token itself, and its successor's row of the head looks for that."""
+    embedding = weights["model.embed_tokens.weight"]
+    embedding *= 50
+    head = weights["lm_head.weight"]
+    head *= 0
+    for token in range(len(embedding)):
+        head[successor(token, len(embedding))] += embedding[token] * 0.02
 
 
 def padded(tokenizer: dict[str, object]) -> dict[str, object]:
@@ -80,4 +110,4 @@ def padded(tokenizer: dict[str, object]) -> dict[str, object]:
 
 
 if __name__ == "__main__":
-    print(f"model: {make(sys.argv[1]):,} parameters in {sys.argv[1]}")
+    print(f"model: {make(sys.argv[1], '--sure' in sys.argv):,} parameters in {sys.argv[1]}")

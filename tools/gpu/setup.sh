@@ -89,7 +89,8 @@ venv() {
   mkdir -p "$site/ansible_collections/sparkthor"
   ln -sfn "$top" "$site/ansible_collections/sparkthor/cluster"
 }
-model() { "$python" "$top/tools/gpu/model.py" model; }
+# the second one is for tools.gpu.suite chaos
+model() { "$python" "$top/tools/gpu/model.py" model && "$python" "$top/tools/gpu/model.py" sure --sure; }
 
 running=()
 # a step with its own log, beside the others

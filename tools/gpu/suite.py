@@ -22,7 +22,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import IO
 
-from tools.gpu.clusters import ALONE, FOUR, SINGLE, TWO, WIDE, Cluster
+from tools.gpu.clusters import ALONE, CHAOS, FOUR, SINGLE, TWO, WIDE, Cluster
 from tools.playbooks import TOP
 
 RESULTS = TOP / ".lab" / "results" / "gpu"
@@ -36,6 +36,8 @@ class Step:
     options: str = ""
     #: seconds; a step that hangs must not take the time of all others
     limit: float = LONGEST
+    #: or tools.chaos, which has no stages
+    program: str = "tools.gpu"
 
 
 Chain = tuple[Step, ...]
@@ -101,8 +103,19 @@ def compared(clusters: tuple[str, ...], pairs: int, limit: float) -> Chain:
     return tuple(Step(name, "byhand", f"--pairs {pairs} {_RATIO}", limit) for name in clusters)
 
 
+def chaotic(seed: int = 1, minutes: float = 10.0, ends: float | None = None) -> tuple[Wave, ...]:
+    """All clusters, then chaos on all of them at the same time, each with a seed of its own."""
+    until = f" --ends {ends:.0f}" if ends else ""
+    chains = tuple(
+        (Step(name, "", f"--seed {seed + number} --minutes {minutes:g}{until}", program="tools.chaos"),)
+        for number, name in enumerate(CHAOS)
+    )
+    return Wave(tuple(one(name, "deploy", "", 540) for name in CHAOS)), Wave(chains)
+
+
 SUITES: Mapping[str, tuple[Mapping[str, Cluster], tuple[Wave, ...]]] = {
     "alone": (ALONE, alone("alone")),
+    "chaos": (CHAOS, chaotic()),
     "single": (SINGLE, alone("one")),
     "large": (WIDE, large("large")),
     "again": ({**WIDE, "mp2": TWO["mp2"], "tp2": TWO["tp2"]}, large_again("large")),
@@ -191,15 +204,17 @@ class Runner:
                 continue
             folder = RESULTS / step.cluster
             folder.mkdir(parents=True, exist_ok=True)
-            words = [sys.executable, "-m", "tools.gpu", *step.stages.split(), *step.options.split()]
+            words = [sys.executable, "-m", step.program, *step.stages.split(), *step.options.split()]
             words += ["--inventory", str(self.places[step.cluster]), "--results", str(folder)]
+            words += ["--lab", step.cluster]
             begun = time.monotonic()
             with (folder / "run.log").open("a", encoding="utf-8") as log:
                 rc = ended(words, log, step.limit, self.cut)
+            stages = step.stages or step.program.rpartition(".")[2]
             word = "ended well" if not rc else f"ended with {rc}"
-            self.say(f"{step.cluster}: {step.stages}: {word} after {time.monotonic() - begun:.0f} s")
+            self.say(f"{step.cluster}: {stages}: {word} after {time.monotonic() - begun:.0f} s")
             if rc:
-                self.bad.append(f"{step.cluster}: {step.stages}")
+                self.bad.append(f"{step.cluster}: {stages}")
 
     def together(self, chains: Sequence[Chain]) -> dict[str, threading.Thread]:
         threads = {chain[0].cluster: threading.Thread(target=self.chain, args=(chain,)) for chain in chains}
@@ -222,10 +237,16 @@ class Runner:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tools.gpu.suite", description=__doc__)
-    parser.add_argument("suite", choices=sorted(SUITES), help="by the number of GPUs; alone, large = two")
+    parser.add_argument("suite", choices=sorted(SUITES), help="by the number of GPUs; alone, large = two, chaos = one")
     parser.add_argument("clusters", nargs="*", help="only these")
+    parser.add_argument("--seed", type=int, default=1, help="of the first cluster of chaos, the next has the next one")
+    parser.add_argument("--minutes", type=float, default=10.0, help="in which rounds of chaos begin")
+    parser.add_argument("--ends", type=float, help="minutes after which chaos is cut short and judged, deploy included")
     options = parser.parse_args()
     clusters, waves = SUITES[options.suite]
+    if options.suite == "chaos":
+        ends = time.time() + 60 * options.ends if options.ends else None
+        waves = chaotic(options.seed, options.minutes, ends)
     unknown = [name for name in options.clusters if name not in clusters]
     if unknown:
         parser.error(f"unknown: {', '.join(unknown)}; there are {', '.join(clusters)}")

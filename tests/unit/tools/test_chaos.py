@@ -239,6 +239,7 @@ class Whole:
 
     def __init__(self, tries: int) -> None:
         self.lab, self.hosts, self.told, self.tries = self, HOSTS, list[str](), tries
+        self.plan = SimpleNamespace(host=lambda _name: SimpleNamespace(nics=["eno1"], management="eno1"))
 
     def wait(self) -> None:
         self.told.append("wait")
