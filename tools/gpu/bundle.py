@@ -233,7 +233,7 @@ def main() -> int:
     parser.add_argument("--part", type=int, default=PART, help=f"MiB that a part may have (default {PART})")
     options = parser.parse_args()
     try:
-        print("\n".join(make(options.machine, options.to, options.part)))
+        print("\n".join(make(options.machine, options.to.resolve(), options.part)))
     except (BundleError, OSError) as error:
         print(f"bundle: {error}", file=sys.stderr)
         return 2
