@@ -38,7 +38,7 @@ CONTROLLER = (
     *("cffi", "pycparser", "packaging", "resolvelib", "pexpect", "ptyprocess", "python-daemon", "lockfile"),
 )
 #: MiB a part may have
-PART = 56
+PART = 52
 #: wheels that carry what a text model on one kind of GPU never loads
 TRIMMED = ("vllm", "ray")
 
