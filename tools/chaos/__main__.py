@@ -207,8 +207,7 @@ class Run:
             self.history.troubles.append(f"site.yml at the end failed: {first.failures}")
         second = self.site_yml("second-at-the-end")
         self.history.last_play = (second.rc, second.changed)
-        kept = {path.name: path.read_text().strip() for path in self.site.secrets.iterdir() if path.is_file()}
-        secrets = {name: secret for name, secret in kept.items() if secret}
+        secrets = kept_secrets(self.site.secrets)
         self.history.leaks += [f"{name} in what a play printed" for name in leaks.shown(self.output, secrets)]
         try:
             with ThreadPoolExecutor(len(self.site.hosts)) as pool:
@@ -242,6 +241,12 @@ class Run:
         self.history.requests, self.history.pulses = moved(clients.requests), moved(clients.pulses)
         self.history.states = [(moment - self.zero, state, line) for moment, state, line in watch.changes]
         self.history.stale = [(moment - self.zero, age) for moment, age in watch.stale]
+
+
+def kept_secrets(folder: Path) -> dict[str, str]:
+    """By name of its file; a file with a leading dot, such as .gitignore, is none."""
+    files = [path for path in folder.iterdir() if path.is_file() and not path.name.startswith(".")]
+    return {path.name: secret for path in files if (secret := path.read_text(encoding="utf-8").strip())}
 
 
 def rounds_of(run: Run, seed: int, minutes: float, plan: Sequence[schedule.Round] | None) -> Iterator[schedule.Round]:
@@ -353,6 +358,8 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--inventory", help="of --lab: a folder of inventories/, or a path")
     parser.add_argument("--results", type=Path, default=RESULTS)
     options = parser.parse_args(argv)
+    if options.inventory and Path(options.inventory).is_dir():
+        options.inventory = str(Path(options.inventory).resolve())
     if bool(options.lab) != bool(options.inventory) or (options.lab and options.cluster):
         parser.error("--lab and --inventory go together, without --cluster")
     return options

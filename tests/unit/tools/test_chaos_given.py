@@ -80,6 +80,20 @@ def test_a_lab_needs_its_inventory_and_nothing_else(words: str) -> None:
         command.parse(words.split())
 
 
+def test_an_inventory_may_be_named_from_where_one_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "mine").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert command.parse(["--lab", "x", "--inventory", "mine"]).inventory == str(tmp_path / "mine")
+    assert command.parse(["--lab", "x", "--inventory", "3spark"]).inventory == "3spark"
+
+
+def test_only_secrets_are_searched_for(tmp_path: Path) -> None:
+    for name, text in {"vllm_api_key": "sk-1\n", "empty": "", ".gitignore": "*\n"}.items():
+        (tmp_path / name).write_text(text)
+    (tmp_path / "folder").mkdir()
+    assert command.kept_secrets(tmp_path) == {"vllm_api_key": "sk-1"}
+
+
 # -- its own reference ------------------------------------------------------------------------------------------------
 
 
