@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import signal
 import sys
@@ -126,7 +127,7 @@ def run_playbook(
         playbook=str(TOP / playbook),
         inventory=[str(Path(item).resolve()) for item in inventories],
         extravars=extra_vars or None,
-        cmdline=" ".join(arguments) or None,
+        cmdline=shlex.join(arguments) or None,
         envvars={
             "ANSIBLE_CONFIG": str(TOP / "ansible.cfg"),
             "PATH": f"{binaries}:{os.environ.get('PATH', '')}",

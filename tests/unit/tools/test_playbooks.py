@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import shlex
 import signal
 from pathlib import Path
 from types import SimpleNamespace
@@ -28,3 +29,17 @@ def test_a_tool_can_be_ended_after_a_play_as_before(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(ansible_runner, "run", run)
     assert playbooks.run_playbook("site.yml", [], say=lambda line: None).rc == 0
     assert {number: signal.getsignal(number) for number in before} == before
+
+
+def test_an_argument_may_have_spaces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given: dict[str, Any] = {}
+
+    def run(**options: Any) -> SimpleNamespace:
+        given.update(options)
+        return SimpleNamespace(rc=0, status="successful", stdout=None)
+
+    monkeypatch.setattr(playbooks, "RUNS", tmp_path)
+    monkeypatch.setattr(ansible_runner, "run", run)
+    playbooks.run_playbook("site.yml", [], arguments=["--extra-vars=a=1 b=2"], say=lambda line: None)
+    # ansible-runner splits it as a shell does
+    assert shlex.split(given["cmdline"]) == ["--extra-vars=a=1 b=2"]
