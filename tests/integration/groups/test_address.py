@@ -8,10 +8,13 @@ The tests build on each other, and leave the lab as they found it.
 
 from __future__ import annotations
 
+import ipaddress
 import json
+import re
 from dataclasses import replace
 
 import httpx
+import openai
 import pytest
 
 from tests.integration.groups.conftest import PAIR, PAIR_HEAD, PAIR_WORKER, SINGLE, SINGLE_A, SINGLE_B, Doors
@@ -44,6 +47,14 @@ def holders(doors: Doors, heads: tuple[str, ...] = HEADS) -> list[str]:
     return [host for host in heads if wanted in doors.cluster.run(host, "ip -4 address show")]
 
 
+def answers(doors: Doors, host: str) -> bool:
+    """Whether the front proxy there does; it may just be starting."""
+    try:
+        return doors.ask(host, SINGLE) == SINGLE
+    except openai.APIConnectionError:
+        return False
+
+
 def test_one_head_has_it_and_it_leads_to_all_models(shared: Doors) -> None:
     within(30, lambda: len(holders(shared)) == 1)
     assert shared.models(SHARED) == {PAIR, SINGLE}
@@ -58,9 +69,11 @@ def test_only_heads_have_anything_of_it(shared: Doors) -> None:
     for head in HEADS:
         assert on(head, "systemctl is-active sparkthor-address.service").strip() == "active"
         assert on(head, "systemctl is-active keepalived.service", check=False).strip() == "inactive"
-        peers = {shared.cluster.addresses[other] for other in HEADS if other != head}
         [rule] = [line for line in on(head, "cat /etc/sparkthor/firewall.nft").splitlines() if "protocol 112" in line]
-        assert all(peer in rule for peer in peers)
+        # neighbours come as one network
+        networks = [ipaddress.ip_network(word) for word in re.findall(r"[0-9.]+\.[0-9]+(?:/[0-9]+)?", rule)]
+        let_in = {str(address) for network in networks for address in network}
+        assert let_in == {shared.cluster.addresses[other] for other in HEADS if other != head}
     assert on(PAIR_WORKER, "systemctl is-active sparkthor-address.service", check=False).strip() == "inactive"
     assert "protocol 112" not in on(PAIR_WORKER, "cat /etc/sparkthor/firewall.nft")
 
@@ -77,7 +90,7 @@ def test_a_front_proxy_that_ends_gives_it_away(shared: Doors) -> None:
     within(30, lambda: len(holders(shared)) == 1 and before not in holders(shared))
     assert shared.ask(SHARED, SINGLE) == SINGLE
     shared.cluster.run(before, "systemctl start sparkthor-front.service")
-    within(30, lambda: shared.ask(before, SINGLE) == SINGLE)
+    within(30, lambda: answers(shared, before))
     assert before not in holders(shared)
 
 
