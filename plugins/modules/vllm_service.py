@@ -24,15 +24,17 @@ options:
         then.
       - V(started) ends a stop or a drain, and starts the group without waiting for it.
       - V(restarted) does the same, and restarts a group that runs.
+      - V(awake) brings the host's own group back where a group on demand (C(serving_beside)) serves in its place.
       - V(drained) takes no new requests and waits until the running ones have ended.
       - V(serving) waits for the first real completion. It must come back through all ranks, because vLLM's own
         C(/health) is no proof. While it waits, the controller shows the newest meaningful line of the engine's log and
-        the time. A start that fails ends the task early, with the reason from the journal.
+        the time. A start that fails ends the task early, with the reason from the journal. A group that sleeps until
+        its model is asked for is as it should be (RV(state) is V(asleep)), and is not started.
       - V(kept) keeps the files of O(paths) under O(name) as the configuration that served last. Without O(name) it only
         reads RV(digest) and RV(configurations).
       - V(rolled_back) writes the files of the kept configuration O(name), if they differ, and restarts nothing.
     type: str
-    choices: [started, stopped, restarted, drained, serving, kept, rolled_back]
+    choices: [started, stopped, restarted, drained, awake, serving, kept, rolled_back]
     required: true
   drain_timeout:
     description:
@@ -130,7 +132,7 @@ EXAMPLES = r"""
 RETURN = r"""
 steps:
   description: What was (in check mode, would be) done.
-  returned: with O(state=started), O(state=stopped), O(state=restarted) and O(state=drained)
+  returned: with O(state=started), O(state=stopped), O(state=restarted), O(state=drained) and O(state=awake)
   type: list
   elements: str
 in_flight:
@@ -210,8 +212,8 @@ import dataclasses
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import front_config
-from ansible_collections.sparkthor.cluster.plugins.module_utils._serving import control, kept, ready
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import control, front_config
+from ansible_collections.sparkthor.cluster.plugins.module_utils._serving import kept, ready
 
 
 def argument_spec() -> dict[str, Any]:

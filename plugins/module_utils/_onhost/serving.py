@@ -36,6 +36,8 @@ DRAINING = "/run/sparkthor/draining"
 DEGRADED = "/run/sparkthor/degraded.json"
 #: the first survives a reboot (playbooks/stop.yml), the second is for an hour's work by hand
 MAINTENANCE = ("/var/lib/sparkthor/maintenance", "/run/sparkthor/maintenance")
+#: begins the reason while the host's own group gives way to one that is served on demand
+ASLEEP = "asleep: "
 #: configurations that served, kept by the playbook that saw them serve (_serving/kept.py)
 GOOD = "/var/lib/sparkthor-last-good"
 GOOD_INDEX = "index.json"
@@ -88,6 +90,21 @@ def maintenance(paths: Iterable[str] = MAINTENANCE) -> str | None:
             return path
         return first or path
     return None
+
+
+def asleep(paths: Iterable[str] = MAINTENANCE) -> str | None:
+    """For whom the host's own group gives way; None where it does not, or where a person keeps it stopped."""
+    reason = maintenance(paths) or ""
+    return reason[len(ASLEEP) :].partition(" ")[0] if reason.startswith(ASLEEP) else None
+
+
+def why_asleep(config: Mapping[str, Any], paths: Iterable[str] = MAINTENANCE) -> str:
+    """Why a group need not run, by its serving.json: of those that share a host on demand one serves.  Empty where it
+    should."""
+    if config.get("on_demand"):
+        return "it starts when its model is asked for"
+    guest = asleep(paths)
+    return f"{guest} serves" if guest in (config.get("guests") or {}) else ""
 
 
 def fingerprint(paths: Iterable[str], key: str = "") -> dict[str, str]:

@@ -15,6 +15,7 @@ VERBS = {
     "front-config": "front_config",
     "front-tokens": "front_tokens",
     "nodes-prepare": "nodes_prepare",
+    "on-demand": "on_demand_service",
     "rank": "rank_group",
     "ray-gate": "ray_gate",
     "ray-prepare": "ray_prepare",

@@ -39,7 +39,9 @@ RESTARTING = "restarting"
 DRAINING = "draining"
 MAINTENANCE = "maintenance"
 STOPPED = "stopped"
-STATES = (SERVING, LOADING, STARTING, DEGRADED, RESTARTING, DRAINING, MAINTENANCE, STOPPED)
+#: stopped until its model is asked for, where groups share a host on demand
+ASLEEP = "asleep"
+STATES = (SERVING, LOADING, STARTING, DEGRADED, RESTARTING, DRAINING, MAINTENANCE, STOPPED, ASLEEP)
 #: why the serving group was started anew; the labels of the restart counter
 CAUSES = ("completion", "lost_rank", "load_stalled", "unit_failed", "engine_exited", "degraded", "restored")
 #: latencies kept to know what a normal completion takes on this cluster
@@ -120,6 +122,8 @@ class Observation:
     #: changes whenever the log shows anything new
     mark: str = ""
     maintenance: str | None = None
+    #: why a unit that is stopped is right so; empty where it is not
+    asleep: str = ""
     draining: bool = False
     #: why this host is not to be the head any more
     superseded: str = ""
@@ -314,6 +318,9 @@ class Watchdog:
 
         if seen.superseded:
             return Decision(STOPPED, seen.superseded)
+        if seen.asleep and unit.active in ("inactive", "failed"):
+            self._forget_restart()
+            return Decision(ASLEEP, seen.asleep)
         if seen.maintenance is not None:
             # Measured, never acted upon; one failure at most is taken along, so that its end is no ambush.
             self.lost_in_a_row = 0

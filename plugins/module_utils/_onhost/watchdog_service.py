@@ -261,6 +261,7 @@ class Service:
             fraction=self.progress.fraction,
             mark=self.progress.mark,
             maintenance=serving.maintenance(self.maintenance_paths),
+            asleep=serving.why_asleep(self.config, self.maintenance_paths),
             draining=os.path.exists(self.draining_path),
             superseded=self._read_successor(now),
             answerable=bool(self.served_config.get("answers")),

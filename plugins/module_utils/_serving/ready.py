@@ -112,6 +112,8 @@ def ensure(
             return Readiness(changed=start, line="not set up yet")
         raise ReadyError(f"{unit_name} is {properties['LoadState']} on this host; run the vllm_serve role")
     found = Readiness(invocation=unit.invocation)
+    if unit.active in ("inactive", "failed") and (why := serving.why_asleep(config, maintenance_paths)):
+        return dataclasses.replace(found, ready=True, state=watchdog.ASLEEP, line=f"asleep: {why}")
     if start:
         found.stale = stale_files(unit, files.read_json(record_path), config.get("inputs") or [])
         if not found.stale and unit.active in ("active", "activating"):

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import Finding
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.on_demand import hours
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory.groups import BESIDE, NAME, STRUCTURE
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory.inventory import closest
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory.role_specs import ValueRefused, of_collection
@@ -23,6 +24,10 @@ SETTINGS = (
     *("vllm_serve_door_port", "vllm_serve_group_port"),
 )
 _EXECUTOR = "vllm_serve_executor"
+ON_DEMAND = "on_demand"
+#: of a group that sleeps until its model is asked for
+DEMAND: dict[str, Any] = {"idle_minutes": 30, "every_minutes": 10, "not_between": ""}
+_WEEK = 7 * 24 * 60
 _DEFAULT_PORTS = {"vllm_serve_api_port": 8000, "vllm_serve_door_port": 8001, "vllm_serve_group_port": 29502}
 _OTHER_PORTS = {"vllm_serve_master_port": 29501}
 
@@ -48,6 +53,8 @@ def groups_beside(given: Any, variables: Mapping[str, Any]) -> list[Beside]:
         settings = {key: of_collection().value(key, described[key]) for key in SETTINGS if key in described}
         for port in ("vllm_serve_door_port", "vllm_serve_group_port"):
             settings.setdefault(port, _port(variables, port) + number)
+        if ON_DEMAND in described:
+            settings[ON_DEMAND] = {**DEMAND, **(described[ON_DEMAND] or {})}
         found.append(Beside(str(name), str(described["host"]), settings))
     return found
 
@@ -89,8 +96,8 @@ def _of_one(
         fix = f"set host to one of {', '.join(heads)}: heads have the front proxy{closest(host, heads)}"
         yield finding(what, fix, host or None)
     for key in given:
-        if key not in (*SETTINGS, "host", _EXECUTOR):
-            fix = f"a group beside another has host, {', '.join(SETTINGS)}; all else is its host's"
+        if key not in (*SETTINGS, "host", _EXECUTOR, ON_DEMAND):
+            fix = f"a group beside another has host, {ON_DEMAND}, {', '.join(SETTINGS)}; all else is its host's"
             yield finding(f"it cannot have {key}{closest(str(key), SETTINGS)}", fix)
     if str(given.get(_EXECUTOR, "mp")) != "mp":
         fix = "remove the line (it is mp), or give the group hosts of its own"
@@ -100,12 +107,36 @@ def _of_one(
     elif str(given.get("vllm_serve_model") or "").startswith("/"):
         fix = "name a model of the hub, or one of model_store_models"
         yield finding("its model comes from the model store, and this is a path", fix, given["vllm_serve_model"])
+    if ON_DEMAND in given:
+        for what, fix, value in _of_demand(given[ON_DEMAND]):
+            yield finding(what, fix, value)
     for key in SETTINGS:
         try:
             of_collection().value(key, given.get(key))
         except ValueRefused as error:
             if key in given:
                 yield finding(str(error), "correct it")
+
+
+def _of_demand(given: Any) -> Iterator[tuple[str, str, Any]]:
+    """What is wrong with ``on_demand``, the fix and the value."""
+    if given is not None and not isinstance(given, Mapping):
+        yield "its on_demand is not a mapping", "write it as {idle_minutes: 30}", given
+        return
+    for key, value in (given or {}).items():
+        least = {"idle_minutes": 1, "every_minutes": 0}.get(key)
+        if key not in DEMAND:
+            fix = f"on_demand has {', '.join(DEMAND)}"
+            yield f"its on_demand cannot have {key}{closest(str(key), list(DEMAND))}", fix, None
+        elif least is not None and (
+            isinstance(value, bool) or not isinstance(value, int) or not least <= value <= _WEEK
+        ):
+            yield f"its {key} is no number of minutes from {least} to {_WEEK}", "give a whole number", value
+        elif least is None:
+            try:
+                hours(str(value))
+            except ValueError as error:
+                yield f"its {key}: {error}", "quote it, as in not_between: '08:00-18:00'", value
 
 
 def _ports(beside: Sequence[Beside], variables: Mapping[str, Any]) -> list[Finding]:

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.on_demand_service import RUN
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.places import Places
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.front import (
     SHARED_LANS,
@@ -41,6 +42,22 @@ def socket_of(places: Places) -> str:
 
 
 @dataclass(frozen=True)
+class Turn:
+    """A group that takes turns with others of its host, as the front proxy there knows it."""
+
+    #: "" for the host's own one
+    group: str
+    #: what GET /v1/models says while it sleeps
+    models: str
+    folder: str = RUN
+
+    @property
+    def word(self) -> str:
+        """In the line about a request that ended."""
+        return self.group or "-"
+
+
+@dataclass(frozen=True)
 class Neighbour:
     """A group beside the host's own one, as the front proxy there reaches it."""
 
@@ -49,6 +66,8 @@ class Neighbour:
     port: int
     #: names of keys that are for other models only
     refused_keys: tuple[str, ...]
+    #: where it sleeps until its model is asked for
+    turn: Turn | None = None
 
     @property
     def socket(self) -> str:

@@ -44,10 +44,12 @@ def plan_beside(
     variables: Mapping[str, Any],
     nodes: Nodes,
     ask: Ask | None = None,
+    others: Sequence[beside.Share] = (),
 ) -> beside.Share:
     """Put into the plan of a group what it serves beside the group ``own``, and say what it takes of the memory.
 
-    ``variables`` are those of the host. Raises ServingError, which names the group.
+    ``variables`` are those of the host. One on demand takes what ``others`` leave, as the own group does that it takes
+    turns with.  Raises ServingError, which names the group.
     """
     name, host = str(cluster["group"]), str(cluster["head"])
     memory = int(nodes[host]["mem_total_bytes"])
@@ -60,9 +62,10 @@ def plan_beside(
     # what is free is compared with all groups together
     here = {host: {**nodes[host], "mem_available_bytes": 0}}
     try:
-        alone = plan_whole(beside.with_args(wanted, {beside.UTILIZATION: USUAL_UTILIZATION}), cluster, here, ask)
+        usual = beside.left_for_own(others, memory, USUAL_UTILIZATION)
+        alone = plan_whole(beside.with_args(wanted, {beside.UTILIZATION: max(usual, 0.001)}), cluster, here, ask)
         args: dict[str, Any] = {}
-        if beside.PINNED not in alone["args"]:
+        if beside.PINNED not in alone["args"] and not given.get("on_demand"):
             cache = beside.needed_cache(alone["memory"], beside.UTILIZATION in beside.given_args(wanted))
             if not cache:
                 raise ServingError(
@@ -70,22 +73,18 @@ def plan_beside(
                 )
             args[beside.PINNED] = cache
             alone = plan_whole(beside.with_args(wanted, args), cluster, here, ask)
-        share = beside.share_of(name, alone["memory"], memory, USUAL_UTILIZATION)
+        share = beside.share_of(name, alone["memory"], memory, usual)
         if share.weights is None:
             raise ServingError(
                 "the size of its model is not known, so no memory can be planned beside another; use a "
                 "recipe that has the model's config, or give the group a host of its own"
             )
-        args[beside.UTILIZATION] = beside.fraction(share.total, memory)
+        whole = given.get("on_demand") and beside.PINNED not in alone["args"]
+        args[beside.UTILIZATION] = usual if whole else beside.fraction(share.total, memory)
         serving = plan_whole(beside.with_args(wanted, args), cluster, here, ask)
     except ServingError as error:
         raise ServingError(f"serving_beside: group {name} on {host}: {error}") from error
-    # vllm_serve's own revision of it is brought by the model store of the host's own group
-    listed = [str(model["name"]) for model in variables.get("model_store_models") or []]
-    if listed and serving["model"] not in listed:
-        raise ServingError(
-            f"serving_beside: group {name} on {host}: model_store_models lacks its model {serving['model']}; add it"
-        )
+    _in_store(name, host, str(serving["model"]), variables)
     cluster.update(
         serving=serving,
         tensor_parallel=1,
@@ -95,6 +94,16 @@ def plan_beside(
         given=dict(given),
     )
     return share
+
+
+def _in_store(name: str, host: str, model: str, variables: Mapping[str, Any]) -> None:
+    """Raises ServingError if the model store would not bring the model of a group beside another."""
+    # vllm_serve's own revision of it is brought by the model store of the host's own group
+    listed = [str(model["name"]) for model in variables.get("model_store_models") or []]
+    if listed and model not in listed:
+        raise ServingError(
+            f"serving_beside: group {name} on {host}: model_store_models lacks its model {model}; add it"
+        )
 
 
 def plan_own(
@@ -176,9 +185,17 @@ def plan_together(
     host = str(own["head"])
     if problems := refused(own, [one.name for one in others], variables):
         return Together(problems=problems)
-    shares, planned = [], {}
+    shares: list[beside.Share] = []
+    planned, memory = {}, int(nodes[host]["mem_total_bytes"])
+    turns = [one for one in others if one.settings.get("on_demand")]
     for one in others:
         planned[one.name] = cluster_beside(one.name, host, hostvars, nodes, fabric)
-        shares.append(plan_beside(planned[one.name], one.settings, own, variables, nodes, ask))
+        if one not in turns:
+            shares.append(plan_beside(planned[one.name], one.settings, own, variables, nodes, ask))
     serving, problems, line = plan_own(own, shares, variables, nodes, ask)
+    for one in turns:
+        share = plan_beside(planned[one.name], one.settings, own, variables, nodes, ask, shares)
+        # what is available now is what the own group leaves or has: either of the two counts, not both
+        problems += beside.too_much(host, memory, None, [share, *shares])
+        line += f"; on demand instead of {own['group']}: {share}"
     return Together(with_models(serving, [other["serving"] for other in planned.values()]), planned, line, problems)

@@ -41,7 +41,7 @@ _UNITS = "/etc/systemd/system"
 #: in the order in which they are stopped: who restarts another one goes before it
 _SERVING_UNITS = (
     *("sparkthor-watchdog.service", "sparkthor-address.service", "sparkthor-front.service", "sparkthor-vllm.service"),
-    *("sparkthor-tokens.service", "sparkthor-ray.service"),
+    *("sparkthor-tokens.service", "sparkthor-on-demand.service", "sparkthor-ray.service"),
     *("sparkthor-keep-good.path", "sparkthor-drop-caches.path", "sparkthor.target"),
 )
 _SERVING_FILES = (

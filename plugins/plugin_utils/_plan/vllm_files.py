@@ -19,6 +19,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.serving 
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import (
     door,
     front,
+    on_demand,
     onhost,
     patience,
     ray_tls,
@@ -106,11 +107,11 @@ def host_state_beside(serving: Serving) -> HostState:
         files=[
             *_engine_files(serving),
             json_file(own.group, group_settings(serving)),
-            *_head_files(serving),
+            *_head_files(serving, ()),
         ],
         # what a stop or a drain has left, as of the host's own group
         absent=[own.maintenance[0], own.draining],
-        units=_serving_units(own),
+        units=_serving_units(own, bool(serving.on_demand)),
     )
 
 
@@ -128,7 +129,7 @@ def former_beside(serving: Serving, beside: Iterable[Serving]) -> HostState:
     )
 
 
-def host_state(serving: Serving, beside: Iterable[Serving] = ()) -> HostState:
+def host_state(serving: Serving, beside: Sequence[Serving] = ()) -> HostState:
     return HostState(
         groups=[{"name": "sparkthor-api", "system": True}] if serving.has_engine else [],
         users=[
@@ -137,9 +138,9 @@ def host_state(serving: Serving, beside: Iterable[Serving] = ()) -> HostState:
         ],
         directories=_directories(serving),
         files=files(serving, beside),
-        absent=absent(serving),
+        absent=[*absent(serving), *(() if on_demand.guests(beside) else (on_demand.PATH,))],
         sysctls=dict(door.KEEPALIVE) if serving.door else {},
-        units=units(serving),
+        units=units(serving, beside),
     )
 
 
@@ -249,7 +250,7 @@ def group_settings(serving: Serving) -> dict[str, Any]:
     }
 
 
-def serving_settings(serving: Serving) -> dict[str, Any]:
+def serving_settings(serving: Serving, beside: Sequence[Serving] = ()) -> dict[str, Any]:
     """serving.json, on the head: what the watchdog watches, and its patience in seconds."""
     given, own, degraded = serving.settings, serving.places, {}
     if serving.degraded:
@@ -273,6 +274,8 @@ def serving_settings(serving: Serving) -> dict[str, Any]:
         "inputs": inputs(serving),
         "answers": bool(serving.planned.get("answers", True)),
         **({"beside": own.name} if own.name else {}),
+        **({"on_demand": True} if serving.on_demand else {}),
+        **({"guests": guests} if (guests := on_demand.guests(beside)) else {}),
         "settings": {
             "interval": given.vllm_serve_watchdog_interval,
             "deadline": given.vllm_serve_watchdog_deadline,
@@ -288,7 +291,7 @@ def serving_settings(serving: Serving) -> dict[str, Any]:
     }
 
 
-def files(serving: Serving, beside: Iterable[Serving] = ()) -> list[File]:
+def files(serving: Serving, beside: Sequence[Serving] = ()) -> list[File]:
     """All but the secrets' files, and those of the groups ``beside`` but for the front proxy's."""
     return [
         declared_file(serving),
@@ -297,8 +300,9 @@ def files(serving: Serving, beside: Iterable[Serving] = ()) -> list[File]:
         {"path": "/etc/tmpfiles.d/sparkthor-serving.conf", "content": rendered(_TEMPLATES / "tmpfiles.conf.j2")},
         *(_engine_files(serving) if serving.has_engine else ()),
         *(() if serving.by_ray else (json_file(f"{_ETC}/group.json", group_settings(serving)),)),
-        *(_head_files(serving) if serving.is_head else ()),
+        *(_head_files(serving, beside) if serving.is_head else ()),
         *(_front_files(serving, beside) if serving.is_head else ()),
+        *((on_demand.unit_file(),) if on_demand.guests(beside) else ()),
         *(_address_files(serving, serving.virtual) if serving.virtual else ()),
     ]
 
@@ -362,10 +366,10 @@ def _folders(serving: Serving) -> list[Any]:
     return [*places, given.vllm_serve_args, given.vllm_serve_env]
 
 
-def _head_files(serving: Serving) -> list[File]:
+def _head_files(serving: Serving, beside: Sequence[Serving]) -> list[File]:
     own = serving.places
     found = [
-        json_file(own.config, serving_settings(serving)),
+        json_file(own.config, serving_settings(serving, beside)),
         _unit_file(
             _WATCHDOG,
             path=f"{_UNITS}/{own.watchdog}",
@@ -382,7 +386,7 @@ def _head_files(serving: Serving) -> list[File]:
     return found
 
 
-def _front_files(serving: Serving, beside: Iterable[Serving]) -> list[File]:
+def _front_files(serving: Serving, beside: Sequence[Serving]) -> list[File]:
     given = serving.settings
     keys = front.named_keys(given.vllm_serve_api_keys)
     max_body = front.checked_size(given.vllm_serve_front_max_body, "vllm_serve_front_max_body")
@@ -394,9 +398,15 @@ def _front_files(serving: Serving, beside: Iterable[Serving]) -> list[File]:
         refused_keys=door.refused_keys(keys, serving.names),
         door=serving.door,
         beside=[
-            door.Neighbour(one.places, one.settings.vllm_serve_door_port, tuple(door.refused_keys(keys, one.names)))
+            door.Neighbour(
+                one.places,
+                one.settings.vllm_serve_door_port,
+                tuple(door.refused_keys(keys, one.names)),
+                on_demand.turn(one, beside),
+            )
             for one in beside
         ],
+        turn=on_demand.turn(serving, beside),
         js_module=front.MODULE,
         counter=front.COUNTER,
         counter_folder=front.COUNTER_FOLDER,
@@ -518,7 +528,7 @@ def _directories(serving: Serving) -> list[Directory]:
     ]
 
 
-def units(serving: Serving) -> list[Unit]:
+def units(serving: Serving, beside: Sequence[Serving] = ()) -> list[Unit]:
     """In the order in which they are brought to their state."""
     common: list[Unit] = [
         {"name": "sparkthor.target", "enabled": True, "state": "started"},
@@ -530,8 +540,9 @@ def units(serving: Serving) -> list[Unit]:
         counts += ["limits.json"] if serving.token_limits else []
         own = _head_units([*counts, *(door.FILES if serving.door else ())])
         tokens = _tokens_unit() if serving.token_limits else switched_off(_TOKENS)
-        return [*common, tokens, *own, _address_unit() if serving.virtual else switched_off(_ADDRESS)]
-    former = [switched_off(unit) for unit in (_ADDRESS, _FRONT, _TOKENS, _WATCHDOG)]
+        turns = on_demand.unit(OWN.config) if on_demand.guests(beside) else switched_off(on_demand.NAME)
+        return [*common, tokens, turns, *own, _address_unit() if serving.virtual else switched_off(_ADDRESS)]
+    former = [switched_off(unit) for unit in (_ADDRESS, _FRONT, _TOKENS, on_demand.NAME, _WATCHDOG)]
     if not serving.has_engine:
         return [*common, *former, switched_off(_VLLM)]
     # It waits until the head's unit starts. Only the head restarts the group (vllm_service): a rank that restarted by
@@ -554,11 +565,11 @@ def _head_units(of_door: Iterable[str]) -> list[Unit]:
             "restart_on": [f"{_UNITS}/{_FRONT}"],
             "reload_on": [f"{_ETC}/front/{name}" for name in read_by_front],
         },
-        *_serving_units(OWN),
+        *_serving_units(OWN, False),
     ]
 
 
-def _serving_units(own: Places) -> list[Unit]:
+def _serving_units(own: Places, sleeps: bool) -> list[Unit]:
     return [
         {
             "name": own.watchdog,
@@ -568,7 +579,7 @@ def _serving_units(own: Places) -> list[Unit]:
             "restart_on": [f"{_UNITS}/{own.watchdog}", own.config],
         },
         # vllm_service starts it and restarts it at most once: _serving/ready.py compares the files of `inputs`
-        {"name": own.unit, "enabled": True},
+        {"name": own.unit, "enabled": not sleeps},
     ]
 
 

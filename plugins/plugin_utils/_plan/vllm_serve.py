@@ -164,6 +164,11 @@ class Serving:
         return virtual_address.of_cluster(self.cluster) if self.is_head else None
 
     @property
+    def on_demand(self) -> Mapping[str, Any]:
+        """When this group beside another serves in its place; empty for one that serves all the time."""
+        return (self.cluster.get("given") or {}).get("on_demand") or {}
+
+    @property
     def network(self) -> Mapping[str, Any]:
         """This host's plan of the fabric."""
         return self.fabric.get(self.host) or {}

@@ -247,7 +247,7 @@ def page(
         .render(
             cluster=status["cluster"],
             serving=status["serving"],
-            state_kind="pass" if state == "serving" else ("info" if state == "absent" else "fail"),
+            state_kind="pass" if state == "serving" else ("info" if state in ("asleep", "absent") else "fail"),
             ray=status["ray"],
             taken=status["taken"],
             drawing=topology.drawing(status),

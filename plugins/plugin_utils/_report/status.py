@@ -298,7 +298,7 @@ def _served(
     ]
     if ray["state"] == "down":
         problems.append(Finding("ray", f"Ray: {ray['line']}", "journalctl -u sparkthor-ray -n 50 on the head", head))
-    if facts is not None and serving["state"] not in ("serving", "absent"):
+    if facts is not None and serving["state"] not in ("serving", "asleep", "absent"):
         fix = "ansible-playbook playbooks/start.yml" if serving["state"] in ("stopped", "maintenance") else ""
         fix = fix or "playbooks/doctor.yml says why"
         problems.append(Finding("serving", f"not serving: {serving['line']}", fix, head))
@@ -434,7 +434,7 @@ def document(
     return {
         "version": VERSION,
         "taken": datetime.datetime.fromtimestamp(taken, datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
-        "ok": not problems and all(one["serving"]["state"] == "serving" for one in served.values()),
+        "ok": not problems and all(one["serving"]["state"] in ("serving", "asleep") for one in served.values()),
         "cluster": shown,
         "hosts": by_host,
         "ray": ray,

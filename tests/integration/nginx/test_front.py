@@ -27,7 +27,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import front_counts
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import front_counts, on_demand
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import on_demand_service as service
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import front, roles
 
 from tests.unit.plugins.plugin_utils._plan.test_door import CONF, of_group, with_beside
@@ -95,6 +96,15 @@ class Front:
         connection.request("POST", path, body, {"Authorization": f"Bearer {key}"})
         answer = connection.getresponse()
         found = answer.status, answer.read()
+        connection.close()
+        return found
+
+    def answer(self, method: str, path: str, model: str) -> tuple[int, dict[str, str], str]:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        body = json.dumps({"model": model, "prompt": "x"}) if model else None
+        connection.request(method, path, body, {"Authorization": f"Bearer {KEY}"})
+        answer = connection.getresponse()
+        found = answer.status, dict(answer.getheaders()), answer.read().decode()
         connection.close()
         return found
 
@@ -325,3 +335,81 @@ def test_an_answer_without_its_tokens_is_said_to_be_unseen(tmp_path: Path, varia
             assert time.monotonic() < until
             used = json.loads((tmp_path / "run-tokens/usage.json").read_text())["limited"]
         assert used == {"minute": 0, "month": 0, "unseen": 1, "limits": {"month": 40}}
+
+
+class Turns(service.Turns):
+    """Stands for the program of sparkthor-on-demand.service: its sockets, and what it is told."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__({"embed": on_demand.Policy()})
+        self.folder = folder
+        self.asked: list[tuple[str, bool]] = []
+        self.used: list[bytes] = []
+
+    def answer(self, group: str, asks: bool) -> tuple[float, str]:
+        self.asked.append((group, asks))
+        return 41.2, f"asleep: {group}"
+
+    def take(self, datagram: bytes) -> None:
+        self.used.append(datagram.partition(front_counts.TAG)[2].strip())
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator[None]:
+        self.folder.mkdir()
+        ended = threading.Event()
+        asked, told = (
+            service.listen(str(self.folder / "wake.sock")),
+            front_counts.listen(str(self.folder / "front.sock")),
+        )
+        threads = [
+            threading.Thread(target=service.serve, args=(self, asked, ended)),
+            threading.Thread(target=service.follow, args=(self, told)),
+        ]
+        for thread in threads:
+            thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+                sender.sendto(b"", str(self.folder / "front.sock"))
+            for thread in threads:
+                thread.join(60)
+            asked.close()
+
+
+def test_a_request_for_a_model_that_sleeps_is_a_wish(tmp_path: Path, variables: dict[str, Any]) -> None:
+    given = with_beside(variables)
+    given["sparkthor_cluster"]["beside"]["embed"]["given"]["on_demand"] = {"idle_minutes": 1}
+    own = tmp_path / "run/beside/embed/vllm/vllm.sock"
+    own.parent.mkdir(parents=True)
+    with running(tmp_path, given) as found:
+        # nobody decides yet
+        status, headers, text = found.answer("POST", "/v1/completions", "embed")
+        assert (status, headers.get("Retry-After"), "not being served" in text) == (503, "15", True)
+        turns = Turns(tmp_path / "run-on-demand")
+        with turns.running():
+            status, headers, text = found.answer("POST", "/v1/completions", "embed")
+            assert (status, headers["Retry-After"]) == (503, "42")
+            assert json.loads(text)["error"] == {
+                **{"message": "asleep: embed", "type": "service_unavailable", "param": "model", "code": "model_asleep"}
+            }
+            # whoever has no key, or one for another model, wakes nobody; nor does a question
+            assert found.ask("/v1/whole", "x" * 20, "embed")[0] == 401
+            assert found.ask("/v1/whole", NARROW, "embed")[0] == 403
+            status, _headers, text = found.answer("GET", "/v1/models", "")
+            assert (status, "embed" in [model["id"] for model in json.loads(text)["data"]]) == (200, True)
+            assert turns.asked == [("embed", True)]
+            # the own group answers, and that is told
+            assert found.ask("/v1/whole", KEY, "mini")[0] == 200
+            (tmp_path / "run/draining").touch()
+            (tmp_path / "run/vllm/vllm.sock").rename(tmp_path / "run/vllm/away.sock")
+            assert found.answer("POST", "/v1/completions", "mini")[0] == 503
+            assert turns.asked[-1] == ("", True)
+            with serving(socketserver.ThreadingUnixStreamServer(str(own), Engine)):
+                assert found.ask("/v1/stream", KEY, "embed") == (200, b"".join(ANSWERS["/v1/stream"]))
+                until = time.monotonic() + 60
+                while {b"-", b"embed"} - set(turns.used):
+                    assert time.monotonic() < until, turns.used
+                    time.sleep(0.02)
+            assert set(turns.used) == {b"-", b"embed"}

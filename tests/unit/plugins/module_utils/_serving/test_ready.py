@@ -194,3 +194,29 @@ def test_answers_that_cannot_be_known(
 ) -> None:
     assert told(engine, tmp_path, status, body, **config) is None
     assert ready.answers_problem(None) == ""
+
+
+@pytest.mark.parametrize(
+    ("more", "marker", "line"),
+    [
+        ({"on_demand": True}, "", "asleep: it starts when its model is asked for"),
+        ({"guests": {"embed": {}}}, "asleep: embed serves", "asleep: embed serves"),
+        # that group is gone, or a person stopped this one
+        ({}, "asleep: embed serves", ""),
+        ({"guests": {"embed": {}}}, "cables", ""),
+    ],
+)
+def test_a_group_that_sleeps_is_as_it_should_be(
+    tmp_path: Path, config: str, more: dict[str, Any], marker: str, line: str
+) -> None:
+    systemd = Systemd()
+    systemd.unit.update(ActiveState="inactive", SubState="dead")
+    Path(config).write_text(json.dumps({**json.loads(Path(config).read_text()), **more}))
+    if marker:
+        (tmp_path / "maintenance").write_text(marker + "\n")
+    found = ensure(tmp_path, config, systemd, start=True)
+    assert (found.ready, found.changed) == (bool(line), not line)
+    assert found.line == line if line else systemd.calls
+    one, _said = make_service(tmp_path, config, systemd)
+    one.round()
+    assert (json.loads((tmp_path / "run/state.json").read_text())["state"] == "asleep") == bool(line)

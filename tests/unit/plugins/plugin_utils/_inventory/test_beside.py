@@ -27,6 +27,10 @@ def says(problem: str, *words: str) -> None:
     assert [word for word in words if word not in problem] == [], problem
 
 
+class Tagged(int):
+    """As values from an inventory are: ansible-core keeps with each where it stands."""
+
+
 def test_each_group_has_its_host_and_ports_of_its_own() -> None:
     given = {"embed": {**EMBED, "vllm_serve_max_model_len": "256"}, "rerank": {**EMBED, "vllm_serve_door_port": 8100}}
     assert texts(given) == []
@@ -38,6 +42,38 @@ def test_each_group_has_its_host_and_ports_of_its_own() -> None:
         **{"vllm_serve_door_port": 8002, "vllm_serve_group_port": 30001},
     }
     assert (rerank.settings["vllm_serve_door_port"], rerank.settings["vllm_serve_group_port"]) == (8100, 30002)
+
+
+def test_a_group_on_demand_has_a_policy() -> None:
+    for given, minutes in (
+        (None, 30),
+        ({}, 30),
+        ({"idle_minutes": 5, "not_between": "22:00-06:00"}, 5),
+        ({"idle_minutes": Tagged(7)}, 7),
+    ):
+        described = {"embed": {**EMBED, "on_demand": given}}
+        assert texts(described) == []
+        [one] = beside.groups_beside(described, {})
+        assert one.settings["on_demand"] == {
+            **{"idle_minutes": minutes, "every_minutes": 10, "not_between": (given or {}).get("not_between", "")}
+        }
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ("yes", ["not a mapping", "{idle_minutes: 30}"]),
+        ({"idle": 3}, ["cannot have idle", "idle_minutes, every_minutes, not_between"]),
+        ({"idle_minutes": 0}, ["idle_minutes is no number of minutes from 1", "0"]),
+        ({"idle_minutes": True}, ["idle_minutes is no number"]),
+        ({"every_minutes": "5"}, ["every_minutes is no number", "whole number"]),
+        ({"not_between": "8-18"}, ["not_between", "'8-18' is no range of hours", "quote it"]),
+        ({"not_between": "08:00-08:00"}, ["begins when it ends"]),
+    ],
+)
+def test_a_policy_that_makes_no_sense_is_refused(given: Any, words: list[str]) -> None:
+    [problem] = texts({"embed": {**EMBED, "on_demand": given}})
+    says(problem, "group embed", *words)
 
 
 def test_none_are_named() -> None:

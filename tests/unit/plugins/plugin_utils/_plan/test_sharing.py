@@ -181,3 +181,25 @@ def test_a_host_that_cannot_be_shared_is_told_before_anything_is_planned() -> No
     assert (found.serving, found.beside) == ({}, {})
     with pytest.raises(ServingError, match=r"group embed on a: .*no-such-recipe"):
         together(unknown)
+
+
+def test_groups_that_take_turns_share_no_memory() -> None:
+    policy = {"idle_minutes": 30, "every_minutes": 10, "not_between": ""}
+    found = together(Beside("embed", "a", {**EMBED, "on_demand": policy}))
+    assert found.problems == []
+    # each has the usual share
+    assert found.serving["args"][UTILIZATION] == 0.85
+    args = found.beside["embed"]["serving"]["args"]
+    assert (args[UTILIZATION], PINNED in args) == (0.85, False)
+    assert "; on demand instead of big: embed 103.4 GiB" in found.line
+    assert together(Beside("embed", "a", EMBED)).serving["args"][UTILIZATION] < 0.85
+    # it shares with those that always serve
+    always = Beside("rank", "a", {**EMBED, "vllm_serve_args": {PINNED: 10 * GIB}})
+    beside_always = together(always, Beside("embed", "a", {**EMBED, "on_demand": policy}))
+    assert beside_always.problems == []
+    assert beside_always.beside["embed"]["serving"]["args"][UTILIZATION] < 0.75
+    # what the inventory asks for is not changed, and has to fit
+    much = {**EMBED, "on_demand": policy, "vllm_serve_args": {UTILIZATION: 0.85}}
+    [problem] = together(always, Beside("embed", "a", much)).problems
+    assert "need 1" in str(problem)
+    assert "embed 103.4 GiB" in str(problem)

@@ -44,7 +44,7 @@ def test_the_head_serves_and_watches(variables: dict[str, Any]) -> None:
     assert set(units(planned)) == {
         *("sparkthor.target", "sparkthor-drop-caches.path", "sparkthor-front.service"),
         *("sparkthor-watchdog.service", "sparkthor-vllm.service", "sparkthor-keep-good.path"),
-        *("sparkthor-address.service", "sparkthor-tokens.service"),
+        *("sparkthor-address.service", "sparkthor-tokens.service", "sparkthor-on-demand.service"),
     }
     # vllm_service starts it
     assert "state" not in units(planned)["sparkthor-vllm.service"]
@@ -93,6 +93,7 @@ def test_a_worker_of_ray_has_no_engine_of_its_own(variables: dict[str, Any]) -> 
     assert {name for name, unit in units(planned).items() if not unit["enabled"]} == {
         "sparkthor-address.service",
         "sparkthor-front.service",
+        "sparkthor-on-demand.service",
         "sparkthor-tokens.service",
         "sparkthor-watchdog.service",
         "sparkthor-vllm.service",

@@ -4,11 +4,12 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import control as serving_control
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import serving
-from ansible_collections.sparkthor.cluster.plugins.module_utils._serving import control as serving_control
 
 from tests.unit.plugins.module_utils.serving_head import Engine, Systemd
 
@@ -168,3 +169,88 @@ def test_a_restart_that_waits_for_requests_takes_new_ones_again(
     clock = iter(range(0, 1000, 10))
     one.clock = lambda: float(next(clock))
     assert "2 requests are still running after 30 s" in restart()
+
+
+@pytest.fixture
+def pair(engine: Engine, tmp_path: Path, config: str) -> tuple[serving_control.Control, serving_control.Control]:
+    """The host's own group, and one that takes turns with it."""
+    given = json.loads(Path(config).read_text())
+    found = []
+    for name, more in (("own", {"guests": {"embed": {}}}), ("embed", {"on_demand": True})):
+        (tmp_path / name).mkdir()
+        path = tmp_path / name / "serving.json"
+        path.write_text(json.dumps({**given, **more}))
+        one = control(tmp_path / name, str(path), Systemd())
+        one.lock = str(tmp_path / "lock")
+        found.append(one)
+    own, embed = found
+    own.other = lambda name, check: embed
+    assert isinstance(embed.runner, Systemd)
+    embed.runner.enabled = False
+    embed.runner.unit.update(ActiveState="inactive", SubState="dead")
+    return own, embed
+
+
+def active(one: serving_control.Control) -> tuple[str, bool]:
+    assert isinstance(one.runner, Systemd)
+    return one.runner.unit["ActiveState"], one.runner.enabled
+
+
+def test_a_group_gives_way_and_comes_back(pair: tuple[serving_control.Control, serving_control.Control]) -> None:
+    own, embed = pair
+    own.give_way("embed")
+    embed.wake()
+    # enabled still: a reboot brings it back, and the marker is gone by then
+    assert (active(own), active(embed)) == (("inactive", True), ("activating", False))
+    assert serving.asleep(own.markers) == "embed"
+    embed.fall_asleep()
+    own.come_back()
+    assert (active(own), active(embed)) == (("activating", True), ("inactive", False))
+    assert serving.maintenance(own.markers) is None
+    assert not [path for one in pair for path in [one.draining] if Path(path).exists()]
+
+
+def test_a_group_that_cannot_end_its_requests_goes_on(
+    engine: Engine, pair: tuple[serving_control.Control, serving_control.Control]
+) -> None:
+    own, _embed = pair
+    engine.metrics = 'vllm:num_requests_running{engine="0"} 2.0\n'
+    clock = iter(range(0, 10000, 100))
+    own.clock = lambda: float(next(clock))
+    with pytest.raises(serving_control.ControlError, match="still running"):
+        own.give_way("embed")
+    assert active(own) == ("active", True)
+    assert serving.maintenance(own.markers) is None
+    assert not Path(own.draining).exists()
+
+
+@pytest.mark.parametrize("state", ["started", "restarted", "awake"])
+def test_a_playbook_that_starts_the_own_group_sends_the_other_one_away(
+    pair: tuple[serving_control.Control, serving_control.Control], state: str
+) -> None:
+    own, embed = pair
+    own.give_way("embed")
+    embed.wake()
+    assert own.apply(state, "", 0).changed
+    assert (active(own)[0], active(embed)) == ("activating", ("inactive", False))
+    assert serving.maintenance(own.markers) is None
+
+
+def test_a_playbook_leaves_a_group_asleep(pair: tuple[serving_control.Control, serving_control.Control]) -> None:
+    own, embed = pair
+    for state in ("started", "restarted"):
+        assert not embed.apply(state, "", 0).changed
+    assert active(embed) == ("inactive", False)
+    # nobody gives way, so nothing is to be done
+    assert not own.apply("awake", "", 0).changed
+    embed.apply("stopped", "cables", 0)
+    assert embed.apply("started", "", 0).steps != []
+    assert active(embed) == ("inactive", False)
+
+
+def test_one_at_a_time_moves_groups(tmp_path: Path) -> None:
+    path = str(tmp_path / "lock")
+    with serving_control.alone(path) as mine, serving_control.alone(path, wait=False) as another:
+        assert (mine, another) == (True, False)
+    with serving_control.alone(path, wait=False) as mine:
+        assert mine

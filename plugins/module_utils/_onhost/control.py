@@ -1,26 +1,33 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
+# runs on the host without Ansible as well, in the service that wakes groups on demand:
+# pylint: disable=ansible-bad-function
 
-"""Stop, start, restart and drain the serving group on the head, without fighting the watchdog."""
+"""Stop, start, restart and drain the serving group on the head, without fighting the watchdog.
+
+Of groups that share a host on demand one serves.  While the host's own one gives way, a marker says for whom; it is in
+/run and the unit stays enabled, so that a reboot brings the own group back.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import fcntl
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
-from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import files
-from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import (
-    observation,
-    places,
-    serving,
-    watchdog_report,
-)
+from .._lib import files
+from . import observation, places, serving, watchdog_report
 
 _QUIET_ROUNDS = 2
+#: held by whoever stops or starts groups that share a host on demand
+LOCK = "/run/sparkthor/on-demand.lock"
+#: seconds for which the requests of a group that gives way may go on
+GIVE_WAY = 300.0
 
-STATES = ("started", "stopped", "restarted", "drained")
+STATES = ("started", "stopped", "restarted", "drained", "awake")
 
 
 class ControlError(Exception):
@@ -32,6 +39,18 @@ class Outcome:
     changed: bool = False
     steps: list[str] = dataclasses.field(default_factory=list)
     in_flight: int | None = None
+
+
+@contextlib.contextmanager
+def alone(path: str = LOCK, wait: bool = True) -> Iterator[bool]:
+    """Whether nobody else moves groups of this host meanwhile.  Raises OSError."""
+    with open(path, "a", encoding="ascii") as stream:
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        except BlockingIOError:
+            yield False
+        else:
+            yield True
 
 
 def of_group(group: str, check: bool) -> Control:
@@ -66,11 +85,18 @@ class Control:
     connections: Callable[[str], int | None] = serving.connections
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
+    lock: str = LOCK
+    #: another group on this host
+    other: Callable[[str, bool], Control] = of_group
 
     def __post_init__(self) -> None:
         self.outcome = Outcome()
         self.config = files.read_json(self.config_path)
         self.unit = str(self.config.get("unit", "sparkthor-vllm.service"))
+        #: names of the groups that take this one's place on demand
+        self.guests = list(self.config.get("guests") or {})
+        #: whether it is one of those
+        self.sleeps = bool(self.config.get("on_demand"))
 
     def _do(self, text: str) -> bool:
         """Whether to really do it."""
@@ -105,7 +131,7 @@ class Control:
         status, out, _err = self.runner(["systemctl", "is-enabled", self.unit], 15)
         return status == 0 and out.strip() in ("enabled", "enabled-runtime")
 
-    def _state(self) -> observation.Unit:
+    def state(self) -> observation.Unit:
         properties = serving.show(self.unit, self.runner)
         unit = serving.unit_state(properties)
         if unit is None:
@@ -115,8 +141,17 @@ class Control:
         return unit
 
     def apply(self, state: str, reason: str, drain_timeout: float) -> Outcome:
-        unit = self._state()
-        if state == "started":
+        if self.check or not (self.guests or self.sleeps):
+            return self._apply(state, reason, drain_timeout)
+        with alone(self.lock):
+            return self._apply(state, reason, drain_timeout)
+
+    def _apply(self, state: str, reason: str, drain_timeout: float) -> Outcome:
+        unit = self.state()
+        if state == "awake":
+            if serving.asleep(self.markers) is not None:
+                self._start(unit)
+        elif state == "started":
             self._start(unit)
         elif state == "stopped":
             if drain_timeout > 0 and unit.running:
@@ -132,10 +167,15 @@ class Control:
 
     def _enable(self) -> None:
         """What is served now has to be served after a reboot too; a stop has taken that away."""
-        if not self._enabled() and self._do(f"enable {self.unit}"):
+        if not self.sleeps and not self._enabled() and self._do(f"enable {self.unit}"):
             self._systemctl("--quiet", "enable")
 
     def _start(self, unit: observation.Unit) -> None:
+        if self.sleeps:
+            # until somebody asks for its model
+            self._quiet_no_more()
+            return
+        self._send_guests_away()
         self._quiet_no_more()
         self._enable()
         if unit.active not in ("active", "activating", "reloading") and self._do(f"start {self.unit}"):
@@ -150,6 +190,10 @@ class Control:
             self._systemctl("stop")
 
     def _restart(self) -> None:
+        if self.sleeps and not self.state().running:
+            self._quiet_no_more()
+            return
+        self._send_guests_away()
         self._enable()
         if self._do(f"restart {self.unit}"):
             self._systemctl("--no-block", "restart")
@@ -159,6 +203,53 @@ class Control:
         for path in self.markers:
             self._remove(path, f"end of maintenance: {path}")
         self._remove(self.draining, "take new requests again")
+
+    def _send_guests_away(self) -> None:
+        for name in self.guests:
+            guest = self.other(name, self.check)
+            guest.fall_asleep()
+            self.outcome.changed |= guest.outcome.changed
+            self.outcome.steps += guest.outcome.steps
+
+    def fall_asleep(self, whatever: bool = False) -> None:
+        """The requests of a group on demand end, and its engine; ``whatever`` runs, its engine does in the end."""
+        if self.state().active in ("inactive", "failed"):
+            return
+        try:
+            try:
+                self._drain(GIVE_WAY)
+            except ControlError:
+                if not whatever:
+                    raise
+            if self._do(f"stop {self.unit}"):
+                self._systemctl("stop")
+        finally:
+            self._remove(self.draining, "take new requests again")
+
+    def give_way(self, to: str) -> None:
+        """The host's own group ends for a while, with its requests; it goes on where they do not end in time."""
+        self._write(self.markers[-1], f"{serving.ASLEEP}{to} serves\n", f"asleep for {to}")
+        try:
+            self._drain(GIVE_WAY)
+        except ControlError:
+            self._remove(self.draining, "take new requests again")
+            self._remove(self.markers[-1], "awake")
+            raise
+        if self._do(f"stop {self.unit}"):
+            self._systemctl("stop")
+
+    def wake(self) -> None:
+        """A group on demand serves, until it falls asleep or the host reboots."""
+        self._remove(self.draining, "take new requests again")
+        if self._do(f"start {self.unit}"):
+            self._systemctl("--no-block", "start")
+
+    def come_back(self) -> None:
+        """The host's own group serves again: the marker goes last, so that what is broken off here is done again."""
+        if self._do(f"start {self.unit}"):
+            self._systemctl("--no-block", "start")
+        self._remove(self.draining, "take new requests again")
+        self._remove(self.markers[-1], "awake")
 
     def _drain(self, seconds: float) -> None:
         """The front proxy refuses what is new from now on; what runs may end within the time given.
@@ -173,7 +264,7 @@ class Control:
         end = self.clock() + seconds
         quiet = 0
         while True:
-            if not self._state().running:
+            if not self.state().running:
                 self.outcome.in_flight = 0
                 return
             # before the question for the metrics, which is a connection too

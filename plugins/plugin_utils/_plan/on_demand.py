@@ -1,0 +1,55 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Serving groups of one host of which one sleeps until its model is asked for: what the host is told of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.sandbox import sandbox
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import onhost
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.door import Turn
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.front import label
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.host_state import (
+    ROLES,
+    File,
+    Unit,
+    program,
+    rendered,
+)
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.vllm_serve import Serving
+
+NAME = "sparkthor-on-demand.service"
+PATH = f"/etc/systemd/system/{NAME}"
+
+
+def guests(beside: Sequence[Serving]) -> dict[str, dict[str, Any]]:
+    """What the groups on demand are allowed, by name: of serving.json of the host's own group."""
+    return {one.places.name: dict(one.on_demand) for one in beside if one.on_demand}
+
+
+def turn(serving: Serving, beside: Sequence[Serving]) -> Turn | None:
+    """None for a group that serves all the time."""
+    if not (serving.on_demand or (not serving.places.name and guests(beside))):
+        return None
+    # a name that nginx would read as more than text is not listed meanwhile
+    names = [name for name in serving.names if label(name) == name]
+    found = [{"id": name, "object": "model", "created": 0, "owned_by": "vllm", "root": name} for name in names]
+    return Turn(serving.places.name, json.dumps({"object": "list", "data": found}))
+
+
+def unit_file() -> File:
+    """Its root reads no file of others and writes to /run alone."""
+    content = rendered(
+        ROLES / "vllm_serve" / "templates" / f"{NAME}.j2",
+        program=program,
+        digest=onhost.program_digest("on-demand"),
+        sandbox=sandbox(families=["AF_UNIX"], writable=["/run/sparkthor"]),
+    )
+    return {"path": PATH, "content": content}
+
+
+def unit(config: str) -> Unit:
+    return {"name": NAME, "enabled": True, "state": "started", "restart_on": [PATH, config]}

@@ -1,0 +1,56 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A head on which a group sleeps until its model is asked for."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from tests.unit.plugins.plugin_utils._plan.test_door import with_beside
+from tests.unit.plugins.plugin_utils._plan.vllm_plan import files, plan, units
+
+
+def on_demand(variables: dict[str, Any]) -> dict[str, Any]:
+    given = with_beside(variables)
+    given["sparkthor_cluster"]["beside"]["embed"]["given"]["on_demand"] = {
+        **{"idle_minutes": 30, "every_minutes": 10, "not_between": "08:00-18:00"}
+    }
+    return given
+
+
+def test_a_group_on_demand_sleeps_after_a_boot_and_the_own_one_serves(variables: dict[str, Any]) -> None:
+    planned = plan(on_demand(variables))
+    found, found_units = files(planned), units(planned)
+    assert found_units["sparkthor-vllm-embed.service"]["enabled"] is False
+    assert found_units["sparkthor-vllm.service"]["enabled"] is True
+    own, embed = (json.loads(found[f"/etc/sparkthor/{path}serving.json"]) for path in ("", "beside/embed/"))
+    assert own["guests"] == {"embed": {"idle_minutes": 30, "every_minutes": 10, "not_between": "08:00-18:00"}}
+    assert (embed["on_demand"], "on_demand" in own, "guests" in embed) == (True, False, False)
+    wakes = found_units["sparkthor-on-demand.service"]
+    assert wakes["restart_on"] == ["/etc/systemd/system/sparkthor-on-demand.service", "/etc/sparkthor/serving.json"]
+    unit = found["/etc/systemd/system/sparkthor-on-demand.service"].splitlines()
+    for line in ("Group=sparkthor-front", "CapabilityBoundingSet=", "ReadWritePaths=-/run/sparkthor"):
+        assert line in unit
+    assert "RestrictAddressFamilies=AF_UNIX" in unit
+
+
+def test_nobody_waits_for_a_model_that_serves_all_the_time(variables: dict[str, Any]) -> None:
+    planned = plan(with_beside(variables))
+    assert "sparkthor_on_demand" not in files(planned)["/etc/sparkthor/front/nginx.conf"]
+    assert "/etc/systemd/system/sparkthor-on-demand.service" in planned["state"]["absent"]
+    assert units(planned)["sparkthor-on-demand.service"]["state"] == "stopped"
+    conf = files(plan(on_demand(variables)))["/etc/sparkthor/front/nginx.conf"]
+    # both servers of an engine, and not the door
+    assert conf.count("error_page 500 502 503 = @asleep;") == conf.count("location @asleep {") == 2
+    assert "rewrite ^ /embed? break;" in conf
+
+
+def test_a_name_that_nginx_would_read_is_not_listed(variables: dict[str, Any]) -> None:
+    given = on_demand(variables)
+    given["sparkthor_cluster"]["beside"]["embed"]["serving"]["served_model_name"] = ["org/emb:1", "it's $uri"]
+    conf = files(plan(given))["/etc/sparkthor/front/nginx.conf"]
+    [listed] = [line for line in conf.splitlines() if line.strip().startswith("return 200") and "emb" in line]
+    found = json.loads(listed.strip().removeprefix("return 200 '").removesuffix("\\n';"))
+    assert [model["id"] for model in found["data"]] == ["org/emb:1"]
