@@ -237,6 +237,8 @@ class Control:
             raise
         if self._do(f"stop {self.unit}"):
             self._systemctl("stop")
+        # what has stopped takes no requests, and is as site.yml wants it
+        self._remove(self.draining, "take new requests again")
 
     def wake(self) -> None:
         """A group on demand serves, until it falls asleep or the host reboots."""

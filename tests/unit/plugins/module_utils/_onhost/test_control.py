@@ -203,6 +203,8 @@ def test_a_group_gives_way_and_comes_back(pair: tuple[serving_control.Control, s
     # enabled still: a reboot brings it back, and the marker is gone by then
     assert (active(own), active(embed)) == (("inactive", True), ("activating", False))
     assert serving.asleep(own.markers) == "embed"
+    # a site.yml meanwhile finds nothing to remove
+    assert not Path(own.draining).exists()
     embed.fall_asleep()
     own.come_back()
     assert (active(own), active(embed)) == (("activating", True), ("inactive", False))
