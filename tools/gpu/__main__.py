@@ -187,6 +187,20 @@ def compare(run: Run) -> dict[str, Any]:
     return {"rows": rows, "summary": summary, "seconds": options.seconds, "tokens": options.tokens}
 
 
+def chain(run: Run) -> dict[str, Any]:
+    """Another serving group's front proxy, that of the group's own head, its engine; against the engine alone."""
+    options = run.options
+
+    def keep(rows: list[dict[str, Any]]) -> None:
+        run.keep("chain-rows", {"rows": rows})
+
+    rows = (run.kept("chain-rows") or {}).get("rows", [])
+    byhand.pairs(run.site, options.streams, options.pairs, options.seconds, options.tokens, rows, keep, say,
+                 byhand.CHAIN)  # fmt: skip
+    summary = price.summary(rows, *byhand.CHAIN)
+    return {"rows": rows, "summary": summary, "seconds": options.seconds, "tokens": options.tokens}
+
+
 def unhand(run: Run) -> dict[str, Any]:
     byhand.stop(run.site)
     return {}
@@ -297,15 +311,18 @@ STAGES: dict[str, Callable[[Run], dict[str, Any]]] = {
     "boots": boots,
     "hand": hand,
     "byhand": compare,
+    "chain": chain,
     "unhand": unhand,
     "busy": busy,
     "slow": slow,
 }
+#: need a cluster of their own
+ASKED = ("chain",)
 
 
 def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="make gpu", description=__doc__)
-    parser.add_argument("stages", nargs="*", help=f"default: all of {', '.join(STAGES)}")
+    parser.add_argument("stages", nargs="*", help=f"default: all but {', '.join(ASKED)}, of {', '.join(STAGES)}")
     parser.add_argument("--inventory", default="gpu", help="a folder of inventories/")
     parser.add_argument("--lab", help="name of the lab (default: the inventory's)")
     parser.add_argument("--results", type=Path, default=RESULTS)
@@ -350,7 +367,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         except (OSError, ValueError) as error:
             say(f"--cores {options.cores}: {error}: measured on shared cores")
     bad = 0
-    for stage in options.stages or list(STAGES):
+    for stage in options.stages or [name for name in STAGES if name not in ASKED]:
         kept = run.kept(stage)
         if kept is not None and not kept.get("missed") and not options.again:
             continue

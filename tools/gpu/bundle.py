@@ -146,7 +146,9 @@ def fetch_debs(machine: Machine, described: Path, cache: Path) -> list[Path]:
     run(["apt-get", "-q", *words, "update"])
     for old in (apt / "archives").glob("*.deb"):
         old.unlink()  # of another machine, or a version before
-    wanted = lacking_debs(machine, [*base.PACKAGES, "systemd-container", "openssh-client"])
+    # hosts stand on the machine itself, so what a layer would give them is the machine's too
+    packages = [*base.PACKAGES, *base.LAYERS["door"], "systemd-container", "openssh-client"]
+    wanted = lacking_debs(machine, packages)
     if wanted:
         run(["apt-get", "-q", "-y", *words, "--download-only", "install", *wanted])
     return sorted((apt / "archives").glob("*.deb"))

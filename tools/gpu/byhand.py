@@ -27,6 +27,10 @@ from tools.playbooks import TOP
 PORT = 8100
 #: whom to ask in every round; "front" besides tells what of a loss is the watchdog's
 WAYS = ("ours", "engine", "by hand")
+#: of two serving groups: another group's door and its own head's, and the engine behind them
+CHAIN = ("chain", "socket")
+#: for all others the watchdog is stopped
+WATCHED = ("ours", *CHAIN)
 FOLDER = "/tmp/by-hand"
 CONFIG = "/etc/sparkthor/vllm.yaml"
 #: where the unit makes vLLM listen
@@ -128,15 +132,21 @@ def by_ray(site: Site) -> bool:
 
 
 def ways(site: Site) -> dict[str, list[str]]:
-    """Whom to ask. For all but the whole of ours, the watchdog is stopped."""
+    """Whom to ask, from the head."""
     point = site.endpoint
     front = ["--url", f"http://{point.address}:{point.port}"]
+
+    def engine(host: str) -> list[str]:
+        # the host's own root, as this machine sees it
+        return ["--socket", f"/proc/{site.lab.machine(host).leader()}/root{SOCKET}"]
+
     return {
         "ours": front,
         "front": front,
-        # the host's own root, as this machine sees it
-        "engine": ["--socket", f"/proc/{site.leader()}/root{SOCKET}"],
+        "engine": engine(site.head),
         "by hand": ["--url", f"http://127.0.0.1:{PORT}"],
+        "chain": front,
+        "socket": engine(site.worker),
     }
 
 
@@ -174,7 +184,7 @@ def pairs(
             if any((row["streams"], row["round"]) == (count, number) for row in rows):
                 continue
             for way in whom if number % 2 == 0 else reversed(whom):
-                with contextlib.nullcontext() if way == "ours" else no_watchdog(site):
+                with contextlib.nullcontext() if way in WATCHED else no_watchdog(site):
                     # no engine is asked the same twice: its prefix cache would answer
                     found = ask(site, whom[way], count, seconds, tokens, seed=len(rows) + 1)
                 rows.append({"streams": count, "round": number, "way": way, **found})

@@ -42,6 +42,8 @@ class Cluster:
     args: Mapping[str, Any] = field(default_factory=dict)
     #: variables beside these
     more: Mapping[str, Any] = field(default_factory=dict)
+    #: serving groups of one host each, in the hosts' order, with what differs in them
+    groups: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def variables(self, name: str, number: int) -> dict[str, Any]:
         given = yaml.safe_load((BASE / "group_vars" / "cluster.yml").read_text(encoding="utf-8"))
@@ -61,6 +63,8 @@ class Cluster:
         found["engine_extra_env"] = {**found["engine_extra_env"], "TORCHINDUCTOR_COMPILE_THREADS": "4"}
         found["vllm_serve_args"] = {**found["vllm_serve_args"], **SHARE, **self.args}
         found.update(self.more)
+        if self.groups:
+            found["serving_groups"] = list(self.groups)
         return found
 
     def write(self, name: str, number: int, folder: Path = FOLDER) -> Path:
@@ -68,7 +72,12 @@ class Cluster:
         hosts = [f"{name}-{rank:02}" for rank in range(1, len(self.gpus) + 1)]
         target = folder / name
         (target / "group_vars").mkdir(parents=True, exist_ok=True)
-        groups = {"ray_head": {"hosts": {hosts[0]: None}}, "ray_workers": {"hosts": dict.fromkeys(hosts[1:])}}
+        heads = len(self.groups) or 1
+        groups = {"ray_head": {"hosts": dict.fromkeys(hosts[:heads])}}
+        groups["ray_workers"] = {"hosts": dict.fromkeys(hosts[heads:])}
+        for (group, own), host in zip(self.groups.items(), hosts, strict=False):
+            groups[group] = {"hosts": {host: None}}
+            (target / "group_vars" / f"{group}.yml").write_text(yaml.safe_dump(dict(own)), encoding="utf-8")
         document = {"cluster": {"children": groups}}
         (target / "hosts.yml").write_text(yaml.safe_dump(document, sort_keys=False), encoding="utf-8")
         text = yaml.safe_dump(self.variables(name, number), sort_keys=False)
@@ -125,6 +134,29 @@ CHAOS: Mapping[str, Cluster] = {
     "cray2": _small("`ray`, PP=3", pipeline=3),
     "cmp2": _small("`mp`, PP=3", pipeline=3, executor="mp"),
     "ctp2": _small("`ray`, TP=2", 2, pipeline=1, tensor=2),
+}
+#: A small model and a large one, each with a head of its own: who asks the first head for the second model goes through
+#: both front proxies. Beside the clusters of chaos it has half of the GPU's memory.
+DOORS: Mapping[str, Cluster] = {
+    "doors": Cluster(
+        (0, 0),
+        "two serving groups of one host each",
+        pipeline=1,
+        executor="mp",
+        args=_SMALL,
+        groups={
+            "near": {"vllm_serve_served_model_name": "near-qwen3"},
+            "far": {
+                "vllm_serve_args": {
+                    "dtype": "bfloat16",
+                    "max-num-seqs": 128,
+                    "gpu-memory-utilization": 0.42,
+                    "kv-cache-memory-bytes": 6 << 30,
+                    **LARGE,
+                },
+            },
+        },
+    ),
 }
 #: what the table of clusters calls them; the others only take faults and load
 TITLES = [

@@ -64,6 +64,7 @@ def summary(rows: Sequence[Mapping[str, Any]], ours: str, bare: str) -> list[dic
 
         ratios = [of[ours][n]["tokens_per_second"] / of[bare][n]["tokens_per_second"] for n in both]
         added = [of[ours][n]["ttft_p50_ms"] - of[bare][n]["ttft_p50_ms"] for n in both]
+        slowest = [of[ours][n]["ttft_p99_ms"] - of[bare][n]["ttft_p99_ms"] for n in both]
         found.append(
             {
                 "streams": count,
@@ -76,6 +77,8 @@ def summary(rows: Sequence[Mapping[str, Any]], ours: str, bare: str) -> list[dic
                 "ttft_bare": middle(bare, "ttft_p50_ms"),
                 "ttft_added": round(statistics.median(added), 2),
                 "ttft_spread": [round(one, 2) for one in spread(added)],
+                "p99_added": round(statistics.median(slowest), 2),
+                "p99_spread": [round(one, 2) for one in spread(slowest)],
                 "failed": sum(row["failed"] for rows_of in of.values() for row in rows_of.values()),
             }
         )

@@ -22,7 +22,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import IO
 
-from tools.gpu.clusters import ALONE, CHAOS, FOUR, SINGLE, TWO, WIDE, Cluster
+from tools.gpu.clusters import ALONE, CHAOS, DOORS, FOUR, SINGLE, TWO, WIDE, Cluster
 from tools.playbooks import TOP
 
 RESULTS = TOP / ".lab" / "results" / "gpu"
@@ -104,18 +104,20 @@ def compared(clusters: tuple[str, ...], pairs: int, limit: float) -> Chain:
 
 
 def chaotic(seed: int = 1, minutes: float = 10.0, ends: float | None = None) -> tuple[Wave, ...]:
-    """All clusters, then chaos on all of them at the same time, each with a seed of its own."""
+    """All clusters, the way through two front proxies, then chaos on all of CHAOS, each with a seed of its own."""
     until = f" --ends {ends:.0f}" if ends else ""
     chains = tuple(
         (Step(name, "", f"--seed {seed + number} --minutes {minutes:g}{until}", program="tools.chaos"),)
         for number, name in enumerate(CHAOS)
     )
-    return Wave(tuple(one(name, "deploy", "", 540) for name in CHAOS)), Wave(chains)
+    deployed = tuple(one(name, "deploy", "", 540) for name in (*DOORS, *CHAOS))
+    chain = Wave((one("doors", "chain", "--pairs 6 --streams 1,8,64 --seconds 5 --tokens 128", 480),))
+    return Wave(deployed), chain, Wave(chains)
 
 
 SUITES: Mapping[str, tuple[Mapping[str, Cluster], tuple[Wave, ...]]] = {
     "alone": (ALONE, alone("alone")),
-    "chaos": (CHAOS, chaotic()),
+    "chaos": ({**CHAOS, **DOORS}, chaotic()),
     "single": (SINGLE, alone("one")),
     "large": (WIDE, large("large")),
     "again": ({**WIDE, "mp2": TWO["mp2"], "tp2": TWO["tp2"]}, large_again("large")),

@@ -22,6 +22,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import yaml
 from sparklab import LabError, gpu, inventory
 
 from tools import marked
@@ -333,7 +334,8 @@ def test_only_what_came_within_the_time_counts() -> None:
 def test_pairs_are_compared_round_by_round() -> None:
     def row(way: str, number: int, tokens: float, first: float) -> dict[str, object]:
         return {
-            "streams": 8, "round": number, "way": way, "tokens_per_second": tokens, "ttft_p50_ms": first, "failed": 0,
+            "streams": 8, "round": number, "way": way, "tokens_per_second": tokens, "ttft_p50_ms": first,
+            "ttft_p99_ms": 2 * first, "failed": 0,
         }  # fmt: skip
 
     rows = [row("front", 0, 99, 12), row("engine", 0, 100, 10), row("front", 1, 48, 11), row("engine", 1, 50, 10)]
@@ -342,6 +344,7 @@ def test_pairs_are_compared_round_by_round() -> None:
     assert found["ratio"] == pytest.approx(0.975)
     assert found["ratios"] == [0.96, 0.99]
     assert (found["ttft_added"], found["ttft_spread"]) == (1.5, [1.0, 2.0])
+    assert (found["p99_added"], found["p99_spread"]) == (3.0, [2.0, 4.0])
     # one that answered nothing is no figure, but its failures count
     dead = [row("front", 3, 50, 10), row("engine", 3, 0, -1) | {"failed": 7}]
     [again] = price.summary([*rows, *dead], "front", "engine")
@@ -468,7 +471,15 @@ def test_tables_of_results(tmp_path: Path) -> None:
             "restarts": {"wedged": 0}, "restarted": False, "states": ["serving"]}  # fmt: skip
     slow = {"step": 60.0, "answer": "", "answered": 61.5, "restarts": False, "noticed": 63.0, "again": 120.0}
     pairs = [
-        {"streams": 1, "round": 0, "way": way, "tokens_per_second": speed, "ttft_p50_ms": first, "failed": 0}
+        {
+            "streams": 1,
+            "round": 0,
+            "way": way,
+            "tokens_per_second": speed,
+            "ttft_p50_ms": first,
+            "ttft_p99_ms": first,
+            "failed": 0,
+        }
         for way, speed, first in (("ours", 99.0, 21.0), ("by hand", 100.0, 20.0))
     ]
     for name, found in {
@@ -622,10 +633,11 @@ def test_variants_of_power_on_make_a_table_of_medians(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "cluster"), {**clusters.FOUR, **clusters.TWO, **clusters.WIDE, **clusters.CHAOS}.items()
+    ("name", "cluster"),
+    {**clusters.FOUR, **clusters.TWO, **clusters.WIDE, **clusters.CHAOS, **clusters.DOORS}.items(),
 )
 def test_a_cluster_has_a_host_for_each_gpu_and_fits_its_split(tmp_path: Path, name: str, cluster: Any) -> None:
-    assert len(cluster.gpus) == cluster.pipeline * cluster.tensor
+    assert len(cluster.gpus) == cluster.pipeline * cluster.tensor * (len(cluster.groups) or 1)
     place = cluster.write(name, 7, tmp_path)
     found = inventory.interpret(inventory.read([str(place)]))
     assert found.gpu == cluster.gpus
@@ -641,6 +653,39 @@ def test_every_step_of_a_suite_is_one_that_make_gpu_knows(known: Any, waves: Any
         options = make_gpu.parse([*step.stages.split(), *step.options.split()])
         assert options.stages == step.stages.split()
         assert set(options.faults) <= set(faults.FAULTS)
+
+
+def test_each_serving_group_of_a_cluster_has_its_host_and_head(tmp_path: Path) -> None:
+    place = clusters.DOORS["doors"].write("doors", 6, tmp_path)
+    groups = yaml.safe_load((place / "hosts.yml").read_text())["cluster"]["children"]
+    assert {name: list(group["hosts"]) for name, group in groups.items()} == {
+        "ray_head": ["doors-01", "doors-02"], "ray_workers": [], "near": ["doors-01"], "far": ["doors-02"],
+    }  # fmt: skip
+    common, near, far = (
+        yaml.safe_load((place / "group_vars" / f"{name}.yml").read_text()) for name in ("cluster", "near", "far")
+    )
+    assert common["serving_groups"] == ["near", "far"]
+    # the first host is asked for what the second one serves
+    assert common["vllm_serve_served_model_name"] == "random-qwen3" != near["vllm_serve_served_model_name"]
+    assert far["vllm_serve_args"]["load-format"] == "dummy"
+
+
+def test_the_chain_ends_at_the_engine_of_the_last_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Machine:
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        def leader(self) -> int:
+            return {"doors-01": 11, "doors-02": 22}[self.name]
+
+    point = SimpleNamespace(address="10.78.6.11", port=8000)
+    lab = SimpleNamespace(machine=Machine)
+    site: Any = SimpleNamespace(endpoint=point, lab=lab, head="doors-01", worker="doors-02")
+    found = byhand.ways(site)
+    assert {way: found[way][1] for way in byhand.CHAIN} == {
+        "chain": "http://10.78.6.11:8000", "socket": f"/proc/22/root{byhand.SOCKET}",
+    }  # fmt: skip
+    assert found["engine"] == ["--socket", f"/proc/11/root{byhand.SOCKET}"]
 
 
 def test_the_measured_cluster_has_cores_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -695,6 +740,23 @@ def test_vllm_by_hand_listens_beside_ours() -> None:
     assert "port" not in byhand.config({"model": "/m", "headless": True}, head=False)
 
 
+def test_a_stage_for_a_cluster_of_its_own_is_only_laid_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    laid: list[str] = []
+
+    def stage(name: str) -> Any:
+        def note(_run: Any) -> dict[str, Any]:
+            laid.append(name)
+            return {}
+
+        return note
+
+    monkeypatch.setattr(make_gpu, "STAGES", {name: stage(name) for name in ("deploy", "chain")})
+    assert make_gpu.main(["--results", str(tmp_path)]) == 0
+    assert laid == ["deploy"]
+    assert make_gpu.main(["chain", "--results", str(tmp_path)]) == 0
+    assert laid == ["deploy", "chain"]
+
+
 def test_no_engine_is_asked_the_same_twice_and_the_order_alternates(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[tuple[str, int, int]] = []
 
@@ -741,7 +803,15 @@ def test_clusters_make_a_table_of_what_was_measured(tmp_path: Path) -> None:
     folder = tmp_path / "mp3"
     (folder / "faults").mkdir(parents=True)
     rows = [
-        {"streams": 1, "round": 0, "way": way, "tokens_per_second": speed, "ttft_p50_ms": 20.0, "failed": 0}
+        {
+            "streams": 1,
+            "round": 0,
+            "way": way,
+            "tokens_per_second": speed,
+            "ttft_p50_ms": 20.0,
+            "ttft_p99_ms": 20.0,
+            "failed": 0,
+        }
         for way, speed in (("ours", 99.0), ("by hand", 100.0))
     ]
     verified = [
