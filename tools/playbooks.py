@@ -23,6 +23,8 @@ TOP = Path(__file__).resolve().parent.parent
 RUNS = TOP / ".lab" / "runs"
 #: a task that takes longer gets a line of its own, so that a long step is not silence
 SLOW_TASK_SECONDS = 10.0
+#: of a run that ended without a failed task, which say why
+LAST_LINES = 6
 
 
 @dataclass
@@ -99,6 +101,14 @@ class _Progress:
         return True
 
 
+def _unexplained(rc: int, status: str, output: str) -> list[str]:
+    """Why a run ended in which no task failed: an inventory that cannot be read, a controller that was killed."""
+    if rc == 0:
+        return []
+    last = [line.strip() for line in output.splitlines() if line.strip()][-LAST_LINES:]
+    return [f"no task failed, and the run ended with {rc} ({status}): {' | '.join(last) or 'it said nothing'}"]
+
+
 def run_playbook(
     playbook: str,
     inventories: Sequence[str | Path],
@@ -143,13 +153,15 @@ def run_playbook(
         for number, handler in handlers.items():
             signal.signal(number, handler)
     output = result.stdout.read() if result.stdout else ""
+    # a program that a signal ended has no exit status
+    rc = int(result.rc if result.rc is not None else 1)
     outcome = Outcome(
-        rc=int(result.rc if result.rc is not None else 1),
+        rc=rc,
         status=str(result.status),
         seconds=time.monotonic() - begun,
         stages=progress.stages,
         stats=progress.stats,
-        failures=progress.failures,
+        failures=progress.failures or _unexplained(rc, str(result.status), output),
         changes=progress.changes,
         artifacts=folder,
         output=output,

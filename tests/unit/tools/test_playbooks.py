@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import io
 import shlex
 import signal
 from pathlib import Path
@@ -43,3 +44,21 @@ def test_an_argument_may_have_spaces(tmp_path: Path, monkeypatch: pytest.MonkeyP
     playbooks.run_playbook("site.yml", [], arguments=["--extra-vars=a=1 b=2"], say=lambda line: None)
     # ansible-runner splits it as a shell does
     assert shlex.split(given["cmdline"]) == ["--extra-vars=a=1 b=2"]
+
+
+def test_a_run_that_ends_without_a_failed_task_says_what_it_said_last(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = "PLAY [a]\n\n" + "".join(f"line {number}\n" for number in range(9)) + "[ERROR]: no such inventory\n"
+
+    def run(**_options: Any) -> SimpleNamespace:
+        # a signal ended it: pexpect has no exit status then
+        return SimpleNamespace(rc=None, status="failed", stdout=io.StringIO(said))
+
+    monkeypatch.setattr(playbooks, "RUNS", tmp_path)
+    monkeypatch.setattr(ansible_runner, "run", run)
+    outcome = playbooks.run_playbook("site.yml", [], say=lambda line: None)
+    assert outcome.rc == 1
+    [why] = outcome.failures
+    assert why.startswith("no task failed, and the run ended with 1 (failed): line 4 | ")
+    assert why.endswith("line 8 | [ERROR]: no such inventory")
