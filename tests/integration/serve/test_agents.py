@@ -54,9 +54,12 @@ def long_model(folder: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def large(serving: Serving, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
-    arguments = {"max-model-len": CONTEXT, "kv-cache-memory-bytes": 268435456, "max-num-seqs": 2}
-    models = [{"name": MODEL, "source": str(long_model(tmp_path_factory.mktemp("long")))}]
-    serving.site(whole=True, **{**FIRST, "vllm_serve_args": arguments, "model_store_models": models})
+    more = {
+        "vllm_serve_max_model_len": CONTEXT,
+        "vllm_serve_args": {"kv-cache-memory-bytes": 268435456, "max-num-seqs": 2},
+        "model_store_models": [{"name": MODEL, "source": str(long_model(tmp_path_factory.mktemp("long")))}],
+    }
+    serving.site(whole=True, **{**FIRST, **more})
     yield serving
     serving.site(whole=True, **FIRST)
 
