@@ -321,9 +321,10 @@ def plan_whole(
     try:
         serving = plan_serving(first, cluster, nodes, base, ask)
     except (RecipeError, SizingError) as error:
-        raise ServingError(
-            f"{'vllm_serve_recipe' if variables.get('vllm_serve_recipe') else 'vllm_serve_model'}: {error}"
-        ) from error
+        words = str(error)
+        variable = "vllm_serve_recipe" if variables.get("vllm_serve_recipe") else "vllm_serve_model"
+        # a message may name a variable itself, and then it is the right one
+        raise ServingError(words if words.startswith("vllm_serve_") else f"{variable}: {words}") from error
     try:
         degraded = plan_degraded(first, cluster, nodes, base, serving)
     except (RecipeError, SizingError) as error:

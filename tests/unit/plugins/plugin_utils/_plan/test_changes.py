@@ -154,3 +154,10 @@ def test_a_split_that_loses_its_last_worker_is_refused_in_one_message() -> None:
     ) as caught:
         plan_whole(variables, cluster, nodes, lambda *_model: None)
     assert str(caught.value).count("\n") <= 1
+
+
+def test_a_message_names_one_variable() -> None:
+    _first, cluster, _fabric, nodes = planned_cluster.planned(["a", "b"], "switch")
+    variables = {"vllm_serve_recipe": "tiny-qwen3", "vllm_serve_args": {"max-model-len": 4096}}
+    with pytest.raises(ServingError, match=r"^vllm_serve_args: max-model-len is decided by the role; set "):
+        plan_whole(variables, cluster, nodes, lambda *_model: None)
