@@ -147,11 +147,11 @@ class Control:
             return self._apply(state, reason, drain_timeout)
 
     def _apply(self, state: str, reason: str, drain_timeout: float) -> Outcome:
+        # a host that was never set up has no unit, and nothing that sleeps
+        if state == "awake" and serving.asleep(self.markers) is None:
+            return self.outcome
         unit = self.state()
-        if state == "awake":
-            if serving.asleep(self.markers) is not None:
-                self._start(unit)
-        elif state == "started":
+        if state in ("started", "awake"):
             self._start(unit)
         elif state == "stopped":
             if drain_timeout > 0 and unit.running:

@@ -256,3 +256,17 @@ def test_one_at_a_time_moves_groups(tmp_path: Path) -> None:
         assert (mine, another) == (True, False)
     with serving_control.alone(path, wait=False) as mine:
         assert mine
+
+
+@pytest.mark.parametrize("check", [False, True])
+def test_nothing_sleeps_on_a_host_that_was_never_set_up(tmp_path: Path, check: bool) -> None:
+    systemd = Systemd()
+    systemd.unit["LoadState"] = "not-found"
+    own = control(tmp_path, str(tmp_path / "none.json"), systemd, check)
+    assert not own.apply("awake", "", 0).changed
+    with pytest.raises(serving_control.ControlError, match="is not set up on this host"):
+        own.apply("started", "", 0)
+    # one that sleeps and cannot be woken is no success
+    Path(own.markers[-1]).write_text("asleep: embed serves\n")
+    with pytest.raises(serving_control.ControlError, match="is not set up on this host"):
+        own.apply("awake", "", 0)
