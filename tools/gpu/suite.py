@@ -244,7 +244,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1, help="of the first cluster of chaos, the next has the next one")
     parser.add_argument("--minutes", type=float, default=10.0, help="in which rounds of chaos begin")
     parser.add_argument("--ends", type=float, help="minutes after which chaos is cut short and judged, deploy included")
-    options = parser.parse_args()
+    options = parser.parse_intermixed_args()
     clusters, waves = SUITES[options.suite]
     if options.suite == "chaos":
         ends = time.time() + 60 * options.ends if options.ends else None

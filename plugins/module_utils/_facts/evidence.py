@@ -46,7 +46,11 @@ SMALL = 56
 #: bytes of one unit's journal, and of one file of Ray
 JOURNAL_LIMIT = 400_000
 FILE_LIMIT = 200_000
-UNITS = (*node.SERVING_UNITS, "sparkthor-firewall-watch.service", "display-manager.service", "docker.service")
+UNITS = (
+    *node.SERVING_UNITS,
+    *node.FRONT_UNITS,
+    *("sparkthor-firewall-watch.service", "display-manager.service", "docker.service"),
+)
 #: units whose journal may hold an engine's words
 TALKING = ("sparkthor-ray.service", "sparkthor-vllm.service", "sparkthor-watchdog.service")
 _UNIT_PROPERTIES = (

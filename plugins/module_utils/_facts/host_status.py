@@ -29,7 +29,7 @@ Runner = Callable[[list[str]], tuple[int, str, str]]
 
 UNITS = (
     *_node.SERVING_UNITS,
-    *("sparkthor-address.service", "sparkthor-tokens.service", "sparkthor-on-demand.service"),
+    *_node.FRONT_UNITS,
     *("sparkthor-firewall.service", "sparkthor-firewall-watch.service"),
     *("sparkthor-exporter.service", "sparkthor-prometheus.service"),
 )

@@ -38,6 +38,8 @@ SERVING_UNITS = (
     "sparkthor-front.service",
     "sparkthor-watchdog.service",
 )
+#: what some hosts have beside it
+FRONT_UNITS = ("sparkthor-address.service", "sparkthor-tokens.service", "sparkthor-on-demand.service")
 #: where models are unless the newest play declared another folder
 MODEL_STORE = "/var/lib/sparkthor/models"
 #: programs the roles ask for; their paths are facts so that no role needs a task to find them

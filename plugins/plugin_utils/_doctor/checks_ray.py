@@ -8,6 +8,7 @@ import re
 import typing as t
 from collections.abc import Iterator, Mapping, Sequence
 
+from ansible_collections.sparkthor.cluster.plugins.module_utils._facts import node
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor.case import (
     GIB,
     Case,
@@ -148,18 +149,17 @@ def unit_down(case: Case) -> Iterator[Hit]:
     for host, evidence in hosts_read(case):
         units = evidence.get("units") or {}
         paused = "maintenance" in (evidence.get("files") or {})
-        for name in ("sparkthor-ray", "sparkthor-vllm", "sparkthor-front", "sparkthor-watchdog"):
-            unit = units.get(f"{name}.service") or {}
+        for name in (*node.SERVING_UNITS, *node.FRONT_UNITS):
+            unit = units.get(name) or {}
             if unit.get("LoadState") != "loaded" or unit.get("UnitFileState") not in ("enabled", "static", "linked"):
                 continue
             state, restarts = unit.get("ActiveState", ""), int(unit.get("NRestarts") or 0)
             stuck = state == "activating" and (unit.get("SubState") == "auto-restart" or restarts > 2)
             if state in ("failed", "inactive") or stuck:
-                if paused and name in ("sparkthor-vllm", "sparkthor-watchdog"):
+                if paused and name in ("sparkthor-vllm.service", "sparkthor-watchdog.service"):
                     continue
                 how = f"{state} ({unit.get('SubState')}), result {unit.get('Result')}, {restarts} restarts"
-                seen = f"{name}.service is {how}"
-                yield Hit(host, [seen], f"{name}.service")
+                yield Hit(host, [f"{name} is {how}"], name)
 
 
 @check

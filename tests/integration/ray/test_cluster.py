@@ -17,10 +17,8 @@ from pathlib import Path
 
 import yaml
 
-from tests.integration.ray.conftest import TOP, UNIT, assert_members, show, start_table
+from tests.integration.ray.conftest import GATE, PATIENCE, STALLED, TOP, UNIT, assert_members, show, start_table
 from tests.integration.scan import tcp_ports
-
-GATE = "/usr/bin/python3 -IB /usr/local/lib/sparkthor/sparkthor_host ray-gate"
 
 ENVIRONMENT = "RAY_AUTH_MODE=token RAY_AUTH_TOKEN_PATH={token}"
 PYTHON = "/opt/sparkthor/venv/bin/python"
@@ -55,11 +53,10 @@ def test_health_is_data(three, results):
     """From the head with its dashboard and without, and from a worker; `make bench` has a bar on how long it takes."""
     figures = {}
     # the dashboard learns from the autoscaler's report, every five seconds, what is free
-    three.wait_for(lambda found: all(entry["resources_available"] for entry in found["alive"]), 240)
+    three.wait_for(lambda found: all(entry["resources_available"] for entry in found["alive"]))
     for host, source in ((three.head, "dashboard"), (three.head, "engine"), (three.workers[0], "auto")):
         three.health(host, source)  # the first one compiles Ray's Python on this host
-        answers = [three.health(host, source) for _unused in range(5)]
-        assert all(answer["healthy"] for answer in answers), [answer["reason"] for answer in answers]
+        answers = three.steady_health(host, source)
         assert {answer["source"] for answer in answers} == {"engine" if source == "auto" else source}
         figures[f"{'head' if host == three.head else 'worker'} {source}"] = [answer["seconds"] for answer in answers]
         for answer in answers:
@@ -77,7 +74,9 @@ def test_health_is_data(three, results):
 
 
 def test_the_gate_is_the_same_code_without_ansible(three):
-    line = three.on(three.workers[0], f"{GATE}; echo status $?")
+    ends = time.monotonic() + PATIENCE
+    while STALLED in (line := three.on(three.workers[0], f"{GATE}; echo status $?")):
+        assert time.monotonic() < ends, line
     assert line.splitlines() == [f"3 of 3 nodes, 3 of 3 GPUs on {three.control(three.head)}", "status 0"]
 
 
@@ -92,11 +91,12 @@ def test_pending_demands_and_the_module_over_ansible(three):
     environment = ENVIRONMENT.format(token=token)
     three.on(
         three.head,
-        f"systemd-run --collect --unit=ray-demand -p Environment='{environment} RAY_ADDRESS={address}' "
+        f"systemd-run --collect --unit=ray-demand -p Restart=always -p RestartSec=3 "
+        f"-p Environment='{environment} RAY_ADDRESS={address}' "
         f'{PYTHON} -c "{ask}"',
     )
     try:
-        _seconds, answer = three.wait_for(lambda found: bool(found["pending"]), 240)
+        _seconds, answer = three.wait_for(lambda found: bool(found["pending"]))
         assert answer["pending"][0]["resources"]["GPU"] == 2
         assert answer["healthy"], "a demand is data, no sickness"
         done = subprocess.run(
@@ -107,6 +107,7 @@ def test_pending_demands_and_the_module_over_ansible(three):
                 f"--inventory={three.lab.folder / 'inventory.yml'}",
                 "--become",
                 "--module-name=sparkthor.cluster.ray_info",
+                "--args=timeout=30",
             ],
             env={
                 **os.environ,
@@ -132,7 +133,7 @@ def test_pending_demands_and_the_module_over_ansible(three):
             assert asked["pending"] == answer["pending"]
     finally:
         three.on(three.head, "systemctl stop ray-demand")
-    three.wait_for(lambda found: not found["pending"], 240)
+    three.wait_for(lambda found: not found["pending"])
 
 
 def test_strangers_reach_nothing_of_ray(three):
@@ -158,18 +159,16 @@ def test_without_a_token_or_with_a_wrong_one_nobody_joins(three):
     for mode, words in (("", "token"), ("wrong-token-of-some-length-0123456789abcdef", "token")):
         path = "/run/test-token"
         three.on(host, f"umask 077; printf %s '{mode}' >{path}")
-        begun = time.monotonic()
         said = three.on(
             host,
-            f"env {ENVIRONMENT.format(token=path)} timeout 240 {RAY} start --address={address} --num-gpus=1 "
+            f"env {ENVIRONMENT.format(token=path)} timeout {PATIENCE:.0f} {RAY} start --address={address} --num-gpus=1 "
             f"--node-ip-address={three.control(host)} --temp-dir=/tmp/r --disable-usage-stats 2>&1; echo status $?; "
             f"rm -rf {path} /tmp/r",
-            timeout=300,
+            timeout=PATIENCE + 60,
         )
         assert "status 0" not in said, said
         assert "status 124" not in said, said
         assert words in said.lower(), said
-        assert time.monotonic() - begun < 240
     assert three.node_ids() == before
     done = three.on(
         three.head,
@@ -195,10 +194,11 @@ def test_a_wrong_token_is_the_play_s_message(three, tmp_path, results):
     assert "wrong-token-of-some-length" not in run.output
     seconds = run.moment("cannot join") - run.moment(r"TASK .*: Start Ray\]", last=True)
     results.put("wrong token: from the worker's start to the message", {"seconds": round(seconds, 1)})
-    assert seconds < 120  # it does not wait for all members, which takes the whole time limit
+    # it does not wait for all members, which takes the whole time limit
+    assert seconds < yaml.safe_load((TOP / "roles/ray_node/defaults/main.yml").read_text())["ray_node_join_timeout"]
     # the others have joined anew, for which the play did not wait
     others = [three.head, three.workers[0]]
-    three.wait_for(lambda found: [entry["name"] for entry in found["alive"]] == others, 240)
+    three.wait_for(lambda found: [entry["name"] for entry in found["alive"]] == others)
     fixed = three.ray()
     assert fixed.rc == 0, fixed.output
     assert_members(three, three.healthy())
@@ -291,13 +291,14 @@ def test_it_stays_an_ordinary_ray_cluster(three):
     import prepare
 
     three.healthy()
-    ends = time.monotonic() + 240
+    ends = time.monotonic() + PATIENCE
     # the autoscaler, which answers here, hears of a node some seconds after the GCS does
     while "0.0/3.0 GPU" not in (
         status := three.on(
             three.head,
             f"env {ENVIRONMENT.format(token='/etc/sparkthor/secrets/ray_token')} "
             f"timeout 120 {RAY} status --address {three.control(three.head)}:6379",
+            check=False,
         )
     ):
         assert time.monotonic() < ends, status

@@ -30,6 +30,17 @@ def unit_in_restart_loop(case: Case) -> None:
     }
 
 
+def no_on_demand(case: Case) -> None:
+    ev(case, "a")["units"]["sparkthor-on-demand.service"] = {
+        "LoadState": "loaded",
+        "UnitFileState": "enabled",
+        "ActiveState": "failed",
+        "SubState": "failed",
+        "NRestarts": "0",
+        "Result": "signal",
+    }
+
+
 def degraded(case: Case) -> None:
     state = {"state": "degraded", "updated": 1001.0, "line": "no completion for 40 s"}
     ev(case, "a")["files"]["state.json"] = json.dumps(state)
@@ -45,6 +56,7 @@ def ray_lacks_a_node(case: Case) -> None:
     [
         (container_memlock, [("memlock-limited", ("a",))]),
         (unit_in_restart_loop, [("unit-down", ("a",))]),
+        (no_on_demand, [("unit-down", ("a",))]),
         (degraded, [("serving-down", ("a",))]),
         (ray_lacks_a_node, [("ray-node-lost", ("b",))]),
     ],
