@@ -94,7 +94,7 @@ class Control:
         self.config = files.read_json(self.config_path)
         self.unit = str(self.config.get("unit", "sparkthor-vllm.service"))
         #: names of the groups that take this one's place on demand
-        self.guests = list(self.config.get("guests") or {})
+        self.others = list(self.config.get("on_demand_groups") or {})
         #: whether it is one of those
         self.sleeps = bool(self.config.get("on_demand"))
 
@@ -141,7 +141,7 @@ class Control:
         return unit
 
     def apply(self, state: str, reason: str, drain_timeout: float) -> Outcome:
-        if self.check or not (self.guests or self.sleeps):
+        if self.check or not (self.others or self.sleeps):
             return self._apply(state, reason, drain_timeout)
         with alone(self.lock):
             return self._apply(state, reason, drain_timeout)
@@ -175,7 +175,7 @@ class Control:
             # until somebody asks for its model
             self._quiet_no_more()
             return
-        self._send_guests_away()
+        self._stop_others()
         self._quiet_no_more()
         self._enable()
         if unit.active not in ("active", "activating", "reloading") and self._do(f"start {self.unit}"):
@@ -193,7 +193,7 @@ class Control:
         if self.sleeps and not self.state().running:
             self._quiet_no_more()
             return
-        self._send_guests_away()
+        self._stop_others()
         self._enable()
         if self._do(f"restart {self.unit}"):
             self._systemctl("--no-block", "restart")
@@ -204,12 +204,12 @@ class Control:
             self._remove(path, f"end of maintenance: {path}")
         self._remove(self.draining, "take new requests again")
 
-    def _send_guests_away(self) -> None:
-        for name in self.guests:
-            guest = self.other(name, self.check)
-            guest.fall_asleep()
-            self.outcome.changed |= guest.outcome.changed
-            self.outcome.steps += guest.outcome.steps
+    def _stop_others(self) -> None:
+        for name in self.others:
+            other = self.other(name, self.check)
+            other.fall_asleep()
+            self.outcome.changed |= other.outcome.changed
+            self.outcome.steps += other.outcome.steps
 
     def fall_asleep(self, whatever: bool = False) -> None:
         """The requests of a group on demand end, and its engine; ``whatever`` runs, its engine does in the end."""

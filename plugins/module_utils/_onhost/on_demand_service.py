@@ -44,7 +44,7 @@ def policies_of(config: Mapping[str, Any]) -> dict[str, on_demand.Policy]:
         str(name): on_demand.Policy(
             60.0 * own["idle_minutes"], 60.0 * own["every_minutes"], on_demand.hours(str(own["not_between"]))
         )
-        for name, own in (config.get("guests") or {}).items()
+        for name, own in (config.get("on_demand_groups") or {}).items()
     }
 
 
@@ -91,8 +91,8 @@ class Turns:
 
     def observe(self) -> on_demand.Seen:
         now, local = self.clock(), time.localtime()
-        guest = serving.asleep(self.control("").markers)
-        serves = guest if guest in self.policies else ""
+        group = serving.asleep(self.control("").markers)
+        serves = group if group in self.policies else ""
         if serves != self._serves:
             self._serves, self._since, self._served = str(serves), now, not serves
         own = self.control(self._serves)

@@ -103,8 +103,8 @@ def why_asleep(config: Mapping[str, Any], paths: Iterable[str] = MAINTENANCE) ->
     should."""
     if config.get("on_demand"):
         return "it starts when its model is asked for"
-    guest = asleep(paths)
-    return f"{guest} serves" if guest in (config.get("guests") or {}) else ""
+    group = asleep(paths)
+    return f"{group} serves" if group in (config.get("on_demand_groups") or {}) else ""
 
 
 def fingerprint(paths: Iterable[str], key: str = "") -> dict[str, str]:

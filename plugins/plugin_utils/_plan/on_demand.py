@@ -25,14 +25,14 @@ NAME = "sparkthor-on-demand.service"
 PATH = f"/etc/systemd/system/{NAME}"
 
 
-def guests(beside: Sequence[Serving]) -> dict[str, dict[str, Any]]:
+def groups(beside: Sequence[Serving]) -> dict[str, dict[str, Any]]:
     """What the groups on demand are allowed, by name: of serving.json of the host's own group."""
     return {one.places.name: dict(one.on_demand) for one in beside if one.on_demand}
 
 
 def turn(serving: Serving, beside: Sequence[Serving]) -> Turn | None:
     """None for a group that serves all the time."""
-    if not (serving.on_demand or (not serving.places.name and guests(beside))):
+    if not (serving.on_demand or (not serving.places.name and groups(beside))):
         return None
     # a name that nginx would read as more than text is not listed meanwhile
     names = [name for name in serving.names if label(name) == name]

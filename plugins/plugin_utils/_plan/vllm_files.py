@@ -138,7 +138,7 @@ def host_state(serving: Serving, beside: Sequence[Serving] = ()) -> HostState:
         ],
         directories=_directories(serving),
         files=files(serving, beside),
-        absent=[*absent(serving), *(() if on_demand.guests(beside) else (on_demand.PATH,))],
+        absent=[*absent(serving), *(() if on_demand.groups(beside) else (on_demand.PATH,))],
         sysctls=dict(door.KEEPALIVE) if serving.door else {},
         units=units(serving, beside),
     )
@@ -275,7 +275,7 @@ def serving_settings(serving: Serving, beside: Sequence[Serving] = ()) -> dict[s
         "answers": bool(serving.planned.get("answers", True)),
         **({"beside": own.name} if own.name else {}),
         **({"on_demand": True} if serving.on_demand else {}),
-        **({"guests": guests} if (guests := on_demand.guests(beside)) else {}),
+        **({"on_demand_groups": groups} if (groups := on_demand.groups(beside)) else {}),
         "settings": {
             "interval": given.vllm_serve_watchdog_interval,
             "deadline": given.vllm_serve_watchdog_deadline,
@@ -302,7 +302,7 @@ def files(serving: Serving, beside: Sequence[Serving] = ()) -> list[File]:
         *(() if serving.by_ray else (json_file(f"{_ETC}/group.json", group_settings(serving)),)),
         *(_head_files(serving, beside) if serving.is_head else ()),
         *(_front_files(serving, beside) if serving.is_head else ()),
-        *((on_demand.unit_file(),) if on_demand.guests(beside) else ()),
+        *((on_demand.unit_file(),) if on_demand.groups(beside) else ()),
         *(_address_files(serving, serving.virtual) if serving.virtual else ()),
     ]
 
@@ -337,7 +337,7 @@ def _engine_files(serving: Serving) -> list[File]:
             prepare_nodes=" ".join([*serving.engine.python, "-B", location.PACKAGE, "nodes-prepare"]),
             config=vllm_serve.CONFIG_LINK if serving.degraded else own.vllm_config,
             # programs of the host's own group know their files
-            told=(lambda path: f" {path}") if own.name else (lambda _path: ""),
+            argument=(lambda path: f" {path}") if own.name else (lambda _path: ""),
             folders=[path.removeprefix("/run/").removeprefix("/var/lib/") for path in (own.run, own.lasting)],
             sandbox=engine_sandbox(_folders(serving)),
         ),
@@ -540,7 +540,7 @@ def units(serving: Serving, beside: Sequence[Serving] = ()) -> list[Unit]:
         counts += ["limits.json"] if serving.token_limits else []
         own = _head_units([*counts, *(door.FILES if serving.door else ())])
         tokens = _tokens_unit() if serving.token_limits else switched_off(_TOKENS)
-        turns = on_demand.unit(OWN.config) if on_demand.guests(beside) else switched_off(on_demand.NAME)
+        turns = on_demand.unit(OWN.config) if on_demand.groups(beside) else switched_off(on_demand.NAME)
         return [*common, tokens, turns, *own, _address_unit() if serving.virtual else switched_off(_ADDRESS)]
     former = [switched_off(unit) for unit in (_ADDRESS, _FRONT, _TOKENS, on_demand.NAME, _WATCHDOG)]
     if not serving.has_engine:

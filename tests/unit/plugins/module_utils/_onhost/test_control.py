@@ -176,7 +176,7 @@ def pair(engine: Engine, tmp_path: Path, config: str) -> tuple[serving_control.C
     """The host's own group, and one that takes turns with it."""
     given = json.loads(Path(config).read_text())
     found = []
-    for name, more in (("own", {"guests": {"embed": {}}}), ("embed", {"on_demand": True})):
+    for name, more in (("own", {"on_demand_groups": {"embed": {}}}), ("embed", {"on_demand": True})):
         (tmp_path / name).mkdir()
         path = tmp_path / name / "serving.json"
         path.write_text(json.dumps({**given, **more}))

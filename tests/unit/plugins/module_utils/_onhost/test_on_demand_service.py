@@ -19,7 +19,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import o
 
 from tests.unit.plugins.module_utils.serving_head import Systemd
 
-GUEST = {"idle_minutes": 10, "every_minutes": 5, "not_between": ""}
+POLICY = {"idle_minutes": 10, "every_minutes": 5, "not_between": ""}
 
 
 class Host:
@@ -29,7 +29,7 @@ class Host:
         self.folder, self.now = folder, 1000.0
         self.systemd = {"": Systemd(), "embed": Systemd()}
         self.systemd["embed"].unit.update(ActiveState="inactive", SubState="dead")
-        for group, more in (("", {"guests": {"embed": GUEST}}), ("embed", {"on_demand": True})):
+        for group, more in (("", {"on_demand_groups": {"embed": POLICY}}), ("embed", {"on_demand": True})):
             (folder / f"g{group}").mkdir()
             config = {"unit": f"vllm{group}.service", "socket": str(folder / "none.sock"), **more}
             (folder / f"g{group}/serving.json").write_text(json.dumps(config))

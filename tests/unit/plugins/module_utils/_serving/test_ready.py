@@ -200,10 +200,10 @@ def test_answers_that_cannot_be_known(
     ("more", "marker", "line"),
     [
         ({"on_demand": True}, "", "asleep: it starts when its model is asked for"),
-        ({"guests": {"embed": {}}}, "asleep: embed serves", "asleep: embed serves"),
+        ({"on_demand_groups": {"embed": {}}}, "asleep: embed serves", "asleep: embed serves"),
         # that group is gone, or a person stopped this one
         ({}, "asleep: embed serves", ""),
-        ({"guests": {"embed": {}}}, "cables", ""),
+        ({"on_demand_groups": {"embed": {}}}, "cables", ""),
     ],
 )
 def test_a_group_that_sleeps_is_as_it_should_be(

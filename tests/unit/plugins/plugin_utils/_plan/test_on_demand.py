@@ -26,8 +26,8 @@ def test_a_group_on_demand_sleeps_after_a_boot_and_the_own_one_serves(variables:
     assert found_units["sparkthor-vllm-embed.service"]["enabled"] is False
     assert found_units["sparkthor-vllm.service"]["enabled"] is True
     own, embed = (json.loads(found[f"/etc/sparkthor/{path}serving.json"]) for path in ("", "beside/embed/"))
-    assert own["guests"] == {"embed": {"idle_minutes": 30, "every_minutes": 10, "not_between": "08:00-18:00"}}
-    assert (embed["on_demand"], "on_demand" in own, "guests" in embed) == (True, False, False)
+    assert own["on_demand_groups"] == {"embed": {"idle_minutes": 30, "every_minutes": 10, "not_between": "08:00-18:00"}}
+    assert (embed["on_demand"], "on_demand" in own, "on_demand_groups" in embed) == (True, False, False)
     wakes = found_units["sparkthor-on-demand.service"]
     assert wakes["restart_on"] == ["/etc/systemd/system/sparkthor-on-demand.service", "/etc/sparkthor/serving.json"]
     unit = found["/etc/systemd/system/sparkthor-on-demand.service"].splitlines()
