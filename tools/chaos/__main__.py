@@ -139,11 +139,7 @@ class Run:
         laid.whole = self.now()
         whole = time.monotonic()
         try:
-            wait(
-                lambda: clients.first_success(whole) is not None and watch.state == "serving",
-                PATIENCE * self.limit,
-                "serving again",
-            )
+            wait(lambda: self._serves(clients, watch, whole), PATIENCE * self.limit, "serving again")
         except FaultError:
             say(f"  {self.now():6.0f} s  round {each.number}: does not serve: {watch.newest.get('line')}")
             return False
@@ -153,6 +149,11 @@ class Run:
         laid.troubles += [f"{host}: failed: {' '.join(units.split())}" for host, units in failed.items() if units]
         say(f"  {laid.healed:6.0f} s  round {each.number}: serves {laid.healed - laid.whole:.0f} s after all was whole")
         return True
+
+    def _serves(self, clients: Clients, watch: Watch, whole: float) -> bool:
+        """With a rank on every host: an engine may answer once more while its ranks are being killed."""
+        answers = clients.first_success(whole) is not None and watch.state == "serving"
+        return answers and all(self.site.ranks().values())
 
     def _play(self, play: schedule.Play | None) -> threading.Thread | None:
         if play is None:

@@ -131,9 +131,13 @@ class Site:
         """Worker processes of the engine, stopped ones included."""
         return self.processes(host, RAY, r"ray::RayWorker") or self.processes(host, VLLM, r"VLLM::Worker")
 
+    def ranks(self) -> dict[str, int]:
+        """How many, by host."""
+        return {host: len(self.ranks_on(host)) for host in self.hosts}
+
     def surplus(self) -> list[str]:
         """What is not one rank a host and one engine core on the head."""
-        counts = {f"ranks on {host}": len(self.ranks_on(host)) for host in self.hosts}
+        counts = {f"ranks on {host}": count for host, count in self.ranks().items()}
         counts[f"engine cores on {self.head}"] = len(self.processes(self.head, VLLM, "VLLM::EngineCore"))
         return [f"{count} {what}" for what, count in counts.items() if count != 1]
 

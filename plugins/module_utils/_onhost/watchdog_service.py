@@ -66,12 +66,13 @@ SignReader = Callable[[Mapping[str, Any], Mapping[str, str]], Mapping[str, patie
 
 def ray_ranks(
     path: str = ray_config.CONFIG_PATH,
-    timeout: float = 3.0,
+    timeout: float = 2.0,
     token: Callable[[ray_config.Config], str] = ray_config.read_token,
 ) -> RankReader:
     """The ranks of executor ray: one question to the dashboard on this host, 15 ms.
 
     While the dashboard gives no answer, the agent beside each raylet tells whether that is there: it ends with it.
+    Both may use up ``timeout`` (seconds), and a round must not take ten.
     """
     newest: dict[str, str] = {}
 
@@ -204,7 +205,8 @@ class Service:
         self.trouble = ""
         self._take_up_left_out()
         self._lock = threading.Lock()
-        self._probe: observation.Probe | None = None
+        #: the newest completion, and which start of the unit it asked
+        self._probe: tuple[str, observation.Probe] | None = None
         self._probe_thread: threading.Thread | None = None
         #: what the simple tasks showed, and of which start of the unit
         self._answers: tuple[str, Mapping[str, Any]] | None = None
@@ -242,7 +244,7 @@ class Service:
         now = self.clock()
         self._read_log(unit, now)
         with self._lock:
-            probe, self._probe = self._probe, None
+            heard, self._probe = self._probe, None
             told, self._answers = self._answers, None
         probing = self._probe_thread is not None and self._probe_thread.is_alive()
         asking = self._ask_thread is not None and self._ask_thread.is_alive()
@@ -255,7 +257,8 @@ class Service:
             signs=self._read_signs(ranks, now),
             listening=is_listening,
             probing=probing,
-            probe=probe,
+            # what was heard of the engine before says nothing about one that was started anew meanwhile
+            probe=heard[1] if heard and heard[0] == unit.invocation else None,
             counters=watchdog_report.engine_counters(text) if text else None,
             progress=self.progress.text,
             fraction=self.progress.fraction,
@@ -266,7 +269,6 @@ class Service:
             superseded=self._read_successor(now),
             answerable=bool(self.served_config.get("answers")),
             asking=asking,
-            # an engine that was started anew meanwhile is asked itself
             answers=told[1] if told and told[0] == unit.invocation else None,
         )
 
@@ -339,11 +341,11 @@ class Service:
     def served_model(self) -> str:
         return str(self.served_config.get("model", ""))
 
-    def start_probe(self, deadline: float) -> None:
+    def start_probe(self, deadline: float, invocation: str) -> None:
         def ask() -> None:
             result = serving.complete(self.socket, self.served_model, deadline, self.clock)
             with self._lock:
-                self._probe = result
+                self._probe = (invocation, result)
 
         self._probe_thread = threading.Thread(target=ask, name="probe", daemon=True)
         self._probe_thread.start()
@@ -387,7 +389,7 @@ class Service:
             if error:
                 self._complain(f"the serving group cannot be restarted: {error}")
         if decision.probe_deadline is not None:
-            self.start_probe(decision.probe_deadline)
+            self.start_probe(decision.probe_deadline, seen.unit.invocation)
         if decision.ask:
             self.start_tasks(seen.unit.invocation)
         return decision

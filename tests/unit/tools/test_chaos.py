@@ -204,9 +204,16 @@ class Ground:
         self.lab = SimpleNamespace()
         self.inventories: list[Path] = []
         self.done: list[str] = []
+        #: how often a host has no rank yet
+        self.without_rank = 0
+        self.asked = 0
+
+    def ranks(self) -> dict[str, int]:
+        self.asked += 1
+        return {**dict.fromkeys(HOSTS, 1), HOSTS[0]: int(self.asked > self.without_rank)}
 
     def surplus(self) -> list[str]:
-        return []
+        return [] if all(self.ranks().values()) else [f"0 ranks on {HOSTS[0]}"]
 
     def everywhere(self, _command: str) -> dict[str, str]:
         return dict.fromkeys(HOSTS, "")
@@ -277,6 +284,14 @@ def test_a_round_lays_undoes_and_waits_until_it_serves(run: command.Run) -> None
     assert laid.healed is not None
     assert laid.healed >= laid.whole > laid.began
     assert laid.troubles == []
+
+
+def test_an_answer_without_its_ranks_is_not_yet_serving_again(run: command.Run) -> None:
+    run.site.without_rank, run.limit = 2, 60.0
+    clients_of = SimpleNamespace(first_success=lambda since: since)
+    assert run.round(schedule.Round(1, ()), clients_of, SimpleNamespace(state="serving", newest={}))
+    assert run.site.asked == 4
+    assert run.history.rounds[0].troubles == []
 
 
 def test_a_run_that_is_cut_short_ends_its_play(run: command.Run, monkeypatch: pytest.MonkeyPatch) -> None:

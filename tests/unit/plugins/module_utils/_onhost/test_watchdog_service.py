@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import json
 import os
 import time
@@ -82,6 +83,19 @@ def test_what_an_engine_answered_is_not_said_of_the_next_one(engine: Engine, tmp
     systemd.unit["InvocationID"] = "bbb"
     one.round()
     assert one.machine.answers == {}
+
+
+def test_a_completion_of_an_engine_is_not_said_of_the_next_one(engine: Engine, tmp_path: Path, config: str) -> None:
+    """A play restarts the unit between two rounds, after the old engine answered."""
+    systemd = Systemd()
+    one, _said = make_service(tmp_path, config, systemd)
+    one.round()
+    settle(one)
+    systemd.unit["InvocationID"] = "bbb"
+    assert one.round().state == "loading"
+    assert not one.machine.served
+    settle(one)
+    assert one.round().line == "serving"
 
 
 def test_ranks_without_ray_are_what_the_heads_program_publishes(tmp_path: Path) -> None:
@@ -266,7 +280,7 @@ def test_ray_ranks_reads_the_living_newest_last(monkeypatch: pytest.MonkeyPatch)
     asked = []
 
     def probe_http(name: str, url: str, timeout: float, token: str) -> Any:
-        asked.append((url, token))
+        asked.append((url, token, timeout))
         return answer
 
     cluster = types.SimpleNamespace(dashboard_port=8265, head_address="10.0.0.1", agent_port=6384)
@@ -275,7 +289,7 @@ def test_ray_ranks_reads_the_living_newest_last(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(service.ray_members, "read_dashboard_nodes", lambda text: rows)
     read = service.ray_ranks(token=lambda _config: "token")
     assert read({}) == {"10.0.0.1": "new"}
-    assert asked == [("http://127.0.0.1:8265/api/v0/nodes?detail=true&limit=10000", "token")]
+    assert asked == [("http://127.0.0.1:8265/api/v0/nodes?detail=true&limit=10000", "token", 2.0)]
     # while the dashboard is stopped, the agents say who is there; the head's own Ray is systemd's to watch
     rows += [types.SimpleNamespace(address=f"10.0.0.{n}", node_id=f"n{n}", alive=True, started_ms=3) for n in (3, 4)]
     everybody = {"10.0.0.1": "new", "10.0.0.3": "n3", "10.0.0.4": "n4"}
@@ -283,8 +297,11 @@ def test_ray_ranks_reads_the_living_newest_last(monkeypatch: pytest.MonkeyPatch)
     answer.ok = False
     agents = {"10.0.0.3": "ok", "10.0.0.4": "ok"}
 
-    def probe_tcp(name: str, address: str, port: int, _seconds: float) -> service.ray_probe.Probe:
+    agent_timeouts = []
+
+    def probe_tcp(name: str, address: str, port: int, seconds: float) -> service.ray_probe.Probe:
         assert port == 6384
+        agent_timeouts.append(seconds)
         return service.ray_probe.Probe(name, agents[address])
 
     monkeypatch.setattr(service.ray_probe, "probe_tcp", probe_tcp)
@@ -304,6 +321,10 @@ def test_ray_ranks_reads_the_living_newest_last(monkeypatch: pytest.MonkeyPatch)
     answer.ok = True
     assert read({}) == everybody
     answer.ok = False
+    # the dashboard is stopped, a host and the head that may be its successor are silent: the state stays fresh
+    waited = [timeout for _url, _token, timeout in asked[-1:]] + agent_timeouts[-1:]
+    waited += 2 * [inspect.signature(service.former_head.health).parameters["seconds"].default]
+    assert sum(waited) + service.OBSERVE_EVERY <= 10
     # who knows no rank yet has nobody to ask for
     assert service.ray_ranks(token=lambda _config: "token")({}) is None
 
