@@ -51,6 +51,8 @@ PATIENCE = 3.0
 SIGHT = 60.0
 #: a clean start of the same lab is measured anew after these seconds
 CLEAN_AGE = 1200.0
+#: seconds in which a watchdog looks at least once
+LOOK = 2.5
 GRACE = 60.0
 #: what the lab says where something is not there, or does not end
 LAB_ERRORS = (FaultError, LabError, OSError, subprocess.SubprocessError)
@@ -140,7 +142,11 @@ class Run:
         whole = time.monotonic()
         try:
             wait(lambda: self._serves(clients, watch, whole), PATIENCE * self.limit, "serving again")
+            # an engine may answer once more while its ranks are being killed
+            later = time.monotonic() + LOOK
+            wait(lambda: self._serves(clients, watch, later), PATIENCE * self.limit, "serving on")
         except FaultError:
+            laid.troubles += self.site.surplus()
             say(f"  {self.now():6.0f} s  round {each.number}: does not serve: {watch.newest.get('line')}")
             return False
         laid.healed = self.now()
@@ -150,9 +156,8 @@ class Run:
         say(f"  {laid.healed:6.0f} s  round {each.number}: serves {laid.healed - laid.whole:.0f} s after all was whole")
         return True
 
-    def _serves(self, clients: Clients, watch: Watch, whole: float) -> bool:
-        """With a rank on every host: an engine may answer once more while its ranks are being killed."""
-        answers = clients.first_success(whole) is not None and watch.state == "serving"
+    def _serves(self, clients: Clients, watch: Watch, since: float) -> bool:
+        answers = clients.first_success(since) is not None and watch.state == "serving"
         return answers and all(self.site.ranks().values())
 
     def _play(self, play: schedule.Play | None) -> threading.Thread | None:

@@ -118,7 +118,10 @@ def health(address: str, port: int, tls: bool, nonce: str, seconds: float = 2.0)
     A head that was declared later may speak TLS where this one does not.
     """
     for attempt in (tls, not tls):
-        found = _health(address, port, attempt, nonce, seconds)
+        try:
+            found = _health(address, port, attempt, nonce, seconds)
+        except TimeoutError:
+            return None  # it is silent either way
         if found is not None and "generation" in found:
             return found
     return None
@@ -137,6 +140,8 @@ def _health(address: str, port: int, tls: bool, nonce: str, seconds: float) -> M
     try:
         connection.request("GET", f"/health?nonce={nonce}")
         data = json.loads(connection.getresponse().read(65536))
+    except TimeoutError:
+        raise
     except (OSError, http.client.HTTPException, ValueError):
         return None
     finally:

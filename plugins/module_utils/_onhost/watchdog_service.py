@@ -66,13 +66,14 @@ SignReader = Callable[[Mapping[str, Any], Mapping[str, str]], Mapping[str, patie
 
 def ray_ranks(
     path: str = ray_config.CONFIG_PATH,
-    timeout: float = 2.0,
+    timeout: float = 3.0,
     token: Callable[[ray_config.Config], str] = ray_config.read_token,
+    agent_timeout: float = 2.0,
 ) -> RankReader:
     """The ranks of executor ray: one question to the dashboard on this host, 15 ms.
 
     While the dashboard gives no answer, the agent beside each raylet tells whether that is there: it ends with it.
-    Both may use up ``timeout`` (seconds), and a round must not take ten.
+    A round must not take ten seconds even if both times are used up.
     """
     newest: dict[str, str] = {}
 
@@ -81,7 +82,7 @@ def ray_ranks(
         url = f"http://127.0.0.1:{cluster.dashboard_port}/api/v0/nodes?detail=true&limit=10000"
         answer = ray_probe.probe_http("dashboard", url, timeout, token(cluster))
         if not answer.ok:
-            return _agents_of(cluster, newest, timeout) or None
+            return _agents_of(cluster, newest, agent_timeout) or None
         living = sorted(
             (row for row in ray_members.read_dashboard_nodes(answer.data) if row.alive), key=lambda r: r.started_ms
         )
@@ -382,9 +383,10 @@ class Service:
         state["generation"] = self.identity.generation
         # The state is on record before the act: whoever reads sees why the group goes down.
         self._publish(state, wall)
-        if decision.restart in ("degraded", "restored"):
+        other_size = decision.restart in ("degraded", "restored")
+        if other_size:
             self._leave_out(self.machine.without)
-        if decision.restart:
+        if decision.restart and (other_size or not self._started_anew(seen.unit)):
             error = serving.restart(self.unit, decision.kill, self.runner)
             if error:
                 self._complain(f"the serving group cannot be restarted: {error}")
@@ -393,6 +395,11 @@ class Service:
         if decision.ask:
             self.start_tasks(seen.unit.invocation)
         return decision
+
+    def _started_anew(self, unit: observation.Unit) -> bool:
+        """Whether somebody has started the unit since it was looked at, which takes seconds when hosts are silent."""
+        newest = serving.unit_state(serving.show(self.unit, self.runner))
+        return newest is not None and newest.invocation != unit.invocation
 
     def _leave_out(self, addresses: tuple[str, ...]) -> None:
         """For the unit's own preparation: which configuration, and whom the gate need not wait for."""

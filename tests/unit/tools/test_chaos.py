@@ -290,7 +290,7 @@ def test_an_answer_without_its_ranks_is_not_yet_serving_again(run: command.Run) 
     run.site.without_rank, run.limit = 2, 60.0
     clients_of = SimpleNamespace(first_success=lambda since: since)
     assert run.round(schedule.Round(1, ()), clients_of, SimpleNamespace(state="serving", newest={}))
-    assert run.site.asked == 4
+    assert run.site.asked == 5
     assert run.history.rounds[0].troubles == []
 
 

@@ -98,6 +98,34 @@ def test_a_completion_of_an_engine_is_not_said_of_the_next_one(engine: Engine, t
     assert one.round().line == "serving"
 
 
+def test_an_engine_that_somebody_started_since_the_look_is_not_restarted(
+    engine: Engine, tmp_path: Path, config: str
+) -> None:
+    systemd = Systemd()
+    one, _said = make_service(tmp_path, config, systemd)
+    one.round()
+    settle(one)
+    one.round()
+    engine.status = 500
+    one.machine.probe_ended_at = float("-inf")
+    one.round()
+    settle(one)
+    one.round()
+    settle(one)
+    look, acts = one.observe, len(systemd.calls)
+
+    def slow() -> service.watchdog.Observation | None:
+        seen = look()
+        systemd.unit["InvocationID"] = "bbb"
+        return seen
+
+    one.observe = slow  # type: ignore[method-assign]
+    assert one.round().restart == "completion"
+    assert systemd.calls[acts:] == []
+    one.observe = look  # type: ignore[method-assign]
+    assert one.round().state == "loading"
+
+
 def test_ranks_without_ray_are_what_the_heads_program_publishes(tmp_path: Path) -> None:
     path = tmp_path / "group.json"
     config = {"group_state": str(path)}
@@ -289,7 +317,7 @@ def test_ray_ranks_reads_the_living_newest_last(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(service.ray_members, "read_dashboard_nodes", lambda text: rows)
     read = service.ray_ranks(token=lambda _config: "token")
     assert read({}) == {"10.0.0.1": "new"}
-    assert asked == [("http://127.0.0.1:8265/api/v0/nodes?detail=true&limit=10000", "token", 2.0)]
+    assert asked == [("http://127.0.0.1:8265/api/v0/nodes?detail=true&limit=10000", "token", 3.0)]
     # while the dashboard is stopped, the agents say who is there; the head's own Ray is systemd's to watch
     rows += [types.SimpleNamespace(address=f"10.0.0.{n}", node_id=f"n{n}", alive=True, started_ms=3) for n in (3, 4)]
     everybody = {"10.0.0.1": "new", "10.0.0.3": "n3", "10.0.0.4": "n4"}
@@ -323,8 +351,8 @@ def test_ray_ranks_reads_the_living_newest_last(monkeypatch: pytest.MonkeyPatch)
     answer.ok = False
     # the dashboard is stopped, a host and the head that may be its successor are silent: the state stays fresh
     waited = [timeout for _url, _token, timeout in asked[-1:]] + agent_timeouts[-1:]
-    waited += 2 * [inspect.signature(service.former_head.health).parameters["seconds"].default]
-    assert sum(waited) + service.OBSERVE_EVERY <= 10
+    waited += [inspect.signature(service.former_head.health).parameters["seconds"].default]
+    assert sum(waited) + service.OBSERVE_EVERY < 10
     # who knows no rank yet has nobody to ask for
     assert service.ray_ranks(token=lambda _config: "token")({}) is None
 
