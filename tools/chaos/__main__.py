@@ -364,7 +364,8 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--inventory", help="of --lab: a folder of inventories/, or a path")
     parser.add_argument("--results", type=Path, default=RESULTS)
     options = parser.parse_args(argv)
-    if options.inventory and Path(options.inventory).is_dir():
+    # lab is a folder of inventories/, and the simulator's folder as well
+    if options.inventory and not (TOP / "inventories" / options.inventory).is_dir():
         options.inventory = str(Path(options.inventory).resolve())
     if bool(options.lab) != bool(options.inventory) or (options.lab and options.cluster):
         parser.error("--lab and --inventory go together, without --cluster")

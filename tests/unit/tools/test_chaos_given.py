@@ -85,6 +85,8 @@ def test_an_inventory_may_be_named_from_where_one_is(tmp_path: Path, monkeypatch
     monkeypatch.chdir(tmp_path)
     assert command.parse(["--lab", "x", "--inventory", "mine"]).inventory == str(tmp_path / "mine")
     assert command.parse(["--lab", "x", "--inventory", "3spark"]).inventory == "3spark"
+    (tmp_path / "lab").mkdir()  # as beside the Makefile, where the simulator lies
+    assert command.parse(["--lab", "x", "--inventory", "lab"]).inventory == "lab"
 
 
 def test_only_secrets_are_searched_for(tmp_path: Path) -> None:
