@@ -29,6 +29,9 @@ PACKAGES = words("""
     nginx-light libnuma1 libgomp1 unattended-upgrades
 """)
 
+#: what the layer "clock" adds to the time of day, in seconds, and who reads it there
+CLOCK = "/run/sparklab-clock"
+CLOCKED = ("watchdog", "front", "exporter")
 LAYERS = {
     "docker": ["docker.io", "docker-cli", "crun", "iptables"],
     "networkmanager": ["network-manager"],
@@ -37,8 +40,19 @@ LAYERS = {
     "firewalls": ["ufw", "firewalld"],
     "door": ["libnginx-mod-http-js"],
     "address": ["keepalived"],
+    "clock": ["gcc", "libc6-dev"],
 }
 LAYER_FILES = {
+    # The hosts share the machine's clock.  These programs of ours read one of the host's own beside it.
+    "clock": {
+        "usr/src/sparklab-clock.c": (Path(__file__).parent / "onhost" / "clock.c").read_text(encoding="utf-8"),
+        **{
+            f"etc/systemd/system/sparkthor-{name}.service.d/sparklab.conf": (
+                "[Service]\nEnvironment=LD_PRELOAD=/usr/lib/sparklab-clock.so\n"
+            )
+            for name in CLOCKED
+        },
+    },
     "networkmanager": {
         # It does without udev where it may not write to /sys, as in nspawn; a remount in its own name space helps.
         "etc/systemd/system/NetworkManager.service.d/sparklab.conf": """\
@@ -75,6 +89,8 @@ devices:
 """,
     },
 }
+# Run in a layer once its packages and files are there
+LAYER_BUILD = {"clock": "gcc -shared -fPIC -o /usr/lib/sparklab-clock.so /usr/src/sparklab-clock.c"}
 # Units that a layer's packages, or the base, start at boot, and that its hosts do not
 LAYER_OFF = {
     "docker": ["docker.service", "docker.socket", "containerd.service"],
@@ -285,7 +301,8 @@ def layer(name: str, suite: str) -> Path:
     files = LAYER_FILES.get(name, {})
     contents = [f"{path}\n{text}" for path, text in sorted(files.items())]
     off = LAYER_OFF.get(name, [])
-    root = cache_root() / "base" / f"{suite}-{name}-{_digest(lower.name, *packages, *contents, *off)}"
+    build = [LAYER_BUILD[name]] if name in LAYER_BUILD else []
+    root = cache_root() / "base" / f"{suite}-{name}-{_digest(lower.name, *packages, *contents, *off, *build)}"
     if root.exists():
         return root
     lock = cache_root() / f"layer-{name}-{suite}.lock"
@@ -320,6 +337,10 @@ def layer(name: str, suite: str) -> Path:
         run(["unshare", "-m", "bash", "-c", script, "layer", lower, work, " ".join(off), *packages], timeout=1800)
         for path, text in files.items():
             write(work / "upper" / path, text)
+        for command in build:
+            script = 'mount -t overlay overlay -o "lowerdir=$1,upperdir=$2/upper,workdir=$2/work" "$2/root"'
+            script += ' && chroot "$2/root" sh -c "$3"'
+            run(["unshare", "-m", "bash", "-c", script, "layer", lower, work, command])
         (work / "upper").rename(root)
         _remove_tree(work)
         say(f"{name} layer ready")

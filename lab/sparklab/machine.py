@@ -12,6 +12,7 @@ and cgroup file system are mounted in the host's own mount name space, so the ke
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import select
@@ -33,6 +34,7 @@ from .system import LabError, locked, wait_until, write
 
 REBOOT = 133  # nspawn's exit status when the guest asked for a reboot
 ORDERLY = signal.SIGRTMIN + 4  # systemd: power off
+FREEZE, THAW = 0xC0045877, 0xC0045878  # FIFREEZE and FITHAW of linux/fs.h
 CAPABILITIES = "CAP_NET_ADMIN,CAP_IPC_LOCK,CAP_BPF,CAP_PERFMON,CAP_SYSLOG"  # never all: a guest would set the clock
 
 # $1 cgroup, $2 lower layers, $3 host folder; the rest is nspawn. The cgroup is entered first, so that one write to its
@@ -99,6 +101,25 @@ class Machine:
         leader = self.leader()
         return leader is not None and not Path(f"/proc/{leader}/root/run/nologin").exists()
 
+    def block_writes(self, on: bool = True) -> None:
+        """Whoever writes to the host's disk waits in the kernel, where no signal reaches it, until this is undone."""
+        leader = self.leader()
+        if leader is None:
+            if on:
+                raise LabError(f"{self.host.name} is off")
+            return
+        # a folder of the disk itself, and not of the overlay over it
+        with contextlib.suppress(FileNotFoundError):
+            disk = os.open(f"/proc/{leader}/root/var/lib/docker", os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                fcntl.ioctl(disk, FREEZE if on else THAW, 0)
+            except OSError as error:
+                # as it was wanted already
+                if error.errno != (errno.EBUSY if on else errno.EINVAL):
+                    raise LabError(f"{self.host.name}: its disk: {error.strerror}") from error
+            finally:
+                os.close(disk)
+
     # --- power -------------------------------------------------------------------------------------------------------
 
     def power_on(self) -> None:
@@ -136,6 +157,7 @@ class Machine:
     def _power_off(self) -> None:
         if self.network.exists(self.network.switch):
             self.network.darken(self.host)
+        self.block_writes(False)
         leader = self.leader()
         if leader is not None:
             with contextlib.suppress(ProcessLookupError):
@@ -152,6 +174,7 @@ class Machine:
             return
         if not wait_until(self.leader, 10):
             raise LabError(f"{self.host.name} has no PID 1: {self.console_tail()}")
+        self.block_writes(False)
         leader = self.leader()
         if leader is not None:
             os.kill(leader, ORDERLY)

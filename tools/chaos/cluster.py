@@ -17,8 +17,8 @@ from tools.playbooks import TOP
 
 #: on hosts that own a GPU these reach beyond the host, or nothing: ``/dev/shm`` takes the machine's own memory, a disk
 #: without inodes is a million files on the machine's one disk, ``/proc/meminfo`` is the machine's, and their one NIC
-#: has no frames above 1500 bytes
-SHARED = frozenset({"shm", "inodes", "memory", "blackhole"})
+#: has no frames above 1500 bytes and no other half
+SHARED = frozenset({"shm", "inodes", "memory", "blackhole", "half", "duplicate"})
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from sparklab import LabError
 from sparklab.identity import AVAILABLE_MB
 
 from tools.chaos.schedule import Fault
+from tools.faults import host as befall
 from tools.faults.site import FRONT, RAY, VLLM, WATCHDOG, FaultError, Site
 
 Deed = Callable[[Site, Fault], None]
@@ -84,6 +85,10 @@ def management(site: Site, fault: Fault) -> None:
     site.lab.cut(fault.host, site.lab.plan.host(fault.host).management, silent=True)
 
 
+def other_half(site: Site, fault: Fault) -> None:
+    site.lab.cut(fault.host, befall.halves(site.lab, fault.host)[1])
+
+
 LAY: Mapping[str, tuple[Deed, Deed]] = {
     "engine": (process(VLLM, "VLLM::EngineCore"), nothing),
     "service": (main_process(VLLM, RAY), nothing),
@@ -121,6 +126,15 @@ LAY: Mapping[str, tuple[Deed, Deed]] = {
     "disk": (lambda site, fault: site.fill_disk(fault.host), lambda site, fault: site.free_disk(fault.host)),
     "shm": (lambda site, fault: site.fill_shm(fault.host), lambda site, fault: site.free_shm(fault.host)),
     "inodes": (lambda site, fault: site.fill_inodes(fault.host), lambda site, fault: site.free_inodes(fault.host)),
+    "blocked": (
+        lambda site, fault: site.lab.machine(fault.host).block_writes(),
+        lambda site, fault: site.lab.machine(fault.host).block_writes(False),
+    ),
+    "half": (other_half, uncut),
+    "duplicate": (
+        lambda site, fault: befall.claim_address(site.lab, fault.peer, fault.host),
+        lambda site, fault: befall.give_up_address(site.lab, fault.host),
+    ),
     "memory": (
         lambda site, fault: site.lab.memory(fault.host, int(fault.amount)),
         lambda site, fault: site.lab.memory(fault.host, AVAILABLE_MB),
@@ -133,6 +147,7 @@ BLINDING = frozenset({"watchdog", "watchdog stopped", "power", "shutdown", "rebo
 def make_whole(site: Site) -> None:
     """Every host has power, every cable passes, every disk has room, every process may run."""
     for host in site.hosts:
+        site.lab.machine(host).block_writes(False)
         site.lab.fix(host)
         site.lab.rate(host, nics(site, host), None)
     try:
@@ -148,3 +163,5 @@ def make_whole(site: Site) -> None:
         site.free_disk(host)
         site.free_shm(host)
         site.free_inodes(host)
+        if not nics(site, host):
+            befall.give_up_address(site.lab, host)

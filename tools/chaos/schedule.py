@@ -55,6 +55,9 @@ KINDS: Mapping[str, Kind] = {
     "shm": Kind("any", (10, 75)),
     "inodes": Kind("any", (10, 75)),
     "memory": Kind("any", (10, 75), (200, 2000)),
+    "blocked": Kind("any", (10, 75)),
+    "half": Kind("any", (10, 90)),
+    "duplicate": Kind("pair", (10, 90)),
 }
 #: what a play changes meanwhile: nothing, a file of the front proxy, an argument of the engine (which is restarted)
 CHANGES: tuple[Mapping[str, Any], ...] = (

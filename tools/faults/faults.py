@@ -5,13 +5,18 @@
 
 from __future__ import annotations
 
+import dataclasses
+import ipaddress
+import json
 import os
 import random
+import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from tools.faults.observe import Clients, Watch
+from tools.faults import host as befall
+from tools.faults.observe import Clients, Endpoint, Watch
 from tools.faults.site import FRONT, RAY, VLLM, WATCHDOG, FaultError, Site, differing, shuffled, sleep_until, wait
 from tools.faults.table import BY_NAME, FACTOR, Row, Run
 from tools.playbooks import run_playbook
@@ -21,6 +26,12 @@ AWAY = 60.0
 CUT = 90.0
 #: on a full disk, long enough for a failed start and a failed play
 FULL = 75.0
+#: what may change nothing is watched for so long
+QUIET = 45.0
+#: how long one half of a cable is down
+HOUR = 3600.0
+#: what a DHCP server gives next, in the lab's own network
+NEXT_ADDRESS = 100
 #: waiting goes on beyond the limit, so that a miss has a figure
 PATIENCE = 3.0
 
@@ -37,6 +48,8 @@ class Scene:
     #: stopped until the end of the run
     asleep: list[tuple[str, int]] = field(default_factory=list)
     hashes: dict[str, str] = field(default_factory=dict)
+    #: until when clients may expect their endpoint where it was
+    until: float = 0.0
 
     def random(self) -> random.Random:
         return random.Random(self.seed)
@@ -200,6 +213,12 @@ def kill_raylet_unseen(scene: Scene) -> float:
     return kill_raylet(scene)
 
 
+def watched(scene: Scene) -> float:
+    """Of what is to change nothing."""
+    sleep_until(scene.struck + QUIET)
+    return time.monotonic()
+
+
 def kill_watchdog(scene: Scene) -> float:
     site = scene.site
     pid = int(site.shown(site.head, WATCHDOG, "MainPID"))
@@ -209,13 +228,182 @@ def kill_watchdog(scene: Scene) -> float:
     return moment
 
 
+def _no_memory(who: str, process: Callable[[Site, str], int]) -> Strike:
+    def strike(scene: Scene) -> float:
+        site = scene.site
+        host = getattr(site, who)
+        pid = process(site, host)
+        if process is _watchdog:
+            scene.stopped.append((host, pid))
+        moment = time.monotonic()
+        befall.out_of_memory(site.lab, host, pid)
+        if process is _front:
+            # sleeps until it is told something; its reload asks for memory
+            site.signal(host, pid, "HUP")
+        wait(lambda: not site.on(host, f"test -e /proc/{pid} && echo there", check=False).strip(), 60, "the OOM killer")
+        befall.spare_memory(site.lab)
+        return moment
+
+    return strike
+
+
+def _watchdog(site: Site, host: str) -> int:
+    return int(site.shown(host, WATCHDOG, "MainPID"))
+
+
+def _front(site: Site, host: str) -> int:
+    return int(site.shown(host, FRONT, "MainPID"))
+
+
+def fail_disk(scene: Scene) -> float:
+    """As on a full disk, the engine's end makes all of it start there."""
+    befall.fail_disk(scene.site.lab, scene.site.head)
+    time.sleep(2)
+    return kill_engine(scene)
+
+
+def replace_disk(scene: Scene) -> float:
+    site = scene.site
+    sleep_until(scene.struck + FULL)
+    line = scene.site.on(site.head, "cat /run/sparkthor/state.json", check=False)
+    scene.run.note = f"before the power cycle: {json.loads(line).get('line')}"
+    site.lab.off(site.head)
+    befall.check_disk(site.lab, site.head)
+    site.lab.boot(site.head)
+    site.lab.wait(site.head)
+    return time.monotonic()
+
+
+def block_writes(scene: Scene) -> float:
+    scene.site.lab.machine(scene.site.head).block_writes()
+    time.sleep(2)
+    return kill_engine(scene)
+
+
+def unblock_writes(scene: Scene) -> float:
+    site = scene.site
+    try:
+        sleep_until(scene.struck + FULL)
+        line = json.loads(site.on(site.head, "cat /run/sparkthor/state.json", check=False))
+        scene.run.note = f"while they hung: {line.get('line')}, restarts {line.get('restarts')}"
+        if "hangs in the kernel" not in str(line.get("line")):
+            scene.run.troubles.append("the state does not say that writes hang")
+    finally:
+        site.lab.machine(site.head).block_writes(False)
+    return time.monotonic()
+
+
+def lose_on_one_half(scene: Scene) -> float:
+    site = scene.site
+    control, _other = befall.halves(site.lab, site.worker)
+    moment = time.monotonic()
+    site.lab.loss(site.worker, 20, control)
+    return moment
+
+
+def give_address_twice(scene: Scene) -> float:
+    site = scene.site
+    moment = time.monotonic()
+    befall.claim_address(site.lab, site.worker, site.hosts[1])
+    return moment
+
+
+def take_address_away(scene: Scene) -> float:
+    sleep_until(scene.struck + CUT)
+    befall.give_up_address(scene.site.lab, scene.site.hosts[1])
+    return time.monotonic()
+
+
+def step_clocks(scene: Scene) -> float:
+    moment = time.monotonic()
+    _step_clock(scene.site, 3600)
+    return moment
+
+
+def step_clocks_back(scene: Scene) -> float:
+    sleep_until(scene.struck + QUIET)
+    _step_clock(scene.site, -3600)
+    sleep_until(scene.struck + 2 * QUIET)
+    _step_clock(scene.site, 0)
+    return time.monotonic()
+
+
+def _step_clock(site: Site, seconds: int) -> None:
+    befall.set_clock(site.lab, seconds)
+
+    def seen() -> bool:
+        state = json.loads(site.on(site.head, "cat /run/sparkthor/state.json"))
+        return abs(float(state["updated"]) - time.time() - seconds) < 60
+
+    wait(seen, 30, "a state that is told by the new clock")
+
+
+def _renew(site: Site, host: str, forth: bool) -> None:
+    planned = site.lab.plan.host(host)
+    network = ipaddress.ip_network(site.lab.plan.subnet)
+    usual = f"{planned.address}/{network.prefixlen}"
+    other = f"{network[NEXT_ADDRESS + site.hosts.index(host)]}/{network.prefixlen}"
+    befall.change_address(site.lab, host, planned.management, *((usual, other) if forth else (other, usual)))
+
+
+def renew_worker(scene: Scene) -> float:
+    moment = time.monotonic()
+    _renew(scene.site, scene.site.worker, True)
+    return moment
+
+
+def renew_head(scene: Scene) -> float:
+    """Clients ask the old address, so only the new one can show that the head still answers."""
+    site = scene.site
+    sleep_until(scene.struck + QUIET)
+    scene.until = time.monotonic()
+    _renew(site, site.head, True)
+    try:
+        network = ipaddress.ip_network(site.lab.plan.subnet)
+        moved = dataclasses.replace(site.endpoint, address=str(network[NEXT_ADDRESS]))
+        _asked(scene, moved, "at the head's new address")
+        time.sleep(QUIET)
+        _asked(scene, moved, "at the head's new address, later")
+    finally:
+        _renew(site, site.head, False)
+    _renew(site, site.worker, False)
+    _asked(scene, site.endpoint, "at the head's former address")
+    return time.monotonic()
+
+
+def _asked(scene: Scene, endpoint: Endpoint, where: str) -> None:
+    error = endpoint.complete(4, stream=False, timeout=60)
+    if error:
+        scene.run.troubles.append(f"{where}: {error}")
+
+
+def cut_other_half(scene: Scene) -> float:
+    site = scene.site
+    _control, other = befall.halves(site.lab, site.worker)
+    moment = time.monotonic()
+    site.lab.cut(site.worker, other)
+    return moment
+
+
+def fix_other_half(scene: Scene) -> float:
+    site = scene.site
+    outcome = run_playbook("status.yml", site.inventories, name="half", say=lambda line: None)
+    said = re.search(r"\S+ has no carrier", outcome.output)
+    scene.run.note = f"status: {said[0]}" if said else ""
+    if not said:
+        scene.run.troubles.append(f"status does not say that half a cable of {site.worker} is down")
+    sleep_until(scene.struck + HOUR)
+    site.lab.fix(site.worker)
+    return time.monotonic()
+
+
 _WORKER = _power_loss("worker")
 _HEAD = _power_loss("head")
 FAULTS: dict[str, tuple[Strike, Fix]] = {
     "engine": (kill_engine, _struck),
     "raylet": (kill_raylet, _struck),
     "wedge": (stop_rank, _struck),
-    "watchdog": (kill_watchdog, _struck),
+    "watchdog": (kill_watchdog, watched),
     "link": (cut_link, fix_link),
     "front": (kill_front, _struck),
     "worker": _WORKER,
@@ -225,6 +413,17 @@ FAULTS: dict[str, tuple[Strike, Fix]] = {
     "shm": _short_of("fill_shm", "free_shm"),
     "inodes": _short_of("fill_inodes", "free_inodes"),
     "dashboard": (kill_raylet_unseen, _struck),
+    "oom_engine": (_no_memory("head", lambda site, host: site.process(host, VLLM, "VLLM::EngineCore")), _struck),
+    "oom_raylet": (_no_memory("worker", lambda site, host: site.process(host, RAY, "raylet/raylet ")), _struck),
+    "oom_watchdog": (_no_memory("head", _watchdog), watched),
+    "oom_front": (_no_memory("head", _front), _struck),
+    "read_only": (fail_disk, replace_disk),
+    "blocked": (block_writes, unblock_writes),
+    "half_loss": (lose_on_one_half, fix_link),
+    "duplicate": (give_address_twice, take_address_away),
+    "clock": (step_clocks, step_clocks_back),
+    "renewal": (renew_worker, renew_head),
+    "half": (cut_other_half, fix_other_half),
 }
 
 
@@ -234,7 +433,7 @@ def measure(site: Site, name: str, clean: float, seed: int, say: Callable[[str],
     strike, fix = FAULTS[name]
     run = Run(clean_start=round(clean, 1))
     scene = Scene(site, run, seed)
-    invocation = site.shown(site.head, VLLM, "InvocationID")
+    before = lives(site)
     with Clients(site.endpoint) as clients, Watch(site.leader) as watch:
         begun = time.monotonic()
         wait(lambda: clients.first_success(begun) is not None, 180, "a first completion before the fault")
@@ -245,7 +444,7 @@ def measure(site: Site, name: str, clean: float, seed: int, say: Callable[[str],
         run.load = round(os.getloadavg()[0], 1)
         scene.struck = strike(scene)
         if row.again is None:
-            _unharmed(scene, clients, watch, invocation)
+            _unharmed(scene, row, clients, watch, before, fix)
         else:
             _recovered(scene, row, clients, watch, fix, say)
         run.story = watch.story(scene.struck)
@@ -256,24 +455,31 @@ def measure(site: Site, name: str, clean: float, seed: int, say: Callable[[str],
     return run
 
 
-def _unharmed(scene: Scene, clients: Clients, watch: Watch, invocation: str) -> None:
-    """The watchdog dies and comes back; nobody else notices."""
+def lives(site: Site) -> dict[str, str]:
+    """The present life of each unit that a fault elsewhere must not end."""
+    units = {site.head: (VLLM, RAY, FRONT), site.worker: (RAY,)}
+    return {f"{unit} on {host}": site.shown(host, unit, "InvocationID") for host in units for unit in units[host]}
+
+
+def _unharmed(scene: Scene, row: Row, clients: Clients, watch: Watch, before: Mapping[str, str], fix: Fix) -> None:
+    """Only what was struck notices it: the watchdog dies and comes back, a clock jumps, half a cable is away."""
     site, run = scene.site, scene.run
-    [(_host, pid)] = scene.stopped
+    for _host, pid in scene.stopped:
 
-    def back() -> bool:
-        main = int(site.shown(site.head, WATCHDOG, "MainPID") or 0)
-        return main not in (0, pid) and time.time() - float(watch.newest.get("updated", 0)) < 3
+        def back(pid: int = pid) -> bool:
+            main = int(site.shown(site.head, WATCHDOG, "MainPID") or 0)
+            return main not in (0, pid) and time.time() - float(watch.newest.get("updated", 0)) < 3
 
-    wait(back, 120, "the watchdog's next life")
-    run.noticed = round(time.monotonic() - scene.struck, 1)
-    sleep_until(scene.struck + 45)
-    run.failed = len(clients.failures(scene.struck, time.monotonic()))
+        wait(back, 120, "the watchdog's next life")
+        run.noticed = round(time.monotonic() - scene.struck, 1)
+    zero = fix(scene)
+    sleep_until(zero + (QUIET if row.noticed is None else 0))
+    run.failed = len(clients.failures(scene.struck, scene.until or time.monotonic()))
     if watch.left(scene.struck) is not None:
         run.troubles.append("the state left serving")
-    if site.shown(site.head, VLLM, "InvocationID") != invocation:
-        run.troubles.append("the engine was started anew")
-    if clients.first_success(scene.struck) is None:
+    after = lives(site)
+    run.troubles += [f"{unit} was started anew" for unit in before if after[unit] != before[unit]]
+    if clients.first_success(zero if row.noticed is None else scene.struck) is None:
         run.troubles.append("no completion came through meanwhile")
 
 

@@ -46,6 +46,18 @@ ROWS: tuple[Row, ...] = (
     Row("inodes", "no inode left on the head's root disk, then freed", None, 60, "freeing"),
     # the dashboard stays stopped to the end
     Row("dashboard", "SIGKILL of a worker's raylet while Ray's dashboard is stopped", 45, 60),
+    # by the kernel's own OOM killer
+    Row("oom_engine", "out of memory: vLLM's engine core", 15, 60),
+    Row("oom_raylet", "out of memory: a worker's raylet", 15, 45),
+    Row("oom_watchdog", "out of memory: the watchdog", 30, None),
+    Row("oom_front", "out of memory: the front proxy", None, 0, clients=False),
+    Row("read_only", "head's root file system read-only after an error, then a power cycle", None, 60, "its ssh"),
+    Row("blocked", "writes to the head's root disk hang 75 s", None, 60, "they go on"),
+    Row("half_loss", "20 % loss on the half with the control address, 90 s", None, 60, "fixing", clients=False),
+    Row("duplicate", "a worker's control address on another host as well, 90 s", None, 60, "its removal"),
+    Row("clock", "clock of our programs on all hosts an hour ahead, then an hour behind", None, None),
+    Row("renewal", "DHCP gives a worker and the head other management addresses", None, None),
+    Row("half", "the other half of a worker's cable without carrier for an hour", None, None),
 )
 BY_NAME: Mapping[str, Row] = {row.name: row for row in ROWS}
 

@@ -25,6 +25,7 @@ WINDOW = 10.0
 #: the same for what the dashboard tells: it collects every 15 s, so this is two of its intervals, and never three
 RAY_WINDOW = 25.0
 GPU_EVERY = 6.0
+GROUPS = "/sys/fs/cgroup/system.slice"
 _COMPILERS = frozenset(
     (
         "nvcc",
@@ -82,6 +83,22 @@ def of_session(session: int, proc: str = "/proc") -> list[Process]:
         return []
     found = (read_process(pid, proc) for pid in pids)
     return [one for one in found if one is not None and one.session == session]
+
+
+def in_the_kernel(
+    units: Iterable[str], groups: str = "/sys/fs/cgroup/system.slice", proc: str = "/proc"
+) -> dict[int, str]:
+    """Processes of these units that cannot be interrupted now, not even by SIGKILL: process id -> name.
+
+    Every write looks like that for a moment. One that stays so waits for a disk, a file server or a driver.
+    """
+    pids: set[str] = set()
+    for unit in units:
+        for folder, _folders, _files in os.walk(os.path.join(groups, unit)):
+            with contextlib.suppress(OSError), open(os.path.join(folder, "cgroup.procs"), encoding="ascii") as stream:
+                pids.update(stream.read().split())
+    found = (read_process(pid, proc) for pid in pids)
+    return {one.pid: one.name for one in found if one is not None and one.state == "D"}
 
 
 def read_gpus(text: str) -> tuple[float | None, float | None]:

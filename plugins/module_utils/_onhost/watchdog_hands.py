@@ -30,7 +30,7 @@ from .notify import ALIVE, READY, notify
 
 #: of one request; the state of a group is a few kilobytes
 LINE_LIMIT = 4_000_000
-_RAY = "sparkthor-ray.service"
+RAY_UNIT = "sparkthor-ray.service"
 
 
 class Hands:
@@ -58,7 +58,7 @@ def commands(unit: str) -> set[tuple[str, ...]]:
     return {
         tuple(serving.show_command(unit)),
         *(tuple(argv) for argv in serving.restart_commands(unit, kill=True)),
-        ("systemctl", "--no-block", "try-restart", _RAY),
+        ("systemctl", "--no-block", "try-restart", RAY_UNIT),
     }
 
 

@@ -271,6 +271,7 @@ class Service:
             answerable=bool(self.served_config.get("answers")),
             asking=asking,
             answers=told[1] if told and told[0] == unit.invocation else None,
+            in_the_kernel={} if self.machine.served else life.in_the_kernel((self.unit, watchdog_hands.RAY_UNIT)),
         )
 
     def _read_successor(self, now: float) -> str:

@@ -172,6 +172,31 @@ def address_missing(case: Case) -> Iterator[Hit]:
 
 
 @check
+def address_twice(case: Case) -> Iterator[Hit]:
+    """A second owner that has the address on a NIC, or that answers for it to others."""
+    owners = {
+        link["address"].partition("/")[0]: (host, link["netdev"]) for host in case.hosts for link in case.links(host)
+    }
+    found: dict[str, list[str]] = {}
+    for host, evidence in hosts_read(case):
+        for name, interface in case.interfaces(host).items():
+            for item in interface["addresses"]:
+                address = item["address"].partition("/")[0]
+                if owners.get(address, (host, ""))[0] != host:
+                    found.setdefault(address, []).append(f"{host} has {address} on {name} as well")
+        for entry in evidence.get("neighbours") or ():
+            owner, netdev = owners.get(entry["address"], ("", ""))
+            mac = (case.interfaces(owner).get(netdev) or {}).get("mac") if owner in case.evidence else None
+            if mac and owner != host and entry["mac"] != mac:
+                what = f"{host}: {entry['mac']} answers for {entry['address']}, {owner} {netdev} has {mac}"
+                found.setdefault(entry["address"], []).append(what)
+    for address, seen in found.items():
+        owner, netdev = owners[address]
+        others = tuple(dict.fromkeys(line.split()[0].rstrip(":") for line in seen))
+        yield Hit(owner, seen, netdev, (owner, *(host for host in others if host != owner)))
+
+
+@check
 def same_subnet(case: Case) -> Iterator[Hit]:
     for host, _evidence in hosts_read(case):
         found: list[tuple[str, str, IPNetwork]] = []

@@ -157,6 +157,13 @@ FAULTS = [
         hosts=(A, B),
     ),
     Fault(
+        "address-twice",
+        C,
+        "ip address add 10.100.0.1/32 dev enp1s0f0np0",
+        "ip address del 10.100.0.1/32 dev enp1s0f0np0",
+        hosts=(A, C),
+    ),
+    Fault(
         "same-subnet",
         C,
         "ip address add 10.55.0.1/24 dev enp1s0f0np0; ip address add 10.55.0.2/24 dev enP2p1s0f0np0",

@@ -1,11 +1,14 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a serving group shows the watchdog, in one or two processes: ``stand_in_engine.py SOCKET rank|steps [FILE]``.
+"""What a serving group shows the watchdog, in one or two processes.
+
+``stand_in_engine.py SOCKET rank|steps FILE|loads SECONDS``
 
 ``rank`` has a second process, and answers while that one lives and runs; it hangs when it does not.
 ``steps`` computes one step at a time, as a GPU does: a long prompt takes the seconds in FILE, or ``wedge``; a probe
 waits for the step that runs.
+``loads`` computes for so long before it listens, and says nothing meanwhile.
 """
 
 from __future__ import annotations
@@ -93,8 +96,10 @@ def main() -> None:
     path, kind, *more = sys.argv[1:]
     with contextlib.suppress(FileNotFoundError):
         os.unlink(path)
+    if kind == "loads":
+        hold(more[0])
     server = Server(path, Handler)
-    server.compute = ranked() if kind == "rank" else stepped(*more)
+    server.compute = stepped(*more) if kind == "steps" else (lambda _prompt: None) if kind == "loads" else ranked()
     print("ready", flush=True)
     server.serve_forever()
 

@@ -34,6 +34,9 @@ STEPS = [float(word) for word in os.environ.get("SLOW_STEPS", "5,30").split(",")
 #: two samples of the process, and rounds of a busy machine
 SLACK = 40.0
 LONG = "x" * 100
+#: seconds of a load without a line in the log, more than a load gets that shows no sign of life
+QUIET = float(os.environ.get("QUIET_LOAD", "2400"))
+LOAD_STALL = QUIET / 2
 ENGINE = Path(__file__).with_name("stand_in_engine.py")
 
 
@@ -77,30 +80,25 @@ def publish(group: Group, stop: threading.Event) -> None:
         files.write_atomic(path, json.dumps(told))
 
 
-@pytest.fixture
-def group(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Group]:
-    step = float(request.param)
-    limits = {
-        "step_patience": max(patience.LEAST_PATIENCE, math.ceil(patience.MARGIN * step)),
-        "wedge_bound": max(patience.LEAST_BOUND, math.ceil(patience.STILL_MARGIN * step)),
-    }
-    found = Group(tmp_path, limits)
+@contextlib.contextmanager
+def watched(folder: Path, limits: dict[str, float], *words: str) -> Iterator[Group]:
+    """A stand-in engine as a unit, and the watchdog over it."""
+    found = Group(folder, limits)
     found.step("0")
-    command = [sys.executable, str(ENGINE), str(tmp_path / "s"), "steps", str(tmp_path / "steps")]
     config = {
-        **{"unit": "group.service", "socket": str(tmp_path / "s"), "model": "m", "ray": False},
-        **{"health_socket": str(tmp_path / "h"), "state": str(tmp_path / "state.json")},
-        **{"metrics": str(tmp_path / "metrics.prom"), "group_state": str(tmp_path / "group.json")},
+        **{"unit": "group.service", "socket": str(folder / "s"), "model": "m", "ray": False},
+        **{"health_socket": str(folder / "h"), "state": str(folder / "state.json")},
+        **{"metrics": str(folder / "metrics.prom"), "group_state": str(folder / "group.json")},
         "settings": {**limits, "expected": {"10.0.0.1": "spark-01"}},
     }
-    runner = subprocess.Popen([sys.executable, unit.__file__, "run", "--folder", str(tmp_path), "--", *command])
+    command = [sys.executable, str(ENGINE), str(folder / "s"), *words]
+    runner = subprocess.Popen([sys.executable, unit.__file__, "run", "--folder", str(folder), "--", *command])
     stop = threading.Event()
     speaker = threading.Thread(target=publish, args=(found, stop))
-    found.until((tmp_path / "control.sock").exists, 30)
-    guard = unit.watchdog(tmp_path, config)
+    found.until((folder / "control.sock").exists, 30)
+    guard = unit.watchdog(folder, config)
     speaker.start()
     try:
-        found.until(lambda: found.state().get("state") == "serving", 60)
         yield found
     finally:
         stop.set()
@@ -108,6 +106,18 @@ def group(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Group]:
         for process in (guard, runner):
             process.terminate()
             process.wait(60)
+
+
+@pytest.fixture
+def group(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Group]:
+    step = float(request.param)
+    limits = {
+        "step_patience": max(patience.LEAST_PATIENCE, math.ceil(patience.MARGIN * step)),
+        "wedge_bound": max(patience.LEAST_BOUND, math.ceil(patience.STILL_MARGIN * step)),
+    }
+    with watched(tmp_path, limits, "steps", str(tmp_path / "steps")) as found:
+        found.until(lambda: found.state().get("state") == "serving", 60)
+        yield found
 
 
 def waits_in_vain(group: Group) -> None:
@@ -134,3 +144,12 @@ def test_a_slow_step_is_left_alone_and_a_wedged_one_is_not(group: Group, step: f
     group.until(lambda: group.state().get("state") == "serving" and group.state()["unit"]["invocation"] != began, 60)
     client.join(10)
     assert not client.is_alive()
+
+
+def test_a_load_that_says_nothing_for_forty_minutes_is_left_alone(tmp_path: Path) -> None:
+    with watched(tmp_path, {"load_stall": LOAD_STALL}, "loads", f"{QUIET:g}") as group:
+        group.until(lambda: group.state().get("state") == "loading", 60)
+        began = group.state()["unit"]["invocation"]
+        took = group.until(lambda: group.state().get("state") == "serving", QUIET + 120)
+        print(f"\nquiet for {QUIET:g} s, serving after {took:.0f} s, {os.getloadavg()}")
+        assert (group.restarts(), group.state()["unit"]["invocation"]) == ({}, began)

@@ -86,6 +86,19 @@ def test_a_stopped_process_and_compilers_are_seen(host: Host) -> None:
     assert (signs.stopped, signs.compilers) == (True, 1)
 
 
+def test_processes_in_the_kernel_are_those_of_the_units(tmp_path: Path) -> None:
+    proc, groups = tmp_path / "proc", tmp_path / "groups"
+    below = groups / "vllm.service" / ".control"
+    below.mkdir(parents=True)
+    (groups / "vllm.service" / "cgroup.procs").write_text("5\n6\n")
+    (below / "cgroup.procs").write_text("7\n99\n")
+    proc.mkdir()
+    for pid, state in ((5, "D"), (6, "S"), (7, "D"), (8, "D")):
+        put(proc, pid, f"process {pid}", 1, state=state)
+    found = life.in_the_kernel(("vllm.service", "ray.service"), str(groups), str(proc))
+    assert found == {5: "process 5", 7: "process 7"}
+
+
 def test_a_new_line_counts_for_one_window(host: Host) -> None:
     host.sample(5)
     spoke = []

@@ -38,6 +38,29 @@ def test_load_then_serving() -> None:
     assert world.machine.deadline == 20
 
 
+def test_a_process_that_no_signal_reaches_is_named_and_no_longer_than_it_hangs() -> None:
+    world = World()
+    world.unit = observation.Unit("activating", "start-pre", "inv-1")
+    world.in_the_kernel = {812: "python3", 4: "vllm"}
+    assert world.step().line == "starting: preparing the nodes"
+    world.in_the_kernel = {812: "python3"}
+    assert world.run(18)[-1].line == (
+        "starting: preparing the nodes; python3 (process 812) hangs in the kernel for 18 s: a disk or device is silent"
+    )
+    # one write after the other is no hanging
+    for number in range(20):
+        world.in_the_kernel = {} if number % 5 == 4 else {812: "python3"}
+        assert world.step().line == "starting: preparing the nodes" or number < 4
+    world.in_the_kernel = {813: "python3"}
+    assert world.step().line == "starting: preparing the nodes"
+
+
+def test_what_serves_is_told_of_no_process() -> None:
+    world = World().serve()
+    world.in_the_kernel = {812: "python3"}
+    assert {decision.line for decision in world.run(60)} == {"serving"}
+
+
 def test_first_load_with_progress_is_never_restarted() -> None:
     world = World(load_stall=100)
     world.listening = False

@@ -42,6 +42,7 @@ class World:
         self.told: dict[str, Any] = {}  # what the simple tasks show, at the next step after they were asked
         self.asking = False
         self.times_asked = 0
+        self.in_the_kernel: dict[int, str] = {}
 
     def step(self, seconds: float = 2.0) -> watchdog.Decision:
         self.now += seconds
@@ -74,6 +75,7 @@ class World:
             draining=self.draining,
             answerable=self.answerable,
             answers=self.told if self.asking else None,
+            in_the_kernel=self.in_the_kernel,
         )
         self.asking = False
         decision = self.machine.decide(seen)

@@ -54,6 +54,51 @@ def test_what_a_lab_cannot_lay(change: Callable[[Case], None], expected: list[An
     assert found(case) == expected
 
 
+def second_owner_among_hosts(case: Case) -> None:
+    """``c`` was given an address of ``b`` by hand."""
+    address = case.links("b")[0]["address"].partition("/")[0]
+    nic = next(nic for nic in ev(case, "c")["node"]["interfaces"] if nic["name"] == case.links("c")[0]["netdev"])
+    nic["addresses"].append({"address": f"{address}/32", "family": "inet", "scope": "global", "dynamic": False})
+
+
+def stranger_on_the_switch(case: Case) -> None:
+    link = case.links("b")[0]
+    for host in case.hosts:
+        for nic in ev(case, host)["node"]["interfaces"]:
+            nic["mac"] = f"4c:bb:47:00:00:0{host}"
+        ev(case, host)["neighbours"] = [
+            {"netdev": other["netdev"], "address": other["address"].partition("/")[0], "mac": f"4c:bb:47:00:00:0{peer}"}
+            for peer in case.hosts
+            if peer != host
+            for other in case.links(peer)
+        ]
+    for entry in ev(case, "a")["neighbours"]:
+        if entry["address"] == link["address"].partition("/")[0]:
+            entry["mac"] = "02:00:00:00:00:99"
+
+
+@pytest.mark.parametrize(
+    ("change", "hosts", "words"),
+    [
+        (second_owner_among_hosts, ["b", "c"], "c has 10.100.0.2 on enp1s0f1np1 as well"),
+        (stranger_on_the_switch, ["a", "b"], "a: 02:00:00:00:00:99 answers for 10.100.0.2, b enp1s0f1np1 has"),
+    ],
+)
+def test_a_second_owner_of_a_fabric_address(change: Callable[[Case], None], hosts: list[str], words: str) -> None:
+    case = world(("a", "b", "c"), "switch")
+    change(case)
+    [one], _notes = diagnosis.diagnose(RULES, CHECKS, case, [], "roce", True)
+    assert (one.rule.id, one.finding.host, sorted(one.touches())) == ("address-twice", "b", hosts)
+    assert any(words in line for line in one.evidence), one.evidence
+
+
+def test_neighbours_that_are_right_are_no_finding() -> None:
+    case = world(("a", "b", "c"), "switch")
+    stranger_on_the_switch(case)
+    ev(case, "a")["neighbours"] = []
+    assert found(case) == []
+
+
 def test_an_open_firewall_and_one_that_nobody_watches_over() -> None:
     case = world()
     ev(case, "a")["firewall"] = {"state": "open", "reason": "the table inet sparkthor is not loaded"}
