@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from tests.integration.conftest import Cluster
+from tests.integration.faults import moved
 from tools.faults.observe import Endpoint, Watch
 from tools.faults.site import Site, wait
 from tools.playbooks import run_playbook
@@ -72,31 +72,10 @@ def test_a_smaller_recipe_is_served_until_the_host_is_back(site: Site) -> None:
 def test_a_former_head_that_returns_stays_down_and_says_why(site: Site, tmp_path: Path) -> None:
     former, new, *others = site.hosts
     site.lab.off(former)
-    inventory = tmp_path / "inventory"
-    inventory.mkdir()
     # a former head comes back with the fabric addresses it had; counted anew, one of the others would have got them
     kept = {name: {"fabric_overrides": fabric(site, name)} if others else {} for name in (new, *others)}
-    workers = {name: kept[name] for name in others}
-    groups = {"ray_head": {"hosts": {new: kept[new]}}, "ray_workers": {"hosts": workers}}
-    (inventory / "hosts.yml").write_text(yaml.safe_dump({"cluster": {"children": groups}}))
-    (inventory / "group_vars").symlink_to(site.inventories[0] / "group_vars")
-    overlay = yaml.safe_load(site.inventories[1].read_text())
-    del overlay["all"]["hosts"][former]
-    (tmp_path / "lab.yml").write_text(yaml.safe_dump(overlay))
-    top = site.inventories[0].parent.parent
-    # the paths of the lab's inventory are relative to its own folder
-    paths = {
-        "engine_requirements": str(top / "requirements/engine/lab-cp311-x86_64.txt"),
-        "engine_wheel_dir": str(top / ".lab/engine/wheels"),
-        "model_store_models": [{"name": "tiny-qwen3", "source": str(top / ".lab/engine/model")}],
-        "sparkthor_secrets_dir": str(site.secrets),
-        "ansible_ssh_common_args": f"-o UserKnownHostsFile={site.lab.folder}/ssh/known_hosts -o IdentitiesOnly=yes",
-        "ansible_ssh_private_key_file": f"{site.lab.folder}/ssh/id_ed25519",
-    }
-    left = {"vllm_serve_pipeline_parallel_size": 1 + len(others)}
-    if not others:
-        left["fabric_topology"] = "lan"
-    run([inventory, tmp_path / "lab.yml"], "new-head", **paths, **left)
+    inventories, variables = moved.write(tmp_path, site, new, others, kept)
+    run(inventories, "new-head", **variables)
     generation = json.loads(site.on(new, "cat /etc/sparkthor/cluster.json"))["generation"]
     key = site.endpoint.key
     served = Endpoint(site.lab.plan.host(new).address, 8000, key, site.model)
