@@ -308,6 +308,7 @@ class Collector:
                     "free": state.f_bavail * state.f_frsize,
                     "inodes": state.f_files,
                     "inodes_free": state.f_favail,
+                    "read_only": bool(state.f_flag & os.ST_RDONLY),
                 },
             )
         return list(found.values())

@@ -221,6 +221,14 @@ def disk_full(case: Case) -> Iterator[Hit]:
 
 
 @check
+def disk_read_only(case: Case) -> Iterator[Hit]:
+    for host, evidence in hosts_read(case):
+        disks = [disk["path"] for disk in evidence.get("disks") or () if disk.get("read_only")]
+        if disks:
+            yield Hit(host, [f"nothing can be written below {', '.join(disks)}"])
+
+
+@check
 def clock_skew(case: Case) -> Iterator[Hit]:
     """Clocks that are certainly apart, whatever part of the time between question and answer was the way."""
     clocks = {host: case.clocks[host] for host in case.hosts if host in case.clocks}

@@ -169,8 +169,15 @@ def clear_text(wanted: object, topology: str) -> list[str]:
     ]
 
 
-def listen_addresses(addresses: Sequence[object], port: object) -> list[str]:
-    """``address:port`` as nginx writes it."""
+def api_url(host: str, port: object, tls: bool) -> str:
+    """The URL of the API by a name or an address, up to and with ``/v1``."""
+    return f"http{'s' if tls else ''}://{f'[{host}]' if ':' in host else host}:{port}/v1"
+
+
+def listen_addresses(addresses: Sequence[object], port: object, management: str = "") -> list[str]:
+    """``address:port`` as nginx writes it; all of IPv4 are all of IPv6 as well on a head that is managed by IPv6."""
+    if list(addresses) == ["0.0.0.0"] and ":" in management:
+        addresses = ["0.0.0.0", "::"]
     if not isinstance(port, int) or isinstance(port, bool) or not 1 <= port <= 65535:
         raise FrontError(f"vllm_serve_api_port: {port!r} is not a port; give a number from 1 to 65535")
     found: list[str] = []

@@ -416,7 +416,7 @@ def _front_files(serving: Serving, beside: Sequence[Serving]) -> list[File]:
         served=front.label(serving.names[0]),
         own_socket=door.SOCKET,
         origins=front.origins(given.vllm_serve_cors_origins),
-        listen=front.listen_addresses(given.vllm_serve_listen, given.vllm_serve_api_port),
+        listen=front.listen_addresses(given.vllm_serve_listen, given.vllm_serve_api_port, _management_address(serving)),
         read_timeout=front.checked_duration(given.vllm_serve_front_read_timeout, "vllm_serve_front_read_timeout"),
         client_timeout=front.checked_duration(given.vllm_serve_front_client_timeout, "vllm_serve_front_client_timeout"),
         max_body=door.body_limit(max_body) if serving.door else max_body,
@@ -475,9 +475,12 @@ def _address_files(serving: Serving, virtual: virtual_address.Virtual) -> list[F
 
 def _own_names(serving: Serving) -> list[str]:
     """The head's; an inventory name that no certificate can have is a name of the inventory alone."""
-    address = serving.cluster["head_address"]
     names = [serving.host] if front.is_name(serving.host) else []
-    return [*names, address, serving.network.get("management_address", address)]
+    return [*names, serving.cluster["head_address"], _management_address(serving)]
+
+
+def _management_address(serving: Serving) -> str:
+    return str(serving.network.get("management_address", serving.cluster["head_address"]))
 
 
 def absent(serving: Serving) -> list[str]:

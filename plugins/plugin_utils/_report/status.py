@@ -16,7 +16,7 @@ from typing import Any
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import Finding
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.places import Places
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory import inventory
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import virtual_address
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import front, virtual_address
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.cluster import (
     ClusterError,
     plan_cluster,
@@ -266,7 +266,7 @@ def serving_status(host: str, facts: Mapping[str, Any] | None, port: Any, taken:
         pipeline_parallel=int(options.get("pipeline-parallel-size", 1) or 1),
         max_model_len=options.get("max-model-len", ""),
         options=options,
-        endpoint=f"{'https' if serving.get('tls') else 'http'}://{facts['node']['management']['address']}:{port}/v1",
+        endpoint=front.api_url(facts["node"]["management"]["address"], port, bool(serving.get("tls"))),
         certificate=serving.get("certificate", ""),
         unit=unit.get("active", "absent"),
         unit_seconds=unit.get("seconds"),

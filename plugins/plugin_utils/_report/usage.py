@@ -8,6 +8,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import front
+
 
 class Api(NamedTuple):
     """What a client has to know."""
@@ -26,9 +28,7 @@ def endpoint(address: str, port: int, tls: str, names: list[str], listen: list[s
     open_to_all = {"0.0.0.0", "::", "*"}
     named = [name for name in names if not name.startswith("*")] if tls != "off" else []
     bound = [item for item in listen if item not in open_to_all] if not open_to_all & set(listen) else []
-    host = (named or bound or [address])[0]
-    host = f"[{host}]" if ":" in host else host
-    return f"{'http' if tls == 'off' else 'https'}://{host}:{port}/v1"
+    return front.api_url((named or bound or [address])[0], port, tls != "off")
 
 
 def pools(args: Mapping[str, Any]) -> bool:

@@ -31,6 +31,10 @@ def inodes(case: Case) -> None:
     ev(case, "b")["disks"][0]["inodes_free"] = 0
 
 
+def read_only(case: Case) -> None:
+    ev(case, "b")["disks"][0]["read_only"] = True
+
+
 def test_half_a_cluster_without_a_plan() -> None:
     case = world()
     case.cluster = case.fabric = None
@@ -44,6 +48,7 @@ def test_half_a_cluster_without_a_plan() -> None:
         (skew, [("clock-skew", ("b",))]),
         (kernel, [("kernel-known-bad", ("a",)), ("kernel-known-bad", ("b",))]),
         (odd_driver, [("versions-differ", ("b",))]),
+        (read_only, [("disk-read-only", ("b",))]),
         (inodes, [("disk-full", ("b",))]),
     ],
 )

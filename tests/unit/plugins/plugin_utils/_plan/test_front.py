@@ -166,3 +166,22 @@ def test_a_key_may_be_for_some_models_only():
         with pytest.raises(f.FrontError, match=r"entry number 1 .narrow.: models .* is not a list") as error:
             f.named_keys([{"name": "narrow", "key": "n" * 16, "models": models}])
         assert "nnnn" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("addresses", "management", "expected"),
+    [
+        (["0.0.0.0"], "192.168.1.11", ["0.0.0.0:8000"]),
+        (["0.0.0.0"], "fd83:5ba1::11", ["0.0.0.0:8000", "[::]:8000"]),
+        (["10.0.0.1"], "fd83:5ba1::11", ["10.0.0.1:8000"]),
+    ],
+)
+def test_a_head_that_is_managed_by_ipv6_listens_there(
+    addresses: list[str], management: str, expected: list[str]
+) -> None:
+    assert f.listen_addresses(addresses, 8000, management) == expected
+
+
+def test_the_url_of_an_ipv6_address_has_brackets() -> None:
+    assert f.api_url("fd83:5ba1::11", 8000, False) == "http://[fd83:5ba1::11]:8000/v1"
+    assert f.api_url("spark-01.lan", 8443, True) == "https://spark-01.lan:8443/v1"
