@@ -434,12 +434,14 @@ def measure(site: Site, name: str, clean: float, seed: int, say: Callable[[str],
     run = Run(clean_start=round(clean, 1))
     scene = Scene(site, run, seed)
     before = lives(site)
-    with Clients(site.endpoint) as clients, Watch(site.leader) as watch:
+    asking = Clients(site.endpoint, long=0, pulse_pause=3.0) if row.calm else Clients(site.endpoint)
+    with asking as clients, Watch(site.leader) as watch:
         begun = time.monotonic()
         wait(lambda: clients.first_success(begun) is not None, 180, "a first completion before the fault")
         wait(lambda: watch.state == "serving", 120, "state serving before the fault")
         # answered requests beside long ones that are half done
-        wait(lambda: len(clients.requests) >= 2 and len(clients.in_flight(time.monotonic())) >= 2, 60, "open requests")
+        if not row.calm:
+            wait(lambda: len(clients.requests) >= 2 and len(clients.in_flight(time.monotonic())) >= 2, 60, "requests")
         time.sleep(3)
         run.load = round(os.getloadavg()[0], 1)
         scene.struck = strike(scene)

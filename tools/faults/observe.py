@@ -109,8 +109,16 @@ def stream_problem(text: str) -> str:
 class Clients:
     """Threads that keep requests in flight: long ones, plain and streamed, and a short one again and again."""
 
-    def __init__(self, endpoint: Endpoint, long: int = 2, tokens: int = 300, pulse_timeout: float = 600.0) -> None:
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        long: int = 2,
+        tokens: int = 300,
+        pulse_timeout: float = 600.0,
+        pulse_pause: float = 0.3,
+    ) -> None:
         self.endpoint = endpoint
+        self.pulse_pause = pulse_pause
         self.tokens = tokens
         self.pulse_timeout = pulse_timeout
         self.requests: list[Request] = []
@@ -162,7 +170,7 @@ class Clients:
 
     def _pulse(self) -> None:
         while not self._stop.is_set():
-            self._stop.wait(0.3 if self._one(self.pulses, 1, False, self.pulse_timeout).ok else 0.5)
+            self._stop.wait(self.pulse_pause if self._one(self.pulses, 1, False, self.pulse_timeout).ok else 0.5)
 
     def in_flight(self, moment: float) -> list[Request]:
         """Requests that were open at that moment."""

@@ -28,6 +28,8 @@ class Row:
     since: str = "the fault"
     #: whether the clients can hear of it: a head without power says nothing to anybody
     clients: bool = True
+    #: one short request after the other, with pauses: long ones for an hour leave nothing of a small machine
+    calm: bool = False
 
 
 ROWS: tuple[Row, ...] = (
@@ -57,7 +59,7 @@ ROWS: tuple[Row, ...] = (
     Row("duplicate", "a worker's control address on another host as well, 90 s", None, 60, "its removal"),
     Row("clock", "clock of our programs on all hosts an hour ahead, then an hour behind", None, None),
     Row("renewal", "DHCP gives a worker and the head other management addresses", None, None),
-    Row("half", "the other half of a worker's cable without carrier for an hour", None, None),
+    Row("half", "the other half of a worker's cable without carrier for an hour", None, None, calm=True),
 )
 BY_NAME: Mapping[str, Row] = {row.name: row for row in ROWS}
 
