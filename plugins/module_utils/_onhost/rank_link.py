@@ -54,7 +54,6 @@ class Settings:
     patience: float = 20.0
     retry: float = 1.0
     drop_patience: float = 20.0
-    stop_patience: float = 20.0
     #: run after each end of the rank, where killing its processes is not enough
     cleanup: list[str] = dataclasses.field(default_factory=list)
 

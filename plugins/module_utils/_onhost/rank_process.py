@@ -162,22 +162,17 @@ class Rank:
         return serving.differing(serving.fingerprint(self.settings.inputs), self.started_with)
 
     async def stop(self) -> None:
-        """Orderly, then not: a rank that waits for another one ignores SIGTERM."""
+        """At once: on SIGTERM vLLM ends the requests that run with half an answer, as if it were whole."""
         if self.process is None and self._starting is not None:
             with contextlib.suppress(OSError):
                 self.process = await self._starting
         if self.process is None:
             return
-        for number, seconds in ((signal.SIGTERM, self.settings.stop_patience), (signal.SIGKILL, 10.0)):
-            if self.process.returncode is not None:
-                break
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self.process.pid, number)
-            with contextlib.suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(self.process.wait(), seconds)
         # children of vLLM share its session and must not outlive it
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
+        with contextlib.suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(self.process.wait(), 10.0)
         if self.settings.cleanup:
             # a container is no child of ours: Docker's client that was killed leaves it running
             cleaner = await asyncio.create_subprocess_exec(*self.settings.cleanup, stdin=asyncio.subprocess.DEVNULL)

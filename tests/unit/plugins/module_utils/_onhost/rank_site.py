@@ -51,7 +51,6 @@ class Site:
             "silence": 5.0,
             "patience": 5.0,
             "retry": 0.05,
-            "stop_patience": 1.0,
         }
         return rank_link.Settings(**{**values, **more})
 

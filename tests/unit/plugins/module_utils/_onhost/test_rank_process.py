@@ -13,18 +13,18 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import r
 from tests.unit.plugins.module_utils._onhost.rank_site import HOSTS, Site, alive, run, until
 
 
-def test_a_child_that_ignores_sigterm_is_killed_with_its_children(tmp_path: Path) -> None:
-    script = (
-        "trap '' TERM; sleep 600 & echo $! > {0}.child; echo $$ > {0}.pid; date +%s%N >> {0}.began; wait; sleep 600"
-    )
+def test_a_rank_gets_no_time_for_half_an_answer_and_is_killed_with_its_children(tmp_path: Path) -> None:
+    wait = "sleep 600 & echo $! > {0}.child; echo $$ > {0}.pid; date +%s%N >> {0}.began; wait; sleep 600"
+    script = f"trap 'touch {{0}}.asked' TERM; {wait}"
 
     async def story(site: Site) -> None:
         for host in HOSTS.values():
-            site.start(host, script, stop_patience=0.3)
+            site.start(host, script)
         await site.running()
         grandchild = int((tmp_path / "two.child").read_text())
         await site.end("two")
         await until(lambda: not alive(site.pid("two")) and not alive(grandchild))
+        assert not (tmp_path / "two.asked").exists()
 
     run(tmp_path, story)
 
