@@ -90,15 +90,6 @@ def parse_forward(text: str) -> dict[str, Any]:
     }
 
 
-def parse_neighbours(text: str) -> list[dict[str, str]]:
-    """``ip -j -4 neighbour show`` as ``{netdev, address, mac}`` of those that have answered."""
-    return [
-        {"netdev": entry["dev"], "address": entry["dst"], "mac": entry["lladdr"]}
-        for entry in json.loads(text or "[]")
-        if entry.get("lladdr")
-    ]
-
-
 def parse_units(text: str) -> dict[str, dict[str, str]]:
     """``systemctl show`` of several units, by each of a unit's names."""
     found: dict[str, dict[str, str]] = {}
@@ -542,7 +533,7 @@ class Collector:
             ("served_model", self.served_model, {}),
             ("pings", lambda: self._ping(wanted) if self._ping and wanted else [], []),
             # after the pings, which ask for those that nobody asked for lately
-            ("neighbours", lambda: parse_neighbours(self.output("ip", "-j", "-4", "neighbour", "show")), []),
+            ("neighbours", lambda: node.parse_neighbours(self.output("ip", "-j", "-4", "neighbour", "show")), []),
             ("ray", lambda: self._ray_health() if self._ray_health else {}, {}),
             ("logs", lambda: self.logs(self._known.get("units") or {}), []),
         )

@@ -134,6 +134,15 @@ def parse_ip_address(text: str) -> list[dict[str, Any]]:
     return interfaces
 
 
+def parse_neighbours(text: str) -> list[dict[str, str]]:
+    """``ip -j -4 neighbour show`` as ``{netdev, address, mac}`` of those that have answered."""
+    return [
+        {"netdev": entry["dev"], "address": entry["dst"], "mac": entry["lladdr"]}
+        for entry in json.loads(text or "[]")
+        if entry.get("lladdr")
+    ]
+
+
 def parse_ip_route(text: str) -> list[dict[str, str]]:
     """``ip -j -4 route show`` as ``{dst, dev, gateway, prefsrc, protocol}`` (empty strings where absent)."""
     return [

@@ -37,6 +37,8 @@ _BUSY_CORES = 0.01
 #: cores that even such threads use; less is a rank that the kernel does not run at all
 _STILL_CORES = 0.0002
 _BUSY_GPU = 50.0
+#: seconds in the kernel after which a process is said to hang there
+HANGS = 15.0
 _FULL_GPU = 90.0
 
 
@@ -177,3 +179,22 @@ class Stall:
     def covers(self, probe_started: float, slack: float) -> bool:
         """Whether a probe had to queue behind work. One that came first would have been answered at once."""
         return self.work_since is not None and self.work_since <= probe_started + slack
+
+
+@dataclasses.dataclass
+class Hanging:
+    """Processes that no restart can end, because they wait in the kernel."""
+
+    #: process id -> since when it has been there each time that it was looked at
+    since: dict[int, float] = dataclasses.field(default_factory=dict)
+
+    def note(self, now: float, in_the_kernel: Mapping[int, str]) -> str:
+        """The one that hangs for the longest, in words; empty where each has been there for a moment only."""
+        self.since = {pid: self.since.get(pid, now) for pid in in_the_kernel}
+        if not self.since:
+            return ""
+        pid, since = min(self.since.items(), key=lambda item: item[1])
+        if now - since < HANGS:
+            return ""
+        what = f"{in_the_kernel[pid]} (process {pid}) hangs in the kernel for {now - since:.0f} s"
+        return f"{what}: a disk or device is silent"

@@ -57,8 +57,6 @@ _ASK_AGAIN = 300.0
 #: share of the patience with a load that logs nothing, after which the hosts are asked as well; and how many times it
 #: one gets that shows CPUs or GPUs at work
 _QUIET_SHARE, _QUIET_FACTOR = 0.5, 2.5
-#: seconds in the kernel after which a process is said to hang there
-HANGS = 15.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -206,8 +204,7 @@ class Watchdog:
         #: what the simple tasks showed of this engine; empty until they were answered
         self.answers: dict[str, Any] = {}
         self.ask_from = float("-inf")
-        #: process id -> since when it has been in the kernel each time that it was looked at
-        self.in_the_kernel: dict[int, float] = {}
+        self.hanging = patience.Hanging()
 
     # -- what survives a death of the watchdog itself ---------------------------------------------------------------
 
@@ -306,23 +303,10 @@ class Watchdog:
 
     def decide(self, seen: Observation) -> Decision:
         decision = self._decide(seen)
-        hangs = self._hangs(seen)
+        hangs = self.hanging.note(seen.now, seen.in_the_kernel)
         if not hangs or decision.healthy:
             return decision
         return dataclasses.replace(decision, detail="; ".join(filter(None, (decision.detail, hangs))))
-
-    def _hangs(self, seen: Observation) -> str:
-        """What no restart can end: a process that waits in the kernel, for the longest."""
-        self.in_the_kernel = {pid: self.in_the_kernel.get(pid, seen.now) for pid in seen.in_the_kernel}
-        if not self.in_the_kernel:
-            return ""
-        pid, since = min(self.in_the_kernel.items(), key=lambda item: item[1])
-        if seen.now - since < HANGS:
-            return ""
-        name = seen.in_the_kernel[pid]
-        return (
-            f"{name} (process {pid}) hangs in the kernel for {_seconds(seen.now - since)}: a disk or device is silent"
-        )
 
     def _decide(self, seen: Observation) -> Decision:
         now = seen.now
