@@ -85,9 +85,7 @@ def of_session(session: int, proc: str = "/proc") -> list[Process]:
     return [one for one in found if one is not None and one.session == session]
 
 
-def in_the_kernel(
-    units: Iterable[str], groups: str = "/sys/fs/cgroup/system.slice", proc: str = "/proc"
-) -> dict[int, str]:
+def in_the_kernel(units: Iterable[str], groups: str = GROUPS, proc: str = "/proc") -> dict[int, str]:
     """Processes of these units that cannot be interrupted now, not even by SIGKILL: process id -> name.
 
     Every write looks like that for a moment. One that stays so waits for a disk, a file server or a driver.

@@ -171,6 +171,10 @@ def address_missing(case: Case) -> Iterator[Hit]:
                 yield Hit(host, [seen], link["netdev"], (host, *peers))
 
 
+def _has_fabric(case: Case) -> bool:
+    return bool(case.cluster) and case.cluster["topology"] != "lan"
+
+
 @check
 def address_twice(case: Case) -> Iterator[Hit]:
     """A second owner that has the address on a NIC, or that answers for it to others."""
@@ -184,11 +188,13 @@ def address_twice(case: Case) -> Iterator[Hit]:
                 address = item["address"].partition("/")[0]
                 if owners.get(address, (host, ""))[0] != host:
                     found.setdefault(address, []).append(f"{host} has {address} on {name} as well")
-        for entry in evidence.get("neighbours") or ():
+        # on a LAN a repeater answers for others rightly
+        for entry in (evidence.get("neighbours") or ()) if _has_fabric(case) else ():
             owner, netdev = owners.get(entry["address"], ("", ""))
-            mac = (case.interfaces(owner).get(netdev) or {}).get("mac") if owner in case.evidence else None
-            if mac and owner != host and entry["mac"] != mac:
-                what = f"{host}: {entry['mac']} answers for {entry['address']}, {owner} {netdev} has {mac}"
+            # a host with both halves on one switch may answer by either
+            own = {nic.get("mac") for nic in case.interfaces(owner).values()} if owner in case.evidence else set()
+            if any(own) and owner != host and entry["mac"] not in own:
+                what = f"{host}: {entry['mac']} answers for {entry['address']}, which {owner} has on {netdev}"
                 found.setdefault(entry["address"], []).append(what)
     for address, seen in found.items():
         owner, netdev = owners[address]

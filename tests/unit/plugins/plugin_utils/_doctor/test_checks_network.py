@@ -81,7 +81,7 @@ def stranger_on_the_switch(case: Case) -> None:
     ("change", "hosts", "words"),
     [
         (second_owner_among_hosts, ["b", "c"], "c has 10.100.0.2 on enp1s0f1np1 as well"),
-        (stranger_on_the_switch, ["a", "b"], "a: 02:00:00:00:00:99 answers for 10.100.0.2, b enp1s0f1np1 has"),
+        (stranger_on_the_switch, ["a", "b"], "a: 02:00:00:00:00:99 answers for 10.100.0.2, which b has on enp1s0f1np1"),
     ],
 )
 def test_a_second_owner_of_a_fabric_address(change: Callable[[Case], None], hosts: list[str], words: str) -> None:
@@ -96,6 +96,11 @@ def test_neighbours_that_are_right_are_no_finding() -> None:
     case = world(("a", "b", "c"), "switch")
     stranger_on_the_switch(case)
     ev(case, "a")["neighbours"] = []
+    assert found(case) == []
+    # answered by its other half
+    ev(case, "b")["node"]["interfaces"][-1]["mac"] = "4c:bb:47:00:00:bb"
+    address = case.links("b")[0]["address"].partition("/")[0]
+    ev(case, "a")["neighbours"] = [{"netdev": "enp1s0f1np1", "address": address, "mac": "4c:bb:47:00:00:bb"}]
     assert found(case) == []
 
 
