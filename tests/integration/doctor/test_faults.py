@@ -209,6 +209,12 @@ FAULTS = [
         "umount /var/lib/docker; rmdir /var/lib/docker || true",
     ),
     Fault(
+        "disk-read-only",
+        B,
+        "mkdir -p /var/lib/docker; mount -t tmpfs -o ro,size=8m none /var/lib/docker",
+        "umount /var/lib/docker; rmdir /var/lib/docker || true",
+    ),
+    Fault(
         "versions-differ",
         C,
         "printf 'DGX_OTA_VERSION=\"7.5.0\"\\n' >>/etc/dgx-release",
