@@ -387,7 +387,7 @@ def cut_other_half(scene: Scene) -> float:
 
 def fix_other_half(scene: Scene) -> float:
     site = scene.site
-    outcome = run_playbook("status.yml", site.inventories, name="half", say=lambda line: None)
+    outcome = run_playbook("playbooks/status.yml", site.inventories, name="half", say=lambda line: None)
     said = re.search(r"\S+ has no carrier", outcome.output)
     scene.run.note = f"status: {said[0]}" if said else ""
     if not said:

@@ -84,7 +84,7 @@ def test_management_by_ipv6_alone(site: Site, six: tuple[list[Path], dict[str, s
     moved = dataclasses.replace(site.endpoint, address=addresses[site.head])
     assert moved.complete(4, stream=False, timeout=120) == ""
     assert set(run(inventories, "six-again").values()) == {0}
-    status = run_playbook("status.yml", inventories, name="six-status")
+    status = run_playbook("playbooks/status.yml", inventories, name="six-status")
     assert status.rc == 0
     assert f"http://[{addresses[site.head]}]:8000/v1" in status.output
 
