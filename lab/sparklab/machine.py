@@ -108,17 +108,21 @@ class Machine:
             if on:
                 raise LabError(f"{self.host.name} is off")
             return
-        # a folder of the disk itself, and not of the overlay over it
-        with contextlib.suppress(FileNotFoundError):
+        try:
+            # a folder of the disk itself, and not of the overlay over it
             disk = os.open(f"/proc/{leader}/root/var/lib/docker", os.O_RDONLY | os.O_DIRECTORY)
-            try:
-                fcntl.ioctl(disk, FREEZE if on else THAW, 0)
-            except OSError as error:
-                # as it was wanted already
-                if error.errno != (errno.EBUSY if on else errno.EINVAL):
-                    raise LabError(f"{self.host.name}: its disk: {error.strerror}") from error
-            finally:
-                os.close(disk)
+        except FileNotFoundError as error:
+            if on:
+                raise LabError(f"{self.host.name} is not up yet, or on its way down") from error
+            return
+        try:
+            fcntl.ioctl(disk, FREEZE if on else THAW, 0)
+        except OSError as error:
+            # as it was wanted already
+            if error.errno != (errno.EBUSY if on else errno.EINVAL):
+                raise LabError(f"{self.host.name}: its disk: {error.strerror}") from error
+        finally:
+            os.close(disk)
 
     # --- power -------------------------------------------------------------------------------------------------------
 
