@@ -172,7 +172,7 @@ def address_missing(case: Case) -> Iterator[Hit]:
 
 
 def _has_fabric(case: Case) -> bool:
-    return bool(case.cluster) and case.cluster["topology"] != "lan"
+    return (case.cluster or {}).get("topology", "lan") != "lan"
 
 
 @check

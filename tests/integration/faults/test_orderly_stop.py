@@ -16,17 +16,17 @@ TOKENS = 400
 ROUNDS = 3
 
 
+def ask(site: Site, kept: list[tuple[str, str]]) -> None:
+    body = {"model": site.model, "prompt": "hello", "max_tokens": TOKENS, "temperature": 0, "ignore_eos": True}
+    kept.append(site.endpoint.exchange("/v1/completions", body, 600, lambda _socket: None))
+
+
 def test_a_restart_gives_nobody_half_an_answer(cluster: Cluster) -> None:
     site = Site(cluster.lab, cluster.inventories)
-    body = {"model": site.model, "prompt": "hello", "max_tokens": TOKENS, "temperature": 0, "ignore_eos": True}
     for number in range(ROUNDS):
         wait(lambda: site.endpoint.complete(1, stream=False, timeout=120) == "", 900, "a completion")
         ends: list[tuple[str, str]] = []
-
-        def ask(kept: list[tuple[str, str]] = ends) -> None:
-            kept.append(site.endpoint.exchange("/v1/completions", body, 600, lambda _socket: None))
-
-        clients = [threading.Thread(target=ask) for _client in range(4)]
+        clients = [threading.Thread(target=ask, args=(site, ends)) for _client in range(4)]
         for client in clients:
             client.start()
         time.sleep(3)
