@@ -172,7 +172,7 @@ def address_missing(case: Case) -> Iterator[Hit]:
 
 
 def _has_fabric(case: Case) -> bool:
-    return (case.cluster or {}).get("topology", "lan") != "lan"
+    return bool((case.cluster or {}).get("topology", "lan") != "lan")
 
 
 @check
