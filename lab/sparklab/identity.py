@@ -232,8 +232,6 @@ def make_disk(image: Path, size: int, upper: Path) -> None:
     scratch.unlink(missing_ok=True)
     with scratch.open("wb") as handle:
         handle.truncate(size)
-    # after an error a host's disk is read-only, as Ubuntu's root is
-    options = ["-q", "-F", "-m", "0", "-O", "^has_journal", "-e", "remount-ro"]
-    options += ["-E", "lazy_itable_init=1,nodiscard,root_owner=0:0"]
+    options = ["-q", "-F", "-m", "0", "-O", "^has_journal", "-E", "lazy_itable_init=1,nodiscard,root_owner=0:0"]
     run(["mkfs.ext4", *options, "-d", upper, scratch])
     scratch.rename(image)

@@ -34,6 +34,8 @@ from .system import LabError, locked, wait_until, write
 
 REBOOT = 133  # nspawn's exit status when the guest asked for a reboot
 ORDERLY = signal.SIGRTMIN + 4  # systemd: power off
+#: lies on the host's disk itself, and not on the overlay over it
+DISK = "/var/lib/docker"
 FREEZE, THAW = 0xC0045877, 0xC0045878  # FIFREEZE and FITHAW of linux/fs.h
 CAPABILITIES = "CAP_NET_ADMIN,CAP_IPC_LOCK,CAP_BPF,CAP_PERFMON,CAP_SYSLOG"  # never all: a guest would set the clock
 
@@ -109,8 +111,7 @@ class Machine:
                 raise LabError(f"{self.host.name} is off")
             return
         try:
-            # a folder of the disk itself, and not of the overlay over it
-            disk = os.open(f"/proc/{leader}/root/var/lib/docker", os.O_RDONLY | os.O_DIRECTORY)
+            disk = os.open(f"/proc/{leader}/root{DISK}", os.O_RDONLY | os.O_DIRECTORY)
         except FileNotFoundError as error:
             if on:
                 raise LabError(f"{self.host.name} is not up yet, or on its way down") from error
@@ -260,7 +261,7 @@ class Machine:
             "--timezone=off",
             "--link-journal=no",
             f"--bind={self.folder}/sys:{inner}",
-            f"--bind={self.folder}/disk/docker:/var/lib/docker",
+            f"--bind={self.folder}/disk/docker:{DISK}",
             *self._infiniband_bind(),
             # sources of mounts below /proc are looked up inside the host
             *(f"--bind={inner}/{path}:/proc/sys/{path}" for path in overlays),

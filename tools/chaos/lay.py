@@ -11,7 +11,7 @@ from sparklab import LabError
 from sparklab.identity import AVAILABLE_MB
 
 from tools.chaos.schedule import Fault
-from tools.faults import host as befall
+from tools.faults import host_faults
 from tools.faults.site import FRONT, RAY, VLLM, WATCHDOG, FaultError, Site
 
 Deed = Callable[[Site, Fault], None]
@@ -86,7 +86,7 @@ def management(site: Site, fault: Fault) -> None:
 
 
 def other_half(site: Site, fault: Fault) -> None:
-    site.lab.cut(fault.host, befall.halves(site.lab, fault.host)[1])
+    site.lab.cut(fault.host, host_faults.halves(site.lab, fault.host)[1])
 
 
 LAY: Mapping[str, tuple[Deed, Deed]] = {
@@ -132,8 +132,8 @@ LAY: Mapping[str, tuple[Deed, Deed]] = {
     ),
     "half": (other_half, uncut),
     "duplicate": (
-        lambda site, fault: befall.claim_address(site.lab, fault.peer, fault.host),
-        lambda site, fault: befall.give_up_address(site.lab, fault.host),
+        lambda site, fault: host_faults.claim_address(site.lab, fault.peer, fault.host),
+        lambda site, fault: host_faults.give_up_address(site.lab, fault.host),
     ),
     "memory": (
         lambda site, fault: site.lab.memory(fault.host, int(fault.amount)),
@@ -164,4 +164,4 @@ def make_whole(site: Site) -> None:
         site.free_shm(host)
         site.free_inodes(host)
         if not nics(site, host):
-            befall.give_up_address(site.lab, host)
+            host_faults.give_up_address(site.lab, host)

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from tools.faults import host as befall
+from tools.faults import host_faults
 from tools.faults.observe import Clients, Endpoint, Watch
 from tools.faults.site import FRONT, RAY, VLLM, WATCHDOG, FaultError, Site, differing, shuffled, sleep_until, wait
 from tools.faults.table import BY_NAME, FACTOR, Row, Run
@@ -236,12 +236,12 @@ def _no_memory(who: str, process: Callable[[Site, str], int]) -> Strike:
         if process is _watchdog:
             scene.stopped.append((host, pid))
         moment = time.monotonic()
-        befall.out_of_memory(site.lab, host, pid)
+        host_faults.out_of_memory(site.lab, host, pid)
         if process is _front:
             # sleeps until it is told something; its reload asks for memory
             site.signal(host, pid, "HUP")
         wait(lambda: not site.on(host, f"test -e /proc/{pid} && echo there", check=False).strip(), 60, "the OOM killer")
-        befall.spare_memory(site.lab)
+        host_faults.spare_memory(site.lab)
         return moment
 
     return strike
@@ -257,7 +257,7 @@ def _front(site: Site, host: str) -> int:
 
 def fail_disk(scene: Scene) -> float:
     """As on a full disk, the engine's end makes all of it start there."""
-    befall.fail_disk(scene.site.lab, scene.site.head)
+    host_faults.fail_disk(scene.site.lab, scene.site.head)
     time.sleep(2)
     return kill_engine(scene)
 
@@ -268,7 +268,7 @@ def replace_disk(scene: Scene) -> float:
     line = scene.site.on(site.head, "cat /run/sparkthor/state.json", check=False)
     scene.run.note = f"before the power cycle: {json.loads(line).get('line')}"
     site.lab.off(site.head)
-    befall.check_disk(site.lab, site.head)
+    host_faults.check_disk(site.lab, site.head)
     site.lab.boot(site.head)
     site.lab.wait(site.head)
     return time.monotonic()
@@ -295,7 +295,7 @@ def unblock_writes(scene: Scene) -> float:
 
 def lose_on_one_half(scene: Scene) -> float:
     site = scene.site
-    control, _other = befall.halves(site.lab, site.worker)
+    control, _other = host_faults.halves(site.lab, site.worker)
     moment = time.monotonic()
     site.lab.loss(site.worker, 20, control)
     return moment
@@ -304,13 +304,13 @@ def lose_on_one_half(scene: Scene) -> float:
 def give_address_twice(scene: Scene) -> float:
     site = scene.site
     moment = time.monotonic()
-    befall.claim_address(site.lab, site.worker, site.hosts[1])
+    host_faults.claim_address(site.lab, site.worker, site.hosts[1])
     return moment
 
 
 def take_address_away(scene: Scene) -> float:
     sleep_until(scene.struck + CUT)
-    befall.give_up_address(scene.site.lab, scene.site.hosts[1])
+    host_faults.give_up_address(scene.site.lab, scene.site.hosts[1])
     return time.monotonic()
 
 
@@ -329,7 +329,7 @@ def step_clocks_back(scene: Scene) -> float:
 
 
 def _step_clock(site: Site, seconds: int) -> None:
-    befall.set_clock(site.lab, seconds)
+    host_faults.set_clock(site.lab, seconds)
 
     def seen() -> bool:
         state = json.loads(site.on(site.head, "cat /run/sparkthor/state.json"))
@@ -343,7 +343,7 @@ def _renew(site: Site, host: str, forth: bool) -> None:
     network = ipaddress.ip_network(site.lab.plan.subnet)
     usual = f"{planned.address}/{network.prefixlen}"
     other = f"{network[NEXT_ADDRESS + site.hosts.index(host)]}/{network.prefixlen}"
-    befall.change_address(site.lab, host, planned.management, *((usual, other) if forth else (other, usual)))
+    host_faults.change_address(site.lab, host, planned.management, *((usual, other) if forth else (other, usual)))
 
 
 def renew_worker(scene: Scene) -> float:
@@ -379,7 +379,7 @@ def _asked(scene: Scene, endpoint: Endpoint, where: str) -> None:
 
 def cut_other_half(scene: Scene) -> float:
     site = scene.site
-    _control, other = befall.halves(site.lab, site.worker)
+    _control, other = host_faults.halves(site.lab, site.worker)
     moment = time.monotonic()
     site.lab.cut(site.worker, other)
     return moment

@@ -211,8 +211,8 @@ FAULTS = [
     Fault(
         "disk-read-only",
         B,
-        "mkdir -p /var/lib/docker; mount -t tmpfs -o ro,size=8m none /var/lib/docker",
-        "umount /var/lib/docker; rmdir /var/lib/docker || true",
+        "mount -t tmpfs -o ro,size=8m none /var/lib/docker",
+        "umount /var/lib/docker",
     ),
     Fault(
         "versions-differ",

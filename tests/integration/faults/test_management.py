@@ -14,9 +14,10 @@ from pathlib import Path
 
 import pytest
 import yaml
+from sparklab.system import run as run_command
 
 from tests.integration.conftest import Cluster
-from tools.faults import host as befall
+from tools.faults import host_faults
 from tools.faults.faults import lives
 from tools.faults.site import Site, wait
 from tools.playbooks import run_playbook
@@ -41,7 +42,7 @@ def run(inventories: list[Path], name: str) -> dict[str, int]:
 def usual(site: Site, host: str) -> tuple[str, str]:
     """The management NIC of a host, and its address with prefix length."""
     nic = site.lab.plan.host(host).management
-    return nic, befall.addresses(site.lab, host, nic)[0]
+    return nic, host_faults.addresses(site.lab, host, nic)[0]
 
 
 @pytest.fixture
@@ -59,7 +60,7 @@ def six(site: Site, tmp_path: Path) -> Iterator[tuple[list[Path], dict[str, str]
     }
     overlay = tmp_path / "six.yml"
     overlay.write_text(yaml.safe_dump({"all": {"hosts": hostvars}}), encoding="utf-8")
-    befall.run(["ip", "address", "replace", f"{NETWORK}1/64", "dev", here, "nodad"])
+    run_command(["ip", "address", "replace", f"{NETWORK}1/64", "dev", here, "nodad"])
     try:
         for host, (nic, address) in before.items():
             site.on(host, f"sysctl -q -w net.ipv6.conf.{nic}.disable_ipv6=0")
@@ -70,7 +71,7 @@ def six(site: Site, tmp_path: Path) -> Iterator[tuple[list[Path], dict[str, str]
     finally:
         for host, (nic, address) in before.items():
             site.on(host, f"ip address replace {address} dev {nic}; ip address del {addresses[host]}/64 dev {nic}")
-        befall.run(["ip", "address", "del", f"{NETWORK}1/64", "dev", here])
+        run_command(["ip", "address", "del", f"{NETWORK}1/64", "dev", here])
         run(site.inventories, "after-six")
 
 

@@ -11,12 +11,11 @@ from pathlib import Path
 
 from sparklab import Lab, LabError
 from sparklab.base import CLOCK
+from sparklab.machine import DISK
 from sparklab.system import run
 
 #: where a machine has the memory controller as a hierarchy of its own, beside the one that the hosts' systemd uses
 MEMORY = Path("/sys/fs/cgroup/memory")
-#: a folder that lies on a host's disk itself, and not on the overlay over it
-DISK = "/var/lib/docker"
 
 
 def _leader(lab: Lab, host: str) -> int:
@@ -52,7 +51,7 @@ def fail_disk(lab: Lab, host: str) -> None:
     """An error of the host's file system, after which it is read-only until the next boot."""
     image = lab.machine(host).folder / "disk.img"
     device = run(["losetup", "--noheadings", "--output", "NAME", "--associated", image]).stdout.split()[0]
-    # a disk that was made before mkfs was told so
+    # as Ubuntu mounts its root
     lab.exec(host, ["mount", "-o", "remount,errors=remount-ro", DISK])
     (Path("/sys/fs/ext4") / Path(device).name / "trigger_fs_error").write_text("1")
 
