@@ -28,8 +28,8 @@ _INSTALL = 'printf %s "$1" >"$(echo /opt/sparkthor/venv/lib/python3*/site-packag
 
 
 def patience(step: float) -> int:
-    """As a person would set it who knows the step; its bound comes from it."""
-    return max(120, int(3 * step))
+    """As a person would set it who knows the step, and at most half an hour: more is refused."""
+    return min(1800, max(120, int(3 * step)))
 
 
 @pytest.fixture(scope="module")
