@@ -37,6 +37,8 @@ _BUSY_CORES = 0.01
 #: cores that even such threads use; less is a rank that the kernel does not run at all
 _STILL_CORES = 0.0002
 _BUSY_GPU = 50.0
+#: times ``step_patience`` for an engine that surely works
+WORKING_FACTOR = 5.0
 #: seconds in the kernel after which a process is said to hang there
 HANGS = 15.0
 _FULL_GPU = 90.0
@@ -140,11 +142,11 @@ def _waits(one: Signs, working_power: float) -> bool:
     return (one.utilization or 0.0) >= _FULL_GPU and one.power is not None and one.power < working_power
 
 
-def allowed(kind: str, step_patience: float, wedge_bound: float, life_factor: float) -> float:
+def allowed(kind: str, step_patience: float, wedge_bound: float) -> float:
     """Seconds without a token after which an engine with requests is restarted."""
     if kind == WORKING:
         # not for ever: a compiler may hang, and a GPU may compute in a circle
-        return step_patience * life_factor
+        return step_patience * WORKING_FACTOR
     return wedge_bound if kind in (STOPPED, STILL, WEDGED) else step_patience
 
 

@@ -70,11 +70,9 @@ class Settings:
     #: beyond the notice is this, the loop around it (2 s) and the stop
     confirm_deadline: float = 6.0
     failures: int = 2
-    #: what an engine with requests gets without a token; what it gets while nothing of it moves; and how many times
-    #: the first it gets while something works that a wedged engine does not do
+    #: what an engine with requests gets without a token, and what it gets while nothing of it moves
     step_patience: float = 120.0
     wedge_bound: float = 60.0
-    life_factor: float = 5.0
     #: watts below which a GPU at full utilization only waits; 0 = not known
     working_power: float = 0.0
     #: an observation this long after the one before means that the host itself stood still
@@ -265,7 +263,7 @@ class Watchdog:
     def allowed(self) -> float:
         """Seconds without a token that the engine gets now."""
         own = self.settings
-        return patience.allowed(self.verdict.kind, own.step_patience, own.wedge_bound, own.life_factor)
+        return patience.allowed(self.verdict.kind, own.step_patience, own.wedge_bound)
 
     def backoff(self) -> float:
         """The pause to keep after the last restart before the next one."""

@@ -18,6 +18,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.patience import WORKING_FACTOR
+
 #: operations per second of one GPU in a prefill
 GPU_FLOPS = 40e12
 #: of the longest step, before an engine that only looks busy is restarted; and one of which nothing moves
@@ -30,6 +32,8 @@ UNKNOWN_STEP = 60.0
 SPARK_WORKING_POWER = 30.0
 #: half an hour without a token, and nobody is told
 MOST = 1800
+#: of vLLM's and Ray's own limit on a step, however short the planned one
+LEAST_TIMEOUT = 900
 
 #: variable -> least and most value that can work, and what happens beyond them
 RANGES: dict[str, tuple[float, float, str, str]] = {
@@ -65,6 +69,11 @@ def step_seconds(planned: Mapping[str, Any]) -> float:
         length = planned.get("max_model_len")
         tokens = max(tokens, int((None if length == "auto" else length) or memory.get("model_max_len") or 0))
     return tokens * float(flops) / (GPU_FLOPS * max(1, int(planned.get("tensor_parallel") or 1)))
+
+
+def step_timeout(step_patience: float) -> int:
+    """Seconds until vLLM and Ray give up a step by themselves: not before the watchdog does, who has evidence."""
+    return max(LEAST_TIMEOUT, math.ceil(WORKING_FACTOR * step_patience))
 
 
 def plan_patience(

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.places import OWN, Places
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import door, front, virtual_address
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import door, front, patience, virtual_address
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engine import (
     CACHE,
     MODELS,
@@ -213,6 +213,12 @@ class Serving:
         return self.planned.get("args", self.settings.vllm_serve_args) or {}
 
     @property
+    def patience(self) -> Mapping[str, float]:
+        """How long an engine may go without a token, as ``plan_patience`` returns it."""
+        found: Mapping[str, float] | None = self.planned.get("patience")
+        return found or patience.plan_patience(vars(self.settings), {}, self.cluster["kinds"])
+
+    @property
     def own_environment(self) -> Mapping[str, Any]:
         """What the recipe and the user want in the engine's environment."""
         return self.planned.get("environment", self.settings.vllm_serve_env) or {}
@@ -305,8 +311,11 @@ def vllm_environment(serving: Serving) -> dict[str, Any]:
     }
     if not serving.settings.vllm_serve_from_hub:
         environment.update(OFFLINE)
+    timeout = str(patience.step_timeout(serving.patience["step_patience"]))
+    # 300 s by default, with either executor; Ray's is for the compiled graphs of older engines
+    environment["VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS"] = timeout
     if serving.by_ray:
-        environment["RAY_CGRAPH_get_timeout"] = "900"
+        environment["RAY_CGRAPH_get_timeout"] = timeout
         if serving.own_environment:
             environment["VLLM_RAY_EXTRA_ENV_VARS_TO_COPY"] = ",".join(ordered(serving.own_environment))
     return {**environment, **serving.own_environment}

@@ -67,7 +67,7 @@ def test_the_text_names_the_host_that_decides() -> None:
     ],
 )
 def test_what_an_engine_is_given(kind: str, seconds: float) -> None:
-    assert patience.allowed(kind, 100, 60, 5) == seconds
+    assert patience.allowed(kind, 100, 60) == seconds
 
 
 @pytest.mark.parametrize("data", [None, [], "x", {"cores": "1", "stopped": 1, "power": True}, {"cores": -1}])

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model import memory
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.patience import WORKING, allowed
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import patience
 
 SPARKS = {"a": "spark", "b": "spark", "c": "spark"}
@@ -70,6 +71,12 @@ def test_own_values_win() -> None:
     # the bound never exceeds the patience, unless somebody asks for that
     found = patience.plan_patience({"vllm_serve_watchdog_step_patience": 45}, small(), SPARKS)
     assert (found["step_patience"], found["wedge_bound"]) == (45, 45)
+
+
+@pytest.mark.parametrize("step_patience", [120, 180, 260, 1800])
+def test_vllm_gives_up_no_step_that_the_watchdog_still_waits_for(step_patience: float) -> None:
+    longest = allowed(WORKING, step_patience, 60)
+    assert max(900, longest) <= patience.step_timeout(step_patience) <= max(900, longest + 1)
 
 
 @pytest.mark.parametrize(

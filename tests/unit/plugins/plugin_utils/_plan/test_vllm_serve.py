@@ -28,6 +28,24 @@ def test_the_environment_of_the_recipe_goes_to_ray_s_workers(variables: dict[str
     assert kept == sorted(set(kept), key=str.lower)
 
 
+@pytest.mark.parametrize("executor", ["ray", "mp"])
+def test_vllm_s_own_limit_on_a_step_follows_the_watchdog_s_patience(variables: dict[str, Any], executor: str) -> None:
+    def limits(planned: dict[str, Any]) -> set[str]:
+        lines = files(planned)["/etc/sparkthor/vllm.env"].splitlines()
+        return {line for line in lines if "EXECUTE_MODEL_TIMEOUT" in line or "CGRAPH" in line}
+
+    def wanted(seconds: int) -> set[str]:
+        names = ["VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS", *(["RAY_CGRAPH_get_timeout"] if executor == "ray" else [])]
+        return {f'{name}="{seconds}"' for name in names}
+
+    variables = {**variables, "vllm_serve_executor": executor}
+    assert limits(plan(variables)) == wanted(900)
+    slow = {"step_patience": 400.0, "wedge_bound": 200.0, "working_power": 30.0}
+    assert limits(plan(with_serving(variables, model="m", patience=slow))) == wanted(2000)
+    own = {"VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS": 77}
+    assert 'VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS="77"' in limits(plan(variables, vllm_serve_env=own))
+
+
 def test_preflight_s_plan_goes_before_the_variables(variables: dict[str, Any]) -> None:
     planned = {
         **{"model": "m", "models": [{"name": "m"}], "served_model_name": "name", "max_model_len": 4096},
