@@ -249,7 +249,7 @@ def test_a_changed_port_restarts_ray_once_head_first_and_stops_vllm_before(three
         for host in three.hosts:
             assert after[host]["MainPID"] != before[host]["MainPID"]
             # once, and by the play: systemd had nothing to restart
-            assert after[host]["NRestarts"] == "0"
+            assert after[host]["NRestarts"] == "0", three.on(host, f"journalctl --no-pager -n 60 -u {UNIT}")
             assert three.on(host, "ss -ltnH 'sport = :6395'").strip()
             assert not three.on(host, "ss -ltnH 'sport = :6385'").strip()
         engine_ended = monotonic(three, head, "sparkthor-vllm", "InactiveEnter")
