@@ -302,7 +302,7 @@ class Watchdog:
     def decide(self, seen: Observation) -> Decision:
         decision = self._decide(seen)
         hangs = self.hanging.note(seen.now, seen.in_the_kernel)
-        if not hangs or decision.healthy:
+        if not hangs or (decision.healthy and not self.overdue):
             return decision
         return dataclasses.replace(decision, detail="; ".join(filter(None, (decision.detail, hangs))))
 

@@ -271,8 +271,14 @@ class Service:
             answerable=bool(self.served_config.get("answers")),
             asking=asking,
             answers=told[1] if told and told[0] == unit.invocation else None,
-            in_the_kernel={} if self.machine.served else life.in_the_kernel((self.unit, watchdog_hands.RAY_UNIT)),
+            in_the_kernel=self._read_kernel(),
         )
+
+    def _read_kernel(self) -> Mapping[int, str]:
+        """Processes that wait in the kernel, while the engine does not serve or owes a token."""
+        if self.machine.served and not self.machine.overdue:
+            return {}
+        return life.in_the_kernel((self.unit, watchdog_hands.RAY_UNIT))
 
     def _read_successor(self, now: float) -> str:
         """Why this host is no longer the head. The others are asked only while nothing is served here."""

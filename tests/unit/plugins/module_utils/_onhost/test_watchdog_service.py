@@ -420,6 +420,30 @@ def test_hosts_are_asked_for_signs_of_life_only_while_a_token_is_overdue(
     assert json.loads((tmp_path / "run/state.json").read_text())["stall"]["overdue"] is False
 
 
+def test_an_overdue_token_is_looked_for_in_the_kernel(
+    engine: Engine, tmp_path: Path, config: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+
+    def in_the_kernel(units: Any) -> dict[int, str]:
+        asked.append(tuple(units))
+        return {812: "VLLM::EngineCore"}
+
+    one, _said, now = stalled(tmp_path, config, None)
+    monkeypatch.setattr(service.life, "in_the_kernel", in_the_kernel)
+    with hanging(engine, one):
+        for _unused in range(3):
+            now[0] += 2
+            one.round()
+        assert asked == []
+        for _unused in range(12):
+            now[0] += 2
+            decision = one.round()
+    assert set(asked) == {("sparkthor-vllm.service", "sparkthor-ray.service")}
+    assert decision.healthy
+    assert "VLLM::EngineCore (process 812) hangs in the kernel" in decision.detail
+
+
 def test_signs_that_cannot_be_read_are_unknown_and_said_once(engine: Engine, tmp_path: Path, config: str) -> None:
     def signs(_config: Any, _ranks: Any) -> dict[str, patience.Signs]:
         raise RuntimeError("odd answer")

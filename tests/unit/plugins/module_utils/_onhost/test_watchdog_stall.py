@@ -35,6 +35,17 @@ def restarted_after(world: World, limit: float) -> float:
     return world.now - began
 
 
+def test_a_token_that_is_overdue_may_wait_for_a_disk() -> None:
+    world = busy({})
+    world.in_the_kernel = {812: "VLLM::EngineCore"}
+    lines = [decision.line for decision in world.run(60)]
+    assert lines[0] == "serving"
+    assert lines[-1].startswith("serving: slow: no token for")
+    assert lines[-1].endswith(
+        "; VLLM::EngineCore (process 812) hangs in the kernel for 58 s: a disk or device is silent"
+    )
+
+
 @pytest.mark.parametrize("step", [5, 30, 60, 170])
 def test_steps_within_the_patience_are_never_shot(step: int) -> None:
     world = busy(Signs(cores=1.0), **LARGE)
