@@ -271,11 +271,11 @@ class Service:
             answerable=bool(self.served_config.get("answers")),
             asking=asking,
             answers=told[1] if told and told[0] == unit.invocation else None,
-            in_the_kernel=self._read_kernel(),
+            in_the_kernel=self._read_hanging(),
         )
 
-    def _read_kernel(self) -> Mapping[int, str]:
-        """Processes that wait in the kernel, while the engine does not serve or owes a token."""
+    def _read_hanging(self) -> Mapping[int, str]:
+        """Processes that wait in the kernel; looked for while the engine does not serve or owes a token."""
         if self.machine.served and not self.machine.overdue:
             return {}
         return life.in_the_kernel((self.unit, watchdog_hands.RAY_UNIT))

@@ -420,7 +420,7 @@ def test_hosts_are_asked_for_signs_of_life_only_while_a_token_is_overdue(
     assert json.loads((tmp_path / "run/state.json").read_text())["stall"]["overdue"] is False
 
 
-def test_an_overdue_token_is_looked_for_in_the_kernel(
+def test_hanging_processes_are_looked_for_only_while_a_token_is_overdue(
     engine: Engine, tmp_path: Path, config: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = []

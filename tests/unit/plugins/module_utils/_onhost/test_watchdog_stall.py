@@ -35,7 +35,7 @@ def restarted_after(world: World, limit: float) -> float:
     return world.now - began
 
 
-def test_a_token_that_is_overdue_may_wait_for_a_disk() -> None:
+def test_a_hanging_process_is_named_while_a_token_is_overdue() -> None:
     world = busy({})
     world.in_the_kernel = {812: "VLLM::EngineCore"}
     lines = [decision.line for decision in world.run(60)]
