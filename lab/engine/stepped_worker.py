@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Lab only: a rank of vLLM whose steps take as long as a file says, as a prefill of a large model does.
 
-Put into the engine's site-packages and chosen by vLLM's own argument: ``worker-cls: stepped_worker.SteppedWorker``.
+Found by PYTHONPATH and chosen by vLLM's own argument: ``worker-cls: stepped_worker.SteppedWorker``.
 The file holds seconds for each step with a long prompt, or ``wedge``, after which such a step never ends. Without the
 file nothing is different. Short steps, a probe of one token among them, are never slowed down: a large model answers
 those in a second, too.

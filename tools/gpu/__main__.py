@@ -25,7 +25,7 @@ from sparklab import Lab
 from sparklab.system import LabError
 
 from tools import marked
-from tools.faults import faults
+from tools.faults import faults, steps
 from tools.faults.__main__ import complete
 from tools.faults.observe import Watch
 from tools.faults.site import RAY, VLLM, FaultError, Site, wait
@@ -224,21 +224,19 @@ def busy(run: Run) -> dict[str, Any]:
 def slow(run: Run) -> dict[str, Any]:
     """A step that takes long is left alone, and a rank that stands still is not."""
     site, seconds = run.site, run.options.step
-    for host in site.hosts:
-        site.on(host, _INSTALL, (TOP / "lab" / "engine" / "stepped_worker.py").read_text(encoding="utf-8"))
-    args = {**run.declared()["vllm_serve_args"], "worker-cls": "stepped_worker.SteppedWorker"}
-    outcome = run.must("site.yml", "slow", vllm_serve_args=args, vllm_serve_watchdog_step_patience=int(3 * seconds),
+    stepped = steps.install(site, **run.declared()["vllm_serve_args"])
+    outcome = run.must("site.yml", "slow", **stepped, vllm_serve_watchdog_step_patience=int(3 * seconds),
                        vllm_serve_watchdog_wedge_bound=60)  # fmt: skip
     found: dict[str, Any] = {"step": seconds, "site_seconds": round(outcome.seconds, 1)}
     with Watch(site.leader) as watch:
         wait(lambda: watch.state == "serving", 120, "serving")
         restarts = dict(watch.newest["restarts"])
-        site.everywhere(f"echo {seconds:g} >/run/lab-step; chmod 644 /run/lab-step")
+        steps.set_step(site, f"{seconds:g}")
         begun = time.monotonic()
         try:
-            found["answer"] = site.endpoint.complete(2, stream=False, timeout=900, prompt="one two three " * 30)
+            found["answer"] = site.endpoint.complete(2, stream=False, timeout=900, prompt=steps.PROMPT)
         finally:
-            site.everywhere("rm -f /run/lab-step")
+            steps.end_steps(site)
         found["answered"] = round(time.monotonic() - begun, 1)
         found["restarts"] = dict(watch.newest["restarts"]) != restarts
         run.keep("slow-part", found)
@@ -252,10 +250,6 @@ def slow(run: Run) -> dict[str, Any]:
         wait(lambda: watch.state == "serving", 400, "serving again")
         found["again"] = round(time.monotonic() - stopped, 1)
     return found
-
-
-#: the serving user's engine takes its workers from its own packages
-_INSTALL = 'printf %s "$1" >"$(echo /opt/sparkthor/venv/lib/python3*/site-packages)/stepped_worker.py"'
 
 
 def fault(run: Run) -> dict[str, Any]:

@@ -156,7 +156,8 @@ class Stall:
 
     #: since when requests other than the watchdog's own are in flight; None = there are none
     work_since: float | None = None
-    _seen: int = 0
+    #: of the looks in a row that met some
+    _first_look: float | None = None
 
     def note(self, now: float, in_flight: int | None, advanced: bool) -> None:
         """``in_flight`` is without the watchdog's own probe.
@@ -164,15 +165,14 @@ class Stall:
         A request whose client gave up is still in the engine, so the work stays until the counters move.
         """
         if advanced:
-            self.work_since = None
-            self._seen = 0
+            self.work_since = self._first_look = None
         if not in_flight:
-            self._seen = 0
-            return
-        self._seen += 1
-        # a single round may have met somebody who only asked for the metrics
-        if self._seen >= 2 and self.work_since is None:
-            self.work_since = now
+            self._first_look = None
+        elif self._first_look is None:
+            # a single look may have met somebody who only asked for the metrics
+            self._first_look = now
+        elif self.work_since is None:
+            self.work_since = self._first_look
 
     def seconds(self, now: float, *since: float) -> float:
         """Without a token, after the newest of ``since``; 0 without work."""

@@ -71,7 +71,7 @@ class Settings:
     confirm_deadline: float = 6.0
     failures: int = 2
     #: what an engine with requests gets without a token, and what it gets while nothing of it moves
-    step_patience: float = 120.0
+    step_patience: float = 110.0
     wedge_bound: float = 60.0
     #: watts below which a GPU at full utilization only waits; 0 = not known
     working_power: float = 0.0
@@ -494,7 +494,7 @@ class Watchdog:
         """
         if self.failures or not self.served or self.verdict.kind == patience.STOPPED:
             return False
-        return self.stall.covers(probe.started, max(5.0, 4 * (self.latency or 0.0)))
+        return self.stall.covers(probe.started, max(3.0, 4 * (self.latency or 0.0)))
 
     def _stalled_too_long(self, seen: Observation) -> Decision | None:
         """The note on a slow step, and the restart after one that nothing explains."""

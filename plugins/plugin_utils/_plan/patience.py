@@ -24,8 +24,9 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.patience
 GPU_FLOPS = 40e12
 #: of the longest step, before an engine that only looks busy is restarted; and one of which nothing moves
 MARGIN, STILL_MARGIN = 3.0, 2.0
-#: a first long prompt may compile kernels, whatever the model's size
-LEAST_PATIENCE, LEAST_BOUND = 120, 60
+#: a first long prompt may compile kernels, whatever the model's size. The patience and the watchdog's looks before and
+#: after it are the two minutes within which any small model's wedge is noticed
+LEAST_PATIENCE, LEAST_BOUND = 110, 60
 #: where the model's shape is not known, it may be a large one
 UNKNOWN_STEP = 60.0
 #: watts: a Spark whose ranks wait for each other draws 16 to 27 at full utilization, one that computes about 45

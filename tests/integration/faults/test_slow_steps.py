@@ -5,38 +5,44 @@
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 import time
 from collections.abc import Iterator
 
 import pytest
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.patience import (
+    LEAST_BOUND,
+    LEAST_PATIENCE,
+    MARGIN,
+    STILL_MARGIN,
+)
 
-from tests.integration.conftest import TOP, Cluster
+from tests.integration.conftest import Cluster
+from tools.faults import steps
 from tools.faults.observe import Watch
 from tools.faults.site import RAY, Site, wait
 from tools.playbooks import run_playbook
 
 #: seconds of a step; SLOW_STEPS=180,300 for those that take their time
 STEPS = [float(word) for word in os.environ.get("SLOW_STEPS", "5,30,60").split(",")]
-#: of the lab's small machine, beside the step itself
-SLACK = 30.0
-LONG = "one two three four five six seven eight nine ten " * 10
-WORKER = TOP / "lab" / "engine" / "stepped_worker.py"
-STEP_FILE = "/run/lab-step"
-_INSTALL = 'printf %s "$1" >"$(echo /opt/sparkthor/venv/lib/python3*/site-packages)/stepped_worker.py"'
+#: of the watchdog's looks before and after its patience: with the least patience these are two minutes
+LOOKS = 10.0
 
 
 def patience(step: float) -> int:
     """What is planned for a model whose longest step this is."""
-    return max(120, int(3 * step))
+    return max(LEAST_PATIENCE, math.ceil(MARGIN * step))
+
+
+def bound(step: float) -> int:
+    return max(LEAST_BOUND, math.ceil(STILL_MARGIN * step))
 
 
 @pytest.fixture(scope="module")
 def site(cluster: Cluster) -> Iterator[Site]:
     found = Site(cluster.lab, cluster.inventories)
-    for host in found.hosts:
-        found.on(host, _INSTALL, WORKER.read_text(encoding="utf-8"))
     yield found
     converge(found)
 
@@ -46,16 +52,12 @@ def converge(site: Site, **variables: object) -> None:
     assert outcome.rc == 0, outcome.failures
 
 
-def step(site: Site, word: str) -> None:
-    site.everywhere(f"echo {word} >{STEP_FILE}; chmod 644 {STEP_FILE}" if word else f"rm -f {STEP_FILE}")
-
-
 def slow(site: Site, seconds: float) -> None:
     converge(
         site,
-        vllm_serve_args={"worker-cls": "stepped_worker.SteppedWorker"},
+        **steps.install(site),
         vllm_serve_watchdog_step_patience=patience(seconds),
-        vllm_serve_watchdog_wedge_bound=max(60, int(2 * seconds)),
+        vllm_serve_watchdog_wedge_bound=bound(seconds),
     )
 
 
@@ -65,32 +67,40 @@ def test_a_slow_step_is_never_shot_and_a_wedged_one_is(site: Site, seconds: floa
     with Watch(site.leader) as watch:
         wait(lambda: watch.state == "serving", 300, "serving")
         before = dict(watch.newest["restarts"])
-        step(site, f"{seconds:g}")
+        steps.set_step(site, f"{seconds:g}")
         try:
             for _unused in range(2):
-                assert site.endpoint.complete(2, stream=False, timeout=3 * seconds + 300, prompt=LONG) == ""
+                assert site.endpoint.complete(2, stream=False, timeout=3 * seconds + 300, prompt=steps.PROMPT) == ""
         finally:
-            step(site, "")
+            steps.end_steps(site)
         assert watch.newest["restarts"] == before
-        wedge(site, watch, max(60, int(2 * seconds)), patience(seconds))
+        wedge(site, watch, seconds)
 
 
-def wedge(site: Site, watch: Watch, bound: float, limit: float) -> None:
+def wedge(site: Site, watch: Watch, seconds: float, word: str = steps.WEDGED) -> None:
     """A step that never ends on one rank, with a client that waits for it."""
+    limit = patience(seconds)
     before = dict(watch.newest["restarts"])
-    site.on(site.worker, f"echo wedge >{STEP_FILE}; chmod 644 {STEP_FILE}")
+    steps.set_step(site, word, site.worker)
     client = threading.Thread(
-        target=lambda: site.endpoint.complete(2, stream=False, timeout=limit + 300, prompt=LONG), daemon=True
+        target=lambda: site.endpoint.complete(2, stream=False, timeout=limit + 300, prompt=steps.PROMPT), daemon=True
     )
     begun = time.monotonic()
     client.start()
     try:
-        wait(lambda: watch.newest["restarts"] != before, limit + SLACK, "the wedged engine to be noticed")
+        wait(lambda: watch.newest["restarts"] != before, limit + LOOKS, "the wedged engine to be noticed")
     finally:
-        step(site, "")
-    print(f"noticed after {time.monotonic() - begun:.0f} s (bound {bound:g}, patience {limit:g})")
+        steps.end_steps(site)
+    print(f"noticed after {time.monotonic() - begun:.0f} s (bound {bound(seconds)}, patience {limit})")
     wait(lambda: watch.state == "serving", 600, "serving again")
     client.join(60)
+
+
+def test_a_wedged_rank_that_turns_in_circles_is_noticed_within_two_minutes(site: Site) -> None:
+    slow(site, 5)
+    with Watch(site.leader) as watch:
+        wait(lambda: watch.state == "serving", 300, "serving")
+        wedge(site, watch, 5, steps.BUSY)
 
 
 def test_a_stopped_rank_is_noticed_with_requests_in_flight(site: Site) -> None:
@@ -99,13 +109,13 @@ def test_a_stopped_rank_is_noticed_with_requests_in_flight(site: Site) -> None:
         wait(lambda: watch.state == "serving", 300, "serving")
         before = dict(watch.newest["restarts"])
         client = threading.Thread(
-            target=lambda: site.endpoint.complete(400, stream=False, timeout=600, prompt=LONG), daemon=True
+            target=lambda: site.endpoint.complete(400, stream=False, timeout=600, prompt=steps.PROMPT), daemon=True
         )
         client.start()
         time.sleep(5)
         site.signal(site.worker, site.process(site.worker, RAY, r"ray::RayWorker"), "STOP")
         begun = time.monotonic()
-        wait(lambda: watch.newest["restarts"] != before, patience(30) + SLACK, "the stopped rank to be noticed")
+        wait(lambda: watch.newest["restarts"] != before, patience(30) + LOOKS, "the stopped rank to be noticed")
         print(f"noticed after {time.monotonic() - begun:.0f} s")
         wait(lambda: watch.state == "serving", 600, "serving again")
         client.join(60)

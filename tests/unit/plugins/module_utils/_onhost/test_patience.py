@@ -86,10 +86,24 @@ def test_work_is_remembered_until_the_counters_move() -> None:
     assert stall.work_since is None  # one round may have met somebody who only asked for the metrics
     stall.note(12, 1, False)
     stall.note(14, 0, False)  # the client gave up, the engine did not
-    assert stall.seconds(40, 5.0) == 28
+    assert stall.seconds(40, 5.0) == 30  # since the first look
     assert stall.seconds(40, 5.0, 30.0) == 10
     stall.note(42, 0, True)
     assert (stall.work_since, stall.seconds(60, 42.0)) == (None, 0.0)
+
+
+def test_work_whose_counters_moved_at_the_first_look_counts_from_there() -> None:
+    stall = patience.Stall()
+    for now, advanced in ((10, True), (12, False)):
+        stall.note(now, 1, advanced)
+    assert stall.work_since == 10
+
+
+def test_two_who_only_asked_for_the_metrics_are_no_work() -> None:
+    stall = patience.Stall()
+    for now, in_flight in ((10, 1), (12, 0), (14, 1), (16, 0)):
+        stall.note(now, in_flight, False)
+    assert stall.work_since is None
 
 
 def test_only_a_probe_that_came_after_the_work_had_to_queue() -> None:
@@ -97,5 +111,5 @@ def test_only_a_probe_that_came_after_the_work_had_to_queue() -> None:
     assert not stall.covers(10, 5)
     stall.note(18, 2, False)
     stall.note(20, 2, False)
-    assert stall.covers(16, 5)
-    assert not stall.covers(12, 5)
+    assert stall.covers(16, 3)
+    assert not stall.covers(14, 3)

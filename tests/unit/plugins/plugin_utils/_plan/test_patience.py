@@ -53,7 +53,7 @@ def test_what_makes_a_step_longer_and_shorter() -> None:
 
 def test_small_and_unknown_models() -> None:
     assert patience.plan_patience({}, small(), {"a": "thor"}) == {
-        "step_patience": 120,
+        "step_patience": 110,
         "wedge_bound": 60,
         "working_power": 0,
     }
@@ -73,7 +73,7 @@ def test_own_values_win() -> None:
     assert (found["step_patience"], found["wedge_bound"]) == (45, 45)
 
 
-@pytest.mark.parametrize("step_patience", [120, 180, 260, 1800])
+@pytest.mark.parametrize("step_patience", [110, 180, 260, 1800])
 def test_vllm_gives_up_no_step_that_the_watchdog_still_waits_for(step_patience: float) -> None:
     longest = allowed(WORKING, step_patience, 60)
     assert max(900, longest) <= patience.step_timeout(step_patience) <= max(900, longest + 1)
@@ -84,12 +84,12 @@ def test_vllm_gives_up_no_step_that_the_watchdog_still_waits_for(step_patience: 
     [
         ("step_patience", 20, small(), "planned at 1 s, so a healthy engine would be restarted. Give 30, or auto"),
         ("step_patience", 100, planned(), "so a healthy engine would be restarted. Give 1"),
-        ("step_patience", 3600, small(), "an engine that hangs would go unnoticed. Give 120, or auto"),
+        ("step_patience", 3600, small(), "an engine that hangs would go unnoticed. Give 110, or auto"),
         ("step_patience", "soon", small(), "'soon' is not a number of seconds"),
         ("step_patience", "nan", small(), "'nan' is not a number of seconds"),
         ("wedge_bound", 10, small(), "Give 20, or auto"),
         ("wedge_bound", 60, planned(), "so a healthy engine would be restarted"),
-        ("wedge_bound", 500, small(), "Give at most 120, or auto"),
+        ("wedge_bound", 500, small(), "Give at most 110, or auto"),
         ("interval", 0, small(), "interval=0: the probes would keep the engine busy. Give 1 to 120"),
         ("interval", 3600, small(), "faults would go unnoticed. Give 1 to 120"),
         ("deadline", 1, small(), "a healthy engine would be restarted. Give 2 to 600"),
