@@ -199,6 +199,11 @@ options:
             restarted.
         type: dict
         default: {}
+      program_from:
+        description:
+          - Folder, or a link to one, that the unit's main process must have been started from. If it runs from another
+            one, it is restarted.
+        type: path
       optional:
         description:
           - Whether it is no error if the host does not have the unit, has it masked, or does not start it because a

@@ -371,7 +371,7 @@ def build(wanted: Wanted, wheel_dir: str, run: Runner, timeout: float) -> str:
     """Build the environment in a folder of its own and return that folder; it is not in use yet."""
     place = environments(wanted.path)
     os.makedirs(place, exist_ok=True)
-    _remove_unfinished(place)
+    _remove_unfinished(place, os.path.realpath(wanted.path))
     number = 0
     while os.path.lexists(target := os.path.join(place, f"{wanted.digest}.{number}")):
         number += 1
@@ -415,6 +415,8 @@ def build(wanted: Wanted, wheel_dir: str, run: Runner, timeout: float) -> str:
     marker = {
         "kernels": kernels.text,
         "digest": wanted.digest,
+        # what runs from a damaged environment is started anew when this file changes
+        "folder": os.path.basename(target),
         "minor": wanted.python_minor,
         "python": found["version"],
         "pins": wanted.pins,
@@ -479,9 +481,11 @@ def switch(path: str, target: str) -> None:
     os.replace(scratch, path)
 
 
-def _remove_unfinished(place: str) -> None:
+def _remove_unfinished(place: str, used: str) -> None:
     for name in _folders(place):
         folder = os.path.join(place, name)
+        if os.path.realpath(folder) == used:
+            continue
         if stat.S_ISDIR(os.lstat(folder).st_mode) and not os.path.exists(os.path.join(folder, MARKER)):
             shutil.rmtree(folder, ignore_errors=True)
 

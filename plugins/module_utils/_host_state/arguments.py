@@ -54,6 +54,7 @@ def argument_spec() -> dict[str, Any]:
                 "restart_on": strings,
                 "reload_on": strings,
                 "environment": {"type": "dict", "default": {}},
+                "program_from": {"type": "path"},
                 "optional": {"type": "bool", "default": False},
                 "spare_desktop": {"type": "bool", "default": False},
                 "no_block": {"type": "bool", "default": False},

@@ -166,7 +166,11 @@ class UnitManager:
             elif running or active in ("deactivating", "failed"):
                 self.to_stop.append(unit)
             return
-        stale = running and (self._touched(unit.restart_on, unit.name) or self._runs_with_other_environment(unit))
+        stale = running and (
+            self._touched(unit.restart_on, unit.name)
+            or self._runs_with_other_environment(unit)
+            or self._runs_from_elsewhere(unit)
+        )
         if unit.state == "restarted" or stale:
             self._verb(unit, "restart")
         elif unit.state == "started" and not running:
@@ -179,15 +183,30 @@ class UnitManager:
 
     def _runs_with_other_environment(self, unit: UnitSpec) -> bool:
         """What the main process was given. A file that is right again says nothing about who was started meanwhile."""
+        if not unit.environment:
+            return False
+        given = self._of_main_process(unit, "environ")
+        return given != [] and any(f"{name}={value}".encode() not in given for name, value in unit.environment.items())
+
+    def _runs_from_elsewhere(self, unit: UnitSpec) -> bool:
+        """A folder that a link led to before may have been damaged, and is what this process goes on loading from."""
+        if not unit.program_from:
+            return False
+        words = self._of_main_process(unit, "cmdline")
+        if not words or not words[0].startswith(b"/"):
+            return False
+        # what lies in the folder may be a link itself, as an environment's Python is
+        folder = os.path.realpath(self.changes.host.at(os.path.dirname(os.fsdecode(words[0]))))
+        wanted = os.path.realpath(self.changes.host.at(unit.program_from))
+        return os.path.commonpath([folder, wanted]) != wanted
+
+    def _of_main_process(self, unit: UnitSpec, name: str) -> list[bytes]:
         pid = self.before[unit.name].get("MainPID") or "0"
-        if not unit.environment or pid == "0":
-            return False
         try:
-            with open(self.changes.host.at(f"/proc/{pid}/environ"), "rb") as stream:
-                given = set(stream.read().split(b"\0"))
+            with open(self.changes.host.at(f"/proc/{pid}/{name}"), "rb") as stream:
+                return stream.read().split(b"\0")
         except OSError:  # it has just ended: whoever starts it next reads the files anew
-            return False
-        return any(f"{name}={value}".encode() not in given for name, value in unit.environment.items())
+            return []
 
     def _failed(self, unit: UnitSpec) -> bool:
         return self.before[unit.name].get("ActiveState") == "failed"

@@ -91,6 +91,7 @@ class UnitSpec:
     restart_on: list[str] = field(default_factory=list)
     reload_on: list[str] = field(default_factory=list)
     environment: dict[str, str] = field(default_factory=dict)
+    program_from: str = ""
     optional: bool = False
     spare_desktop: bool = False
     no_block: bool = False
@@ -178,6 +179,7 @@ def _parse_unit(item: dict[str, Any], restore: list[str]) -> UnitSpec:
         restart_on=list(item.get("restart_on") or []),
         reload_on=list(item.get("reload_on") or []),
         environment={str(k): str(v) for k, v in (item.get("environment") or {}).items()},
+        program_from=_path(item["program_from"], "program_from") if item.get("program_from") else "",
         optional=bool(item.get("optional")),
         spare_desktop=bool(item.get("spare_desktop")),
         no_block=bool(item.get("no_block")),

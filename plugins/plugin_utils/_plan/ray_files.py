@@ -145,5 +145,7 @@ def _unit(settings: RaySettings, engine: InstalledEngine, network: Mapping[str, 
         "environment": {}
         if engine.container
         else {name: value for name, value in network.items() if name not in outranked},
+        # An environment that was installed anew, because the one before was damaged, has the same digest.
+        **({} if engine.container else {"program_from": engine.venv}),
         "defer": True,
     }

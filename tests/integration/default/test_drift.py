@@ -184,6 +184,10 @@ def test_one_run_fixes_every_kind_of_drift(cluster: Cluster) -> None:
         if answer.strip().endswith("there"):
             left.append(drift.name)
     assert left == []
+    # an engine that was installed anew is the one that Ray runs from
+    engine = cluster.run(cluster.hosts[2], "readlink -f /opt/sparkthor/venv").strip()
+    ray = cluster.run(cluster.hosts[2], "cat /proc/$(systemctl show -P MainPID sparkthor-ray)/cmdline")
+    assert ray.startswith(f"{engine}/bin/")
 
     again = run_playbook("site.yml", cluster.inventories, name="after-drift")
     assert again.rc == 0, again.failures

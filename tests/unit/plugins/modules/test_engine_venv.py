@@ -82,6 +82,7 @@ def test_a_wheel_that_was_swapped_on_the_host_is_not_run(host: Host) -> None:
 def test_drift_is_found_and_fixed_beside_the_running_one(host: Host, damage: Any, problem: str) -> None:
     host.converge()
     before = os.path.realpath(host.path)
+    record = (host.path / ".sparkthor-engine.json").read_text()
     damage(Path(before, "lib", f"python{MINOR}", "site-packages"))
     prediction = host.call(check=True)
     assert prediction["changed"] is True
@@ -89,6 +90,7 @@ def test_drift_is_found_and_fixed_beside_the_running_one(host: Host, damage: Any
     result = host.call()
     assert "need" not in result  # the wheels are still there
     assert result["changed"] is True
+    assert (host.path / ".sparkthor-engine.json").read_text() != record  # which the serving group restarts for
     assert host.call()["changed"] is False
 
 

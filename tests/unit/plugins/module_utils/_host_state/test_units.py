@@ -138,9 +138,36 @@ def test_a_process_started_with_another_environment_is_restarted(host: FakeHost,
     assert host.apply(units=[unit]).deferred_units == ({"x.service": "restart"} if restarted else {})
 
 
-def test_a_unit_without_a_process_is_not_asked_for_its_environment(host: FakeHost) -> None:
+@pytest.mark.parametrize(
+    ("command", "restarted"),
+    [
+        (b"/opt/venvs/a.1/bin/python\0/opt/venv/bin/ray\0", False),
+        (b"/opt/venv/bin/python\0/opt/venv/bin/ray\0", False),
+        (b"/opt/venvs/a.0/bin/python\0/opt/venv/bin/ray\0", True),
+        (b"/opt/venvs/a.10/bin/python\0/opt/venv/bin/ray\0", True),
+        (b"/opt/venvs/a.gone/bin/python\0", True),
+        (b"ray: renamed itself\0", False),
+        (b"", False),
+        (None, False),  # it ended meanwhile
+    ],
+)
+def test_a_process_from_another_folder_than_the_link_leads_to_is_restarted(host: FakeHost, command, restarted) -> None:
+    host.unit("x.service", "active", "enabled", MainPID="77")
+    for name in ("a.0", "a.1", "a.10"):
+        (host.root / "opt/venvs" / name / "bin").mkdir(parents=True)
+        (host.root / "opt/venvs" / name / "bin/python").symlink_to("/usr/bin/python3")
+    (host.root / "opt/venv").symlink_to("venvs/a.1")
+    if command is not None:
+        (host.root / "proc/77").mkdir(parents=True)
+        (host.root / "proc/77/cmdline").write_bytes(command)
+    unit = {"name": "x.service", "state": "started", "program_from": "/opt/venv", "defer": True}
+    assert host.apply(units=[unit]).deferred_units == ({"x.service": "restart"} if restarted else {})
+
+
+def test_a_unit_without_a_process_is_not_asked_what_it_was_started_with(host: FakeHost) -> None:
     host.unit("x.service", "activating", "enabled", MainPID="0")
-    host.apply(units=[{"name": "x.service", "state": "started", "environment": {"A": "1"}}])
+    started_with = {"environment": {"A": "1"}, "program_from": "/opt/venv"}
+    host.apply(units=[{"name": "x.service", "state": "started", **started_with}])
     assert host.verbs() == []
 
 
