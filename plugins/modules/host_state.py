@@ -201,8 +201,9 @@ options:
         default: {}
       program_from:
         description:
-          - Folder, or a link to one, that the unit's main process must have been started from. If it runs from another
-            one, it is restarted.
+          - Folder, or a link to one, that the program of the unit's main process, the first word of its command line,
+            must lie in. If it lies in another one, the unit is restarted.
+          - A link that changes in this call is not seen. Name it in O(units[].restart_on) as well.
         type: path
       optional:
         description:

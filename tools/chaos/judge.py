@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 
 from tools.faults.observe import FRESH, Request
 
-#: a request has its answer or its error by then: the watchdog's patience with this model (120 s), and one restart
+#: a request has its answer or its error by then: the watchdog's patience with this model, and one restart
 DEADLINE = 300.0
-#: of the watchdog with these models
+#: of the watchdog with these models, and its looks
 PATIENCE = 120.0
 #: pauses before starts and restarts that a series of faults has made longer (10 s, 20 s, 40 s …)
 BACKOFF = 120.0

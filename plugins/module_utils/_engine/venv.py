@@ -415,7 +415,7 @@ def build(wanted: Wanted, wheel_dir: str, run: Runner, timeout: float) -> str:
     marker = {
         "kernels": kernels.text,
         "digest": wanted.digest,
-        # what runs from a damaged environment is started anew when this file changes
+        # one that was installed anew has the same digest, and vLLM is restarted where this file differs
         "folder": os.path.basename(target),
         "minor": wanted.python_minor,
         "python": found["version"],
@@ -481,13 +481,18 @@ def switch(path: str, target: str) -> None:
     os.replace(scratch, path)
 
 
-def _remove_unfinished(place: str, used: str) -> None:
-    for name in _folders(place):
-        folder = os.path.join(place, name)
-        if os.path.realpath(folder) == used:
-            continue
-        if stat.S_ISDIR(os.lstat(folder).st_mode) and not os.path.exists(os.path.join(folder, MARKER)):
-            shutil.rmtree(folder, ignore_errors=True)
+def _remove_unfinished(place: str, linked: str) -> None:
+    """An environment that lost its marker in use is no leftover of a build."""
+    folders = {os.path.realpath(folder): folder for folder in (os.path.join(place, name) for name in _folders(place))}
+    unfinished = {
+        real
+        for real, folder in folders.items()
+        if real != linked
+        and stat.S_ISDIR(os.lstat(folder).st_mode)
+        and not os.path.exists(os.path.join(folder, MARKER))
+    }
+    for folder in unfinished - in_use(unfinished):
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def in_use(folders: Iterable[str], proc: str = "/proc") -> set[str]:

@@ -169,7 +169,7 @@ class UnitManager:
         stale = running and (
             self._touched(unit.restart_on, unit.name)
             or self._runs_with_other_environment(unit)
-            or self._runs_from_elsewhere(unit)
+            or (active == "active" and self._runs_from_elsewhere(unit))
         )
         if unit.state == "restarted" or stale:
             self._verb(unit, "restart")
@@ -189,7 +189,7 @@ class UnitManager:
         return given != [] and any(f"{name}={value}".encode() not in given for name, value in unit.environment.items())
 
     def _runs_from_elsewhere(self, unit: UnitSpec) -> bool:
-        """A folder that a link led to before may have been damaged, and is what this process goes on loading from."""
+        """A process goes on loading from the folder that a link led to at its start, damaged or not."""
         if not unit.program_from:
             return False
         words = self._of_main_process(unit, "cmdline")

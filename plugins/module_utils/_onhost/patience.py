@@ -156,7 +156,7 @@ class Stall:
 
     #: since when requests other than the watchdog's own are in flight; None = there are none
     work_since: float | None = None
-    #: of the looks in a row that met some
+    #: when the first of the looks in a row met such requests
     _first_look: float | None = None
 
     def note(self, now: float, in_flight: int | None, advanced: bool) -> None:

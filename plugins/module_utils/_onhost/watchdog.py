@@ -494,7 +494,7 @@ class Watchdog:
         """
         if self.failures or not self.served or self.verdict.kind == patience.STOPPED:
             return False
-        return self.stall.covers(probe.started, max(3.0, 4 * (self.latency or 0.0)))
+        return self.stall.covers(probe.started, max(5.0, 4 * (self.latency or 0.0)))
 
     def _stalled_too_long(self, seen: Observation) -> Decision | None:
         """The note on a slow step, and the restart after one that nothing explains."""

@@ -291,7 +291,8 @@ def differences(
             f"{', '.join(sorted(hosts))}: run site.yml with the former variables instead"
         )
     environments, image = _engines(one, folder)
-    lost = [path for path in environments if not os.path.isdir(path)]
+    # an engine that lost its marker was found damaged, and installed anew elsewhere
+    lost = [path for path in environments if not _is_whole(path)]
     # which of the two it ran from is what its unit calls
     if image and one.about.get("runtime") == "container" and not image_there(image):
         lost.append(image)
@@ -306,6 +307,10 @@ def differences(
         if (there.digest, there.link) != (item.digest, item.link):
             changes.append(Change(path, before, _text(path, item, one.name, folder), item))
     return changes
+
+
+def _is_whole(folder: str) -> bool:
+    return os.path.isdir(folder) if base_of(os.path.basename(folder)) else bool(read_marker(folder))
 
 
 def _text(path: str, item: Item, name: str, folder: str) -> str | None:

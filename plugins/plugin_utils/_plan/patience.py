@@ -24,8 +24,8 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.patience
 GPU_FLOPS = 40e12
 #: of the longest step, before an engine that only looks busy is restarted; and one of which nothing moves
 MARGIN, STILL_MARGIN = 3.0, 2.0
-#: a first long prompt may compile kernels, whatever the model's size. The patience and the watchdog's looks before and
-#: after it are the two minutes within which any small model's wedge is noticed
+#: a first long prompt may compile kernels, whatever the model's size. With the watchdog's looks before and after it,
+#: the least patience stays below the two minutes within which a small model's wedged engine is to be noticed
 LEAST_PATIENCE, LEAST_BOUND = 110, 60
 #: where the model's shape is not known, it may be a large one
 UNKNOWN_STEP = 60.0

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import posixpath
 import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
@@ -145,7 +146,7 @@ def _unit(settings: RaySettings, engine: InstalledEngine, network: Mapping[str, 
         "environment": {}
         if engine.container
         else {name: value for name, value in network.items() if name not in outranked},
-        # An environment that was installed anew, because the one before was damaged, has the same digest.
-        **({} if engine.container else {"program_from": engine.venv}),
+        # An environment that was installed anew has the digest of the damaged one, so no file of RESTART_ON changes.
+        **({} if engine.container else {"program_from": posixpath.normpath(engine.venv)}),
         "defer": True,
     }

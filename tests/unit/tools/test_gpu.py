@@ -419,6 +419,7 @@ def test_a_slow_step_has_a_worker_beside_the_declared_arguments(tmp_path: Path) 
     declared = run.declared()["vllm_serve_args"]
     assert declared["enforce-eager"] is True
     assert told["vllm_serve_args"] == {**declared, "worker-cls": "stepped_worker.SteppedWorker"}
+    assert told["ray_node_env"] == told["vllm_serve_env"] == {"PYTHONPATH": "/opt/lab"}
     assert told["vllm_serve_watchdog_step_patience"] == 21
 
 

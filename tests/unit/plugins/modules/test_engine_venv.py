@@ -111,6 +111,16 @@ def test_a_changed_file_needs_the_full_check(host: Host) -> None:
     assert host.call(verify="full")["changed"] is False
 
 
+def test_an_environment_that_lost_its_marker_stays_until_there_is_a_new_one(host: Host) -> None:
+    host.converge()
+    before = os.path.realpath(host.path)
+    Path(before, ".sparkthor-engine.json").unlink()
+    (host.environments / "fail").touch()
+    assert host.call()["failed"] is True
+    assert os.path.realpath(host.path) == before
+    assert Path(before, "bin", "ray").exists()
+
+
 def test_an_update_keeps_the_environment_that_processes_run_from(host: Host) -> None:
     host.converge()
     first = os.path.realpath(host.path)
@@ -200,7 +210,7 @@ def test_what_runs_outlives_two_builds_without_a_restart(
     runs = host.path.resolve()
     proc = running_from(tmp_path / "proc", runs)
     found = venv.in_use
-    monkeypatch.setattr(venv, "in_use", lambda folders, _proc: found(folders, proc))
+    monkeypatch.setattr(venv, "in_use", lambda folders, *_proc: found(folders, proc))
     for version in ("0.33.0", "0.34.0"):
         host.pins["vllm"] = version
         host.make_wheels()

@@ -164,6 +164,14 @@ def test_a_process_from_another_folder_than_the_link_leads_to_is_restarted(host:
     assert host.apply(units=[unit]).deferred_units == ({"x.service": "restart"} if restarted else {})
 
 
+def test_a_process_that_is_only_being_started_is_not_asked_where_it_lies(host: FakeHost) -> None:
+    host.unit("x.service", "activating", "enabled", MainPID="77")
+    (host.root / "proc/77").mkdir(parents=True)
+    (host.root / "proc/77/cmdline").write_bytes(b"/usr/lib/systemd/systemd-executor\0")
+    unit = {"name": "x.service", "state": "started", "program_from": "/opt/venv", "defer": True}
+    assert host.apply(units=[unit]).deferred_units == {}
+
+
 def test_a_unit_without_a_process_is_not_asked_what_it_was_started_with(host: FakeHost) -> None:
     host.unit("x.service", "activating", "enabled", MainPID="0")
     started_with = {"environment": {"A": "1"}, "program_from": "/opt/venv"}

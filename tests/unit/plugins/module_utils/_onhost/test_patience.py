@@ -111,5 +111,5 @@ def test_only_a_probe_that_came_after_the_work_had_to_queue() -> None:
     assert not stall.covers(10, 5)
     stall.note(18, 2, False)
     stall.note(20, 2, False)
-    assert stall.covers(16, 3)
-    assert not stall.covers(14, 3)
+    assert stall.covers(14, 5)
+    assert not stall.covers(12, 5)

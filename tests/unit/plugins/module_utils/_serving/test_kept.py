@@ -191,11 +191,13 @@ def test_old_configurations_go_and_their_copies_with_them(host: Host) -> None:
     assert [os.path.basename(path) for path in kept.needed(host.good).folders] == ["one", "one"]
 
 
-def test_an_engine_that_is_gone_is_said_before_anything_changes(host: Host) -> None:
+@pytest.mark.parametrize("gone", [True, False])
+def test_an_engine_that_is_gone_or_damaged_is_said_before_anything_changes(host: Host, gone: bool) -> None:
     host.keep("a")
     host.engine("two")
     (host.folder / "venvs" / "one" / ".sparkthor-engine.json").unlink()
-    (host.folder / "venvs" / "one").rmdir()
+    if gone:
+        (host.folder / "venvs" / "one").rmdir()
     with pytest.raises(kept.KeptError, match=r"not on this host any more .*venvs/one.* raise engine_keep"):
         host.changes("a")
 

@@ -63,13 +63,15 @@ def test_a_worker_in_a_container_with_caches_elsewhere(variables: dict[str, Any]
     config = json.loads(found["/etc/sparkthor/ray.json"])
     assert config["user"] == ""
     assert config["environment"] == {"PYTHONPYCACHEPREFIX": "/data/cache/pycache"}
-    # Docker's client has another environment than Ray inside
+    # Docker's client has another environment than Ray inside, and lies elsewhere
     assert planned["state"]["units"][0]["environment"] == {}
+    assert "program_from" not in planned["state"]["units"][0]
 
 
 def test_what_a_restart_is_decided_by(variables: dict[str, Any]) -> None:
     [unit] = plan(variables, ray_node_env={"NEW_HOST_VARIABLE": "x"})["state"]["units"]
     assert unit["defer"] is True
+    assert unit["program_from"] == "/opt/sparkthor/venv"
     assert unit["restart_on"] == [
         "/etc/sparkthor/ray.env",
         "/etc/sparkthor/ray.json",
