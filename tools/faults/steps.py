@@ -24,8 +24,8 @@ _INSTALL = f'install -d {_FOLDER} && printf %s "$1" >{_FOLDER}/stepped_worker.py
 def install(site: Site, **arguments: Any) -> dict[str, Any]:
     """Copy the worker to every host. Returns variables with which site.yml serves with it.
 
-    It lies beside the engine, which is installed anew where it has a file too many. ``arguments`` are vLLM's other
-    ones; the environments replace those of the inventory.
+    It lies beside the engine, because site.yml installs an engine anew that has a file too many. ``arguments`` are
+    vLLM's other ones. The inventory's ``ray_node_env`` and ``vllm_serve_env`` are replaced.
     """
     for host in site.hosts:
         site.on(host, _INSTALL, _SOURCE.read_text(encoding="utf-8"))

@@ -185,14 +185,14 @@ class UnitManager:
         """What the main process was given. A file that is right again says nothing about who was started meanwhile."""
         if not unit.environment:
             return False
-        given = self._of_main_process(unit, "environ")
+        given = self._read_main_process(unit, "environ")
         return given != [] and any(f"{name}={value}".encode() not in given for name, value in unit.environment.items())
 
     def _runs_from_elsewhere(self, unit: UnitSpec) -> bool:
         """A process goes on loading from the folder that a link led to at its start, damaged or not."""
         if not unit.program_from:
             return False
-        words = self._of_main_process(unit, "cmdline")
+        words = self._read_main_process(unit, "cmdline")
         if not words or not words[0].startswith(b"/"):
             return False
         # what lies in the folder may be a link itself, as an environment's Python is
@@ -200,7 +200,7 @@ class UnitManager:
         wanted = os.path.realpath(self.changes.host.at(unit.program_from))
         return os.path.commonpath([folder, wanted]) != wanted
 
-    def _of_main_process(self, unit: UnitSpec, name: str) -> list[bytes]:
+    def _read_main_process(self, unit: UnitSpec, name: str) -> list[bytes]:
         pid = self.before[unit.name].get("MainPID") or "0"
         try:
             with open(self.changes.host.at(f"/proc/{pid}/{name}"), "rb") as stream:

@@ -129,7 +129,7 @@ class Observation:
     answerable: bool = False
     asking: bool = False
     answers: Mapping[str, Any] | None = None
-    #: processes of the unit that cannot be interrupted now, by id; looked at while nothing is served
+    #: processes that wait in the kernel now, by id; looked for while nothing is served or a token is overdue
     in_the_kernel: Mapping[int, str] = dataclasses.field(default_factory=dict)
 
 

@@ -118,6 +118,12 @@ def test_a_deferred_unit_that_does_not_run_is_to_be_started(host: FakeHost) -> N
     assert host.apply(units=[{**unit, "state": None}]).deferred_units == {"x.service": "enable"}
 
 
+def main_process(host: FakeHost, name: str, content: bytes) -> None:
+    """What /proc says of process 77."""
+    (host.root / "proc/77").mkdir(parents=True)
+    (host.root / "proc/77" / name).write_bytes(content)
+
+
 @pytest.mark.parametrize(
     ("given", "restarted"),
     [
@@ -132,8 +138,7 @@ def test_a_deferred_unit_that_does_not_run_is_to_be_started(host: FakeHost) -> N
 def test_a_process_started_with_another_environment_is_restarted(host: FakeHost, given, restarted) -> None:
     host.unit("x.service", "active", "enabled", MainPID="77")
     if given is not None:
-        (host.root / "proc/77").mkdir(parents=True)
-        (host.root / "proc/77/environ").write_bytes(given)
+        main_process(host, "environ", given)
     unit = {"name": "x.service", "state": "started", "environment": {"A": 1, "B": "2 3"}, "defer": True}
     assert host.apply(units=[unit]).deferred_units == ({"x.service": "restart"} if restarted else {})
 
@@ -158,16 +163,14 @@ def test_a_process_from_another_folder_than_the_link_leads_to_is_restarted(host:
         (host.root / "opt/venvs" / name / "bin/python").symlink_to("/usr/bin/python3")
     (host.root / "opt/venv").symlink_to("venvs/a.1")
     if command is not None:
-        (host.root / "proc/77").mkdir(parents=True)
-        (host.root / "proc/77/cmdline").write_bytes(command)
+        main_process(host, "cmdline", command)
     unit = {"name": "x.service", "state": "started", "program_from": "/opt/venv", "defer": True}
     assert host.apply(units=[unit]).deferred_units == ({"x.service": "restart"} if restarted else {})
 
 
 def test_a_process_that_is_only_being_started_is_not_asked_where_it_lies(host: FakeHost) -> None:
     host.unit("x.service", "activating", "enabled", MainPID="77")
-    (host.root / "proc/77").mkdir(parents=True)
-    (host.root / "proc/77/cmdline").write_bytes(b"/usr/lib/systemd/systemd-executor\0")
+    main_process(host, "cmdline", b"/usr/lib/systemd/systemd-executor\0")
     unit = {"name": "x.service", "state": "started", "program_from": "/opt/venv", "defer": True}
     assert host.apply(units=[unit]).deferred_units == {}
 

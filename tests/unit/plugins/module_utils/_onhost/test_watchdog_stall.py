@@ -94,7 +94,7 @@ def test_a_probe_that_was_sent_between_a_request_and_the_look_that_met_it_is_exc
     world = World(**LARGE).serve()
     while world.asked is None:
         world.step(look)
-    # the request came right before the probe, and after the look that sent the probe
+    # the request came after what this look read and before the probe that it sent
     world.answer, world.in_flight, world.signs = "hang", 1, dict.fromkeys(HOSTS, COMPUTES)
     assert all(decision.healthy for decision in world.run(300, look))
 
