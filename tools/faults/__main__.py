@@ -19,6 +19,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from sparklab.system import LabError
+
 from tools import marked
 from tools.faults.faults import measure
 from tools.faults.site import FaultError, Site
@@ -127,7 +129,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             keep(name, [])
         try:
             runs = complete(site, name, options.rounds, options.seed, age=options.clean_age)
-        except FaultError as error:
+        except (FaultError, LabError) as error:
             say(f"{name}: {error}")
             bad += 1
             continue

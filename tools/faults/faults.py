@@ -28,6 +28,9 @@ CUT = 90.0
 FULL = 75.0
 #: what may change nothing is watched for so long
 QUIET = 45.0
+#: a neighbour that was looked up before it was there counts as unreachable for three seconds (three requests, one a
+#: second: mcast_solicit in arp(7))
+LOOKUP = 5.0
 #: how long one half of a cable is down
 HOUR = 3600.0
 #: what a DHCP server gives next, in the lab's own network
@@ -90,6 +93,17 @@ def stop_rank(scene: Scene) -> float:
     scene.stopped.append((site.worker, pid))
     moment = time.monotonic()
     site.signal(site.worker, pid, "STOP")
+    return moment
+
+
+def kill_rank(scene: Scene) -> float:
+    """An engine ends by itself once a rank is lost; one that cannot is what the watchdog is for."""
+    site = scene.site
+    core = site.process(site.head, VLLM, "VLLM::EngineCore")
+    scene.stopped.append((site.head, core))
+    site.signal(site.head, core, "STOP")
+    moment = time.monotonic()
+    site.signal(site.worker, site.ranks_on(site.worker)[-1], "KILL")
     return moment
 
 
@@ -367,6 +381,7 @@ def renew_head(scene: Scene) -> float:
     finally:
         _renew(site, site.head, False)
     _renew(site, site.worker, False)
+    time.sleep(LOOKUP)
     _asked(scene, site.endpoint, "at the head's former address")
     return time.monotonic()
 
@@ -403,6 +418,7 @@ FAULTS: dict[str, tuple[Strike, Fix]] = {
     "engine": (kill_engine, _struck),
     "raylet": (kill_raylet, _struck),
     "wedge": (stop_rank, _struck),
+    "rank": (kill_rank, _struck),
     "watchdog": (kill_watchdog, watched),
     "link": (cut_link, fix_link),
     "front": (kill_front, _struck),

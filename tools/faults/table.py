@@ -37,6 +37,7 @@ ROWS: tuple[Row, ...] = (
     Row("raylet", "SIGKILL of a worker's raylet", 15, 45),
     # what docs/self-healing.md promises of a small model: Ray tells of a rank elsewhere no more than its CPU time
     Row("wedge", "vLLM wedged (SIGSTOP of a worker's rank)", 120, 60),
+    Row("rank", "SIGKILL of a worker's rank while vLLM's engine core is stopped", 15, 60),
     Row("watchdog", "watchdog killed", 30, None),
     Row("link", "fabric link of a worker cut 90 s (silent)", 30, 60, "fixing"),
     Row("worker", "power loss of a worker, back after 60 s", 30, 60, "its ssh"),

@@ -1,10 +1,14 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is seen of the serving unit and of its engine."""
+"""What the watchdog sees: of the serving unit, of its engine, and of everything in one round."""
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from . import patience
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,3 +43,38 @@ class Probe:
     @property
     def seconds(self) -> float:
         return max(0.0, self.finished - self.started)
+
+
+@dataclasses.dataclass(frozen=True)
+class Observation:
+    """Everything seen in one round."""
+
+    now: float
+    unit: Unit
+    #: address -> id of the raylet that is alive there; None = nobody could be asked
+    ranks: Mapping[str, str] | None = None
+    listening: bool = False
+    probing: bool = False
+    probe: Probe | None = None
+    #: numbers that only the engine moves; None = not readable now
+    counters: tuple[float, ...] | None = None
+    #: requests of others, the watchdog's own probe left out; None = not known
+    in_flight: int | None = None
+    #: host -> what its rank shows; asked only while a token is overdue
+    signs: Mapping[str, patience.Signs] | None = None
+    progress: str = ""
+    fraction: float | None = None
+    #: changes whenever the log shows anything new
+    mark: str = ""
+    maintenance: str | None = None
+    #: why a unit that is stopped is right so; empty where it is not
+    asleep: str = ""
+    draining: bool = False
+    #: why this host is not to be the head any more
+    superseded: str = ""
+    #: whether what is served knows the answers to simple tasks, whether it is being asked, and what came of it
+    answerable: bool = False
+    asking: bool = False
+    answers: Mapping[str, Any] | None = None
+    #: processes that wait in the kernel now, by id; looked for while nothing is served or a token is overdue
+    in_the_kernel: Mapping[int, str] = dataclasses.field(default_factory=dict)

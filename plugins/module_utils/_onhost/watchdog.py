@@ -28,7 +28,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from . import answers, patience
-from .observation import Probe, Unit
+from .observation import Observation, Probe
 
 VERSION = 1
 SERVING = "serving"
@@ -99,41 +99,6 @@ class Settings:
 
 
 @dataclasses.dataclass(frozen=True)
-class Observation:
-    """Everything seen in one round."""
-
-    now: float
-    unit: Unit
-    #: address -> id of the raylet that is alive there; None = nobody could be asked
-    ranks: Mapping[str, str] | None = None
-    listening: bool = False
-    probing: bool = False
-    probe: Probe | None = None
-    #: numbers that only the engine moves; None = not readable now
-    counters: tuple[float, ...] | None = None
-    #: requests of others, the watchdog's own probe left out; None = not known
-    in_flight: int | None = None
-    #: host -> what its rank shows; asked only while :attr:`Watchdog.overdue`
-    signs: Mapping[str, patience.Signs] | None = None
-    progress: str = ""
-    fraction: float | None = None
-    #: changes whenever the log shows anything new
-    mark: str = ""
-    maintenance: str | None = None
-    #: why a unit that is stopped is right so; empty where it is not
-    asleep: str = ""
-    draining: bool = False
-    #: why this host is not to be the head any more
-    superseded: str = ""
-    #: whether what is served knows the answers to simple tasks, whether it is being asked, and what came of it
-    answerable: bool = False
-    asking: bool = False
-    answers: Mapping[str, Any] | None = None
-    #: processes that wait in the kernel now, by id; looked for while nothing is served or a token is overdue
-    in_the_kernel: Mapping[int, str] = dataclasses.field(default_factory=dict)
-
-
-@dataclasses.dataclass(frozen=True)
 class Decision:
     """What follows: ``restart`` names a cause from CAUSES; ``kill`` says not to wait for an orderly stop.
 
@@ -178,6 +143,8 @@ class Watchdog:
         #: seconds since a load has shown anything new
         self.quiet = 0.0
         self.verdict = patience.Verdict(patience.UNKNOWN, "")
+        #: looks in a row at a rank that has ended
+        self.gone_in_a_row = 0
         self.mark = ""
         self.mark_at = float("-inf")
         self.marks = 0
@@ -382,15 +349,22 @@ class Watchdog:
         self.stall.note(now, seen.in_flight if seen.counters is not None else None, advanced or answered)
         self.stalled = self.stall.seconds(now, self.advanced_at, self.stood_still_until)
         self.quiet = now - self.progressed_at if seen.unit.running and not self.served else 0.0
-        signs = dict(seen.signs or {})
+        self.verdict = self._verdict(seen)
+        self.gone_in_a_row = self.gone_in_a_row + 1 if self.verdict.kind == patience.GONE else 0
+
+    def _verdict(self, seen: Observation) -> patience.Verdict:
+        """What the hosts show of an engine that owes a token."""
         if not self.overdue:
             self.marks = 0
             self.mark_at = float("-inf")
-            self.verdict = patience.Verdict(patience.UNKNOWN, "")
-        elif now - self.mark_at < _SPOKE:
-            self.verdict = patience.Verdict(patience.WORKING, "the engine writes to its log")
-        else:
-            self.verdict = patience.judge(signs, self.settings.working_power)
+            return patience.Verdict(patience.UNKNOWN, "")
+        away = {self.settings.expected.get(address, address) for address in self.without}
+        signs = {host: one for host, one in (seen.signs or {}).items() if host not in away}
+        found = patience.judge(signs, self.settings.working_power)
+        # an engine whose rank ended says so in its log, and may hang on its way out
+        if found.kind != patience.GONE and seen.now - self.mark_at < _SPOKE:
+            return patience.Verdict(patience.WORKING, "the engine writes to its log")
+        return found
 
     # -- degraded mode ------------------------------------------------------------------------------------------
 
@@ -490,9 +464,9 @@ class Watchdog:
     def _queued(self, probe: Probe) -> bool:
         """Whether a probe waited behind others' requests in an engine that may be computing one long step.
 
-        Not after a failure that had no such excuse, and not where a rank is known to be stopped.
+        Not after a failure that had no such excuse, and not where a rank is known to be stopped or to have ended.
         """
-        if self.failures or not self.served or self.verdict.kind == patience.STOPPED:
+        if self.failures or not self.served or self.verdict.kind in (patience.GONE, patience.STOPPED):
             return False
         return self.stall.covers(probe.started, max(5.0, 4 * (self.latency or 0.0)))
 
@@ -501,6 +475,8 @@ class Watchdog:
         if not self.overdue:
             return None
         text = f"no token for {_seconds(self.stalled)} with requests in flight; {self.verdict.text}"
+        if self.gone_in_a_row >= self.settings.rank_confirmations:
+            return self._restart(seen, "lost_rank", text)
         if self.stalled > self.allowed:
             return self._restart(seen, "completion", text)
         self.note = f"slow: {text}; restart after {_seconds(self.allowed)}"

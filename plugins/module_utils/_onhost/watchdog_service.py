@@ -236,7 +236,7 @@ class Service:
         if len(self.machine.without) != len(former):
             self._leave_out(self.machine.without)
 
-    def observe(self) -> watchdog.Observation | None:
+    def observe(self) -> observation.Observation | None:
         unit = serving.unit_state(serving.show(self.unit, self.runner))
         if unit is None:
             return None
@@ -250,7 +250,7 @@ class Service:
         probing = self._probe_thread is not None and self._probe_thread.is_alive()
         asking = self._ask_thread is not None and self._ask_thread.is_alive()
         ranks = self._read_ranks()
-        return watchdog.Observation(
+        return observation.Observation(
             now=now,
             unit=unit,
             ranks=ranks,

@@ -494,7 +494,7 @@ def test_a_former_head_does_nothing_and_says_why() -> None:
     assert decision.restart is None
 
 
-def observe(world: World) -> watchdog.Observation:
+def observe(world: World) -> observation.Observation:
     world.step()
     return world.seen
 

@@ -114,7 +114,7 @@ def test_an_engine_that_somebody_started_since_the_look_is_not_restarted(
     settle(one)
     look, acts = one.observe, len(systemd.calls)
 
-    def slow() -> service.watchdog.Observation | None:
+    def slow() -> service.observation.Observation | None:
         seen = look()
         systemd.unit["InvocationID"] = "bbb"
         return seen

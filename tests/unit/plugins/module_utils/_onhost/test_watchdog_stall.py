@@ -114,6 +114,31 @@ def test_a_lost_rank_is_not_waited_for() -> None:
     assert world.machine.restarts == {"lost_rank": 1}
 
 
+def test_a_rank_that_ended_is_not_waited_for_even_if_the_engine_goes_on_and_writes_to_its_log() -> None:
+    world = busy(COMPUTES, **LARGE)
+    world.signs[HOSTS[1]] = Signs(gone=True)
+    began = world.now
+    while not world.step().restart:
+        world.mark = f"line {world.now}"
+        assert world.now - began <= 12, world.decisions[-1]
+    assert world.decisions[-1].kill
+    assert world.decisions[-1].detail.endswith("the rank on spark-02 has ended")
+    assert world.machine.restarts == {"lost_rank": 1}
+
+
+def test_one_look_at_a_rank_that_ended_is_not_enough() -> None:
+    world = busy(COMPUTES, **LARGE)
+    for number in range(20):
+        world.signs[HOSTS[1]] = Signs(gone=True) if number % 2 else COMPUTES
+        assert world.step().healthy
+
+
+def test_a_host_that_is_done_without_needs_no_rank() -> None:
+    world = busy({HOSTS[0]: COMPUTES, HOSTS[1]: COMPUTES, HOSTS[2]: Signs(gone=True)}, **LARGE)
+    world.machine.without = ("10.0.0.3",)
+    assert all(decision.restart is None for decision in world.run(100))
+
+
 def test_errors_are_not_excused_by_requests() -> None:
     world = busy(COMPUTES, **LARGE)
     world.answer = "http"

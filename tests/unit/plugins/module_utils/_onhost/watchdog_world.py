@@ -59,7 +59,7 @@ class World:
                 )
             if probe:
                 self.asked = None
-        seen = watchdog.Observation(
+        seen = observation.Observation(
             now=self.now,
             unit=self.unit,
             ranks=self.ranks,
