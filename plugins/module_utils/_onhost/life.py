@@ -211,16 +211,7 @@ class RaySampler:
         text = "\n".join(
             f"{use},{'[N/A]' if power is None else power / 1000}" for use, power in rows if use is not None
         )
-        return patience.Signs(used, None, *read_gpus(text), gone=_is_gone(detail.get("actors")))
-
-
-def _is_gone(actors: Any) -> bool:
-    """Whether Ray holds all ranks that this host ever had for dead, those of earlier engines included."""
-    rows = actors.values() if isinstance(actors, Mapping) else ()
-    states = [
-        row.get("state") for row in rows if isinstance(row, Mapping) and "RayWorker" in str(row.get("actorClass"))
-    ]
-    return bool(states) and all(state == "DEAD" for state in states)
+        return patience.Signs(used, None, *read_gpus(text))
 
 
 def _ray_ranks(workers: Iterable[Any]) -> Iterable[tuple[int, float]]:

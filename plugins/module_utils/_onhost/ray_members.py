@@ -48,13 +48,37 @@ def _public_resources(resources: Mapping[str, Any]) -> dict[str, float]:
     return shown
 
 
-def read_dashboard_nodes(text: str) -> list[Row]:
-    """``/api/v0/nodes?detail=true``.  Raises ValueError for anything else."""
+def _answer(text: str) -> Mapping[str, Any]:
     answer = json.loads(text)
     if not isinstance(answer, Mapping) or answer.get("result") is not True:
         raise ValueError(
             f"the dashboard says: {str((answer or {}).get('msg') if isinstance(answer, Mapping) else answer)[:200]}"
         )
+    return answer
+
+
+def read_dashboard_ranks(text: str) -> dict[str, bool]:
+    """``/api/v0/actors``: whether a rank of vLLM lives there, by the id of each node that ever had one.
+
+    Nothing where the list is cut short. Raises ValueError for anything else.
+    """
+    answer = _answer(text)
+    try:
+        found = answer["data"]["result"]
+        if len(found["result"]) < found["total"]:
+            return {}
+        lives: dict[str, bool] = {}
+        for item in found["result"]:
+            if "RayWorker" in item["class_name"]:
+                lives[item["node_id"]] = lives.get(item["node_id"], False) or item["state"] != "DEAD"
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"the dashboard's list of actors has an unknown shape: {error!r}") from error
+    return lives
+
+
+def read_dashboard_nodes(text: str) -> list[Row]:
+    """``/api/v0/nodes?detail=true``.  Raises ValueError for anything else."""
+    answer = _answer(text)
     try:
         items = answer["data"]["result"]["result"]
         rows = [

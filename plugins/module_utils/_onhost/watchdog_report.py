@@ -10,7 +10,8 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from .watchdog import CAUSES, STATES, VERSION, Decision, Observation, Watchdog
+from .observation import Observation
+from .watchdog import CAUSES, STATES, VERSION, Decision, Watchdog
 
 #: what the watchdog said longer ago than this is no longer true; its own commands may take a minute
 STALE_SECONDS = 90.0

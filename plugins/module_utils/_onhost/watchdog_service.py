@@ -120,7 +120,11 @@ def ray_signs(
     timeout: float = 2.0,
     token: Callable[[ray_config.Config], str] = ray_config.read_token,
 ) -> SignReader:
-    """What the dashboard knows of each rank's processes and GPU. Compilers are seen on this host only."""
+    """What the dashboard knows of each rank's processes and GPU. Compilers are seen on this host only.
+
+    Whether a rank has ended is asked of the GCS, through the dashboard: what that itself tells of a node's actors is as
+    old as its measurements, and may be of the engine before.
+    """
     sampler = life.RaySampler()
 
     def read(_config: Mapping[str, Any], ranks: Mapping[str, str]) -> Mapping[str, patience.Signs]:
@@ -135,6 +139,15 @@ def ray_signs(
                 break  # a dashboard that hangs must not hold up the round
             host = names.get(address, address)
             found[host] = sampler.read(host, str(answer.data))
+        else:
+            url = f"http://127.0.0.1:{cluster.dashboard_port}/api/v0/actors?limit=10000"
+            answer = ray_probe.probe_http("dashboard", url, timeout, own_token)
+            lives: Mapping[str, bool] = {}
+            with contextlib.suppress(ValueError):
+                lives = ray_members.read_dashboard_ranks(str(answer.data)) if answer.ok else {}
+            for address, node_id in ranks.items():
+                host = names.get(address, address)
+                found[host] = dataclasses.replace(found[host], gone=lives.get(node_id) is False)
         own = names.get(cluster.head_address, cluster.head_address)
         if own in found:
             compilers, stopped = life.of_host()

@@ -174,30 +174,6 @@ def test_signs_by_ray() -> None:
     assert sampler.read("a", node(600, 17)).cores is None
 
 
-def actor(state: str, name: str = "RayWorkerProc") -> dict[str, Any]:
-    return {"state": state, "actorClass": name, "pid": 11}
-
-
-@pytest.mark.parametrize(
-    ("actors", "gone"),
-    [
-        ({"1": actor("DEAD"), "2": actor("ALIVE")}, False),
-        ({"1": actor("DEAD"), "2": actor("PENDING_CREATION")}, False),
-        ({"1": actor("DEAD"), "2": actor("DEAD")}, True),
-        ({"1": actor("DEAD", "RayWorkerWrapper"), "2": actor("ALIVE", "Checkpointer")}, True),
-        # nobody has served here, or this Ray tells it otherwise
-        ({}, False),
-        (None, False),
-        ({"1": actor("DEAD", "Checkpointer")}, False),
-        ({"1": None, "2": {"state": "DEAD"}}, False),
-    ],
-)
-def test_a_rank_has_ended_once_ray_holds_all_of_the_host_for_dead(actors: Any, gone: bool) -> None:
-    answer = json.loads(node(0, 1))
-    answer["data"]["detail"]["actors"] = actors
-    assert life.RaySampler().read("a", json.dumps(answer)).gone is gone
-
-
 def test_a_rank_that_stopped_within_a_window_is_seen_at_the_end_of_the_next_measurements() -> None:
     sampler = life.RaySampler()
     # the dashboard tells every 15 s; the rank is stopped at second 5

@@ -477,6 +477,36 @@ def test_ray_signs_ask_for_each_node_and_stop_at_a_dashboard_that_hangs(monkeypa
     assert asked == [f"http://127.0.0.1:8265/nodes/{node}" for node in ("n1", "n2")]
 
 
+@pytest.mark.parametrize(
+    ("answer", "gone"),
+    [
+        ([("n1", "ALIVE"), ("n2", "DEAD")], {"spark-01": False, "spark-02": True}),
+        ([("n1", "ALIVE"), ("n3", "DEAD")], {"spark-01": False, "spark-02": False}),
+        (None, {"spark-01": False, "spark-02": False}),
+        ("odd", {"spark-01": False, "spark-02": False}),
+    ],
+)
+def test_ray_signs_tell_a_rank_that_the_gcs_holds_for_dead(
+    monkeypatch: pytest.MonkeyPatch, answer: Any, gone: dict[str, bool]
+) -> None:
+    nodes = [types.SimpleNamespace(address=f"10.0.0.{number}", name=f"spark-0{number}") for number in (1, 2)]
+    cluster = types.SimpleNamespace(dashboard_port=8265, nodes=nodes, head_address="10.0.0.1")
+    rows: Any = 3
+    if answer != "odd":
+        rows = [{"class_name": "RayWorkerProc", "node_id": node, "state": state} for node, state in answer or ()]
+    listed = {"result": True, "data": {"result": {"total": 2, "result": rows}}}
+
+    def probe_http(_name: str, url: str, _timeout: float, _token: str) -> Any:
+        data = listed if "/api/v0/actors" in url else {"data": {"detail": {"now": 1.0}}}
+        return types.SimpleNamespace(ok=answer is not None or data is not listed, data=json.dumps(data))
+
+    monkeypatch.setattr(service.ray_config, "load_config", lambda path: cluster)
+    monkeypatch.setattr(service.ray_probe, "probe_http", probe_http)
+    monkeypatch.setattr(service.life, "of_host", lambda: (0, False))
+    found = service.ray_signs(token=lambda _cluster: "token")({}, {"10.0.0.1": "n1", "10.0.0.2": "n2"})
+    assert {host: one.gone for host, one in found.items()} == gone
+
+
 def test_health_socket(engine: Engine, tmp_path: Path, config: str) -> None:
     walls = [1_000_000.0]
     identity = former_head.Identity("spark-01", "one", 3, "a-token")
