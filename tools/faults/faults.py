@@ -100,10 +100,13 @@ def kill_rank(scene: Scene) -> float:
     """An engine ends by itself once a rank is lost; one that cannot is what the watchdog is for."""
     site = scene.site
     core = site.process(site.head, VLLM, "VLLM::EngineCore")
+    pids = site.ranks_on(site.worker)
+    if not pids:
+        raise FaultError(f"{site.worker}: no rank to kill")
     scene.stopped.append((site.head, core))
     site.signal(site.head, core, "STOP")
     moment = time.monotonic()
-    site.signal(site.worker, site.ranks_on(site.worker)[-1], "KILL")
+    site.signal(site.worker, pids[-1], "KILL")
     return moment
 
 

@@ -61,7 +61,7 @@ class Signs:
     compilers: int = 0
     #: a new line in the rank's log
     spoke: bool = False
-    #: the rank has ended
+    #: all ranks of the host have ended
     gone: bool = False
 
     @classmethod

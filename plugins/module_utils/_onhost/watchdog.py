@@ -358,8 +358,10 @@ class Watchdog:
             self.marks = 0
             self.mark_at = float("-inf")
             return patience.Verdict(patience.UNKNOWN, "")
-        away = {self.settings.expected.get(address, address) for address in self.without}
-        signs = {host: one for host, one in (seen.signs or {}).items() if host not in away}
+        signs = dict(seen.signs or {})
+        if not self.served:
+            # until an engine has its ranks, those of the one before are all that there were
+            signs = {host: dataclasses.replace(one, gone=False) for host, one in signs.items()}
         found = patience.judge(signs, self.settings.working_power)
         # an engine whose rank ended says so in its log, and may hang on its way out
         if found.kind != patience.GONE and seen.now - self.mark_at < _SPOKE:
@@ -479,7 +481,8 @@ class Watchdog:
             return self._restart(seen, "lost_rank", text)
         if self.stalled > self.allowed:
             return self._restart(seen, "completion", text)
-        self.note = f"slow: {text}; restart after {_seconds(self.allowed)}"
+        ended = self.verdict.kind == patience.GONE
+        self.note = f"slow: {text}; restart {'if it stays so' if ended else f'after {_seconds(self.allowed)}'}"
         return None
 
     def _before_engine(self, seen: Observation, gone: tuple[str, ...]) -> Decision:
@@ -498,7 +501,9 @@ class Watchdog:
         self.lost_in_a_row += 1
         if self.lost_in_a_row < self.settings.rank_confirmations:
             return Decision(DEGRADED, text)
-        return self._restart(seen, "lost_rank", f"lost rank on {', '.join(gone or other)}")
+        # The next start waits for the nodes before it costs anything; one that comes and goes is slowed down by the
+        # starts that never served.
+        return self._restart(seen, "lost_rank", f"lost rank on {', '.join(gone or other)}", pauses=False)
 
     def _loading(self, seen: Observation) -> Decision:
         now = seen.now
@@ -550,15 +555,13 @@ class Watchdog:
     def _count(self, cause: str) -> None:
         self.restarts[cause] = self.restarts.get(cause, 0) + 1
 
-    def _restart(self, seen: Observation, cause: str, text: str) -> Decision:
+    def _restart(self, seen: Observation, cause: str, text: str, pauses: bool = True) -> Decision:
         now = seen.now
         # asked for already: systemd is stopping or about to start it, unless it forgot
         patience = 10.0 if seen.unit.active == "failed" else self.settings.restart_patience
         if self.restarting and self.restarted_at is not None and now - self.restarted_at < patience:
             return Decision(RESTARTING, self.restarting_text)
-        if cause != "lost_rank":
-            # Without a rank the engine is of no use to anybody, and the next start waits for the nodes before it
-            # costs anything; a node that comes and goes is slowed down by the starts that never served.
+        if pauses:
             pause = self.wait_before_restart(now)
             if pause > 0:
                 return Decision(DEGRADED, f"{text}; next restart in {_seconds(pause)}")

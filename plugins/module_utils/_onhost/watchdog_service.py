@@ -326,8 +326,10 @@ class Service:
         """Signs of life of every host that serves, while a token is overdue; one that is not known is there too."""
         if not self.machine.overdue:
             self.signs_at = float("-inf")
+            self.signs_kept = {}
             return None
-        if now - self.signs_at >= SIGNS_EVERY:
+        # a rank that has ended is confirmed by another answer
+        if now - self.signs_at >= SIGNS_EVERY or any(one.gone for one in self.signs_kept.values()):
             self.signs_at = now
             found: Mapping[str, patience.Signs] = {}
             try:

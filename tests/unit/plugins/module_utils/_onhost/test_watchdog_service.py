@@ -457,6 +457,24 @@ def test_signs_that_cannot_be_read_are_unknown_and_said_once(engine: Engine, tmp
     assert one.machine.verdict.kind == patience.UNKNOWN
 
 
+@pytest.mark.parametrize(("answers", "restarts"), [([True, False], {}), ([True, True], {"lost_rank": 1})])
+def test_a_rank_that_ended_is_asked_for_again_before_anything_is_done(
+    engine: Engine, tmp_path: Path, config: str, answers: list[bool], restarts: dict[str, int]
+) -> None:
+    left = list(answers)
+
+    def signs(_config: Any, _ranks: Any) -> dict[str, patience.Signs]:
+        return {"spark-01": patience.Signs(cores=1.0, gone=left.pop(0) if left else False)}
+
+    one, _said, now = stalled(tmp_path, config, signs)
+    with hanging(engine, one):
+        for _unused in range(7):
+            now[0] += 2
+            one.round()
+    assert one.machine.restarts == restarts
+    assert not left
+
+
 def test_ray_signs_ask_for_each_node_and_stop_at_a_dashboard_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
     nodes = [types.SimpleNamespace(address=f"10.0.0.{number}", name=f"spark-0{number}") for number in (1, 2)]
     cluster = types.SimpleNamespace(dashboard_port=8265, nodes=nodes, head_address="10.0.0.1")

@@ -133,10 +133,18 @@ def test_one_look_at_a_rank_that_ended_is_not_enough() -> None:
         assert world.step().healthy
 
 
-def test_a_host_that_is_done_without_needs_no_rank() -> None:
-    world = busy({HOSTS[0]: COMPUTES, HOSTS[1]: COMPUTES, HOSTS[2]: Signs(gone=True)}, **LARGE)
-    world.machine.without = ("10.0.0.3",)
-    assert all(decision.restart is None for decision in world.run(100))
+def test_ranks_that_end_again_and_again_are_started_ever_more_slowly() -> None:
+    world = busy(Signs(gone=True), **LARGE)
+    restarted_after(world, 12)
+    assert world.machine.attempts == 1
+    assert 10 < world.machine.wait_before_restart(world.now) <= 15
+
+
+def test_ranks_of_the_engine_before_take_no_patience_from_a_load() -> None:
+    world = World(load_stall=100.0)
+    world.listening = False
+    world.signs = {HOSTS[0]: Signs(cores=1.0), HOSTS[1]: Signs(gone=True)}
+    assert all(decision.restart is None for decision in world.run(240))
 
 
 def test_errors_are_not_excused_by_requests() -> None:
