@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from typing import Any
 
 #: a host's rank has ended, and the engine goes on: no step will end
-GONE = "gone"
+ENDED = "ended"
 #: a process of a rank is stopped: no step will end
 STOPPED = "stopped"
 #: something works that a wedged engine does not do: a compiler, a GPU at working power, a new line in the log
@@ -62,7 +62,7 @@ class Signs:
     #: a new line in the rank's log
     spoke: bool = False
     #: all ranks of the host have ended
-    gone: bool = False
+    ended: bool = False
 
     @classmethod
     def from_dict(cls, data: Any) -> Signs:
@@ -87,7 +87,7 @@ class Signs:
 
     @property
     def known(self) -> bool:
-        told = bool(self.stopped) or self.spoke or self.compilers > 0 or self.gone
+        told = bool(self.stopped) or self.spoke or self.compilers > 0 or self.ended
         return told or self.cores is not None or self.utilization is not None
 
 
@@ -106,8 +106,8 @@ def judge(signs: Mapping[str, Signs], working_power: float = 0.0) -> Verdict:
     """
     known = {host: one for host, one in signs.items() if one.known}
     for host, one in known.items():
-        if one.gone:
-            return Verdict(GONE, f"the rank on {host} has ended")
+        if one.ended:
+            return Verdict(ENDED, f"the rank on {host} has ended")
     for host, one in known.items():
         if one.stopped:
             return Verdict(STOPPED, f"a process of the rank on {host} is stopped")
@@ -154,7 +154,7 @@ def allowed(kind: str, step_patience: float, wedge_bound: float) -> float:
     if kind == WORKING:
         # not for ever: a compiler may hang, and a GPU may compute in a circle
         return step_patience * WORKING_FACTOR
-    return wedge_bound if kind in (GONE, STOPPED, STILL, WEDGED) else step_patience
+    return wedge_bound if kind in (ENDED, STOPPED, STILL, WEDGED) else step_patience
 
 
 @dataclasses.dataclass

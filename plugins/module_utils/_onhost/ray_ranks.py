@@ -100,7 +100,7 @@ def signs(
                 lives = ray_members.read_dashboard_ranks(str(answer.data)) if answer.ok else {}
             for address, node_id in ranks.items():
                 host = names.get(address, address)
-                found[host] = dataclasses.replace(found[host], gone=lives.get(node_id) is False)
+                found[host] = dataclasses.replace(found[host], ended=lives.get(node_id) is False)
         own = names.get(cluster.head_address, cluster.head_address)
         if own in found:
             compilers, stopped = life.of_host()

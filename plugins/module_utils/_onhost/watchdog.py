@@ -144,7 +144,7 @@ class Watchdog:
         self.quiet = 0.0
         self.verdict = patience.Verdict(patience.UNKNOWN, "")
         #: looks in a row at a rank that has ended
-        self.gone_in_a_row = 0
+        self.ended_in_a_row = 0
         self.mark = ""
         self.mark_at = float("-inf")
         self.marks = 0
@@ -350,7 +350,7 @@ class Watchdog:
         self.stalled = self.stall.seconds(now, self.advanced_at, self.stood_still_until)
         self.quiet = now - self.progressed_at if seen.unit.running and not self.served else 0.0
         self.verdict = self._verdict(seen)
-        self.gone_in_a_row = self.gone_in_a_row + 1 if self.verdict.kind == patience.GONE else 0
+        self.ended_in_a_row = self.ended_in_a_row + 1 if self.verdict.kind == patience.ENDED else 0
 
     def _verdict(self, seen: Observation) -> patience.Verdict:
         """What the hosts show of an engine that owes a token."""
@@ -361,10 +361,10 @@ class Watchdog:
         signs = dict(seen.signs or {})
         if not self.served:
             # until an engine has its ranks, those of the one before are all that there were
-            signs = {host: dataclasses.replace(one, gone=False) for host, one in signs.items()}
+            signs = {host: dataclasses.replace(one, ended=False) for host, one in signs.items()}
         found = patience.judge(signs, self.settings.working_power)
         # an engine whose rank ended says so in its log, and may hang on its way out
-        if found.kind != patience.GONE and seen.now - self.mark_at < _SPOKE:
+        if found.kind != patience.ENDED and seen.now - self.mark_at < _SPOKE:
             return patience.Verdict(patience.WORKING, "the engine writes to its log")
         return found
 
@@ -468,7 +468,7 @@ class Watchdog:
 
         Not after a failure that had no such excuse, and not where a rank is known to be stopped or to have ended.
         """
-        if self.failures or not self.served or self.verdict.kind in (patience.GONE, patience.STOPPED):
+        if self.failures or not self.served or self.verdict.kind in (patience.ENDED, patience.STOPPED):
             return False
         return self.stall.covers(probe.started, max(5.0, 4 * (self.latency or 0.0)))
 
@@ -477,11 +477,11 @@ class Watchdog:
         if not self.overdue:
             return None
         text = f"no token for {_seconds(self.stalled)} with requests in flight; {self.verdict.text}"
-        if self.gone_in_a_row >= self.settings.rank_confirmations:
+        if self.ended_in_a_row >= self.settings.rank_confirmations:
             return self._restart(seen, "lost_rank", text)
         if self.stalled > self.allowed:
             return self._restart(seen, "completion", text)
-        ended = self.verdict.kind == patience.GONE
+        ended = self.verdict.kind == patience.ENDED
         self.note = f"slow: {text}; restart {'if it stays so' if ended else f'after {_seconds(self.allowed)}'}"
         return None
 

@@ -232,7 +232,7 @@ class Service:
             self.signs_kept = {}
             return None
         # a rank that has ended is confirmed by another answer
-        if now - self.signs_at >= SIGNS_EVERY or any(one.gone for one in self.signs_kept.values()):
+        if now - self.signs_at >= SIGNS_EVERY or any(one.ended for one in self.signs_kept.values()):
             self.signs_at = now
             found: Mapping[str, patience.Signs] = {}
             try:

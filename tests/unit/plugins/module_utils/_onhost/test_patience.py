@@ -41,8 +41,8 @@ SPINS = Signs(cores=1.0)
         ({"a": WAITS, "b": Signs(cores=0.5, compilers=2)}, SPARK, patience.WORKING),
         ({"a": WAITS, "b": Signs(spoke=True)}, SPARK, patience.WORKING),
         ({"a": COMPUTES, "b": Signs(cores=0.0, stopped=True)}, SPARK, patience.STOPPED),
-        ({"a": COMPUTES, "b": Signs(gone=True)}, SPARK, patience.GONE),
-        ({"a": Signs(stopped=True), "b": Signs(gone=True)}, SPARK, patience.GONE),
+        ({"a": COMPUTES, "b": Signs(ended=True)}, SPARK, patience.ENDED),
+        ({"a": Signs(stopped=True), "b": Signs(ended=True)}, SPARK, patience.ENDED),
         ({"a": Signs(), "b": Signs()}, SPARK, patience.UNKNOWN),
         ({}, SPARK, patience.UNKNOWN),
     ],
@@ -56,7 +56,7 @@ def test_what_the_hosts_show_together(signs: dict[str, Signs], power: float, kin
 def test_the_text_names_the_host_that_decides() -> None:
     assert patience.judge({"a": WAITS, "b": COMPUTES}, SPARK).text == "b computes (96 % of the GPU at 45 W)"
     assert patience.judge({"a": SPINS, "b": Signs(stopped=True)}).text == "a process of the rank on b is stopped"
-    assert patience.judge({"a": SPINS, "b": Signs(gone=True)}).text == "the rank on b has ended"
+    assert patience.judge({"a": SPINS, "b": Signs(ended=True)}).text == "the rank on b has ended"
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def test_the_text_names_the_host_that_decides() -> None:
         (patience.WEDGED, 60),
         (patience.STILL, 60),
         (patience.STOPPED, 60),
-        (patience.GONE, 60),
+        (patience.ENDED, 60),
     ],
 )
 def test_what_an_engine_is_given(kind: str, seconds: float) -> None:

@@ -58,11 +58,10 @@ def test_actors_that_are_no_ranks_and_a_list_cut_short_tell_nothing() -> None:
     assert ray_members.read_dashboard_ranks(actors(*living().values(), left_out=1)) == {}
 
 
+@pytest.mark.parametrize("read", [ray_members.read_dashboard_nodes, ray_members.read_dashboard_ranks])
 @pytest.mark.parametrize(
     "body", ["", "[]", "null", "{}", '{"result": false, "msg": "x"}', '{"result": true, "data": {}}', "<html>"]
 )
-def test_strange_dashboard_answers_raise_value_error(body):
+def test_strange_dashboard_answers_raise_value_error(read, body):
     with pytest.raises(ValueError):  # noqa: PT011  json's own error is one, its words are not ours
-        ray_members.read_dashboard_nodes(body)
-    with pytest.raises(ValueError):  # noqa: PT011
-        ray_members.read_dashboard_ranks(body)
+        read(body)

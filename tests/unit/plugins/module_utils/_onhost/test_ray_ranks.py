@@ -98,7 +98,7 @@ def test_ray_signs_ask_for_each_node_and_stop_at_a_dashboard_that_hangs(monkeypa
 
 
 @pytest.mark.parametrize(
-    ("answer", "gone"),
+    ("answer", "ended"),
     [
         ([("n1", "ALIVE"), ("n2", "DEAD")], {"spark-01": False, "spark-02": True}),
         ([("n1", "ALIVE"), ("n3", "DEAD")], {"spark-01": False, "spark-02": False}),
@@ -107,7 +107,7 @@ def test_ray_signs_ask_for_each_node_and_stop_at_a_dashboard_that_hangs(monkeypa
     ],
 )
 def test_ray_signs_tell_a_rank_that_the_gcs_holds_for_dead(
-    monkeypatch: pytest.MonkeyPatch, answer: Any, gone: dict[str, bool]
+    monkeypatch: pytest.MonkeyPatch, answer: Any, ended: dict[str, bool]
 ) -> None:
     nodes = [types.SimpleNamespace(address=f"10.0.0.{number}", name=f"spark-0{number}") for number in (1, 2)]
     cluster = types.SimpleNamespace(dashboard_port=8265, nodes=nodes, head_address="10.0.0.1")
@@ -124,4 +124,4 @@ def test_ray_signs_tell_a_rank_that_the_gcs_holds_for_dead(
     monkeypatch.setattr(ray_ranks.ray_probe, "probe_http", probe_http)
     monkeypatch.setattr(ray_ranks.life, "of_host", lambda: (0, False))
     found = ray_ranks.signs(token=lambda _cluster: "token")({}, {"10.0.0.1": "n1", "10.0.0.2": "n2"})
-    assert {host: one.gone for host, one in found.items()} == gone
+    assert {host: one.ended for host, one in found.items()} == ended

@@ -403,7 +403,7 @@ def test_a_rank_that_ended_is_asked_for_again_before_anything_is_done(
     left = list(answers)
 
     def signs(_config: Any, _ranks: Any) -> dict[str, patience.Signs]:
-        return {"spark-01": patience.Signs(cores=1.0, gone=left.pop(0) if left else False)}
+        return {"spark-01": patience.Signs(cores=1.0, ended=left.pop(0) if left else False)}
 
     one, _said, now = stalled(tmp_path, config, signs)
     with hanging(engine, one):

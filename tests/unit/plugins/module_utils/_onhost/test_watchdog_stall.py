@@ -116,7 +116,7 @@ def test_a_lost_rank_is_not_waited_for() -> None:
 
 def test_a_rank_that_ended_is_not_waited_for_even_if_the_engine_goes_on_and_writes_to_its_log() -> None:
     world = busy(COMPUTES, **LARGE)
-    world.signs[HOSTS[1]] = Signs(gone=True)
+    world.signs[HOSTS[1]] = Signs(ended=True)
     began = world.now
     while not world.step().restart:
         world.mark = f"line {world.now}"
@@ -129,12 +129,12 @@ def test_a_rank_that_ended_is_not_waited_for_even_if_the_engine_goes_on_and_writ
 def test_one_look_at_a_rank_that_ended_is_not_enough() -> None:
     world = busy(COMPUTES, **LARGE)
     for number in range(20):
-        world.signs[HOSTS[1]] = Signs(gone=True) if number % 2 else COMPUTES
+        world.signs[HOSTS[1]] = Signs(ended=True) if number % 2 else COMPUTES
         assert world.step().healthy
 
 
 def test_ranks_that_end_again_and_again_are_started_ever_more_slowly() -> None:
-    world = busy(Signs(gone=True), **LARGE)
+    world = busy(Signs(ended=True), **LARGE)
     restarted_after(world, 12)
     assert world.machine.attempts == 1
     assert 10 < world.machine.wait_before_restart(world.now) <= 15
@@ -143,7 +143,7 @@ def test_ranks_that_end_again_and_again_are_started_ever_more_slowly() -> None:
 def test_ranks_of_the_engine_before_take_no_patience_from_a_load() -> None:
     world = World(load_stall=100.0)
     world.listening = False
-    world.signs = {HOSTS[0]: Signs(cores=1.0), HOSTS[1]: Signs(gone=True)}
+    world.signs = {HOSTS[0]: Signs(cores=1.0), HOSTS[1]: Signs(ended=True)}
     assert all(decision.restart is None for decision in world.run(240))
 
 
