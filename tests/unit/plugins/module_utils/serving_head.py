@@ -46,7 +46,7 @@ class Engine:
             def reply(self, status: int, text: str) -> None:
                 with contextlib.suppress(OSError):
                     self.send_response(status)
-                    self.send_header("Content-Length", str(len(text)))
+                    # no length: whoever asks reads until the connection is closed, and then nobody counts it any more
                     self.end_headers()
                     self.wfile.write(text.encode())
 
@@ -58,6 +58,9 @@ class Engine:
 
         class Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
             daemon_threads = True
+
+            def shutdown_request(self, request: Any) -> None:
+                request.close()
 
         self.server = Server(path, Handler)
 
