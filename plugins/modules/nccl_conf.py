@@ -147,17 +147,26 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.orig
 from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.wanted import MARKER, has_marker
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import environment_file
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.command import run_limited
-from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.files import write_atomic
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.files import read_plain, write_atomic
 from ansible_collections.sparkthor.cluster.plugins.module_utils._network.nccl import NcclError, Source, edit
 
+#: bytes read of a file that is not root's own
+LIMIT = 1_000_000
 ENVIRONMENT_FILES = ("/etc/environment", environment_file.FABRIC)
 
 
 def read(path: str) -> bytes | None:
     try:
-        with open(path, "rb") as stream:
-            return stream.read()
+        return read_plain(path)
     except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def read_theirs(path: str) -> bytes | None:
+    """A file in a user's home; None where there is none, or a link of his, which may lead anywhere."""
+    try:
+        return read_plain(path, LIMIT)
+    except OSError:
         return None
 
 
@@ -182,7 +191,7 @@ def home_sources(users: list[str]) -> list[Source]:
             homes.append(pwd.getpwnam(user).pw_dir)
         except KeyError:
             continue
-    return [Source(f"{home}/.nccl.conf", "home", read(f"{home}/.nccl.conf")) for home in dict.fromkeys(homes)]
+    return [Source(f"{home}/.nccl.conf", "home", read_theirs(f"{home}/.nccl.conf")) for home in dict.fromkeys(homes)]
 
 
 def image_sources(cli: str, image: str, path: str) -> list[Source]:
@@ -208,7 +217,8 @@ def image_file(cli: str, container: str, path: str) -> bytes | None:
     with tempfile.TemporaryDirectory() as folder:
         target = os.path.join(folder, "copy")
         code, _out, _err = run_limited([cli, "cp", f"{container}:{path}", target], 60)
-        return read(target) if code == 0 and os.path.isfile(target) else None
+        # the tool keeps a link as a link: what it names in the image is another file here
+        return read_plain(target, LIMIT) if code == 0 and stat.S_ISREG(os.lstat(target).st_mode) else None
 
 
 def apply(path: str, before: bytes | None, after: bytes | None) -> None:

@@ -217,7 +217,9 @@ probes:
 """
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.command import run_limited
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import Finding
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.mask import mask
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import ray_config, ray_health, ray_start_check
 
 UNIT = "sparkthor-ray.service"
@@ -283,9 +285,9 @@ def main() -> None:
         module.exit_json(changed=False, final=True, **with_former_key(unconfigured(str(error))))
     result = ray_health.wait_healthy(config, given["wait"], given["timeout"], given["source"])
     if given["journal_lines"] > 0 and not result["healthy"]:
-        argv = ["timeout", "10", "journalctl", "--no-pager", "--quiet", "--output=cat", f"--unit={UNIT}"]
-        lines = module.run_command([*argv, f"--lines={given['journal_lines']}"])[1].splitlines()
-        result["journal"] = "\n".join(line[:300] for line in lines)
+        argv = ["journalctl", "--no-pager", "--quiet", "--output=cat", f"--unit={UNIT}"]
+        text = mask(run_limited([*argv, f"--lines={given['journal_lines']}"], 10)[1])
+        result["journal"] = "\n".join(line[:300] for line in text.splitlines())
     module.exit_json(changed=False, final=ray_health.is_final(result), **with_former_key(result))
 
 

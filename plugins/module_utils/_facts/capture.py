@@ -18,6 +18,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._facts import ev
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import mask
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.anonymous import Anonymous
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.command import run_limited
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.files import read_plain
 from ansible_collections.sparkthor.cluster.plugins.module_utils._network import neighbors, rdma
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import gpu_state
 
@@ -88,14 +89,7 @@ def capture(
         "commands": [item for item in commands if item["rc"] != 127],
     }
 
-    def masked(value: Any) -> Any:
-        if isinstance(value, str):
-            return mask.mask(value, hidden)
-        if isinstance(value, dict):
-            return {key: masked(item) for key, item in value.items()}
-        return [masked(item) for item in value] if isinstance(value, list) else value
-
-    return dict(anonymous.data(masked(found)))
+    return dict(anonymous.data(mask.masked(found, hidden)))
 
 
 def _files(root: str, patterns: Sequence[str]) -> tuple[dict[str, str], dict[str, str]]:
@@ -105,8 +99,8 @@ def _files(root: str, patterns: Sequence[str]) -> tuple[dict[str, str], dict[str
         for path in sorted(glob.glob(os.path.join(root, pattern.lstrip("/"))))[:_COUNT]:
             name = "/" + os.path.relpath(path, root)
             try:
-                with open(path, encoding="utf-8", errors="replace") as handle:
-                    files[name] = _lines(handle.read(_LIMIT)).replace("\0", "")
+                text = read_plain(path, _LIMIT).decode("utf-8", "replace")
+                files[name] = _lines(text).replace("\0", "")
             except (OSError, ValueError):
                 continue  # sysfs answers some reads with EINVAL
     for path in glob.glob(os.path.join(root, "sys/class/infiniband/*/device")):
@@ -122,8 +116,7 @@ def read_now(timeout: int, given: Mapping[str, Any]) -> dict[str, Any]:
 
     def text_of(path: str) -> str | None:
         try:
-            with open(path, encoding="utf-8", errors="replace") as handle:
-                return handle.read(64_000)
+            return read_plain(path, 64_000).decode("utf-8", "replace")
         except OSError:
             return None
 

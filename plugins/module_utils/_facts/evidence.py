@@ -10,7 +10,6 @@ only: this runs on the hosts.
 from __future__ import annotations
 
 import glob
-import hashlib
 import json
 import os
 import re
@@ -18,11 +17,11 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from ansible_collections.sparkthor.cluster.plugins.module_utils._facts import node, own_secrets
+from ansible_collections.sparkthor.cluster.plugins.module_utils._facts import model_folders, node, own_secrets
 from ansible_collections.sparkthor.cluster.plugins.module_utils._facts.exposure import parse_listeners
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import files as _files
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import mask as _mask
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.command import run_limited
-from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.files import open_checked
 from ansible_collections.sparkthor.cluster.plugins.module_utils._network import (
     firewall_watch,
     link_state,
@@ -46,6 +45,8 @@ SMALL = 56
 #: bytes of one unit's journal, and of one file of Ray
 JOURNAL_LIMIT = 400_000
 FILE_LIMIT = 200_000
+#: bytes kept of what a command writes: a line of a journal may have any length
+OUTPUT_LIMIT = 4_000_000
 UNITS = (
     *node.SERVING_UNITS,
     *node.FRONT_UNITS,
@@ -101,11 +102,12 @@ def parse_units(text: str) -> dict[str, dict[str, str]]:
 
 
 def newest(text: str, limit: int) -> str:
-    """The end of a text, from the beginning of a line."""
+    """The end of a text, from the beginning of a line, or of a word in a longer one: half of a secret is not masked."""
     if len(text) <= limit:
         return text
     cut = text[-limit:]
-    return cut[cut.find("\n") + 1 :]
+    start = re.search(r"\n", cut) or re.search(r"\s", cut)
+    return cut[start.end() :] if start else ""
 
 
 class Collector:
@@ -145,18 +147,13 @@ class Collector:
 
     def read(self, path: str, limit: int = FILE_LIMIT) -> str | None:
         try:
-            with open(self.path(path), "rb") as handle:
-                return handle.read(limit).decode("utf-8", "replace").replace("\0", "")
+            return _files.read_plain(self.path(path), limit).decode("utf-8", "replace").replace("\0", "")
         except OSError:
             return None
 
     def tail(self, path: str, limit: int = FILE_LIMIT) -> str:
         try:
-            # Ray names its session by a link of its own; a file that is a link would lead root elsewhere
-            folder, name = os.path.split(self.path(path))
-            with os.fdopen(open_checked(f"{os.path.realpath(folder)}/{name}", os.O_RDONLY), "rb") as handle:
-                handle.seek(max(0, os.fstat(handle.fileno()).st_size - limit))
-                return newest(handle.read(limit).decode("utf-8", "replace"), limit - 1)
+            return newest(_files.read_plain(self.path(path), limit, end=True).decode("utf-8", "replace"), limit - 1)
         except OSError:
             return ""
 
@@ -225,14 +222,14 @@ class Collector:
             entry: dict[str, Any] = {
                 "pid": int(pid),
                 "program": program,
-                "argv": [self.mask(word)[:300] for word in self._without_secrets(argv)][:120],
-                "env": {key: value[:300] for key, value in environment.items() if _ENVIRONMENT.match(key)},
+                "argv": [word[:300] for word in _mask.masked(argv, self._hidden)][:120],
+                "env": {key: self.mask(value)[:300] for key, value in environment.items() if _ENVIRONMENT.match(key)},
                 "api_key": "" if "VLLM_API_KEY" not in environment else "empty",
                 "memlock": self._memlock(pid),
             }
             if environment.get("VLLM_API_KEY"):
                 entry["api_key"] = "set"
-            seen = self.read(f"/proc/{pid}/root/etc/nccl.conf")
+            seen = self._of_process(pid, "etc/nccl.conf")
             if seen is not None and seen != own:
                 entry["nccl_conf"] = _nccl.effective(seen.encode())
             try:
@@ -246,13 +243,15 @@ class Collector:
                 break
         return found
 
-    @staticmethod
-    def _without_secrets(argv: list[str]) -> list[str]:
-        kept, hide = [], False
-        for word in argv:
-            kept.append("********" if hide and not word.startswith("-") else word)
-            hide = word in ("--api-key", "--hf-token")
-        return kept
+    def _of_process(self, pid: str, path: str) -> str | None:
+        """A file as a process sees it, if its user may read it; who owns /proc/PID does not tell which user that is."""
+        user = re.search(r"^Uid:\s+\d+\s+(\d+)", self.read(f"/proc/{pid}/status") or "", re.MULTILINE)
+        top = self.path(f"/proc/{pid}/root")
+        try:
+            found = _files.read_beneath(top, path, int(user[1]) if user else -1, FILE_LIMIT)
+        except OSError:
+            return None
+        return found.decode("utf-8", "replace").replace("\0", "")
 
     def _memlock(self, pid: str) -> int:
         """The soft limit in bytes, -1 for none, 0 where it cannot be read."""
@@ -269,8 +268,7 @@ class Collector:
 
     def _bytes(self, path: str) -> bytes:
         try:
-            with open(self.path(path), "rb") as handle:
-                return handle.read(131_072)
+            return _files.read_plain(self.path(path), 131_072)
         except OSError:
             return b""
 
@@ -348,77 +346,12 @@ class Collector:
             return found
 
     def models(self) -> list[dict[str, Any]]:
-        """Folders of models: links that lead nowhere, and what names the content (a revision, a manifest's digest)."""
-        found: list[dict[str, Any]] = []
-        left = 20_000
         declared = self.folders()
-        for pattern in (declared["models"], f"{declared['cache']}/huggingface/hub", *OTHER_MODEL_ROOTS):
-            for root in sorted(glob.glob(self.path(pattern))):
-                names_here = sorted(self._list(root))
-                for name in names_here:
-                    folder = os.path.join(root, name)
-                    # a revision's folder is there under its model's name as well
-                    if name.startswith(".") or "@" in name or not os.path.isdir(folder):
-                        continue
-                    broken, files, visited = [], 0, 0
-                    for top, folders, names in os.walk(folder):
-                        folders[:] = [item for item in folders if item not in (".no_exist", ".locks")]
-                        for item in names:
-                            visited += 1
-                            path = os.path.join(top, item)
-                            if os.path.islink(path) and not os.path.exists(path):
-                                broken.append(os.path.relpath(path, folder))
-                            else:
-                                files += 1
-                        if visited > left:
-                            break
-                    left -= visited
-                    found.append(
-                        {
-                            "name": name,
-                            "path": self._shown(folder),
-                            # vllm.yaml names one of them
-                            "folders": [
-                                self._shown(os.path.join(root, item))
-                                for item in names_here
-                                if item.startswith(f"{name}@")
-                            ],
-                            "files": files,
-                            "broken": broken[:20],
-                            "broken_count": len(broken),
-                            "revision": self._revision(root, folder, name),
-                        }
-                    )
-                    if left <= 0 or len(found) >= 200:
-                        self.errors.append("models: too many files, the rest was not read")
-                        return found
+        own = [declared["models"], f"{declared['cache']}/huggingface/hub"]
+        found, whole = model_folders.read([self.path(pattern) for pattern in (*own, *OTHER_MODEL_ROOTS)], self._root)
+        if not whole:
+            self.errors.append("models: too many files, the rest was not read")
         return found
-
-    def _shown(self, path: str) -> str:
-        return "/" + os.path.relpath(path, self._root).lstrip("/")
-
-    @staticmethod
-    def _list(folder: str) -> list[str]:
-        try:
-            return os.listdir(folder)
-        except OSError:
-            return []
-
-    @staticmethod
-    def _revision(root: str, folder: str, name: str) -> str:
-        try:
-            with open(os.path.join(folder, "refs", "main"), encoding="utf-8") as handle:
-                return handle.read(80).strip()
-        except OSError:
-            pass
-        try:
-            record = f"{os.path.basename(os.path.realpath(folder))}.json"
-            with open(os.path.join(root, ".records", record), encoding="utf-8") as handle:
-                files = json.load(handle)
-            rows = sorted((path, str(row[2])) for path, row in files.items())
-            return "sha256:" + hashlib.sha256(repr(rows).encode()).hexdigest()[:16]
-        except (OSError, ValueError, AttributeError, IndexError, TypeError):
-            return ""
 
     def served_model(self) -> dict[str, Any]:
         """The configuration of the model that vllm.yaml names, where it is a folder of this host."""
@@ -481,20 +414,27 @@ class Collector:
         found = []
         fresh = self._clock() - 7200
         for base in ("/var/lib/sparkthor/ray/t", "/tmp/ray"):
-            logs = self.path(f"{base}/session_latest/logs")
-            names = [name for name in self._list(logs) if _RAY_LOG.match(name)]
+            logs = f"{base}/{self._session(base)}/logs"
             dated = []
-            for name in names:
+            for name in _files.list_folder(self.path(logs)):
                 try:
-                    state = os.stat(os.path.join(logs, name))
+                    state = os.lstat(self.path(f"{logs}/{name}"))
                 except OSError:
                     continue
-                if state.st_size and state.st_mtime >= fresh:
+                if _RAY_LOG.fullmatch(name) and state.st_size and state.st_mtime >= fresh:
                     dated.append((state.st_mtime, name))
             for _when, name in sorted(dated)[-8:]:
-                text = self.tail(f"{base}/session_latest/logs/{name}")
-                found.append({"name": f"{base}/session_latest/logs/{name}", "text": text})
+                shown = f"{base}/session_latest/logs/{name}"
+                found.append({"name": shown, "text": self.tail(f"{logs}/{name}")})
         return found
+
+    def _session(self, base: str) -> str:
+        """The folder of Ray's newest session: a link by Ray's user names it, and no folder elsewhere."""
+        try:
+            name = os.path.basename(os.readlink(self.path(f"{base}/session_latest")))
+        except OSError:
+            name = ""
+        return name if name.startswith("session_") else "session_latest"
 
     # -- all ----------------------------------------------------------------------------------------------------
 
@@ -539,6 +479,9 @@ class Collector:
         )
         for name, read, empty in parts:
             evidence[name] = self.part(name, read, empty)
+        # a file of anybody's, an address, a name: a secret may stand anywhere
+        evidence = dict(_mask.masked(evidence, self._hidden))
+        self.errors = [self.mask(error) for error in self.errors]
         evidence.update(ended=self._clock(), seconds=round(time.monotonic() - begun, 2), errors=self.errors)
         return evidence
 
@@ -591,7 +534,9 @@ def read_now(
 
     def run(argv: list[str]) -> tuple[int, str, str]:
         left = end - time.monotonic()
-        return run_limited(argv, min(timeout, left)) if left > 0 else (124, "", f"{argv[0]}: no time left")
+        if left <= 0:
+            return 124, "", f"{argv[0]}: no time left"
+        return run_limited(argv, min(timeout, left), most=OUTPUT_LIMIT)
 
     health = (lambda: health_of_ray(timeout)) if ask_ray else None
     collector = Collector(run, since=since, journal_lines=journal_lines, ping=ping, ray_health=health, key=key)

@@ -18,7 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._facts import node as _node
-from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import environment_file
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import environment_file, files
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.command import run_limited
 from ansible_collections.sparkthor.cluster.plugins.module_utils._network import firewall_watch
 from ansible_collections.sparkthor.cluster.plugins.module_utils._network import rdma as _rdma
@@ -105,8 +105,7 @@ class HostReader:
 
     def _text(self, path: str, limit: int = 1_000_000) -> str:
         try:
-            with open(self._path(path), encoding="utf-8", errors="replace") as handle:
-                return handle.read(limit)
+            return files.read_plain(self._path(path), limit).decode("utf-8", "replace")
         except OSError:
             return ""
 

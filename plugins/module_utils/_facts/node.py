@@ -23,7 +23,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._facts import machine
-from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import environment_file
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import environment_file, files
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import places
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store import hub_caches
 
@@ -214,8 +214,7 @@ class NodeReader:
 
     def _read(self, path: str, default: str = "") -> str:
         try:
-            with open(self._path(path), encoding="utf-8", errors="replace") as handle:
-                return handle.read().replace("\0", "")
+            return files.read_plain(self._path(path)).decode("utf-8", "replace").replace("\0", "")
         except OSError:
             return default
 

@@ -20,9 +20,11 @@ _EUI64 = re.compile(r"(?i)([0-9a-f]{0,2}ff:fe)([0-9a-f]{2}:[0-9a-f]{1,4})\b")
 _UUID = re.compile(r"(?i)\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b")
 #: a machine-id, or a boot's as systemd writes it
 _ID = re.compile(r"\b[0-9a-f]{32}\b")
-_SERIAL = re.compile(r"(?i)(\b\w*serial(?:[ _-]?n(?:umber|o))?\w*\"?\s*[:=]\s*\"?)([^\s\"\[,}][^\"\n,}]*)")
+_SERIAL = re.compile(
+    r"(?i)(\b\w{0,60}serial(?:[ _-]?n(?:umber|o))?\w{0,60}\"?\s{0,60}[:=]\s{0,60}\"?)([^\s\"\[,}][^\"\n,}]*)"
+)
 _IPV4 = re.compile(r"(?<![\w.])(?:\d{1,3}\.){3}\d{1,3}(?![\w.]*\d)")
-_IPV6 = re.compile(r"(?i)(?<![\w:.])(?:[0-9a-f]{1,4}:){3,7}(?::|[0-9a-f]{0,4})(?::?[0-9a-f]{1,4})*(?![\w:])")
+_IPV6 = re.compile(r"(?i)(?<![\w:.])(?:[0-9a-f]{1,4}:){3,7}(?::?[0-9a-f]{0,4})(?::[0-9a-f]{1,4}){0,7}(?![\w:])")
 _HOME = re.compile(r"/home/([A-Za-z0-9._-]+)")
 #: users that a distribution or vendor makes; they name nobody
 _COMMON = ("nvidia", "ubuntu", "user", "sparkthor")

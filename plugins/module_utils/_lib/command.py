@@ -8,25 +8,32 @@
 play.  The outcome is always a (rc, stdout, stderr) triple; nothing raises.
 
 ``subprocess.run`` does not do: after its time limit it kills, and then waits without one for what may hang in the
-kernel (a driver whose device is gone), where no signal arrives.
+kernel (a driver whose device is gone), where no signal arrives.  And it keeps all that a command writes, which may be
+gigabytes: a journal holds lines of any length, by whoever can write one.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import selectors
 import subprocess
+import time
 
 #: seconds that a killed command has to be gone; one that is not is left behind
 KILLED = 1.0
 #: the exit status of a command that ran past its limit, as timeout(1) has it
 TIMED_OUT = 124
+#: bytes that are kept of an output: the last ones
+MOST = 32 << 20
+_BLOCK = 1 << 16
 
 
-def run_limited(argv: list[str], timeout: float, stdin: str | None = None) -> tuple[int, str, str]:
+def run_limited(argv: list[str], timeout: float, stdin: str | None = None, most: int = MOST) -> tuple[int, str, str]:
     """Run ``argv`` in the C locale.
 
     rc 127 when it is not installed, 126 when it cannot be run, :data:`TIMED_OUT` when it ran past ``timeout`` seconds.
+    Of each output the last ``most`` bytes.
     """
     environment = dict(os.environ, LC_ALL="C", LANGUAGE="C")
     environment["PATH"] = environment.get("PATH", "") + ":/usr/local/sbin:/usr/sbin:/sbin:/usr/local/bin:/usr/bin:/bin"
@@ -36,8 +43,6 @@ def run_limited(argv: list[str], timeout: float, stdin: str | None = None) -> tu
             stdin=subprocess.DEVNULL if stdin is None else subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            text=True,
-            errors="replace",
             env=environment,
         )
     except FileNotFoundError:
@@ -45,13 +50,79 @@ def run_limited(argv: list[str], timeout: float, stdin: str | None = None) -> tu
     except OSError as error:
         return 126, "", f"{argv[0]}: {error.strerror}"
     try:
-        out, err = process.communicate(stdin, timeout)
+        out, err = exchange(process, timeout, None if stdin is None else stdin.encode(), most)
     except subprocess.TimeoutExpired:
-        process.kill()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(KILLED)
+        end(process)
         return TIMED_OUT, "", f"{argv[0]}: no answer within {timeout:g} s"
     except BaseException:  # the caller's own time is up
         process.kill()
         raise
-    return process.returncode, out, err
+    return process.returncode, _text(out), _text(err)
+
+
+def _text(output: bytes) -> str:
+    return output.decode("utf-8", "replace").replace("\r\n", "\n").replace("\r", "\n")
+
+
+def exchange(
+    process: subprocess.Popen[bytes], timeout: float, stdin: bytes | None = None, most: int = MOST
+) -> tuple[bytes, bytes]:
+    """Give a process its input and read its outputs, all of them pipes, to their ends: the last ``most`` bytes of each.
+
+    Raises ``subprocess.TimeoutExpired``; ending the process is left to the caller then.
+    """
+    end = time.monotonic() + timeout
+    given = memoryview(stdin or b"")
+    kept = {stream: bytearray() for stream in (process.stdout, process.stderr) if stream is not None}
+    with selectors.DefaultSelector() as waiting, contextlib.ExitStack() as open_pipes:
+        for stream in kept:
+            open_pipes.callback(stream.close)
+            waiting.register(stream, selectors.EVENT_READ)
+        if process.stdin is not None:
+            # it may have ended without reading, which shows when what is left is flushed
+            open_pipes.callback(_close, process)
+            os.set_blocking(process.stdin.fileno(), False)
+            waiting.register(process.stdin, selectors.EVENT_WRITE)
+        while waiting.get_map():
+            left = end - time.monotonic()
+            if left <= 0:
+                raise subprocess.TimeoutExpired(process.args, timeout)
+            for key, _events in waiting.select(left):
+                if key.fileobj is process.stdin:
+                    given = _give(key.fd, given)
+                    if not given:
+                        waiting.unregister(process.stdin)
+                        _close(process)
+                elif block := os.read(key.fd, _BLOCK):
+                    tail = kept[key.fileobj]  # type: ignore[index]  # one of the two that were registered
+                    tail += block
+                    if len(tail) > most + (most >> 2) + _BLOCK:
+                        del tail[:-most]
+                else:
+                    waiting.unregister(key.fileobj)
+        process.wait(max(0.0, end - time.monotonic()))
+    out, err = (bytes(kept[stream][-most:]) if stream else b"" for stream in (process.stdout, process.stderr))
+    return out, err
+
+
+def end(process: subprocess.Popen[bytes]) -> None:
+    """Kill a process; one that is not gone soon is left behind."""
+    process.kill()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(KILLED)
+
+
+def _give(descriptor: int, given: memoryview) -> memoryview:
+    """What is left to give; nothing where nobody reads it."""
+    try:
+        return given[os.write(descriptor, given[:_BLOCK]) :] if given else given
+    except BlockingIOError:
+        return given
+    except BrokenPipeError:
+        return given[:0]
+
+
+def _close(process: subprocess.Popen[bytes]) -> None:
+    if process.stdin is not None:
+        with contextlib.suppress(BrokenPipeError):
+            process.stdin.close()

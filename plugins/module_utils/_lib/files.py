@@ -4,7 +4,8 @@
 
 Root works in folders where the serving user may write as well. So a path is walked folder by folder, each opened
 inside the one before, and a link is followed only if root or whoever runs this made it: another user's link never
-decides which file is read, written, owned or removed. All functions raise ``OSError`` unless they say otherwise.
+decides which file is read, written, owned or removed. A second name (hard link) in another user's folder is no more
+than a link. All functions raise ``OSError`` unless they say otherwise.
 """
 
 from __future__ import annotations
@@ -30,6 +31,11 @@ _READ_LIMIT = 32_000_000
 
 def open_checked(path: str, flags: int, mode: int = 0o600) -> int:
     """``os.open``, but no link of another user's is followed, anywhere in the path."""
+    return _opened(path, flags, mode)[0]
+
+
+def _opened(path: str, flags: int, mode: int = 0o600) -> tuple[int, os.stat_result]:
+    """:func:`open_checked`, and the state of the folder that it is in."""
     waiting, links = _names(os.path.abspath(path)) or ["."], 0
     place = os.open("/", _PASS)
     try:
@@ -48,7 +54,7 @@ def open_checked(path: str, flags: int, mode: int = 0o600) -> int:
                 found = os.open("/", _PASS) if target.startswith("/") else os.dup(place)
             else:
                 if not waiting:
-                    return found
+                    return found, os.fstat(place)
             os.close(place)
             place = found
     finally:
@@ -132,12 +138,68 @@ def write_in_place(path: str, content: str) -> None:
         stream.write(content)
 
 
-def read_plain(path: str, limit: int = _READ_LIMIT) -> bytes:
-    """What stands in a file, ``limit`` bytes of it at most; a pipe or a device is none."""
-    with os.fdopen(open_checked(path, os.O_RDONLY), "rb") as stream:
-        if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
+def read_plain(path: str, limit: int = _READ_LIMIT, end: bool = False) -> bytes:
+    """What stands in a file, ``limit`` bytes of it at most, with ``end`` the last ones.
+
+    A pipe, a device or a folder is no file, and neither is a second name of a file that whoever gave it that name may
+    not read.
+    """
+    handle, folder = _opened(path, os.O_RDONLY)
+    with os.fdopen(handle, "rb") as stream:
+        state = os.fstat(stream.fileno())
+        if not stat.S_ISREG(state.st_mode):
             raise OSError(errno.EINVAL, "not a plain file", path)
+        if _lent(state, folder):
+            raise PermissionError(errno.EPERM, "another user gave this name to a file that is not for him", path)
+        if end:
+            stream.seek(max(0, state.st_size - limit))
         return stream.read(limit)
+
+
+def _lent(state: os.stat_result, folder: os.stat_result) -> bool:
+    """Whether a name may have been given to a file by somebody who may not read it."""
+    own = (0, os.geteuid())
+    theirs = folder.st_uid not in own or bool(folder.st_mode & 0o022)
+    readable = bool(state.st_mode & 0o004) or (state.st_uid == folder.st_uid and state.st_uid not in own)
+    return state.st_nlink > 1 and theirs and not readable
+
+
+def read_beneath(top: str, path: str, reader: int, limit: int = _READ_LIMIT) -> bytes:
+    """What a process sees at a path below its own root folder ``top``, as ``/proc/PID/root``.
+
+    No link is followed below, since there it means another file than here.  Whoever has a root folder of his own can
+    mount any file of this host in it, so a file counts only if the user ``reader``, whose process it is, may read it.
+    """
+    place = os.open(top, _PASS | os.O_CLOEXEC)
+    try:
+        *folders, name = [part for part in path.split("/") if part]
+        for folder in folders:
+            found = os.open(folder, _PASS | _ALWAYS, dir_fd=place)
+            os.close(place)
+            place = found
+        with os.fdopen(os.open(name, os.O_RDONLY | _ALWAYS, dir_fd=place), "rb") as stream:
+            state = os.fstat(stream.fileno())
+            if not stat.S_ISREG(state.st_mode):
+                raise OSError(errno.EINVAL, "not a plain file", path)
+            if reader not in (0, state.st_uid) and not state.st_mode & 0o004:
+                raise PermissionError(errno.EPERM, f"user {reader} may not read it", path)
+            return stream.read(limit)
+    finally:
+        os.close(place)
+
+
+def list_folder(path: str) -> list[str]:
+    """The names in a folder, sorted; none where it cannot be read or a link of another user's leads there."""
+    try:
+        handle = open_checked(path, _FOLDER)
+    except OSError:
+        return []
+    try:
+        return sorted(os.listdir(handle))
+    except OSError:
+        return []
+    finally:
+        os.close(handle)
 
 
 def read_own(path: str) -> bytes:
@@ -150,10 +212,10 @@ def read_own(path: str) -> bytes:
 
 
 def read_json(path: str) -> dict[str, Any]:
-    """The object in a JSON file; empty where the file is absent, unreadable, torn or holds something else."""
+    """The object in a JSON file; empty where the file is absent, unreadable, torn, too deep or holds something else."""
     try:
         document = json.loads(read_plain(path))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
     return document if isinstance(document, dict) else {}
 

@@ -13,12 +13,16 @@ from collections.abc import Iterable, Sequence
 #: shorter ones would hide words that are none
 SHORTEST: t.Final = 8
 _HIDDEN: t.Final = "********"
+_WORDS: t.Final = (
+    r"api[_-]?keys?|hf_token|hugging_?face\w{0,40}token|ray_auth_token|auth_token|access_token|passw(?:or)?d|psk|secret"
+)
+# what is quoted has a limit: without one a text of open quotes would be read to its end from each of them
 _SECRETS: t.Final[tuple[tuple[re.Pattern[str], str], ...]] = (
     # 'api_key': ['…'] of vLLM's own line of arguments, api-key: …, VLLM_API_KEY=…, HF_TOKEN=…, password: …
     (
         re.compile(
-            r"(?i)((?:api[_-]?keys?|hf_token|hugging_?face\w*token|ray_auth_token|auth_token|access_token|passw(?:or)?d|"
-            r"psk|secret)[\"']?\s*[=:](?:\s*-\s+|[ \t]*))(\[[^\]]*\]|\"[^\"]*\"|'[^']*'|(?!/)[^\s,;)}]+)"
+            rf"(?i)((?:{_WORDS})[\"']?\s*[=:](?:\s*-\s+|[ \t]*))"
+            r"(\[[^\]]{0,4000}\]|\"[^\"]{0,4000}\"|'[^']{0,4000}'|(?!/)[^\s,;)}]+)"
         ),
         r"\1********",
     ),
@@ -27,7 +31,7 @@ _SECRETS: t.Final[tuple[tuple[re.Pattern[str], str], ...]] = (
         re.compile(
             r"\b([A-Z][A-Z0-9_]*(?:TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS|_KEY)[\"']?\s*[=:]"
             r"(?:\s*-\s+|[ \t]*))(?!/(?:dev|etc|home|mnt|opt|proc|root|run|srv|tmp|usr|var)/)"
-            r"(\"[^\"]*\"|'[^']*'|[^\s\"',;)}\]]+)"
+            r"(\"[^\"]{0,4000}\"|'[^']{0,4000}'|[^\s\"',;)}\]]+)"
         ),
         r"\1********",
     ),
@@ -44,13 +48,19 @@ _SECRETS: t.Final[tuple[tuple[re.Pattern[str], str], ...]] = (
     (re.compile(r"(?i)(https?://[^/\s:@]+:)[^@\s/]+@"), r"\1********@"),
 )
 #: a list of YAML below such a key, with more items than the one that the expressions above see
-_ITEM: t.Final = r"(?!/(?:dev|etc|home|mnt|opt|proc|root|run|srv|tmp|usr|var)/)(?:\"[^\"\n]*\"|'[^'\n]*'|[^\s,;)}]+)"
+_ITEM: t.Final = (
+    r"(?!/(?:dev|etc|home|mnt|opt|proc|root|run|srv|tmp|usr|var)/)(?:\"[^\"\n]{0,4000}\"|'[^'\n]{0,4000}'|[^\s,;)}]+)"
+)
 _LIST: t.Final = re.compile(
-    r"((?:(?i:api[_-]?keys?|hf_token|hugging_?face\w*token|ray_auth_token|auth_token|access_token|passw(?:or)?d|psk|secret)"
+    rf"((?:(?i:{_WORDS})"
     r"|\b[A-Z][A-Z0-9_]*(?:TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS|_KEY))[\"']?\s*[=:])"
     rf"(\s*-\s+{_ITEM}(?:[ \t\r]*\n[ \t]*-[ \t]+{_ITEM})+)"
 )
 _OF_LIST: t.Final = re.compile(rf"((?:^|\s)-\s+){_ITEM}")
+#: names of fields and options whose value is a secret
+_NAMES: t.Final = re.compile(
+    rf"(?:(?i:{_WORDS}|hf-token|\btoken)|\b[A-Z][A-Z0-9_]*(?:TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS|_KEY))$"
+)
 
 
 def forms(secrets: Iterable[str]) -> list[str]:
@@ -76,3 +86,23 @@ def mask(text: str, known: Sequence[str] = ()) -> str:
     for pattern, replacement in _SECRETS:
         text = pattern.sub(replacement, text)
     return text
+
+
+def masked(value: t.Any, known: Sequence[str] = (), name: str = "") -> t.Any:
+    """Plain data with all its texts masked, keys as well; ``name`` is that of the field or option that has the value.
+
+    Of a list of words, as of a command, all that follows such an option is hidden up to the next one.
+    """
+    if isinstance(value, str):
+        hidden = len(value) >= SHORTEST and not value.startswith("/") and _NAMES.search(name)
+        return _HIDDEN if hidden else mask(value, known)
+    if isinstance(value, dict):
+        return {masked(key, known): masked(item, known, str(key)) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        found, option = [], ""
+        for item in value:
+            if isinstance(item, str) and item.startswith("-"):
+                option = item
+            found.append(masked(item, known, name if _NAMES.search(name) else "" if item is option else option))
+        return found
+    return value

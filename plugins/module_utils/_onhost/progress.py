@@ -14,6 +14,8 @@ import json
 import re
 from collections.abc import Iterable
 
+from .._lib.printable import printable
+
 #: how far a whole load is at the start and the end of a stage, by experience: weights are most of it
 _STAGES: tuple[tuple[str, re.Pattern[str], float, float], ...] = (
     (
@@ -77,10 +79,9 @@ _PERCENT = re.compile(r"(\d{1,3})%(?:\s*(?:Completed|\|))")
 _COUNT = re.compile(r"\b(\d+)/(\d+)\b")
 #: what vLLM and Ray put in front of a line
 _PREFIX = re.compile(
-    r"^(?:\x1b\[[0-9;]*m|\(\w+(?: [\w-]+)*(?: pid=\d+)?(?:, ip=[0-9a-fA-F.:]+)?\)\s*|"
+    r"^(?:\(\w+(?: [\w-]+)*(?: pid=\d+)?(?:, ip=[0-9a-fA-F.:]+)?\)\s*|"
     r"(?:DEBUG|INFO|WARNING|ERROR|CRITICAL):?\s+(?:\d\d-\d\d \d\d:\d\d:\d\d\s+)?(?:\[[\w./-]+\.py:\d+\]\s*)?)+"
 )
-_ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 #: a line of vLLM's logger, unlike the source lines that Python's warnings quote
 _LOGGED = re.compile(r"\b(?:INFO|WARNING|ERROR|CRITICAL):?\s+\d\d-\d\d \d\d:\d\d")
 _DULL = re.compile(
@@ -105,8 +106,7 @@ class Progress:
 
 def plain(line: str) -> str:
     """A log line without colours, logger prefixes and all but the newest state of a progress bar."""
-    line = _ANSI.sub("", line).replace("\x00", "")
-    parts = [part for part in line.split("\r") if part.strip()]
+    parts = [part for part in map(printable, line.split("\r")) if part.strip()]
     line = parts[-1] if parts else ""
     return _PREFIX.sub("", line.strip()).strip()
 

@@ -24,7 +24,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from .._lib import files
+from .._lib import command, files
 from . import observation, progress
 
 CONFIG = "/etc/sparkthor/serving.json"
@@ -51,19 +51,24 @@ def run(argv: list[str], seconds: float) -> tuple[int, str, str]:
     # systemd's own tools say there how they ended, and systemd logs each word of a process that it does not expect
     inherited = {key: value for key, value in os.environ.items() if key != "NOTIFY_SOCKET"}
     try:
-        done = subprocess.run(
+        process = subprocess.Popen(
             argv,
-            capture_output=True,
-            timeout=seconds,
-            check=False,
             stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             env={**inherited, "LC_ALL": "C", "SYSTEMD_COLORS": "0", "SYSTEMD_PAGER": ""},
         )
-    except subprocess.TimeoutExpired:
-        return 124, "", f"{argv[0]} gave no answer within {seconds:.0f} s"
     except OSError as error:
         return 127, "", f"{argv[0]}: {error.strerror}"
-    return done.returncode, done.stdout.decode("utf-8", "replace"), done.stderr.decode("utf-8", "replace")
+    try:
+        out, err = command.exchange(process, seconds)
+    except subprocess.TimeoutExpired:
+        command.end(process)
+        return 124, "", f"{argv[0]} gave no answer within {seconds:.0f} s"
+    except BaseException:
+        process.kill()
+        raise
+    return process.returncode, out.decode("utf-8", "replace"), err.decode("utf-8", "replace")
 
 
 def write_file(path: str, content: str, mode: int = 0o644) -> None:

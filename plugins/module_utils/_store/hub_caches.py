@@ -76,7 +76,8 @@ def _count(patterns: Iterable[str], found: dict[str, int]) -> None:
     for path in paths.values():
         repo = os.path.basename(os.path.dirname(os.path.dirname(path))).removeprefix("models--").replace("--", "/", 1)
         with contextlib.suppress(OSError):
-            found[repo] = found.get(repo, 0) + os.stat(path).st_size
+            # a large file is never a link: only small ones are
+            found[repo] = found.get(repo, 0) + os.lstat(path).st_size
 
 
 def take_for(store: Store, need: Mapping[str, Mapping[str, Any]], patterns: Iterable[str]) -> Taken:

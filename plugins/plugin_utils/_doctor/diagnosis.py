@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import Finding
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.mask import mask
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.printable import printable
 
 ERROR: t.Final = "error"
 WARNING: t.Final = "warning"
@@ -257,12 +258,9 @@ def scan_pattern(pattern: Pattern, text: str) -> tuple[int, list[str]]:
     return count, quoted
 
 
-_PREFIXES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
-
-
 def tidy(line: str) -> str:
-    """A log line fit for quoting: no colours, no secrets, not too long."""
-    line = mask(_PREFIXES.sub("", line).replace("\r", " ").strip())
+    """A log line fit for quoting: nothing that a terminal acts on, no secrets, not too long."""
+    line = mask(printable(line).strip())
     return line if len(line) <= QUOTE_LENGTH else line[: QUOTE_LENGTH - 1] + "…"
 
 

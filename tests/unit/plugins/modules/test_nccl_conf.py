@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,10 +14,14 @@ from ansible.module_utils.testing import patch_module_args
 from ansible_collections.sparkthor.cluster.plugins.modules import nccl_conf
 
 
+def _absent(name: str) -> Any:
+    raise KeyError(name)
+
+
 @pytest.fixture(autouse=True)
 def _no_host_files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(nccl_conf, "ENVIRONMENT_FILES", (str(tmp_path / "environment"),))
-    monkeypatch.setattr(nccl_conf, "home_sources", lambda users: [])
+    monkeypatch.setattr(nccl_conf.pwd, "getpwnam", _absent)
     real = nccl_conf.write_atomic
     # The running user need not be root
     monkeypatch.setattr(nccl_conf, "write_atomic", lambda path, text, uid, gid, mode: real(path, text, -1, -1, mode))
@@ -114,3 +120,34 @@ def test_bad_key(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     result = run(capsys, path=str(tmp_path / "x"), present={"NCCL X": "1"})
     assert result["failed"] is True
     assert "'NCCL X' is not the name of a variable" in result["msg"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="makes a link of another user")
+@pytest.mark.parametrize("kind", ["link", "pipe"])
+def test_a_link_in_a_home_shows_no_file_of_roots(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    (tmp_path / "hidden").write_text("NCCL_THING=of-root-alone\n")
+    planted = tmp_path / "home" / ".nccl.conf"
+    planted.parent.mkdir()
+    if kind == "link":
+        planted.symlink_to(tmp_path / "hidden")
+        os.chown(planted, 65534, 65534, follow_symlinks=False)
+    else:
+        os.mkfifo(planted)
+    monkeypatch.setattr(nccl_conf.pwd, "getpwnam", lambda name: SimpleNamespace(pw_dir=str(tmp_path / "home")))
+    found = run(capsys, check=True, path=str(tmp_path / "nccl.conf"), users=["eve"])
+    assert "of-root-alone" not in json.dumps(found)
+    assert [source["exists"] for source in found["sources"] if source["name"] == str(planted)] == [False]
+
+
+def test_a_link_in_an_image_shows_no_file_of_this_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tool copies a link as a link."""
+    (tmp_path / "hidden").write_text("NCCL_THING=of-root-alone\n")
+
+    def docker(argv: list[str], _timeout: float) -> tuple[int, str, str]:
+        os.symlink(tmp_path / "hidden", argv[3])
+        return 0, "", ""
+
+    monkeypatch.setattr(nccl_conf, "run_limited", docker)
+    assert nccl_conf.image_file("docker", "c0ffee", "/etc/nccl.conf") is None

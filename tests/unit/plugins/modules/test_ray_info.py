@@ -136,14 +136,16 @@ def test_a_host_without_ray(run, tmp_path):
 def test_the_journal_comes_only_with_trouble(run, monkeypatch):
     calls = []
 
-    def run_command(self, argv, **_kwargs):
+    def run_limited(argv, timeout):
+        assert timeout == 10
         calls.append(argv)
-        return 0, "the head refuses this host's token\n" + "x" * 500 + "\n", ""
+        return 0, "the head refuses this host's token\n" + "x" * 500 + "\nRAY_AUTH_TOKEN=of-this-cluster\n", ""
 
-    monkeypatch.setattr(ray_info.AnsibleModule, "run_command", run_command)
+    monkeypatch.setattr(ray_info, "run_limited", run_limited)
     assert "journal" not in run(captured("healthy"), journal_lines=5)
     assert calls == []
     result = run(captured("headonly"), journal_lines=5)
     assert result["journal"].splitlines()[0] == "the head refuses this host's token"
     assert len(result["journal"].splitlines()[1]) == 300
+    assert result["journal"].splitlines()[2] == "RAY_AUTH_TOKEN=********"
     assert {"--unit=sparkthor-ray.service", "--lines=5"} < set(calls[0])

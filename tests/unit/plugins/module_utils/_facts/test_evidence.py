@@ -7,6 +7,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import stat
 from pathlib import Path
 
 import pytest
@@ -114,6 +115,102 @@ def test_a_log_that_is_a_link_shows_nothing_else(tmp_path: Path) -> None:
     os.mkfifo(planted.with_name("worker-1.err"))
     seen, _runs = collect(tmp_path)
     assert "root:hash:" not in json.dumps(seen)
+
+
+def planted(path: Path, target: Path | str) -> None:
+    """A link of another user's."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.unlink(missing_ok=True)
+    path.symlink_to(target)
+    os.chown(path, 65534, 65534, follow_symlinks=False)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="makes files of another user")
+def test_nothing_that_users_lay_in_the_way_leads_to_a_secret_or_blocks(tmp_path: Path) -> None:
+    """Secrets that no mask knows: they must not be read at all."""
+    machine(tmp_path)
+    hidden = tmp_path / "srv/hidden"
+    hidden.mkdir(parents=True)
+    (hidden / "main").write_text("of-root-alone")
+    (hidden / "config.json").write_text('{"of-root-alone": 1}')
+    (hidden / "raylet.out").write_text("of-root-alone\n")
+    (hidden / "nccl.conf").write_text("NCCL_SECRET_THING=of-root-alone\n")
+    for path in hidden.iterdir():
+        path.chmod(0o600)
+        os.utime(path, (2e9, 2e9))
+    home = tmp_path / "home/eve/.cache/huggingface/hub"
+    for name in ("link", "pipe", "hard", "device", "folder", "memory", "giant"):
+        (home / f"models--{name}" / "refs").mkdir(parents=True)
+    planted(home / "models--link/refs/main", hidden / "main")
+    os.mkfifo(home / "models--pipe/refs/main")
+    os.link(hidden / "main", home / "models--hard/refs/main")
+    os.mknod(home / "models--device/refs/main", 0o666 | stat.S_IFCHR, os.makedev(1, 5))
+    (home / "models--folder/refs/main").mkdir()
+    planted(home / "models--memory/refs/main", "/proc/self/mem")
+    with open(home / "models--giant/refs/main", "wb") as stream:
+        stream.truncate(1 << 40)
+    planted(home / "models--elsewhere", hidden)
+    planted(home / "models--link/refs/other", hidden / "nothing-there")
+    for path in home.rglob("*"):
+        if not path.is_symlink() and path.name != "main":
+            os.chown(path, 65534, 65534)
+    # a whole cache that is a link, and the served model's configuration
+    (tmp_path / "srv/huggingface/hub/models--private").mkdir(parents=True)
+    planted(tmp_path / "home/mallory/.cache", tmp_path / "srv")
+    planted(tmp_path / "var/lib/sparkthor/models/m/config.json", hidden / "config.json")
+    # a process's own root folder, Ray's session, and the state that a service writes
+    (tmp_path / "proc/41/status").write_text("Name:\tx\nUid:\t65534\t65534\t65534\t65534\n")
+    planted(tmp_path / "proc/41/root/etc/nccl.conf", hidden / "nccl.conf")
+    (hidden / "logs").mkdir()
+    os.link(hidden / "raylet.out", hidden / "logs/raylet.out")
+    planted(tmp_path / "tmp/ray/session_latest", hidden)
+    planted(tmp_path / "run/sparkthor/watchdog/state.json", hidden / "config.json")
+    seen, _runs = collect(tmp_path)
+    assert "of-root-alone" not in json.dumps(seen)
+    assert seen["errors"] == []
+    models = {model["name"]: model for model in seen["models"]}
+    assert "models--link" in models
+    assert not {"models--elsewhere", "models--private"} & set(models)
+    assert {models[f"models--{name}"]["revision"] for name in ("link", "pipe", "hard", "device", "folder")} == {""}
+    # not even whether something is there is asked outside of the model's folder
+    assert models["models--link"]["broken"] == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="makes files of another user")
+def test_a_mount_in_a_process_own_root_folder_shows_no_file_of_roots(tmp_path: Path) -> None:
+    """No link, but a file that its user may not read: he has mounted it there."""
+    machine(tmp_path)
+    (tmp_path / "proc/41/status").write_text("Uid:\t65534\t65534\t65534\t65534\n")
+    conf = tmp_path / "proc/41/root/etc/nccl.conf"
+    conf.write_text("NCCL_SECRET_THING=of-root-alone\n")
+    conf.chmod(0o640)
+    assert "of-root-alone" not in json.dumps(collect(tmp_path)[0])
+    conf.chmod(0o644)
+    assert collect(tmp_path)[0]["processes"][0]["nccl_conf"] == {"NCCL_SECRET_THING": "of-root-alone"}
+
+
+def test_every_part_is_masked(tmp_path: Path) -> None:
+    machine(tmp_path)
+    (tmp_path / "etc/hosts").write_text(f"127.0.1.1 box {SECRET}\n")
+    (tmp_path / "etc/nccl.conf").write_text(f"NCCL_DEBUG={SECRET}\n{SECRET}=1\n")
+    (tmp_path / "proc/41/environ").write_text(f"NCCL_NET={'x' * 290}{SECRET}\0VLLM_HOST_IP={PLAIN}\0")
+    (tmp_path / "var/lib/sparkthor/models/m/config.json").write_text(
+        json.dumps({"architectures": [SECRET], "note": {"HF_TOKEN": "hf-of-somebody"}})
+    )
+    (tmp_path / f"var/lib/sparkthor/models/{SECRET}").mkdir()
+    seen, _runs = collect(tmp_path)
+    text = json.dumps(seen)
+    assert SECRET not in text
+    assert SECRET[:10] not in text
+    assert PLAIN not in text
+    assert "hf-of-somebody" not in text
+
+
+def test_half_a_secret_at_the_cut_of_a_long_line_does_not_leave() -> None:
+    text = "x" * 50 + SECRET + " " + "y" * 90
+    for limit in range(80, 120):
+        assert not set(evidence.newest(text, limit)) - {"y"}
+    assert evidence.newest("z" * 500, 100) == ""
 
 
 def test_a_machine_is_read_and_no_secret_leaves_it(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
+import time
 
 import pytest
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.anonymous import Anonymous
@@ -83,3 +84,16 @@ def test_data_keeps_its_form() -> None:
 @given(st.ip_addresses(v=4))
 def test_an_address_that_is_somebodys_never_stays(address: ipaddress.IPv4Address) -> None:
     assert (HIDE.text(f"inet {address}/24") == f"inet {address}/24") is (not address.is_global)
+
+
+@pytest.mark.parametrize("part", ["aa:", "serial", "aa:aa:aa:aaaaaaaaaaaaaaaaaaaaaaaag ", "aserial = "])
+def test_a_hostile_text_takes_no_longer(part: str) -> None:
+    """One line of a log was enough to hold a capture for ever."""
+    began = time.process_time()
+    Anonymous("key").text(part * (100_000 // len(part)))
+    assert time.process_time() - began < 20
+
+
+@pytest.mark.parametrize("address", ["2a01:4f8:0:1::1", "2a01:4f8:1:2:3:4:5:6", "2a01:4f8:0:1::", "2a01:4f8:1:2:3::6"])
+def test_every_way_to_write_a_public_address(address: str) -> None:
+    assert Anonymous("key").text(f"from {address} on").startswith("from 2001:db8::")

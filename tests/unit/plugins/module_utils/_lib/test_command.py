@@ -70,3 +70,28 @@ def test_a_command_that_no_signal_reaches_holds_nobody(monkeypatch: pytest.Monke
     monkeypatch.undo()
     hung[0].kill()
     hung[0].wait()
+
+
+def test_of_an_endless_output_the_end_is_kept_and_no_more() -> None:
+    """A journal may hold lines of megabytes, by whoever can write one."""
+    code = "import sys; [sys.stdout.write('x' * 65536) for _ in range(200)]; sys.stderr.write('y' * 9); print('end')"
+    rc, out, err = run_limited([sys.executable, "-c", code], 60, most=1000)
+    assert (rc, len(out), err) == (0, 1000, "y" * 9)
+    assert out.endswith("xxend\n")
+
+
+def test_memory_does_not_grow_with_an_output() -> None:
+    """Of 300 MB of output, 1 MB is kept; all of it in memory would be more than this process is given."""
+    code = (
+        "import resource, sys; sys.path.insert(0, sys.argv[1]); import command;"
+        "resource.setrlimit(resource.RLIMIT_AS, (200 << 20, 200 << 20));"
+        "rc, out, _err = command.run_limited(['head', '-c', '300000000', '/dev/zero'], 60, most=1 << 20);"
+        "print(rc, len(out))"
+    )
+    folder = str(Path(command.__file__).parent)
+    assert run_limited([sys.executable, "-c", code, folder], 120) == (0, "0 1048576\n", "")
+
+
+def test_input_and_output_larger_than_a_pipe_pass_each_other() -> None:
+    text = "".join(f"line {number}\n" for number in range(100_000))
+    assert run_limited(["cat"], 60, text) == (0, text, "")

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import stat
 from pathlib import Path
 
@@ -220,3 +221,114 @@ def test_a_tree_that_becomes_a_link_while_it_is_removed(
     with pytest.raises(OSError, match="tree"):
         files.remove(str(theirs / "tree"))
     assert untouched(outside)
+
+
+@as_root
+@pytest.mark.parametrize(
+    "kind", ["link", "link of a link", "folder that is a link", "hard link", "fifo", "socket", "folder", "memory"]
+)
+def test_what_another_user_can_lay_in_the_way_is_not_read(
+    tmp_path: Path, outside: Path, theirs: Path, kind: str
+) -> None:
+    (outside / "file").chmod(0o640)
+    path = theirs / "file"
+    if kind == "link":
+        link(path, outside / "file")
+    elif kind == "link of a link":
+        link(theirs / "other", outside / "file")
+        link(path, "other")
+    elif kind == "folder that is a link":
+        link(theirs / "below", outside)
+        path = theirs / "below" / "file"
+    elif kind == "hard link":
+        os.link(outside / "file", path)
+    elif kind == "fifo":
+        os.mkfifo(path)
+    elif kind == "socket":
+        with socket.socket(socket.AF_UNIX) as server:
+            server.bind(str(path))
+    elif kind == "folder":
+        path.mkdir()
+    else:
+        link(path, "/proc/self/mem")
+    with pytest.raises(OSError, match=r"."):
+        files.read_plain(str(path))
+    assert files.read_json(str(path)) == {}
+    with pytest.raises(OSError, match=r"."):
+        files.read_beneath(str(theirs), str(path.relative_to(theirs)), NOBODY)
+
+
+@as_root
+def test_a_device_is_no_file(tmp_path: Path) -> None:
+    os.mknod(tmp_path / "zero", 0o666 | stat.S_IFCHR, os.makedev(1, 5))
+    with pytest.raises(OSError, match="not a plain file"):
+        files.read_plain(str(tmp_path / "zero"))
+
+
+@as_root
+def test_second_names_that_take_nothing_from_anybody_are_read(theirs: Path, outside: Path, tmp_path: Path) -> None:
+    (theirs / "own").write_text("theirs")
+    os.chown(theirs / "own", NOBODY, NOBODY)
+    (theirs / "own").chmod(0o600)
+    os.link(theirs / "own", theirs / "again")
+    assert files.read_plain(str(theirs / "again")) == b"theirs"
+    (outside / "file").chmod(0o644)
+    os.link(outside / "file", theirs / "public")
+    assert files.read_plain(str(theirs / "public")) == b"precious"
+    (outside / "file").chmod(0o600)
+    os.link(outside / "file", outside / "again")
+    assert files.read_plain(str(outside / "again")) == b"precious"
+    # a folder of root's where others may give names is no safer than one of theirs
+    (tmp_path / "shared").mkdir()
+    (tmp_path / "shared").chmod(0o1777)
+    os.link(outside / "file", tmp_path / "shared" / "file")
+    with pytest.raises(PermissionError):
+        files.read_plain(str(tmp_path / "shared" / "file"))
+
+
+def test_of_a_giant_file_no_more_than_the_limit(tmp_path: Path) -> None:
+    with open(tmp_path / "giant", "wb") as stream:
+        stream.truncate(1 << 40)
+        stream.seek(0)
+        stream.write(b"begin")
+        stream.seek((1 << 40) - 3)
+        stream.write(b"end")
+    assert files.read_plain(str(tmp_path / "giant"), 6) == b"begin\0"
+    assert files.read_plain(str(tmp_path / "giant"), 6, end=True) == b"\0\0\0end"
+
+
+def test_too_deep_a_document_is_none(tmp_path: Path) -> None:
+    (tmp_path / "deep.json").write_text('{"a":' * 200_000)
+    assert files.read_json(str(tmp_path / "deep.json")) == {}
+
+
+@as_root
+def test_what_a_process_sees_is_read_by_its_users_rights(tmp_path: Path, outside: Path) -> None:
+    """In a root folder of his own a user mounts what he likes, a file of root's among it."""
+    root = tmp_path / "container"
+    (root / "etc").mkdir(parents=True)
+    (tmp_path / "root").symlink_to(root)
+    (root / "etc/nccl.conf").write_text("NCCL_DEBUG=INFO\n")
+    assert files.read_beneath(str(tmp_path / "root"), "etc/nccl.conf", NOBODY) == b"NCCL_DEBUG=INFO\n"
+    (root / "etc/nccl.conf").chmod(0o640)
+    with pytest.raises(PermissionError, match="may not read it"):
+        files.read_beneath(str(tmp_path / "root"), "etc/nccl.conf", NOBODY)
+    assert files.read_beneath(str(tmp_path / "root"), "etc/nccl.conf", 0) == b"NCCL_DEBUG=INFO\n"
+    # even a link of root's: in the container it is the container's root
+    (root / "etc/nccl.conf").unlink()
+    (root / "etc/nccl.conf").symlink_to(outside / "file")
+    with pytest.raises(OSError, match=r"."):
+        files.read_beneath(str(tmp_path / "root"), "etc/nccl.conf", 0)
+    (root / "etc/nccl.conf").unlink()
+    (root / "etc").rmdir()
+    (root / "etc").symlink_to(outside)
+    with pytest.raises(OSError, match=r"."):
+        files.read_beneath(str(tmp_path / "root"), "etc/file", 0)
+
+
+@as_root
+def test_a_folder_that_a_foreign_link_leads_to_has_no_names(theirs: Path, outside: Path) -> None:
+    link(theirs / "there", outside)
+    assert files.list_folder(str(outside)) == ["file"]
+    assert files.list_folder(str(theirs / "there")) == []
+    assert files.list_folder(str(theirs / "nothing")) == []

@@ -5,10 +5,11 @@
 from __future__ import annotations
 
 import base64
+import time
 import urllib.parse
 
 import pytest
-from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.mask import forms, mask
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.mask import forms, mask, masked
 
 
 @pytest.mark.parametrize(
@@ -88,3 +89,35 @@ def test_a_known_secret_is_masked_however_it_is_written(secret: str, before: str
 
 def test_what_is_too_short_to_be_told_from_words_is_no_known_secret() -> None:
     assert forms(["", "head", "1234567"]) == []
+
+
+def test_data_is_masked_in_every_place() -> None:
+    known = forms(["correct-horse-battery"])
+    found = masked(
+        {
+            "seen": ["saw correct-horse-battery", {"correct-horse-battery": 1}],
+            "environment": {"AWS_SECRET_ACCESS_KEY": "0123456789", "HF_TOKEN": "/etc/sparkthor/secrets/hf_token"},
+            "api_key": "set",
+            "token": "0123456789abcdef",
+            "count": 3,
+            "argv": ["vllm", "--api-key", "one-key-of-many", "another-key-of-many", "--port", "5000"],
+        },
+        known,
+    )
+    assert found == {
+        "seen": ["saw ********", {"********": 1}],
+        "environment": {"AWS_SECRET_ACCESS_KEY": "********", "HF_TOKEN": "/etc/sparkthor/secrets/hf_token"},
+        # what is too short to be a secret says whether there is one
+        "api_key": "set",
+        "token": "********",
+        "count": 3,
+        "argv": ["vllm", "--api-key", "********", "********", "--port", "5000"],
+    }
+
+
+@pytest.mark.parametrize("part", ["api_key=[", 'A_TOKEN="', "secret='", 'secret: - "', "hugging_face", "a_secret   "])
+def test_a_hostile_text_takes_no_longer(part: str) -> None:
+    """Read to its end from each of its words, it would hold a host for an hour."""
+    began = time.process_time()
+    mask(part * (400_000 // len(part)))
+    assert time.process_time() - began < 20
