@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,9 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._discovery impor
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory import inventory
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric_error import FabricError
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._report.screen import table
+
+#: of the system itself, or of a directory: name@domain, DOMAIN\\name
+_USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@\\+-]*\$?")
 
 
 class ActionModule(ClusterAction):
@@ -104,7 +108,12 @@ class ActionModule(ClusterAction):
         self._show([*notes, *found.notes, *(f"left out: {one.name}: {reason}" for one, reason in found.left_out)])
         if found.findings:
             raise AnsibleActionFail(nothing_changed(found.findings))
-        texts = inventory_text.files(found, str(self.vars.get("ansible_user") or ""), given["port"])
+        user = str(self.vars.get("ansible_user") or "")
+        if user and not _USER.fullmatch(user):
+            what = "is no user name that can be written into an inventory"
+            fix = "give one of letters, digits and . _ @ \\ + - (ansible-playbook -u USER)"
+            raise AnsibleActionFail(nothing_changed([Finding("user", what, fix, where="ansible_user", value=user)]))
+        texts = inventory_text.files(found, user, given["port"])
         names = ", ".join(f"{machine.name} {machine.kind}" for machine in found.hosts)
         self._show([f"proposal: {found.topology} of {len(found.hosts)}: {names}; head {found.hosts[0].name}"])
         return {**self._write(given["inventory"], texts), "topology": found.topology, "files": texts}

@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.printable import printable
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.addresses import (
     address_of,
     ipv4_interface_of,
@@ -27,6 +28,7 @@ LIMIT = 1024
 AVAHI = ["avahi-browse", "--parsable", "--resolve", "--terminate", "_ssh._tcp"]
 NEIGHBOURS = ["ip", "-j", "-4", "neigh", "show"]
 _RANGE = re.compile(r"(?P<first>\d+\.\d+\.\d+\.\d+)-(?P<last>\d+(?:\.\d+\.\d+\.\d+)?)")
+_ADDRESS = re.compile(r"[0-9]{1,3}(?:\.[0-9]{1,3}){3}")
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.-]{0,251}[A-Za-z0-9])?")
 _FIX = "give addresses, names, ranges such as 192.168.1.10-40, or networks such as 192.168.1.0/24"
 
@@ -91,8 +93,9 @@ def parse_avahi(text: str) -> dict[str, str]:
     found: dict[str, str] = {}
     for line in text.splitlines():
         fields = line.split(";")
-        if len(fields) >= 9 and fields[0] == "=" and fields[2] == "IPv4":
-            found.setdefault(fields[7], _unescaped(fields[6]).removesuffix(".local"))
+        if len(fields) >= 9 and fields[0] == "=" and fields[2] == "IPv4" and _ADDRESS.fullmatch(fields[7]):
+            # anybody on the LAN gives himself a name there
+            found.setdefault(fields[7], printable(_unescaped(fields[6])).removesuffix(".local")[:253])
     return found
 
 

@@ -1,11 +1,19 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A proposal as the two files of an inventory, for a person to read and edit."""
+"""A proposal as the two files of an inventory, for a person to read and edit.
+
+What Ansible reads as an inventory it also runs, so nothing that a machine said is written as it came: names are labels
+(proposal.py refuses others), values go through YAML's own emitter, and comments are one line of printable text each.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
 
+import yaml
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.printable import printable
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._discovery.proposal import Machine, Proposal
 
 HOSTS, VARIABLES = "hosts.yml", "group_vars/cluster.yml"
@@ -18,49 +26,75 @@ _CABLES = {
 }
 
 
+class _Emitter(yaml.SafeDumper):
+    """Plain words as they are; quoted is whatever a reader of YAML 1.1 or 1.2 may take for something else than text."""
+
+    def represent_text(self, text: str) -> yaml.Node:
+        # Ansible takes values of an inventory for templates, and runs them
+        tag = "!unsafe" if "{" in text else "tag:yaml.org,2002:str"
+        plain = text.isascii() and text[:1].isalpha() and text.replace("-", "").isalnum() and text.lower() not in _WORDS
+        address = text.count(".") == 3 and re.fullmatch(r"[0-9./]+", text) is not None
+        style = None if plain or address else '"'
+        return self.represent_scalar(tag, text, style)
+
+
+#: words that a reader of YAML takes for a truth value or for nothing
+_WORDS = ("null", "true", "false", "yes", "no", "on", "off", "y", "n")
+_Emitter.add_representer(str, _Emitter.represent_text)
+_Emitter.add_representer(type(None), lambda emitter, _none: emitter.represent_scalar("tag:yaml.org,2002:null", ""))
+
+
+def _yaml(document: Mapping[str, Any]) -> str:
+    return yaml.dump(document, Dumper=_Emitter, sort_keys=False, allow_unicode=False, width=1 << 20)
+
+
 def files(found: Proposal, user: str, port: int) -> dict[str, str]:
     """Text by path below the inventory's folder."""
     return {HOSTS: _hosts(found), VARIABLES: _variables(found, user, port)}
 
 
-def _host(machine: Machine, cages: dict[str, int]) -> list[str]:
-    lines = [f"        {machine.name}:", f"          ansible_host: {machine.address}"]
-    if machine.name in cages:
-        lines.append(f"          fabric_cage: {cages[machine.name]}")
-    return lines
+def _host(machine: Machine, cages: Mapping[str, int]) -> dict[str, Any]:
+    cage = {"fabric_cage": cages[machine.name]} if machine.name in cages else {}
+    return {"ansible_host": machine.address, **cage}
 
 
 def _hosts(found: Proposal) -> str:
     # one cage for all is said once, in group_vars
     cages = found.cages if len(set(found.cages.values())) > 1 else {}
-    lines = ["---", "# Found by playbooks/discover.yml.  Read it: the first machine is the head, which has the API."]
-    lines += [f"# Left out: {machine.name} ({machine.address}): {reason}." for machine, reason in found.left_out]
-    lines += ["cluster:", "  children:", "    ray_head:", "      hosts:", *_host(found.hosts[0], cages)]
-    lines += ["    ray_workers:", "      hosts:" if found.hosts[1:] else "      hosts: {}"]
-    for machine in found.hosts[1:]:
-        lines += _host(machine, cages)
+    head, workers = found.hosts[0], found.hosts[1:]
+    document: dict[str, Any] = {
+        "cluster": {
+            "children": {
+                "ray_head": {"hosts": {head.name: _host(head, cages)}},
+                "ray_workers": {"hosts": {machine.name: _host(machine, cages) for machine in workers}},
+            }
+        }
+    }
     for kind in ("spark", "thor"):
         names = [machine.name for machine in found.hosts if machine.kind == kind]
         if names:
-            lines += [f"{kind}s:", "  hosts:", *(f"    {name}:" for name in names)]
-    return "\n".join(lines) + "\n"
+            document[f"{kind}s"] = {"hosts": dict.fromkeys(names)}
+    left_out = [f"Left out: {machine.name} ({machine.address}): {reason}" for machine, reason in found.left_out]
+    told = "# Found by playbooks/discover.yml.  Read it: the first machine is the head, which has the API.\n"
+    return "---\n" + told + _comments(left_out) + _yaml(document)
 
 
 def _variables(found: Proposal, user: str, port: int) -> str:
-    lines = ["---"]
+    text = "---\n"
     if user:
-        lines += ["# The user that ssh logs in as on every machine.", f"ansible_user: {user}", ""]
+        text += _comments(["The user that ssh logs in as on every machine"]) + _yaml({"ansible_user": user}) + "\n"
     if port != 22:
-        lines += [f"ansible_port: {port}", ""]
-    lines += _commented(found.notes)
-    lines += [f"# Cabling: {_CABLES[found.topology]}.", f"fabric_topology: {found.topology}"]
+        text += _yaml({"ansible_port": port}) + "\n"
+    text += _comments([*found.notes, f"Cabling: {_CABLES[found.topology]}"])
+    text += _yaml({"fabric_topology": found.topology})
     if found.cidr:
-        lines += ["# None of the machines uses this range or has a route to it.", f"fabric_cidr: {found.cidr}"]
+        text += _comments(["None of the machines uses this range or has a route to it"])
+        text += _yaml({"fabric_cidr": found.cidr})
     if len(set(found.cages.values())) == 1:
-        lines += ["# 0 is next to the RJ45 port.", f"fabric_cage: {next(iter(found.cages.values()))}"]
-    lines += ["", "# What to serve: a name of recipes/.", "# vllm_serve_recipe: qwen3-30b-a3b-thinking-fp8"]
-    return "\n".join(lines) + "\n"
+        text += _comments(["0 is next to the RJ45 port"]) + _yaml({"fabric_cage": next(iter(found.cages.values()))})
+    return text + "\n# What to serve: a name of recipes/.\n# vllm_serve_recipe: qwen3-30b-a3b-thinking-fp8\n"
 
 
-def _commented(notes: Iterable[str]) -> list[str]:
-    return [f"# {note[0].upper()}{note[1:]}." for note in notes]
+def _comments(notes: Iterable[str]) -> str:
+    """Sentences as comments; what could end a comment's line is no part of it."""
+    return "".join(f"# {note[0].upper()}{note[1:]}.\n" for note in map(printable, notes) if note)

@@ -5,11 +5,13 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import Finding
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.printable import printable
 from ansible_collections.sparkthor.cluster.plugins.module_utils._network.neighbors import port_of
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.addresses import (
     ipv4_interface_of,
@@ -24,6 +26,17 @@ End = tuple[str, int]
 RANGES = (*(f"10.{number}.0.0/16" for number in range(100, 116)), "172.30.0.0/16", "192.168.240.0/20")
 
 
+#: one part of a host name, by RFC 1123
+_LABEL = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?")
+#: names that Ansible, or an inventory of ours, gives to something else
+TAKEN = ("all", "ungrouped", "localhost", "cluster", "sparks", "thors", "discovered", "met")
+
+
+def valid_name(name: str) -> bool:
+    """Whether it is a host name by RFC 1123, whole or with its domain."""
+    return len(name) <= 253 and all(_LABEL.fullmatch(label) for label in name.split("."))
+
+
 @dataclass
 class Machine:
     """A machine that let us look at it."""
@@ -35,12 +48,19 @@ class Machine:
     given: bool = False
 
     @property
+    def stated(self) -> str:
+        """The name that it gives itself, as it says it."""
+        return str(self.node.get("hostname") or "")
+
+    @property
     def name(self) -> str:
-        return str(self.node.get("hostname", "")).partition(".")[0] or self.address
+        """The first label of that; the address where it says none, or one that is no name."""
+        return self.stated.partition(".")[0] if valid_name(self.stated) else self.address
 
     @property
     def kind(self) -> str:
-        return str(self.node["kind"])
+        told = self.node.get("kind")
+        return told if told in ("spark", "thor") else "generic"
 
     @property
     def boot(self) -> str:
@@ -172,19 +192,28 @@ def _kind_findings(machines: Iterable[Machine]) -> list[Finding]:
 
 
 def _name_findings(machines: Iterable[Machine]) -> list[Finding]:
-    by_name: dict[str, list[str]] = {}
+    by_name: dict[str, list[Machine]] = {}
+    found = []
     for machine in machines:
-        if machine.kind != "generic":
-            by_name.setdefault(machine.name, []).append(machine.address)
-    return [
-        Finding(
-            "name",
-            f"two machines have the name {name}: {', '.join(addresses)}",
-            "rename one of them (sudo hostnamectl set-hostname NEW-NAME, there) and look again",
-        )
-        for name, addresses in by_name.items()
-        if len(addresses) > 1
-    ]
+        if machine.kind == "generic":
+            continue
+        by_name.setdefault(machine.name.lower(), []).append(machine)
+        what = ""
+        if machine.stated and not valid_name(machine.stated):
+            what = "is no host name: letters, digits and hyphens, 63 of them at most"
+        elif machine.name.lower() in TAKEN:
+            what = "is what an inventory calls something else"
+        if what:
+            fix = "rename it (sudo hostnamectl set-hostname NEW-NAME, there) and look again"
+            shown = printable(machine.stated)[:80]
+            found.append(Finding("name", what, fix, machine.address, where="hostname", value=shown))
+    for same in by_name.values():
+        if len(same) > 1:
+            addresses = ", ".join(machine.address for machine in same)
+            what = f"{'two' if len(same) == 2 else len(same)} machines have the name {same[0].name}: {addresses}"
+            fix = "rename one of them (sudo hostnamectl set-hostname NEW-NAME, there) and look again"
+            found.append(Finding("name", what, fix))
+    return found
 
 
 def _topology(sparks: Sequence[Machine], cables: Cables) -> str:

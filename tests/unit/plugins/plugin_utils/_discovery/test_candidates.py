@@ -126,3 +126,11 @@ def test_only_an_ssh_server_counts(greeting: bytes, expected: bool) -> None:
         thread.start()
         assert candidates.answers("127.0.0.1", server.getsockname()[1]) is expected
         thread.join()
+
+
+def test_what_anybody_calls_himself_by_mdns_is_text_and_an_address_an_address() -> None:
+    hostile = (
+        "=;eth0;IPv4;x;SSH Remote Terminal;local;a\\027]52\\059c\\059eA==\\007b\\010c.local;192.168.1.66;22;\n"
+        "=;eth0;IPv4;x;SSH Remote Terminal;local;d.local;-oProxyCommand=id;22;\n"
+    )
+    assert candidates.parse_avahi(hostile) == {"192.168.1.66": "ab c"}

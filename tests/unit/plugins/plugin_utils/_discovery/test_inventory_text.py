@@ -5,13 +5,19 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 import yaml
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._discovery import inventory_text
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._discovery.proposal import Proposal
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._discovery.proposal import Machine, Proposal
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric_inventory import fabric_problems
 
-from tests.unit.plugins.plugin_utils._discovery.test_proposal import Lan
+from tests.unit.plugins.plugin_utils._discovery.test_proposal import HOSTILE_NAMES, Lan
 
 
 def read(found: Proposal, user: str = "nvidia", port: int = 22) -> tuple[dict, dict]:
@@ -52,3 +58,100 @@ def test_one_machine_alone_has_no_workers() -> None:
 def test_who_is_left_out_stands_in_the_file() -> None:
     text = inventory_text.files(Lan("ab", thors="t").join(("a", 1), ("b", 1)).propose(), "", 22)["hosts.yml"]
     assert "# Left out: t (192.168.1.12): a Thor has no RDMA NIC" in text
+
+
+def ansible(folder: Path, program: str, *words: str) -> str:
+    """What Ansible itself, in its own configuration, says of an inventory."""
+    kept = {key: value for key, value in os.environ.items() if not key.startswith("ANSIBLE_")}
+    done = subprocess.run(
+        [str(Path(sys.executable).with_name(program)), "-i", str(folder / "inventory"), *words],
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        env={**kept, "HOME": str(folder), "ANSIBLE_LOCAL_TEMP": str(folder), "ANSIBLE_NOCOLOR": "1"},
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "WARNING" not in done.stderr, done.stderr
+    return done.stdout
+
+
+def write(folder: Path, found: Proposal, user: str = "nvidia") -> None:
+    for name, text in inventory_text.files(found, user, 22).items():
+        path = folder / "inventory" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+
+
+class Liar(Machine):
+    """As if a hostile name came through: the writer alone has to hold."""
+
+    @property
+    def name(self) -> str:
+        return self.stated
+
+
+def test_no_lookup_of_a_hostile_machine_runs_when_ansible_reads_the_inventory(tmp_path: Path) -> None:
+    """Every text that a machine or its user gives, as key, value and comment."""
+    ran = tmp_path / "ran"
+    call = f"{{{{ lookup('ansible.builtin.pipe', 'touch {ran}') }}}}"
+    hostile = [
+        f'x:\n          y: "{call}"\n        z',
+        f'x\r  y: "{call}"\x85  z: "{call}"\u2028  w: "{call}"',
+        call,
+        f"!unsafe {call}",
+        f'"{call}"',
+    ]
+    found = Lan("ab").join(("a", 1), ("b", 1)).propose()
+    lan = Lan("abcde")
+    machines = [
+        Liar(f"192.168.1.{10 + number}", {**machine.node, "hostname": name}, machine.seen)
+        for number, (machine, name) in enumerate(zip(lan.machines.values(), hostile, strict=True))
+    ]
+    found.hosts = machines
+    found.cages = {name: number % 2 for number, name in enumerate(hostile)}
+    found.left_out = [(machine, name) for machine, name in zip(machines, hostile, strict=True)]
+    found.notes = [f"note\nevil: {text}" for text in hostile]
+    found.cidr = call
+    write(tmp_path, found, user=call)
+    listed = json.loads(ansible(tmp_path, "ansible-inventory", "--list"))
+    assert set(listed["_meta"]["hostvars"]) == set(hostile)
+    said = ansible(
+        tmp_path, "ansible", "all", "-m", "ansible.builtin.debug", "-a", "msg={{ hostvars[inventory_hostname] }}"
+    )
+    assert call in said
+    assert not ran.exists()
+    assert set(listed["_meta"]["hostvars"][call]) == {
+        "ansible_host",
+        "ansible_user",
+        "fabric_cage",
+        "fabric_cidr",
+        "fabric_topology",
+    }
+
+
+def test_names_that_yaml_reads_as_something_else_are_names(tmp_path: Path) -> None:
+    lan = Lan("abcdefghi")
+    given = ["null", "yes", "1e3", "0x10", "0o17", "12", "NO", "n", "e5"]
+    for machine, name in zip(lan.machines.values(), given, strict=True):
+        machine.node = {**machine.node, "hostname": name}
+    found = lan.propose("lan")
+    assert found.findings == []
+    write(tmp_path, found)
+    listed = json.loads(ansible(tmp_path, "ansible-inventory", "--list"))
+    assert set(listed["_meta"]["hostvars"]) == set(given)
+    assert set(listed["sparks"]["hosts"]) == set(given)
+    text = (tmp_path / "inventory/hosts.yml").read_text()
+    assert set(yaml.safe_load(text)["sparks"]["hosts"]) == set(given)
+    # for readers of YAML 1.2, which know more numbers, all but plain words are quoted
+    assert all(f'"{name}":' in text for name in given if name != "e5")
+
+
+@pytest.mark.parametrize("name", HOSTILE_NAMES)
+def test_a_hostile_name_is_in_neither_file(name: str) -> None:
+    lan = Lan("ab", generic="g").join(("a", 1), ("b", 1))
+    lan.machines["g"].node = {**lan.machines["g"].node, "hostname": name}
+    texts = inventory_text.files(lan.propose(), "nvidia", 22)
+    assert all(text.replace("\n", "").isprintable() for text in texts.values())
+    assert "# Left out: 192.168.1.12 (192.168.1.12): a generic machine." in texts["hosts.yml"]

@@ -216,3 +216,69 @@ def test_a_machine_that_answers_twice_counts_once_by_its_wired_address() -> None
     found, notes = once([wifi, *lan.machines.values()])
     assert [machine.address for machine in found] == ["192.168.1.10", "192.168.1.11"]
     assert notes == ["a answers on 192.168.1.10 and on 192.168.1.99: the first one is used"]
+
+
+HOSTILE_NAMES = [
+    "a:\n      vars:\n        x: \"{{ lookup('pipe', 'id') }}\"\n    b",
+    "a\n",
+    "a\x85b",
+    "a\u2028b",
+    "a\u2029b",
+    "a\x1b]52;c;eA==\x07",
+    "a\u202eb",
+    "{{ lookup('pipe','id') }}",
+    "{%if%}",
+    "!unsafe",
+    "&a",
+    "*a",
+    "a b",
+    "a#b",
+    "a_b",
+    "a:b",
+    "a/../b",
+    "-a",
+    "a-",
+    ".a",
+    "a..b",
+    "a.b_c",
+    "bücher",
+    "a" * 64,
+    "\u0661",
+    " ",
+]
+
+
+@pytest.mark.parametrize("name", HOSTILE_NAMES)
+def test_what_is_no_host_name_is_refused_with_the_machines_address(name: str) -> None:
+    lan = Lan("ab").join(("a", 1), ("b", 1))
+    lan.machines["b"].node = {**lan.machines["b"].node, "hostname": name}
+    (finding,) = lan.propose().findings
+    assert (finding.host, finding.where) == ("192.168.1.11", "hostname")
+    assert str(finding).startswith("host 192.168.1.11: hostname: ")
+    assert "hostnamectl" in finding.fix
+    assert str(finding).isprintable()
+    assert lan.machines["b"].name == "192.168.1.11"
+
+
+@pytest.mark.parametrize("name", ["all", "localhost", "Cluster", "sparks", "localhost.localdomain", "ungrouped"])
+def test_names_that_an_inventory_gives_to_something_else_are_refused(name: str) -> None:
+    lan = Lan("ab").join(("a", 1), ("b", 1))
+    lan.machines["b"].node = {**lan.machines["b"].node, "hostname": name}
+    (finding,) = lan.propose().findings
+    assert finding.host == "192.168.1.11"
+    assert "what an inventory calls something else" in finding.what
+
+
+def test_names_that_differ_in_case_alone_are_one_name() -> None:
+    lan = Lan("ab")
+    lan.machines["b"].node = {**lan.machines["b"].node, "hostname": "A"}
+    (finding,) = lan.propose().findings
+    assert "two machines have the name" in finding.what
+
+
+def test_a_machine_left_out_brings_no_name_and_no_kind_of_its_own() -> None:
+    lan = Lan("ab", generic="g").join(("a", 1), ("b", 1))
+    lan.machines["g"].node = {**lan.machines["g"].node, "hostname": HOSTILE_NAMES[0], "kind": "spark\nevil: 1"}
+    found = lan.propose()
+    assert found.findings == []
+    assert [(one.name, why) for one, why in found.left_out] == [("192.168.1.12", "a generic machine")]
