@@ -23,6 +23,11 @@ Read it before you show it: a log may hold what no program knows to be private, 
 """
 
 
+def _json(part: Any) -> str:
+    """As it was read, and yet fit for a terminal: JSON escapes every other control character itself."""
+    return json.dumps(part, indent=1).replace("\x7f", "\\u007f") + "\n"
+
+
 class ActionModule(ClusterAction):
     ARGUMENTS = {
         "stage": {"type": "str", "choices": ["key", "write"], "default": "write"},
@@ -43,19 +48,20 @@ class ActionModule(ClusterAction):
             else:
                 lost[host] = " ".join(str(outcome.get("msg") or "no answer").split())[:200]
         for host, why in lost.items():
-            self._display.display(f"  {host} is not in the archive: {why}")
+            self.tell(f"  {host} is not in the archive: {why}")
         if not found:
             raise AnsibleActionFail("no host could be read: see the lines above")
         if not self._task.check_mode:
             self._write(path, found, arguments["hide_names"])
-            self._display.display(f"  {path}: {len(found)} hosts; read it before you show it to anybody")
+            self.tell(f"  {path}: {len(found)} hosts; read it before you show it to anybody")
         return {"changed": not self._task.check_mode, "path": path, "hosts": list(found)}
 
     @staticmethod
     def _write(path: str, found: dict[str, dict[str, Any]], names_hidden: bool) -> None:
         texts = {"README.txt": README.format(names=" and of hosts" if names_hidden else "")}
         for host, parts in found.items():
-            texts.update({f"{host}/{name}.json": json.dumps(part, indent=1) + "\n" for name, part in parts.items()})
+            # what a host says has no say in where it lies
+            texts.update({f"{host}/{name}.json": _json(parts.get(name)) for name in ("bundle", "evidence")})
         top = os.path.basename(path).removesuffix(".gz").removesuffix(".tar")
         try:
             descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)

@@ -106,7 +106,7 @@ class ActionModule(ClusterAction):
                 )
             reports, progress = [], ""
             for number, (prompts, streams) in enumerate(plan["sweeps"]):
-                self._display.display(f"measuring prompts of {prompts} tokens with {streams} streams")
+                self.tell(f"measuring prompts of {prompts} tokens with {streams} streams")
                 tokenizer = given["tokenizer"] or folder
                 argv = bench.arguments(
                     plan["url"], plan["model"], tokenizer, prompts, streams, given["tokens"], given["runs"]
@@ -204,6 +204,6 @@ class ActionModule(ClusterAction):
         stem = os.path.join(folder, document["taken"].replace("-", "").replace(":", ""))
         results.save(f"{stem}.json", document, "bench_folder")
         results.save(f"{stem}.llama-benchy", measured["report"], "bench_folder")
-        self._display.display(bench.text(document))
-        self._display.display(f"kept in {stem}.json; for others to compare: {stem}.llama-benchy")
+        self.tell(bench.text(document))
+        self.tell(f"kept in {stem}.json; for others to compare: {stem}.llama-benchy")
         return {"bench": document, "path": f"{stem}.json", "_ansible_verbose_override": True}

@@ -25,6 +25,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding imp
     errors_and_others,
     nothing_changed,
 )
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.printable import printable
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action.base import ClusterAction
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import hub, hub_card, models
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery.record import Record
@@ -120,11 +121,11 @@ class ActionModule(ClusterAction):
         outcome = self._facts_stage(groups, hosts, hostvars, arguments["nodes"], arguments["assumed"])
         by_group = {cluster["group"]: cluster for cluster in outcome["clusters"].values()}
         for cluster in by_group.values() or [outcome["cluster"]]:
-            self._display.display(f"sparkthor: {cluster['summary']}")
+            self.tell(f"sparkthor: {cluster['summary']}")
             if serving := cluster.get("serving"):
                 engine = runtime.Runtime(serving["runtime"], serving["runtime_why"])
                 for line in (engine.sentence(), serving["outlook"]):
-                    self._display.display(f"sparkthor: {line}")
+                    self.tell(f"sparkthor: {line}")
         return outcome
 
     def _facts_stage(
@@ -227,7 +228,7 @@ class ActionModule(ClusterAction):
         except sharing.ServingError as error:
             raise AnsibleActionFail(f"Nothing was changed: {error}") from error
         self._fail(found.problems)
-        self._display.display(f"sparkthor: {found.line}")
+        self.tell(f"sparkthor: {found.line}")
         own.update(serving=found.serving, beside=found.beside)
         return found.warnings
 
@@ -304,7 +305,7 @@ class ActionModule(ClusterAction):
                 raise AnsibleActionFail(f"Nothing was changed: vllm_serve_model: {error}") from error
             if known is None:
                 # a plan without the model's size may do, and says so
-                self._display.warning(str(error))
+                self._display.warning(printable(str(error)))
                 return None
             card = known
         except (hub.HubError, ValueError) as error:
@@ -340,7 +341,7 @@ class ActionModule(ClusterAction):
         lines = [*usage.lines(api), *usage.other_models(cluster.get("groups") or (), str(cluster.get("group")))]
         if not self._task.check_mode:
             for line in lines:
-                self._display.display(f"sparkthor: {line}")
+                self.tell(f"sparkthor: {line}")
         return {"changed": False, "lines": lines}
 
     def _models(
@@ -359,7 +360,7 @@ class ActionModule(ClusterAction):
         except hub.HubError as error:
             return {"store_problems": [f"model_store_models: {error}"]}
         for download in found.downloads:
-            self._display.display(f"sparkthor: {download.line()}")
+            self.tell(f"sparkthor: {download.line()}")
         return {"store_bytes": found.sizes}
 
     def _revisions(
@@ -467,7 +468,7 @@ class ActionModule(ClusterAction):
         self._fail([*errors, *store, *(_placed(message, hosts) for message, hosts in refused.items())])
         for plan in {plan.get("group"): plan for plan in plans}.values():
             for line in changes.announced(plan, fabric, nodes) if plan else ():
-                self._display.display(f"sparkthor: {line}")
+                self.tell(f"sparkthor: {line}")
         _fabric.adopt_devices(fabric, fabric_check.devices(probes))
         renamed = fabric != arguments["fabric"]
         compared = next(iter(outcomes.values()), {}).get("compared") or []

@@ -35,11 +35,11 @@ class ActionModule(ClusterAction):
         text = screen.render(status)
         result: dict[str, Any] = {"changed": False, "status": status, "text": text}
         if arguments["query"]:
-            result["picked"] = results.show_picked(status, arguments["query"], "status_query", self._display)
+            result["picked"] = results.show_picked(status, arguments["query"], "status_query", self.tell)
         elif arguments["format"] == "json":
-            self._display.display(json.dumps(status, indent=1))
+            self.tell(json.dumps(status, indent=1))
         elif arguments["format"] == "text":
-            self._display.display(text)
+            self.tell(text)
         if arguments["path"]:
             results.save(arguments["path"], status, "output_file")
         # the screen has been shown; a callback would print the whole document once more
@@ -64,7 +64,7 @@ class ActionModule(ClusterAction):
         if arguments["data"]:
             data = {"status": seen.status, "runs": runs, "doctor": doctor, "memory": memory, "why": why}
             results.save(arguments["data"], {**data, "benchmarks": benchmarks}, "report_data")
-        self._display.display(f"the report: {path}")
+        self.tell(f"the report: {path}")
         return {"changed": False, "path": path}
 
     @staticmethod

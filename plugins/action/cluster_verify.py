@@ -46,10 +46,10 @@ class ActionModule(Action):
         _results.save(path, document, "verify_folder")
         picked = {}
         if given["query"]:
-            picked["picked"] = _results.show_picked(document, given["query"], "verify_query", self._display)
+            picked["picked"] = _results.show_picked(document, given["query"], "verify_query", self.tell)
         else:
-            self._display.display(verify.text(document))
-        self._display.display(f"kept in {path}")
+            self.tell(verify.text(document))
+        self.tell(f"kept in {path}")
         failed = [entry for entry in document["lines"] if entry["verdict"] == verify.FAIL]
         result = {"changed": False, "verify": document, "path": path, **picked, "_ansible_verbose_override": True}
         if failed:

@@ -60,7 +60,7 @@ class ActionModule(ClusterAction):
 
     def _show(self, lines: list[str]) -> None:
         for line in lines:
-            self._display.display(f"  {line}")
+            self.tell(f"  {line}")
 
     @staticmethod
     def _check_place(folder: str) -> None:

@@ -110,7 +110,7 @@ class ActionModule(ClusterAction):
             "notes": [*notes, *more],
         }
         for line in diagnosis.render(public, doctor["notes"], doctor["summary"]):
-            self._display.display(f"  {line}")
+            self.tell(f"  {line}")
         if given["json"]:
             results.save(given["json"], doctor, "doctor_json")
         result = {"changed": False, "doctor": doctor, "msg": self._sentence(doctor)}

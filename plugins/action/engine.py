@@ -11,7 +11,6 @@ from typing import Any
 
 from ansible.errors import AnsibleActionFail
 from ansible.module_utils.parsing.convert_bool import boolean
-from ansible.utils.display import Display
 from ansible_collections.sparkthor.cluster.plugins.module_utils._engine import image_host, image_share
 from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.pins import EngineError, Pin, Target
 from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.venv import interesting
@@ -30,9 +29,6 @@ RESULTS, PULLED = "__engine_installed", "__engine_pulled"
 ASK_EVERY, TELL_EVERY = 2.0, 10.0
 #: questions in a row that may stay without an answer: an empty one does not say that the pull has ended
 UNANSWERED = 30
-
-
-display = Display()
 
 
 class ActionModule(push.StoreAction):
@@ -183,7 +179,7 @@ class ActionModule(push.StoreAction):
         if begun["pulling"]:
             self._follow(wanted.image)
         if share:
-            display.display(f"sparkthor: {self.host}: {wanted.image}: is being written down for the other hosts")
+            self.tell(f"sparkthor: {self.host}: {wanted.image}: is being written down for the other hosts")
         outcome = self._module({**arguments, "stage": "save", "share": share})
         if outcome.get("failed"):
             return outcome
@@ -209,9 +205,7 @@ class ActionModule(push.StoreAction):
             now = time.monotonic()
             if state and now - told >= TELL_EVERY:
                 told = now
-                display.display(
-                    f"sparkthor: {self.host}: {image}: {image_share.progress(log)} after {now - begun:.0f} s"
-                )
+                self.tell(f"sparkthor: {self.host}: {image}: {image_share.progress(log)} after {now - begun:.0f} s")
             time.sleep(ASK_EVERY)
 
     @staticmethod

@@ -245,6 +245,7 @@ class ActionModule(push.StoreAction):
 
     @staticmethod
     def _say(text: str, newline: bool = True) -> None:
+        # what the board draws with; its texts have gone through the filter
         display.display(text, newline=newline)
 
     def _status(self, run: str) -> tuple[dict[str, Any], bool]:

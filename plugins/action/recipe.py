@@ -34,7 +34,7 @@ class ActionModule(ClusterAction):
         if arguments["action"] != "list" and not arguments["recipe"]:
             raise AnsibleActionFail("recipe is empty; give a name, a file or a folder")
         result: dict[str, Any] = getattr(self, f"_{arguments['action']}")(arguments)
-        self._display.display(result["text"])
+        self.tell(result["text"])
         # the text has been shown; a callback would print the whole result once more
         return {"changed": False, **result, "_ansible_verbose_override": True}
 

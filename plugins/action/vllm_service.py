@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ansible.utils.display import Display
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.printable import printable
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import places
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action.base import Action
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action.waiting import Waiting
@@ -23,7 +24,7 @@ POLL = 4.0
 class ActionModule(Action):
     _clock: Callable[[], float] = staticmethod(time.monotonic)
     _sleep: Callable[[float], None] = staticmethod(time.sleep)
-    _show: Callable[[str], None] = staticmethod(lambda text: Display().display(text))
+    _show: Callable[[str], None] = staticmethod(lambda text: Display().display(printable(text)))
 
     def act(self, arguments: dict[str, Any]) -> dict[str, Any]:
         first = self.execute("vllm_service", arguments)

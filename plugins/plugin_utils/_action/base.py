@@ -6,12 +6,15 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from ansible.errors import AnsibleActionFail
+from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
 from ansible.plugins.action import ActionBase
 from ansible.release import __version__ as core_version
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import versions
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.printable import printable, printable_data
 
 OLDEST_CORE = (2, 19)
+#: parts of a result that Ansible shows as they are
+_SHOWN = ("msg", "exception", "module_stdout", "module_stderr", "stdout", "stderr", "warnings", "deprecations", "diff")
 
 
 def too_old(version: str) -> str:
@@ -35,6 +38,20 @@ class Action(ActionBase):  # type: ignore[misc]  # ansible-core ships no types: 
     ERRORS: ClassVar[tuple[type[Exception], ...]] = ()
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        try:
+            result = self._run(tmp, task_vars)
+        except (AnsibleActionFail, AnsibleConnectionFailure) as error:
+            text = printable(str(error), lines=True)
+            if text == str(error):
+                raise
+            # Ansible shows a message as it is, and those that led to it
+            raise type(error)(text) from None
+        for key in _SHOWN:
+            if key in result:
+                result[key] = printable_data(result[key])
+        return result
+
+    def _run(self, tmp: str | None, task_vars: dict[str, Any] | None) -> dict[str, Any]:
         problem = too_old(core_version)
         if problem:
             return {"failed": True, "msg": problem}
@@ -54,6 +71,10 @@ class Action(ActionBase):  # type: ignore[misc]  # ansible-core ships no types: 
         if warnings:
             result["warnings"] = warnings
         return result
+
+    def tell(self, text: str) -> None:
+        """Show lines to whoever runs this: most of what is told came from a host, a log or a model."""
+        self._display.display(printable(text, lines=True))
 
     def act(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """Do the work and return the task's result."""

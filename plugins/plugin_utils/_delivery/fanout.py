@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.printable import printable
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store.content import human
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store.manifest import Entry
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import push
@@ -172,7 +173,7 @@ class Board:
         self._last: dict[str, str] = {}
 
     def show(self, nodes: Mapping[str, Mapping[str, Any]], now: float, last: bool = False) -> None:
-        lines = {host: line(host, nodes.get(host) or {}) for host in self.hosts}
+        lines = {host: printable(line(host, nodes.get(host) or {}))[:500] for host in self.hosts}
         if self._in_place:
             up = f"\x1b[{len(self.hosts)}A" if self._drawn else ""
             self._say(up + "".join(f"\r\x1b[2K  {text}\n" for text in lines.values()), newline=False)

@@ -22,7 +22,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from ansible.errors import AnsibleActionFail
-from ansible.utils.display import Display
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.files import read_json, write_atomic
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store.content import hash_file, hash_parts, human
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store.manifest import Entry
@@ -32,9 +31,6 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action.base imp
 PIECE = 512 << 20
 #: files below this travel in an archive
 SMALL = 16 << 20
-
-
-display = Display()
 
 
 def user_cache(*parts: str) -> str:
@@ -330,7 +326,7 @@ class StoreAction(Action):
             if got.get("failed"):
                 raise AnsibleActionFail(f"host {self.host}: {got.get('msg', got)}")
 
-        courier = Courier(self, what, self.host, display.display)
+        courier = Courier(self, what, self.host, self.tell)
         courier.deliver(wanted, receive)
         return courier.sent
 

@@ -8,6 +8,7 @@ import collections
 import gzip
 import os
 import re
+import stat
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -80,6 +81,14 @@ def _files(folder: str) -> Iterator[str]:
             yield os.path.join(top, name)
 
 
+def _is_plain(path: str, given: bool) -> bool:
+    """Whether it is a file; what was ``given`` by its own name may be a link to one."""
+    try:
+        return stat.S_ISREG(os.stat(path, follow_symlinks=given).st_mode)
+    except OSError:
+        return False
+
+
 _CONTROL = bytes(set(range(32)) - {0, 7, 8, 9, 10, 12, 13, 27})
 
 
@@ -114,6 +123,10 @@ def read_logs(path: str, hosts: Sequence[str] = ()) -> tuple[list[Log], list[str
             notes.append(f"{len(paths) - number} files from {relative} on were not read: there are too many")
             break
         if _DULL.search(name):
+            continue
+        if not _is_plain(name, folder != path):
+            # who sent the folder may have laid a link to a file of the reader's into it, or a pipe
+            notes.append(f"{relative} is no plain file and was not read")
             continue
         try:
             raw, left_out = _content(name, min(FILE_LIMIT, left))

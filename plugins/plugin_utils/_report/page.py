@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jinja2
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.printable import printable
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._report import bench, screen, topology
 
 GIB = 1024**3
@@ -241,7 +242,7 @@ def page(
 ) -> str:
     """The whole page as HTML."""
     state = status["serving"]["state"]
-    return (
+    text = (
         _templates()
         .get_template("report.html.j2")
         .render(
@@ -264,3 +265,5 @@ def page(
             ],
         )
     )
+    # most of it came from hosts: what hides or turns text in a browser is no part of the page
+    return printable(text, lines=True)

@@ -8,10 +8,11 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ansible.errors import AnsibleActionFail
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.printable import printable_data
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import serving
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory import beside, inventory
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory import groups as serving_groups
@@ -107,20 +108,20 @@ def save(path: str, content: str | Mapping[str, Any], variable: str) -> str:
     """Write text, or a document as JSON; where that fails, the error names the variable to change."""
     path = os.path.expanduser(path)
     try:
-        text = content if isinstance(content, str) else json.dumps(content, indent=1) + "\n"
+        text = content if isinstance(content, str) else json.dumps(printable_data(content), indent=1) + "\n"
         serving.write_file(os.path.abspath(path), text)
     except OSError as error:
         raise AnsibleActionFail(f"{variable}: {path} cannot be written: {error.strerror}") from error
     return path
 
 
-def show_picked(document: Mapping[str, Any], query: str, variable: str, display: Any) -> Any:
+def show_picked(document: Mapping[str, Any], query: str, variable: str, tell: Callable[[str], None]) -> Any:
     """Show, as JSON, and return what a query finds in a document."""
     try:
         picked = pick(document, query, variable)
     except QueryError as error:
         raise AnsibleActionFail(str(error)) from error
-    display.display(json.dumps(picked, indent=1, ensure_ascii=False))
+    tell(json.dumps(picked, indent=1, ensure_ascii=False))
     return picked
 
 

@@ -61,3 +61,25 @@ def test_check_mode_writes_nothing(tmp_path: Path) -> None:
     done = write(tmp_path, False, "--check")
     assert done.returncode == 0, done.stdout
     assert not (tmp_path / "c.tar.gz").exists()
+
+
+def test_a_host_says_nothing_of_where_its_part_lies_and_the_file_is_fit_for_a_terminal(tmp_path: Path) -> None:
+    play = tmp_path / "play.yml"
+    play.write_text(
+        PLAY.replace("'bundle': {'version': 1}", "'../../../evil': 1, 'bundle': {'x': hostile}")
+        .replace("  tasks:", '  vars: {hostile: "\\e]52;c;eA==\\a\\u202e\\x9b2J\\x7f"}\n  tasks:')
+        .replace("FILE", str(tmp_path / "c.tar.gz"))
+        .replace("HIDE", "false")
+    )
+    program = str(Path(sys.executable).with_name("ansible-playbook"))
+    done = subprocess.run(
+        [program, "-i", "a,b,", "-c", "local", str(play)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout
+    with tarfile.open(tmp_path / "c.tar.gz") as archive:
+        assert sorted(archive.getnames()) == ["c/README.txt", "c/a/bundle.json", "c/a/evidence.json"]
+        bundle = archive.extractfile("c/a/bundle.json")
+        assert bundle is not None
+        text = bundle.read().decode()
+    assert text.replace("\n", "").isprintable()
+    assert json.loads(text) == {"x": "\x1b]52;c;eA==\x07\u202e\x9b2J\x7f"}

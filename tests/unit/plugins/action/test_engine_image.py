@@ -284,7 +284,7 @@ def test_one_host_pulls_and_says_how_far_it_is(
         engine.ActionModule, "_low_level_execute_command", lambda self, command: {"stdout": next(shown)}
     )
     said: list[str] = []
-    monkeypatch.setattr(engine, "display", SimpleNamespace(display=said.append))
+    monkeypatch.setattr(engine.ActionModule, "tell", lambda self, line: said.append(line))
     monkeypatch.setattr(engine, "TELL_EVERY", 0.0)
     monkeypatch.setattr(engine, "ASK_EVERY", 0.0)
     step = {**pull, "stage": "pull"}

@@ -152,3 +152,12 @@ def test_a_host_with_empty_parts_is_no_seed() -> None:
 
 def test_a_host_that_reads_says_so() -> None:
     assert run.line("h", entry(preparing=True)) == "h: reads what it has"
+
+
+@pytest.mark.parametrize("in_place", [True, False])
+def test_the_board_draws_and_hosts_do_not(in_place: bool) -> None:
+    said = Said()
+    board = run.Board(["a"], in_place, said)
+    board.show({"a": entry("failed", error="\x1b]52;c;eA==\x07\x1b[?1049hbad\u202e\nname\x9b2J")}, 1.0, last=True)
+    drawn = "\r\x1b[2K  a: bad\ufffd name\n" if in_place else "sparkthor: a: bad\ufffd name"
+    assert [text for text, _newline in said] == [drawn]

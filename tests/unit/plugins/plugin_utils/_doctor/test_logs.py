@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import gzip
+import os
 from pathlib import Path
 
 import pytest
@@ -77,3 +78,21 @@ def test_of_a_huge_archive_its_end_counts(tmp_path: Path, monkeypatch: pytest.Mo
     logs, notes = read_logs(str(tmp_path / "x.log.gz"))
     assert len(logs[0].text) == 1000
     assert notes == ["x.log.gz: what comes after 3000 bytes was not read"]
+
+
+def test_a_folder_that_somebody_sent_leads_to_no_file_of_the_readers(tmp_path: Path) -> None:
+    """An archive brings links and pipes along, and unpacked they are the reader's own."""
+    (tmp_path / "id_ed25519").write_text("of-the-reader-alone\n")
+    sent = tmp_path / "sent"
+    sent.mkdir()
+    (sent / "a.log").symlink_to(tmp_path / "id_ed25519")
+    (sent / "b.log").symlink_to("/dev/zero")
+    os.mkfifo(sent / "c.log")
+    (sent / "d.log").write_text("plain\n")
+    logs, notes = read_logs(str(sent))
+    assert {log.name: log.text for log in logs} == {"d.log": "plain\n"}
+    assert notes == [f"{name}.log is no plain file and was not read" for name in "abc"]
+    # what the reader names himself is what he means
+    (logs, notes) = read_logs(str(sent / "a.log"))
+    assert ([log.text for log in logs], notes) == (["of-the-reader-alone\n"], [])
+    assert read_logs(str(sent / "c.log"))[0] == []

@@ -189,3 +189,12 @@ def test_speeds_are_shown_with_their_bound_and_what_fell():
     assert "&lt;fell&gt;" in page
     assert "bench has not run yet" not in page
     assert "bench has not run yet" in made(data)
+
+
+def test_nothing_on_the_page_hides_or_turns_what_stands_beside_it():
+    data = copy.deepcopy(captured(SHAPES[0]))
+    hostile = "\x1b[2Jx\u202ey\u200bz\x9b"
+    data["status"]["problems"] = [{"host": hostile, "text": hostile, "fix": hostile}]
+    text = made(data)
+    assert "x\ufffdy\ufffdz" in text
+    assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e]", text)
