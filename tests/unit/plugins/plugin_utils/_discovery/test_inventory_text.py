@@ -155,3 +155,15 @@ def test_a_hostile_name_is_in_neither_file(name: str) -> None:
     texts = inventory_text.files(lan.propose(), "nvidia", 22)
     assert all(text.replace("\n", "").isprintable() for text in texts.values())
     assert "# Left out: 192.168.1.12 (192.168.1.12): a generic machine." in texts["hosts.yml"]
+
+
+def test_a_name_that_opens_a_document_of_its_own_is_none(tmp_path: Path) -> None:
+    """A machine that is only left out was enough: its name stood in a comment."""
+    ran = tmp_path / "ran"
+    lan = Lan("ab", generic="g").join(("a", 1), ("b", 1))
+    name = f"x\nall:\n  vars:\n    evil: \"{{{{ lookup('pipe', 'touch {ran}') }}}}\"\n#"
+    lan.machines["g"].node = {**lan.machines["g"].node, "hostname": name}
+    write(tmp_path, lan.propose())
+    ansible(tmp_path, "ansible", "all", "-m", "ansible.builtin.debug", "-a", "msg={{ hostvars[inventory_hostname] }}")
+    assert not ran.exists()
+    assert "evil" not in ansible(tmp_path, "ansible-inventory", "--list")
