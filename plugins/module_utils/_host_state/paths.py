@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import stat
 from functools import partial
@@ -16,6 +17,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.orig
     keep_original,
 )
 from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.wanted import (
+    MARKER,
     FileSpec,
     HostStateError,
     Owned,
@@ -54,6 +56,16 @@ class PathPlanner:
         if gid is None:
             raise HostStateError(f"{spec.path}: group {spec.group} does not exist on this host")
         return uid, gid
+
+    @staticmethod
+    def _content(spec: FileSpec, real: str) -> bytes:
+        """What stands in a file; a user's second name of one that is not for him is neither shown nor kept."""
+        try:
+            return files.read_plain(real)
+        except OSError as error:
+            if error.errno == errno.EPERM:
+                return MARKER.encode() + b"\n(another name of a file elsewhere)\n"
+            raise HostStateError(f"{spec.path} cannot be read: {error.strerror}") from None
 
     def _attributes_differ(self, spec: Owned, info: os.stat_result) -> bool:
         """A user this run is still to create owns nothing yet, so that is a difference, not an error."""
@@ -144,10 +156,7 @@ class PathPlanner:
         if stat.S_ISLNK(info.st_mode):
             before, same, ours = f"link to {os.readlink(real)}\n".encode(), False, False
         elif stat.S_ISREG(info.st_mode):
-            try:
-                before = files.read_plain(real)
-            except OSError as error:
-                raise HostStateError(f"{spec.path} cannot be read: {error.strerror}") from None
+            before = self._content(spec, real)
             same = before == spec.content
             # Content that can carry no marker (a key, a program) is judged by its path alone
             ours = has_marker(before) or not has_marker(spec.content)

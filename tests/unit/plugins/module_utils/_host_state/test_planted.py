@@ -78,6 +78,16 @@ def test_the_owner_of_a_second_name_is_not_changed(host: FakeHost, outside: Path
     assert (outside / "shadow").stat().st_mode & 0o777 == 0o600
 
 
+def test_what_stands_in_a_second_name_is_neither_shown_nor_kept(host: FakeHost, outside: Path, home: Path) -> None:
+    (outside / "shadow").write_text("of-root-alone")
+    (home / "file").hardlink_to(outside / "shadow")
+    result = host.converge(files=[{"path": "/var/lib/sparkthor/file", "content": MARK}])
+    assert "of-root-alone" not in repr(result)
+    assert [path.name for path in home.iterdir() if "of-root-alone" in path.read_text()] == []
+    assert (home / "file").read_text() == MARK
+    assert (outside / "shadow").read_text() == "of-root-alone"
+
+
 def test_links_below_what_is_removed_go_alone(host: FakeHost, outside: Path, home: Path) -> None:
     (home / "cache").mkdir()
     plant(home / "cache" / "etc", "../../../../etc")
