@@ -273,7 +273,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="sparkthor_host on-demand", description="Serving groups that take turns.")
     parser.add_argument("--run", default=RUN, help="default: %(default)s")
     given = parser.parse_args(argv)
-    turns = Turns(policies_of(files.read_json(serving.CONFIG)))
+    config = files.read_json(serving.CONFIG)
+    if not config:
+        # who shares this host is not known then: the own group would be started beside another
+        print(
+            f"{serving.CONFIG} is away or cannot be read; no group is started or stopped", file=sys.stderr, flush=True
+        )
+        return 1
+    turns = Turns(policies_of(config))
     ended = threading.Event()
     signal.signal(signal.SIGTERM, lambda _signal, _frame: ended.set())
     asked, told = (

@@ -260,3 +260,12 @@ def test_only_the_name_of_a_group_is_taken(request_line: bytes, asked: list[Any]
     made.close()
     assert found == asked
     assert (b"Retry-After: 1\r\n" in answer, b'a \\"line\\"' in answer) == (bool(asked), bool(asked))
+
+
+def test_nobody_moves_groups_without_knowing_which_there_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(serving, "CONFIG", str(tmp_path / "serving.json"))
+    assert service.main(["--run", str(tmp_path)]) == 1
+    assert "serving.json is away or cannot be read; no group is started or stopped" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
