@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from .observation import Observation
-from .watchdog import CAUSES, STATES, VERSION, Decision, Watchdog
+from .watchdog import CAUSES, LOADING, STATES, VERSION, Decision, Watchdog
 
 #: what the watchdog said longer ago than this is no longer true; its own commands may take a minute
 STALE_SECONDS = 90.0
@@ -184,15 +184,19 @@ def metrics_text(state: Mapping[str, Any], wall: float) -> str:
 def health_body(state: Mapping[str, Any] | None, age: float) -> tuple[int, dict[str, Any]]:
     """What ``/health`` answers: 200 only for a group that completed something recently.
 
+    Everybody may ask: of what the watchdog knows it says the state and how far a load is, and no line of a log, no
+    answer of the engine and no name of a host.
+
     ``age``: seconds since the state was observed, by a clock that nobody sets.
     """
     if state is None:
         return 503, {"status": "unknown", "detail": "the watchdog has observed nothing yet"}
     if age > STALE_SECONDS:
         return 503, {"status": "unknown", "detail": f"the watchdog has observed nothing for {age:.0f} s"}
+    fraction = state.get("fraction")
     body: dict[str, Any] = {
         "status": state["state"],
-        "detail": state["detail"],
+        "detail": "" if state["state"] != LOADING or fraction is None else f"{round(fraction * 100)} %",
         "completion_seconds_ago": (state.get("completion") or {}).get("seconds_ago"),
         "generation": state.get("generation"),
     }

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 
+import pytest
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import watchdog, watchdog_report
 
 from tests.unit.plugins.module_utils._onhost.watchdog_world import World
@@ -44,10 +45,20 @@ def test_status_metrics_and_health() -> None:
     assert 'sparkthor_serving_rank_alive{host="spark-03"} 1\n' in text
     status, body = watchdog_report.health_body({**state, "generation": 2}, 1.0)
     assert (status, body["status"], body["generation"]) == (200, "serving", 2)
-    loading = {**state, "healthy": False, "state": watchdog.LOADING, "detail": "41 %"}
+    loading = {**state, "healthy": False, "state": watchdog.LOADING, "detail": "41 % · x", "fraction": 0.41}
     status, body = watchdog_report.health_body(loading, 1.0)
     assert (status, body["status"], body["detail"]) == (503, "loading", "41 %")
     assert watchdog_report.health_body(None, 1.0)[0] == 503
     # a watchdog that hangs says nothing new
     status, body = watchdog_report.health_body(state, watchdog_report.STALE_SECONDS + 1)
     assert (status, body["status"]) == (503, "unknown")
+
+
+@pytest.mark.parametrize("name", watchdog_report.STATES)
+def test_health_tells_everybody_no_line_of_the_log(name: str) -> None:
+    log = "loading weights: (EngineCore pid=7) loaded /home/alice/secret-model for spark-02"
+    state = {**dict.fromkeys(("line", "detail", "progress", "text"), log), "state": name, "healthy": False}
+    for fraction in (None, 0.5):
+        body = watchdog_report.health_body({**state, "fraction": fraction, "completion": {}, "generation": 1}, 1.0)[1]
+        assert "secret" not in json.dumps(body)
+        assert "spark-02" not in json.dumps(body)
