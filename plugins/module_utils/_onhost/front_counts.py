@@ -20,9 +20,10 @@ from dataclasses import dataclass, field
 
 #: of the front proxy, in each line that it sends
 TAG = b"sparkthor_front: "
-#: name of the key, model, status, seconds, and the tokens of prompt and completion where the answer said them
+#: name of the key, model, status, seconds, and the tokens of prompt and completion, with ~ where the answer did not say
+#: them and they are estimated (roles/vllm_serve/files/tokens.js)
 _LINE = re.compile(
-    r"([a-z0-9_-]{1,32}) (\S{1,256}) ([1-5][0-9]{2}) ([0-9]+\.[0-9]{3})(?: -| ([0-9]{1,9}) ([0-9]{1,9}))?"
+    r"([a-z0-9_-]{1,32}) (\S{1,256}) ([1-5][0-9]{2}) ([0-9]+\.[0-9]{3})(?: -| ([0-9]{1,15}) ([0-9]{1,15})( ~)?)?"
 )
 #: of a histogram of seconds: from a refused request to a long answer
 BUCKETS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
@@ -66,7 +67,7 @@ class FrontCounts:
         match = parsed(datagram)
         if not match:
             return
-        key, model, status, seconds, prompt, completion = match.groups()
+        key, model, status, seconds, prompt, completion, estimated = match.groups()
         with self._lock:
             self._requests[key, model, status] += 1
             if status != "200":
@@ -75,7 +76,7 @@ class FrontCounts:
             took = float(seconds)
             answered.slots[sum(took > bound for bound in BUCKETS)] += 1
             answered.seconds += took
-            if prompt is not None:
+            if prompt is not None and not estimated:
                 answered.prompt_tokens += int(prompt)
                 answered.completion_tokens += int(completion)
                 answered.counted_answers += 1

@@ -4,8 +4,16 @@
 # pylint: disable=ansible-bad-function
 """Which API keys used up their tokens of a minute or a month, counted from the lines of the front proxy.
 
-nginx reads the answer in a file and refuses new requests.  It counts what answers say: not those whose client broke off
-before the end of a stream, nor what ended while this did not run, nor the last seconds before a power loss.
+nginx reads the answer in a file and refuses new requests.  It counts what answers say, and an estimate of nginx where
+they do not, such as where the client broke off.  Where nothing can be counted, no key with a limit may go on: nginx
+refuses it without that file, and without a new one of late.  The last seconds before a power loss are not counted.
+
+What the absence of each file means:
+
+- ``limits.json``: nobody's limits are known.  Nothing is said to nginx until they were read once; after that they hold.
+- ``over.json`` (for nginx): nobody counts, and keys with a limit are refused.
+- ``months.json``: nothing was ever counted here.  A file that cannot be read is no such one.
+- ``usage.json`` (for those who show it): nothing is known.
 """
 
 from __future__ import annotations
@@ -34,6 +42,8 @@ LIMITS = "/etc/sparkthor/front.good/limits.json"
 MINUTE = 60.0
 #: seconds between two writes of what a power loss must not take
 SAVE = 5.0
+#: seconds between two words to nginx, which counts one for 20 seconds (FRESH in roles/vllm_serve/files/tokens.js)
+SAY = 5.0
 MONTHS_KEPT = 13
 
 Limits = Mapping[str, Mapping[str, int]]
@@ -60,12 +70,13 @@ class Ledger:
     def take(self, datagram: bytes, now: float) -> bool:
         """Count a line of nginx; whether it was one that counts."""
         match = front_counts.parsed(datagram)
-        if not match or match[3] != "200":
+        # 499 is nginx's word for a client that went away
+        if not match or match[3] not in ("200", "499"):
             return False
         key, tokens = match[1], int(match[5] or 0) + int(match[6] or 0)
         own = self.months.setdefault(month_of(now), {}).setdefault(key, {"tokens": 0, "unseen": 0})
         own["tokens"] += tokens
-        own["unseen"] += match[5] is None
+        own["unseen"] += match[5] is None or match[7] is not None
         self._recent.setdefault(key, deque()).append((now, tokens))
         return True
 
@@ -138,7 +149,10 @@ class Keeper:
         self.limits: Limits = {}
         self._read: tuple[int, int] | None = None
         self._written: dict[str, str] = {}
-        self._unsaved, self._saved = False, 0.0
+        # whether they can be kept shows before the first answer
+        self._unsaved, self._saved, self._said = True, 0.0, 0.0
+        #: why the months cannot be kept: a start anew would count them from an earlier time
+        self._trouble = ""
 
     def read_limits(self) -> None:
         """Those in use; a reload of the front proxy brings others."""
@@ -150,7 +164,7 @@ class Keeper:
                 self.limits = json.load(stream)
             self._read = (state.st_mtime_ns, state.st_ino)
         except FileNotFoundError:
-            # between the two renames of a reload; a removed limit has no file that names its key
+            # between the two renames of a reload, those that were read hold
             return
         except (OSError, ValueError) as error:
             print(f"{self._limits_file}: {error}", file=sys.stderr, flush=True)
@@ -159,11 +173,31 @@ class Keeper:
         self._unsaved |= self.ledger.take(datagram, now)
 
     def write(self, now: float, last: bool = False) -> None:
-        self._write("over.json", self.ledger.over(self.limits, now))
-        self._write("usage.json", self.ledger.usage(self.limits, now))
         if self._unsaved and (last or not 0 <= now - self._saved < SAVE):
+            self._save(now)
+        if self._read is None:
+            return
+        over = self.ledger.over(self.limits, now)
+        uncounted = [key for key, own in self.limits.items() if self._trouble and own.get("month")]
+        said = json.dumps({"over": over, "uncounted": uncounted})
+        if self._written.get("over.json") != said or not 0 <= now - self._said < SAY:
+            files.write_atomic(
+                os.path.join(self._run, "over.json"), json.dumps({"at": now, "over": over, "uncounted": uncounted})
+            )
+            self._written["over.json"], self._said = said, now
+        self._write("usage.json", self.ledger.usage(self.limits, now))
+
+    def _save(self, now: float) -> None:
+        """On a disk that takes nothing it goes on to count, and tries again; keys with a limit by month wait."""
+        self._saved = now
+        try:
             files.write_atomic(self._months, json.dumps(self.ledger.kept()), mode=0o600)
-            self._unsaved, self._saved = False, now
+        except OSError as error:
+            if self._trouble != str(error):
+                print(f"{self._months}: {error}; keys with tokens_per_month are refused", file=sys.stderr, flush=True)
+            self._trouble = str(error)
+        else:
+            self._unsaved, self._trouble = False, ""
 
     def _write(self, name: str, content: Any) -> None:
         text = json.dumps(content)

@@ -23,8 +23,8 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.front impo
 )
 
 SOCKET = "/run/sparkthor/front/group.sock"
-#: what the doors' configuration consists of, beside nginx.conf
-FILES = ("door.js", "peer.crt", "peer.key")
+#: what the doors' configuration consists of, beside nginx.conf and its scripts
+FILES = ("peer.crt", "peer.key")
 
 
 #: after how many seconds of silence the kernel asks a peer whether it is still there, how often, and how many times

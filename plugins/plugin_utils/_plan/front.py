@@ -20,6 +20,8 @@ COUNTER = f"{COUNTER_FOLDER}/front.sock"
 TOKEN_FOLDER = "/run/sparkthor-tokens"
 #: of nginx with its JavaScript, as Debian and Ubuntu package it
 MODULE = "/usr/lib/nginx/modules/ngx_http_js_module.so"
+#: in roles/vllm_serve/files
+SCRIPTS = ("door.js", "scan.js", "tokens.js")
 MINIMUM = 16
 #: for which a key may have a limit of tokens
 PERIODS = ("minute", "month")
@@ -51,6 +53,18 @@ class NamedKey:
     #: tokens of prompts and answers; 0 = as many as come
     tokens_per_minute: int = 0
     tokens_per_month: int = 0
+
+
+def scripts(door: bool, tokens: bool) -> list[str]:
+    """The files of nginx's JavaScript, of :data:`SCRIPTS`, for a door and for counting tokens."""
+    wanted = {"door.js": door, "tokens.js": tokens, "scan.js": door or tokens}
+    return [name for name in SCRIPTS if wanted[name]]
+
+
+def peer_addresses(fabric: Mapping[str, Mapping[str, object]]) -> list[str]:
+    """From which the hosts of the inventory ask a head; a name is none that nginx can compare."""
+    found = (str(own.get(name) or "") for own in fabric.values() for name in ("control_address", "management_address"))
+    return sorted({address for address in found if is_address(address)})
 
 
 def label(name: str) -> str:
@@ -224,6 +238,16 @@ def checked_size(value: object, variable: str) -> str:
     if not _SIZE.fullmatch(text):
         raise FrontError(f"{variable}: {value!r} is not a size; write bytes, or a number with k, m or g")
     return text
+
+
+def is_address(text: str) -> bool:
+    """Whether it is an IP address, without network or zone."""
+    try:
+        return str(address_of(text)) == text.lower()
+    except FabricError:  # netaddr is not installed
+        raise
+    except ValueError:
+        return False
 
 
 def is_name(text: str) -> bool:

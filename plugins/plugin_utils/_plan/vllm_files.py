@@ -19,6 +19,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.serving 
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import (
     door,
     front,
+    front_bodies,
     on_demand,
     onhost,
     ray_tls,
@@ -385,10 +386,14 @@ def _head_files(serving: Serving, beside: Sequence[Serving]) -> list[File]:
     return found
 
 
+def _scripts(serving: Serving) -> list[str]:
+    return front.scripts(bool(serving.door), serving.counts_tokens)
+
+
 def _front_files(serving: Serving, beside: Sequence[Serving]) -> list[File]:
     given = serving.settings
     keys = front.named_keys(given.vllm_serve_api_keys)
-    max_body = front.checked_size(given.vllm_serve_front_max_body, "vllm_serve_front_max_body")
+    max_body = front_bodies.max_body(given.vllm_serve_front_max_body, bool(serving.door))
     config = rendered(
         _TEMPLATES / "nginx.conf.j2",
         settings=given,
@@ -411,31 +416,32 @@ def _front_files(serving: Serving, beside: Sequence[Serving]) -> list[File]:
         counter_folder=front.COUNTER_FOLDER,
         token_folder=front.TOKEN_FOLDER,
         counts_tokens=serving.counts_tokens,
-        limited=bool(serving.token_limits),
+        limited=list(serving.token_limits),
+        peers=front.peer_addresses(serving.fabric),
         served=front.label(serving.names[0]),
         own_socket=door.SOCKET,
         origins=front.origins(given.vllm_serve_cors_origins),
         listen=front.listen_addresses(given.vllm_serve_listen, given.vllm_serve_api_port, _management_address(serving)),
         read_timeout=front.checked_duration(given.vllm_serve_front_read_timeout, "vllm_serve_front_read_timeout"),
         client_timeout=front.checked_duration(given.vllm_serve_front_client_timeout, "vllm_serve_front_client_timeout"),
-        max_body=door.body_limit(max_body) if serving.door else max_body,
+        max_body=max_body,
+        body_classes=front_bodies.body_classes(max_body),
     )
     nginx = (serving.node.get("binaries") or {}).get("nginx") or "/usr/sbin/nginx"
+    memory = front_bodies.memory_bytes(max_body) if serving.door else 0
     # checked always, though written only where the certificate is self-made
     shared = [serving.virtual.bare] if serving.virtual else []
     subjects = front.subject_names([*(given.vllm_serve_tls_names or _own_names(serving)), *shared])
     found: list[File] = [
         {"path": f"{_ETC}/front/nginx.conf", "content": config, "mode": "0600"},
-        _unit_file(_FRONT, nginx=nginx, door=serving.door, sandbox=_front_sandbox()),
+        _unit_file(_FRONT, nginx=nginx, memory=memory, sandbox=_front_sandbox()),
     ]
     if serving.token_limits:
         found.append(json_file(_LIMITS, serving.token_limits))
         digest = onhost.program_digest("front-tokens")
         found.append(_unit_file(_TOKENS, digest=digest, sandbox=sandbox(families=["AF_UNIX"])))
-    if serving.counts_tokens:
-        found.append(role_file("vllm_serve", "tokens.js", f"{_ETC}/front/tokens.js", mode="0600"))
+    found += [role_file("vllm_serve", name, f"{_ETC}/front/{name}", mode="0600") for name in _scripts(serving)]
     if serving.door:
-        found.append(role_file("vllm_serve", "door.js", f"{_ETC}/front/door.js", mode="0600"))
         lasting = "".join(f"{name} = {value}\n" for name, value in door.KEEPALIVE.items())
         found.append({"path": door.SYSCTL_FILE, "content": f"{MARKER}\n{lasting}"})
     if serving.tls == "self_signed":
@@ -500,10 +506,8 @@ def absent(serving: Serving) -> list[str]:
         found.append(f"{_ETC}/front/self-signed")
     if serving.is_head and not (serving.door and serving.door.tls):
         found += [f"{_ETC}/front/peer.key", f"{_ETC}/front/peer.crt"]
-    if serving.is_head and not serving.door:
-        found.append(f"{_ETC}/front/door.js")
-    if serving.is_head and not serving.counts_tokens:
-        found.append(f"{_ETC}/front/tokens.js")
+    if serving.is_head:
+        found += [f"{_ETC}/front/{name}" for name in front.SCRIPTS if name not in _scripts(serving)]
     if not (serving.is_head and serving.token_limits):
         found += [f"{_UNITS}/{_TOKENS}", *([_LIMITS] if serving.is_head else [])]
     if not serving.door:
@@ -538,8 +542,7 @@ def units(serving: Serving, beside: Sequence[Serving] = ()) -> list[Unit]:
     ]
     common.append(switched_off(_KEEP_GOOD))
     if serving.is_head:
-        counts = ["tokens.js"] if serving.counts_tokens else []
-        counts += ["limits.json"] if serving.token_limits else []
+        counts = [*_scripts(serving), *(["limits.json"] if serving.token_limits else [])]
         own = _head_units([*counts, *(door.FILES if serving.door else ())])
         tokens = _tokens_unit() if serving.token_limits else switched_off(_TOKENS)
         turns = on_demand.unit(OWN.config) if on_demand.groups(beside) else switched_off(on_demand.NAME)

@@ -23,7 +23,7 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engine imp
     installed_engine,
 )
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.host_state import ordered
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.vllm_config import serve_config
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.vllm_config import ServeConfigError, serve_config
 
 #: what is served while a host stays away, and the link that says which of the two it is now
 SMALLER_CONFIG = "/etc/sparkthor/vllm-degraded.yaml"
@@ -300,8 +300,17 @@ def smaller_config(serving: Serving) -> dict[str, Any]:
     )
 
 
+_STORE = "VLLM_ENABLE_RESPONSES_API_STORE"
+
+
 def vllm_environment(serving: Serving) -> dict[str, Any]:
-    """vllm.env; what the recipe and the user want wins."""
+    """vllm.env; what the recipe and the user want wins. Raises ServeConfigError, which names the variable."""
+    if serving.token_limits and str(serving.own_environment.get(_STORE, "0")) not in ("", "0", "False", "false"):
+        raise ServeConfigError(
+            f"vllm_serve_env: {_STORE} lets vLLM answer in the background, where tokens cannot be counted; leave it "
+            f"out, or tokens_per_minute and tokens_per_month of {', '.join(serving.token_limits)} in "
+            "vllm_serve_api_keys"
+        )
     environment: dict[str, Any] = {
         **cache_folders(serving.settings.engine_cache_dir),
         "VLLM_CONFIG_ROOT": "/etc/sparkthor/vllm",

@@ -47,6 +47,8 @@ ANSWERS: dict[str, list[bytes]] = {
     "/v1/whole": [ACCOUNT + ACCOUNT_END],
     "/v1/torn": [b"0" * 5000, ACCOUNT[:-3], ACCOUNT[-3:], ACCOUNT_END[:40], ACCOUNT_END[40:]],
     "/v1/stream": [EVENT] * 5 + [b'data: {"choices":[],"usage":{"prompt_tokens":5,"completion_tokens":6}}\n\n'],
+    "/v1/long": [EVENT] * 200,
+    "/v1/late": [b"{}"],
     "/v1/silent": [EVENT] * 5 + [b"data: [DONE]\n\n"],
     "/v1/messages": [
         b'data: {"type":"message_start","message":{"usage":{"input_tokens":7,"output_tokens":0}}}\n\n',
@@ -58,13 +60,23 @@ ANSWERS: dict[str, list[bytes]] = {
 class Engine(http.server.BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         self.rfile.read(int(self.headers["Content-Length"]))
+        if self.path == "/v1/late":
+            time.sleep(1)
+        if self.path not in ANSWERS:
+            return self.send_error(404)
         parts = ANSWERS[self.path]
         self.send_response(200)
+        # as vLLM says it
+        stream = b"".join(parts).startswith((b"data: ", b"event: "))
+        kind = "text/event-stream; charset=utf-8" if stream else "application/json"
+        self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(sum(map(len, parts))))
         self.end_headers()
-        for part in parts:
-            self.wfile.write(part)
-            time.sleep(0.02)
+        # a client may be gone
+        with contextlib.suppress(OSError):
+            for part in parts:
+                self.wfile.write(part)
+                time.sleep(0.02)
 
     def address_string(self) -> str:
         return ""
@@ -90,10 +102,10 @@ class Front:
             sender.sendto(b"", self._path)
         self._thread.join(60)
 
-    def ask(self, path: str, key: str = KEY, model: str = "mini") -> tuple[int, bytes]:
+    def ask(self, path: str, key: str = KEY, model: str = "mini", method: str = "POST") -> tuple[int, bytes]:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
         body = json.dumps({"model": model, "prompt": "x"})
-        connection.request("POST", path, body, {"Authorization": f"Bearer {key}"})
+        connection.request(method, path, body, {"Authorization": f"Bearer {key}"})
         answer = connection.getresponse()
         found = answer.status, answer.read()
         connection.close()
@@ -291,25 +303,55 @@ def test_a_key_that_used_its_tokens_is_refused_until_the_minute_is_over(
     tmp_path: Path, variables: dict[str, Any], has_door: bool
 ) -> None:
     given = of_group(variables, "c") if has_door else variables
-    with running(tmp_path, given, tokens_per_minute=11) as found, counting(tmp_path):
-        # a stream counts as well
-        assert found.ask("/v1/stream", LIMITED)[0] == 200
-        seconds, body = refused(found, "/v1/stream")
-        assert 1 <= seconds <= 60
-        assert body["error"]["code"] == "rate_limit_exceeded"
-        # one request more may have begun before the first was counted
-        assert re.match("This key took (11|22) tokens of 11 in a minute; it may go on at 20", body["error"]["message"])
-        # as the API of Anthropic says it
-        _seconds, body = refused(found, "/v1/messages")
-        assert (body["type"], body["error"]["type"]) == ("error", "rate_limit_error")
-        # another key is free, and what takes no tokens is as well
-        assert found.ask("/v1/stream", KEY)[0] == 200
+    with running(tmp_path, given, tokens_per_minute=11) as found:
         over = tmp_path / "run-tokens/over.json"
-        state = json.loads(over.read_text())["limited"]
-        assert state["until"] - time.time() <= 60
+        with counting(tmp_path):
+            # a stream counts as well
+            assert found.ask("/v1/stream", LIMITED)[0] == 200
+            seconds, body = refused(found, "/v1/stream")
+            assert 1 <= seconds <= 60
+            assert body["error"]["code"] == "rate_limit_exceeded"
+            # one request more may have begun before the first was counted
+            assert re.match(
+                "This key took (11|22) tokens of 11 in a minute; it may go on at 20", body["error"]["message"]
+            )
+            # as the API of Anthropic says it
+            _seconds, body = refused(found, "/v1/messages")
+            assert (body["type"], body["error"]["type"]) == ("error", "rate_limit_error")
+            # another key is free, and what takes no tokens is as well
+            assert found.ask("/v1/stream", KEY)[0] == 200
+            state = json.loads(over.read_text())["over"]["limited"]
+            assert state["until"] - time.time() <= 60
         # the end counts, even if nobody writes any more
-        over.write_text(json.dumps({"limited": {**state, "until": time.time() - 1}}))
+        ended = {"over": {"limited": {**state, "until": time.time() - 1}}, "uncounted": []}
+        over.write_text(json.dumps({**ended, "at": time.time()}))
         assert found.ask("/v1/stream", LIMITED)[0] == 200
+
+
+@pytest.mark.parametrize("has_door", [False, True])
+def test_a_key_with_a_limit_waits_while_nobody_counts(
+    tmp_path: Path, variables: dict[str, Any], has_door: bool
+) -> None:
+    given = of_group(variables, "c") if has_door else variables
+    with running(tmp_path, given, tokens_per_month=1000) as found:
+        over = tmp_path / "run-tokens/over.json"
+        words: list[tuple[str | None, int]] = [
+            (None, 503),
+            (json.dumps({"at": time.time() - 60, "over": {}, "uncounted": []}), 503),
+            (json.dumps({"at": time.time(), "over": {}, "uncounted": ["limited"]}), 503),
+            ("", 503),
+            (json.dumps({"at": time.time(), "over": {}, "uncounted": []}), 200),
+        ]
+        for text, status in words:
+            over.unlink(missing_ok=True)
+            if text is not None:
+                over.write_text(text)
+            answered, body = found.ask("/v1/whole", LIMITED)
+            assert (text, answered) == (text, status)
+            assert status == 200 or json.loads(body)["error"]["code"] == "tokens_not_counted"
+            assert found.ask("/v1/whole", KEY)[0] == 200
+        # what was stored is asked for without a body
+        assert found.ask("/v1/responses/resp_1", LIMITED, method="GET")[0] == 403
 
 
 def test_a_month_is_remembered_by_a_counter_that_starts_anew(tmp_path: Path, variables: dict[str, Any]) -> None:
@@ -334,7 +376,9 @@ def test_an_answer_without_its_tokens_is_said_to_be_unseen(tmp_path: Path, varia
         while not used.get("unseen"):
             assert time.monotonic() < until
             used = json.loads((tmp_path / "run-tokens/usage.json").read_text())["limited"]
-        assert used == {"minute": 0, "month": 0, "unseen": 1, "limits": {"month": 40}}
+        assert (used["unseen"], used["limits"]) == (1, {"month": 40})
+        # six events, and a quarter of the request's bytes
+        assert 6 < used["month"] == used["minute"] < 100
 
 
 class Turns(service.Turns):
@@ -376,6 +420,26 @@ class Turns(service.Turns):
             for thread in threads:
                 thread.join(60)
             asked.close()
+
+
+def test_what_is_refused_keeps_no_model_awake(tmp_path: Path, variables: dict[str, Any]) -> None:
+    given = with_beside(variables)
+    given["sparkthor_cluster"]["beside"]["embed"]["given"]["on_demand"] = {"idle_minutes": 1}
+    own = tmp_path / "run/beside/embed/vllm/vllm.sock"
+    own.parent.mkdir(parents=True)
+    with running(tmp_path, given) as found, serving(socketserver.ThreadingUnixStreamServer(str(own), Engine)):
+        turns = Turns(tmp_path / "run-on-demand")
+        with turns.running():
+            assert found.ask("/v1/whole", NARROW, "embed")[0] == 403
+            # vLLM refuses it
+            assert found.ask("/v1/none", KEY, "embed")[0] == 404
+            # nginx tells of its requests in their order
+            assert found.ask("/v1/whole", KEY, "mini")[0] == 200
+            until = time.monotonic() + 60
+            while not turns.used:
+                assert time.monotonic() < until
+                time.sleep(0.02)
+            assert turns.used == [b"-"]
 
 
 def test_a_request_for_a_model_that_sleeps_is_a_wish(tmp_path: Path, variables: dict[str, Any]) -> None:

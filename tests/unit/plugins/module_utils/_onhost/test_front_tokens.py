@@ -78,7 +78,7 @@ def test_the_month_is_on_the_disk_and_other_limits_come_by_themselves(tmp_path: 
     now = time.time()
     first.take(line(tokens=" 90 10"), now)
     first.write(now)
-    assert list(json.loads((tmp_path / "over.json").read_text())) == ["ci"]
+    assert list(json.loads((tmp_path / "over.json").read_text())["over"]) == ["ci"]
     # as after a power loss
     second = keeper(tmp_path)
     assert list(second.ledger.over(second.limits, now)) == ["ci"]
@@ -88,8 +88,62 @@ def test_the_month_is_on_the_disk_and_other_limits_come_by_themselves(tmp_path: 
     limits.write_text(json.dumps({"ci": {"month": 1000}}))
     second.read_limits()
     second.write(now)
-    assert json.loads((tmp_path / "over.json").read_text()) == {}
+    assert json.loads((tmp_path / "over.json").read_text())["over"] == {}
     assert json.loads((tmp_path / "usage.json").read_text())["ci"]["limits"] == {"month": 1000}
+
+
+def test_an_estimate_counts_and_is_said_to_be_none_of_the_answers(tmp_path: Path) -> None:
+    ledger = front_tokens.Ledger()
+    ledger.take(line(tokens=" 40 20 ~"), NOW)
+    # its client went away
+    ledger.take(line(status=499, tokens=" 10 0 ~"), NOW)
+    assert ledger.usage({}, NOW)["ci"] == {"minute": 70, "month": 70, "unseen": 2, "limits": {}}
+
+
+def test_nothing_is_said_before_the_limits_are_known(tmp_path: Path) -> None:
+    counter, over = keeper(tmp_path), tmp_path / "over.json"
+    counter.write(NOW)
+    assert not over.exists()
+    (tmp_path / "limits.json").write_text(json.dumps(MONTH))
+    counter.read_limits()
+    counter.write(NOW)
+    assert json.loads(over.read_text()) == {"at": NOW, "over": {}, "uncounted": []}
+
+
+def test_the_word_to_nginx_is_renewed_though_nothing_changes(tmp_path: Path) -> None:
+    (tmp_path / "limits.json").write_text(json.dumps(MONTH))
+    counter = keeper(tmp_path)
+    for seconds, said in ((0, 0), (1, 0), (front_tokens.SAY, front_tokens.SAY), (-60, -60)):
+        counter.write(NOW + seconds)
+        assert json.loads((tmp_path / "over.json").read_text())["at"] == NOW + said
+
+
+def test_on_a_full_disk_keys_with_a_month_wait_and_others_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "limits.json").write_text(json.dumps({**MONTH, "web": {"minute": 100}}))
+    counter, write, full = keeper(tmp_path), front_tokens.files.write_atomic, True
+
+    def written(path: str, text: str, mode: int = 0o644) -> None:
+        if full and path.endswith("months.json"):
+            raise OSError(28, "No space left on device")
+        write(path, text, mode=mode)
+
+    monkeypatch.setattr(front_tokens.files, "write_atomic", written)
+
+    def uncounted(now: float) -> list[str]:
+        counter.write(now)
+        return list(json.loads((tmp_path / "over.json").read_text())["uncounted"])
+
+    # before the first answer as well
+    assert uncounted(NOW) == ["ci"]
+    counter.take(line(key="web"), NOW)
+    assert uncounted(NOW + 6) == ["ci"]
+    assert counter.ledger.usage({}, NOW)["web"]["minute"] == 60
+    full = False
+    assert uncounted(NOW + 12) == []
+    assert json.loads((tmp_path / "months.json").read_text())["2026-11"]["web"]["tokens"] == 60
+    assert capsys.readouterr().err.count("No space left on device; keys with tokens_per_month are refused") == 1
 
 
 @pytest.mark.parametrize("text", ["{torn", "[]", '{"2026-11": 1}'])

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import yaml
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import roles
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.vllm_config import ServeConfigError
 
 from tests.unit.plugins.plugin_utils._plan.test_door import of_group, with_beside
 from tests.unit.plugins.plugin_utils._plan.vllm_plan import files, plan, units, with_serving
@@ -222,7 +223,7 @@ def test_a_limit_of_tokens_brings_all_that_it_needs(variables: dict[str, Any]) -
     assert units(limited)["sparkthor-tokens.service"]["restart_on"] == [unit]
     assert "\nUser=sparkthor-front\n" in found[unit]
     config = found["/etc/sparkthor/front/nginx.conf"]
-    assert "if ($sparkthor_over) {" in config
+    assert "if ($sparkthor_over = over) {" in config
     assert "js_body_filter tokens.used" in config
     # so that a stream says its tokens too
     assert "enable-force-include-usage: true" in found["/etc/sparkthor/vllm.yaml"]
@@ -230,6 +231,19 @@ def test_a_limit_of_tokens_brings_all_that_it_needs(variables: dict[str, Any]) -
     assert units(free)["sparkthor-tokens.service"]["enabled"] is False
     assert "sparkthor_over" not in files(free)["/etc/sparkthor/front/nginx.conf"]
     assert "force-include-usage" not in files(free)["/etc/sparkthor/vllm.yaml"]
+
+
+def test_limits_of_tokens_and_answers_that_nobody_sees_exclude_each_other(variables: dict[str, Any]) -> None:
+    keys = [{"name": "ci", "key": "ci-key-0123456789", "tokens_per_month": 5000}]
+    for value, stores in (("1", True), ("0", False)):
+        given = {**variables, "vllm_serve_env": {"VLLM_ENABLE_RESPONSES_API_STORE": value}}
+        plan(given)
+        limited = {**given, "vllm_serve_api_keys": keys}
+        if stores:
+            with pytest.raises(ServeConfigError, match=r"vllm_serve_env: VLLM_ENABLE_RESPONSES_API_STORE .* of ci in"):
+                plan(limited)
+        else:
+            plan(limited)
 
 
 def test_named_keys_and_limits(variables: dict[str, Any]) -> None:
@@ -257,7 +271,11 @@ def test_named_keys_and_limits(variables: dict[str, Any]) -> None:
     assert "limit_conn sparkthor_at_once 7;" in with_limits
     assert "rate=3r/s;" in with_limits
     assert "burst=15 nodelay;" in with_limits
-    assert not [line for line in without.splitlines() if "limit_conn " in line or "limit_req" in line.split("_status")]
+    limits = [line for line in without.splitlines() if "limit_conn " in line or "limit_req" in line.split("_status")]
+    # of bodies at once alone
+    assert {line.split()[1].removesuffix("_of_key") for line in limits} == {
+        *("sparkthor_digits_5", "sparkthor_digits_6", "sparkthor_digits_7", "sparkthor_largest")
+    }
 
 
 def test_the_hub_s_token_goes_only_where_vllm_fetches_the_model(variables: dict[str, Any]) -> None:
