@@ -33,6 +33,7 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import fro
 
 from tests.unit.plugins.plugin_utils._plan.test_door import CONF, of_group, with_beside
 from tests.unit.plugins.plugin_utils._plan.vllm_plan import files
+from tests.unit.ports import free_port
 from tests.unit.servers import serving
 
 ROOT = os.environ.get("NGINX_ROOT", "")
@@ -126,11 +127,6 @@ class Front:
         while not set(values) <= set(self.counts.lines()):
             assert time.monotonic() < until, f"{values} are not in {self.counts.lines()}"
             time.sleep(0.02)
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
 
 
 @contextlib.contextmanager
