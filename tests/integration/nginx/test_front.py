@@ -149,6 +149,8 @@ def running(tmp_path: Path, variables: dict[str, Any], **limits: int) -> Iterato
                 ("/var/cache/sparkthor-front", f"{tmp_path}/cache"),
                 ("listen 8002 ", f"listen 127.0.0.1:{free_port()} "),
                 (f"10.100.0.1:{given['vllm_serve_door_port']}", f"unix:{tmp_path}/run/vllm/vllm.sock"),
+                # a replica that is away, and no host of a network that happens to be there
+                (f"10.100.0.4:{given['vllm_serve_door_port']}", f"unix:{tmp_path}/run/nobody.sock"),
             ):
                 text = text.replace(place, here)
             (folder / Path(path).name).write_text(text)
