@@ -8,12 +8,30 @@ import json
 import os
 import re
 import struct
+from collections.abc import Iterable
 from typing import Any
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.values import SizingError
 
 _SAFETENSORS_HEADER_LIMIT = 100 * 1024 * 1024
-_INDEX = "model.safetensors.index.json"
+#: the index of a checkpoint, and that of Mistral's own form
+INDEXES = ("model.safetensors.index.json", "consolidated.safetensors.index.json")
+
+#: a model whose shape is said in Mistral's own form alone: what is wrong, and the fix
+MISTRAL_ALONE = (
+    "has params.json and no config.json: vLLM reads Mistral's own form, the plan does not",
+    "Put the model's config.json beside it, as Hugging Face's form of the model has it.",
+)
+
+
+def weight_form(names: Iterable[str]) -> tuple[list[str], str]:
+    """Which of a model's files are its weights in safetensors, and the name that their index has.
+
+    Mistral's own form (``consolidated*``) counts where it is the only one: beside another it holds the same once more.
+    """
+    found = sorted(name for name in names if "/" not in name and name.endswith(".safetensors"))
+    usual = [name for name in found if not name.startswith("consolidated")]
+    return (usual, INDEXES[0]) if usual or not found else (found, INDEXES[1])
 
 
 def read_safetensors_header(path: str) -> dict[str, int]:
@@ -68,7 +86,9 @@ def read_config(path: str) -> dict[str, Any]:
     try:
         config = _read_mapping(os.path.join(path, "config.json"))
     except FileNotFoundError:
-        raise SizingError("model_path", path, "has no config.json", "Fetch the model again.") from None
+        own = os.path.isfile(os.path.join(path, "params.json"))
+        problem, fix = MISTRAL_ALONE if own else ("has no config.json", "Fetch the model again.")
+        raise SizingError("model_path", path, problem, fix) from None
     if not config.get("quantization_config"):
         side = os.path.join(path, "hf_quant_config.json")
         if os.path.isfile(side):
@@ -100,7 +120,7 @@ def read_model_folder(path: str) -> tuple[dict[str, Any], dict[str, int]]:
     tensors: dict[str, int] = {}
     for name in _weight_files(path):
         tensors.update(read_safetensors_header(os.path.join(path, name)))
-    index_path = os.path.join(path, _INDEX)
+    index_path = _index_of(path)
     lost = sorted(set(_weight_map(index_path)) - set(tensors)) if os.path.isfile(index_path) else []
     if lost:
         raise SizingError(
@@ -117,7 +137,7 @@ def index_remark(path: str) -> str:
 
     vLLM loads every file that is there, so the plan counts them all, but nobody can tell what belongs together.
     """
-    index_path = os.path.join(path, _INDEX)
+    index_path = _index_of(path)
     files = [] if os.path.isfile(index_path) else _weight_files(path)
     if len(files) < 2:
         return ""
@@ -127,16 +147,19 @@ def index_remark(path: str) -> str:
     )
 
 
+def _index_of(path: str) -> str:
+    """Where the index of the weights in this folder would be; a usual one that is there names what has to be."""
+    usual = os.path.join(path, INDEXES[0])
+    return usual if os.path.isfile(usual) else os.path.join(path, weight_form(os.listdir(path))[1])
+
+
 def _weight_files(path: str) -> list[str]:
-    index_path = os.path.join(path, _INDEX)
-    present = {name for name in os.listdir(path) if name.endswith(".safetensors")}
-    # Mistral's models hold the same weights once more, and vLLM loads one of the two
-    present = {name for name in present if not name.startswith("consolidated")} or present
+    index_path = _index_of(path)
+    numbered, _index = weight_form(os.listdir(path))
     if os.path.isfile(index_path):
         wanted = weight_map_files(index_path)
     else:
-        wanted = present
-        numbered = sorted(present)
+        wanted = set(numbered)
         for name in numbered:
             match = re.fullmatch(r"(.*)-(\d{5})-of-(\d{5})\.safetensors", name)
             if match:

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.files import write_atomic
+from ansible_collections.sparkthor.cluster.plugins.module_utils._model.checkpoint import weight_form
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store.content import free_bytes, human
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import push
 
@@ -74,7 +75,10 @@ def client() -> Any:
 
 def left_out(names: Iterable[str]) -> tuple[str, ...]:
     """Patterns of what is not fetched: where there are safetensors, every other form of the same weights."""
-    return OTHER_FORMS if any("/" not in name and name.endswith(".safetensors") for name in names) else ()
+    weights, _index = weight_form(names)
+    if not weights:
+        return ()
+    return tuple(p for p in OTHER_FORMS if not any(fnmatch.fnmatchcase(name, p) for name in weights))
 
 
 def wanted(names: Iterable[str]) -> list[str]:

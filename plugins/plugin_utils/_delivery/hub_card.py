@@ -13,16 +13,21 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.files import read_json, write_atomic
-from ansible_collections.sparkthor.cluster.plugins.module_utils._model.checkpoint import read_config, weight_map_files
+from ansible_collections.sparkthor.cluster.plugins.module_utils._model.checkpoint import (
+    INDEXES,
+    MISTRAL_ALONE,
+    read_config,
+    weight_form,
+    weight_map_files,
+)
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store import hub_caches
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store.content import human
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store.manifest import valid_sha256
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import hub, hub_outline, models, push
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery.record import Record
 
-INDEX = "model.safetensors.index.json"
 #: what is read of a model before it is fetched
-_SMALL = ("config.json", "hf_quant_config.json", INDEX)
+_SMALL = ("config.json", "params.json", "hf_quant_config.json", *INDEXES)
 #: bytes a second of the download whose minutes are shown before one has begun
 ASSUMED_RATE = 100e6
 
@@ -84,6 +89,11 @@ def card(repo: str, revision: str, token: str | None = None, client: Any = None)
     client = client or hub.client()
     commit, files = hub.listing(client, repo, revision, token)
     sizes = {file.path: file.size for file in files}
+    if "config.json" not in sizes and "params.json" in sizes:
+        problem, _fix = MISTRAL_ALONE
+        raise hub.HubError(
+            f"{repo} {problem}: serve it by a recipe of yours that gives its shape as config (roles/vllm_serve)"
+        )
     if "config.json" not in sizes:
         others = sorted({os.path.splitext(path)[1] for path in sizes} & {".gguf", ".bin", ".pth", ".onnx"})
         holds = f" (it holds {', '.join(others)})" if others else ""
@@ -92,12 +102,9 @@ def card(repo: str, revision: str, token: str | None = None, client: Any = None)
             "original or a quantized checkpoint in safetensors"
         )
     folder = _small_files(client, repo, commit, sizes, token)
-    loaded = weight_map_files(os.path.join(folder, INDEX)) if INDEX in sizes else None
-    weights = sum(
-        size
-        for path, size in sizes.items()
-        if (path in loaded if loaded is not None else path.endswith(".safetensors") and "/" not in path)
-    )
+    files_of_weights, index = weight_form(sizes)
+    loaded = weight_map_files(os.path.join(folder, index)) if index in sizes else set(files_of_weights)
+    weights = sum(size for path, size in sizes.items() if path in loaded)
     if not weights:
         raise hub.HubError(f"{repo} has no safetensors, and only such checkpoints can be planned: choose another one")
     found = Card(commit, read_config(folder), weights, sum(sizes.values()))

@@ -95,6 +95,23 @@ def test_a_missing_index_is_named_with_its_fix(tmp_path: Path) -> None:
     assert "lm_head.weight" in read_model_folder(str(folder))[1]
 
 
+def test_mistrals_own_form_has_an_index_of_its_own(tmp_path: Path) -> None:
+    folder = tiny_folder(tmp_path)
+    whole = read_model_folder(str(folder))
+    index = (folder / "model.safetensors.index.json").read_text()
+    for path in sorted(folder.glob("model*")):
+        path.rename(folder / path.name.replace("model", "consolidated"))
+    (folder / "consolidated.safetensors.index.json").write_text(index.replace('"model-', '"consolidated-'))
+    assert read_model_folder(str(folder)) == whole
+    assert index_remark(str(folder)) == ""
+    (folder / "consolidated-00002-of-00002.safetensors").unlink()
+    with pytest.raises(SizingError, match=r"lacks 1 of 2 safetensors files \(consolidated-00002"):
+        read_model_folder(str(folder))
+    (folder / "config.json").rename(folder / "params.json")
+    with pytest.raises(SizingError, match=r"params\.json and no config\.json: vLLM reads Mistral's own form"):
+        read_model_folder(str(folder))
+
+
 def test_an_index_of_another_model_is_noticed(tmp_path: Path) -> None:
     folder = tiny_folder(tmp_path)
     path = folder / "model.safetensors.index.json"

@@ -148,3 +148,7 @@ def test_what_is_left_out_beside_safetensors() -> None:
     names = ["config.json", "model.safetensors", "original/x.pth", "consolidated.safetensors", "2_Dense/a.safetensors"]
     assert hub.wanted(names) == ["config.json", "model.safetensors", "2_Dense/a.safetensors"]
     assert hub.wanted(["config.json", "pytorch_model.bin"]) == ["config.json", "pytorch_model.bin"]
+    # Mistral's own form is another form of the same weights, unless it is the only one
+    own = ["params.json", "consolidated-00001-of-00001.safetensors", "consolidated.safetensors.index.json"]
+    assert hub.wanted([*own, "consolidated.00.pth", "pytorch_model.bin"]) == own
+    assert hub.wanted([*own, "model.safetensors"]) == ["params.json", "model.safetensors"]

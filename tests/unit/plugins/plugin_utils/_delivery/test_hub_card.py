@@ -15,6 +15,7 @@ import huggingface_hub.constants
 import pytest
 import tqdm
 import yaml
+from ansible_collections.sparkthor.cluster.plugins.module_utils._model import checkpoint
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store import hub_caches
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import hub, hub_card
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery.record import MODELS, Record
@@ -41,13 +42,28 @@ PUBLISHED = {
 GATED = "meta-llama/Llama-3.1-8B-Instruct"
 
 
+def mistral(fixture: str, size: int, indexed: bool) -> dict[str, bytes | int]:
+    """A model in Mistral's own form alone."""
+    names = [f"consolidated-0000{number}-of-00002.safetensors" for number in (1, 2)]
+    index = {"metadata": {}, "weight_map": {"tok_embeddings.weight": names[0], "norm.weight": names[1]}}
+    return {
+        "config.json": json.dumps(model(fixture)).encode(),
+        "params.json": b"{}",
+        "tekken.json": b"{}",
+        names[0]: size // 2,
+        names[1]: size - size // 2,
+        "consolidated.00.pth": size,
+        **({checkpoint.INDEXES[1]: json.dumps(index).encode()} if indexed else {}),
+    }
+
+
 def published(fixture: str, size: int) -> dict[str, bytes | int]:
     """Two shards with their index, and the same weights in forms that nobody needs beside them."""
     names = [f"model-0000{number}-of-00002.safetensors" for number in (1, 2)]
     index = {"metadata": {"total_size": size}, "weight_map": {"a": names[0], "b": names[1]}}
     return {
         "config.json": json.dumps(model(fixture)).encode(),
-        hub_card.INDEX: json.dumps(index).encode(),
+        checkpoint.INDEXES[0]: json.dumps(index).encode(),
         names[0]: size // 2,
         names[1]: size - size // 2,
         "consolidated.safetensors": size,
@@ -61,6 +77,9 @@ def models() -> Models:
     files |= {
         "owner/quants": {"model-Q4.gguf": 4096},
         "owner/pickled": {"config.json": b"{}", "pytorch_model.bin": 4096},
+        "owner/mistral": mistral("mistral-7b-v0.1", 14_480_000_000, True),
+        "owner/mistral-bare": mistral("mistral-7b-v0.1", 14_480_000_000, False),
+        "owner/params": {"params.json": b"{}", "consolidated.safetensors": 4096},
         "owner/torn": {"config.json": b"{", "model.safetensors": 4096},
     }
     return Models(files, frozenset({GATED}))
@@ -151,10 +170,19 @@ def test_a_model_that_does_not_fit_is_refused_with_the_numbers(repo: str) -> Non
         assert words in str(refused.value)
 
 
+@pytest.mark.parametrize("repo", ["owner/mistral", "owner/mistral-bare"])
+def test_mistrals_own_form_alone_is_counted_and_fetched(models: Models, repo: str, tmp_path: Path) -> None:
+    assert hub_card.card(repo, "").weights == 14_480_000_000
+    found = hub_card.models_of([{"name": "m", "source": repo}], Record(str(tmp_path)))
+    small = sum(len(content) for content in models.files[repo].values() if isinstance(content, bytes))
+    assert (found.sizes["m"], found.downloads[0].missing) == (14_480_000_000 + small, 14_480_000_000)
+
+
 @pytest.mark.parametrize(
     ("repo", "message"),
     [
         ("owner/quants", r"owner/quants has no config.json, .* \(it holds \.gguf\)"),
+        ("owner/params", "owner/params has params.json and no config.json: vLLM reads Mistral's own form"),
         ("owner/pickled", "owner/pickled has no safetensors"),
         ("owner/torn", "is not JSON"),
         ("owner/none", "the hub has no owner/none"),
