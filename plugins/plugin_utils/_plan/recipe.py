@@ -20,11 +20,13 @@ import yaml
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import errors_and_others
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model import memory
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.config import with_overrides
+from ansible_collections.sparkthor.cluster.plugins.module_utils._model.shape import read_shape
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.values import (
     SizingError,
     as_fraction,
     parse_length,
 )
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import overrides as _overrides
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import parallel as _parallel
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import vllm_args, vllm_config
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.recipe_fields import (
@@ -157,8 +159,8 @@ def resolve(
 
     `overrides` holds the user's own variables, which win; the filter `recipe` lists them.
     """
-    data = load(recipe, folder, base, len(hosts))
     own = {key: value for key, value in (overrides or {}).items() if value not in (None, "")}
+    data, replaced = _overrides.with_dependents(load(recipe, folder, base, len(hosts)), own)
     _check_hosts(data, hosts, topology, kinds or {}, folder)
     wanted = _engine_version(data, version, table)
     args = _arguments(data, wanted, own)
@@ -169,7 +171,8 @@ def resolve(
     hf_overrides = vllm_args.fields(args, "hf-overrides")
     shape = _as_served(config or data["config"], hf_overrides)
     data["weights_bytes"] = weights_bytes or data["weights_bytes"]
-    parallel, sizing = _parallel_and_sizing(data, own, args, environment, hosts, gpus_per_host, topology, shape, length)
+    parallel = _parallel_planned(data, own, args, hosts, gpus_per_host, topology, shape, length)
+    environment, sizing, left_out = _sizing(data, own, args, environment, parallel["pipeline_parallel"], shape)
     known = memory_bytes, memory_available_bytes
     sizes = _memory(data, shape, parallel, sizing, length, hosts, known, require_fit)
     checked, warnings, checked_by = _check_arguments(data, args, environment, acknowledged, wanted, table)
@@ -187,7 +190,7 @@ def resolve(
         "answers": bool(data["answers"]) and checked.get("runner") != "pooling",
         "memory": sizes,
         "sizing": {**sizing, **({"hf_overrides": hf_overrides} if hf_overrides else {})},
-        "warnings": [*notes, *warnings],
+        "warnings": [*replaced, *left_out, *notes, *warnings],
         "options_checked": checked_by,
         "untranslated": list(data["untranslated"]),
         "command": _command(names_of_model, parallel, length, checked),
@@ -227,20 +230,27 @@ def _planned(data: Mapping[str, Any], error: SizingError) -> RecipeError:
     return RecipeError(f"recipe {data['name']}: {error}", kind)
 
 
-def _parallel_and_sizing(
+def _parallel_planned(data: Mapping[str, Any], *asked: Any) -> dict[str, Any]:
+    try:
+        return _plan_parallel(data, *asked)
+    except SizingError as error:
+        raise _planned(data, error) from error
+
+
+def _sizing(
     data: Mapping[str, Any],
     own: Mapping[str, Any],
-    args: dict[str, Any],
+    args: Mapping[str, Any],
     environment: Mapping[str, Any],
-    hosts: Sequence[str],
-    gpus_per_host: int | Sequence[int] | Mapping[str, int],
-    topology: str,
+    stages: int,
     shape: Mapping[str, Any] | None,
-    length: Any,
-) -> tuple[dict[str, Any], dict[str, Any]]:
+) -> tuple[dict[str, Any], dict[str, Any], list[str]]:
+    """(environment as it is served, what of it and of the arguments decides sizes, what was left out)"""
     try:
-        parallel = _plan_parallel(data, own, args, hosts, gpus_per_host, topology, shape, length)
-        return parallel, _sizing_options(args, environment, parallel["pipeline_parallel"])
+        layers = None if shape is None else read_shape(shape).num_layers
+        kept, left_out = _overrides.without_partition(environment, own, data, stages, layers)
+        _overrides.check_partition(kept, stages, layers)
+        return kept, _sizing_options(args, kept), left_out
     except SizingError as error:
         raise _planned(data, error) from error
 
@@ -306,7 +316,7 @@ def _model_names(data: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, A
         "served_model_name": served,
         "runtime": own.get("runtime", data["runtime"]),
         "image": own.get("image", data["image"]),
-        "image_digest": "" if "image" in own else data["image_digest"],
+        "image_digest": data["image_digest"],
     }
 
 
@@ -430,7 +440,7 @@ def _unchecked(args: Mapping[str, Any]) -> dict[str, Any]:
     return dict(sorted(vllm_args.without_idle_flags(args, newest).items()))
 
 
-def _sizing_options(args: Mapping[str, Any], environment: Mapping[str, Any], stages: int) -> dict[str, Any]:
+def _sizing_options(args: Mapping[str, Any], environment: Mapping[str, Any]) -> dict[str, Any]:
     """What of the arguments and the environment decides sizes, as the memory plan wants it."""
     found: dict[str, Any] = {
         "dtype": str(args.get("dtype", "auto")),
@@ -450,8 +460,8 @@ def _sizing_options(args: Mapping[str, Any], environment: Mapping[str, Any], sta
         found["max_num_seqs"] = parse_length("max-num-seqs", args["max-num-seqs"])
     if args.get("kv-cache-memory-bytes"):
         found["kv_cache_memory_bytes"] = parse_length("kv-cache-memory-bytes", args["kv-cache-memory-bytes"])
-    if stages > 1 and environment.get("VLLM_PP_LAYER_PARTITION"):
-        found["layer_partition"] = str(environment["VLLM_PP_LAYER_PARTITION"])
+    if _overrides.PARTITION in environment:
+        found["layer_partition"] = str(environment[_overrides.PARTITION])
     return found
 
 

@@ -18,7 +18,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._model.checkpoin
     read_model_folder,
 )
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.values import SizingError
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import outlook, patience
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import outlook, overrides, patience
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import recipe as _recipe
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import runtime as _runtime
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.recipe_fields import RecipeError
@@ -43,6 +43,8 @@ _RECIPE_OVERRIDES = {
     "vllm_serve_acknowledged": "acknowledged",
     "vllm_serve_replicas": "replicas",
     "engine_runtime": "runtime",
+    "engine_image": "image",
+    "engine_image_archive": "image_archive",
 }
 _DEGRADED = ("vllm_serve_degraded_after", "vllm_serve_degraded_recipe", "vllm_serve_executor")
 
@@ -129,14 +131,9 @@ def _asked(ask: Ask, data: Mapping[str, Any], first: Mapping[str, Any]) -> tuple
     Another model than the recipe's has another shape.
     """
     model = str(first.get("vllm_serve_model") or data["model"])
-    if (data.get("config") and model == data["model"]) or not on_hub(model):
+    if (data.get("config") and model == data["model"]) or not overrides.on_hub(model):
         return None
     return ask(model, str(data.get("revision") or "") if model == data["model"] else "")
-
-
-def on_hub(model: str) -> bool:
-    """Whether a model's name is one of the hub, and no folder."""
-    return model.count("/") == 1 and not model.startswith(("/", ".", "~"))
 
 
 def from_hub(first: Mapping[str, Any]) -> bool:
@@ -289,6 +286,7 @@ def plan_degraded(
             )
         except (RecipeError, SizingError) as error:
             raise RecipeError(f"vllm_serve_degraded_recipe, without {away}: {error}") from error
+    _check_environment_of_both(whole["environment"], plan)
     extra = sorted(set(plan["environment"].items()) - set(whole["environment"].items()))
     if extra:
         raise RecipeError(
@@ -304,6 +302,20 @@ def plan_degraded(
         "models": models,
         **{key: plan[key] for key in keys},
     }
+
+
+def _check_environment_of_both(environment: Mapping[str, Any], smaller: Mapping[str, Any]) -> None:
+    """The smaller recipe is started in the environment of the whole one, so that one must not divide its layers."""
+    stages, memory = int(smaller["pipeline_parallel"]), smaller["memory"] or {}
+    if overrides.PARTITION not in environment:
+        return
+    if not overrides.divides(environment[overrides.PARTITION], stages, memory.get("layers")):
+        raise RecipeError(
+            f"vllm_serve_degraded_recipe has {stages} pipeline stage{'s' if stages > 1 else ''}, and "
+            f"{overrides.PARTITION}={environment[overrides.PARTITION]} of the whole one, whose environment it is "
+            "started with, does not divide its layers: vLLM would not start. Leave that variable out of the recipe, or "
+            "set vllm_serve_degraded_after to 0."
+        )
 
 
 def plan_whole(

@@ -350,8 +350,11 @@ def test_a_partition_of_the_layers_is_planned() -> None:
     assert plan["sizing"]["layer_partition"] == "40,8"
     with pytest.raises(RecipeError, match="does not name 2 stages with 48 layers"):
         on_two_sparks(pipeline_parallel=2, environment={"VLLM_PP_LAYER_PARTITION": "40,9"})
-    # vLLM does not look at it without stages
-    assert "layer_partition" not in on_two_sparks(environment={"VLLM_PP_LAYER_PARTITION": "40,9"})["sizing"]
+    # vLLM looks at it without stages, too (get_pp_indices), and an empty one is no number
+    for value in ("40,9", "", "24,24,0", "x,y"):
+        with pytest.raises(RecipeError, match="does not name 1 stage with 48 layers"):
+            on_two_sparks(environment={"VLLM_PP_LAYER_PARTITION": value})
+    assert on_two_sparks(environment={"VLLM_PP_LAYER_PARTITION": "48"})["memory"]["ranks"]["layers"] == [48, 48]
 
 
 YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 262144}

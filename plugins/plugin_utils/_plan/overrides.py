@@ -1,0 +1,91 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What of a recipe goes with what the user puts in its place: the rest of it was said of the replaced thing alone."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from ansible_collections.sparkthor.cluster.plugins.module_utils._model.values import SizingError
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import vllm_args
+
+#: layers of each pipeline stage, which vLLM reads however many stages there are
+PARTITION = "VLLM_PP_LAYER_PARTITION"
+#: fields that are said of the model, and what stands where they are not
+_OF_MODEL: Mapping[str, Any] = {
+    **{"revision": "", "served_model_name": "", "weights_bytes": None, "active_bytes": None, "config": None},
+}
+#: arguments that name a commit of the model's own repository
+_COMMITS = ("revision", "code-revision", "tokenizer-revision")
+
+
+def with_dependents(data: Mapping[str, Any], own: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """The recipe without what belongs to a model or an image that ``own`` replaces; what is to be said about it.
+
+    A folder, or a name in the model store, that ends like the recipe's model is that model at another place.
+    """
+    found, notes = dict(data), []
+    if own.get("image_archive") or own.get("image", data["image"]) != data["image"]:
+        found.update(image_digest="", vllm={**data["vllm"], "pinned": ""})
+    theirs, mine = str(data["model"]), str(own.get("model") or data["model"])
+    if mine == theirs:
+        return found, notes
+    found["revision"] = ""
+    found["args"] = {key: value for key, value in data["args"].items() if vllm_args.option_name(key) not in _COMMITS}
+    elsewhere = not on_hub(mine) and _last(mine) == _last(theirs)
+    if not elsewhere:
+        found.update(_OF_MODEL)
+    gone = [name.replace("_", " ") for name in _OF_MODEL if data[name] and not found[name]]
+    gone += [f"--{name}" for name in data["args"] if name not in found["args"]]
+    if gone:
+        notes.append(f"recipe {data['name']}: {mine} is served instead of {theirs}, so without its {', '.join(gone)}")
+    return found, notes
+
+
+def on_hub(model: str) -> bool:
+    """Whether a model's name is one of the hub, and no folder."""
+    return model.count("/") == 1 and not model.startswith(("/", ".", "~"))
+
+
+def _last(model: str) -> str:
+    return model.rstrip("/").rpartition("/")[2]
+
+
+def without_partition(
+    environment: Mapping[str, Any], own: Mapping[str, Any], data: Mapping[str, Any], stages: int, layers: int | None
+) -> tuple[dict[str, Any], list[str]]:
+    """The environment without a recipe's division of the layers that is none of the user's own split or model."""
+    another = str(own.get("model") or data["model"]) != data["model"]
+    replaced = another or own.get("tensor_parallel") or own.get("pipeline_parallel")
+    theirs = PARTITION in environment and PARTITION not in own.get("environment", {})
+    if not (replaced and theirs):
+        return dict(environment), []
+    if divides(environment[PARTITION], stages, layers) and not (another and layers is None):
+        return dict(environment), []
+    kept = {name: value for name, value in environment.items() if name != PARTITION}
+    what = f"{PARTITION}={environment[PARTITION]} of the recipe"
+    return kept, [f"recipe {data['name']}: {what} is left out: it divides another split or model"]
+
+
+def divides(partition: Any, stages: int, layers: int | None) -> bool:
+    """Whether vLLM takes this division for so many stages and layers, where the layers are known."""
+    parts = str(partition).split(",")
+    if len(parts) != stages or not all(re.fullmatch(r"\s*[0-9]+\s*", part) for part in parts):
+        return False
+    return layers is None or sum(int(part) for part in parts) == layers
+
+
+def check_partition(environment: Mapping[str, Any], stages: int, layers: int | None) -> None:
+    """Raises SizingError for a division of the layers with which vLLM does not start."""
+    if PARTITION not in environment or divides(environment[PARTITION], stages, layers):
+        return
+    words = f"{layers} layers in all" if layers is not None else "the model's layers"
+    raise SizingError(
+        PARTITION,
+        environment[PARTITION],
+        f"does not name {stages} stage{'s' if stages > 1 else ''} with {words}, and vLLM does not start with it",
+        f"Give {stages} number{'s that add' if stages > 1 else ' that adds'} up to "
+        f"{layers if layers is not None else 'them'}, or leave it out.",
+    )

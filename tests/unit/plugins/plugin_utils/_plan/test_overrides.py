@@ -1,0 +1,150 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What of a recipe goes with the model, the image or the split that the user puts in its place."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.recipe import resolve
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.recipe_fields import RecipeError
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.serving import plan_serving, plan_whole
+
+from tests.unit.planned_cluster import GIB, planned
+from tests.unit.plugins.plugin_utils._plan.minimal_recipe import MINIMAL
+
+PARTITION = "VLLM_PP_LAYER_PARTITION"
+LLAMA = {
+    "architectures": ["LlamaForCausalLM"],
+    "model_type": "llama",
+    "hidden_size": 4096,
+    "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "intermediate_size": 14336,
+    "vocab_size": 128256,
+    "max_position_embeddings": 8192,
+    "torch_dtype": "bfloat16",
+}
+#: a recipe in which everything is said of one model, one image and one split
+RECIPE: dict[str, Any] = {
+    **MINIMAL,
+    "name": "whole",
+    "model": "org/base",
+    "revision": "c" * 40,
+    "served_model_name": "base",
+    "image": "registry.example/vllm:1",
+    "image_digest": "sha256:" + "d" * 64,
+    "runtime": "container",
+    "hosts": "any",
+    "vllm": {"pinned": "0.31.0"},
+    "config": LLAMA,
+    "weights_bytes": 16 * 10**9,
+    "active_bytes": 8 * 10**9,
+    "args": {"max-num-seqs": 2, "tokenizer-revision": "e" * 40},
+    "environment": {PARTITION: "12,10,10"},
+    "split": {"tensor_parallel": 1, "pipeline_parallel": 3, "why": "x"},
+}
+HOSTS = ["a", "b", "c"]
+
+
+def served(hosts: list[str] = HOSTS, **own: Any) -> dict[str, Any]:
+    return resolve(RECIPE, hosts, overrides=own, memory_bytes=120 * GIB)
+
+
+def test_a_recipe_alone_is_served_as_it_is() -> None:
+    plan = served()
+    assert (plan["revision"], plan["served_model_name"], plan["image_digest"]) == (
+        *(RECIPE["revision"], "base", RECIPE["image_digest"]),
+    )
+    assert (plan["args"]["tokenizer-revision"], plan["environment"][PARTITION]) == ("e" * 40, "12,10,10")
+    assert plan["warnings"] == []
+
+
+def test_another_model_of_the_hub_has_none_of_what_was_said_of_the_recipes() -> None:
+    plan = served(model="mine/tuned")
+    assert (plan["model"], plan["revision"], plan["served_model_name"]) == ("mine/tuned", "", "tuned")
+    assert plan["memory"] is None, "neither the config nor the bytes of another model are its own"
+    assert "tokenizer-revision" not in plan["args"]
+    assert PARTITION not in plan["environment"]
+    assert any("mine/tuned is served instead of org/base, so without its revision" in line for line in plan["warnings"])
+    # what the user says is the user's
+    own = served(model="mine/tuned", served_model_name="x", args={"tokenizer-revision": "f" * 40})
+    assert (own["served_model_name"], own["args"]["tokenizer-revision"]) == ("x", "f" * 40)
+
+
+@pytest.mark.parametrize("model", ["/srv/models/base", "base"])
+def test_the_recipes_model_at_another_place_keeps_its_shape_and_name(model: str) -> None:
+    plan = served(model=model)
+    assert (plan["revision"], plan["served_model_name"]) == ("", "base")
+    assert plan["memory"]["weights_bytes"] == 16 * 10**9
+
+
+def test_the_hub_is_asked_for_the_other_models_own_revision_and_shape(tmp_path: Path) -> None:
+    (tmp_path / "whole.yml").write_text(json.dumps(RECIPE))
+    given = {"vllm_serve_recipe": "./whole.yml", "vllm_serve_model": "mine/tuned"}
+    first, cluster, _fabric, nodes = planned(HOSTS, **given)
+    asked: list[tuple[str, str]] = []
+
+    def ask(model: str, revision: str) -> tuple[dict[str, Any], int]:
+        asked.append((model, revision))
+        return {**LLAMA, "num_hidden_layers": 33}, 17 * 10**9
+
+    for extra, revision in (({}, ""), ({"vllm_serve_from_hub": True}, None)):
+        plan = plan_serving({**first, **extra}, cluster, nodes, str(tmp_path), ask)
+        assert asked.pop() == ("mine/tuned", "")
+        assert "revision" not in plan["args"]
+        assert [model["revision"] for model in plan["models"]] == ([] if revision is None else [revision])
+        # 33 layers do not divide as the recipe's 32 do
+        assert PARTITION not in plan["environment"]
+        assert any(f"{PARTITION}=12,10,10 of the recipe is left out" in line for line in plan["warnings"])
+
+
+def test_another_split_takes_the_recipes_division_of_the_layers_along() -> None:
+    plan = served(hosts=["a"], pipeline_parallel=1)
+    assert PARTITION not in plan["environment"]
+    assert plan["memory"]["ranks"]["layers"] == [32]
+    assert served(pipeline_parallel=3)["environment"][PARTITION] == "12,10,10"
+    own = served(hosts=["a", "b"], pipeline_parallel=2, environment={PARTITION: "20,12"})
+    assert own["memory"]["ranks"]["layers"] == [20, 12]
+    with pytest.raises(RecipeError, match=r"VLLM_PP_LAYER_PARTITION='20,12'.*does not name 3 stages with 32 layers"):
+        served(environment={PARTITION: "20,12"})
+
+
+def test_another_image_has_neither_the_digest_nor_the_version_of_the_recipes(tmp_path: Path) -> None:
+    (tmp_path / "whole.yml").write_text(json.dumps(RECIPE))
+    for own in ({"engine_image": "mine/vllm:2"}, {"engine_image_archive": "/x.tar"}):
+        first, cluster, _fabric, nodes = planned(HOSTS, vllm_serve_recipe="./whole.yml", **own)
+        plan = plan_serving(first, cluster, nodes, str(tmp_path))
+        assert (plan["image_digest"], plan["vllm_version"]) == ("", "")
+    first, cluster, _fabric, nodes = planned(HOSTS, vllm_serve_recipe="./whole.yml", engine_image=RECIPE["image"])
+    plan = plan_serving(first, cluster, nodes, str(tmp_path))
+    assert (plan["image_digest"], plan["vllm_version"]) == (RECIPE["image_digest"], "0.31.0")
+
+
+@pytest.mark.parametrize(
+    ("partition", "refused"), [("12,10,10", "has 2 pipeline stages, and VLLM_PP_LAYER_PARTITION=12,10,10"), ("", "")]
+)
+def test_the_smaller_recipe_is_not_started_with_the_whole_ones_division(
+    tmp_path: Path, partition: str, refused: str
+) -> None:
+    environment = {PARTITION: partition} if partition else {}
+    (tmp_path / "whole.yml").write_text(json.dumps({**RECIPE, "environment": environment}))
+    split = {"tensor_parallel": 1, "pipeline_parallel": 2, "why": "x"}
+    (tmp_path / "two.yml").write_text(json.dumps({**RECIPE, "name": "two", "environment": {}, "split": split}))
+    first, cluster, _fabric, nodes = planned(
+        HOSTS,
+        vllm_serve_recipe="./whole.yml",
+        vllm_serve_degraded_recipe="./two.yml",
+        vllm_serve_degraded_after=300,
+        inventory_dir=str(tmp_path),
+    )
+    if refused:
+        with pytest.raises(ValueError, match=refused):
+            plan_whole(first, cluster, nodes)
+    else:
+        assert plan_whole(first, cluster, nodes)["degraded"]["pipeline_parallel"] == 2
