@@ -70,7 +70,9 @@ def load(
     if not isinstance(recipe, str) or not recipe.strip():
         raise RecipeError(f"vllm_serve_recipe={recipe!r} is not a name. Use one of: {', '.join(names(folder))}.")
     text = recipe.strip()
-    name, _hash, variant = text.partition("#")
+    name, _hash, variant = text.rpartition("#")
+    if not name or "/" in variant or variant.endswith((".yml", ".yaml")):
+        name, variant = text, ""  # the sign is part of the path
     if "/" in name or name.endswith((".yml", ".yaml")):
         path = os.path.expanduser(name)
         if base and not os.path.isabs(path):

@@ -40,9 +40,9 @@ class Served:
 def read_command(text: str, called: str) -> Served:
     """The `vllm serve` in a shell command; what stands before and after it is named in the notes."""
     # a blank after the backslash is a frequent slip, and meant as a continuation
-    text = re.sub(r"\\[ \t]*\n", " ", text)
+    text = re.sub(r"\\[ \t]*\n", " ", without_comments(text))
     try:
-        words = shlex.split(text, comments=True)
+        words = shlex.split(text)
     except ValueError as error:
         raise RecipeError(f"vllm_serve_recipe={called!r}: the command cannot be read: {error}.") from None
     starts = [index for index in range(len(words) - 1) if words[index : index + 2] == ["vllm", "serve"]]
@@ -56,6 +56,22 @@ def read_command(text: str, called: str) -> Served:
     if end < len(words):
         served.notes.append(f"command after vllm serve ({shlex.join(words[end:])})")
     return served
+
+
+#: a word or a part of one, quoted or not; else a comment, which begins where a word could, up to the end of its line
+_WORD_OR_COMMENT = re.compile(
+    r"""(?P<word>(?:\\.|'[^']*'|"(?:\\.|[^"\\])*"|[^\s;&|()<>'"\\#])(?:\\.|'[^']*'|"(?:\\.|[^"\\])*"|[^\s;&|()<>'"\\])*)"""
+    r"|(?P<comment>\#[^\n]*)",
+    re.DOTALL,
+)
+
+
+def without_comments(text: str) -> str:
+    """A shell command without its comments; a ``#`` inside a word or quotes is part of it.
+
+    A comment between continued lines ends with its own line, as its author means it.
+    """
+    return _WORD_OR_COMMENT.sub(lambda found: found["word"] or "", text)
 
 
 def read_words(words: Sequence[str], called: str) -> Served:

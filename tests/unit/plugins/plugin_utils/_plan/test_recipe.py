@@ -475,6 +475,15 @@ def test_the_acknowledged_is_let_through() -> None:
     assert plan["args"]["trust-remote-code"] is True
 
 
+def test_a_number_sign_in_a_folder_is_no_variant(tmp_path: Path) -> None:
+    folder = tmp_path / "my#recipes"
+    folder.mkdir()
+    (folder / "a#1.yml").write_text(json.dumps(MINIMAL))
+    assert load(str(folder / "a#1.yml"))["name"] == MINIMAL["name"]
+    with pytest.raises(RecipeError, match=r"has no variants\. Leave out #x"):
+        load(str(folder / "a#1.yml#x"))
+
+
 def test_files_that_are_none(tmp_path: Path) -> None:
     with pytest.raises(RecipeError, match="cannot be read: No such file"):
         load(str(tmp_path / "x.yml"))

@@ -71,3 +71,21 @@ def test_the_newest_table_decides() -> None:
     assert known_option("max-num-seqs") is not None
     assert known_option("no-enable-prefix-caching") is not None
     assert known_option("mxfp4-layers") is None
+
+
+@pytest.mark.parametrize(
+    ("command", "flags"),
+    [
+        ("vllm serve m --served-model-name m#1 --seed 2", {"served-model-name": "m#1", "seed": 2}),
+        ("vllm serve m --served-model-name 'a # b' --seed 2", {"served-model-name": "a # b", "seed": 2}),
+        ('vllm serve m --served-model-name "a"#b --seed 2', {"served-model-name": "a#b", "seed": 2}),
+        (r"vllm serve m --served-model-name \#b --seed 2", {"served-model-name": "#b", "seed": 2}),
+        ("vllm serve m --seed 2 # --seed 3", {"seed": 2}),
+        ("# first\nvllm serve m --seed 2 ;# last", {"seed": 2}),
+        ("vllm serve m \\\n  # --seed 3 'half a quote \\\n  --seed 2", {"seed": 2}),
+        ("""vllm serve m --hf-overrides '{"a": " #"}'""", {"hf-overrides": {"a": " #"}}),
+    ],
+)
+def test_a_comment_begins_where_a_word_could(command: str, flags: dict[str, Any]) -> None:
+    served = read_command(command, "f")
+    assert (served.model, served.flags) == ("m", flags)
