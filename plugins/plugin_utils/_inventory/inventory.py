@@ -223,6 +223,10 @@ def stated_gpus(values: Iterable[Any]) -> int | None:
     return total
 
 
+#: what may be given for a part of the split
+SPLIT_FIX = "give a whole number from 1, or remove the line and the split is planned"
+
+
 def parallel_problems(
     hostvars: Mapping[str, Mapping[str, Any]], hosts: Sequence[str], place: str = "cluster"
 ) -> list[Finding]:
@@ -232,16 +236,16 @@ def parallel_problems(
     sizes = {}
     for name in ("vllm_serve_tensor_parallel_size", "vllm_serve_pipeline_parallel_size"):
         value = variables.get(name)
-        if value in (None, "", "auto"):
+        if value in (None, ""):
             continue
         try:
             sizes[name] = int(value)
         except (TypeError, ValueError):
-            fix = "give 1 or more, or 'auto'"
+            fix = SPLIT_FIX
             problems.append(Finding("type", "it is not a whole number", fix, where=name, value=value))
             continue
         if sizes[name] < 1:
-            fix = "give 1 or more, or 'auto'"
+            fix = SPLIT_FIX
             problems.append(Finding("value", "it is less than 1", fix, where=name, value=value))
     if problems or not sizes:
         return problems

@@ -19,12 +19,13 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.addresses 
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric_error import FabricError
 
 GIB = 2**30
-#: management NIC, kernel's MemTotal and GPU by kind (NVIDIA's DGX Spark and Jetson Thor documentation; forum reports of
-#: /proc/meminfo).  64 GB machines exist: sizing for a real host reads its own.
+#: management NIC, kernel's MemTotal, GPU and how many of it a machine has, by kind (NVIDIA's DGX Spark and Jetson Thor
+#: documentation; forum reports of /proc/meminfo).  64 GB machines exist: sizing for a real host reads its own.
 KINDS: Mapping[str, Mapping[str, Any]] = {
     "spark": {
         "netdev": "enP7s7",
         "memory": int(121.69 * GIB),
+        "gpus": 1,
         "gpu": "NVIDIA GB10",
         "arch": "aarch64",
         "product": "NVIDIA DGX Spark",
@@ -32,6 +33,7 @@ KINDS: Mapping[str, Mapping[str, Any]] = {
     "thor": {
         "netdev": "enP2p1s0",
         "memory": int(122.8 * GIB),
+        "gpus": 1,
         "gpu": "NVIDIA Thor",
         "arch": "aarch64",
         "product": "NVIDIA Jetson AGX Thor",
@@ -84,6 +86,21 @@ def assumed_node(kind: str, number: int, address: str = "") -> dict[str, Any]:
             "cidr": str(management),
         },
     }
+
+
+def most_gpus(node: Mapping[str, Any]) -> tuple[int | None, str]:
+    """GPUs that a host with these facts has at most, and why in words; None where only the host would know.
+
+    What a driver shows of a Spark or a Thor is not asked: it may show none for now.
+    """
+    kind = str(node["kind"])
+    if "gpus" in KINDS.get(kind, {}):
+        number = int(KINDS[kind]["gpus"])
+        return number, f"a {kind.capitalize()} has {'one GPU' if number == 1 else f'{number} GPUs'}"
+    if node.get("assumed"):
+        return None, ""
+    number = int(node["gpus"])
+    return number, f"it has {number or 'no'} GPU{'' if number == 1 else 's'} that its driver shows"
 
 
 def assumed_nodes(

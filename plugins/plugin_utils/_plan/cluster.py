@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import Finding
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory import inventory
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.addresses import address_of, ipv4_interface_of
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.assumed import one_lan
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.assumed import most_gpus, one_lan
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric import fabric_plan
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric_error import FabricError
 
@@ -166,6 +166,20 @@ def gpu_count(host: str, variables: Mapping[str, Any], node: Mapping[str, Any]) 
     return int(given) if given not in (None, "", "auto") else int(node["gpus"])
 
 
+def gpu_problems(
+    hosts: Sequence[str], hostvars: Mapping[str, Mapping[str, Any]], nodes: Mapping[str, Mapping[str, Any]]
+) -> list[Finding]:
+    """Hosts of which Ray would book more GPUs than they have."""
+    found = []
+    for host in hosts:
+        given = hostvars[host].get("ray_node_num_gpus")
+        most, words = most_gpus(nodes[host])
+        if most is not None and given not in (None, "", "auto") and int(given) > most:
+            fix = f"give {most}, or remove the line" if most else "install its driver, or remove the line"
+            found.append(Finding("gpus", words, fix, host, "ray_node_num_gpus", int(given)))
+    return found
+
+
 def head_generation(head: str, nodes: Mapping[str, Mapping[str, Any]]) -> int:
     """A number that grows whenever another host is declared head; the same head keeps it.
 
@@ -210,6 +224,7 @@ def plan_cluster(
     if topology == "lan":
         nodes = one_lan({host: nodes[host] for host in hosts})
     findings = kind_problems(inventory.asserted_kinds(groups), nodes) + management_problems(nodes)
+    findings += gpu_problems(hosts, hostvars, nodes)
     if findings:
         raise ClusterError(*findings)
     kinds = {host: nodes[host]["kind"] for host in hosts}
@@ -295,9 +310,25 @@ def _serving_together(
         "gpus": gpus,
         "world": sum(gpus.values()),
     }
+    shown = ", ".join(f"{host} {kinds[host]}" for host in hosts)
     cluster["summary"] = (
-        f"{topology}, {len(hosts)} hosts ({', '.join(f'{host} {kinds[host]}' for host in hosts)}), head {head} on "
-        f"{cluster['head_address']}, {cluster['world']} GPUs, "
-        + ("RoCE" if profile == "roce" else "TCP on every rank: one transport for all, because not every host has RDMA")
+        f"{topology}, {_count(len(hosts), 'host')} ({shown}), head {head} on {cluster['head_address']}, "
+        f"{_count(cluster['world'], 'GPU')}, {_transport(hosts, profile, kinds)}"
     )
     return cluster
+
+
+def _count(number: int, word: str) -> str:
+    return f"{number} {word}{'' if number == 1 else 's'}"
+
+
+def _transport(hosts: Sequence[str], profile: str, kinds: Mapping[str, str]) -> str:
+    """What carries the traffic of the ranks, and why."""
+    if len(hosts) == 1:
+        return "no network between ranks"
+    if profile == "roce":
+        return "RoCE"
+    without = [host for host in hosts if kinds[host] == "thor"]
+    if without and len(without) < len(hosts):
+        return f"TCP on every rank: one transport for all, because {', '.join(without)} has no RDMA"
+    return "TCP on every rank: the topology lan has no fabric"

@@ -15,8 +15,11 @@ _WORDS = {"fits": "fits", "tight": "fits, but it is tight"}
 _UNSIZED = "sizes only, the hosts' memory is not known"
 
 
-def line(planned: Mapping[str, Any]) -> str:
-    """Of a serving plan; says so where its sizes are not known."""
+def line(planned: Mapping[str, Any], over_tcp: bool = False) -> str:
+    """Of a serving plan; says so where its sizes are not known.
+
+    ``over_tcp``: the parts of a layer are on several hosts that are joined by TCP.
+    """
     memory = planned.get("memory")
     name, world = planned["served_model_name"], planned["tensor_parallel"] * planned["pipeline_parallel"]
     on = f"{name} on {world} GPU{'s' if world > 1 else ''}"
@@ -24,20 +27,31 @@ def line(planned: Mapping[str, Any]) -> str:
         return f"{on}: its size is not known here, so nobody checked whether it fits"
     if memory.get("unknown"):
         return "; ".join(part.rstrip(".") for part in (on, *memory["reasons"], *memory["suggestions"]))
-    cache = [number for number in memory["ranks"]["kv_cache_bytes"] if number is not None]
+    cache, least = (
+        [number for number in memory["ranks"][name] if number is not None]
+        for name in ("kv_cache_bytes", "kv_cache_bytes_at_least")
+    )
     parts = [
         f"{on} {_WORDS.get(memory['verdict'], _UNSIZED)}",
         f"weights {gib(memory['weights_bytes'])}, {gib(memory['weights_bytes_per_rank'])} on the fullest GPU",
     ]
     if cache:
-        parts.append(f"at least {gib(min(cache))} of cache on each")
+        surely = f", at least {gib(min(least))}" if min(least) < min(cache) else ""
+        parts.append(f"about {gib(min(cache))} of cache on each{surely}")
     length, concurrent = memory["max_model_len"], memory.get("max_concurrent_sequences")
     if concurrent is not None:
         parts.append(f"{concurrent:g} requests of {length:,} tokens at once")
     bound = memory.get("decode_tokens_per_second_bound")
-    if bound:
-        low, high = (round(bound * part) for part in REACHED)
+    if bound and over_tcp:
+        parts.append("tokens/s are not estimated: with TP over TCP each token waits for the network twice a layer")
+    elif bound:
+        low, high = (_rounded(bound * part) for part in REACHED)
         parts.append(f"about {low} to {high} tokens/s for one stream (memory bandwidth allows {bound:g})")
     if memory["verdict"] == "tight":
         parts += [*memory["reasons"], *memory["suggestions"]]
     return "; ".join(part.rstrip(".") for part in parts)
+
+
+def _rounded(number: float) -> str:
+    """With two digits at least, so that two ends of a range differ."""
+    return f"{number:.0f}" if number >= 10 else f"{number:.2g}"

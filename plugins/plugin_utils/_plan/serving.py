@@ -121,7 +121,9 @@ def plan_serving(
         "image_digest": plan["image_digest"],
         "runtime": runtime.name,
         "runtime_why": runtime.why,
-        "outlook": outlook.line(plan),
+        "outlook": outlook.line(
+            plan, cluster["profile"] == "tcp" and plan["tensor_parallel"] > max(cluster["gpus"].values())
+        ),
     }
 
 

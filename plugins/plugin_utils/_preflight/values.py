@@ -21,7 +21,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding imp
 from ansible_collections.sparkthor.cluster.plugins.module_utils._network import firewall, nccl
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import models
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory.role_specs import Declared, of_collection
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import environment, front
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import environment, front, patience
 
 Variables = Mapping[str, Any]
 
@@ -50,14 +50,14 @@ _BOUNDS: Mapping[str, tuple[int, int]] = {
                 "vllm_serve_ready_timeout",
                 "vllm_serve_max_model_len",
                 "vllm_serve_front_workers",
-                "vllm_serve_replicas",
             ),
-            *("vllm_serve_front_retry_after", "vllm_serve_watchdog_interval", "vllm_serve_watchdog_deadline"),
-            *("vllm_serve_watchdog_first_deadline", "vllm_serve_watchdog_failures", "vllm_serve_watchdog_load_stall"),
-            *("vllm_serve_watchdog_backoff_max", "ray_node_join_timeout", "model_store_patience"),
+            *("vllm_serve_front_retry_after", "ray_node_join_timeout", "model_store_patience"),
         ),
         (1, 2**31),
     ),
+    # a second replica is a serving group of its own
+    "vllm_serve_replicas": (1, 2**31),
+    **{name: (int(least), int(most)) for name, (least, most, *_why) in patience.RANGES.items()},
 }
 _PACKAGE = (
     re.compile(r"[a-z0-9][a-z0-9+.:-]*"),
@@ -74,6 +74,11 @@ _TIME = (
     "is not a duration of Prometheus",
     "write a number with s, m, h, d, w or y, such as 15s",
 )
+#: what to give where not everything within the bounds can be used
+_FIXES: Mapping[str, str] = {
+    "vllm_serve_degraded_after": "give 0, or a whole number from 30",
+    "vllm_serve_replicas": "give 1, and a serving group to each other replica (serving_groups)",
+}
 #: variables of one line of text, with the form that it must have
 _FORMS: Mapping[str, tuple[re.Pattern[str], str, str]] = {
     **dict.fromkeys(("vllm_serve_front_package", "vllm_serve_door_package", "monitoring_prometheus_package"), _PACKAGE),
@@ -121,7 +126,7 @@ def _of_host(given: Variables) -> Iterator[Finding]:
         value = given.get(name)
         if isinstance(value, int) and not isinstance(value, bool) and not low <= value <= high:
             span = f"from {low} to {high}" if high < 2**31 else f"from {low}"
-            yield _finding(name, value, f"it is not {span}", f"give a whole number {span}")
+            yield _finding(name, value, f"it is not {span}", _FIXES.get(name, f"give a whole number {span}"))
     for name, value in given.items():
         secret = name in _TOKENS or name == "vllm_serve_api_key"
         # the end of a file is no part of the secret in it

@@ -163,20 +163,23 @@ BAD = [
     ("companion", {"vllm_serve_args": {"enable-auto-tool-choice": False}}, ["add enable-auto-tool-choice"]),
     (
         "FP8 blocks",
-        {
-            "vllm_serve_recipe": "{block_fp8}",
-            "ray_node_num_gpus": 4,
-            "vllm_serve_tensor_parallel_size": 4,
-            "vllm_serve_pipeline_parallel_size": 3,
-        },
-        ["768/4 = 192", "FP8 block 128", "enable-expert-parallel"],
+        {"vllm_serve_recipe": "{block_fp8}", "vllm_serve_tensor_parallel_size": 3},
+        ["576/3 = 192", "FP8 block 128", "enable-expert-parallel"],
     ),
+    ("GPUs", {"ray_node_num_gpus": 4}, ["ray_node_num_gpus: 4", "a Spark has one GPU"]),
     (
         "too big",
         {"vllm_serve_recipe": "{too_big}"},
         ["does not fit", "GiB", "GPUs of"],
     ),
 ]
+
+
+def block_fp8_config() -> dict[str, object]:
+    """A model whose heads divide by three hosts and whose experts, in blocks of FP8, do not."""
+    config = yaml.safe_load((TOP / "recipes" / "qwen3-30b-a3b-thinking-fp8.yml").read_text())["config"]
+    heads = {"num_attention_heads": 24, "num_key_value_heads": 3, "head_dim": 128}
+    return {**config, **heads, "moe_intermediate_size": 576}
 
 
 @pytest.fixture(scope="module")
@@ -191,7 +194,7 @@ def own_recipes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         return str(path)
 
     return {
-        "{block_fp8}": write("block_fp8", "qwen3-30b-a3b-thinking-fp8"),
+        "{block_fp8}": write("block_fp8", "qwen3-30b-a3b-thinking-fp8", config=block_fp8_config()),
         "{too_big}": write("too_big", "qwen3.5-397b-a17b-fp8"),
     }
 

@@ -3,6 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 from __future__ import annotations
 
+import re
 from types import SimpleNamespace
 
 import pytest
@@ -32,14 +33,49 @@ def test_the_plan_names_head_addresses_and_gpus():
 
 
 def test_gpus_given_by_the_user_win():
-    _first, cluster, _fabric, _nodes = planned(["a", "b"], ray_node_num_gpus=2)
-    assert cluster["gpus"] == {"a": 2, "b": 2}
+    several = {host: {**node(number, "generic"), "gpus": 2} for number, host in enumerate("ab", 1)}
+    groups = {"cluster": ["a", "b"], "ray_head": ["a"], "ray_workers": ["b"]}
+    for given, booked in (("auto", 2), (2, 2), ("1", 1), (0, 0)):
+        hostvars = dict.fromkeys("ab", {"fabric_topology": "lan", "ray_node_num_gpus": given})
+        cluster, _fabric, _warnings = plan_cluster(groups, ["a", "b"], hostvars, several)
+        assert cluster["gpus"] == {"a": booked, "b": booked}
+
+
+@pytest.mark.parametrize(
+    ("kind", "facts", "given", "words"),
+    [
+        ("spark", {}, 4, "host a: ray_node_num_gpus: 4: a Spark has one GPU; give 1, or remove the line"),
+        ("spark", {"gpus": 0}, "2", "ray_node_num_gpus: 2: a Spark has one GPU"),
+        ("spark", {"assumed": True}, 4, "a Spark has one GPU"),
+        ("thor", {}, 2, "a Thor has one GPU"),
+        ("generic", {"gpus": 2}, 3, "it has 2 GPUs that its driver shows; give 2"),
+        ("generic", {"gpus": 0}, 1, "it has no GPUs that its driver shows; install its driver"),
+        ("spark", {"gpus": 0}, 1, ""),
+        ("generic", {"assumed": True}, 8, ""),
+    ],
+)
+def test_more_gpus_than_a_host_has_are_refused(kind, facts, given, words):
+    groups = {"cluster": ["a"], "ray_head": ["a"], "ray_workers": []}
+    variables = {"a": {"fabric_topology": "lan", "ray_node_num_gpus": given}}
+    nodes = {"a": {**node(1, kind), **facts}}
+    if words:
+        with pytest.raises(ClusterError, match=re.escape(words)):
+            plan_cluster(groups, ["a"], variables, nodes)
+    else:
+        assert plan_cluster(groups, ["a"], variables, nodes)[0]["gpus"]["a"] == given
 
 
 def test_a_mixed_lan_says_why_it_speaks_tcp():
     _first, cluster, _fabric, _nodes = planned(["a", "t"], topology="lan", kinds={"t": "thor"})
     assert cluster["profile"] == "tcp"
-    assert "one transport for all" in cluster["summary"]
+    assert "one transport for all, because t has no RDMA" in cluster["summary"]
+
+
+def test_what_carries_the_traffic_of_hosts_of_one_kind():
+    _first, cluster, _fabric, _nodes = planned(["a"], topology="lan")
+    assert cluster["summary"].endswith("1 host (a spark), head a on 192.168.1.11, 1 GPU, no network between ranks")
+    _first, cluster, _fabric, _nodes = planned(["a", "b"], topology="lan")
+    assert cluster["summary"].endswith("2 GPUs, TCP on every rank: the topology lan has no fabric")
 
 
 def test_a_host_of_another_kind_than_its_group_says_is_named():

@@ -110,10 +110,11 @@ def test_a_split_is_held_against_every_hosts_gpus(gpus, refused):
     assert bool(found) is refused
 
 
-@pytest.mark.parametrize("value", ["three", 0, -1])
+@pytest.mark.parametrize("value", ["three", "auto", 0, -1])
 def test_a_split_that_is_no_number(value):
     problem = only(inventory.inventory_problems(GROUPS, variables(vllm_serve_tensor_parallel_size=value)))
     assert repr(value) in problem
+    assert "auto" not in problem.partition("; ")[2]
 
 
 def test_one_address_for_two_hosts():

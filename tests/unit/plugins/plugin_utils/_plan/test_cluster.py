@@ -85,7 +85,7 @@ def test_a_serving_group_is_a_cluster_of_its_own_hosts_on_one_fabric() -> None:
         ("small", "d", [], 1),
     ]
     assert plans["small"]["head_address"] == fabric["d"]["control_address"] == "10.100.0.4"
-    assert plans["small"]["summary"].startswith("small: switch, 1 hosts")
+    assert plans["small"]["summary"].startswith("small: switch, 1 host (d spark)")
     # each host joins the Ray of its own group; nothing else of its network knows of groups
     assert {host: fabric[host]["env"]["RAY_ADDRESS"] for host in hosts} == {
         **dict.fromkeys("abc", "10.100.0.1:6379"),

@@ -13,7 +13,7 @@ MEMORY = {
     "suggestions": [],
     "weights_bytes": 40 * GIB,
     "weights_bytes_per_rank": 20 * GIB,
-    "ranks": {"kv_cache_bytes": [80 * GIB, 79 * GIB]},
+    "ranks": {"kv_cache_bytes": [80 * GIB, 79 * GIB], "kv_cache_bytes_at_least": [70 * GIB, 69 * GIB]},
     "max_model_len": 131072,
     "max_concurrent_sequences": 6.5,
     "decode_tokens_per_second_bound": 50.0,
@@ -23,7 +23,7 @@ PLAN = {"served_model_name": "m", "tensor_parallel": 2, "pipeline_parallel": 1, 
 
 def test_the_verdict_comes_with_its_numbers() -> None:
     assert outlook.line(PLAN) == (
-        "m on 2 GPUs fits; weights 40.0 GiB, 20.0 GiB on the fullest GPU; at least 79.0 GiB of cache on each; "
+        "m on 2 GPUs fits; weights 40.0 GiB, 20.0 GiB on the fullest GPU; about 79.0 GiB of cache on each, at least 69.0 GiB; "
         "6.5 requests of 131,072 tokens at once; about 20 to 30 tokens/s for one stream (memory bandwidth allows 50)"
     )
 
@@ -36,8 +36,26 @@ def test_a_tight_one_says_why() -> None:
 
 def test_what_is_not_known_is_said() -> None:
     assert "nobody checked whether it fits" in outlook.line({**PLAN, "memory": None})
-    bare = {**MEMORY, "ranks": {"kv_cache_bytes": [None, None]}, "max_concurrent_sequences": None, "verdict": "unknown"}
+    nothing = {"kv_cache_bytes": [None, None], "kv_cache_bytes_at_least": [None, None]}
+    bare = {**MEMORY, "ranks": nothing, "max_concurrent_sequences": None, "verdict": "unknown"}
     line = outlook.line({**PLAN, "memory": {**bare, "decode_tokens_per_second_bound": None}})
     assert line == (
         "m on 2 GPUs sizes only, the hosts' memory is not known; weights 40.0 GiB, 20.0 GiB on the fullest GPU"
     )
+
+
+def test_the_ends_of_a_slow_range_differ() -> None:
+    for bound, words in ((1.5, "0.6 to 0.9"), (2.3, "0.92 to 1.4"), (21.0, "8.4 to 13"), (50.0, "20 to 30")):
+        memory = {**MEMORY, "decode_tokens_per_second_bound": bound}
+        assert f"about {words} tokens/s" in outlook.line({**PLAN, "memory": memory})
+
+
+def test_a_pinned_cache_is_what_it_is() -> None:
+    pinned = {"kv_cache_bytes": [8 * GIB], "kv_cache_bytes_at_least": [8 * GIB]}
+    assert "; about 8.0 GiB of cache on each; " in outlook.line({**PLAN, "memory": {**MEMORY, "ranks": pinned}})
+
+
+def test_bandwidth_says_nothing_of_tp_over_tcp() -> None:
+    line = outlook.line(PLAN, over_tcp=True)
+    assert "for one stream" not in line
+    assert "tokens/s are not estimated: with TP over TCP each token waits for the network twice a layer" in line

@@ -8,13 +8,16 @@ Through preflight's own first stage, as site.yml calls it; what is used is read 
 
 from __future__ import annotations
 
+import re
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from ansible.errors import AnsibleActionFail
 from ansible_collections.sparkthor.cluster.plugins.action.cluster_plan import ActionModule
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory import inventory
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory.role_specs import Declared, of_collection
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.patience import PatienceError, plan_patience
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._preflight import values
 
 SOUND = {"fabric_topology": "switch", "fabric_cidr": "10.100.0.0/24"}
@@ -151,6 +154,65 @@ def test_names_of_hosts_that_are_no_host_names_of_dns_are_used(name: str) -> Non
 def test_names_of_hosts_that_break_files_are_refused(name: str) -> None:
     with pytest.raises(AnsibleActionFail, match="its inventory name holds characters"):
         preflight(name=name)
+
+
+def proposed() -> list[tuple[dict[str, Any], str, list[Any]]]:
+    """Variables that are refused, the fix that is proposed, and the values that it names; None removes the variable."""
+    found: list[tuple[dict[str, Any], str, list[Any]]] = []
+    for name, (low, high) in values._BOUNDS.items():
+        fix, ends = "give", [low, *([high] if high < 2**31 else [low + 30])]
+        if name in values._FIXES:
+            fix, ends = values._FIXES[name], [int(number) for number in re.findall(r"\d+", values._FIXES[name])]
+        found.append(({name: low - 1}, fix, ends))
+    for name in ("vllm_serve_tensor_parallel_size", "vllm_serve_pipeline_parallel_size"):
+        found += [({name: bad}, inventory.SPLIT_FIX, [1, None]) for bad in (0, "auto", "three")]
+    found.append(({"ray_node_num_gpus": "two"}, "give 0 or more, or auto", [0, 1, "auto"]))
+    found.append(({"fabric_topology": "star"}, "direct, ring, switch, lan", ["direct", "switch", "lan"]))
+    found.append(({"engine_runtime": "vm"}, "venv, container", ["venv", "container"]))
+    found.append(({"vllm_serve_executor": "dask"}, "ray, mp", ["ray", "mp"]))
+    for name, (_pattern, _what, fix) in values._FORMS.items():
+        words = re.findall(r"(?:like|such as|all units read) (\S+)(?: or (\S+))?", fix)
+        found += [({name: "\\"}, fix, [word for pair in words for word in pair if word])]
+    return found
+
+
+PROPOSED = proposed()
+
+
+@pytest.mark.parametrize(
+    ("variables", "fix", "accepted"), PROPOSED, ids=[f"{list(row[0])[0]}={list(row[0].values())[0]}" for row in PROPOSED]
+)
+def test_what_a_message_proposes_is_taken(variables: dict[str, Any], fix: str, accepted: list[Any]) -> None:
+    with pytest.raises(AnsibleActionFail, match=re.escape(fix)):
+        preflight(**variables)
+    [name] = variables
+    for value in accepted:
+        given = {} if value is None else {name: value}
+        preflight(**given)
+        plan_patience(given, {}, {})
+
+
+@pytest.mark.parametrize(
+    ("variables", "number"),
+    [
+        ({"vllm_serve_watchdog_step_patience": 5}, 0),
+        ({"vllm_serve_watchdog_step_patience": 10**6}, 0),
+        ({"vllm_serve_watchdog_wedge_bound": 1}, 0),
+        ({"vllm_serve_watchdog_wedge_bound": 1500}, 0),
+        ({"vllm_serve_watchdog_interval": 500}, 1),
+        ({"vllm_serve_watchdog_load_stall": 1}, 0),
+    ],
+)
+def test_the_patience_that_a_message_proposes_is_taken(variables: dict[str, Any], number: int) -> None:
+    [name] = variables
+    with pytest.raises(PatienceError) as refused:
+        plan_patience(variables, {}, {})
+    _words, _give, fix = str(refused.value).rpartition("Give ")
+    proposals = re.findall(r"\d+", fix)
+    assert len(proposals) > number
+    plan_patience({name: proposals[number]}, {}, {})
+    if "auto" in fix:
+        plan_patience({name: "auto"}, {}, {})
 
 
 def test_every_variable_that_is_checked_is_one() -> None:
