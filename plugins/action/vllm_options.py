@@ -21,7 +21,7 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action.base imp
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import option_tables
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import vllm_args
 
-OWN = ("engine", "arguments", "acknowledged", "environment")
+OWN = ("engine", "arguments", "acknowledged", "environment", "needs")
 
 
 class ActionModule(Action):

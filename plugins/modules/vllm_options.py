@@ -58,6 +58,10 @@ options:
     description: Environment of the engine, checked for variables that do nothing or hold secrets.
     type: dict
     default: {}
+  needs:
+    description: What the plan needs of the version of vLLM, checked against the table's.
+    type: dict
+    default: {}
 attributes:
   check_mode:
     details: The table is read and returned, and not kept.
@@ -168,6 +172,7 @@ def main() -> None:
             "arguments": {"type": "dict"},
             "acknowledged": {"type": "list", "elements": "str", "default": []},
             "environment": {"type": "dict", "default": {}},
+            "needs": {"type": "dict", "default": {}},
         },
         supports_check_mode=True,
     )

@@ -21,7 +21,7 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor.case imp
     parse_argv,
 )
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor.diagnosis import Hit
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import parallel
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import engine_version, parallel
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.vllm_args import REMOVED, UTILIZATION_EDGE
 
 
@@ -45,8 +45,8 @@ def tool_parser_alone(case: Case) -> Iterator[Hit]:
 @check
 def think_swallowed(case: Case) -> Iterator[Hit]:
     for serve in case.serves:
-        old = bool(serve.version) and release(serve.version)[:2] <= (0, 11)
-        if old and serve.get("reasoning-parser") == "qwen3" and "thinking" in serve.model.lower():
+        given = {"reasoning-parser": serve.get("reasoning-parser")}
+        if any(engine_version.parser_problems(serve.model, given, serve.version)):
             yield Hit(serve.host, [f"reasoning-parser qwen3 for {serve.model} with vLLM {serve.version}"], serve.where)
 
 

@@ -26,9 +26,9 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._model.values im
     as_fraction,
     parse_length,
 )
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import engine_version, vllm_args, vllm_config
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import overrides as _overrides
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import parallel as _parallel
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import vllm_args, vllm_config
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.recipe_fields import (
     RecipeError,
     host_counts,
@@ -52,6 +52,7 @@ _KINDS = {"replicas": "replicas", "data-parallel-size": "replicas", "hosts": "sp
 #: What is asked for when neither the recipe nor the user says: vLLM's own default (0.92 since 0.20) is above what
 #: unified memory survives.
 DEFAULT_UTILIZATION = 0.85
+NOT_CHECKED = "No vLLM version is named: arguments are not checked."
 
 
 def names(folder: str = SHIPPED) -> list[str]:
@@ -156,16 +157,18 @@ def resolve(
     folder: str = SHIPPED,
     base: str | None = None,
     require_fit: bool = True,
+    image: str = "",
 ) -> dict[str, Any]:
     """What the roles set for this recipe on these hosts, or an error before anything is changed.
 
-    `overrides` holds the user's own variables, which win; the filter `recipe` lists them.
+    `overrides` holds the user's own variables, which win; the filter `recipe` lists them. `image` is what serves.
     """
     own = {key: value for key, value in (overrides or {}).items() if value not in (None, "")}
     data, replaced = _overrides.with_dependents(load(recipe, folder, base, len(hosts)), own)
     _check_hosts(data, hosts, topology, kinds or {}, folder)
-    wanted = _engine_version(data, version, table)
-    args = _arguments(data, wanted, own)
+    known = engine_version.of_image(image)
+    wanted = _engine_version(data, version, table, known)
+    args = _arguments(data, wanted or known.most, own)
     notes = _memory_in_gib(data, args, own, memory_bytes, len(hosts))
     acknowledged = [*data["acknowledged"], *own.get("acknowledged", [])]
     length = own.get("max_model_len", data["max_model_len"])
@@ -175,15 +178,15 @@ def resolve(
     data["weights_bytes"] = weights_bytes or data["weights_bytes"]
     parallel = _parallel_planned(data, own, args, hosts, gpus_per_host, topology, shape, length)
     environment, sizing, left_out = _sizing(data, own, args, environment, parallel["pipeline_parallel"], shape)
-    known = memory_bytes, memory_available_bytes
-    sizes = _memory(data, shape, parallel, sizing, length, hosts, known, require_fit)
+    sizes = _memory(data, shape, parallel, sizing, length, hosts, (memory_bytes, memory_available_bytes), require_fit)
     checked, warnings, checked_by = _check_arguments(data, args, environment, acknowledged, wanted, table)
-    names_of_model = _model_names(data, own)
+    named = _model_names(data, own)
     return {
         "name": data["name"],
-        **names_of_model,
+        **named,
         "max_model_len": _length(length),
         "vllm_version": wanted,
+        "needs": _needs(data, own, named["model"], wanted or known.most),
         **{key: parallel[key] for key in ("tensor_parallel", "pipeline_parallel", "expert_parallel")},
         "why": _reason(own, _split(data, own, len(hosts), topology), parallel),
         "args": checked,
@@ -192,10 +195,10 @@ def resolve(
         "answers": bool(data["answers"]) and checked.get("runner") != "pooling",
         "memory": sizes,
         "sizing": {**sizing, **({"hf_overrides": hf_overrides} if hf_overrides else {})},
-        "warnings": [*replaced, *left_out, *notes, *warnings],
+        "warnings": [*replaced, *left_out, *notes, *_of_engine(warnings, image, wanted, known, named, checked)],
         "options_checked": checked_by,
         "untranslated": list(data["untranslated"]),
-        "command": _command(names_of_model, parallel, length, checked),
+        "command": _command(named, parallel, length, checked),
     }
 
 
@@ -378,23 +381,52 @@ def _peek(folder: str, name: str) -> dict[str, Any]:
     return validated(read(os.path.join(folder, f"{name}.yml"), name), name)
 
 
-def _engine_version(data: Mapping[str, Any], version: str | None, table: Mapping[str, Any] | None) -> str:
-    wanted = str((table or {}).get("vllm") or version or data["vllm"].get("pinned") or "")
-    minimum = data["vllm"].get("minimum")
-    if wanted and minimum and vllm_args.vllm_release(wanted) < vllm_args.vllm_release(str(minimum)):
+def _engine_version(
+    data: Mapping[str, Any], version: str | None, table: Mapping[str, Any] | None, known: engine_version.Known
+) -> str:
+    wanted = str((table or {}).get("vllm") or version or data["vllm"].get("pinned") or known.exact)
+    minimum, most = data["vllm"].get("minimum"), wanted or known.most
+    if most and minimum and vllm_args.vllm_release(most) < vllm_args.vllm_release(str(minimum)):
+        serves = f"{wanted} will serve" if wanted else f"the image has at most {most} (by {known.source})"
         raise RecipeError(
-            f"recipe {data['name']} needs vLLM {minimum} or later, and {wanted} will serve. Set engine_requirements to "
+            f"recipe {data['name']} needs vLLM {minimum} or later, and {serves}. Set engine_requirements to "
             "a lock that pins it, or engine_image to an image that has it.",
             "arguments",
         )
     return wanted
 
 
+def _of_engine(
+    warnings: Sequence[str],
+    image: str,
+    version: str,
+    known: engine_version.Known,
+    model: Mapping[str, Any],
+    args: Mapping[str, Any],
+) -> list[str]:
+    """What is to be said of the arguments, and of an image whose version is not known yet."""
+    parsers = [str(finding) for finding in engine_version.parser_problems(str(model["model"]), args, version)]
+    if not image or version:
+        return [*warnings, *parsers]
+    return [engine_version.unknown(image, known), *(line for line in warnings if line != NOT_CHECKED), *parsers]
+
+
+def _needs(data: Mapping[str, Any], own: Mapping[str, Any], model: str, version: str) -> dict[str, Any]:
+    given = [vllm_args.option_name(key) for key in own.get("args", {})]
+    taken = {str(rule["version"]): _is_below(rule, version) for rule in data["args_below"]}
+    return engine_version.needs(data, model, given, taken)
+
+
+def _is_below(rule: Mapping[str, Any], version: str) -> bool:
+    """Whether arguments for vLLM before ``rule``'s version are those of this one; not of one that is not known."""
+    return bool(version) and vllm_args.vllm_release(version) < vllm_args.vllm_release(str(rule["version"]))
+
+
 def _arguments(data: Mapping[str, Any], version: str, own: Mapping[str, Any]) -> dict[str, Any]:
     """The recipe's arguments, those of old versions, and the user's, which win; null takes an argument away."""
     args = {vllm_args.option_name(key): value for key, value in data["args"].items()}
     for rule in data["args_below"]:
-        if version and vllm_args.vllm_release(version) < vllm_args.vllm_release(str(rule["version"])):
+        if _is_below(rule, version):
             args.update({vllm_args.option_name(key): value for key, value in rule["args"].items()})
     try:
         vllm_config.render_args({key: value for key, value in own.get("args", {}).items() if value is not None})
@@ -427,7 +459,7 @@ def _check_arguments(
         except SizingError as error:
             return _unchecked(args), [str(error)], ""
     if options is None:
-        return _unchecked(args), ["No vLLM version is named: arguments are not checked."], ""
+        return _unchecked(args), [NOT_CHECKED], ""
     problems = vllm_args.check(args, options, acknowledged)
     problems += vllm_args.check_environment(environment)
     errors, warnings = errors_and_others(problems)

@@ -18,7 +18,12 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._model.checkpoin
     read_model_folder,
 )
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.values import SizingError
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import outlook, overrides, patience
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import (
+    engine_version,
+    outlook,
+    overrides,
+    patience,
+)
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import recipe as _recipe
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import runtime as _runtime
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.recipe_fields import RecipeError
@@ -89,6 +94,7 @@ def plan_serving(
     plan = _recipe.resolve(
         recipe,
         hosts,
+        image=serving_image(first, runtime, kinds, data),
         topology=_topology_between(len(hosts), cluster["topology"]) if cluster.get("group") else cluster["topology"],
         gpus_per_host=cluster["gpus"],
         kinds=cluster["kinds"],
@@ -116,15 +122,33 @@ def plan_serving(
         "models": first.get("model_store_models") or models,
         **{key: plan[key] for key in ("served_model_name", "max_model_len", "args", "environment", "why", "memory")},
         **{key: plan[key] for key in ("tensor_parallel", "pipeline_parallel", "warnings", "command")},
-        **{key: plan[key] for key in ("acknowledged", "sizing", "answers", "vllm_version")},
+        **{key: plan[key] for key in ("acknowledged", "sizing", "answers", "vllm_version", "needs")},
         "image": _runtime.image(runtime, kinds, plan["image"]),
         "image_digest": plan["image_digest"],
         "runtime": runtime.name,
         "runtime_why": runtime.why,
-        "outlook": outlook.line(
-            plan, cluster["profile"] == "tcp" and plan["tensor_parallel"] > max(cluster["gpus"].values())
-        ),
+        "outlook": outlook.line(plan, _over_tcp(cluster, plan)),
     }
+
+
+def serving_image(
+    first: Mapping[str, Any], runtime: _runtime.Runtime, kinds: Collection[str], data: Mapping[str, Any]
+) -> str:
+    """The image that serves, by its name; empty without one, and for an archive, which may hold any.
+
+    Raises RecipeError for one whose Ray is known to be too old.
+    """
+    if runtime.name != _runtime.CONTAINER or first.get("engine_image_archive"):
+        return ""
+    image = str(first.get("engine_image") or _runtime.image(runtime, kinds, str(data.get("image") or "")))
+    if first.get("vllm_serve_executor", "ray") == "ray" and (too_old := engine_version.too_old_for_ray(image)):
+        raise RecipeError(too_old, "engine")
+    return image
+
+
+def _over_tcp(cluster: Mapping[str, Any], plan: Mapping[str, Any]) -> bool:
+    """Whether the parts of a layer are on several hosts that are joined by TCP."""
+    return bool(cluster["topology"] == "lan" and plan["tensor_parallel"] > max(cluster["gpus"].values()))
 
 
 def _asked(ask: Ask, data: Mapping[str, Any], first: Mapping[str, Any]) -> tuple[dict[str, Any], int] | None:
@@ -283,7 +307,12 @@ def plan_degraded(
                 version=first.get("engine_vllm_version") or locked_version(first, str(whole.get("runtime") or "")),
                 config=config,
                 weights_bytes=weights,
-                overrides={"runtime": first["engine_runtime"]} if first.get("engine_runtime") else {},
+                image=str(whole.get("image") or ""),
+                overrides={
+                    theirs: first[ours]
+                    for ours, theirs in _RECIPE_OVERRIDES.items()
+                    if ours.startswith("engine_") and first.get(ours)
+                },
                 base=base,
             )
         except (RecipeError, SizingError) as error:

@@ -351,6 +351,7 @@ def option_arguments(serving: Serving) -> dict[str, Any]:
         "arguments": serving.args,
         "acknowledged": serving.planned.get("acknowledged", serving.settings.vllm_serve_acknowledged),
         "environment": serving.own_environment,
+        "needs": serving.planned.get("needs") or {},
     }
 
 
