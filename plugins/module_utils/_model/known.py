@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.config import GATED_DELTA_TYPES
+from ansible_collections.sparkthor.cluster.plugins.module_utils._model.layer_kinds import strange_kinds
 
 #: Model types whose class makes the embedding on every pipeline stage (vLLM 0.32's sources); those after it make the
 #: head on every stage as well.
@@ -64,6 +65,9 @@ def unknown_of(text: Mapping[str, Any]) -> list[str]:
         f"config.{field} of model_type {kind!r}"
         for field, models in _FIELDS.items()
         if text.get(field) not in (None, {}, [], 0) and kind not in models
+    ]
+    found += [
+        f"layers of type {word!r} (planned as attention that keeps the whole context)" for word in strange_kinds(text)
     ]
     if kind and kind not in TYPES:
         found.append(f"model_type {kind!r} (its attention is planned as the fields that are known say)")

@@ -25,6 +25,11 @@ _KIND_OF_NAME = {
     "attention": "attention",
     "self_attention": "attention",
     "global_attention": "attention",
+    # sparse ones cache every token, too: vLLM's own set (config/model.py, 0.33) and DeepSeek V4's name
+    "indexed_attention": "attention",
+    "deepseek_sparse_attention": "attention",
+    "qwen_sparse_attention": "attention",
+    "compressed_sparse_attention": "attention",
     "sliding_attention": "sliding",
     "sliding_window_attention": "sliding",
     "local_attention": "sliding",
@@ -39,7 +44,19 @@ _KIND_OF_NAME = {
     "moe": "moe",
     "mlp": "mlp",
 }
+#: of a layer whose kind is not known: nothing takes more of the cache
+ASSUMED = "attention"
 _OF_MAMBA = ("mamba_d_state", "mamba_n_heads", "n_mamba_heads")
+
+
+def strange_kinds(config: Mapping[str, Any]) -> list[str]:
+    """Words and letters for layers that are not known here, which are planned as attention to the whole context."""
+    pattern, names = config.get("hybrid_override_pattern"), first_of(config, ("layer_types", "layers_block_type"))
+    if isinstance(pattern, str) and pattern:
+        return sorted(set(pattern) - set(_PATTERN_LETTERS))
+    if isinstance(names, (list, tuple)):
+        return sorted({str(name) for name in names} - set(_KIND_OF_NAME))
+    return []
 
 
 def layer_kinds(config: Mapping[str, Any]) -> list[str]:
@@ -48,26 +65,9 @@ def layer_kinds(config: Mapping[str, Any]) -> list[str]:
     names = first_of(config, ("layer_types", "layers_block_type"))
     count_value = first_of(config, ("num_hidden_layers", "n_layer", "n_layers", "num_layers"))
     if isinstance(pattern, str) and pattern:
-        unknown = sorted(set(pattern) - set(_PATTERN_LETTERS))
-        if unknown:
-            raise SizingError(
-                "config.hybrid_override_pattern",
-                pattern,
-                f"has unknown letters {unknown}",
-                f"Known are {', '.join(f'{k} ({v})' for k, v in _PATTERN_LETTERS.items())}.",
-            )
-        kinds = [_PATTERN_LETTERS[letter] for letter in pattern]
+        kinds = [_PATTERN_LETTERS.get(letter, ASSUMED) for letter in pattern]
     elif isinstance(names, (list, tuple)) and names:
-        kinds = []
-        for name in names:
-            if name not in _KIND_OF_NAME:
-                raise SizingError(
-                    "config.layer_types",
-                    name,
-                    "is not a known layer type",
-                    f"Known: {', '.join(sorted(_KIND_OF_NAME))}.",
-                )
-            kinds.append(_KIND_OF_NAME[name])
+        kinds = [_KIND_OF_NAME.get(str(name), ASSUMED) for name in names]
         if first_of(config, _OF_MAMBA) is not None:
             # Transformers 5 writes every state as linear attention
             kinds = ["mamba" if kind == "linear" else kind for kind in kinds]

@@ -249,7 +249,7 @@ def _attention(text: Mapping[str, Any], hidden: int, heads: int, kv_heads: int, 
     value_dim = optional_int(text, ("v_head_dim",), head_dim) or head_dim
     if text.get("model_type") in EXPANDED_LATENT:
         # expanded into ordinary attention, values padded to the keys' width
-        head_dim = required_int(text, ("qk_nope_head_dim",)) + required_int(text, ("qk_rope_head_dim",))
+        head_dim = required_int(text, ("qk_nope_head_dim",)) + optional_int(text, ("qk_rope_head_dim",), 0)
         value_dim = head_dim
         made = _latent_attention(0, text, hidden, heads)
         params = {name: made[name] for name in ("attention_params", "whole_params")}
@@ -266,7 +266,7 @@ def _attention(text: Mapping[str, Any], hidden: int, heads: int, kv_heads: int, 
 
 def _latent_attention(index: int, text: Mapping[str, Any], hidden: int, heads: int) -> dict[str, Any]:
     rank = required_int(text, ("kv_lora_rank",))
-    rope = required_int(text, ("qk_rope_head_dim",))
+    rope = optional_int(text, ("qk_rope_head_dim",), 0)  # none where positions are not rotated
     nope = optional_int(text, ("qk_nope_head_dim",), rope)
     value = optional_int(text, ("v_head_dim",), nope)
     query_rank = optional_int(text, ("q_lora_rank",), 0)
@@ -382,7 +382,7 @@ def head_dim_of(text: Mapping[str, Any], hidden: int, heads: int) -> int:
         return int(value)
     if not heads:
         return 0
-    if text.get("qk_nope_head_dim") and text.get("qk_rope_head_dim"):
+    if text.get("qk_nope_head_dim") and text.get("qk_rope_head_dim") is not None:
         return int(text["qk_nope_head_dim"]) + int(text["qk_rope_head_dim"])
     if hidden % heads:
         raise SizingError(

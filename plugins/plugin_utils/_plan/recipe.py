@@ -231,7 +231,8 @@ def _as_served(config: Mapping[str, Any] | None, hf_overrides: Mapping[str, Any]
 
 def _planned(data: Mapping[str, Any], error: SizingError) -> RecipeError:
     """What cannot be planned, with the recipe's name and the kind of reason."""
-    kind = _KINDS.get(error.variable, "split" if error.variable.startswith("vllm_serve_") else "arguments")
+    usual = "split" if error.variable.startswith("vllm_serve_") else "arguments"
+    kind = _KINDS.get(error.variable, "shape" if error.variable.startswith("config") else usual)
     return RecipeError(f"recipe {data['name']}: {error}", kind)
 
 

@@ -32,6 +32,7 @@ REASONS = {
     "hosts": "for another number of hosts",
     "split": "cannot be divided so",
     "arguments": "vLLM would refuse an argument",
+    "shape": "not planned: its config.json is not understood",
     "file": "cannot be read",
 }
 

@@ -29,7 +29,7 @@ class RecipeError(ValueError):
 
     def __init__(self, message: str, kind: str = "file") -> None:
         super().__init__(message)
-        #: why it is refused, in short: engine, hardware, replicas, arguments, memory, hosts, split or file
+        #: why it is refused, in short: engine, hardware, replicas, arguments, memory, hosts, split, shape or file
         self.kind = kind
 
 

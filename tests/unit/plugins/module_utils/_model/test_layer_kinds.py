@@ -7,8 +7,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.sparkthor.cluster.plugins.module_utils._model.layer_kinds import layer_kinds
+from ansible_collections.sparkthor.cluster.plugins.module_utils._model.layer_kinds import (
+    layer_kinds,
+    strange_kinds,
+)
+from ansible_collections.sparkthor.cluster.plugins.module_utils._model.memory import plan
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.values import SizingError
+
+from tests.unit.published_models import model
 
 
 @pytest.mark.parametrize(
@@ -55,8 +61,8 @@ def test_the_many_spellings(config: dict[str, Any], kinds: str) -> None:
     ("config", "variable"),
     [
         ({}, "num_hidden_layers"),
-        ({"hybrid_override_pattern": "MX"}, "hybrid_override_pattern"),
-        ({"layer_types": ["dreaming"]}, "layer_types"),
+        ({"hybrid_override_pattern": "MX", "num_hidden_layers": 3}, "num_hidden_layers"),
+        ({"layer_types": ["dreaming"], "num_hidden_layers": 2}, "num_hidden_layers"),
         ({"layer_types": ["mlp"], "num_hidden_layers": 2}, "num_hidden_layers"),
     ],
 )
@@ -64,3 +70,48 @@ def test_what_names_no_layers_is_refused(config: dict[str, Any], variable: str) 
     with pytest.raises(SizingError) as caught:
         layer_kinds(config)
     assert caught.value.variable == f"config.{variable}"
+
+
+def test_an_unknown_word_is_assumed_and_never_refuses() -> None:
+    names = {"layer_types": ["full_attention", "dreaming", "mamba"]}
+    assert layer_kinds(names) == ["attention", "attention", "mamba"]
+    assert strange_kinds(names) == ["dreaming"]
+    letters = {"hybrid_override_pattern": "M*Z-"}
+    assert layer_kinds(letters) == ["mamba", "attention", "attention", "mlp"]
+    assert strange_kinds(letters) == ["Z"]
+    assert strange_kinds({"num_hidden_layers": 2}) == []
+
+
+@pytest.mark.parametrize(
+    ("fixture", "word"),
+    [
+        ("glm-5.2", "indexed_attention"),
+        ("glm-5.2", "deepseek_sparse_attention"),
+        ("deepseek-v3.2", "indexed_attention"),
+        ("deepseek-v4-flash", "compressed_sparse_attention"),
+        ("qwen3-next-80b-a3b", "qwen_sparse_attention"),
+    ],
+)
+def test_newer_names_of_sparse_attention_change_nothing(fixture: str, word: str) -> None:
+    config = model(fixture)
+    kinds = layer_kinds(config)
+    rest = {"attention": word, "linear": "linear_attention", "sliding": "sliding_attention"}
+    newer = {**config, "layer_types": [rest[kind] for kind in kinds]}
+    assert layer_kinds(newer) == kinds
+    older, found = (plan(one, max_model_len=32768, memory_bytes=120 * 2**30) for one in (config, newer))
+    assert found == older
+
+
+def test_a_model_with_an_unknown_word_is_planned_as_unknown() -> None:
+    config = {**model("qwen3-30b-a3b-thinking-2507-fp8")}
+    config["layer_types"] = ["dreaming"] * config["num_hidden_layers"]
+    found = plan(config, max_model_len=32768, memory_bytes=120 * 2**30)
+    assert (found["verdict"], found["max_tokens"]) == ("unknown", None)
+    assert "layers of type 'dreaming' (planned as attention that keeps the whole context)" in found["reasons"][0]
+
+
+def test_latent_attention_without_rotated_positions() -> None:
+    config = {**model("deepseek-v3.2"), "qk_rope_head_dim": 0}
+    rotated, none = (plan(one, max_model_len=4096) for one in (model("deepseek-v3.2"), config))
+    assert none["state_layers"] == 0
+    assert none["kv_bytes_per_token"] <= rotated["kv_bytes_per_token"]

@@ -45,9 +45,9 @@ BROKEN = [
     ("num_hidden_layers", "many", "num_hidden_layers"),
     ("num_attention_heads", 30, "hidden_size"),
     ("torch_dtype", "float12", "dtype"),
-    ("layer_types", ["full_attention", "dreaming"], "layer_types"),
+    ("layer_types", ["full_attention", "dreaming"], "num_hidden_layers"),
     ("layer_types", ["full_attention"] * 31, "num_hidden_layers"),
-    ("hybrid_override_pattern", "MX*", "hybrid_override_pattern"),
+    ("hybrid_override_pattern", "MX*", "num_hidden_layers"),
 ]
 
 

@@ -475,6 +475,12 @@ def test_the_acknowledged_is_let_through() -> None:
     assert plan["args"]["trust-remote-code"] is True
 
 
+def test_a_config_that_is_not_understood_is_no_argument_that_vllm_refuses() -> None:
+    with pytest.raises(RecipeError, match=r"config\.num_attention_heads") as refused:
+        resolve({**MINIMAL, "config": {"model_type": "new", "num_hidden_layers": 2, "hidden_size": 64}}, ["a"])
+    assert refused.value.kind == "shape"
+
+
 def test_a_number_sign_in_a_folder_is_no_variant(tmp_path: Path) -> None:
     folder = tmp_path / "my#recipes"
     folder.mkdir()
