@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ansible_collections.sparkthor.cluster.plugins.module_utils._model import known, overhead
+from ansible_collections.sparkthor.cluster.plugins.module_utils._model import advice, known, overhead
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.config import (
     ATTENTION_FREE,
     text_config,
@@ -121,6 +121,18 @@ def plan(config: Mapping[str, Any], **options: Any) -> dict[str, Any]:
     """The memory plan of one model on one set of ranks, by `Options`."""
     asked = Options(**options)
     config = with_overrides(config, asked.hf_overrides) if asked.hf_overrides else config
+    result = _planned(config, asked)
+    result["suggestions"] = advice.proved(
+        result,
+        lambda change: _planned(config, replace(asked, **change)),
+        as_int("max_num_batched_tokens", asked.max_num_batched_tokens),
+        _pinned_cache(asked.kv_cache_memory_bytes) is not None,
+    )
+    return result
+
+
+def _planned(config: Mapping[str, Any], asked: Options) -> dict[str, Any]:
+    """The plan with suggestions that nobody has tried yet; ``config`` is as it is served."""
     version = _version(asked.vllm_version)
     shape = _as_of(version, config, read_shape(config, str(asked.dtype or "auto")))
     tensor, pipeline = _split(asked)
