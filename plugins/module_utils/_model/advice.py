@@ -33,7 +33,7 @@ def proved(result: Mapping[str, Any], replanned: Planner, batched: int, pinned: 
     if result["verdict"] not in ("does_not_fit", "tight") or result["unknown"]:
         return list(result["suggestions"])
     given: Sequence[str] = result["suggestions"]
-    kept = []
+    kept: list[str] = []
     for text in given:
         if found := _GPUS.match(text):
             kept += _more_gpus(result, replanned, int(found[1]))

@@ -13,9 +13,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from ansible.module_utils.parsing.convert_bool import boolean
+from ansible_collections.sparkthor.cluster.plugins.module_utils._facts.node import MODEL_STORE
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.foreign import Foreign, finished
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.recipe_fields import RecipeError
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.serve_command import Served, read_command
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.serve_command import (
+    SHELL_VARIABLE,
+    Served,
+    read_command,
+)
 
 #: fields that say something to a reader only
 _INFORMATION = frozenset(("recipe_version", "sparkrun_version", "name", "description", "metadata", "benchmark"))
@@ -58,7 +63,8 @@ _OTHER_COMMANDS = ("sglang", "llama-server", "trtllm-serve", "python -m sglang",
 
 
 def is_sparkrun(data: Mapping[str, Any]) -> bool:
-    return "recipe_version" in data or ("container" in data and ("command" in data or "defaults" in data))
+    of_theirs = str(data.get("runtime") or "venv") not in ("venv", "container")  # which are ours
+    return "recipe_version" in data or of_theirs or ("container" in data and ("command" in data or "defaults" in data))
 
 
 def translate_sparkrun(data: Mapping[str, Any], called: str) -> dict[str, Any]:
@@ -73,7 +79,9 @@ def translate_sparkrun(data: Mapping[str, Any], called: str) -> dict[str, Any]:
     if runtime == "vllm-distributed":
         notes.append("runtime vllm-distributed (starts without Ray, as here with vllm_serve_executor: mp)")
     if command:
-        text = filled(command, {"model": model, **defaults}, str(data.get("recipe_version")), called)
+        folder = f"{MODEL_STORE}/{model.rstrip('/').rpartition('/')[2]}"
+        own = {"model": model, "model_revision": data.get("model_revision") or "main", "resolved_model_path": folder}
+        text = filled(command, {**own, **defaults}, str(data.get("recipe_version")), called)
         served = read_command(text, called)
         unused = sorted(key for key in defaults if f"{{{key}}}" not in command)
         notes += [f"defaults.{key} (not used by the command)" for key in unused]
@@ -88,7 +96,7 @@ def translate_sparkrun(data: Mapping[str, Any], called: str) -> dict[str, Any]:
         name=str(data.get("name") or called),
         summary=str(data.get("description") or _dictionary(data, "metadata", called).get("description") or model),
         model=_model(served, model, notes),
-        revision=str(data.get("model_revision") or ""),
+        revision=_revision(served, str(data.get("model_revision") or "")),
         image=image,
         flags=served.flags,
         environment=_dictionary(data, "env", called),
@@ -192,13 +200,20 @@ def _from_defaults(defaults: Mapping[str, Any], notes: list[str]) -> Served:
 def _model(served: Served, model: str, notes: list[str]) -> str:
     """The command's model counts, as it does for the original tool; a path inside its container has no meaning here."""
     given = served.model
-    if not given or given == model:
+    if not given or given in (model, f"{MODEL_STORE}/{model.rstrip('/').rpartition('/')[2]}"):
         return model
     if given.startswith(("/", ".", "~", "$")) or "/" not in given:
         notes.append(f"vllm serve {given} (a path of the original container; the recipe's model {model} is served)")
         return model
     notes.append(f"model {model} (only downloaded by the original tool; its command serves {given})")
     return given
+
+
+def _revision(served: Served, named: str) -> str:
+    """The command's counts, and is none of its arguments here: it decides what is fetched, and a folder is served."""
+    if "revision" not in served.flags or SHELL_VARIABLE.search(str(served.flags["revision"])):
+        return named
+    return str(served.flags.pop("revision"))
 
 
 def _hosts(

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.recipe import load, resolve
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.recipe import load, resolve, translated
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.recipe_fields import RecipeError
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.sparkrun import translate_sparkrun
 
@@ -179,3 +179,27 @@ def test_memory_in_gib_is_a_share_of_the_smallest_host() -> None:
         plan = resolve(data, ["a", "b"], version="0.33.0", overrides=split)
         assert plan["args"]["gpu-memory-utilization"] == 0.85
         assert plan["warnings"] == ["gpu_memory_gib=108: without the hosts' memory 0.85 of it is planned"]
+
+
+def test_placeholders_that_the_original_tool_fills_itself() -> None:
+    command = (
+        "vllm serve {resolved_model_path} --revision {model_revision} -tp {tensor_parallel} "
+        "--chat-template {resolved_model_path}/chat_template.jinja"
+    )
+    given = {"recipe_version": "2", "model": "org/m", "container": "x/y:1", "defaults": {"tensor_parallel": 2}}
+    for revision in ({}, {"model_revision": "abc"}):
+        data = translate_sparkrun({**given, **revision, "command": command}, "f")
+        assert (data["model"], data["revision"]) == ("org/m", revision.get("model_revision", "main"))
+        assert data["args"] == {"chat-template": "/var/lib/sparkthor/models/m/chat_template.jinja"}
+        assert data["untranslated"] == [
+            "runtime vllm-distributed (starts without Ray, as here with vllm_serve_executor: mp)"
+        ]
+
+
+def test_a_recipe_without_a_container_is_one_of_its_tool() -> None:
+    """By its runtime, which is none of ours."""
+    engine = {"model": "/models/a.gguf", "runtime": "llama-cpp", "defaults": {"n_gpu_layers": 999}}
+    with pytest.raises(RecipeError, match="is for llama-cpp"):
+        translated(engine, "f", "f")
+    data = translated({"model": "org/m", "runtime": "vllm", "defaults": {"tensor_parallel": 1}}, "f", "f")
+    assert (data["model"], data["image"], data["source"]) == ("org/m", "", "sparkrun")
