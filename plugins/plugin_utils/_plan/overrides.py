@@ -26,7 +26,8 @@ def with_dependents(data: Mapping[str, Any], own: Mapping[str, Any]) -> tuple[di
 
     A folder, or a name in the model store, that ends like the recipe's model is that model at another place.
     """
-    found, notes = dict(data), []
+    found: dict[str, Any] = dict(data)
+    notes: list[str] = []
     if own.get("image_archive") or own.get("image", data["image"]) != data["image"]:
         found.update(image_digest="", vllm={**data["vllm"], "pinned": ""})
     theirs, mine = str(data["model"]), str(own.get("model") or data["model"])
