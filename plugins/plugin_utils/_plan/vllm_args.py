@@ -20,7 +20,7 @@ from typing import Any
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import WARNING, Finding
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.versions import release
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.values import SizingError
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import vllm_values
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import vllm_environment, vllm_values
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.environment import secret_fix, secret_name
 
 #: The tables that come with the collection, for versions that have not been dumped on a host yet.
@@ -511,7 +511,7 @@ def check_environment(environment: Mapping[str, Any]) -> list[Finding]:
         for name, value in environment.items()
         if secret_name(name, value)
     ]
-    return removed + dangerous + secrets
+    return [*removed, *dangerous, *secrets, *vllm_environment.choice_problems(environment)]
 
 
 def command(model: str, args: Mapping[str, Any]) -> list[str]:
