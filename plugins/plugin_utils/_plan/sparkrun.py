@@ -63,7 +63,8 @@ _OTHER_COMMANDS = ("sglang", "llama-server", "trtllm-serve", "python -m sglang",
 
 
 def is_sparkrun(data: Mapping[str, Any]) -> bool:
-    of_theirs = str(data.get("runtime") or "venv") not in ("venv", "container")  # which are ours
+    # venv and container are our runtimes, and a recipe of ours has args
+    of_theirs = str(data.get("runtime") or "venv") not in ("venv", "container") and "args" not in data
     return "recipe_version" in data or of_theirs or ("container" in data and ("command" in data or "defaults" in data))
 
 
