@@ -9,6 +9,8 @@ from typing import Any
 MARKER = "# Ansible managed: sparkthor.cluster"
 #: NetworkManager has no such setting in its profiles
 NM_CONF = "/etc/NetworkManager/conf.d/60-sparkthor-fabric.conf"
+#: of our profiles among all that could take a NIC: NetworkManager raises the one with the highest
+PRIORITY = "999"
 
 
 def render(links: list[dict[str, Any]], renderer: str = "") -> str:
@@ -42,7 +44,7 @@ def render(links: list[dict[str, Any]], renderer: str = "") -> str:
             lines += [
                 "      networkmanager:",
                 "        passthrough:",
-                '          connection.autoconnect-priority: "999"',
+                f'          connection.autoconnect-priority: "{PRIORITY}"',
                 "          ipv6.method: disabled",
             ]
     return "\n".join(lines) + "\n"

@@ -113,6 +113,7 @@ def decide_present(params: dict[str, Any], management: str) -> Decision:
         raise ChangeError(explain(stopped))
     if not decision.adopted:
         _replace_files(decision, params, seen)
+    _remove_edits(decision, seen)
     _generated_files(decision, seen)
     _links_to_apply(decision, links, seen)
     decision.changed = decision.needs_apply = True
@@ -156,6 +157,14 @@ def _replace_files(decision: Decision, params: dict[str, Any], seen: dict[str, A
         after[other] = None
         after[_free_name(other)] = kept
         decision.diff.append(_diff(other, f"{other}\n", "", f"{other} (set aside)"))
+
+
+def _remove_edits(decision: Decision, seen: dict[str, Any]) -> None:
+    """Profiles of ours that somebody edited go, so that what netplan makes of our file holds again."""
+    for name in seen["edited"]:
+        decision.after[name] = None
+        # by name only: a profile may hold secrets
+        decision.diff.append(_diff(name, f"{name} (our profile, edited)\n", ""))
 
 
 def _generated_files(decision: Decision, seen: dict[str, Any]) -> None:
@@ -238,6 +247,16 @@ def _returnable(
     return back
 
 
+def _own_copies(aside: dict[str, list[str]]) -> list[str]:
+    """Of what was set aside: edits of our own profile, which nobody had before us."""
+    return [
+        copy
+        for original, copies in aside.items()
+        for copy in copies
+        if (state := job.read_state(copy)) and netplan_others.is_edit_of_ours(original, state["content"])
+    ]
+
+
 def decide_absent(params: dict[str, Any], management: str) -> Decision:
     """What taking our file away means: what it was put in place of comes back."""
     path = params["path"]
@@ -259,6 +278,8 @@ def decide_absent(params: dict[str, Any], management: str) -> Decision:
     if stopped:
         raise ChangeError(explain(stopped))
     aside = netplan_others.set_aside(path)
+    ours = _own_copies(aside)
+    aside = {name: rest for name, copies in aside.items() if (rest := [one for one in copies if one not in ours])}
     back = _returnable(path, aside, seen, management)
     decision.restored = sorted(back)
     decision.kept = [copy for original, copies in aside.items() if original not in back for copy in copies]
@@ -267,6 +288,8 @@ def decide_absent(params: dict[str, Any], management: str) -> Decision:
     if management in ids:
         raise ChangeError(f"{path} configures {management}, by which this host is reached; come in over another NIC")
     _remove_files(decision, path, ids, back, aside, seen)
+    _remove_edits(decision, seen)
+    decision.after.update(dict.fromkeys(ours))
     decision.changed = decision.needs_apply = True
     decision.diff.append(_diff(path, current["content"], ""))
     # by name only: a profile may hold secrets

@@ -22,7 +22,9 @@ Inspection = dict[str, Any]
 
 
 def written(path: str, links: list[dict[str, Any]], renderer: str) -> dict[str, FileState | None]:
-    """Our files as planned if their contents are on the host, else nothing; asks no generator."""
+    """Our files as planned if they are on the host and nothing hides them, else nothing; asks no generator."""
+    if netplan_others.edits_of_ours(netplan_others.static_settings()):
+        return {}
     if not renderer and netplan_generator.profiled(job.generated_files(), {link["netdev"] for link in links}):
         renderer = "NetworkManager"
     planned = netplan.files(path, links, renderer)
@@ -55,17 +57,19 @@ def inspect(path: str, links: list[dict[str, Any]], renderer: str = "") -> Inspe
         "previous": set(),
         "aside": [],
         "static": netplan_others.static_settings(),
+        "edited": {},
         "adoptable": False,
         "planned": {},
         "foreign": own is not None and not netplan.is_ours(own),
     }
+    seen["edited"] = netplan_others.edits_of_ours(seen["static"])
     findings: list[Finding] = seen["findings"]
     findings += _shadowing_files(path, seen)
     refusal = _generate_as_is(path, seen)
     if refusal:
         findings.append(refusal)
         return seen
-    ids_of_ours = _ids(seen["generated"]) - _ids(seen["others"])
+    ids_of_ours = (_ids(seen["generated"]) - _ids(seen["others"])) | set(seen["edited"].values())
     seen["previous"] = ids_of_ours
     seen["ids"] = ids_of_ours | {link["netdev"] for link in links}
     findings += _settings_of_others(links, seen)
@@ -138,7 +142,8 @@ def _generate_as_is(path: str, seen: Inspection) -> Finding | None:
 def _settings_of_others(links: list[dict[str, Any]], seen: Inspection) -> list[Finding]:
     """Files of others that configure our NICs; ``aside`` becomes those about nothing else."""
     macs = {link["netdev"]: seen["live"].get(link["netdev"], {}).get("mac", "") for link in links}
-    foreign = netplan_others.foreign_settings(macs, seen["others"], seen["sources"], seen["static"])
+    static = {path: content for path, content in seen["static"].items() if path not in seen["edited"]}
+    foreign = netplan_others.foreign_settings(macs, seen["others"], seen["sources"], static)
     findings = []
     for item in foreign:
         item["alone"] = _only_about(set(macs), item, seen)
@@ -246,6 +251,7 @@ def _foreign_addresses(links: list[dict[str, Any]], seen: Inspection) -> list[Fi
             for name, state in seen["generated"].items()
             if netplan_generator.owner_of(name) in seen["previous"]
         ]
+        + [seen["static"][name] for name in seen["edited"]]
     )
     return [
         Finding(

@@ -11,7 +11,7 @@ import os
 import re
 from typing import Any
 
-from ansible_collections.sparkthor.cluster.plugins.module_utils._network import netplan_generator
+from ansible_collections.sparkthor.cluster.plugins.module_utils._network import netplan, netplan_generator
 from ansible_collections.sparkthor.cluster.plugins.module_utils._network import netplan_job as job
 from ansible_collections.sparkthor.cluster.plugins.module_utils._network.netplan_job import FileState
 
@@ -83,6 +83,39 @@ def static_settings() -> dict[str, str]:
                 if state is not None and not netplans and not path.endswith("~"):
                     found[path] = state["content"]
     return found
+
+
+def edit_of_ours(content: str) -> str:
+    """The NIC of a profile of ours that somebody has edited; empty for any other profile.
+
+    NetworkManager keeps the edit as a file of its own that hides ours, without the comment by which we know a file.
+    It copies all that netplan made of our file, so name and priority tell it from an edit of somebody else's profile.
+    """
+    items = {key: value for section, key, value in netplan_generator.ini_items(content) if section == "connection"}
+    prefix, nic = items.get("id", "")[:8], items.get("id", "")[8:]
+    named = prefix == "netplan-" and items.get("interface-name", nic) == nic
+    return nic if named and items.get("autoconnect-priority") == netplan.PRIORITY else ""
+
+
+def edits_of_ours(static: dict[str, str]) -> dict[str, str]:
+    """Of the settings that are not netplan's, our own profiles as somebody edited them: path → NIC."""
+    return {
+        path: nic
+        for path, content in static.items()
+        if os.path.dirname(path) == PROFILE_FOLDERS[0] and (nic := edit_of_ours(content))
+    }
+
+
+def is_edit_of_ours(path: str, content: str) -> bool:
+    """The same of a file that was set aside, which NetworkManager may have written for netplan (``90-NM-….yaml``)."""
+    if not path.endswith(".yaml"):
+        return bool(edit_of_ours(content))
+    try:
+        generated = netplan_generator.generate({path: content})
+    except netplan_generator.NetplanError:
+        return False
+    own = [state["content"] for name, state in generated.items() if netplan_generator.owner_of(name)]
+    return bool(own) and all(map(edit_of_ours, own))
 
 
 def foreign_settings(

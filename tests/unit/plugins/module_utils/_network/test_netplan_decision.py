@@ -52,6 +52,7 @@ class Host:
             "previous": set(),
             "planned": netplan.files("/etc/netplan/40-cx7.yaml", [LINK], ""),
             "aside": [],
+            "edited": {},
             "adoptable": False,
             "foreign": False,
         }
@@ -383,6 +384,70 @@ def test_an_override_of_our_profile_stays_aside(
     assert decision.after[NAMED] == state("[connection]\ninterface-name=fab0\n"), "its id is no NIC's"
     host.seen["others"] = {NAMED: state("[connection]\ninterface-name=fab0\n")}
     assert absent().restored == [], "somebody else's by now"
+
+
+EDITED = "/etc/NetworkManager/system-connections/netplan-fab0.nmconnection"
+HIDDEN = "/etc/NetworkManager/system-connections/.netplan-fab0.nmconnection.sparkthor-aside"
+#: our profile after somebody's ``nmcli connection modify``
+EDIT = "[connection]\nid=netplan-fab0\nautoconnect-priority=999\ninterface-name=fab0\n[ethernet]\nmtu=1500\n"
+
+
+def test_an_edit_of_our_own_profile_goes_with_the_next_run(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    """NetworkManager keeps it as a file of its own, which hides ours."""
+    files = by_network_manager(host, monkeypatch)
+    files.update({**host.seen["planned"], EDITED: state(EDIT)})
+    host.as_planned()
+    monkeypatch.setattr(netplan_others, "static_settings", lambda: {EDITED: EDIT})
+    host.seen["edited"] = {EDITED: "fab0"}
+    decision = present()
+    assert decision.needs_apply
+    assert decision.after[EDITED] is None
+    assert "mtu" not in str([item for item in decision.diff if EDITED in item["before_header"]]), (
+        "a profile holds secrets"
+    )
+
+
+def test_an_edit_of_our_own_profile_goes_with_our_file(
+    host: Host, aside: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As it is, and as an earlier run set it aside: nobody had it before us, so nobody gets it back."""
+    aside[HIDDEN] = state(EDIT)
+    aside[f"{OVERRIDE}.sparkthor-aside"] = state("key: fab0")
+    monkeypatch.setattr(
+        netplan_others,
+        "set_aside",
+        lambda path: {EDITED: [HIDDEN], OVERRIDE: [f"{OVERRIDE}.sparkthor-aside"], OURS: [ASIDE]},
+    )
+    made = netplan_generator.generate
+
+    def generate(sources: dict[str, str]) -> dict[str, Any]:
+        if list(sources) == [OVERRIDE]:
+            return {PROFILE: state(EDIT.replace("interface-name=fab0\n", ""))}
+        return made(sources)
+
+    monkeypatch.setattr(netplan_generator, "generate", generate)
+    host.seen["edited"] = {EDITED: "fab0"}
+    decision = absent()
+    assert (decision.restored, decision.kept) == ([OURS], [])
+    gone = {EDITED: None, HIDDEN: None, f"{OVERRIDE}.sparkthor-aside": None}
+    assert decision.after == {OURS: state(GUIDE), ASIDE: None, NETWORK: state(GUIDE), **gone}
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        EDIT.replace("999", "10"),
+        EDIT.replace("id=netplan-fab0", "id=qsfp"),
+        EDIT.replace("face-name=fab0", "face-name=x"),
+    ],
+)
+def test_a_profile_of_somebody_else_comes_back(
+    aside: dict[str, Any], monkeypatch: pytest.MonkeyPatch, content: str
+) -> None:
+    aside[HIDDEN] = state(content)
+    monkeypatch.setattr(netplan_others, "set_aside", lambda path: {EDITED: [HIDDEN]})
+    decision = absent()
+    assert decision.restored + decision.kept in ([EDITED], [HIDDEN])
 
 
 def test_of_two_copies_none_is_chosen(aside: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -174,6 +174,25 @@ def test_a_profile_of_network_managers_own_is_named_by_its_file(monkeypatch: pyt
     assert (finding.id, path in finding.what) == ("foreign_file", True)
 
 
+def test_our_own_profile_edited_by_hand_is_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its address counts as ours as well, so that the next run puts all of it right."""
+    host = Host(monkeypatch, "NetworkManager")
+    ours, nic = "/etc/netplan/40-cx7.yaml", LINK["netdev"]
+    planned = netplan.files(ours, [LINK], "")
+    monkeypatch.setattr(job, "read_state", planned.get)
+    assert netplan_inspect.written(ours, [LINK], "") == planned
+    path = f"/etc/NetworkManager/system-connections/netplan-{nic}.nmconnection"
+    edit = f"[connection]\nid=netplan-{nic}\nautoconnect-priority=999\n[ipv4]\naddress1=10.7.0.1/24\n"
+    monkeypatch.setattr(netplan_others, "static_settings", lambda: {path: edit})
+    host.live[nic]["addresses"] = {"10.7.0.1/24": GLOBAL}
+    found = netplan_inspect.inspect(ours, [LINK])
+    assert found["findings"] == []
+    assert found["edited"] == {path: nic}
+    assert found["aside"] == []
+    assert nic in netplan_inspect.inspect(ours, [])["previous"], "a teardown takes it away"
+    assert netplan_inspect.written(ours, [LINK], "") == {}
+
+
 def test_inspect_finds_a_file_that_hides_ours(monkeypatch: pytest.MonkeyPatch) -> None:
     host = Host(monkeypatch)
     host.sources["/run/netplan/40-cx7.yaml"] = "network: {version: 2}\n"
