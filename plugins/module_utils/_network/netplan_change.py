@@ -17,11 +17,14 @@ import sys
 import time
 from typing import Any
 
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import command
 from ansible_collections.sparkthor.cluster.plugins.module_utils._network import (
     link_state,
     netplan,
     netplan_decision,
+    netplan_files,
     netplan_generator,
+    netplan_live,
 )
 from ansible_collections.sparkthor.cluster.plugins.module_utils._network import netplan_job as job
 from ansible_collections.sparkthor.cluster.plugins.module_utils._network.netplan_decision import ChangeError, Decision
@@ -44,6 +47,9 @@ Type=oneshot
 ExecStart={python} {state}/job.py boot {state}
 TimeoutStartSec=30
 """
+#: in the state folder: what systemd starts, and the files that it imports
+_PACKAGE = "sparkthor_netplan"
+_START = f"import sys\n\nfrom {_PACKAGE}._network.netplan_job import main\n\nraise SystemExit(main(sys.argv))\n"
 PEER = {
     "host": {"type": "str", "default": ""},
     "address": {"type": "str", "required": True},
@@ -115,8 +121,19 @@ def armed(folder: str = STATE) -> bool:
 
 def roll_back_now(reason: str, folder: str = STATE) -> dict[str, Any]:
     """Have systemd take the armed change back and wait for it; the ssh session may die meanwhile."""
-    _systemd_run(NOW_UNIT, ["--wait"], [_python(), os.path.join(folder, "job.py"), "rollback", folder, reason], 60)
-    return job.read_json(os.path.join(folder, "outcome.json")) or {"result": "unknown", "reason": "", "steps": []}
+    _systemd_run(
+        NOW_UNIT,
+        ["--wait"],
+        [_python(), os.path.join(folder, "job.py"), "rollback", folder, reason],
+        job.LOCK_LIMIT + 60,
+    )
+    found = job.read_json(os.path.join(folder, "outcome.json")) or {}
+    # a host that could not write down what it did, as on a full disk, has said nothing since the change was made
+    return (
+        found
+        if found.get("result") in ("rolled_back", "failed")
+        else {"result": "unknown", "reason": reason, "steps": []}
+    )
 
 
 def clear_leftovers(folder: str = STATE) -> str:
@@ -134,6 +151,16 @@ def clear_leftovers(folder: str = STATE) -> str:
     return ""
 
 
+def program() -> dict[str, str]:
+    """What makes the change and takes it back, as it lies in the state folder: text by name."""
+    files = {f"{_PACKAGE}/_lib/command.py": command}
+    files.update(
+        (f"{_PACKAGE}/_network/{module.__name__.rpartition('.')[2]}.py", module)
+        for module in (job, netplan_files, netplan_live)
+    )
+    return {"job.py": _START, **{name: python_inspect.getsource(module) for name, module in files.items()}}
+
+
 def tidy(folder: str = STATE) -> None:
     """Remove the state folder, except copies of other people's files that a rollback replaced."""
     kept = [name for name in os.listdir(folder) if name.startswith("replaced-")] if os.path.isdir(folder) else []
@@ -141,9 +168,12 @@ def tidy(folder: str = STATE) -> None:
         shutil.rmtree(folder, ignore_errors=True)
         return
     for name in os.listdir(folder):
-        if name not in kept:
+        path = os.path.join(folder, name)
+        if os.path.isdir(path):
+            shutil.rmtree(path, ignore_errors=True)
+        elif name not in kept:
             with contextlib.suppress(OSError):
-                os.unlink(os.path.join(folder, name))
+                os.unlink(path)
 
 
 def arm_and_start(decision: Decision, params: dict[str, Any], management: str, folder: str = STATE) -> None:
@@ -173,11 +203,9 @@ def arm_and_start(decision: Decision, params: dict[str, Any], management: str, f
         },
     }
     script = os.path.join(folder, "job.py")
-    source = python_inspect.getsource(job)
-    for path, content in (
-        (script, source),
-        (job.BOOT_UNIT, _BOOT_UNIT.format(marker=netplan.MARKER, state=folder, python=_python())),
-    ):
+    unit = _BOOT_UNIT.format(marker=netplan.MARKER, state=folder, python=_python())
+    files = {os.path.join(folder, name): text for name, text in program().items()}
+    for path, content in (*files.items(), (job.BOOT_UNIT, unit)):
         job.write_state(path, {"content": content, "mode": 0o644, "uid": 0, "gid": 0})
     job.write_json(os.path.join(folder, "plan.json"), plan)
     try:
@@ -229,7 +257,8 @@ def confirm(token: str, wait: float = 40.0, folder: str = STATE, hold: bool = Fa
                 if not problems:
                     job.finish(folder)
         if plan is None:  # the timer was faster
-            outcome = job.read_json(os.path.join(folder, "outcome.json")) or outcome
+            outcome = job.read_json(os.path.join(folder, "outcome.json")) or {}
+            outcome = {"result": "rolled_back", "reason": "its time was up", "steps": [], **outcome}
         elif problems:
             outcome = roll_back_now("; ".join(problems), folder)
     steps, reason = outcome.get("steps", []), outcome.get("reason", "")

@@ -134,7 +134,8 @@ def _decide_attributes(planned: dict[str, job.FileState | None]) -> Decision:
         if current and wanted and current != wanted:
             decision.changed = True
             decision.after[path] = wanted
-            before = f"mode {current['mode']:04o}, owner {current['uid']}:{current['gid']}\n"
+            link = f"a link to {current['link']}, " if "link" in current else ""
+            before = f"{link}mode {current['mode']:04o}, owner {current['uid']}:{current['gid']}\n"
             decision.diff.append(_diff(path, before, f"mode {wanted['mode']:04o}, owner 0:0\n"))
     return decision
 
@@ -145,7 +146,8 @@ def _replace_files(decision: Decision, params: dict[str, Any], seen: dict[str, A
     if seen["foreign"]:
         decision.backup = _free_name(path)
         current = job.read_state(path)
-        after[decision.backup] = {**current, "mode": 0o600} if current else None
+        # what a link leads to is not ours to change
+        after[decision.backup] = {**current, "mode": 0o600} if current and "link" not in current else current
     for name, wanted in seen["planned"].items():
         before, content = _text(job.read_state(name)), _text(wanted)
         if name == path or before != content:

@@ -42,12 +42,16 @@ class NoNetplanError(NetplanError):
 
 
 def source_files(folders: tuple[str, ...] = SOURCES) -> dict[str, str]:
-    """All netplan YAML files by path, with content."""
+    """All netplan YAML files by path, with content; a link that leads nowhere is refused, as netplan refuses it."""
     files = {}
     for folder in folders:
         for path in sorted(glob.glob(os.path.join(folder, "*.yaml"))):
-            with open(path, encoding="utf-8", errors="surrogateescape", newline="") as handle:
-                files[path] = handle.read()
+            try:
+                with open(path, encoding="utf-8", errors="surrogateescape", newline="") as handle:
+                    files[path] = handle.read()
+            except FileNotFoundError:
+                if os.path.islink(path):
+                    raise NetplanError(f"{path} is a link to {os.readlink(path)}, which is not there", path) from None
     return files
 
 

@@ -41,7 +41,10 @@ def inspect(path: str, links: list[dict[str, Any]], renderer: str = "") -> Inspe
     Returns ``findings``, the renderer of our NICs and, for the module, what netplan makes of the files as they are,
     without ours, and as planned.
     """
-    files = netplan_generator.source_files()
+    try:
+        files, unread = netplan_generator.source_files(), None
+    except netplan_generator.NetplanError as error:
+        files, unread = {}, _refused(error)
     own = files.get(path)
     seen: Inspection = {
         "findings": [],
@@ -65,7 +68,7 @@ def inspect(path: str, links: list[dict[str, Any]], renderer: str = "") -> Inspe
     seen["edited"] = netplan_others.edits_of_ours(seen["static"])
     findings: list[Finding] = seen["findings"]
     findings += _shadowing_files(path, seen)
-    refusal = _generate_as_is(path, seen)
+    refusal = unread or _generate_as_is(path, seen)
     if refusal:
         findings.append(refusal)
         return seen
@@ -111,6 +114,15 @@ def _shadowing_files(path: str, seen: Inspection) -> list[Finding]:
     ]
 
 
+def _refused(error: netplan_generator.NetplanError) -> Finding:
+    return Finding(
+        "invalid_yaml",
+        f"netplan refuses {error.path or 'its files'}: {error}",
+        f"correct {error.path or 'the file'} (sudo netplan generate shows the same error)",
+        where=error.path,
+    )
+
+
 def _generate_as_is(path: str, seen: Inspection) -> Finding | None:
     """Fill in ``others`` (without our file) and ``generated`` (with it); a finding where netplan refuses."""
     own, others = seen["own"], seen["sources"]
@@ -119,12 +131,7 @@ def _generate_as_is(path: str, seen: Inspection) -> Finding | None:
     except netplan_generator.NoNetplanError as error:
         return Finding("no_netplan", str(error), "install the package netplan.io (sudo apt install netplan.io)")
     except netplan_generator.NetplanError as error:
-        return Finding(
-            "invalid_yaml",
-            f"netplan refuses {error.path or 'its files'}: {error}",
-            f"correct {error.path or 'the file'} (sudo netplan generate shows the same error)",
-            where=error.path,
-        )
+        return _refused(error)
     try:
         seen["generated"] = netplan_generator.generate({**others, path: own}) if own is not None else seen["others"]
     except netplan_generator.NetplanError as error:

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Apply a prepared network change and roll it back, on the host and without Ansible.
 
-The module ``netplan_apply`` copies this file into its state folder and has systemd run it.  It must run before
-anything of ours is installed and survive an upgrade in between, so it stays one self-contained file that needs nothing
-but the standard library: the ssh connection, the controller and the collection may all be gone when it acts.
+The module ``netplan_apply`` copies this file and what it imports into its state folder and has systemd run it.  It must
+run before anything of ours is installed and survive an upgrade in between, so it needs nothing but the standard library
+and these copies: the ssh connection, the controller and the collection may all be gone when it acts.
 
     python3 job.py apply STATE       make the change; takes it back at once when the links do not come up
     python3 job.py rollback STATE    take the change back (timer, or a failed confirmation)
@@ -12,6 +12,9 @@ but the standard library: the ssh connection, the controller and the collection 
 
 ``STATE/plan.json`` holds the files before and after the change and what was live before it; ``STATE/outcome.json``
 says what happened.  While ``plan.json`` exists a change is armed.
+
+The way back never ends with an error of one step.  Commands may fail, hang or answer nonsense, and files may be
+unreadable: everything else is done all the same, what failed is tried again, and the outcome says what was left.
 """
 
 from __future__ import annotations
@@ -22,11 +25,36 @@ import glob
 import json
 import os
 import re
-import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import IO, Any
+
+from .._lib.command import run_limited
+from .netplan_files import FileState, generated_files, plain, read_json, read_state, write_json, write_state
+from .netplan_live import (
+    expectation_problems,
+    missing_addresses,
+    parse_links,
+    replayable_routes,
+    strange_addresses,
+    without_metric,
+)
+
+#: where the rest of the package finds them, too
+__all__ = [
+    "FileState",
+    "expectation_problems",
+    "generated_files",
+    "missing_addresses",
+    "parse_links",
+    "read_json",
+    "read_state",
+    "replayable_routes",
+    "without_metric",
+    "write_json",
+    "write_state",
+]
 
 #: seconds that one command may take
 COMMAND_LIMIT = 20.0
@@ -34,134 +62,52 @@ COMMAND_LIMIT = 20.0
 LIVE_LIMIT = 20.0
 #: seconds over which a restored management address is watched: networkd works in the background and may drop it again
 WATCH_LIMIT = 8.0
+#: seconds over which it is tried again to bring back what a watch did not; after that the next boot or run has to
+LAST_LIMIT = 600.0
+#: seconds that the way back waits for whoever makes the change at the same moment
+LOCK_LIMIT = 60.0
+#: how often the network services are asked to take up the files that were put back
+TRIES = 3
 TIMER = "sparkthor-netplan-rollback"
 BOOT_UNIT = "/etc/systemd/system/sparkthor-netplan-boot-rollback.service"
 BOOT_LINK = "/etc/systemd/system/sysinit.target.wants/sparkthor-netplan-boot-rollback.service"
 
-FileState = dict[str, Any]
-#: what netplan's generator writes for the network services
-GENERATED = (
-    "/run/systemd/network/*netplan*",
-    "/run/NetworkManager/system-connections/netplan-*",
-    "/run/NetworkManager/conf.d/netplan.conf",
-    "/run/NetworkManager/conf.d/10-globally-managed-devices.conf",
-    "/run/udev/rules.d/*netplan*",
-)
 #: netplan writes it where NetworkManager is the whole host's renderer, and so takes every NIC that nobody else has
 TAKES_ALL = "/run/NetworkManager/conf.d/10-globally-managed-devices.conf"
 
 
 def run(argv: list[str], limit: float = COMMAND_LIMIT) -> tuple[int, str, str]:
-    """Run a command with a time limit; rc 127 when it is not installed, 126 when not to be run, 124 when too slow.
-
-    One that hangs in the kernel, as on a NIC that is gone, is left behind: the way back must go on without it.
-    """
-    environment = dict(os.environ, LC_ALL="C")
-    environment["PATH"] = environment.get("PATH", "") + ":/usr/local/sbin:/usr/sbin:/sbin:/usr/local/bin:/usr/bin:/bin"
+    """Run a command; one that hangs in the kernel, as on a NIC that is gone, is left behind.  Never raises."""
     try:
-        # AnsibleModule.run_command has no time limit, and there is no module here
-        process = subprocess.Popen(  # pylint: disable=ansible-bad-function
-            argv,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            errors="replace",
-            env=environment,
-        )
-    except FileNotFoundError:
-        return 127, "", f"{argv[0]}: not installed"
-    except OSError as error:
-        return 126, "", f"{argv[0]}: {error.strerror}"
-    try:
-        out, err = process.communicate(timeout=limit)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(1)
-        return 124, "", f"{argv[0]}: no answer within {limit:g} s"
-    return process.returncode, out, err
-
-
-# --- files ------------------------------------------------------------------------------------------------------------
-
-
-def read_state(path: str) -> FileState | None:
-    """Content, mode and owner of a file, or None where there is no regular file."""
-    try:
-        status = os.lstat(path)
-        if not os.path.isfile(path) or os.path.islink(path):
-            return None
-        with open(path, encoding="utf-8", errors="surrogateescape", newline="") as handle:
-            content = handle.read()
-    except FileNotFoundError:
-        return None
-    return {"content": content, "mode": status.st_mode & 0o7777, "uid": status.st_uid, "gid": status.st_gid}
-
-
-def write_state(path: str, state: FileState | None) -> bool:
-    """Make a file be as recorded (None: absent), atomically; True when it had to change."""
-    current = read_state(path)
-    if current == state:
-        return False
-    if state is None:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(path)
-        return True
-    folder = os.path.dirname(path)
-    os.makedirs(folder, mode=0o755, exist_ok=True)
-    temporary = os.path.join(folder, f".{os.path.basename(path)}.sparkthor-tmp")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
-    with os.fdopen(descriptor, "w", encoding="utf-8", errors="surrogateescape", newline="") as handle:
-        handle.write(state["content"])
-        handle.flush()
-        os.fchown(handle.fileno(), state["uid"], state["gid"])
-        os.fchmod(handle.fileno(), state["mode"])
-        os.fsync(handle.fileno())
-    os.rename(temporary, path)
-    with contextlib.suppress(OSError):
-        folder_descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(folder_descriptor)
-        finally:
-            os.close(folder_descriptor)
-    return True
-
-
-def generated_files(root: str = "") -> dict[str, FileState]:
-    """netplan's generated files below a root folder, by their path without it."""
-    found: dict[str, FileState] = {}
-    for pattern in GENERATED:
-        for path in sorted(glob.glob(root + pattern)):
-            state = read_state(path)
-            if state is not None:
-                found[path[len(root) :]] = state
-    return found
-
-
-def write_json(path: str, value: Any) -> None:
-    """Write a private JSON file atomically."""
-    write_state(
-        path, {"content": json.dumps(value, indent=1) + "\n", "mode": 0o600, "uid": os.geteuid(), "gid": os.getegid()}
-    )
-
-
-def read_json(path: str) -> dict[str, Any] | None:
-    """A JSON file as a dict; None when it is missing or was never finished."""
-    try:
-        with open(path, encoding="utf-8") as handle:
-            value = json.load(handle)
-    except (OSError, ValueError):
-        return None
-    return value if isinstance(value, dict) else None
+        return run_limited(argv, limit)
+    except Exception as error:
+        return 125, "", f"{argv[0]}: {type(error).__name__}: {error}"
 
 
 @contextlib.contextmanager
-def locked(folder: str) -> Iterator[None]:
-    """Hold the state folder's lock: a confirmation and the timer may come in the same second."""
-    with open(os.path.join(folder, "lock"), "w", encoding="utf-8") as handle:
-        fcntl.flock(handle, fcntl.LOCK_EX)
+def locked(folder: str, limit: float | None = None) -> Iterator[None]:
+    """Hold the state folder's lock: a confirmation and the timer may come in the same second.
+
+    With ``limit`` it goes on without the lock after so many seconds: who has it may hang.
+    """
+    with contextlib.ExitStack() as stack:
+        try:
+            handle = stack.enter_context(open(os.path.join(folder, "lock"), "w", encoding="utf-8"))
+            end = None if limit is None else time.monotonic() + limit
+            while not _taken(handle, end is None) and (end is None or time.monotonic() < end):
+                time.sleep(0.2)
+        except OSError:
+            if limit is None:
+                raise
         yield
+
+
+def _taken(handle: IO[str], wait: bool) -> bool:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 # --- live state -------------------------------------------------------------------------------------------------------
@@ -175,31 +121,6 @@ def live_links() -> dict[str, dict[str, Any]]:
     return parse_links(out)
 
 
-def parse_links(text: str) -> dict[str, dict[str, Any]]:
-    """Pure part of :func:`live_links`."""
-    links: dict[str, dict[str, Any]] = {}
-    for item in json.loads(text or "[]"):
-        if "ifname" not in item:
-            continue
-        flags = item.get("flags") or []
-        links[item["ifname"]] = {
-            "mtu": int(item.get("mtu", 0)),
-            "up": "UP" in flags,
-            "carrier": "LOWER_UP" in flags,
-            "mac": item.get("address", ""),
-            "addresses": {
-                f"{entry['local']}/{entry['prefixlen']}": {
-                    "scope": entry.get("scope", ""),
-                    "dynamic": bool(entry.get("dynamic", False)),
-                    "family": entry.get("family", "inet"),
-                }
-                for entry in item.get("addr_info") or []
-                if "local" in entry
-            },
-        }
-    return links
-
-
 def live_routes() -> list[str]:
     """Routes that no address brings along by itself, as words for ``ip route replace`` (``-4``/``-6`` first)."""
     routes = []
@@ -208,35 +129,6 @@ def live_routes() -> list[str]:
         if rc == 0:
             routes += [f"{family} {line}" for line in replayable_routes(out)]
     return routes
-
-
-def replayable_routes(text: str) -> list[str]:
-    """Pure part of :func:`live_routes`: one line per route, without the kernel's own and without state words."""
-    lines = []
-    for line in text.splitlines():
-        if not line.strip() or line[0].isspace() or " proto kernel" in line or " proto ra" in line:
-            continue
-        words = [word for word in line.split() if word not in ("linkdown", "dead", "pervasive", "offload")]
-        if "expires" in words:
-            position = words.index("expires")
-            del words[position : position + 2]
-        lines.append(" ".join(words))
-    return lines
-
-
-def without_metric(route: str) -> str:
-    """The way without its metric: NetworkManager may choose another whenever it raises a profile."""
-    return re.sub(r" metric \d+", "", route)
-
-
-def missing_addresses(before: dict[str, dict[str, Any]], now: dict[str, dict[str, Any]], netdev: str) -> list[str]:
-    """Addresses of one NIC that were there before and are not any more (link-local ones make themselves)."""
-    gone = now.get(netdev, {}).get("addresses", {})
-    return [
-        address
-        for address, item in before.get(netdev, {}).get("addresses", {}).items()
-        if item["scope"] == "global" and address not in gone
-    ]
 
 
 def management_problems(plan: dict[str, Any]) -> list[str]:
@@ -385,23 +277,6 @@ def _take_up(files: dict[str, FileState | None], ours: list[str], steps: list[st
     return good
 
 
-def expectation_problems(expect: list[dict[str, Any]], links: dict[str, dict[str, Any]]) -> list[str]:
-    """Where the live links differ from the plan, one line each."""
-    problems = []
-    for link in expect:
-        name, live = link["netdev"], links.get(link["netdev"])
-        if live is None:
-            problems.append(f"{name} does not exist")
-            continue
-        if not live["up"]:
-            problems.append(f"{name} is administratively down")
-        if link.get("address") and link["address"] not in live["addresses"]:
-            problems.append(f"{name} does not have {link['address']}")
-        if link.get("mtu") and live["mtu"] != link["mtu"]:
-            problems.append(f"{name} has MTU {live['mtu']} instead of {link['mtu']}")
-    return problems
-
-
 def apply(folder: str) -> dict[str, Any]:
     """Make the armed change, wait until it is live, and take it back at once when it does not become so."""
     plan = read_json(os.path.join(folder, "plan.json"))
@@ -414,6 +289,8 @@ def apply(folder: str) -> dict[str, Any]:
                 if write_state(path, state):
                     steps.append(f"{'removed' if state is None else 'wrote'} {path}")
             activate(plan, plan["after"], plan["netdevs"], steps)
+            if not os.path.exists(os.path.join(folder, "plan.json")):
+                raise RuntimeError("it took so long that it was rolled back meanwhile")
             for item in plan["drop"]:
                 if item["address"] in live_links().get(item["netdev"], {}).get("addresses", {}):
                     _ok(["ip", "address", "del", item["address"], "dev", item["netdev"]], steps)
@@ -437,94 +314,195 @@ def apply(folder: str) -> dict[str, Any]:
     return outcome
 
 
-def _restore_live(plan: dict[str, Any], netdevs: list[str], steps: list[str]) -> None:
-    """Bring addresses, MTU and state of these NICs back to what was recorded."""
-    now = live_links()
-    for name in netdevs:
-        old, live = plan["live"].get(name), now.get(name)
-        if old is None or live is None:
-            continue
-        if old["up"] and not live["up"]:
-            _ok(["ip", "link", "set", "dev", name, "up"], steps)
-        if old["mtu"] and old["mtu"] != live["mtu"]:
-            _ok(["ip", "link", "set", "dev", name, "mtu", str(old["mtu"])], steps)
-        for address in missing_addresses(plan["live"], now, name):
-            _ok(["ip", "address", "replace", address, "dev", name], steps)
+class WayBack:
+    """One rollback: our files first, everybody's where the way in is lost, then what was live before.
 
+    ``steps`` is what was done, and what of it failed.
+    """
 
-def _put_back(folder: str, plan: dict[str, Any], everything: bool, steps: list[str]) -> None:
-    """Restore files and have the network services take them up; ``everything``: other people's netplan state too."""
-    files = {path: plan["before"].get(path) for path in plan["after"]}
-    netdevs = list(plan["netdevs"])
-    if everything:
-        files = {**dict.fromkeys([*plan["after"], *generated_files()]), **plan["others"], **plan["before"]}
-        netdevs.append(plan["management"])
-        for path in changed_since(plan):
-            kept = read_state(path)
-            if kept is not None:
-                write_state(os.path.join(folder, "replaced-" + os.path.basename(path)), kept)
-            steps.append(f"put back {path}, changed by someone else while our change was armed; a copy is in {folder}")
-            files.setdefault(path, None)
-    for path, state in files.items():
-        if write_state(path, state):
-            steps.append(f"{'removed' if state is None else 'restored'} {path}")
-    activate(plan, files, netdevs, steps)
-    way_in = plan["profiles"].get(plan["management"])
-    if everything and way_in:
-        _ok(["nmcli", "--wait", "15", "connection", "up", way_in], steps)
-    for name in plan["netdevs"]:
-        recorded = plan["live"].get(name, {}).get("addresses", {})
-        for address in live_links().get(name, {}).get("addresses", {}):
-            if address not in recorded and not address.startswith(("fe80:", "169.254.")):
+    def __init__(self, folder: str, plan: dict[str, Any], steps: list[str]) -> None:
+        self.folder, self.plan, self.steps = folder, plan, steps
+        self.lost: list[str] = []  # of the way in
+        self.unwritten: list[str] = []  # files that are not yet as they were
+        self.tries = TRIES
+
+    def run(self, reason: str) -> dict[str, Any]:
+        """Keep at it until the way in has been whole for a while.
+
+        networkd acts in the background, and somebody may be in the middle of an apply of their own.
+        """
+        disturbed = self._tried("other files", changed_since, self.plan) != []
+        began, quiet, rounds = time.monotonic(), 0, 0
+        while True:
+            before, rounds = len(self.steps), rounds + 1
+            if not self.lost and self._look():
+                disturbed, self.tries = True, TRIES
+            if self.tries:
+                self._put_back()
+            elif self.unwritten:
+                self.write_back()
+            self._restore_live()
+            quiet = quiet + 1 if len(self.steps) == before else 0
+            elapsed = time.monotonic() - began
+            # one command that hangs may take all the time, and what it was for has to be tried again
+            if (elapsed >= WATCH_LIMIT and rounds > TRIES) or (quiet >= 6 and not disturbed):
+                left = self._left()
+                outcome = self._outcome(reason, left)
+                if not left or elapsed >= LAST_LIMIT:
+                    return outcome
+                time.sleep(2)
+            time.sleep(0.25)
+
+    def _tried(self, what: str, function: Callable[..., Any], *arguments: Any) -> Any:
+        """The answer, or None where there is none."""
+        try:
+            return function(*arguments)
+        except Exception as error:
+            self._note(f"{what}: {type(error).__name__}: {error}")
+            return None
+
+    def _note(self, failure: str) -> None:
+        if failure not in self.steps:
+            self.steps.append(failure)
+
+    def _look(self) -> bool:
+        """Whether the way in has lost something; a host that cannot even list its addresses gets everything back."""
+        try:
+            self.lost = management_problems(self.plan)
+        except Exception as error:
+            self.lost = [f"{type(error).__name__}: {error}"]
+        return bool(self.lost)
+
+    def write_back(self) -> dict[str, FileState | None]:
+        """The files as they were; with a lost way in other people's netplan state too."""
+        plan = self.plan
+        files = {path: plan["before"].get(path) for path in plan["after"]}
+        if self.lost:
+            generated = self._tried("generated files", generated_files) or {}
+            files = {**dict.fromkeys([*plan["after"], *generated]), **plan["others"], **plan["before"]}
+            for path in self._tried("other files", changed_since, plan) or []:
+                self._tried(path, self._keep, path)
+                files.setdefault(path, None)
+        self.unwritten = []
+        for path, state in files.items():
+            try:
+                if write_state(path, state):
+                    self.steps.append(f"{'removed' if state is None else 'restored'} {path}")
+            except Exception as error:
+                self.unwritten.append(f"{path} could not be put back: {type(error).__name__}: {error}")
+                self._note(self.unwritten[-1])
+        return files
+
+    def _keep(self, path: str) -> None:
+        kept = read_state(path)
+        if kept is not None:
+            write_state(os.path.join(self.folder, "replaced-" + os.path.basename(path)), plain(kept))
+        said = f"put back {path}, changed by someone else while our change was armed; a copy is in {self.folder}"
+        self._note(said)
+
+    def _put_back(self) -> None:
+        """The files, and the network services take them up; both again until they have succeeded."""
+        files, plan = self.write_back(), self.plan
+        netdevs = [*plan["netdevs"], *([plan["management"]] if self.lost else [])]
+        good = self._tried("network services", activate, plan, files, netdevs, self.steps)
+        way_in = plan["profiles"].get(plan["management"])
+        if self.lost and way_in:
+            good = _ok(["nmcli", "--wait", "15", "connection", "up", way_in], self.steps) and good
+        self.tries = 0 if good and not self.unwritten else self.tries - 1
+
+    def _restore_live(self) -> None:
+        """Addresses, MTU, state and routes of all NICs as recorded; ours lose what was not there.
+
+        Where the links cannot be read, nothing is taken to be as it was.
+        """
+        plan, steps = self.plan, self.steps
+        planned: dict[str, dict[str, Any]] = {
+            link["netdev"]: {link["address"]: {}} for link in plan["expect"] if link.get("address")
+        }
+        unknown = {name: {"up": not old["up"], "mtu": 0, "addresses": {}} for name, old in plan["live"].items()}
+        unknown = {name: {**link, "addresses": planned.get(name, {})} for name, link in unknown.items()}
+        now = self._tried("links", live_links) or unknown
+        for name in [*plan["netdevs"], *[other for other in plan["live"] if other not in plan["netdevs"]]]:
+            old, live = plan["live"].get(name), now.get(name)
+            if old is None or live is None:
+                continue
+            if old["up"] and not live["up"]:
+                _ok(["ip", "link", "set", "dev", name, "up"], steps)
+            if old["mtu"] and old["mtu"] != live["mtu"]:
+                _ok(["ip", "link", "set", "dev", name, "mtu", str(old["mtu"])], steps)
+            for address in strange_addresses(plan, name, now) if name in plan["netdevs"] else []:
                 _ok(["ip", "address", "del", address, "dev", name], steps)
+            for address in missing_addresses(plan["live"], now, name):
+                _ok(["ip", "address", "replace", address, "dev", name], steps)
+            if live["up"] and not old["up"] and name in plan["netdevs"]:
+                _ok(["ip", "link", "set", "dev", name, "down"], steps)
+        known = set(map(without_metric, self._tried("routes", live_routes) or []))
+        for route in plan["routes"]:
+            if without_metric(route) not in known:
+                family, _space, words = route.partition(" ")
+                _ok(["ip", family, "route", "replace", *words.split()], steps)
+
+    def _left(self) -> list[str]:
+        """What of our NICs and of the way in is not as it was, and which files are not."""
+        plan = self.plan
+        left = list(self.unwritten)
+        problems, links = self._tried("way in", management_problems, plan), self._tried("links", live_links)
+        if problems is None or links is None:
+            return [*left, "what addresses the links have cannot be read"]
+        for name in plan["netdevs"]:
+            old, live = plan["live"].get(name), links.get(name)
+            if old is None or live is None:
+                continue
+            left += [f"{name} lost {address}" for address in missing_addresses(plan["live"], links, name)]
+            ours = {link["address"] for link in plan["expect"] if link["netdev"] == name} - set(old["addresses"])
+            left += [f"{name} still has {address}" for address in sorted(ours) if address in live["addresses"]]
+            left += [f"{name} is down"] if old["up"] and not live["up"] else []
+            left += [f"{name} has MTU {live['mtu']}"] if old["mtu"] != live["mtu"] else []
+        return [*left, *problems]
+
+    def _outcome(self, reason: str, left: list[str]) -> dict[str, Any]:
+        """The report, written as well; only with nothing left to do the change is not armed any more."""
+        if self.lost:
+            reason += "; the way in was lost: " + "; ".join(self.lost)
+        if left:
+            reason += "; not yet as it was: " + "; ".join(left)
+        result = "failed" if left else "rolled_back"
+        steps = list(dict.fromkeys(self.steps))
+        outcome = {"token": self.plan["token"], "result": result, "steps": steps[:60], "reason": reason}
+        _report(self.folder, outcome)
+        return outcome
 
 
-def _problems_or_all(plan: dict[str, Any]) -> list[str]:
+def _report(folder: str, outcome: dict[str, Any]) -> None:
+    """The outcome for the next run; what was said before the change was taken back must not stand."""
+    path = os.path.join(folder, "outcome.json")
     try:
-        return management_problems(plan)
-    except Exception as error:  # a host that cannot even list its addresses gets everything back
-        return [f"{type(error).__name__}: {error}"]
+        write_json(path, outcome)
+    except Exception:  # the disk may be full
+        with contextlib.suppress(OSError):
+            os.unlink(path)
+    if outcome["result"] == "rolled_back":
+        finish(folder)
+
+
+def _armed(folder: str) -> tuple[dict[str, Any] | None, dict[str, Any]]:
+    """The plan of the armed change, or else what there is to say."""
+    path = os.path.join(folder, "plan.json")
+    plan = read_json(path)
+    if plan is None and os.path.exists(path):
+        return None, {"result": "failed", "reason": f"{path} cannot be read", "steps": []}
+    return plan, {"result": "nothing armed"}
 
 
 def rollback(folder: str, reason: str = "", steps: list[str] | None = None) -> dict[str, Any]:
-    """Take the armed change back: our files first, everybody's where the way in is lost, then what was live before."""
-    steps = [] if steps is None else steps
-    with locked(folder):
-        plan = read_json(os.path.join(folder, "plan.json"))
+    """Take the armed change back; ``result`` is ``failed`` where something is left, and the change is armed still."""
+    with locked(folder, LOCK_LIMIT):
+        plan, nothing = _armed(folder)
         if plan is None:
-            return {"result": "nothing armed"}
-        reason = reason or f"no confirmation within {plan['timeout']} s"
-        lost = _problems_or_all(plan)
-        _put_back(folder, plan, bool(lost), steps)
-        # networkd acts in the background, and somebody may be in the middle of an apply of their own: keep checking
-        # until the way in has been whole for a while
-        disturbed = bool(changed_since(plan)) or bool(lost)
-        end = time.monotonic() + WATCH_LIMIT
-        quiet = 0
-        while time.monotonic() < end and (disturbed or quiet < 6):
-            before = len(steps)
-            if not lost:
-                lost = _problems_or_all(plan)
-                if lost:
-                    disturbed = True
-                    _put_back(folder, plan, True, steps)
-            _restore_live(plan, [*plan["netdevs"], *[n for n in plan["live"] if n not in plan["netdevs"]]], steps)
-            known = set(map(without_metric, live_routes()))
-            for route in plan["routes"]:
-                if without_metric(route) not in known:
-                    family, _space, words = route.partition(" ")
-                    _ok(["ip", family, "route", "replace", *words.split()], steps)
-            quiet = quiet + 1 if len(steps) == before else 0
-            time.sleep(0.25)
-        for name in plan["netdevs"]:
-            if not plan["live"].get(name, {}).get("up", True):
-                _ok(["ip", "link", "set", "dev", name, "down"], steps)
-        if lost:
-            reason += "; the way in was lost: " + "; ".join(lost)
-        outcome = {"token": plan["token"], "result": "rolled_back", "steps": steps[:60], "reason": reason}
-        write_json(os.path.join(folder, "outcome.json"), outcome)
-        finish(folder)
-    return outcome
+            return nothing
+        return WayBack(folder, plan, [] if steps is None else steps).run(
+            reason or f"no confirmation within {plan['timeout']} s"
+        )
 
 
 def changed_since(plan: dict[str, Any]) -> list[str]:
@@ -545,29 +523,27 @@ def boot(folder: str) -> dict[str, Any]:
     Runs before the network services, after netplan's generator has already read the new file: so the generated files
     go back too.
     """
-    with locked(folder):
-        plan = read_json(os.path.join(folder, "plan.json"))
+    with locked(folder, LOCK_LIMIT):
+        plan, nothing = _armed(folder)
         if plan is None:
-            return {"result": "nothing armed"}
-        steps = []
-        for path in plan["after"]:
-            if write_state(path, plan["before"].get(path)):
-                steps.append(f"restored {path}")
+            return nothing
+        back = WayBack(folder, plan, [])
+        back.write_back()
+        reason = "; ".join(["the host went down before the change was confirmed", *back.unwritten])
         outcome = {
             "token": plan["token"],
-            "result": "rolled_back",
-            "steps": steps,
-            "reason": "the host went down before the change was confirmed",
+            "result": "failed" if back.unwritten else "rolled_back",
+            "steps": back.steps,
+            "reason": reason,
         }
-        write_json(os.path.join(folder, "outcome.json"), outcome)
-        finish(folder)
+        _report(folder, outcome)
     return outcome
 
 
 def finish(folder: str) -> None:
     """Disarm: nothing of the change may act any more.  The outcome stays until the next run has read it."""
     for path in (os.path.join(folder, "plan.json"), BOOT_LINK, BOOT_UNIT):
-        with contextlib.suppress(FileNotFoundError):
+        with contextlib.suppress(OSError):
             os.unlink(path)
     run(["systemctl", "stop", f"{TIMER}.timer"], 10)
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from ansible_collections.sparkthor.cluster.plugins.module_utils._network import netplan_change as change
@@ -74,11 +77,37 @@ def test_the_timer_and_the_boot_unit_are_armed_before_the_change_starts(systemd:
     change.arm_and_start(netplan_decision.Decision(), PARAMS, "mgmt0", str(systemd.folder))
     assert systemd.units == [job.TIMER, change.APPLY_UNIT]
     assert systemd.folder.stat().st_mode & 0o777 == 0o700
-    assert "def rollback" in (systemd.folder / "job.py").read_text()
+    assert "def rollback" in (systemd.folder / "sparkthor_netplan/_network/netplan_job.py").read_text()
     assert (systemd.folder / "plan.json").stat().st_mode & 0o777 == 0o600
     assert json.loads((systemd.folder / "plan.json").read_text())["management"] == "mgmt0"
     assert os.readlink(job.BOOT_LINK) == job.BOOT_UNIT
     assert "ConditionPathExists" in Path(job.BOOT_UNIT).read_text()
+
+
+def test_what_is_armed_runs_without_the_collection(systemd: Systemd) -> None:
+    """As systemd starts it: another working directory, and nothing but the copies to import."""
+    change.arm_and_start(netplan_decision.Decision(), PARAMS, "mgmt0", str(systemd.folder))
+    (systemd.folder / "plan.json").unlink()
+    program = [sys.executable, "-S", str(systemd.folder / "job.py"), "rollback", str(systemd.folder)]
+    done = subprocess.run(program, cwd="/", env={}, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, json.loads(done.stdout)) == (0, {"result": "nothing armed"}), done.stderr
+
+
+@pytest.mark.parametrize("said", [{}, {"token": "t", "result": "applied", "steps": [], "reason": ""}])
+def test_a_rollback_that_could_not_be_written_down_is_no_confirmation(
+    systemd: Systemd, monkeypatch: pytest.MonkeyPatch, said: dict[str, Any]
+) -> None:
+    """The disk was full: what was written when the change was made still stands there, or nothing does."""
+    armed_and_applied(systemd)
+    monkeypatch.setattr(change, "_systemd_run", lambda *arguments: (systemd.folder / "plan.json").unlink())
+    real = job.read_json
+    answers = iter([said or None])
+    monkeypatch.setattr(
+        job, "read_json", lambda path: next(answers, said) if not change.armed(str(systemd.folder)) else real(path)
+    )
+    systemd.problems = ["mgmt0 lost 10.0.0.1/24"]
+    answer = change.confirm("t", folder=str(systemd.folder))
+    assert (answer["status"], answer["reason"]) == ("rolled_back", "mgmt0 lost 10.0.0.1/24")
 
 
 @pytest.mark.parametrize("refuse", [job.TIMER, change.APPLY_UNIT, ""])

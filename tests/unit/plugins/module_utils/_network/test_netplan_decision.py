@@ -22,6 +22,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._network import 
 GLOBAL = {"scope": "global", "dynamic": False, "family": "inet"}
 LINK = {"netdev": "fab0", "address": "10.9.0.1/24", "mtu": 9000, "peers": []}
 NETWORK = "/run/systemd/network/10-netplan-fab0.network"
+OURS, ASIDE = "/etc/netplan/40-cx7.yaml", "/etc/netplan/40-cx7.yaml.sparkthor-aside"
 OLD_NETWORK = "/run/systemd/network/10-netplan-fab1.network"
 
 
@@ -244,6 +245,29 @@ def test_replacing_keeps_what_was_there(host: Host) -> None:
     assert decision.after["/etc/netplan/40-cx7.yaml"] == state(netplan.render([LINK]))
 
 
+def test_links_are_set_aside_and_kept_as_links(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file of somebody's configuration management, linked into netplan's folder: what it leads to stays as it is."""
+    link = {**state("by hand", 0o644), "link": "/opt/site/fabric.yaml"}
+    other = "/etc/netplan/90-other.yaml"
+    files = {OURS: link, other: {**link, "link": "../site/other.yaml"}}
+    monkeypatch.setattr(job, "read_state", files.get)
+    monkeypatch.setattr(netplan_decision.os.path, "lexists", lambda path: False)
+    host.seen.update(foreign=True, aside=[other], findings=[finding("foreign_file")])
+    decision = present(replace_foreign=True)
+    assert decision.after[ASIDE] == link
+    assert decision.after[other] is None
+    assert decision.after[f"{other}.sparkthor-aside"] == files[other]
+    assert "link" not in decision.after[OURS]
+
+
+def test_a_link_to_a_copy_of_our_file_becomes_our_file(host: Host) -> None:
+    host.file = {**state(netplan.render([LINK])), "link": "/opt/site/40-cx7.yaml"}
+    host.as_planned()
+    decision = present()
+    assert decision.after == {OURS: state(netplan.render([LINK]))}
+    assert "a link to /opt/site/40-cx7.yaml" in decision.diff[0]["before"]
+
+
 def test_the_way_in_is_never_a_fabric_nic(host: Host) -> None:
     with pytest.raises(netplan_decision.ChangeError, match="mgmt0 carries the connection"):
         present(links=[{**LINK, "netdev": "mgmt0"}])
@@ -279,8 +303,6 @@ def test_absent_takes_our_file_addresses_and_mtu_away(host: Host) -> None:
     assert decision.reset_mtu == ["fab0"]
 
 
-OURS = "/etc/netplan/40-cx7.yaml"
-ASIDE = f"{OURS}.sparkthor-aside"
 OVERRIDE = "/etc/netplan/90-NM-1.yaml"
 NAMED = "/run/NetworkManager/system-connections/netplan-NM-1.nmconnection"
 GUIDE = "[Match]\nName=fab0\n[Link]\nMTUBytes=9000\n[Network]\nAddress=10.9.0.1/24\n"

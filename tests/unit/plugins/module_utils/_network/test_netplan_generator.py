@@ -148,3 +148,13 @@ def test_files_defining() -> None:
         "/e.yaml": "  xenP7s7:\n",
     }
     assert netplan_generator.files_defining("enP7s7", sources) == ["/a.yaml", "/b.yaml", "/d.yaml"]
+
+
+def test_a_link_that_leads_nowhere_is_named(tmp_path: Path) -> None:
+    (tmp_path / "10-a.yaml").write_text("network: {}\n")
+    (tmp_path / "20-b.yaml").symlink_to("10-a.yaml")
+    assert list(netplan_generator.source_files((str(tmp_path),)).values()) == ["network: {}\n"] * 2
+    (tmp_path / "30-c.yaml").symlink_to("/opt/site/gone.yaml")
+    with pytest.raises(netplan_generator.NetplanError, match=r"30-c\.yaml is a link to /opt/site/gone\.yaml") as caught:
+        netplan_generator.source_files((str(tmp_path),))
+    assert caught.value.path == str(tmp_path / "30-c.yaml")

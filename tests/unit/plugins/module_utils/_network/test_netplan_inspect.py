@@ -75,6 +75,16 @@ def test_inspect_finds_invalid_yaml_of_others(monkeypatch: pytest.MonkeyPatch) -
     assert [(f.id, f.where) for f in findings] == [("invalid_yaml", "/etc/netplan/99-x.yaml")]
 
 
+def test_inspect_names_a_link_that_leads_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    host = Host(monkeypatch)
+
+    def source_files() -> dict[str, str]:
+        raise netplan_generator.NetplanError("/etc/netplan/30-c.yaml is a link to /gone", "/etc/netplan/30-c.yaml")
+
+    monkeypatch.setattr(netplan_generator, "source_files", source_files)
+    assert host.kinds() == ["invalid_yaml"]
+
+
 def test_inspect_of_a_host_without_netplan_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     host = Host(monkeypatch)
     host.error = netplan_generator.NoNetplanError("netplan is not installed", "/etc/netplan/01-m.yaml")

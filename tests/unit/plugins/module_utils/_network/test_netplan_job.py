@@ -8,11 +8,14 @@ import copy
 import inspect
 import json
 import os
+import subprocess
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import command
+from ansible_collections.sparkthor.cluster.plugins.module_utils._network import netplan_files, netplan_live
 from ansible_collections.sparkthor.cluster.plugins.module_utils._network import netplan_job as job
 
 from tests.unit.clock import Clock
@@ -56,8 +59,8 @@ class Machine:
                 self.routes.clear()
         if argv[:3] == ["ip", "address", "replace"]:
             self.links[words[-1]]["addresses"][words[2]] = GLOBAL
-        if argv[:3] == ["ip", "address", "del"]:
-            self.links[words[-1]]["addresses"].pop(words[2])
+        if argv[:3] == ["ip", "address", "del"] and self.links[words[-1]]["addresses"].pop(words[2], None) is None:
+            return 2, "", "Error: ipv4: Address not found."
         if argv[:3] == ["ip", "link", "set"]:
             link = self.links[words[3]]
             link.update({"mtu": int(words[5])} if words[4] == "mtu" else {"up": words[4] == "up"})
@@ -79,6 +82,7 @@ class Machine:
             "live": copy.deepcopy(self.links),
             "routes": list(self.routes),
             "profiles": {},
+            "floating": [],
             "management": "mgmt0",
             "others": {},
             **over,
@@ -107,7 +111,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clock: Clock) -> Ma
 
 def test_needs_nothing_but_the_standard_library() -> None:
     """The host runs a bare copy of this file while the collection may be gone."""
-    tree = ast.parse(inspect.getsource(job))
+    tree = ast.parse("\n".join(inspect.getsource(module) for module in (job, netplan_files, netplan_live, command)))
     names = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
     names |= {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
     assert not {name for name in names if name.startswith("ansible")}
@@ -444,7 +448,7 @@ def test_run_has_a_time_limit_and_never_raises(tmp_path: Path, monkeypatch: pyte
     def unheard(process: Any) -> None:
         hung.append(process)
 
-    monkeypatch.setattr(job.subprocess.Popen, "kill", unheard)
+    monkeypatch.setattr(subprocess.Popen, "kill", unheard)
     began = time.monotonic()
     assert job.run(["sleep", "60"], 0.1)[0] == 124
     assert time.monotonic() - began < 30
