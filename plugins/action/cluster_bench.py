@@ -17,6 +17,7 @@ from typing import Any
 
 from ansible.errors import AnsibleActionFail
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action.base import ClusterAction
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory import role_specs
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory.inventory import secrets_dir
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import front
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._report import bench, results
@@ -75,7 +76,9 @@ class ActionModule(ClusterAction):
 
     def _url(self, head: str, tls: bool) -> str:
         variables = self.vars["hostvars"][head]
-        port = self._templar.template(variables.get("vllm_serve_api_port", 8000))
+        port = self._templar.template(
+            variables.get("vllm_serve_api_port", role_specs.defaults()["vllm_serve_api_port"])
+        )
         return front.api_url(str(variables.get("ansible_host", head)), port, tls)
 
     @staticmethod

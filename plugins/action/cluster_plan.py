@@ -34,6 +34,7 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory impor
     installation,
     inventory,
     play_roles,
+    role_specs,
 )
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory import (
     groups as serving_groups,
@@ -178,7 +179,9 @@ class ActionModule(ClusterAction):
     def _plan_served(self, cluster: dict[str, Any], nodes: Mapping[str, Mapping[str, Any]], assumed: bool) -> list[str]:
         """Add to the plan of a cluster, or of one serving group, what it serves and by which engine. Its warnings."""
         head = Declared(self.vars["hostvars"][cluster["head"]])
-        warnings = front.clear_text(head.get("vllm_serve_tls", "auto"), str(cluster["topology"]))
+        warnings = front.clear_text(
+            head.get("vllm_serve_tls", role_specs.defaults()["vllm_serve_tls"]), str(cluster["topology"])
+        )
         serving = self._serving(head, cluster, nodes, assumed)
         engine = runtime.choose(head, cluster["kinds"].values())
         if serving:

@@ -17,6 +17,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.printable i
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import places
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action.base import Action
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action.waiting import Waiting
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory import role_specs
 
 POLL = 4.0
 
@@ -35,7 +36,7 @@ class ActionModule(Action):
         group = str(arguments.get("group") or "")
         waiting = Waiting(
             (self.host or "the head") + (f" ({group})" if group else ""),
-            float(arguments.get("timeout", 2700)),
+            float(arguments.get("timeout", role_specs.defaults()["vllm_serve_ready_timeout"])),
             int(arguments.get("attempts", 3)),
             self._clock(),
             places.Places(group).unit,

@@ -43,8 +43,9 @@ options:
       - How to probe the fabric ports. If empty, they are not probed.
       - C(host) is the name of this host in the inventory, C(links) are its links as
         P(sparkthor.cluster.fabric_plan#filter) returns them.
-      - C(path) is the netplan file of this collection, V(/etc/netplan/40-cx7.yaml) by default; C(renderer) the renderer
-        that the ports are going to have, empty for the host's default.
+      - C(path) is the netplan file of this collection; C(renderer) the renderer that the ports are going to have, empty
+        for the host's default; C(floating) the addresses that go from host to host. They are the arguments of
+        M(sparkthor.cluster.netplan_apply).
       - C(seconds) is how long to listen for a neighbour that is silent on every port, V(5) by default; C(training) how
         much longer where a port has no carrier and one of its ends was only just set up, V(5) by default; C(timeout)
         the seconds that one command may take, V(10) by default.

@@ -102,6 +102,14 @@ options:
         leading dot in NetworkManager's folder, because it reads every other name there.
     type: bool
     default: false
+  floating:
+    description:
+      - Addresses that go from host to host, such as that of several front proxies. They are in no file of this host and
+        nobody's mistake, and a rollback neither misses them nor brings them back. With or without a length.
+      - The one that the newest play set up on this host is known without it.
+    type: list
+    elements: str
+    default: []
   accept:
     description: Findings that do not stop a change.
     type: list
@@ -293,7 +301,7 @@ def inspect_or_verify(module: AnsibleModule) -> dict[str, Any]:
     """States that write no network configuration."""
     params = module.params
     if params["state"] == "inspected":
-        seen = netplan_inspect.inspect(params["path"], params["links"], params["renderer"])
+        seen = netplan_inspect.inspect(params["path"], params["links"], params["renderer"], params["floating"])
         stops = netplan_decision.blocking(seen["findings"], params["accept"], params["replace_foreign"])
         return {
             "changed": False,

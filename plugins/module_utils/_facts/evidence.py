@@ -31,6 +31,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._network import 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._network import nccl as _nccl
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import (
     gpu_state,
+    places,
     ray_config,
     ray_health,
     serving,
@@ -340,7 +341,7 @@ class Collector:
         """Where this host keeps ``models`` and ``cache``, as the newest play declared it."""
         found = {"models": MODEL_STORE, "cache": CACHE}
         try:
-            declared = json.loads(self.read("/etc/sparkthor/cluster.json") or "{}")["folders"]
+            declared = json.loads(self.read(places.DECLARED) or "{}")["folders"]
             return {name: str(declared.get(name) or folder) for name, folder in found.items()}
         except (ValueError, KeyError, TypeError, AttributeError):
             return found

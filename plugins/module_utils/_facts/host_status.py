@@ -219,7 +219,7 @@ class HostReader:
 
     def models(self) -> list[str]:
         try:
-            folders = self._json("/etc/sparkthor/cluster.json").get("folders") or {}
+            folders = self._json(places.DECLARED).get("folders") or {}
             names = sorted(os.listdir(self._path(str(folders.get("models") or "/var/lib/sparkthor/models"))))
         except OSError:
             return []
@@ -234,7 +234,7 @@ class HostReader:
         beside = {name: self._group(places.Places(name)) for name in _node.names_beside(self._path("/"))}
         return {
             **self._group(places.OWN),
-            "tls": bool(self._json("/etc/sparkthor/cluster.json").get("tls")),
+            "tls": bool(self._json(places.DECLARED).get("tls")),
             "certificate": front_config.fingerprint(self._root),
             # the groups beside the host's own one, by their names
             **({"beside": beside} if beside else {}),

@@ -158,12 +158,13 @@ def parse_ip_route(text: str) -> list[dict[str, str]]:
 
 
 def management_of(
-    server_address: str, interfaces: list[dict[str, Any]], routes: list[dict[str, str]]
+    server_address: str, interfaces: list[dict[str, Any]], routes: list[dict[str, str]], floating: str = ""
 ) -> dict[str, str]:
     """The interface the controller came in by: ``{netdev, address, cidr}``, empty strings when none is found.
 
     ``server_address`` is the local end of the ssh connection; without one (local connection) the interface of the
-    default route counts, since that is where a person would reach the host.
+    default route counts, since that is where a person would reach the host.  Without one, ``floating`` does not count,
+    which is another host's the next moment.
     """
     default_dev = next((route["dev"] for route in routes if route["dst"] == "default"), "")
     fallback: dict[str, str] = {}
@@ -173,7 +174,7 @@ def management_of(
             entry = {"netdev": link["name"], "address": host, "cidr": f"{host}/{length}"}
             if server_address and host == server_address:
                 return entry
-            if not fallback and item["family"] == "inet" and link["name"] == default_dev:
+            if not fallback and item["family"] == "inet" and link["name"] == default_dev and host != floating:
                 fallback = entry
     return fallback or {"netdev": "", "address": "", "cidr": ""}
 
@@ -324,7 +325,7 @@ class NodeReader:
     def declared(self) -> dict[str, Any]:
         """Whom the newest play declared head, which declaration of which cluster that was, its hosts and topology, and
         the newest one that this host has heard of since; empty before the first."""
-        data = self._object("/etc/sparkthor/cluster.json")
+        data = self._object(places.DECLARED)
         if not isinstance(data.get("head"), str):
             return {}
         heard = self._object("/var/lib/sparkthor/superseded.json")
@@ -342,7 +343,7 @@ class NodeReader:
 
     def models(self) -> dict[str, str]:
         """By the model's name the folder of the revision that its link in the model store leads to."""
-        declared = self._object("/etc/sparkthor/cluster.json").get("folders")
+        declared = self._object(places.DECLARED).get("folders")
         folder = declared.get("models") if isinstance(declared, dict) else None
         found = {}
         for path in glob.glob(self._path(f"{folder or MODEL_STORE}/*")):
@@ -411,7 +412,7 @@ class NodeReader:
         )
         if kind == "thor" and gpus["count"] == 0:
             gpus["count"] = 1
-        disk = os.statvfs(self._path("/var/lib"))
+        disk, declared = os.statvfs(self._path("/var/lib")), self.declared()
         return {
             "kind": kind,
             "hostname": hostname,
@@ -447,11 +448,11 @@ class NodeReader:
             "driver": gpus["driver"],
             "interfaces": interfaces,
             "routes": routes,
-            "management": management_of(self.ssh_server_address(), interfaces, routes),
+            "management": management_of(self.ssh_server_address(), interfaces, routes, declared.get("virtual", "")),
             "binaries": self.binaries(),
             "toolchain": self.toolchain(),
             "secrets": self.secrets(),
-            "declared": self.declared(),
+            "declared": declared,
             "models": self.models(),
             "hub_models": self.hub_models(),
             "time": self.time_sync(),

@@ -73,6 +73,7 @@ ARGUMENTS: dict[str, Any] = {
     "management_address": {"type": "str", "default": ""},
     "rollback_timeout": {"type": "int", "default": 60},
     "replace_foreign": {"type": "bool", "default": False},
+    "floating": {"type": "list", "elements": "str", "default": []},
     "accept": {"type": "list", "elements": "str", "default": [], "choices": ["pending_edit", "runtime_address"]},
     "environment_path": {"type": "path"},
     "environment_variables": {"type": "dict", "default": {}},
@@ -176,6 +177,21 @@ def tidy(folder: str = STATE) -> None:
                 os.unlink(path)
 
 
+def _lasting(live: dict[str, dict[str, Any]], floating: list[str]) -> dict[str, dict[str, Any]]:
+    """The links without addresses that another host may have by the time of a rollback."""
+    return {
+        name: {
+            **link,
+            "addresses": {
+                address: item
+                for address, item in link["addresses"].items()
+                if address.partition("/")[0] not in floating
+            },
+        }
+        for name, link in live.items()
+    }
+
+
 def arm_and_start(decision: Decision, params: dict[str, Any], management: str, folder: str = STATE) -> None:
     """Arm the way back, see that it is armed, then start the change in a unit of its own."""
     token, timeout = params["token"], params["rollback_timeout"]
@@ -194,7 +210,8 @@ def arm_and_start(decision: Decision, params: dict[str, Any], management: str, f
         "expect": decision.expect,
         "drop": decision.drop,
         "reset_mtu": decision.reset_mtu,
-        "live": job.live_links(),
+        "live": _lasting(job.live_links(), decision.floating),
+        "floating": decision.floating,
         "routes": job.live_routes(),
         "profiles": job.active_profiles(),
         "management": management,

@@ -42,6 +42,8 @@ class Decision:
     netdevs: list[str] = field(default_factory=list)
     expect: list[dict[str, Any]] = field(default_factory=list)
     drop: list[dict[str, str]] = field(default_factory=list)
+    #: addresses that other hosts may have the next moment
+    floating: list[str] = field(default_factory=list)
     #: NICs that our file gave an MTU and that now get none: no service puts Ethernet's own back by itself
     reset_mtu: list[str] = field(default_factory=list)
     diff: list[dict[str, str]] = field(default_factory=list)
@@ -100,11 +102,12 @@ def decide_present(params: dict[str, Any], management: str) -> Decision:
     if written and not drifted:
         return _decide_attributes(written)
 
-    seen = netplan_inspect.inspect(path, links, params["renderer"])
+    seen = netplan_inspect.inspect(path, links, params["renderer"], params["floating"])
     decision = Decision(
         findings=seen["findings"],
         renderer=seen["renderer"],
         adopted=bool(seen["foreign"] and seen["adoptable"]),
+        floating=sorted(seen["floating"]),
     )
     if decision.adopted and not drifted:
         return decision
@@ -198,7 +201,10 @@ def _links_to_apply(decision: Decision, links: list[dict[str, Any]], seen: dict[
         {"netdev": name, "address": address}
         for name in decision.netdevs
         for address, item in live[name]["addresses"].items()
-        if item["family"] == "inet" and item["scope"] == "global" and (name, address) not in planned
+        if item["family"] == "inet"
+        and item["scope"] == "global"
+        and (name, address) not in planned
+        and address.partition("/")[0] not in seen["floating"]
     ]
 
 
@@ -274,8 +280,8 @@ def decide_absent(params: dict[str, Any], management: str) -> Decision:
     if not netplan.is_ours(current["content"]):
         decision.adopted = True
         return decision
-    seen = netplan_inspect.inspect(path, [])
-    decision.findings = seen["findings"]
+    seen = netplan_inspect.inspect(path, [], floating=params["floating"])
+    decision.findings, decision.floating = seen["findings"], sorted(seen["floating"])
     stopped = blocking(seen["findings"], params["accept"], False)
     if stopped:
         raise ChangeError(explain(stopped))

@@ -6,10 +6,12 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Iterable
 from typing import Any
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import Finding
 from ansible_collections.sparkthor.cluster.plugins.module_utils._network import (
+    floating_addresses,
     netplan,
     netplan_generator,
     netplan_others,
@@ -35,8 +37,11 @@ def written(path: str, links: list[dict[str, Any]], renderer: str) -> dict[str, 
     return planned
 
 
-def inspect(path: str, links: list[dict[str, Any]], renderer: str = "") -> Inspection:
+def inspect(path: str, links: list[dict[str, Any]], renderer: str = "", floating: Iterable[str] = ()) -> Inspection:
     """Everything that would go wrong with a change, found without changing anything.
+
+    ``floating``: addresses of which this host may have one now and another host the next moment; whoever has them, they
+    are in nobody's file.
 
     Returns ``findings``, the renderer of our NICs and, for the module, what netplan makes of the files as they are,
     without ours, and as planned.
@@ -61,6 +66,7 @@ def inspect(path: str, links: list[dict[str, Any]], renderer: str = "") -> Inspe
         "aside": [],
         "static": netplan_others.static_settings(),
         "edited": {},
+        "floating": floating_addresses.known(floating),
         "adoptable": False,
         "planned": {},
         "foreign": own is not None and not netplan.is_ours(own),
@@ -208,6 +214,7 @@ def _runtime_addresses(seen: Inspection) -> list[Finding]:
             where=item["netdev"],
         )
         for item in netplan_others.runtime_addresses(seen["live"], seen["run"], seen["static"], seen["ids"])
+        if item["address"].partition("/")[0] not in seen["floating"]
     ]
 
 
@@ -273,5 +280,6 @@ def _foreign_addresses(links: list[dict[str, Any]], seen: Inspection) -> list[Fi
         if item["family"] == "inet"
         and item["scope"] == "global"
         and address != link["address"]
+        and address.partition("/")[0] not in seen["floating"]
         and netplan_others.normal_address(address) not in known
     ]

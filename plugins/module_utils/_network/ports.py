@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from typing import Any
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.command import run_limited
@@ -35,8 +36,9 @@ LINK = {
 ARGUMENTS: dict[str, Any] = {
     "host": {"type": "str", "required": True},
     "links": {"type": "list", "elements": "dict", "required": True, "options": LINK},
-    "path": {"type": "path", "default": "/etc/netplan/40-cx7.yaml"},
-    "renderer": {"type": "str", "default": "", "choices": ["", "networkd", "NetworkManager"]},
+    "path": {"type": "path", "required": True},
+    "renderer": {"type": "str", "required": True, "choices": ["", "networkd", "NetworkManager"]},
+    "floating": {"type": "list", "elements": "str", "default": []},
     "seconds": {"type": "float", "default": 5.0},
     "training": {"type": "float", "default": 5.0},
     "timeout": {"type": "int", "default": 10},
@@ -47,13 +49,15 @@ class ProbeError(Exception):
     """The ports could not be probed; the message says whose and why."""
 
 
-def netplan_obstacles(path: str, links: list[dict[str, Any]], renderer: str) -> dict[str, Any]:
+def netplan_obstacles(
+    path: str, links: list[dict[str, Any]], renderer: str, floating: Iterable[str] = ()
+) -> dict[str, Any]:
     """What stands in the way of the planned file; nothing does while it is there and live."""
     if netplan_inspect.written(path, links, renderer):
         problems = link_state.link_problems(links, job.live_links(), link_state.connected_routes())
         if not any(problems.values()):
             return {"findings": [], "adoptable": False, "own": [link["netdev"] for link in links]}
-    seen = netplan_inspect.inspect(path, links, renderer)
+    seen = netplan_inspect.inspect(path, links, renderer, floating)
     own = seen.get("previous") or set()
     return {
         "findings": [finding.to_dict() for finding in seen["findings"]],
@@ -84,7 +88,7 @@ def probe(params: dict[str, Any], check: bool) -> dict[str, Any]:
             params["host"], params["links"], job.live_links, run, params["seconds"], params["training"], check
         )
         # after the frames: other hosts wait for those, not for this
-        found["netplan"] = netplan_obstacles(params["path"], params["links"], params["renderer"])
+        found["netplan"] = netplan_obstacles(params["path"], params["links"], params["renderer"], params["floating"])
         found["rdma"] = rdma.read_links(run)
     except (netplan_generator.NetplanError, RuntimeError, OSError, ValueError) as error:
         raise ProbeError(f"the fabric ports of {params['host']} could not be read: {error}") from error

@@ -32,9 +32,9 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Optional
 
 from .._lib import files
-from . import ray_config
+from . import places, ray_config
 
-CLUSTER = "/etc/sparkthor/cluster.json"
+CLUSTER = places.DECLARED
 #: what this host learned; it survives a reboot, and a higher generation of its own overrules it
 MARKER = "/var/lib/sparkthor/superseded.json"
 
@@ -157,9 +157,10 @@ def find(cluster: Mapping[str, Any], ask: Ask | None = None, token: Callable[[],
         for name, address in (cluster.get("peers") or {}).items()
         if name != cluster.get("host") and address
     }
-    if not peers or not secret or cluster.get("host") != cluster.get("head"):
+    port = int(cluster.get("api_port") or 0)
+    if not (peers and secret and port) or cluster.get("host") != cluster.get("head"):
         return None
-    port, tls, nonce = int(cluster.get("api_port") or 8000), bool(cluster.get("tls")), secrets.token_hex(16)
+    tls, nonce = bool(cluster.get("tls")), secrets.token_hex(16)
     question = ask or (lambda address, nonce: health(address, port, tls, nonce))
     with ThreadPoolExecutor(len(peers)) as pool:
         # zip has no "strict" in the oldest Python that sanity checks

@@ -14,6 +14,8 @@ import dataclasses
 #: folder of the groups beside a host's own one, below each of the three folders of the collection
 BESIDE = "beside"
 ETC = "/etc/sparkthor"
+#: what the newest play declared, on every host
+DECLARED = f"{ETC}/cluster.json"
 RUN = "/run/sparkthor"
 LASTING = "/var/lib/sparkthor"
 

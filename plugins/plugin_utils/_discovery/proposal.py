@@ -63,6 +63,11 @@ class Machine:
         return told if told in ("spark", "thor") else "generic"
 
     @property
+    def floating(self) -> bool:
+        """Whether its address goes from head to head: the one that it declares for the front proxies."""
+        return bool(self.address) and (self.node.get("declared") or {}).get("virtual") == self.address
+
+    @property
     def boot(self) -> str:
         return str(self.node.get("boot_id") or self.address)
 
@@ -101,7 +106,9 @@ def once(machines: Iterable[Machine]) -> tuple[list[Machine], list[str]]:
     for same in by_boot.values():
         default = next((route["dev"] for route in same[0].node.get("routes") or () if route["dst"] == "default"), "")
         # its answer names the NIC that each ssh connection came in by
-        best = next((one for one in same if one.node["management"]["netdev"] == default), same[0])
+        # the address of all front proxies is another machine's tomorrow
+        own = [one for one in same if not one.floating] or same
+        best = next((one for one in own if one.node["management"]["netdev"] == default), own[0])
         best.given = any(one.given for one in same)
         found.append(best)
         if len(same) > 1:
@@ -152,9 +159,22 @@ class Cables:
         )
 
 
+def _floating_findings(machines: Sequence[Machine]) -> list[Finding]:
+    return [
+        Finding(
+            "address",
+            f"it answered only on {one.address}, the address of all front proxies, which another machine has tomorrow",
+            "give discover_addresses its own address",
+            f"{one.name} ({one.address})",
+        )
+        for one in machines
+        if one.floating
+    ]
+
+
 def propose(machines: Sequence[Machine], wanted: str = "") -> Proposal:
     """A cluster of these machines; what stands in its way is in ``findings``."""
-    found = Proposal(findings=_kind_findings(machines) + _name_findings(machines))
+    found = Proposal(findings=_kind_findings(machines) + _name_findings(machines) + _floating_findings(machines))
     found.left_out = [(one, f"a {one.kind} machine") for one in machines if one.kind == "generic"]
     sparks = [machine for machine in machines if machine.kind == "spark"]
     thors = [machine for machine in machines if machine.kind == "thor"]

@@ -15,7 +15,11 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding imp
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.on_demand import hours
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory.groups import BESIDE, NAME, STRUCTURE
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory.inventory import closest
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory.role_specs import ValueRefused, of_collection
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory.role_specs import (
+    ValueRefused,
+    defaults,
+    of_collection,
+)
 
 #: what a group beside another says of itself; all else is that of the host
 SETTINGS = (
@@ -28,7 +32,7 @@ ON_DEMAND = "on_demand"
 #: of a group that sleeps until its model is asked for
 DEMAND: dict[str, Any] = {"idle_minutes": 30, "every_minutes": 10, "not_between": ""}
 _WEEK = 7 * 24 * 60
-_DEFAULT_PORTS = {"vllm_serve_api_port": 8000, "vllm_serve_door_port": 8001, "vllm_serve_group_port": 29502}
+_PORTS = ("vllm_serve_api_port", "vllm_serve_door_port", "vllm_serve_group_port")
 _OTHER_PORTS = {"vllm_serve_master_port": 29501}
 
 
@@ -60,7 +64,7 @@ def groups_beside(given: Any, variables: Mapping[str, Any]) -> list[Beside]:
 
 
 def _port(variables: Mapping[str, Any], name: str) -> int:
-    return int(variables.get(name) or {**_DEFAULT_PORTS, **_OTHER_PORTS}[name])
+    return int(variables.get(name) or {**defaults(), **_OTHER_PORTS}[name])
 
 
 def problems(
@@ -141,7 +145,7 @@ def _of_demand(given: Any) -> Iterator[tuple[str, str, Any]]:
 
 def _ports(beside: Sequence[Beside], variables: Mapping[str, Any]) -> list[Finding]:
     """Ports that two would listen on."""
-    taken = {_port(variables, name): name for name in (*_DEFAULT_PORTS, *_OTHER_PORTS)}
+    taken = {_port(variables, name): name for name in (*_PORTS, *_OTHER_PORTS)}
     found = []
     for one in beside:
         for key in ("vllm_serve_door_port", "vllm_serve_group_port"):

@@ -153,6 +153,15 @@ def of_collection() -> RoleSpecs:
     return RoleSpecs(specs)
 
 
+@cache
+def defaults() -> dict[str, Any]:
+    """The default of each role's variable by name, as the role's defaults/main.yml has it; a template is text still."""
+    found: dict[str, Any] = {}
+    for path in sorted(_ROLES.glob("*/defaults/main.yml")):
+        found.update(yaml.load(path.read_text(encoding="utf-8"), Loader=_LOADER) or {})
+    return found
+
+
 class Declared(Mapping[str, Any]):
     """Variables of which those of roles are read by their declared types.
 

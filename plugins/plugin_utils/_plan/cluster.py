@@ -119,7 +119,10 @@ def shared_nic(host: str, topology: str, variables: Mapping[str, Any], node: Map
         for interface in interfaces
         if interface["name"] == wanted
         for item in interface["addresses"]
-        if item.get("family") == "inet" and item.get("scope") == "global"
+        if item.get("family") == "inet"
+        and item.get("scope") == "global"
+        # which may be another host's the next moment
+        and str(item["address"]).partition("/")[0] != (node.get("declared") or {}).get("virtual")
     ]
     if not addresses:
         what = f"fabric_lan_nic of host {host} is {wanted}, which has no IPv4 address there"

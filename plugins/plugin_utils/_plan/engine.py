@@ -46,7 +46,7 @@ class EngineSettings:
     engine_requirements: str = ""
     fabric_topology: str = ""
     engine_toolchain_check: bool = True
-    engine_build_packages: list[str] = field(default_factory=list)
+    engine_build_packages: list[str] = field(default_factory=lambda: ["gcc", "libc6-dev", "python3-dev"])
 
 
 def cache_folders(cache: str) -> dict[str, str]:

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory.inventory import MINIMUM_SECRET_LENGTH
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.addresses import address_of
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric_error import FabricError
 
@@ -22,7 +23,6 @@ TOKEN_FOLDER = "/run/sparkthor-tokens"
 MODULE = "/usr/lib/nginx/modules/ngx_http_js_module.so"
 #: in roles/vllm_serve/files
 SCRIPTS = ("door.js", "scan.js", "tokens.js")
-MINIMUM = 16
 #: for which a key may have a limit of tokens
 PERIODS = ("minute", "month")
 #: names of keys that the access log uses for those that are not in vllm_serve_api_keys
@@ -128,8 +128,10 @@ def token_limits(keys: Iterable[NamedKey]) -> dict[str, dict[str, int]]:
 
 def checked_key(key: object, where: str) -> str:
     """The key itself. Raises FrontError, in which it is not."""
-    if not isinstance(key, str) or len(key) < MINIMUM:
-        raise FrontError(f"{where}: the key is empty or shorter than {MINIMUM} characters; give a longer one")
+    if not isinstance(key, str) or len(key) < MINIMUM_SECRET_LENGTH:
+        raise FrontError(
+            f"{where}: the key is empty or shorter than {MINIMUM_SECRET_LENGTH} characters; give a longer one"
+        )
     if not _TOKEN.fullmatch(key):
         raise FrontError(
             f"{where}: the key holds a character that a bearer token cannot carry; use letters, digits and "

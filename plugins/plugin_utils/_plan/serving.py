@@ -18,6 +18,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._model.checkpoin
     read_model_folder,
 )
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.values import SizingError
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory import role_specs
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import (
     engine_version,
     outlook,
@@ -262,7 +263,7 @@ def _check_degraded(
         (name, "vllm_serve_degraded_after needs vllm_serve_degraded_recipe, a recipe for all hosts but one. Name it."),
         (whole, "vllm_serve_degraded_after needs vllm_serve_recipe. Name the recipe for all hosts."),
         (
-            first.get("vllm_serve_executor", "ray") == "ray",
+            first.get("vllm_serve_executor", role_specs.defaults()["vllm_serve_executor"]) == "ray",
             "vllm_serve_degraded_after needs vllm_serve_executor=ray: ranks of mp are planned for fixed hosts.",
         ),
         (len(cluster["workers"]) > 0, "vllm_serve_degraded_after needs a worker that may be away."),

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.environment_file import MARKER
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import Finding
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory import role_specs
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import front as front_proxy
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import front_answers
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.addresses import (
@@ -284,12 +285,14 @@ def plan_shared(
     for host in dict.fromkeys(str(plan["head"]) for plan in plans[1:] or plans):
         given = variables(host)
         listen = tuple(str(address) for address in given.get("vllm_serve_listen") or ("0.0.0.0",))
-        tls = front_proxy.effective_tls(str(given.get("vllm_serve_tls", "auto")), str(plans[0]["topology"]))
+        tls = front_proxy.effective_tls(
+            str(given.get("vllm_serve_tls", role_specs.defaults()["vllm_serve_tls"])), str(plans[0]["topology"])
+        )
         fronts.append(Front(host, str(hostvars[host].get(INTERFACE) or ""), listen, tls))
     virtual, problems = plan_virtual(fronts, hostvars, nodes, fabric)
     if virtual is None or problems:
         return virtual, problems
-    port = int(hostvars[fronts[0].host].get("vllm_serve_api_port") or 8000)
+    port = int(hostvars[fronts[0].host].get("vllm_serve_api_port") or role_specs.defaults()["vllm_serve_api_port"])
     known = assumed or declared(nodes, virtual.bare)
     return virtual, [taken(virtual)] if not known and answered(virtual.bare, port) else []
 

@@ -186,7 +186,7 @@ def declared_file(serving: Serving) -> File:
         # for status and doctor
         "folders": {"models": serving.settings.model_store_root, "cache": serving.settings.engine_cache_dir},
     }
-    return json_file(f"{_ETC}/cluster.json", content)
+    return json_file(former_head.CLUSTER, content)
 
 
 def inputs(serving: Serving) -> list[str]:

@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping
 
 from ansible.module_utils.parsing.convert_bool import boolean
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import WARNING, Finding
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory import role_specs
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._preflight.facts import Node, interfaces_of
 
 #: the inventory's variables that decide what is lost
@@ -63,7 +64,11 @@ def _closed(
     kept = _ports(variables, "firewall_tcp_ports") | _ports(variables, "firewall_ssh_ports", [22])
     kept |= _ports(variables, "ansible_port", 22)
     if head:
-        kept |= _ports(variables, "firewall_api_port", variables.get("vllm_serve_api_port", 8000))
+        kept |= _ports(
+            variables,
+            "firewall_api_port",
+            variables.get("vllm_serve_api_port", role_specs.defaults()["vllm_serve_api_port"]),
+        )
     trusted = set(variables.get("firewall_interfaces") or ())
     nics = interfaces_of(node)
     own = {item["address"].partition("/")[0]: name for name, nic in nics.items() for item in nic.get("addresses", ())}

@@ -20,6 +20,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.environment
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import Finding
 from ansible_collections.sparkthor.cluster.plugins.module_utils._network import firewall, nccl
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import models
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory.inventory import MINIMUM_SECRET_LENGTH
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory.role_specs import Declared, of_collection
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import environment, front, patience
 
@@ -210,7 +211,7 @@ def _secrets(given: Variables) -> Iterator[Finding]:
     try:
         key, named = given.get("vllm_serve_api_key"), given.get("vllm_serve_api_keys")
         # too short a key is inventory.secret_problems' to say
-        if isinstance(key, str) and len(key.strip()) >= front.MINIMUM:
+        if isinstance(key, str) and len(key.strip()) >= MINIMUM_SECRET_LENGTH:
             front.checked_key(key.strip(), "vllm_serve_api_key")
         front.named_keys(named if isinstance(named, list) else ())
     except front.FrontError as error:

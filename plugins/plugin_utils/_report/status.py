@@ -15,7 +15,7 @@ from typing import Any
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import Finding
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.places import Places
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory import inventory
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory import inventory, role_specs
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import front, virtual_address
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.cluster import (
     ClusterError,
@@ -305,6 +305,10 @@ def _served(
     return {"head": head, "ray": ray, "serving": serving}, problems
 
 
+def _api_port(variables: Mapping[str, Any]) -> Any:
+    return variables.get("vllm_serve_api_port", role_specs.defaults()["vllm_serve_api_port"])
+
+
 def virtual_status(
     variables: Mapping[str, Any], heads: Sequence[str], facts_by_host: Mapping[str, Mapping[str, Any]]
 ) -> tuple[dict[str, Any], list[Finding]]:
@@ -414,7 +418,7 @@ def document(
     served: dict[str, dict[str, Any]] = {}
     for part in parts:
         if part.hosts:
-            facts, port = facts_by_host.get(part.hosts[0]), hostvars[part.hosts[0]].get("vllm_serve_api_port", 8000)
+            facts, port = facts_by_host.get(part.hosts[0]), _api_port(hostvars[part.hosts[0]])
             served[part.name], own = _served(part.hosts[0], facts, port, taken)
             served[part.name]["hosts"] = part.hosts
             problems += own

@@ -15,7 +15,7 @@ from ansible.errors import AnsibleError
 from ansible.parsing.dataloader import DataLoader
 from ansible.plugins.loader import lookup_loader
 from ansible.template import Templar, trust_as_template
-from ansible_collections.sparkthor.cluster.plugins.lookup import role_plan, secret
+from ansible_collections.sparkthor.cluster.plugins.lookup import role_plan, role_value, secret
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model import memory
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.serving import plan_serving
 
@@ -28,7 +28,9 @@ ENV = {"RAY_ADDRESS": "10.0.0.1:6379"}
 @pytest.fixture(autouse=True)
 def lookups(monkeypatch: pytest.MonkeyPatch) -> None:
     """The collection's lookups without Ansible's importer of collections, which would stay for all other tests."""
-    modules = {"sparkthor.cluster.role_plan": role_plan, "sparkthor.cluster.secret": secret}
+    modules = {
+        f"sparkthor.cluster.{name.__name__.rpartition('.')[2]}": name for name in (role_plan, role_value, secret)
+    }
     monkeypatch.setattr(lookup_loader, "get", lambda name, **given: modules[name].LookupModule(**given))
 
 

@@ -86,6 +86,10 @@ def test_management_is_where_the_controller_came_in_else_the_default_route():
     assert _node.management_of("192.168.1.11", interfaces, routes) == expected
     assert _node.management_of("", interfaces, routes) == expected
     assert _node.management_of("", interfaces, [])["netdev"] == ""
+    # the first address of the NIC may be the front proxies', which another head has the next moment
+    nic = next(link for link in interfaces if link["name"] == "enP7s7")
+    nic["addresses"].insert(0, {"address": "192.168.1.100/24", "family": "inet", "scope": "global", "dynamic": False})
+    assert _node.management_of("", interfaces, routes, "192.168.1.100") == expected
 
 
 @pytest.mark.parametrize(

@@ -93,6 +93,17 @@ def test_what_is_armed_runs_without_the_collection(systemd: Systemd) -> None:
     assert (done.returncode, json.loads(done.stdout)) == (0, {"result": "nothing armed"}), done.stderr
 
 
+def test_a_floating_address_is_not_recorded(systemd: Systemd, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or losing it to another head would count as the loss of the way in, and a rollback would take it from there."""
+    live = {"mgmt0": {"addresses": {"10.0.0.1/24": GLOBAL, "10.0.0.100/24": GLOBAL}}}
+    monkeypatch.setattr(job, "live_links", lambda: live)
+    decision = netplan_decision.Decision(floating=["10.0.0.100"])
+    change.arm_and_start(decision, PARAMS, "mgmt0", str(systemd.folder))
+    plan = json.loads((systemd.folder / "plan.json").read_text())
+    assert plan["live"] == {"mgmt0": {"addresses": {"10.0.0.1/24": GLOBAL}}}
+    assert plan["floating"] == ["10.0.0.100"]
+
+
 @pytest.mark.parametrize("said", [{}, {"token": "t", "result": "applied", "steps": [], "reason": ""}])
 def test_a_rollback_that_could_not_be_written_down_is_no_confirmation(
     systemd: Systemd, monkeypatch: pytest.MonkeyPatch, said: dict[str, Any]

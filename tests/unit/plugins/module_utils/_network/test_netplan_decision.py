@@ -54,6 +54,7 @@ class Host:
             "planned": netplan.files("/etc/netplan/40-cx7.yaml", [LINK], ""),
             "aside": [],
             "edited": {},
+            "floating": set(),
             "adoptable": False,
             "foreign": False,
         }
@@ -69,7 +70,7 @@ def host(monkeypatch: pytest.MonkeyPatch) -> Host:
     monkeypatch.setattr(job, "read_state", lambda path: made.file if path == "/etc/netplan/40-cx7.yaml" else None)
     monkeypatch.setattr(job, "live_links", lambda: made.live)
     monkeypatch.setattr(link_state, "connected_routes", lambda: made.routes)
-    monkeypatch.setattr(netplan_inspect, "inspect", lambda *args: made.seen)
+    monkeypatch.setattr(netplan_inspect, "inspect", lambda *args, **options: made.seen)
     monkeypatch.setattr(netplan_others, "set_aside", lambda path: {})
     monkeypatch.setattr(job, "generated_files", lambda root="": made.seen["run"])
     return made
@@ -81,6 +82,7 @@ def present(**over: Any) -> netplan_decision.Decision:
         "links": [LINK],
         "renderer": "",
         "accept": [],
+        "floating": [],
         "replace_foreign": False,
         **over,
     }
@@ -268,13 +270,27 @@ def test_a_link_to_a_copy_of_our_file_becomes_our_file(host: Host) -> None:
     assert "a link to /opt/site/40-cx7.yaml" in decision.diff[0]["before"]
 
 
+def test_a_floating_address_is_not_dropped(host: Host) -> None:
+    """It is the front proxies', on one head after the other, whatever NIC it is on."""
+    host.as_planned()
+    host.live["fab0"]["addresses"].update({"10.7.0.100/24": GLOBAL, "10.7.0.9/24": GLOBAL})
+    host.seen.update(floating={"10.7.0.100"}, previous={"fab0"})
+    decision = present()
+    assert decision.drop == [{"netdev": "fab0", "address": "10.7.0.9/24"}]
+    assert decision.floating == ["10.7.0.100"], "the rollback has to know it as well"
+    host.file = state(netplan.render([LINK]))
+    assert absent().floating == ["10.7.0.100"]
+
+
 def test_the_way_in_is_never_a_fabric_nic(host: Host) -> None:
     with pytest.raises(netplan_decision.ChangeError, match="mgmt0 carries the connection"):
         present(links=[{**LINK, "netdev": "mgmt0"}])
 
 
 def absent(management: str = "mgmt0") -> netplan_decision.Decision:
-    return netplan_decision.decide_absent({"path": "/etc/netplan/40-cx7.yaml", "accept": []}, management)
+    return netplan_decision.decide_absent(
+        {"path": "/etc/netplan/40-cx7.yaml", "accept": [], "floating": []}, management
+    )
 
 
 def test_absent_takes_our_file_addresses_and_mtu_away(host: Host) -> None:

@@ -126,6 +126,22 @@ def test_inspect_finds_run_time_and_foreign_addresses(monkeypatch: pytest.Monkey
     assert "enp1s0f1np1 has 10.99.0.2/24, which is neither planned" in findings[1].what
 
 
+@pytest.mark.parametrize("renderer", RENDERERS)
+@pytest.mark.parametrize("links", [[LINK], []], ids=["present", "absent"])
+def test_inspect_takes_a_floating_address_for_ours(
+    monkeypatch: pytest.MonkeyPatch, renderer: str, links: list[dict[str, Any]]
+) -> None:
+    """It is in nobody's file, on the management NIC or wherever the inventory puts it."""
+    host = Host(monkeypatch, renderer)
+    host.live["enP7s7"]["addresses"]["10.83.0.100/24"] = GLOBAL
+    host.live["enp1s0f1np1"]["addresses"]["10.83.0.100/24"] = GLOBAL
+    path = "/etc/netplan/40-cx7.yaml"
+    assert netplan_inspect.inspect(path, links)["findings"]
+    assert netplan_inspect.inspect(path, links, "", ["10.83.0.100/24"])["findings"] == []
+    monkeypatch.setattr(netplan_inspect.floating_addresses, "known", lambda given: {"10.83.0.100"})
+    assert netplan_inspect.inspect(path, links)["findings"] == [], "as the newest play declared on the host"
+
+
 def test_inspect_knows_addresses_of_our_former_plan(monkeypatch: pytest.MonkeyPatch) -> None:
     host = Host(monkeypatch)
     host.sources["/etc/netplan/40-cx7.yaml"] = netplan.render([LINK])

@@ -38,12 +38,15 @@ def host(monkeypatch: pytest.MonkeyPatch) -> dict[str, t.Any]:
         "own": None,
         "previous": set(),
     }
-    monkeypatch.setattr(ports.netplan_inspect, "inspect", lambda path, links, renderer: seen)
+    monkeypatch.setattr(ports.netplan_inspect, "inspect", lambda path, links, renderer, floating: seen)
     return state
 
 
+OURS = "/etc/netplan/40-cx7.yaml"
+
+
 def probe(check: bool = False, **options: t.Any) -> dict[str, t.Any]:
-    given = {"host": "a", "links": [LINK], "seconds": 0.1, "training": 0.1, **options}
+    given = {"host": "a", "links": [LINK], "path": OURS, "renderer": "", "seconds": 0.1, "training": 0.1, **options}
     checked = ArgumentSpecValidator(ports.ARGUMENTS).validate(given)
     assert not checked.error_messages
     return ports.probe(checked.validated_parameters, check)

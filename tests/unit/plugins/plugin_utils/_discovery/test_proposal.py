@@ -209,6 +209,19 @@ def test_the_fabric_gets_a_range_that_no_machine_uses_or_reaches() -> None:
     assert lan.propose().cidr == "10.112.0.0/16"
 
 
+def test_the_front_proxies_address_is_no_machines() -> None:
+    """It is on one head today and on another tomorrow: an inventory that names it would be wrong then."""
+    lan = Lan("ab")
+    virtual = Lan.machine("a", "spark", "192.168.1.5")
+    for machine in (virtual, *lan.machines.values()):
+        machine.node["declared"] = {"virtual": "192.168.1.5"}
+    found, _notes = once([virtual, *lan.machines.values()])
+    assert [machine.address for machine in found] == ["192.168.1.10", "192.168.1.11"]
+    alone = propose([virtual, lan.machines["b"]])
+    assert [item.host for item in alone.findings] == ["a (192.168.1.5)"]
+    assert "the address of all front proxies" in alone.findings[0].what
+
+
 def test_a_machine_that_answers_twice_counts_once_by_its_wired_address() -> None:
     lan = Lan("ab")
     wifi = Lan.machine("a", "spark", "192.168.1.99")
