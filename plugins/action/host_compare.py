@@ -12,7 +12,7 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action.base imp
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action.role_values import role_variables, templated
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory import play_roles
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory.role_specs import Declared, Templated
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import roles
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import host_name, roles
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._preflight import compare, values
 
 #: roles that own a folder which a variable names
@@ -54,7 +54,9 @@ class ActionModule(Action):
         outcome["refused"] = [*self._refused, *(outcome.get("refused") or [])]
         if everything:
             not_made = [{"role": role, "what": f"not compared: {why}", "since": ""} for role, why in unknown.items()]
-            outcome["differences"] = [*(outcome.get("differences") or []), *not_made]
+            name = host_name.told((self.vars.get("ansible_facts") or {}).get("sparkthor_node") or {})
+            own = [{"role": "host", "what": name, "since": ""}] if name else []
+            outcome["differences"] = [*own, *(outcome.get("differences") or []), *not_made]
         elif "drift" in outcome and not outcome["drift"]:
             outcome["drift"] = next((f"{role}: {why}" for role, why in unknown.items()), "")
         if facts and "engine" in (outcome.get("converged") or []):

@@ -8,6 +8,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from ansible_collections.sparkthor.cluster.plugins.module_utils._facts import machine
+
+SYSTEMS = [name for name, _libc in machine.SYSTEMS.values()]
 TOP = Path(__file__).resolve().parents[2]
 
 
@@ -18,3 +21,17 @@ def test_the_promised_modules() -> None:
     internal = {path.stem for path in modules if "  - sparkthor.cluster.internal\n" in path.read_text(encoding="utf-8")}
     assert internal
     assert re.findall(r"`(\w+)`", listed) == [path.stem for path in modules if path.stem not in internal]
+
+
+def test_the_systems_of_the_pages_are_those_that_preflight_knows() -> None:
+    """And by which wheels are chosen: one list."""
+    page = (TOP / "docs" / "site" / "versions.md").read_text(encoding="utf-8")
+    [cell] = re.findall(r"\| operating system of hosts \| ([^|]+) \|", page)
+    assert re.findall(r"(?:Ubuntu|Debian) [\d.]+", cell) == SYSTEMS
+    readme = (TOP / "README.md").read_text(encoding="utf-8")
+    [line] = [line for line in readme.splitlines() if "DGX OS 7, JetPack 7" in line]
+    assert re.findall(r"(Ubuntu|Debian) ([\d.]+\d)(?: and ([\d.]+\d))?", line) == [
+        ("Ubuntu", "24.04", ""),
+        ("Debian", "12", "13"),
+    ]
+    assert SYSTEMS == ["Ubuntu 24.04", "Debian 12", "Debian 13"]

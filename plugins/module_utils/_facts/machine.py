@@ -14,6 +14,13 @@ GB10 = "10de:2e12"
 #: RTX Spark N1X: the same family by name, and no DGX Spark (no ConnectX-7, another system)
 N1X = ("10de:2e03", "10de:2e06")
 
+#: operating systems of hosts that were tried, as /etc/os-release says (``ID``, ``VERSION_ID``): name and C library
+SYSTEMS = {
+    ("ubuntu", "24.04"): ("Ubuntu 24.04", "2.39"),
+    ("debian", "12"): ("Debian 12", "2.36"),
+    ("debian", "13"): ("Debian 13", "2.41"),
+}
+
 #: does not start the GPU with the firmware of an older update
 TORN_DRIVER = "580.173.02"
 

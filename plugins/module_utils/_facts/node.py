@@ -339,6 +339,7 @@ class NodeReader:
             "hosts": sorted(data.get("peers") or ()),
             "topology": str(data.get("topology") or ""),
             "virtual": str(data.get("virtual_address") or ""),
+            "hostname": str(data.get("hostname") or ""),
         }
 
     def models(self) -> dict[str, str]:

@@ -18,6 +18,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.pins imp
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import Finding
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import push, wheels
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery.record import IMAGES, Record
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory.local_path import local
 
 NO_DOCKER = (
     "engine_runtime: container needs Docker, and there is none on this host. Install it (docker.io or docker-ce, 25 or "
@@ -50,10 +51,10 @@ class Wanted(NamedTuple):
 def read_wanted(args: Mapping[str, Any], machine: str = "") -> Wanted:
     """Check all that can be checked before a host is touched."""
     source = str(args.get("requirements") or "")
-    pins = _engine.read_lock(source, "engine_image_requirements")
+    pins = _engine.read_lock(local(source), "engine_image_requirements")
     _image.check_ray_lock(pins, source, str(args.get("ray_version") or ""))
     image, digest = str(args.get("image") or ""), str(args.get("digest") or "")
-    path = os.path.expanduser(str(args.get("archive") or ""))
+    path = local(str(args.get("archive") or ""))
     if not path:
         if not image:
             raise EngineError(
@@ -106,7 +107,7 @@ def wheels_for(outcome: Mapping[str, Any], args: Mapping[str, Any], download: bo
         raise EngineError("the image says nothing about its Python")
     source = str(args["requirements"])
     asked = {name for name, _version in outcome["wanted"]}
-    pins = [pin for pin in _engine.read_lock(source, "engine_image_requirements") if pin.name in asked]
+    pins = [pin for pin in _engine.read_lock(local(source), "engine_image_requirements") if pin.name in asked]
     engine = _engine.Engine(source, pins, {})
     return wheels.prepare_wheels(
         engine, wheels.wheel_folder(str(args.get("wheel_dir") or ""), target), target, download

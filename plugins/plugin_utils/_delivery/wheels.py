@@ -19,9 +19,11 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.pins imp
     Target,
     read_engine,
 )
+from ansible_collections.sparkthor.cluster.plugins.module_utils._facts import machine
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.command import TIMED_OUT, run_limited
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store.manifest import Entry
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import push
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory.local_path import local
 
 #: seconds; a CUDA engine is several gigabytes
 DOWNLOAD_LIMIT = 7200
@@ -29,13 +31,6 @@ DOWNLOAD_LIMIT = 7200
 
 #: the interpreter that facts know; another one is asked on the host
 DEFAULT_PYTHON = "/usr/bin/python3"
-#: C library of the systems the collection supports, for hosts whose facts do not name it
-GLIBC = {
-    ("debian", "12"): "2.36",
-    ("debian", "13"): "2.41",
-    ("ubuntu", "22.04"): "2.35",
-    ("ubuntu", "24.04"): "2.39",
-}
 
 
 class WheelSet(NamedTuple):
@@ -55,7 +50,8 @@ class WheelSet(NamedTuple):
 def read_engine_of(arguments: Mapping[str, Any]) -> Engine:
     """The lock that the arguments of ``engine`` name."""
     names = ("requirements", "ray_version", "vllm_version")
-    return read_engine(*(str(arguments.get(name) or "") for name in names))
+    path, *versions = (str(arguments.get(name) or "") for name in names)
+    return read_engine(local(path), *versions)
 
 
 def target_argument(engine: Engine, target: Target, wheels: WheelSet, node: Mapping[str, Any]) -> dict[str, Any]:
@@ -76,14 +72,15 @@ def target_of(node: Mapping[str, Any], probed: Mapping[str, str] | None = None) 
         return _engine.make_target(".".join(probed["version"].split(".")[:2]), probed["machine"], probed["glibc"])
     python = (node.get("python") or {}).get("version", "")
     system = node.get("os") or {}
-    glibc = node.get("glibc") or GLIBC.get((system.get("id", ""), system.get("version", "")))
+    _name, usual = machine.SYSTEMS.get((system.get("id", ""), system.get("version", "")), ("", ""))
+    glibc = node.get("glibc") or usual
     if python and node.get("arch") and glibc:
         return _engine.make_target(".".join(python.split(".")[:2]), str(node["arch"]), str(glibc))
     return None
 
 
 def wheel_folder(wheel_dir: str, target: Target) -> str:
-    return os.path.expanduser(wheel_dir) if wheel_dir else push.user_cache("wheels", target.label)
+    return local(wheel_dir) if wheel_dir else push.user_cache("wheels", target.label)
 
 
 def _names(folder: str) -> list[str]:

@@ -18,6 +18,7 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor.case imp
     memory_share,
 )
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor.diagnosis import Hit
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import host_name
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._preflight import host_check
 
 #: seconds that the clocks of two hosts may be apart
@@ -118,6 +119,13 @@ def engine_differs(case: Case) -> Iterator[Hit]:
             if value != usual and not (name == "ray" and value == "none"):
                 for host in hosts:
                     yield Hit(host, [f"{name} is {value}, but {usual} on {', '.join(by_value[usual])}"])
+
+
+@check
+def host_renamed(case: Case) -> Iterator[Hit]:
+    for host, _evidence in hosts_read(case):
+        if text := host_name.told(case.node(host)):
+            yield Hit(host, [text])
 
 
 @check

@@ -8,12 +8,12 @@ Pure: plain dicts in, findings out.  Each names the variable, the host, the valu
 from __future__ import annotations
 
 import difflib
-import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import Finding
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory.local_path import local
 
 TOPOLOGIES = ("direct", "ring", "switch", "lan")
 RUNTIMES = ("venv", "container")
@@ -395,5 +395,5 @@ def secrets_dir(variables: Mapping[str, Any], template: Callable[[Any], Any]) ->
     ``template`` evaluates a host's variable.
     """
     if "sparkthor_secrets_dir" in variables:
-        return os.path.expanduser(str(template(variables["sparkthor_secrets_dir"]) or ""))
+        return local(str(template(variables["sparkthor_secrets_dir"]) or ""))
     return f"{template(variables['inventory_dir'])}/.secrets"

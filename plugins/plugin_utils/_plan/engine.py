@@ -11,6 +11,7 @@ from typing import Any
 from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.pins import EngineError, read_engine
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import environment_file
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import location
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory.local_path import local
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import onhost, toolchain
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.host_state import (
     HostState,
@@ -230,7 +231,7 @@ def _toolchain(settings: EngineSettings, node: Mapping[str, Any]) -> dict[str, A
     if settings.engine_runtime != "venv" or not settings.engine_toolchain_check or not settings.engine_requirements:
         return {"packages": [], "problems": []}
     try:
-        lock = {pin.name: pin.version for pin in read_engine(settings.engine_requirements).pins}
+        lock = {pin.name: pin.version for pin in read_engine(local(settings.engine_requirements)).pins}
     except EngineError:
         # the role says what is wrong with its lock, and before anything is changed
         return {"packages": [], "problems": []}

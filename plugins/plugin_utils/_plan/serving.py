@@ -19,6 +19,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._model.checkpoin
 )
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.values import SizingError
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory import role_specs
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory.local_path import local
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import (
     engine_version,
     outlook,
@@ -214,7 +215,7 @@ def on_controller(recipe: Any, first: Mapping[str, Any], base: str) -> tuple[dic
     )
     last = str(name).rstrip("/").rpartition("/")[2]
     for entry in first.get("model_store_models") or []:
-        source = os.path.expanduser(str(entry.get("source", "")))
+        source = local(str(entry.get("source", "")))
         if entry.get("name") != last or not source.startswith(("/", ".")):
             continue
         path = source if os.path.isabs(source) else os.path.join(base, source)
@@ -243,7 +244,7 @@ def locked_version(first: Mapping[str, Any], runtime: str) -> str | None:
     if not first.get("engine_requirements") or runtime != _runtime.VENV:
         return None
     try:
-        version = read_engine(str(first["engine_requirements"]), "", "").versions.get("vllm", "")
+        version = read_engine(local(str(first["engine_requirements"])), "", "").versions.get("vllm", "")
     except EngineError:
         return None  # the engine role says what is wrong with it, and before anything is changed
     return version.partition("+")[0] or None

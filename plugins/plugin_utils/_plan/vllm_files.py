@@ -174,8 +174,7 @@ def declared_file(serving: Serving) -> File:
     content = {
         "cluster": cluster["id"],
         "generation": int(cluster["generation"]),
-        "host": serving.host,
-        "head": cluster["head"],
+        **{"host": serving.host, "hostname": str(serving.node.get("hostname") or ""), "head": cluster["head"]},
         "head_address": cluster["head_address"],
         "topology": cluster["topology"],
         "peers": {host: fabric[host]["management_address"] for host in cluster["hosts"]},

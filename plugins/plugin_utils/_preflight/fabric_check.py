@@ -47,6 +47,7 @@ def check_facts(
             problems += host_check.netplan_problems(host, probe)
         problems += host_check.known_bad_problems(host, node, known_bad)
         problems += host_check.torn_problems(host, node)
+        problems += host_check.system_problems(host, node)
         problems += host_check.clock_problems(host, node)
     problems += cabling_problems(plan, probes)
     problems += host_check.parity_problems(plan, nodes, probes)

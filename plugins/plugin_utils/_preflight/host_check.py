@@ -152,6 +152,25 @@ def known_bad_problems(host: str, node: Node, known_bad: Sequence[Mapping[str, s
     return problems
 
 
+def system_problems(host: str, node: Node) -> list[Finding]:
+    """An operating system or release that nobody tried: it may well work, so it stops nothing."""
+    system = node.get("os") or {}
+    known = (str(system.get("id") or ""), str(system.get("version") or ""))
+    if not known[0] or known in machine.SYSTEMS:
+        return []
+    tried = ", ".join(name for name, _libc in machine.SYSTEMS.values())
+    seen = f"/etc/os-release: ID={known[0]}, VERSION_ID={known[1] or 'not given'}"
+    return [
+        Finding(
+            "system",
+            f"its operating system was not tried with this collection: {system.get('pretty') or known[0]} ({seen})",
+            f"expect differences in packages and network services, or install one that was tried: {tried}",
+            host,
+            severity=WARNING,
+        )
+    ]
+
+
 def torn_problems(host: str, node: Node) -> list[Finding]:
     """Driver 580.173.02 without the firmware of its update: the GPU is gone after the next power-off.
 

@@ -16,6 +16,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.printable i
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import serving
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory import beside, inventory
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory import groups as serving_groups
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory.local_path import local
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory.role_specs import Declared
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.cluster import plan_beside, plan_parts
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._report import status as _status
@@ -106,7 +107,7 @@ def of_group(runs: Sequence[dict[str, Any]], cluster: Mapping[str, Any]) -> list
 
 def save(path: str, content: str | Mapping[str, Any], variable: str) -> str:
     """Write text, or a document as JSON; where that fails, the error names the variable to change."""
-    path = os.path.expanduser(path)
+    path = local(path)
     try:
         text = content if isinstance(content, str) else json.dumps(printable_data(content), indent=1) + "\n"
         serving.write_file(os.path.abspath(path), text)
@@ -128,7 +129,7 @@ def show_picked(document: Mapping[str, Any], query: str, variable: str, tell: Ca
 def results_folder(task_vars: Mapping[str, Any], given: str | None = None) -> str:
     """Where verify, doctor and report keep what they found: beside the inventory, like the secrets."""
     if given:
-        return os.path.expanduser(given)
+        return local(given)
     base = task_vars.get("inventory_dir") or os.getcwd()
     return os.path.join(str(base), ".results")
 

@@ -16,7 +16,7 @@ from typing import Any
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import Finding
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.places import Places
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory import inventory, role_specs
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import front, virtual_address
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import front, host_name, virtual_address
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.cluster import (
     ClusterError,
     plan_cluster,
@@ -242,6 +242,8 @@ def host_status(
     for name, unit in facts["units"].items():
         if unit["active"] == "failed":
             problems.append(Finding("unit", f"{name} failed ({unit['result']})", f"journalctl -u {name} -n 50", host))
+    if text := host_name.told(node):
+        problems.append(Finding("name", text, host_name.fix(node), host))
     problems += _firewall_problems(host, facts.get("firewall") or {}, facts["units"])
     problems += _room_problems(host, memory, disk)
     problems += _slowed(host, found["gpu_state"])

@@ -188,3 +188,18 @@ def test_with_everything_what_cannot_be_known_ends_nothing(monkeypatch: pytest.M
         differs,
         {"role": "engine", "what": "not compared: Docker has to be asked", "since": ""},
     ]
+
+
+def test_drift_names_a_host_that_was_renamed_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+    node = {"hostname": "kitchen", "declared": {"hostname": "spark-02"}}
+    for everything in (True, False):
+        result, _calls = compare(
+            monkeypatch,
+            {"roles": ["one"], "everything": everything},
+            {"differences": []} if everything else {},
+            __one_comparisons=STATE,
+            ansible_facts={"sparkthor_node": node},
+        )
+        told = [item["what"] for item in result.get("differences", [])]
+        expected = ["its host name is kitchen; it was spark-02 when site.yml last set the host up"]
+        assert told == (expected if everything else [])

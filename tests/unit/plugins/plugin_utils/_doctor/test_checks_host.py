@@ -31,6 +31,11 @@ def inodes(case: Case) -> None:
     ev(case, "b")["disks"][0]["inodes_free"] = 0
 
 
+def renamed(case: Case) -> None:
+    node = case.evidence["b"]["node"]
+    node.update(hostname="kitchen", declared={**(node.get("declared") or {}), "hostname": "b"})
+
+
 def read_only(case: Case) -> None:
     ev(case, "b")["disks"][0]["read_only"] = True
 
@@ -49,6 +54,7 @@ def test_half_a_cluster_without_a_plan() -> None:
         (kernel, [("kernel-known-bad", ("a",)), ("kernel-known-bad", ("b",))]),
         (odd_driver, [("versions-differ", ("b",))]),
         (read_only, [("disk-read-only", ("b",))]),
+        (renamed, [("host-renamed", ("b",))]),
         (inodes, [("disk-full", ("b",))]),
     ],
 )

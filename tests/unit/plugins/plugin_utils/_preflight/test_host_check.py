@@ -121,3 +121,30 @@ def test_an_end_that_the_peer_has_set_down_again_is_no_fault_of_rdma() -> None:
     for link in world.probes["a"]["rdma"]["links"]:
         link.update(port_state="DOWN", state="up")
     assert len(world.errors()) == 2
+
+
+@pytest.mark.parametrize(
+    ("system", "seen"),
+    [
+        ({"id": "ubuntu", "version": "24.04"}, ""),
+        ({"id": "debian", "version": "13"}, ""),
+        ({}, ""),
+        (
+            {"id": "ubuntu", "version": "22.04", "pretty": "Ubuntu 22.04.5 LTS"},
+            "Ubuntu 22.04.5 LTS (/etc/os-release: ID=",
+        ),
+        ({"id": "ubuntu", "version": "22.04"}, "ID=ubuntu, VERSION_ID=22.04)"),
+        ({"id": "debian", "version": "", "pretty": "Debian GNU/Linux forky/sid"}, "ID=debian, VERSION_ID=not given)"),
+        ({"id": "fedora", "version": "43"}, "ID=fedora, VERSION_ID=43)"),
+    ],
+)
+def test_a_system_that_nobody_tried_is_said_and_not_refused(system: dict[str, str], seen: str) -> None:
+    world = World("direct", ["a", "b"])
+    for node in world.nodes.values():
+        node["os"].update(system)
+    errors, others = errors_and_others(world.check())
+    assert errors == []
+    assert len(others) == (2 if seen else 0)
+    for text in map(str, others):
+        assert seen in text
+        assert "Ubuntu 24.04, Debian 12, Debian 13" in text

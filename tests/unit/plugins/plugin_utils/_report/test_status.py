@@ -23,6 +23,14 @@ def test_a_healthy_cluster_has_nothing_to_fix(outcomes):
     assert "last completion 4 s ago in 0.12 s" in text
 
 
+def test_a_host_that_was_renamed_by_hand_is_named(outcomes):
+    node = outcomes["spark-02"]["status"]["node"]
+    node.update(hostname="kitchen", declared={"hostname": "spark-02"})
+    [text] = texts(made(outcomes))
+    assert text.startswith("spark-02: its host name is kitchen; it was spark-02 when")
+    assert "hostnamectl set-hostname spark-02" in text
+
+
 def test_speed_half_mtu_and_address_of_every_link(outcomes):
     links = made(outcomes)["hosts"]["spark-02"]["links"]
     assert [(link["netdev"], link["half"], link["mtu"], link["rate_gbits"], link["address"]) for link in links] == [
