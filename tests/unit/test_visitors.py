@@ -1,7 +1,7 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a new kind of address, group, name or model format has to visit.
+"""What a new kind of address or serving group has to visit.
 
 Older code does not know a later feature: so every kind is listed here with each visitor and its answer. Whoever adds a
 kind adds a row, and whoever adds a visitor adds a column; a cell that is missing fails.
@@ -10,9 +10,12 @@ kind adds a row, and whoever adds a visitor adds a column; a cell that is missin
 from __future__ import annotations
 
 import copy
+import fnmatch
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
+from ansible_collections.sparkthor.cluster.plugins.module_utils._facts import evidence
 from ansible_collections.sparkthor.cluster.plugins.module_utils._facts import node as node_facts
 from ansible_collections.sparkthor.cluster.plugins.module_utils._network import (
     netplan_generator,
@@ -21,8 +24,11 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._network import 
     netplan_others,
 )
 from ansible_collections.sparkthor.cluster.plugins.module_utils._network import netplan_job as job
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.places import BESIDE, ETC, Places
+from ansible_collections.sparkthor.cluster.plugins.module_utils._serving import kept
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._discovery.proposal import Machine, once
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.cluster import shared_nic
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.teardown import TeardownSettings, plan_teardown
 
 from tests.unit.netplan import GLOBAL, LINK, files, live_link
 
@@ -110,3 +116,50 @@ def test_every_visitor_has_an_answer_to_every_kind_of_address(
     visitor: Callable[[str, pytest.MonkeyPatch], bool], kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert visitor(kind, monkeypatch) is ADDRESS_VISITORS[visitor][kind]
+
+
+#: kinds of serving group on a host
+GROUPS = {"own": Places(), "beside": Places("small")}
+
+
+def a_teardown_takes_its_units(group: Places, _root: Path) -> bool:
+    settings = TeardownSettings(teardown_parts="serving", serving_beside={"small": {}})
+    state = plan_teardown(settings, True)["state"]
+    taken = {unit["name"] for unit in state["units"]}
+    files = {f"/etc/systemd/system/{unit}" for unit in (group.unit, group.watchdog)}
+    return {group.unit, group.watchdog} <= taken and files <= set(state["restore"])
+
+
+def a_teardown_takes_its_settings(group: Places, _root: Path) -> bool:
+    state = plan_teardown(TeardownSettings(teardown_parts="serving"), True)["state"]
+    absent = {str(item) for item in state["absent"]}
+    paths = (group.config, group.vllm_config, group.environment)
+    return all(
+        path in absent or (f"{ETC}/{BESIDE}" in absent and path.startswith(f"{ETC}/{BESIDE}/")) for path in paths
+    )
+
+
+def evidence_asks_for_its_units(group: Places, root: Path) -> bool:
+    asked = {*evidence.UNITS, *node_facts.units_beside(str(root))}
+    return {group.unit, group.watchdog} <= asked
+
+
+def a_rollback_brings_its_command_back(group: Places, _root: Path) -> bool:
+    return group == Places() or fnmatch.fnmatchcase(group.vllm_config, kept.BESIDE)
+
+
+GROUP_VISITORS = (
+    a_teardown_takes_its_units,
+    a_teardown_takes_its_settings,
+    evidence_asks_for_its_units,
+    a_rollback_brings_its_command_back,
+)
+
+
+@pytest.mark.parametrize("kind", GROUPS)
+@pytest.mark.parametrize("visitor", GROUP_VISITORS, ids=lambda visitor: visitor.__name__)
+def test_every_visitor_knows_every_kind_of_group(
+    visitor: Callable[[Places, Path], bool], kind: str, tmp_path: Path
+) -> None:
+    (tmp_path / ETC.lstrip("/") / BESIDE / "small").mkdir(parents=True)
+    assert visitor(GROUPS[kind], tmp_path)
