@@ -150,7 +150,7 @@ def test_a_captured_machine(tmp_path):
     assert next(link for link in node["interfaces"] if link["name"] == "enp1s0f1np1")["phys_port_name"] == "p1"
     assert node["declared"] == {
         **{"head": "spark-01", "generation": 2, "seen": 4, "cluster": "one"},
-        **{"hosts": ["spark-01", "spark-02"], "topology": "direct", "virtual": ""},
+        **{"hosts": ["spark-01", "spark-02"], "topology": "direct", "virtual": "", "hostname": ""},
     }
     assert node["secrets"] == ["api_key"]
     assert "a-key-of" not in json.dumps(node)
