@@ -36,7 +36,7 @@ def test_gpus_given_by_the_user_win():
     several = {host: {**node(number, "generic"), "gpus": 2} for number, host in enumerate("ab", 1)}
     groups = {"cluster": ["a", "b"], "ray_head": ["a"], "ray_workers": ["b"]}
     for given, booked in (("auto", 2), (2, 2), ("1", 1), (0, 0)):
-        hostvars = dict.fromkeys("ab", {"fabric_topology": "lan", "ray_node_num_gpus": given})
+        hostvars = {key: {"fabric_topology": "lan", "ray_node_num_gpus": given} for key in "ab"}
         cluster, _fabric, _warnings = plan_cluster(groups, ["a", "b"], hostvars, several)
         assert cluster["gpus"] == {"a": booked, "b": booked}
 

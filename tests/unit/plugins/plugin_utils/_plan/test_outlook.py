@@ -23,7 +23,8 @@ PLAN = {"served_model_name": "m", "tensor_parallel": 2, "pipeline_parallel": 1, 
 
 def test_the_verdict_comes_with_its_numbers() -> None:
     assert outlook.line(PLAN) == (
-        "m on 2 GPUs fits; weights 40.0 GiB, 20.0 GiB on the fullest GPU; about 79.0 GiB of cache on each, at least 69.0 GiB; "
+        "m on 2 GPUs fits; weights 40.0 GiB, 20.0 GiB on the fullest GPU; about 79.0 GiB of cache on each, "
+        "at least 69.0 GiB; "
         "6.5 requests of 131,072 tokens at once; about 20 to 30 tokens/s for one stream (memory bandwidth allows 50)"
     )
 

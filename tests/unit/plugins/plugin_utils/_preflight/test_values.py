@@ -180,7 +180,9 @@ PROPOSED = proposed()
 
 
 @pytest.mark.parametrize(
-    ("variables", "fix", "accepted"), PROPOSED, ids=[f"{list(row[0])[0]}={list(row[0].values())[0]}" for row in PROPOSED]
+    ("variables", "fix", "accepted"),
+    PROPOSED,
+    ids=[f"{next(iter(row[0]))}={next(iter(row[0].values()))}" for row in PROPOSED],
 )
 def test_what_a_message_proposes_is_taken(variables: dict[str, Any], fix: str, accepted: list[Any]) -> None:
     with pytest.raises(AnsibleActionFail, match=re.escape(fix)):
