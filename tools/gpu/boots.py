@@ -46,6 +46,7 @@ VARIANTS: Mapping[str, Variant] = {
     "early": Variant("imports beside the gate, engine core forked", "early", FORK),
 }
 _EARLY = """\
+import os
 import subprocess
 import sys
 
@@ -60,7 +61,7 @@ if __name__ == "__main__":
 
     if gate.wait():
         sys.exit(1)
-    subprocess.Popen([sys.executable, *host, "nodes-prepare"])
+    subprocess.Popen([sys.executable, *host, "nodes-prepare", os.environ["RAY_ADDRESS"]])
     sys.argv = ["/opt/sparkthor/venv/bin/vllm", *sys.argv[1:]]
     sys.exit(main())
 """
@@ -68,19 +69,20 @@ if __name__ == "__main__":
 _LAY = r"""
 unit=/etc/systemd/system/sparkthor-vllm.service
 [ -e /var/tmp/vllm.unit ] || cp $unit /var/tmp/vllm.unit
-was='^ExecStart=/bin/sh -c "\((.*) &\); exec (.*)"$'
-x=$(sed -n -E "s|$was|\1|p" /var/tmp/vllm.unit)
-y=$(sed -n -E "s|$was|\2|p" /var/tmp/vllm.unit)
+was='^ExecStart=(.* -- )/bin/sh -c "\((.*) &\); exec (.*)"$'
+with=$(sed -n -E "s|$was|\1|p" /var/tmp/vllm.unit)
+x=$(sed -n -E "s|$was|\2|p" /var/tmp/vllm.unit)
+y=$(sed -n -E "s|$was|\3|p" /var/tmp/vllm.unit)
 [ -n "$x" ] || exit 1
 printf %s "$3" >/usr/local/lib/sparkthor/early.py
-awk -v x="$x" -v y="$y" -v way="$1" '
+awk -v with="$with" -v x="$x" -v y="$y" -v way="$1" '
   / ray-gate / && way == "early" { next }
   /^ExecStart=/ {
-    if (way == "before") { print "ExecStartPre=-" x; print "ExecStart=" y }
+    if (way == "before") { print "ExecStartPre=-" with x; print "ExecStart=" with y }
     if (way == "beside") print
     if (way == "early") {
       sub(/^[^ ]*/, "/opt/sparkthor/venv/bin/python /usr/local/lib/sparkthor/early.py", y)
-      print "ExecStart=" y
+      print "ExecStart=" with y
     }
     next
   }

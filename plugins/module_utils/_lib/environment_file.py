@@ -1,15 +1,16 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Files that systemd reads with ``EnvironmentFile=``; ``/etc/os-release`` has the same syntax."""
+"""Files in the form of systemd's ``EnvironmentFile=``; ``/etc/os-release`` has the same syntax."""
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 MARKER = "# Ansible managed: sparkthor.cluster"
-#: the host's own network values, which every unit of the engine reads, and what all hosts' engines have in common
+#: the host's own network values, which every program of the engine gets, and what all hosts' engines have in common
 FABRIC = "/etc/sparkthor/fabric.env"
 ENGINE = "/etc/sparkthor/engine.env"
 
@@ -25,10 +26,20 @@ def parse(text: str) -> dict[str, str]:
     twice the last value counts.
     """
     found: dict[str, str] = {}
-    for line in text.replace("\\\n", "").splitlines():
+    # a line ends where systemd ends it: Unicode has more line breaks, which are part of a value
+    for line in text.replace("\\\n", "").split("\n"):
         name, sign, value = line.strip().partition("=")
         if sign and _NAME.fullmatch(name.strip()):
             found[name.strip()] = _value(value.strip())
+    return found
+
+
+def read(paths: Iterable[str]) -> dict[str, str]:
+    """The variables of all these files, of a name in several the last one's; a file that is not there has none."""
+    found: dict[str, str] = {}
+    for path in paths:
+        with contextlib.suppress(FileNotFoundError), open(path, encoding="utf-8") as stream:
+            found.update(parse(stream.read()))
     return found
 
 

@@ -140,14 +140,6 @@ def parse_nccl_log(text: str) -> dict[str, Any]:
     }
 
 
-def read_environment(paths: tuple[str, ...]) -> dict[str, str]:
-    values: dict[str, str] = {}
-    for path in paths:
-        with contextlib.suppress(OSError), open(path, encoding="utf-8") as handle:
-            values.update(environment_file.parse(handle.read()))
-    return values
-
-
 def counters(root: str = "/sys/class") -> dict[str, int]:
     """Bytes sent, by netdev and by RDMA port (whose traffic no netdev counts)."""
     found: dict[str, int] = {}
@@ -177,11 +169,14 @@ def _names(folder: str) -> list[str]:
         return []
 
 
-def _environment(rank: int, world: int, master: str, port: int) -> dict[str, str]:
-    """What the units have, and what torch and NCCL are told of this sweep."""
+def _environment(rank: int, world: int, master: str, port: int, user: str) -> dict[str, str]:
+    """What the engine has, and what torch and NCCL are told of this sweep.
+
+    Without a ``user`` it is for Docker's client, which is root's and reads the engine's files itself.
+    """
     return {
         **os.environ,
-        **read_environment((environment_file.ENGINE, environment_file.FABRIC)),
+        **(environment_file.read((environment_file.ENGINE, environment_file.FABRIC)) if user else {}),
         "RANK": str(rank),
         "WORLD_SIZE": str(world),
         "MASTER_ADDR": master,
@@ -232,7 +227,7 @@ def run_rank(
             stderr=subprocess.STDOUT,
             text=True,
             errors="replace",
-            env=_environment(rank, world, master, port),
+            env=_environment(rank, world, master, port, user),
             cwd="/",
             start_new_session=True,
             **options,

@@ -29,7 +29,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from .._lib import environment_file, files
-from . import location, places, ray_config
+from . import launch, location, places, ray_config
 
 CONFIG = "/etc/sparkthor/container.json"
 RUN_DIR = "/run/sparkthor/container"
@@ -45,7 +45,7 @@ PASSED_ON = (
     *("RAY_ADDRESS", "RAY_AUTH_MODE", "PYTHONPYCACHEPREFIX", "VLLM_LOGGING_LEVEL"),
     *("RAY_gcs_rpc_server_connect_timeout_s", "RAY_gcs_rpc_server_reconnect_timeout_s"),
 )
-#: of the unit's environment, besides what its environment files name
+#: of the unit's environment, besides what environment files say
 OF_THE_UNIT = (
     *("RAY_AUTH_MODE", "RAY_AUTH_TOKEN_PATH", "RAY_USE_TLS", *ray_config.TLS_FILES),
     *("HF_TOKEN_PATH", "USER", "LOGNAME"),
@@ -237,23 +237,10 @@ def host_limit_arguments() -> list[str]:
     return limit_arguments(may_raise, memlock, files)
 
 
-def names_in(text: str) -> list[str]:
-    """Names that a systemd environment file sets; systemd itself has read the values."""
-    found = []
-    for line in text.splitlines():
-        name, sep, _value = line.strip().partition("=")
-        if sep and name and not name.startswith(("#", ";")):
-            found.append(name.strip())
-    return found
-
-
-def environment_lines(names: Iterable[str], environment: Mapping[str, str]) -> str:
+def environment_lines(environment: Mapping[str, str]) -> str:
     """What Docker reads with ``--env-file``. It knows no quotes, so a value cannot hold a line break."""
     lines = []
-    for name in sorted(set(names)):
-        if name not in environment:
-            continue
-        value = environment[name]
+    for name, value in sorted(environment.items()):
         if "\n" in value:
             raise ContainerError(f"the environment variable {name} holds a line break: no container can be given it")
         lines.append(f"{name}={value}\n")
@@ -454,16 +441,19 @@ def credentials_of(environment: Mapping[str, str]) -> str:
     return found
 
 
+def _given(names: Iterable[str]) -> dict[str, str]:
+    """These variables of the caller's environment."""
+    return {name: os.environ[name] for name in names if name in os.environ}
+
+
 def prepare_run(service: str, arguments: Sequence[str], config: Mapping[str, Any]) -> list[str]:
     """Everything about this host that the command line needs, and the environment file beside it."""
-    names = list(OF_THE_UNIT)
     own = settings_of(config, service)
-    for path in own.get("env_files") or []:
-        with contextlib.suppress(FileNotFoundError), open(path, encoding="utf-8") as stream:
-            names += names_in(stream.read())
+    # read as data: nothing of the files is in the environment of Docker's client, which is root's
+    found = launch.environment(own.get("env_files") or [], own.get("without") or [], _given(OF_THE_UNIT))
     env_file = os.path.join(RUN_DIR, f"{service}.env")
     os.makedirs(RUN_DIR, mode=0o700, exist_ok=True)
-    files.write_atomic(env_file, environment_lines(names, os.environ), mode=0o600)
+    files.write_atomic(env_file, environment_lines(found), mode=0o600)
     return run_arguments(
         config,
         service,
@@ -479,14 +469,12 @@ def prepare_run(service: str, arguments: Sequence[str], config: Mapping[str, Any
 
 
 def prepare_rank(arguments: Sequence[str], config: Mapping[str, Any]) -> list[str]:
-    """The same for a rank of verify's all-reduce, whose caller has set the environment of the fabric."""
-    names = list(OF_A_RANK)
-    for path in (environment_file.ENGINE, environment_file.FABRIC):
-        with contextlib.suppress(FileNotFoundError), open(path, encoding="utf-8") as stream:
-            names += names_in(stream.read())
+    """The same for a rank of verify's all-reduce; what its caller says of the sweep goes before the files."""
+    found = environment_file.read((environment_file.ENGINE, environment_file.FABRIC))
+    found.update(_given(OF_A_RANK))
     env_file = os.path.join(RUN_DIR, "rank.env")
     os.makedirs(RUN_DIR, mode=0o700, exist_ok=True)
-    files.write_atomic(env_file, environment_lines(names, os.environ), mode=0o600)
+    files.write_atomic(env_file, environment_lines(found), mode=0o600)
     return rank_arguments(
         config,
         arguments,
@@ -571,7 +559,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             print(usage, file=sys.stderr)
             return 2
         os.execvpe(command[0], command, client_environment())
-    except (ContainerError, OSError) as error:
+    except (ContainerError, launch.LaunchError, OSError) as error:
         print(error, file=sys.stderr, flush=True)
         # not 1, which the units take for an orderly end because Ray ends with it
         return 75

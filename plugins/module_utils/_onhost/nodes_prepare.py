@@ -34,7 +34,6 @@ def drop_caches_task() -> Callable[[str, str, float, float], str]:
     """
 
     def drop_caches(request: str, done: str, patience: float, recent: float) -> str:
-        import os
         import time
 
         def stamp() -> int:
@@ -79,7 +78,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="sparkthor_host nodes-prepare", description="Drop the page cache on all nodes of the Ray cluster."
     )
-    parser.parse_args(argv)
+    parser.add_argument("address", help="of Ray's GCS, as host:port")
+    address = parser.parse_args(argv).address
     # only the engine's Python has it
     import ray  # type: ignore[import-not-found,unused-ignore]
     from ray.util.scheduling_strategies import (  # type: ignore[import-not-found,unused-ignore]
@@ -87,7 +87,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
 
     started = time.monotonic()
-    ray.init(address=os.environ["RAY_ADDRESS"], log_to_driver=False, logging_level="error", configure_logging=False)
+    ray.init(address=address, log_to_driver=False, logging_level="error", configure_logging=False)
     remote = ray.remote(num_cpus=0, max_retries=0)(drop_caches_task())
     tasks, own = {}, ray.get_runtime_context().get_node_id()
     for node in ray.nodes():

@@ -36,7 +36,7 @@ class Worker:
         self.asked = False
         #: before this program ends, so that the next one does not come at once
         self.pause = 0.0
-        # systemd read the environment then; a rank must not start with one that was declared anew since
+        # the settings were read then; a rank must not start with a configuration that was declared anew since
         self.born_with = serving.fingerprint(settings.inputs)
 
     async def run(self) -> int:

@@ -24,6 +24,8 @@ TLS_FILES = {
     "RAY_TLS_SERVER_CERT": "/etc/sparkthor/secrets/ray_tls.crt",
     "RAY_TLS_CA_CERT": "/etc/sparkthor/secrets/ray_tls.crt",
 }
+#: meant for clients of Ray; the command of a node names its cluster
+NOT_RAYS = ("RAY_ADDRESS",)
 DEFAULT_ENGINE = ("/opt/sparkthor/venv/bin/python",)
 SERVING_USER = "sparkthor"
 _IN_CONTAINER = tuple(location.command("container"))

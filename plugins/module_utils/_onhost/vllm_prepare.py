@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from .._lib import files
+from .._lib import environment_file, files
 from . import places, series, serving
 
 DROP_CACHES = "/usr/local/lib/sparkthor/sparkthor-drop-caches"
@@ -66,7 +66,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     own = places.Places(str(config.get("beside") or ""))
     delay = serving.note_start(own.starts)
     if delay:
-        pause(delay, os.environ.get("PYTHONPYCACHEPREFIX", ""), str(config.get("cache") or CACHE))
+        engine = environment_file.read((environment_file.ENGINE, own.environment))
+        pause(delay, engine.get("PYTHONPYCACHEPREFIX", ""), str(config.get("cache") or CACHE))
     smaller = config.get("degraded") or {}
     if smaller:
         choose_size(smaller, serving.left_out())

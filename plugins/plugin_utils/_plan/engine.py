@@ -10,9 +10,10 @@ from typing import Any
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.pins import EngineError, read_engine
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import environment_file
-from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import location
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import location, ray_config
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory.local_path import local
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import onhost, toolchain
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.environment import merged
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.host_state import (
     HostState,
     directory,
@@ -93,6 +94,17 @@ class InstalledEngine:
         """Prefix of a unit's command: only root may speak to Docker, and what runs inside is the unit's user anyway."""
         return "+" if self.container else ""
 
+    def launch(self, *own: str, without: Iterable[str] = ()) -> list[str]:
+        """Before a program of a venv: gives it the engine's environment and ``own``, files of its service.
+
+        With a container nothing: what root runs there reads the files itself, for Docker to pass on.
+        """
+        if self.container:
+            return []
+        paths = (environment_file.FABRIC, f"-{environment_file.ENGINE}", *own)
+        words = [*(f"--file={path}" for path in paths), *(f"--without={name}" for name in without)]
+        return location.command("launch", *words, "--")
+
     def program(self, name: str, service: str) -> list[str]:
         """A program of the engine, run for one of the services ``ray`` and ``vllm``."""
         return location.command("container", "run", service) if self.container else [f"{self.venv}/bin/{name}"]
@@ -119,7 +131,7 @@ def installed_engine(fact: Mapping[str, Any] | None, runtime: str, venv: str) ->
 def engine_environment(settings: EngineSettings, node: Mapping[str, Any]) -> dict[str, Any]:
     """What every engine process of the host gets: no per-host network values (fabric.env), and never a secret.
 
-    Values given in ``engine_extra_env`` win.
+    Values given in ``engine_extra_env`` win; null takes one away.
     """
     environment: dict[str, Any] = {
         **cache_folders(settings.engine_cache_dir),
@@ -133,7 +145,7 @@ def engine_environment(settings: EngineSettings, node: Mapping[str, Any]) -> dic
     ptxas = (node.get("binaries") or {}).get("ptxas")
     if ptxas and settings.engine_runtime == "venv" and node.get("kind") in ("spark", "thor"):
         environment["TRITON_PTXAS_PATH"] = str(ptxas)
-    return {**environment, **settings.engine_extra_env}
+    return merged(environment, settings.engine_extra_env)
 
 
 def as_user(settings: EngineSettings, node: Mapping[str, Any]) -> list[str]:
@@ -154,7 +166,7 @@ def container_settings(settings: EngineSettings) -> dict[str, Any]:
     for folder in (settings.model_store_root, settings.vllm_serve_model):
         if folder.startswith("/") and not _below(folder, (*writable, *readable)):
             readable.append(folder)
-    files = [environment_file.FABRIC, environment_file.ENGINE]
+    files = [environment_file.FABRIC, f"-{environment_file.ENGINE}"]
     return {
         "user": "sparkthor",
         "nccl_conf": "/etc/nccl.conf",
@@ -168,6 +180,8 @@ def container_settings(settings: EngineSettings) -> dict[str, Any]:
                 "directory": settings.ray_node_temp_dir,
                 "oom_score_adj": 200,
                 "env_files": [*files, "/etc/sparkthor/ray.env"],
+                # its command names the cluster
+                "without": list(ray_config.NOT_RAYS),
             },
             "vllm": {
                 "group": "sparkthor-api",

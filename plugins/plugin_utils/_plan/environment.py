@@ -1,14 +1,18 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which variables of an engine's environment are secrets.
+"""The variables of an engine's environment: what can be one, which are secrets, and which a recipe may set.
 
-An environment is no place for one: every child gets it, Ray copies it to workers and keeps it in its state, and Docker
-shows it.
+An environment is no place for a secret: every child gets it, Ray copies it to workers and keeps it in its state, and
+Docker shows it.
+
+A recipe is somebody else's text, so its names are on a list: numbers and words that choose kernels, sizes and the like.
+What leads to a file, a library, a plugin or a host, opens a route or sends data away is the inventory's alone.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
 _SECRET = re.compile(r"(?:TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|_KEY)$", re.IGNORECASE)
@@ -22,9 +26,103 @@ _VARIABLES = {
 }
 
 
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+#: control characters, and what else some reader takes for the end of a line
+_NOT_ONE_LINE = re.compile(r"[\x00-\x1f\x7f\x85\u2028\u2029]")
+
+#: of vLLM and its forks: choices of kernels, whose values are numbers, and no places
+_KERNELS = re.compile(
+    r"(?!.*_(?:DIR|PATH|FOLDER|FILE|HOST|IP|PORT|URL|SERVER|PLUGIN)S?$)VLLM_(?:USE_)?(?:AITER|B12X|CUTLASS|DCP|DEEP_?GEMM|DEEPEP|FLASHINFER|HUMMING|MARLIN|MLA|MOE|MXFP[48]|NVFP4|OINK"
+    r"|ROCM|SPARSE|TRITON|V2|XGRAMMAR)(?:_[A-Z0-9_]+)?"
+)
+_NUMBER = re.compile(r"-?\d{1,12}(?:\.\d{1,6})?")
+#: no slash, no blank and no address: numbers, switches, the words of a choice, and lists of these
+_WORD = re.compile(r"[A-Za-z0-9_.,:+-]{0,64}")
+#: what community recipes set besides, and the like in vLLM, PyTorch and their libraries
+_OF_RECIPES = frozenset(
+    (
+        *(
+            "VLLM_ADAPTIVE_VERIFICATION_PROFILE_CONTEXT_LEN",
+            "VLLM_ALLOW_LONG_MAX_MODEL_LEN",
+            "VLLM_ALLREDUCE_USE_SYMM_MEM",
+        ),
+        *("VLLM_ALLREDUCE_USE_FLASHINFER", "VLLM_BATCH_INVARIANT", "VLLM_BLOCKSCALE_FP8_GEMM_FLASHINFER"),
+        *(
+            "VLLM_COMPUTE_NANS_IN_LOGITS",
+            "VLLM_CPU_KVCACHE_SPACE",
+            "VLLM_DEEP_GEMM_WARMUP",
+            "VLLM_DISABLE_COMPILE_CACHE",
+        ),
+        *("VLLM_DISABLE_PYNCCL", "VLLM_DISABLE_SHARED_EXPERTS_STREAM", "VLLM_ENABLE_CUDAGRAPH_GC"),
+        *("VLLM_ENABLE_FLA_PACKED_RECURRENT_DECODE", "VLLM_ENABLE_INDUCTOR_COORDINATE_DESCENT_TUNING"),
+        *("VLLM_ENABLE_INDUCTOR_MAX_AUTOTUNE", "VLLM_ENABLE_PREGRAD_PASSES", "VLLM_ENABLE_V1_MULTIPROCESSING"),
+        *("VLLM_ENGINE_READY_TIMEOUT_S", "VLLM_FLASHINFER_ALLREDUCE_BACKEND", "VLLM_FLASHINFER_MOE_BACKEND"),
+        *("VLLM_FLOAT32_MATMUL_PRECISION", "VLLM_GDN_DECODE_KERNEL", "VLLM_KV_CACHE_LAYOUT", "VLLM_LOGGING_LEVEL"),
+        *("VLLM_MARLIN_INPUT_DTYPE", "VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS", "VLLM_MEMORY_PROFILE_INCLUDE_ATTN"),
+        *(
+            "VLLM_MULTI_STREAM_GEMM_TOKEN_THRESHOLD",
+            "VLLM_PP_LAYER_PARTITION",
+            "VLLM_SHARED_EXPERTS_STREAM_TOKEN_THRESHOLD",
+        ),
+        *("VLLM_SLEEP_WHEN_IDLE", "VLLM_SSM_CONV_STATE_LAYOUT", "VLLM_USE_AOT_COMPILE", "VLLM_USE_BREAKABLE_CUDAGRAPH"),
+        *("VLLM_USE_FASTOKENS", "VLLM_USE_MEGA_AOT_ARTIFACT", "VLLM_USE_NCCL_SYMM_MEM", "VLLM_USE_STANDALONE_COMPILE"),
+        *("VLLM_WORKER_MULTIPROC_METHOD", "VLLM_XGRAMMAR_CACHE_MB"),
+        *("AITER_MXFP4_INTERMEDIATE", "CUDA_DEVICE_MAX_CONNECTIONS", "CUDA_MODULE_LOADING", "CUTE_DSL_ARCH"),
+        *("FLASHINFER_CUDA_ARCH_LIST", "FLASHINFER_DISABLE_VERSION_CHECK", "HF_HUB_DISABLE_PROGRESS_BARS"),
+        *("HF_HUB_ENABLE_HF_TRANSFER", "HF_XET_HIGH_PERFORMANCE", "LAMPORT_RS_SCONV", "MAX_JOBS", "NVCC_THREADS"),
+        *("OMP_NUM_THREADS", "PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "SAFETENSORS_FAST_GPU"),
+        *("TILELANG_CLEANUP_TEMP_FILES", "TOKENIZERS_PARALLELISM", "TORCH_CUDA_ARCH_LIST"),
+    )
+)
+
+
+def is_name(name: object) -> bool:
+    return _NAME.fullmatch(str(name)) is not None
+
+
+def problem(name: object, value: object) -> tuple[str, str] | None:
+    """What is wrong with a variable, and the fix; no secret is part of it. A null takes a variable away."""
+    key = str(name)
+    if not is_name(name):
+        return f"{key!r} is not the name of an environment variable", (
+            "use letters, digits and _, not beginning with a digit"
+        )
+    if secret_name(key, value):
+        return f"{key} is a secret (its value is not shown), which engines show and copy", secret_fix(key)
+    if isinstance(value, bool):
+        return f"the value of {key} is {str(value).lower()}, which is no text", (
+            "write what the program reads, such as '1', '0', 'true' or 'false' in quotes, or null to take it away"
+        )
+    if isinstance(value, (Mapping, list, tuple)) or _NOT_ONE_LINE.search(str(value)):
+        return f"the value of {key} is not one line of text", "give a text without line breaks; put JSON in quotes"
+    return None
+
+
+def not_of_recipe(name: object, value: object) -> tuple[str, str] | None:
+    """Why a recipe may not set a variable, and the fix."""
+    wrong = problem(name, value)
+    if wrong:
+        return wrong
+    key, text = str(name), str(value)
+    if (_KERNELS.fullmatch(key) and _NUMBER.fullmatch(text)) or (key in _OF_RECIPES and _WORD.fullmatch(text)):
+        return None
+    what = "with this value" if key in _OF_RECIPES or _KERNELS.fullmatch(key) else "by a recipe"
+    return f"{key} is not set {what}: it may lead to a file, a library, a plugin or a host", (
+        "take it out; if you mean it, set it in the inventory, in vllm_serve_env"
+    )
+
+
+def merged(*layers: Mapping[str, Any]) -> dict[str, Any]:
+    """One environment of several, the last one's values first; a null takes away what layers before it set."""
+    found: dict[str, Any] = {}
+    for layer in layers:
+        found.update(layer)
+    return {name: value for name, value in found.items() if value is not None}
+
+
 def secret_name(name: object, value: object) -> bool:
     """Whether a variable is a secret, by its name; a switch or a number is none."""
-    return bool(_SECRET.search(str(name))) and not _HARMLESS.fullmatch(str(value))
+    return value is not None and bool(_SECRET.search(str(name))) and not _HARMLESS.fullmatch(str(value))
 
 
 def secret_fix(name: object) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import vllm_args, vllm_config
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import environment, vllm_args, vllm_config
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.environment import secret_name
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.recipe_fields import (
     SERVE_FIELDS,
@@ -60,7 +60,7 @@ def finished(foreign: Foreign, called: str, *, hosts: Any, splits: Mapping[int, 
     length = flags.pop("max-model-len", None)
     gibibytes = _gibibytes(flags, called)
     notes = [*foreign.notes, *_taken_out(flags, called)]
-    environment = _environment(foreign.environment, notes)
+    carried = _environment(foreign.environment, notes)
     return validated(
         {
             "name": foreign.name,
@@ -76,7 +76,7 @@ def finished(foreign: Foreign, called: str, *, hosts: Any, splits: Mapping[int, 
             "max_model_len": length,
             "gpu_memory_gib": gibibytes,
             "args": flags,
-            "environment": environment,
+            "environment": carried,
             "differences": foreign.differences,
             "weights_bytes": foreign.weights_bytes,
             "source": foreign.source,
@@ -123,18 +123,21 @@ def _taken_out(flags: dict[str, Any], called: str) -> list[str]:
 
 
 def _environment(given: Mapping[str, Any], notes: list[str]) -> dict[str, str]:
-    """The environment that can be carried over, as text."""
+    """The environment that can be carried over, as text; a variable of null is none."""
     kept = {}
     for name, value in given.items():
-        text = "" if value is None else str(value)
+        if value is None:
+            continue
+        text, refused = str(value), environment.not_of_recipe(name, value)
+        shown = f"env.{name}" if environment.is_name(name) else f"env.{str(name)!r}"
         if _DECIDED_ENVIRONMENT.fullmatch(str(name)) or secret_name(name, text):
-            notes.append(f"env.{name} (decided by the fabric plan or a secret)")
+            notes.append(f"{shown} (decided by the fabric plan or a secret)")
         elif SHELL_VARIABLE.search(text):
-            notes.append(f"env.{name} (from the original tool's shell)")
+            notes.append(f"{shown} (from the original tool's shell)")
+        elif problems := vllm_args.check_environment({str(name): text}):
+            notes.append(f"{shown} ({problems[0].what})")
+        elif refused:
+            notes.append(f"{shown} ({refused[0]}; {refused[1]})")
         else:
-            problems = vllm_args.check_environment({name: text})
-            if problems:
-                notes.append(f"env.{name} ({problems[0].what})")
-            else:
-                kept[str(name)] = text
+            kept[str(name)] = text
     return kept

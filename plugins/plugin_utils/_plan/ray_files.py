@@ -11,9 +11,10 @@ from dataclasses import asdict
 from typing import Any
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.sandbox import engine_sandbox
-from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.ray_config import TLS_FILES
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.ray_config import NOT_RAYS, TLS_FILES
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import ray_tls
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engine import InstalledEngine, installed_engine
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.environment import merged
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.host_state import (
     ROLES,
     File,
@@ -30,21 +31,22 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.host_state
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.ray_node import RaySettings, node_plan
 
 UNIT = "sparkthor-ray.service"
+_ENVIRONMENT = "/etc/sparkthor/ray.env"
 TOKEN = "/etc/sparkthor/secrets/ray_token"
 TLS_KEY = TLS_FILES["RAY_TLS_SERVER_KEY"]
 TLS_CERTIFICATE = TLS_FILES["RAY_TLS_SERVER_CERT"]
 #: What a running Ray was started with: another content of these means a restart. ray.json repeats what other roles
 #: write (the engine, the fabric's environment), so that their changes show here.
 RESTART_ON = (
-    *("/etc/sparkthor/ray.env", "/etc/sparkthor/ray.json", TOKEN, TLS_KEY, TLS_CERTIFICATE),
+    *(_ENVIRONMENT, "/etc/sparkthor/ray.json", TOKEN, TLS_KEY, TLS_CERTIFICATE),
     f"/etc/systemd/system/{UNIT}",
 )
 _TEMPLATES = ROLES / "ray_node" / "templates"
 
 
 def ray_environment(settings: RaySettings) -> dict[str, Any]:
-    """ray.env; values given in ``ray_node_env`` win."""
-    return {
+    """ray.env; values given in ``ray_node_env`` win, null takes one away."""
+    environment = {
         "RAY_AUTH_MODE": "token",
         "RAY_USAGE_STATS_ENABLED": "0",
         # Ray's own 15 lets every other program of the host go before the model
@@ -57,8 +59,8 @@ def ray_environment(settings: RaySettings) -> dict[str, Any]:
         "RAY_gcs_rpc_server_reconnect_timeout_s": settings.ray_node_gcs_reconnect_timeout,
         "RAY_grpc_client_keepalive_timeout_ms": settings.ray_node_grpc_client_keepalive_timeout_ms,
         "PYTHONUNBUFFERED": "1",
-        **settings.ray_node_env,
     }
+    return merged(environment, settings.ray_node_env)
 
 
 def plan_ray(
@@ -121,21 +123,22 @@ def _files(settings: RaySettings, node: Mapping[str, Any], engine: InstalledEngi
         folder=settings.ray_node_temp_dir,
         tls=settings.ray_node_tls,
         program=program,
-        command=engine.as_root + " ".join(engine.program("ray", "ray")),
+        command=engine.as_root
+        + " ".join([*engine.launch(_ENVIRONMENT, without=NOT_RAYS), *engine.program("ray", "ray")]),
         arguments=shlex.join(node["arguments"]),
         sandbox=engine_sandbox(asdict(settings), engine.venv, model),
     )
     return [
         json_file("/etc/sparkthor/ray.json", node["config"]),
-        {"path": "/etc/sparkthor/ray.env", "content": environment_text(ray_environment(settings))},
+        {"path": _ENVIRONMENT, "content": environment_text(ray_environment(settings))},
         {"path": f"/etc/systemd/system/{UNIT}", "content": unit},
     ]
 
 
 def _unit(settings: RaySettings, engine: InstalledEngine, network: Mapping[str, Any]) -> Unit:
     """Decided by prepare.yml, started by main.yml, when all hosts are prepared."""
-    # The unit unsets a client's address, and the files after fabric.env outrank it.
-    outranked = {"RAY_ADDRESS", *settings.engine_extra_env, *settings.ray_node_env}
+    # Ray gets no address of clients, and the files after fabric.env outrank it.
+    outranked = {*NOT_RAYS, *merged(settings.engine_extra_env), *merged(settings.ray_node_env)}
     return {
         "name": UNIT,
         "enabled": True,

@@ -29,6 +29,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._model.values im
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import engine_version, vllm_args, vllm_config
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import overrides as _overrides
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import parallel as _parallel
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.environment import merged
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.recipe_fields import (
     RecipeError,
     host_counts,
@@ -170,9 +171,11 @@ def resolve(
     wanted = _engine_version(data, version, table, known)
     args = _arguments(data, wanted or known.most, own)
     notes = _memory_in_gib(data, args, own, memory_bytes, len(hosts))
-    acknowledged = [*data["acknowledged"], *own.get("acknowledged", [])]
+    acknowledged = list(own.get("acknowledged", []))  # never a recipe's
     length = own.get("max_model_len", data["max_model_len"])
-    environment = {**data["environment"], **own.get("environment", {})}
+    # the user's nulls stay, for they take away variables of the role's as well
+    given = {**data["environment"], **own.get("environment", {})}
+    environment = merged(given)
     hf_overrides = vllm_args.fields(args, "hf-overrides")
     shape = _as_served(config or data["config"], hf_overrides)
     data["weights_bytes"] = weights_bytes or data["weights_bytes"]
@@ -181,6 +184,7 @@ def resolve(
     sizes = _memory(data, shape, parallel, sizing, length, hosts, (memory_bytes, memory_available_bytes), require_fit)
     checked, warnings, checked_by = _check_arguments(data, args, environment, acknowledged, wanted, table)
     named = _model_names(data, own)
+    _check_words(data, named)
     return {
         "name": data["name"],
         **named,
@@ -190,7 +194,7 @@ def resolve(
         **{key: parallel[key] for key in ("tensor_parallel", "pipeline_parallel", "expert_parallel")},
         "why": _reason(own, _split(data, own, len(hosts), topology), parallel),
         "args": checked,
-        "environment": environment,
+        "environment": given,
         "acknowledged": acknowledged,
         "answers": bool(data["answers"]) and checked.get("runner") != "pooling",
         "memory": sizes,
@@ -326,6 +330,17 @@ def _model_names(data: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, A
     }
 
 
+def _check_words(data: Mapping[str, Any], model: Mapping[str, Any]) -> None:
+    """Each of these becomes a word of vLLM's command, and one with a dash before it an option."""
+    for field in ("model", "revision", "served_model_name"):
+        words = model[field] if isinstance(model[field], list) else [model[field]]
+        for word in words:
+            if str(word).lstrip().startswith("-"):
+                raise RecipeError(
+                    f"recipe {data['name']}: {field}={word!r} begins with a dash, and vLLM reads an option. Correct it."
+                )
+
+
 def _split(data: Mapping[str, Any], own: Mapping[str, Any], hosts: int, topology: str) -> dict[str, Any]:
     """The user's split replaces the recipe's as a whole: half of each would be neither.
 
@@ -430,9 +445,10 @@ def _arguments(data: Mapping[str, Any], version: str, own: Mapping[str, Any]) ->
         if _is_below(rule, version):
             args.update({vllm_args.option_name(key): value for key, value in rule["args"].items()})
     try:
-        vllm_config.render_args({key: value for key, value in own.get("args", {}).items() if value is not None})
+        vllm_config.render_args(args, f"recipe {data['name']}: args")
+        vllm_config.render_args(own.get("args", {}))
     except vllm_config.ServeConfigError as error:
-        raise RecipeError(str(error)) from error
+        raise RecipeError(str(error), "arguments") from error
     for key, value in own.get("args", {}).items():
         name = vllm_args.option_name(key)
         opposite = name[3:] if name.startswith("no-") else f"no-{name}"
@@ -453,19 +469,20 @@ def _check_arguments(
     table: Mapping[str, Any] | None,
 ) -> tuple[dict[str, Any], list[str], str]:
     """(arguments, warnings, version of the table they were checked by)"""
-    options = table
+    options, unknown = table, "No vLLM version is named: arguments are not checked."
     if options is None and version:
         try:
             options, _exact = vllm_args.find_table(version)
         except SizingError as error:
-            return _unchecked(args), [str(error)], ""
-    if options is None:
-        return _unchecked(args), [NOT_CHECKED], ""
-    problems = vllm_args.check(args, options, acknowledged)
-    problems += vllm_args.check_environment(environment)
-    errors, warnings = errors_and_others(problems)
+            unknown = str(error)
+    # what is dangerous is so in a version that nobody here knows as well
+    problems = vllm_args.check(args, options, acknowledged) if options else vllm_args.check_trust(args, acknowledged)
+    errors, warnings = errors_and_others([*problems, *vllm_args.check_environment(environment)])
     if errors:
-        raise RecipeError(f"recipe {data['name']}: {vllm_args.refusal(errors, options['vllm'])}", "arguments")
+        words = vllm_args.refusal(errors, options["vllm"] if options else version)
+        raise RecipeError(f"recipe {data['name']}: {words}", "arguments")
+    if not options:
+        return _unchecked(args), [unknown], ""
     return vllm_args.normalise(args, options), warnings, options["vllm"]
 
 

@@ -146,11 +146,11 @@ def _planned(data: Mapping[str, Any], file: str, variant: str, number: int, clus
         kinds=cluster.kinds,
         memory_bytes={host: KINDS[cluster.kinds.get(host, "spark")]["memory"] for host in hosts},
         version=_version(recipe, cluster.version),
-        overrides={"acknowledged": list(vllm_args.ACKNOWLEDGEABLE)},
+        overrides={"acknowledged": vllm_args.to_acknowledge(_all_args(recipe))},
         folder=cluster.folder,
     )
     table, _exact = vllm_args.find_table(plan["options_checked"])
-    findings = vllm_args.check(plan["args"], table, recipe["acknowledged"])
+    findings = vllm_args.check(plan["args"], table)
     needed = [finding.where for finding in findings if finding.severity == ERROR]
     return {
         "verdict": ACKNOWLEDGE if needed else PLANNED,
@@ -163,6 +163,11 @@ def _planned(data: Mapping[str, Any], file: str, variant: str, number: int, clus
         "untranslated": plan["untranslated"],
         "command": plan["command"],
     }
+
+
+def _all_args(recipe: Mapping[str, Any]) -> dict[str, Any]:
+    """The recipe's arguments, those for older versions as well."""
+    return {**recipe["args"], **{key: value for rule in recipe["args_below"] for key, value in rule["args"].items()}}
 
 
 def _version(data: Mapping[str, Any], version: str) -> str:

@@ -8,14 +8,14 @@ import difflib
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import vllm_args, vllm_config
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import environment, vllm_args, vllm_config
 
 _REQUIRED = ("name", "summary", "model", "runtime", "hosts", "args")
 _KNOWN = frozenset(
     (
         *_REQUIRED,
         *("revision", "served_model_name", "image", "image_digest", "vllm", "kinds", "topologies", "split"),
-        *("max_model_len", "args_below", "reasons", "acknowledged", "environment", "fallbacks", "differences"),
+        *("max_model_len", "args_below", "reasons", "environment", "fallbacks", "differences"),
         *("weights_bytes", "active_bytes", "config", "source", "untranslated", "splits", "gpu_memory_gib"),
         "answers",
     )
@@ -39,6 +39,11 @@ def validated(data: Mapping[str, Any], called: str) -> dict[str, Any]:
     if missing:
         raise RecipeError(f"vllm_serve_recipe={called!r} lacks {', '.join(missing)}. Add what is missing.")
     unknown = sorted(set(data) - _KNOWN)
+    if "acknowledged" in unknown:
+        raise RecipeError(
+            f"vllm_serve_recipe={called!r}: acknowledged={data['acknowledged']!r} is not a recipe's to say. Take it "
+            "out; whoever wants such an option says so in the inventory, in vllm_serve_acknowledged."
+        )
     if unknown:
         close = difflib.get_close_matches(unknown[0], sorted(_KNOWN), n=1)
         hint = f" Did you mean {close[0]}?" if close else ""
@@ -50,7 +55,6 @@ def validated(data: Mapping[str, Any], called: str) -> dict[str, Any]:
         ("split", dict),
         ("splits", dict),
         ("vllm", dict),
-        ("acknowledged", list),
         ("args_below", list),
         ("kinds", list),
         ("topologies", list),
@@ -70,6 +74,9 @@ def validated(data: Mapping[str, Any], called: str) -> dict[str, Any]:
         if len(ours) < len(owned):
             fix = f"Use the fields model, served_model_name, max_model_len and split. {fix}".strip()
         raise RecipeError(f"vllm_serve_recipe={called!r}: {', '.join(owned)} cannot be an argument of a recipe. {fix}")
+    for name, value in (data.get("environment") or {}).items():
+        if refused := environment.not_of_recipe(name, value):
+            raise RecipeError(f"vllm_serve_recipe={called!r}: environment: {refused[0]}. {refused[1]}.")
     if data["runtime"] not in ("venv", "container"):
         raise RecipeError(f"vllm_serve_recipe={called!r}: runtime {data['runtime']!r} is not venv or container.")
     counts = host_counts(data, called)
@@ -98,7 +105,6 @@ def _defaults() -> dict[str, Any]:
         "max_model_len": None,
         "args_below": [],
         "reasons": {},
-        "acknowledged": [],
         "environment": {},
         "fallbacks": {},
         "differences": [],

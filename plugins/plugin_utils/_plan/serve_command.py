@@ -8,7 +8,6 @@ takes all that follow, and a field of a dictionary (`--x.y`, `-cc.mode`) takes J
 
 from __future__ import annotations
 
-import functools
 import json
 import re
 import shlex
@@ -175,16 +174,7 @@ def _converted(word: str, kind: str) -> Any:
     return word
 
 
-@functools.cache
-def _options() -> dict[str, Mapping[str, Any]]:
-    """Every spelling of every option in the shipped tables; the newest table that has it decides."""
-    found: dict[str, Mapping[str, Any]] = {}
-    for version in vllm_args.shipped_versions():
-        table, _exact = vllm_args.find_table(version)
-        found.update({spelled: table["options"][name] for spelled, (name, _no) in vllm_args.spellings(table).items()})
-    return found
-
-
 def known_option(name: str) -> Mapping[str, Any] | None:
     """What the newest table that has this option says of it."""
-    return _options().get(name)
+    found = vllm_args.known_options().get(name)
+    return found[1] if found else None

@@ -311,9 +311,12 @@ def plan_degraded(
                 weights_bytes=weights,
                 image=str(whole.get("image") or ""),
                 overrides={
-                    theirs: first[ours]
-                    for ours, theirs in _RECIPE_OVERRIDES.items()
-                    if ours.startswith("engine_") and first.get(ours)
+                    "acknowledged": first.get("vllm_serve_acknowledged") or [],
+                    **{
+                        theirs: first[ours]
+                        for ours, theirs in _RECIPE_OVERRIDES.items()
+                        if ours.startswith("engine_") and first.get(ours)
+                    },
                 },
                 base=base,
             )

@@ -14,13 +14,13 @@ import copy
 import functools
 import json
 import os
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import WARNING, Finding
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.versions import release
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.values import SizingError
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import vllm_environment, vllm_values
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import vllm_environment, vllm_trust, vllm_values
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.environment import secret_fix, secret_name
 
 #: The tables that come with the collection, for versions that have not been dumped on a host yet.
@@ -32,8 +32,8 @@ SCHEMAS = (1, 2)
 #: Unified memory: above this share vLLM has taken the whole machine with it.
 UTILIZATION_EDGE = 0.90
 
-#: Dangerous options that a user may want all the same, and then acknowledges by name.
-ACKNOWLEDGEABLE = ("trust-remote-code", "gpu-memory-utilization", "enable-sleep-mode", "disable-log-stats")
+#: Dangerous options that a user may want all the same, and then acknowledges by name; besides those of vllm_trust.
+ACKNOWLEDGEABLE = ("gpu-memory-utilization", "enable-sleep-mode", "disable-log-stats")
 
 #: Options of older versions -> what took their place.
 REMOVED = {
@@ -113,8 +113,9 @@ _ENVIRONMENT = {
 
 
 def refusal(errors: Iterable[str], version: str) -> str:
-    """One message of all findings that stop a run."""
-    return f"vllm_serve_args (vLLM {version}): {'. '.join(errors)}."
+    """One message of all findings that stop a run; the version may be unknown, and empty."""
+    by = f" (vLLM {version})" if version else ""
+    return f"vllm_serve_args{by}: {'. '.join(errors)}."
 
 
 # --------------------------------------------------------------------------------------------------------------
@@ -199,6 +200,47 @@ def spellings(table: Mapping[str, Any]) -> dict[str, tuple[str, bool]]:
     return names
 
 
+@functools.cache
+def known_options() -> dict[str, tuple[str, Mapping[str, Any]]]:
+    """Every spelling in the shipped tables -> (the option's name, what the newest table that has it says of it)."""
+    found: dict[str, tuple[str, Mapping[str, Any]]] = {}
+    for version in shipped_versions():
+        table, _exact = find_table(version)
+        found.update({spelled: (name, table["options"][name]) for spelled, (name, _no) in spellings(table).items()})
+    return found
+
+
+def meant(name: str) -> list[str]:
+    """The options that a name without fields may stand for: its own, or all that it is the beginning of.
+
+    argparse takes a beginning that is no other option's for the whole name.
+    """
+    known = known_options()
+    if name in known:
+        return [known[name][0]]
+    return [name, *sorted({full for spelled, (full, _entry) in known.items() if spelled.startswith(name)})]
+
+
+def _places(args: Mapping[str, Any]) -> Iterator[vllm_trust.Place]:
+    """Arguments by the options that they may mean, negations undone."""
+    for key, value in args.items():
+        head, _dot, rest = option_name(key).partition(".")
+        if head.startswith("no-"):
+            head, value = head[3:], not value if isinstance(value, bool) else value
+        for option in meant(SHORT.get(head, head)):
+            yield [option, *(part.rstrip("+").replace("-", "_") for part in rest.split(".") if part)], value
+
+
+def check_trust(args: Mapping[str, Any], acknowledged: Collection[str]) -> list[Finding]:
+    """What the inventory has to acknowledge, and has not; needs no table, and so holds for any version."""
+    return vllm_trust.findings(_places(args), acknowledged)
+
+
+def to_acknowledge(args: Mapping[str, Any]) -> list[str]:
+    """Names for ``acknowledged`` with which none of these arguments is refused as dangerous."""
+    return [*ACKNOWLEDGEABLE, *vllm_trust.needing(_places(args))]
+
+
 def without_idle_flags(args: Mapping[str, Any], table: Mapping[str, Any]) -> dict[str, Any]:
     """A flag that is off is left out: unlike a switch it has no negation that vLLM would take."""
 
@@ -216,7 +258,7 @@ def fields(args: Mapping[str, Any], name: str) -> dict[str, Any]:
         if head == name and dot:
             _nest(found, rest.split("."), value)
         elif head == name:
-            value = _parsed(value)
+            value = parsed(value)
             found = _merged(value, found) if isinstance(value, Mapping) else found
     return found
 
@@ -231,10 +273,10 @@ def _merged(whole: Mapping[str, Any], fields_of_it: Mapping[str, Any]) -> dict[s
     return merged
 
 
-def _parsed(value: Any) -> Any:
+def parsed(value: Any) -> Any:
     """A dictionary that was written as JSON; anything else as it is."""
     if isinstance(value, str) and value.lstrip().startswith("{"):
-        with contextlib.suppress(ValueError):
+        with contextlib.suppress(ValueError, RecursionError):
             return json.loads(value)
     return value
 
@@ -273,7 +315,7 @@ def _resolve(args: Mapping[str, Any], table: Mapping[str, Any]) -> tuple[dict[st
                     )
                 )
                 continue
-            inner = _parsed(resolved.get(name, {}))
+            inner = parsed(resolved.get(name, {}))
             if isinstance(inner, Mapping):
                 # a copy: the dictionary may be the user's own variable
                 resolved[name] = copy.deepcopy(dict(inner))
@@ -298,7 +340,7 @@ def _resolve(args: Mapping[str, Any], table: Mapping[str, Any]) -> tuple[dict[st
         if earlier is None:
             resolved[name] = value
             continue
-        whole = _parsed(value)
+        whole = parsed(value)
         if isinstance(whole, Mapping):
             resolved[name] = _merged(whole, earlier)
         else:
@@ -349,16 +391,6 @@ def _dangers(resolved: Mapping[str, Any], acknowledged: Collection[str]) -> list
                     value=share,
                 )
             )
-    if resolved.get("trust-remote-code") and "trust-remote-code" not in known:
-        problems.append(
-            Finding(
-                "dangerous",
-                "runs code from the model's repository as the serving user",
-                "leave it out (built-in models need none), or write vllm_serve_acknowledged: [trust-remote-code]",
-                where="trust-remote-code",
-                value=True,
-            )
-        )
     if resolved.get("enable-sleep-mode") and "enable-sleep-mode" not in known:
         problems.append(
             Finding(
@@ -443,6 +475,7 @@ def check(args: Mapping[str, Any], table: Mapping[str, Any], acknowledged: Colle
     problems += _share_out_of_range(resolved)
     problems += _companions(resolved, table)
     problems += _dangers(resolved, acknowledged)
+    problems += check_trust(args, acknowledged)
     if "gpu-memory-utilization" not in resolved and "kv-cache-memory-bytes" not in resolved:
         default = 0.9 if vllm_release(table["vllm"])[:2] < (0, 20) else 0.92
         problems.append(

@@ -239,7 +239,7 @@ def group_settings(serving: Serving) -> dict[str, Any]:
         "head_address": serving.cluster["head_address"],
         "port": serving.settings.vllm_serve_group_port,
         "members": members(serving),
-        "command": [*serving.command, "serve", "--config", own.vllm_config],
+        "command": [*serving.engine.launch(own.environment), *serving.command, "serve", "--config", own.vllm_config],
         "cleanup": location.command("container", "remove", own.service) if serving.engine.container else [],
         "inputs": inputs(serving),
         "memory_path": f"{own.lasting}/group/generation.json",
@@ -333,7 +333,9 @@ def _engine_files(serving: Serving) -> list[File]:
             container=serving.engine.container,
             as_root=serving.engine.as_root,
             command=" ".join(serving.command),
-            prepare_nodes=" ".join([*serving.engine.python, "-B", location.PACKAGE, "nodes-prepare"]),
+            # the file is root's; the unit's user reads systemd's copy of it
+            launch="".join(f"{word} " for word in serving.engine.launch("%d/vllm.env")),
+            prepare_nodes=" ".join(serving.prepare_nodes),
             config=vllm_serve.CONFIG_LINK if serving.degraded else own.vllm_config,
             # programs of the host's own group know their files
             argument=(lambda path: f" {path}") if own.name else (lambda _path: ""),

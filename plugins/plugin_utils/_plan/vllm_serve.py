@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import location
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.places import OWN, Places
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import door, front, patience, virtual_address
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engine import (
@@ -22,6 +23,7 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engine imp
     cache_folders,
     installed_engine,
 )
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.environment import merged
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.host_state import ordered
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.vllm_config import ServeConfigError, serve_config
 
@@ -82,6 +84,7 @@ class ServingSettings:
     vllm_serve_tensor_parallel_size: int | None = None
     vllm_serve_pipeline_parallel_size: int | None = None
     vllm_serve_acknowledged: list[Any] = field(default_factory=list)
+    vllm_serve_media_domains: list[Any] = field(default_factory=list)
     vllm_serve_hf_token: str = field(default="", repr=False)
     vllm_serve_tls_certificate: str = ""
     vllm_serve_tls_key: str = field(default="", repr=False)
@@ -228,6 +231,12 @@ class Serving:
         return self.engine.program("vllm", self.places.service)
 
     @property
+    def prepare_nodes(self) -> list[str]:
+        """What has all nodes of Ray drop their page cache; with a container root asks, who has no RAY_ADDRESS."""
+        address = str((self.network.get("env") or {}).get("RAY_ADDRESS", ""))
+        return [*self.engine.python, "-B", location.PACKAGE, "nodes-prepare", address] if self.by_ray else []
+
+    @property
     def hf_token(self) -> str:
         return self.settings.vllm_serve_hf_token if self.settings.vllm_serve_from_hub else ""
 
@@ -277,6 +286,7 @@ def vllm_config(serving: Serving) -> dict[str, Any]:
         master_address=serving.cluster["head_address"],
         master_port=given.vllm_serve_master_port,
         says_usage=bool(serving.token_limits),
+        domains=serving.settings.vllm_serve_media_domains,
     )
 
 
@@ -297,6 +307,7 @@ def smaller_config(serving: Serving) -> dict[str, Any]:
         master_address=serving.cluster["head_address"],
         master_port=serving.settings.vllm_serve_master_port,
         says_usage=bool(serving.token_limits),
+        domains=serving.settings.vllm_serve_media_domains,
     )
 
 
@@ -314,6 +325,8 @@ def vllm_environment(serving: Serving) -> dict[str, Any]:
     environment: dict[str, Any] = {
         **cache_folders(serving.settings.engine_cache_dir),
         "VLLM_CONFIG_ROOT": "/etc/sparkthor/vllm",
+        # a domain that is allowed must not lead to another one, or to a port of this host
+        "VLLM_MEDIA_URL_ALLOW_REDIRECTS": "0",
         "VLLM_NO_USAGE_STATS": "1",
         "DO_NOT_TRACK": "1",
         "PYTHONUNBUFFERED": "1",
@@ -325,9 +338,9 @@ def vllm_environment(serving: Serving) -> dict[str, Any]:
     environment["VLLM_EXECUTE_MODEL_TIMEOUT_SECONDS"] = timeout
     if serving.by_ray:
         environment["RAY_CGRAPH_get_timeout"] = timeout
-        if serving.own_environment:
-            environment["VLLM_RAY_EXTRA_ENV_VARS_TO_COPY"] = ",".join(ordered(serving.own_environment))
-    return {**environment, **serving.own_environment}
+        if own := merged(serving.own_environment):
+            environment["VLLM_RAY_EXTRA_ENV_VARS_TO_COPY"] = ",".join(ordered(own))
+    return merged(environment, serving.own_environment)
 
 
 def not_carried(serving: Serving) -> list[str]:
@@ -350,7 +363,7 @@ def option_arguments(serving: Serving) -> dict[str, Any]:
         "engine": serving.engine.digest,
         "arguments": serving.args,
         "acknowledged": serving.planned.get("acknowledged", serving.settings.vllm_serve_acknowledged),
-        "environment": serving.own_environment,
+        "environment": merged(serving.own_environment),
         "needs": serving.planned.get("needs") or {},
     }
 

@@ -88,7 +88,7 @@ def _json_problem(name: str, value: Any, entry: Mapping[str, Any]) -> Finding | 
     if isinstance(value, str):
         try:
             parsed = json.loads(value)
-        except ValueError:
+        except (ValueError, RecursionError):
             # some take a file's name or a single word
             plain = re.fullmatch(r"[\w./:-]+", value) and "fields" not in entry
             return None if plain else _wrong(name, value, "a dictionary or JSON")

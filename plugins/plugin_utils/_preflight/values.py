@@ -107,7 +107,6 @@ _TOKEN = re.compile(r"[!-~]+")
 _TOKENS = ("ray_node_token", "vllm_serve_hf_token")
 #: texts of several lines
 _LONG = ("vllm_serve_tls_certificate", "vllm_serve_tls_key")
-_ENVIRONMENT_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 #: of an inventory name becomes a label, a comment of a unit and a file's name on the controller
 _HOST = re.compile(r"[\w.:-]+")
 
@@ -190,16 +189,8 @@ def _environments(given: Variables) -> Iterator[Finding]:
     for where in ENVIRONMENTS:
         values = given.get(where)
         for name, value in values.items() if isinstance(values, Mapping) else ():
-            key = str(name)
-            if not _ENVIRONMENT_NAME.fullmatch(key):
-                what = f"{key!r} is not the name of an environment variable"
-                yield _finding(where, None, what, "use letters, digits and _, not beginning with a digit")
-            elif environment.secret_name(key, value):
-                what = f"{key} is a secret (its value is not shown), which engines show and copy"
-                yield _finding(where, None, what, environment.secret_fix(key))
-            elif isinstance(value, (Mapping, list)) or value is None or re.search(r"[\n\r\0]", str(value)):
-                what = f"the value of {key} is not one line of text"
-                yield _finding(where, None, what, "give a text without line breaks; put JSON in quotes")
+            if wrong := environment.problem(name, value):
+                yield _finding(where, None, *wrong)
 
 
 def _secrets(given: Variables) -> Iterator[Finding]:

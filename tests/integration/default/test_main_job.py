@@ -14,6 +14,7 @@ import urllib.request
 
 import openai
 import pytest
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import environment_file
 
 from tests.integration.conftest import TOP, Cluster
 from tools import leaks
@@ -156,12 +157,20 @@ def test_secrets_are_in_files_of_root_and_nowhere_else(cluster):
             assert leaks.places(cluster.lab, host, secret) == [], host
 
 
-def test_units_have_their_limits_and_environment_files(cluster):
+def test_units_have_their_limits_and_the_engine_its_environment(cluster):
     for host in cluster.hosts:
         shown = cluster.run(host, "systemctl show sparkthor-ray.service -p LimitMEMLOCK -p Restart -p EnvironmentFiles")
         assert "LimitMEMLOCK=infinity" in shown
         assert "Restart=always" in shown
-        assert "/etc/sparkthor/fabric.env" in shown
+        # systemd would give them to root's steps as well
+        assert ".env" not in shown
+        given = cluster.run(host, "tr '\\0' '\\n' </proc/$(systemctl show -P MainPID sparkthor-ray.service)/environ")
+        files = cluster.run(host, "cat /etc/sparkthor/fabric.env /etc/sparkthor/engine.env /etc/sparkthor/ray.env")
+        wanted = environment_file.parse(files)
+        # an address of clients' is none of Ray's own
+        assert wanted.pop("RAY_ADDRESS")
+        assert set(map("=".join, wanted.items())) <= set(given.splitlines()), host
+        assert "RAY_ADDRESS=" not in given
 
 
 def test_a_second_run_changes_nothing_and_restarts_nothing(cluster):

@@ -127,7 +127,7 @@ def test_the_units_are_those_of_the_engine_that_is_named(tmp_path):
     engines = (
         (
             {"engine_runtime": "venv", "engine_venv_path": "/srv/engine"},
-            ("ExecStart=/srv/engine/bin/ray start", "exec /srv/engine/bin/vllm serve"),
+            ("--without=RAY_ADDRESS -- /srv/engine/bin/ray start", "exec /srv/engine/bin/vllm serve"),
             "/srv/engine/bin/python",
             False,
         ),

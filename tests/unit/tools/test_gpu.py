@@ -539,7 +539,7 @@ def test_a_power_on_begins_with_the_boot_of_the_hosts() -> None:
 
 UNIT = """\
 ExecStartPre=/usr/bin/python3 -IB host ray-gate --wait 86400
-ExecStart=/bin/sh -c "(python -B host nodes-prepare &); exec vllm serve --config c"
+ExecStart=python3 host launch --file=e -- /bin/sh -c "(python -B host nodes-prepare r:1 &); exec vllm serve --config c"
 Restart=always
 """
 
@@ -582,9 +582,12 @@ def test_power_on_in_variants_takes_turns_and_is_kept(tmp_path: Path) -> None:
     for _call in range(2):
         boots.measure(site, list(boots.VARIANTS), 2, runs, lambda found: kept.append(len(found)), tmp_path)
     gate, start_up = UNIT.splitlines()[:2]
-    before = f"{gate}\nExecStartPre=-python -B host nodes-prepare\nExecStart=vllm serve --config c"
+    launch = "python3 host launch --file=e --"
+    before = (
+        f"{gate}\nExecStartPre=-{launch} python -B host nodes-prepare r:1\nExecStart={launch} vllm serve --config c"
+    )
     fork = "VLLM_WORKER_MULTIPROC_METHOD=fork"
-    early = "ExecStart=/opt/sparkthor/venv/bin/python /usr/local/lib/sparkthor/early.py serve --config c"
+    early = f"ExecStart={launch} /opt/sparkthor/venv/bin/python /usr/local/lib/sparkthor/early.py serve --config c"
     order = [before, f"{gate}\n{start_up}", f"{gate}\n{start_up}\n{fork}", f"{early}\n{fork}"]
     assert site.told == [*order, *reversed(order)]
     assert kept == [1, 2, 3, 4, 5, 6, 7, 8]

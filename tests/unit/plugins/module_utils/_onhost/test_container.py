@@ -157,15 +157,11 @@ def test_limits_as_far_as_the_machine_allows() -> None:
     ]
 
 
-def test_environment_files_are_read_for_names_and_written_for_docker() -> None:
-    text = '# Ansible managed\nNCCL_IB_HCA="=rocep1s0f1"\n\nHOME=/var/lib\n;X=1\nnonsense\n'
-    assert _container.names_in(text) == ["NCCL_IB_HCA", "HOME"]
-    known = {"HOME": "/var/lib", "NCCL_IB_HCA": "=rocep1s0f1", "OTHER": "1"}
-    assert _container.environment_lines(["NCCL_IB_HCA", "HOME", "GONE", "HOME"], known) == (
-        "HOME=/var/lib\nNCCL_IB_HCA==rocep1s0f1\n"
-    )
+def test_an_environment_is_written_for_docker() -> None:
+    known = {"NCCL_IB_HCA": "=rocep1s0f1", "HOME": "/var/lib"}
+    assert _container.environment_lines(known) == "HOME=/var/lib\nNCCL_IB_HCA==rocep1s0f1\n"
     with pytest.raises(ContainerError, match="HOME holds a line break"):
-        _container.environment_lines(["HOME"], {"HOME": "a\nb"})
+        _container.environment_lines({"HOME": "a\nb"})
 
 
 def test_a_question_goes_into_rays_container_or_into_one_of_its_own() -> None:
@@ -276,10 +272,13 @@ def test_the_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: py
     monkeypatch.setattr(_container, "run", Docker(0, "false\n", ""))
     monkeypatch.setattr(_container.remove, "__defaults__", (Docker(), str(tmp_path / "run"), "/proc", os.kill))
     environment = tmp_path / "ray.env"
-    environment.write_text('NCCL_NET="IB"\n')
-    config = {**CONFIG, "services": {"ray": {**CONFIG["services"]["ray"], "env_files": [str(environment), "/absent"]}}}
+    environment.write_text('NCCL_NET="IB"\nLD_PRELOAD="/evil.so"\nRAY_ADDRESS=10.0.0.1:6379\n')
+    service = {**CONFIG["services"]["ray"], "env_files": [str(environment), "-/absent"], "without": ["RAY_ADDRESS"]}
+    config = {**CONFIG, "services": {"ray": service}}
     monkeypatch.setattr(_container, "load", lambda: config)
-    monkeypatch.setenv("NCCL_NET", "IB")
+    # of the caller's environment the container gets what the unit says, and of the engine's files everything
+    monkeypatch.setenv("LD_AUDIT", "/of/the/caller.so")
+    monkeypatch.delenv("NCCL_NET", raising=False)
     monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", "/run/credentials/x/ray_token")
     monkeypatch.delenv("CREDENTIALS_DIRECTORY", raising=False)
     _container.main(["run", "ray", "start"])
@@ -291,8 +290,13 @@ def test_the_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: py
     written = tmp_path / "run" / "ray.env"
     assert written.stat().st_mode & 0o777 == 0o600
     lines = written.read_text().splitlines()
-    assert "NCCL_NET=IB" in lines
+    assert {"NCCL_NET=IB", "LD_PRELOAD=/evil.so"} <= set(lines)
+    assert not [line for line in lines if line.startswith(("RAY_ADDRESS=", "LD_AUDIT="))]
     assert "RAY_AUTH_TOKEN_PATH=/run/credentials/x/ray_token" in lines
+    service["env_files"].append("/absent")
+    assert _container.main(["run", "ray", "start"]) == 75
+    assert "/absent cannot be read" in capsys.readouterr().err
+    service["env_files"].pop()
     assert _container.main(["show", "ray", "start"]) == 0
     assert json.loads(capsys.readouterr().out)[-1] == "start"
     _container.main(["python", "-"])

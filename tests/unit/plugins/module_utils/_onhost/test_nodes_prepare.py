@@ -45,6 +45,7 @@ def test_what_the_head_dropped_before_the_gate_is_not_dropped_under_the_engines_
 
 def test_only_the_own_node_may_keep_what_it_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     told: dict[str, float] = {}
+    asked: list[str] = []
 
     class Remote:
         def options(self, scheduling_strategy: str) -> Any:
@@ -57,7 +58,7 @@ def test_only_the_own_node_may_keep_what_it_dropped(monkeypatch: pytest.MonkeyPa
 
     ray = types.ModuleType("ray")
     ray.__dict__.update(
-        init=lambda **_words: None,
+        init=lambda address, **_words: asked.append(address),
         remote=lambda **_words: lambda _task: Remote(),
         get_runtime_context=lambda: types.SimpleNamespace(get_node_id=lambda: "a"),
         nodes=lambda: [{"Alive": name != "c", "NodeID": name, "NodeManagerAddress": name} for name in "abc"],
@@ -69,8 +70,9 @@ def test_only_the_own_node_may_keep_what_it_dropped(monkeypatch: pytest.MonkeyPa
     strategies.__dict__["NodeAffinitySchedulingStrategy"] = lambda node, soft: node
     for name, module in (("ray", ray), ("ray.util", types.ModuleType("ray.util")), (strategies.__name__, strategies)):
         monkeypatch.setitem(sys.modules, name, module)
-    monkeypatch.setenv("RAY_ADDRESS", "10.0.0.1:6379")
-    assert nodes_prepare.main([]) == 0
+    monkeypatch.setenv("RAY_ADDRESS", "10.0.0.9:6379")
+    assert nodes_prepare.main(["10.0.0.1:6379"]) == 0
+    assert asked == ["10.0.0.1:6379"]
     assert told == {"a": nodes_prepare.RECENT, "b": 0.0}
 
 

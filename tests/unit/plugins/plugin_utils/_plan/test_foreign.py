@@ -36,14 +36,15 @@ def test_files_of_the_original_image_are_named_and_left_out() -> None:
 def test_the_environment() -> None:
     given = {
         "VLLM_USE_DEEP_GEMM": 0,
-        "EMPTY": None,
+        "MAX_JOBS": None,
+        "OMP_NUM_THREADS": "",
         "NCCL_DEBUG": "INFO",
         "HF_TOKEN": "hf_abcdefgh",
         "PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True",
         "VLLM_USE_V1": "1",
     }
     found = recipe({}, given)
-    assert found["environment"] == {"VLLM_USE_DEEP_GEMM": "0", "EMPTY": ""}
+    assert found["environment"] == {"VLLM_USE_DEEP_GEMM": "0", "OMP_NUM_THREADS": ""}
     notes = "\n".join(found["untranslated"])
     for name in ("NCCL_DEBUG", "HF_TOKEN", "PYTORCH_CUDA_ALLOC_CONF", "VLLM_USE_V1"):
         assert f"env.{name} (" in notes

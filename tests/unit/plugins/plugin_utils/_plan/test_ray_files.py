@@ -29,7 +29,9 @@ def test_the_head(variables: dict[str, Any]) -> None:
     assert config["user"] == "sparkthor"
     assert config["environment"] == {"PYTHONPYCACHEPREFIX": "/var/lib/sparkthor/cache/pycache"}
     assert config["inputs"] == {"engine": "", "fabric": variables["sparkthor_fabric"]["a"]["env"]}
-    assert "ExecStart=/opt/sparkthor/venv/bin/ray start --head --node-ip-address=10.0.0.1" in found[UNIT]
+    launch = "/usr/bin/python3 -IB /usr/local/lib/sparkthor/sparkthor_host launch --file=/etc/sparkthor/fabric.env "
+    launch += "--file=-/etc/sparkthor/engine.env --file=/etc/sparkthor/ray.env --without=RAY_ADDRESS --"
+    assert f"ExecStart={launch} /opt/sparkthor/venv/bin/ray start --head --node-ip-address=10.0.0.1" in found[UNIT]
     assert "docker" not in found[UNIT]
     assert 'RAY_health_check_period_ms="1000"' in found["/etc/sparkthor/ray.env"]
     assert 'RAY_worker_niceness="0"' in found["/etc/sparkthor/ray.env"]

@@ -223,7 +223,7 @@ def test_no_recipe_brings_what_older_guides_did(name: str) -> None:
     # 0.90 is the edge, for weights that fill four Sparks
     edge = 0.9 if name in ("glm-5.2-int4", "deepseek-v3-671b-awq") else 0.85
     assert float(data["args"].get("gpu-memory-utilization", 0.85)) <= edge
-    assert data["acknowledged"] == []
+    assert "acknowledged" not in data
 
 
 #: the published config of a recipe's model, where it does not have the recipe's name
@@ -287,7 +287,7 @@ def test_the_users_choice_wins() -> None:
             "runtime": "venv",
             "image": "",
             "args": {"max_num_seqs": 2, "no-enable-prefix-caching": True, "max-num-batched-tokens": None},
-            "environment": {"A": "1"},
+            "environment": {"MAX_JOBS": "1"},
         },
     )
     assert plan["served_model_name"] == "mine"
@@ -299,7 +299,7 @@ def test_the_users_choice_wins() -> None:
     assert plan["args"]["max-num-seqs"] == 2
     assert plan["args"]["enable-prefix-caching"] is False
     assert "max-num-batched-tokens" not in plan["args"]
-    assert plan["environment"] == {"A": "1"}
+    assert plan["environment"] == {"MAX_JOBS": "1"}
     assert "--no-enable-prefix-caching" in plan["command"]
 
 
@@ -464,6 +464,14 @@ def test_short_forms_of_what_the_role_owns() -> None:
     later = {**MINIMAL, "args_below": [{"version": "0.20", "args": {"port": 1}}]}
     with pytest.raises(RecipeError, match=r"port cannot be an argument of a recipe\. The role decides it"):
         resolve(later, ["a"])
+
+
+def test_the_user_s_null_takes_a_variable_of_the_recipe_away() -> None:
+    recipe = {**MINIMAL, "environment": {"MAX_JOBS": 4, "VLLM_PP_LAYER_PARTITION": "1,1"}}
+    plan = resolve(recipe, ["a"], overrides={"environment": {"MAX_JOBS": None, "HF_TOKEN": None, "VLLM_USE_V1": None}})
+    # the nulls stay, for they take away what the role sets as well
+    nulls = {"MAX_JOBS": None, "HF_TOKEN": None, "VLLM_USE_V1": None}
+    assert plan["environment"] == {"VLLM_PP_LAYER_PARTITION": "1,1", **nulls}
 
 
 def test_the_acknowledged_is_let_through() -> None:

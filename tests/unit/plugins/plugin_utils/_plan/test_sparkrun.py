@@ -119,12 +119,12 @@ def test_a_shell_variable_is_no_placeholder() -> None:
             "recipe_version": "1",
             "model": "o/m",
             "command": "vllm serve o/m --master-addr ${NODE_IP} --port 1",
-            "env": {"HOME_OF": "$HOME", "A": 1},
+            "env": {"HOME_OF": "$HOME", "MAX_JOBS": 1},
         },
         "f",
     )
     assert data["args"] == {}
-    assert data["environment"] == {"A": "1"}
+    assert data["environment"] == {"MAX_JOBS": "1"}
     assert "--master-addr (decided by the roles)" in data["untranslated"]
     assert "env.HOME_OF (from the original tool's shell)" in data["untranslated"]
 

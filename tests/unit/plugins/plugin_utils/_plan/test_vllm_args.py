@@ -69,7 +69,7 @@ GOOD: list[dict[str, Any]] = [
 @pytest.mark.parametrize("args", GOOD, ids=range(len(GOOD)))
 @pytest.mark.parametrize("version", VERSIONS)
 def test_good_arguments(args: dict[str, Any], version: str) -> None:
-    assert fatal(check(args, find_table(version)[0])) == []
+    assert fatal(check(args, find_table(version)[0], ["reasoning-parser-plugin"])) == []
 
 
 BAD: list[tuple[dict[str, Any], str, str, str]] = [

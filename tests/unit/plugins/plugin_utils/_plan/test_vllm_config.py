@@ -3,6 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 from __future__ import annotations
 
+from typing import Any
+from urllib.parse import urlsplit
+
 import pytest
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import vllm_config as s
 
@@ -24,6 +27,7 @@ def test_config_of_the_head_under_ray() -> None:
         "tensor-parallel-size": 1,
         "pipeline-parallel-size": 3,
         "distributed-executor-backend": "ray",
+        "allowed-media-domains": [s.NO_DOMAIN],
         "uds": "/run/s.sock",
         "disable-uvicorn-access-log": True,
         "dtype": "float32",
@@ -62,6 +66,11 @@ def test_values_that_the_file_reader_would_lose() -> None:
             "no-async-scheduling": False,
             "compilation_config": {"mode": 2},
             "compilation_config.level": 1,
+            "speculative-config.enforce_eager": False,
+            "--kv-transfer_config.kv_connector_extra_config.x": True,
+            "kv-transfer-config.y+": "a,b",
+            "profiler-config.x": None,
+            "stop": -1,
             "limit-mm-per-prompt": [{"image": 1}],
             "allowed-origins": ["*"],
             "lora-modules": ["a=b", "c=d"],
@@ -71,8 +80,10 @@ def test_values_that_the_file_reader_would_lose() -> None:
     assert rendered == {
         "no-enable-prefix-caching": True,
         "async-scheduling": True,
-        "compilation-config": '{"mode": 2}',
-        "compilation_config.level": 1,
+        "compilation-config": '{"level": 1, "mode": 2}',
+        "speculative-config": '{"enforce_eager": false}',
+        "kv-transfer-config": '{"kv_connector_extra_config": {"x": true}, "y": ["a", "b"]}',
+        "stop": -1,
         "limit-mm-per-prompt": '[{"image": 1}]',
         "allowed-origins": '["*"]',
         "lora-modules": ["a=b", "c=d"],
@@ -87,6 +98,24 @@ def test_values_that_the_file_reader_would_lose() -> None:
         ({"tp": 2}, "vllm_serve_tensor_parallel_size"),
         ({"max-num-seqs": 1, "max_num_seqs": 2}, "twice"),
         ({"enable-x": True, "no-enable-x": True}, "both"),
+        # argparse takes the beginning of a name for the whole
+        ({"api-k": "x"}, "api-k is short for api-key, which is decided by the role"),
+        ({"conf": "/x.yaml"}, "is short for config,"),
+        ({"no-headl": True}, "vllm_serve_executor"),
+        ({"served_model_name.x": 1}, "vllm_serve_served_model_name"),
+        ({"hf-token": "x"}, "vllm_serve_hf_token"),
+        ({"allowed_media_domains": ["x"]}, "vllm_serve_media_domains"),
+        # words that would become other options
+        ({"middleware=evil.x": True}, "not the name of an option"),
+        ({"seed --middleware": "evil.x"}, "not the name of an option"),
+        ({"": 1}, "not the name of an option"),
+        ({"lora-modules": ["a=b", "--middleware=evil.x"]}, "begins with a dash"),
+        ({"chat-template": "--middleware"}, "begins with a dash"),
+        # what has no meaning
+        ({"lora-modules": []}, "lora-modules is an empty list"),
+        ({"lora-modules": ["a", None]}, "holds null in a list"),
+        ({"lora-modules": [True]}, "holds true in a list"),
+        ({"compilation-config.x": 1, "compilation-config": 3}, "a value that is no dictionary"),
     ],
 )
 def test_arguments_that_contradict_the_role(args: dict[str, object], words: str) -> None:
@@ -109,3 +138,42 @@ def test_streams_say_their_tokens_where_a_key_has_a_limit() -> None:
     for off in ({"enable-force-include-usage": False}, {"disable_force_include_usage": True}):
         with pytest.raises(s.ServeConfigError, match="remove the argument, or the limits"):
             s.serve_config(off, model="/m", says_usage=True)
+
+
+@pytest.mark.parametrize(
+    "words", [{"model": "--middleware=evil.x"}, {"served_model_name": ["a", "--middleware=evil.x"]}]
+)
+def test_a_name_of_a_model_cannot_be_an_option(words: dict[str, Any]) -> None:
+    with pytest.raises(s.ServeConfigError, match="begins with a dash"):
+        s.serve_config({}, **{"model": "/m", **words})
+
+
+def test_by_default_no_url_of_media_is_fetched() -> None:
+    """vLLM compares a URL's host with the list, and an empty list means all hosts."""
+    config = s.serve_config({}, model="/m", socket="/x")
+    allowed = config["allowed-media-domains"]
+    assert len(allowed) == 1
+    hosts = (
+        "127.0.0.1",
+        "localhost",
+        "[::1]",
+        "10.0.0.1",
+        "no domain",
+        "NO DOMAIN",
+        "NO%20DOMAIN",
+        "user@NO DOMAIN",
+        "",
+    )
+    for host in hosts:
+        for url in (f"http://{host}/x", f"https://{host}:8000/x", f"HTTP://{host}"):
+            assert urlsplit(url).hostname not in allowed, url
+    worker = s.serve_config({}, model="/m", executor="mp", socket="/x", hosts=2, rank=1, master_address="10.0.0.1")
+    assert worker["allowed-media-domains"] == allowed
+
+
+def test_domains_of_media_are_the_owner_s() -> None:
+    domains = ["images.example.org", "10.0.0.9"]
+    assert s.serve_config({}, model="/m", domains=domains)["allowed-media-domains"] == domains
+    for wrong in ("https://example.org", "*.example.org", "Example.org", "example.org:80", "", "-x.org", "a\n"):
+        with pytest.raises(s.ServeConfigError, match=r"vllm_serve_media_domains: .*images\.example\.org"):
+            s.media_domains([wrong])

@@ -16,6 +16,8 @@ from tests.unit.plugins.plugin_utils._plan.vllm_plan import files, plan, units, 
 
 VLLM = "/etc/systemd/system/sparkthor-vllm.service"
 HOST = ["/usr/bin/python3", "-IB", "/usr/local/lib/sparkthor/sparkthor_host"]
+#: how a program of the engine gets its environment, but for the file of its service
+LAUNCH = "launch --file=/etc/sparkthor/fabric.env --file=-/etc/sparkthor/engine.env"
 
 
 def test_the_head_serves_and_watches(variables: dict[str, Any]) -> None:
@@ -26,6 +28,7 @@ def test_the_head_serves_and_watches(variables: dict[str, Any]) -> None:
         **{"model": "/srv/mine", "served-model-name": "mine", "tensor-parallel-size": 1, "pipeline-parallel-size": 4},
         **{"distributed-executor-backend": "ray", "uds": "/run/sparkthor/vllm/vllm.sock"},
         "disable-uvicorn-access-log": True,
+        "allowed-media-domains": ["NO DOMAIN"],
     }
     serving = json.loads(found["/etc/sparkthor/serving.json"])
     declared = json.loads(found["/etc/sparkthor/cluster.json"])
@@ -57,9 +60,11 @@ def test_the_head_serves_and_watches(variables: dict[str, Any]) -> None:
 def test_page_caches_are_dropped_beside_the_imports(variables: dict[str, Any]) -> None:
     unit = files(plan(variables))[VLLM].splitlines()
     [started] = [line for line in unit if line.startswith("ExecStart=")]
-    drop = "/opt/sparkthor/venv/bin/python -B /usr/local/lib/sparkthor/sparkthor_host nodes-prepare"
+    drop = "/opt/sparkthor/venv/bin/python -B /usr/local/lib/sparkthor/sparkthor_host nodes-prepare 10.0.0.1:6379"
     serve = "/opt/sparkthor/venv/bin/vllm serve --config /etc/sparkthor/vllm.yaml"
-    assert started == f'ExecStart=/bin/sh -c "({drop} &); exec {serve}"'
+    launch = f"{' '.join(HOST)} {LAUNCH} --file=%d/vllm.env --"
+    assert started == f'ExecStart={launch} /bin/sh -c "({drop} &); exec {serve}"'
+    assert "LoadCredential=vllm.env:/etc/sparkthor/vllm.env" in unit
     # systemd 255 gives ExecStartPost no credentials, and Ray asks for its token
     assert [line for line in unit if "nodes-prepare" in line] == [started]
     # the journal names the engine, not the shell
@@ -67,6 +72,8 @@ def test_page_caches_are_dropped_beside_the_imports(variables: dict[str, Any]) -
     contained = files(plan(variables, engine_runtime="container"))[VLLM].splitlines()
     [before] = [line for line in contained if "nodes-prepare" in line]
     assert before.startswith("ExecStartPre=-+/usr/bin/python3 -IB ")
+    assert before.endswith(" nodes-prepare 10.0.0.1:6379")
+    assert "vllm.env" not in "\n".join(contained)
 
 
 def test_the_engine_core_may_be_forked(variables: dict[str, Any]) -> None:
@@ -110,7 +117,9 @@ def test_a_rank_without_ray_stands_by(variables: dict[str, Any]) -> None:
     group = json.loads(found["/etc/sparkthor/group.json"])
     assert (group["host"], group["head"], group["port"]) == ("b", "a", 29502)
     assert group["members"] == {"10.0.0.1": "a", "10.0.0.2": "b"}
-    assert group["command"] == ["/opt/sparkthor/venv/bin/vllm", "serve", "--config", "/etc/sparkthor/vllm.yaml"]
+    launch = [*HOST, *LAUNCH.split(), "--file=/etc/sparkthor/vllm.env", "--"]
+    serve = ["/opt/sparkthor/venv/bin/vllm", "serve", "--config", "/etc/sparkthor/vllm.yaml"]
+    assert group["command"] == [*launch, *serve]
     # of earlier versions
     assert "/etc/systemd/system/sparkthor-keep-good.service" in planned["state"]["absent"]
     assert units(planned)["sparkthor-keep-good.path"]["enabled"] is False
@@ -358,12 +367,12 @@ def test_an_engine_beside_another_is_one_host_without_ray(variables: dict[str, A
     for line in (
         f"ExecStartPre=+{' '.join(HOST)} vllm-prepare {etc}/serving.json\n",
         f"ExecStart={' '.join(HOST)} rank {etc}/group.json\n",
-        f"EnvironmentFile={etc}/vllm.env\n",
         "RuntimeDirectory=sparkthor/beside/embed/vllm\n",
         "StateDirectory=sparkthor/beside/embed/group\n",
     ):
         assert line in unit
     assert "sparkthor-ray" not in unit
+    assert f"--file={etc}/vllm.env" in group["command"]
     watchdog = found["/etc/systemd/system/sparkthor-watchdog-embed.service"]
     assert f"ExecStart={' '.join(HOST)} watchdog {etc}/serving.json\n" in watchdog
     assert "RuntimeDirectory=sparkthor/beside/embed/watchdog\n" in watchdog

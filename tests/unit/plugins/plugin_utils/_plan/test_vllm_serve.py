@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import roles
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.vllm_config import ServeConfigError
 
 from tests.unit.plugins.plugin_utils._plan.vllm_plan import files, plan, with_serving
@@ -26,6 +27,30 @@ def test_the_environment_of_the_recipe_goes_to_ray_s_workers(variables: dict[str
     kept = json.loads(files(plan(variables))["/etc/sparkthor/vllm/ray_non_carry_over_env_vars.json"])
     assert {"NEW_HOST_VARIABLE", "HOME", "NCCL_IB_HCA"} <= set(kept)
     assert kept == sorted(set(kept), key=str.lower)
+
+
+def test_a_null_takes_a_variable_away(variables: dict[str, Any]) -> None:
+    own = {"DO_NOT_TRACK": None, "VLLM_X": "1", "VLLM_Y": None}
+    planned = plan(variables, vllm_serve_env=own)
+    environment = files(planned)["/etc/sparkthor/vllm.env"]
+    assert "None" not in environment
+    assert "DO_NOT_TRACK" not in environment
+    assert 'VLLM_RAY_EXTRA_ENV_VARS_TO_COPY="VLLM_X"' in environment.splitlines()
+    assert planned["options"]["environment"] == {"VLLM_X": "1"}
+    for role, path, name in (
+        ("engine", "/etc/sparkthor/engine.env", "engine_extra_env"),
+        ("ray_node", "/etc/sparkthor/ray.env", "ray_node_env"),
+    ):
+        found = files(roles.plan(role, {**variables, name: {"RAY_USAGE_STATS_ENABLED": None, "MINE": 1}}))[path]
+        assert "None" not in found
+        assert "RAY_USAGE_STATS_ENABLED" not in found
+        assert 'MINE="1"' in found
+
+
+def test_redirects_of_media_are_not_followed(variables: dict[str, Any]) -> None:
+    planned = plan(variables, vllm_serve_media_domains=["images.example.org"])
+    assert 'VLLM_MEDIA_URL_ALLOW_REDIRECTS="0"' in files(planned)["/etc/sparkthor/vllm.env"].splitlines()
+    assert yaml.safe_load(files(planned)["/etc/sparkthor/vllm.yaml"])["allowed-media-domains"] == ["images.example.org"]
 
 
 @pytest.mark.parametrize("executor", ["ray", "mp"])

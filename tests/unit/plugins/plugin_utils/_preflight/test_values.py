@@ -92,6 +92,9 @@ REFUSED: list[tuple[dict[str, Any], tuple[str, ...]]] = [
     ({"engine_extra_env": {"AWS_SECRET_ACCESS_KEY": "S3CRET-of-some"}}, ("engine_extra_env", "AWS_SECRET_ACCESS_KEY")),
     ({"ray_node_env": {"RAY-X": "1"}}, ("ray_node_env", "'RAY-X'", "letters, digits and _")),
     ({"ray_node_env": {"RAY_X": "1\nRAY_Y=2"}}, ("ray_node_env", "RAY_X", "without line breaks")),
+    ({"ray_node_env": {"RAY_X": "1\u2028RAY_Y=2"}}, ("ray_node_env", "RAY_X", "without line breaks")),
+    ({"vllm_serve_env": {"VLLM_X": False}}, ("vllm_serve_env", "VLLM_X is false, which is no text", "or null")),
+    ({"engine_extra_env": {"X": True}}, ("engine_extra_env", "X is true, which is no text", "'true'")),
     ({"nccl_conf_settings": {"nccl_debug": "INFO"}}, ("nccl_conf_settings", "nccl_debug")),
     # secrets
     ({"vllm_serve_api_key": "S3CRET with a blank"}, ("vllm_serve_api_key", "use letters, digits and")),

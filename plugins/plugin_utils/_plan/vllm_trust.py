@@ -1,0 +1,116 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Arguments of `vllm serve` that make it run code, read files of the host or ask other hosts.
+
+Each is an error unless the inventory acknowledges it by name; a recipe cannot. The rules need no option table, so that
+they hold for a version that nobody here knows. They go by names: of options, and of fields at any depth of their
+dictionaries, however these are written.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Any
+
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import Finding
+
+#: the way to an argument, the option's full name first and then fields of it, and its value
+Place = tuple[list[str], Any]
+_CODE = "runs code that the argument names, as the serving user"
+_FILES = "lets whoever sends a request read files of the host"
+_HOSTS = "makes the engine talk to the host that the argument names"
+#: options and fields, with underscores -> what they do
+_NAMED: Mapping[str, str] = {
+    "trust_remote_code": "runs code from the model's repository as the serving user",
+    **dict.fromkeys(("middleware", "logits_processors", "inductor_passes", "model_class_overrides"), _CODE),
+    # both are given to logging.config, which makes objects of any class
+    **dict.fromkeys(("log_config_file", "pylogging_config_file"), _CODE),
+    "allowed_local_media_path": _FILES,
+    **dict.fromkeys(("tool_server", "otlp_traces_endpoint"), _HOSTS),
+}
+#: the like of other versions, by how Python and vLLM name what is imported
+_LIKE = re.compile(
+    r"(?:\w+_)?(?:cls|class|plugins?|module|module_path|qualname|callable|entry_?point|executor_class|config_file)"
+)
+#: fields that hold a secret; what the roles have a variable for is refused by its option
+_SECRET = re.compile(
+    r"(?:\w+_)?(?:hf_token|api_key|secret_key|access_key(?:_id)?|private_key|(?:auth|access|session)_token|secret|password"
+    r"|passwd|passphrase|credentials?)"
+)
+#: fields are written into the model's config.json, where such a name means nothing
+_DATA = ("hf-overrides",)
+#: of fields whose value is a plain word, or else a class or function to import
+_IMPORTED = ("backend", "publisher", "kv_connector", "ec_connector")
+#: in a text that is no JSON, what looks like the name of a field
+_KEY = re.compile(r"([\w-]+)[\"']?\s*[:=]")
+
+
+def findings(places: Iterable[Place], acknowledged: Collection[Any]) -> list[Finding]:
+    """An error for each argument that the inventory has to acknowledge, and has not, and for each secret."""
+    known = {str(name).strip().lstrip("-").replace("-", "_") for name in acknowledged}
+    places = list(places)
+    what = "is a secret, and the file of vLLM's arguments is open to every user of the host"
+    fix = "give it where the program that uses it reads a file of the serving user's"
+    found = [Finding("removed", what, fix, where=where, value="(hidden)") for where in _secrets(places)]
+    for where, (what, value) in needing(places).items():
+        if where.replace("-", "_") in known:
+            continue
+        reason = "built-in models need none" if where == "trust-remote-code" else "it is not needed to serve a model"
+        fix = f"leave it out ({reason}), or write vllm_serve_acknowledged: [{where}]"
+        found.append(Finding("dangerous", what, fix, where=where, value=value))
+    return found
+
+
+def _secrets(places: Iterable[Place]) -> list[str]:
+    leaves = (leaf for path, value in places for leaf in _leaves(path, value))
+    found = [
+        ".".join(place)
+        for place, value in leaves
+        if isinstance(value, str) and value and _SECRET.fullmatch(place[-1].replace("-", "_"))
+    ]
+    return list(dict.fromkeys(found))
+
+
+def needing(places: Iterable[Place]) -> dict[str, tuple[str, Any]]:
+    """Option, or option.field.field -> (what it does, its value); a value that switches it off does not count."""
+    found: dict[str, tuple[str, Any]] = {}
+    for path, value in places:
+        for place, inner in _leaves(path, value):
+            what = _does(place, inner)
+            if what:
+                found.setdefault(".".join(place), (what, inner))
+    return found
+
+
+def _leaves(path: list[str], value: Any) -> Iterator[tuple[list[str], Any]]:
+    """Every name on the way down, with what it holds; JSON in a text counts as what it says."""
+    yield path, value
+    if isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError):
+            # whoever reads it may be more lenient
+            value = dict.fromkeys(_KEY.findall(value), True)
+    if isinstance(value, Mapping):
+        for key, inner in value.items():
+            yield from _leaves([*path, *str(key).replace("-", "_").split(".")], inner)
+    elif isinstance(value, (list, tuple)):
+        for inner in value:
+            if isinstance(inner, (Mapping, list, tuple)) or (isinstance(inner, str) and inner.lstrip()[:1] in "{["):
+                yield from ((place, held) for place, held in _leaves(path, inner) if place != path)
+
+
+def _does(place: list[str], value: Any) -> str:
+    name = place[-1].replace("-", "_")
+    # vLLM's own class is chosen by "auto", or by nothing
+    if value in (None, False, "", "auto") or (isinstance(value, (Mapping, list, tuple)) and not value):
+        return ""
+    if name in _NAMED:
+        return _NAMED[name]
+    if place[0] in _DATA:
+        return ""
+    if _LIKE.fullmatch(name):
+        return _CODE
+    return _CODE if name in _IMPORTED and len(place) > 1 and re.search(r"[.:/]", str(value)) else ""
