@@ -96,6 +96,24 @@ def test_an_engine_that_is_not_there():
     assert "/nonexistent/python" in found["error"]
 
 
+@pytest.mark.parametrize("user", ["sparkthor", ""])
+def test_docker_s_client_gets_none_of_the_engine_s_variables(tmp_path, monkeypatch, user):
+    (tmp_path / "engine.env").write_text("LD_PRELOAD=/evil.so\n")
+    monkeypatch.setattr(collective.environment_file, "ENGINE", str(tmp_path / "engine.env"))
+    monkeypatch.setattr(collective, "_as_user", lambda _user: {})
+    told = []
+
+    def popen(_words, *, env, **_more):
+        told.append(env.get("LD_PRELOAD"))
+        raise FileNotFoundError(2, "not there")
+
+    monkeypatch.setattr(collective.subprocess, "Popen", popen)
+    monkeypatch.delenv("LD_PRELOAD", raising=False)
+    assert "not there" in collective.run_rank(0, 1, "127.0.0.1", 1, ["x"], user, 8, 1, 1)["error"]
+    # a rank of a venv is the serving user's
+    assert told == ["/evil.so" if user else None]
+
+
 def test_root_runs_no_engine_where_its_user_is_gone(monkeypatch):
     monkeypatch.setattr(collective.os, "geteuid", lambda: 0)
     found = collective.run_rank(0, 1, "127.0.0.1", 1, [sys.executable], "nobody-here", 8, 1, 1)

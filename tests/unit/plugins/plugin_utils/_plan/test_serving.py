@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import json
 import struct
+from pathlib import Path
 
 import pytest
+import yaml
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.values import SizingError
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import serving as _serving
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.recipe import SHIPPED
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.recipe_fields import RecipeError
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.serving import (
     READ_OF_HEAD,
@@ -254,6 +257,25 @@ def test_degraded_mode_is_planned_for_all_hosts_but_one():
     assert plan["hosts"] == 2
     assert plan["tensor_parallel"] * plan["pipeline_parallel"] == 2
     assert plan["model"] == "tiny-qwen3"
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({}, r"vllm_serve_degraded_recipe, without b: .*write vllm_serve_acknowledged: \[trust-remote-code\]"),
+        ({"vllm_serve_acknowledged": ["trust-remote-code"]}, ""),
+    ],
+)
+def test_the_smaller_recipe_is_acknowledged_by_the_inventory_as_well(tmp_path, given, words):
+    recipe = yaml.safe_load((Path(SHIPPED) / "tiny-qwen3.yml").read_text())
+    recipe["args"]["trust-remote-code"] = True
+    (tmp_path / "mine.yml").write_text(yaml.safe_dump(recipe))
+    variables = {**TINY, "vllm_serve_degraded_recipe": str(tmp_path / "mine.yml"), **given}
+    if words:
+        with pytest.raises(RecipeError, match=words):
+            degraded(["a", "b", "c"], **variables)
+    else:
+        assert degraded(["a", "b", "c"], **variables)["args"]["trust-remote-code"] is True
 
 
 @pytest.mark.parametrize(
