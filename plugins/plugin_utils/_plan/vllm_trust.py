@@ -27,13 +27,18 @@ _NAMED: Mapping[str, str] = {
     **dict.fromkeys(("middleware", "logits_processors", "inductor_passes", "model_class_overrides"), _CODE),
     # both are given to logging.config, which makes objects of any class
     **dict.fromkeys(("log_config_file", "pylogging_config_file"), _CODE),
+    # compiled code is read from there and run, such as a folder of the model's own
+    **dict.fromkeys(("cache_dir", "local_cache_dir"), _CODE),
     "allowed_local_media_path": _FILES,
-    **dict.fromkeys(("tool_server", "otlp_traces_endpoint"), _HOSTS),
+    "tool_server": _HOSTS,
 }
 #: the like of other versions, by how Python and vLLM name what is imported
 _LIKE = re.compile(
     r"(?:\w+_)?(?:cls|class|plugins?|module|module_path|qualname|callable|entry_?point|executor_class|config_file)"
 )
+_TO_HOST = re.compile(r"(?:\w+_)?(?:endpoint|url|uri|ip|addr|address|hostname)")
+#: PyTorch's own settings; texts among them name compilers and functions
+_SETTINGS = "inductor_compile_config"
 #: fields that hold a secret; what the roles have a variable for is refused by its option
 _SECRET = re.compile(
     r"(?:\w+_)?(?:hf_token|api_key|secret_key|access_key(?:_id)?|private_key|(?:auth|access|session)_token|secret|password"
@@ -111,6 +116,8 @@ def _does(place: list[str], value: Any) -> str:
         return _NAMED[name]
     if place[0] in _DATA:
         return ""
-    if _LIKE.fullmatch(name):
+    if _LIKE.fullmatch(name) or (_SETTINGS in place[:-1] and isinstance(value, (str, list))):
         return _CODE
+    if _TO_HOST.fullmatch(name):
+        return _HOSTS
     return _CODE if name in _IMPORTED and len(place) > 1 and re.search(r"[.:/]", str(value)) else ""

@@ -53,6 +53,11 @@ CODE: list[tuple[dict[str, Any], str]] = [
     ({"compilation-config": {"backend": "evil.compile"}}, "compilation-config.backend"),
     ({"cc.backend": "evil.compile"}, "compilation-config.backend"),
     ({"compilation-config.inductor_passes": {"a": "evil.f"}}, "compilation-config.inductor_passes"),
+    ({"compilation-config": {"cache_dir": "/var/lib/models/x"}}, "compilation-config.cache_dir"),
+    (
+        {"compilation-config.inductor_compile_config": {"cpp.cxx": ["/x/cc"]}},
+        "compilation-config.inductor_compile_config.cpp.cxx",
+    ),
     # of versions that nobody here knows
     ({"executor-class": "evil.E"}, "executor-class"),
     ({"new-config": [{"deep": {"loader_cls": "evil.L"}}]}, "new-config.deep.loader_cls"),
@@ -61,6 +66,11 @@ CODE: list[tuple[dict[str, Any], str]] = [
     ({"allowed-local-media-path": "/"}, "allowed-local-media-path"),
     ({"tool-server": "evil.example:80"}, "tool-server"),
     ({"otlp-traces-endpoint": "http://evil.example"}, "otlp-traces-endpoint"),
+    (
+        {"kv-transfer-config": {"kv_connector_extra_config": {"remote_url": "x:1"}}},
+        "kv-transfer-config.kv_connector_extra_config.remote_url",
+    ),
+    ({"data-parallel-address": "10.0.0.9"}, "data-parallel-address"),
 ]
 
 
@@ -93,6 +103,7 @@ def test_it_needs_the_acknowledgement_in_the_inventory_s_own_arguments_as_well()
         {"trust-remote-code": False, "worker-cls": "auto", "scheduler-cls": None, "middleware": []},
         {"no-trust-remote-code": True},
         {"compilation-config": {"mode": 3, "backend": "inductor"}, "compilation-config.pass_config.fuse_norm": True},
+        {"compilation-config": {"inductor_compile_config": {"combo_kernels": False, "max_tiles": 2}}},
         {"kv-transfer-config": {"kv_connector": "LMCacheConnectorV1", "kv_role": "kv_both"}},
         {"hf-overrides": {"text_config": {"norm_class": "rms"}, "architectures": ["A"]}},
         {
