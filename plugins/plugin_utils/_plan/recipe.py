@@ -194,7 +194,7 @@ def resolve(
         **{key: parallel[key] for key in ("tensor_parallel", "pipeline_parallel", "expert_parallel")},
         "why": _reason(own, _split(data, own, len(hosts), topology), parallel),
         "args": checked,
-        "environment": given,
+        "environment": {**environment, **{name: None for name, value in given.items() if value is None}},
         "acknowledged": acknowledged,
         "answers": bool(data["answers"]) and checked.get("runner") != "pooling",
         "memory": sizes,

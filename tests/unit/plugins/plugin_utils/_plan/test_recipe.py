@@ -467,11 +467,11 @@ def test_short_forms_of_what_the_role_owns() -> None:
 
 
 def test_the_user_s_null_takes_a_variable_of_the_recipe_away() -> None:
-    recipe = {**MINIMAL, "environment": {"MAX_JOBS": 4, "VLLM_PP_LAYER_PARTITION": "1,1"}}
+    recipe = {**MINIMAL, "environment": {"MAX_JOBS": 4, "OMP_NUM_THREADS": 8}}
     plan = resolve(recipe, ["a"], overrides={"environment": {"MAX_JOBS": None, "HF_TOKEN": None, "VLLM_USE_V1": None}})
     # the nulls stay, for they take away what the role sets as well
     nulls = {"MAX_JOBS": None, "HF_TOKEN": None, "VLLM_USE_V1": None}
-    assert plan["environment"] == {"VLLM_PP_LAYER_PARTITION": "1,1", **nulls}
+    assert plan["environment"] == {"OMP_NUM_THREADS": 8, **nulls}
 
 
 def test_the_acknowledged_is_let_through() -> None:
