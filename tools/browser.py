@@ -1,9 +1,9 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A real headless browser for the report's tests and pictures: Debian's chromium-headless-shell.
+"""A real headless browser for the report's tests and pictures: the distribution's chromium, as its packages install it.
 
-Taken from the machine where it is, else unpacked (not installed) into the lab's cache with apt-get download.
+Where the machine has none, root installs Debian's; a person without root is told which package to install.
 
     python -m tools.browser PAGE.html PICTURE.png [--width 1200] [--dark]
 """
@@ -23,7 +23,10 @@ from pathlib import Path
 from typing import Any
 
 PACKAGE = "chromium-headless-shell"
-CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "sparkthor-lab" / "browser"
+#: programs that will do, the first that is there
+PROGRAMS = (PACKAGE, "chromium")
+#: without a font every word has no width
+FONTS = "fonts-dejavu-core"
 
 #: what the page itself says when it is inspected: sizes, and the contrast of every piece of text
 PROBE = r"""
@@ -83,40 +86,20 @@ def run(argv: list[str], seconds: float = 600, **options: Any) -> subprocess.Com
     return done
 
 
-def fetch(package: str, into: Path) -> None:
-    """Unpack a package and what the machine lacks of its dependencies; nothing is installed."""
-    if not shutil.which("apt-get") or not shutil.which("dpkg"):
-        raise BrowserError(f"{package} is missing and apt-get is not here to fetch it: install it")
-    into.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=into.parent) as scratch:
-        try:
-            wanted = run(["apt-get", "install", "--simulate", "--no-install-recommends", package])
-        except BrowserError:
-            run(["apt-get", "-q", "update"])
-            wanted = run(["apt-get", "install", "--simulate", "--no-install-recommends", package])
-        names = re.findall(r"^Inst (\S+)", wanted.stdout, re.MULTILINE)
-        run(["apt-get", "-q", "-o", "APT::Sandbox::User=root", "download", *names], cwd=scratch)
-        root = Path(scratch) / "root"
-        for deb in sorted(Path(scratch).glob("*.deb")):
-            run(["dpkg", "-x", str(deb), str(root)])
-        shutil.rmtree(into, ignore_errors=True)
-        root.rename(into)
-
-
-def program(package: str, name: str, into: Path) -> tuple[str, dict[str, str]]:
-    """A program of a Debian package and the environment it needs."""
-    found = shutil.which(name)
+def program() -> str:
+    """The browser of this machine, installed where it is missing."""
+    found = next(filter(None, map(shutil.which, PROGRAMS)), None)
     if found:
-        return found, dict(os.environ)
-    if not into.exists():
-        fetch(package, into)
-    libraries = {str(path.parent) for path in (into / "usr/lib").rglob("*.so*")}
-    environment = {**os.environ, "LD_LIBRARY_PATH": ":".join(sorted(libraries))}
-    for folder in ("usr/lib/chromium", "usr/bin"):
-        candidate = into / folder / name
-        if candidate.exists():
-            return str(candidate), environment
-    raise BrowserError(f"{package} brought no {name}; remove {into} and try again")
+        return found
+    if os.geteuid() != 0 or not shutil.which("apt-get"):
+        raise BrowserError(f"no {' or '.join(PROGRAMS)} here: install one of them (apt-get install {PACKAGE})")
+    quiet = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    run(["apt-get", "-qq", "update"], env=quiet)
+    run(["apt-get", "-qq", "install", "-y", "--no-install-recommends", PACKAGE, FONTS], 1200, env=quiet)
+    found = shutil.which(PACKAGE)
+    if not found:
+        raise BrowserError(f"the package {PACKAGE} brought no program of this name: install {PROGRAMS[-1]}")
+    return found
 
 
 @dataclass
@@ -128,11 +111,10 @@ class Seen:
 
 
 def _browse(arguments: list[str], page: Path, width: int, height: int, dark: bool) -> subprocess.CompletedProcess[str]:
-    binary, environment = program(PACKAGE, PACKAGE, CACHE)
     with tempfile.TemporaryDirectory() as profile:
         argv = [
-            binary,
-            *("--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--disable-dev-shm-usage"),
+            program(),
+            *("--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--disable-dev-shm-usage"),
             *("--enable-logging=stderr", "--log-level=0", f"--user-data-dir={profile}"),
             *("--disable-background-networking", "--host-resolver-rules=MAP * ~NOTFOUND"),
             f"--blink-settings=preferredColorScheme={0 if dark else 1}",
@@ -140,7 +122,7 @@ def _browse(arguments: list[str], page: Path, width: int, height: int, dark: boo
             *arguments,
             page.resolve().as_uri(),
         ]
-        return run(argv, 180, env=environment)
+        return run(argv, 180)
 
 
 def inspect(page: Path, width: int = 1200, dark: bool = False) -> Seen:

@@ -55,14 +55,24 @@ class Incoming:
             )
 
     def make(self) -> None:
+        self._make_records()
+        self._make(self._folder, 0o700)
+
+    def _make_records(self) -> None:
+        """All that the lock needs: nobody removes this folder."""
         self._make_root()
         self._check_root()
-        for path, mode in ((self._folder, 0o700), (self._records, 0o755)):
-            os.makedirs(path, exist_ok=True)
-            state = os.lstat(path)
-            if not stat.S_ISDIR(state.st_mode) or state.st_uid != os.geteuid():
-                raise StoreError(f"{path} must be a folder of the user who fills the store: remove it")
-            os.chmod(path, mode)
+        self._make(self._records, 0o755)
+
+    @staticmethod
+    def _make(path: str, mode: int) -> None:
+        # what is no folder is told below, with the fix
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(path, mode)
+        state = os.lstat(path)
+        if not stat.S_ISDIR(state.st_mode) or state.st_uid != os.geteuid():
+            raise StoreError(f"{path} must be a folder of the user who fills the store: remove it")
+        os.chmod(path, mode)
 
     @contextlib.contextmanager
     def alone(self, seconds: float | None = None) -> Iterator[None]:
@@ -70,7 +80,7 @@ class Incoming:
 
         The lock is the kernel's, so it ends with the process that holds it, however that ends.
         """
-        self.make()
+        self._make_records()
         limit = LOCK_LIMIT if seconds is None else seconds
         path = os.path.join(self._records, ".lock")
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
@@ -92,7 +102,7 @@ class Incoming:
                 # for the others' message alone: a full disk must not keep anybody from removing something
                 os.ftruncate(handle, 0)
                 os.pwrite(handle, str(os.getpid()).encode(), 0)
-            # whoever had it may have tidied up
+            # here alone: whoever had the lock may have tidied up a moment ago
             self.make()
             yield
         finally:

@@ -71,7 +71,9 @@ class Site:
         self, *models: Model | dict[str, Any], tags: str = "model_store", playbook: str = "site.yml", **variables: Any
     ) -> subprocess.Popen[str]:
         settings = {
-            # the role engine, which makes the serving user, has no part in this
+            # the role engine, which makes the serving user, has no part in this, nor has the inventory's own recipe,
+            # whose model would be asked of the hub where a test declares none
+            "vllm_serve_recipe": "",
             "model_store_models": [model.declared if isinstance(model, Model) else model for model in models],
             **variables,
         }

@@ -147,6 +147,26 @@ def test_a_run_waits_for_another_one_and_not_for_ever(
     assert os.listdir(store.root) == [".records"]
 
 
+def test_who_waits_for_the_lock_makes_nothing_that_its_holder_may_be_removing(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    handle = hold(store)
+    os.rmdir(os.path.join(store.root, ".incoming"))
+    monkeypatch.setattr(incoming, "LOCK_LIMIT", 0.1)
+    with pytest.raises(StoreError, match="another run works"), store.alone():
+        raise AssertionError("it is held")
+    os.close(handle)
+    assert os.listdir(store.root) == [".records"]
+
+
+@pytest.mark.parametrize("name", [".incoming", ".records"])
+def test_a_file_in_the_place_of_a_folder_of_the_store_is_named_with_the_fix(store: Store, name: str) -> None:
+    os.makedirs(store.root)
+    Path(store.root, name).touch()
+    with pytest.raises(StoreError, match=rf"{name} must be a folder of the user who fills the store: remove it"):
+        store.receive([])
+
+
 def test_a_lock_ends_with_the_process_that_holds_it(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(incoming, "LOCK_LIMIT", 10.0)
     program = (
