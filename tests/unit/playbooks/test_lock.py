@@ -23,7 +23,10 @@ READ_ONLY = {
     "switch_model",
 }
 #: what may come before the lock: it changes nothing, but for the secrets that preflight keeps on the controller
-BEFORE = ("sparkthor.cluster.preflight", "ansible.builtin.meta", "ansible.builtin.assert", "tasks/read_status.yml")
+BEFORE = (
+    *("sparkthor.cluster.preflight", "ansible.builtin.meta", "ansible.builtin.assert", "tasks/read_status.yml"),
+    "tasks/every_group.yml",
+)
 NAMES = sorted(path.stem for path in PLAYBOOKS.glob("*.yml"))
 
 
