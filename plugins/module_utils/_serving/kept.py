@@ -1,8 +1,5 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-# runs inside modules on the host:
-# pylint: disable=ansible-bad-function
-
 """Configurations that served, kept whole on every host, and the way back to one of them.
 
 A configuration is the content of all files that say what is served and how: model, arguments, environment, units, and
@@ -23,7 +20,6 @@ import hashlib
 import json
 import os
 import stat
-import subprocess
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -32,6 +28,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.pins imp
 from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.venv import interesting
 from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.units import PENDING
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import files
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.command import run_limited
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import (
     container,
     former_head,
@@ -209,10 +206,24 @@ def beside(one: Kept, configs: str = places.Places("*").config) -> Beside:
     return Beside([name for name in now if name in known], [name for name in now if name not in known])
 
 
-def without_former(one: Kept, configs: str = places.Places("*").config) -> Kept:
-    """Without the files of groups that are beside the host's own one no longer: their units and folders are gone."""
+def without_former(one: Kept, configs: str = places.Places("*").config, folder: str = serving.GOOD) -> Kept:
+    """Without what is of groups that are beside the host's own one no longer: their units, folders and models may be
+    gone, and nobody needs them to go back."""
     there = {"", *beside(one, configs).beside}
-    return dataclasses.replace(one, items={path: item for path, item in one.items.items() if _group_of(path) in there})
+    models: dict[bool, set[str]] = {True: set(), False: set()}
+    for path, item in one.items.items():
+        if path.endswith(".yaml") and item.digest:
+            name = os.path.basename(serving.model_of(os.path.join(folder, _copy_of(path, item))))
+            models[_group_of(path) in there].add(base_of(name) or name)
+    former = models[False] - models[True]
+    return dataclasses.replace(
+        one,
+        items={
+            path: item
+            for path, item in one.items.items()
+            if _group_of(path) in there and not (item.link and os.path.basename(path) in former)
+        },
+    )
 
 
 def _engines(one: Kept, folder: str) -> tuple[list[str], str]:
@@ -256,8 +267,8 @@ def revisions_needed(config: str = VLLM, folder: str = serving.GOOD, beside: str
 
 
 def has_image(image: str) -> bool:
-    done = subprocess.run(["docker", "image", "inspect", image], capture_output=True, check=False, timeout=60)
-    return done.returncode == 0
+    """Without a docker, or with one that does not answer, it is not there to be used."""
+    return run_limited(["docker", "image", "inspect", image], 60)[0] == 0
 
 
 def choose(name: str, folder: str = serving.GOOD) -> Kept:
@@ -290,6 +301,7 @@ def differences(
             f"the configuration {one.name} served on the hosts {', '.join(then)}, and the inventory has "
             f"{', '.join(sorted(hosts))}: run site.yml with the former variables instead"
         )
+    one = without_former(one, folder=folder)
     environments, image = _engines(one, folder)
     # an engine that lost its marker was found damaged, and installed anew elsewhere
     lost = [path for path in environments if not _is_whole(path)]
@@ -302,7 +314,7 @@ def differences(
             "with the former variables, and raise engine_keep or model_store_revisions"
         )
     changes = []
-    for path, item in without_former(one).items.items():
+    for path, item in one.items.items():
         there, before = _read(path)
         if (there.digest, there.link) != (item.digest, item.link):
             changes.append(Change(path, before, _text(path, item, one.name, folder), item))

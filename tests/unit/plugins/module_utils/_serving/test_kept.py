@@ -138,6 +138,44 @@ def test_nothing_of_a_group_that_is_gone_is_written(host: Host, monkeypatch: pyt
     assert host.back("a") == ["vllm.yaml"]
 
 
+@pytest.mark.parametrize("mine", ["big", "small"])
+def test_the_model_of_a_group_that_is_gone_is_not_needed_to_go_back(
+    host: Host, monkeypatch: pytest.MonkeyPatch, mine: str
+) -> None:
+    """It was removed with its group; of a model that the host's own group serves as well the revision is needed."""
+    config = host.folder / "gone.yaml"
+    monkeypatch.setattr(kept, "_group_of", lambda path: "gone" if path == str(config) else "")
+    for name in ("big", "small"):
+        (host.folder / f"{name}@{'1' * 16}").mkdir()
+        (host.folder / name).symlink_to(f"{name}@{'1' * 16}")
+        host.paths.append(str(host.folder / name))
+    host.paths.append(str(config))
+    config.write_text(f"model: {host.folder}/small@{'1' * 16}\n")
+    host.yaml.write_text(f"model: {host.folder}/{mine}@{'1' * 16}\n")
+    host.keep("a")
+    host.yaml.write_text("model: two\n")
+    config.unlink()
+    (host.folder / "small").unlink()
+    (host.folder / f"small@{'1' * 16}").rmdir()
+    if mine == "small":
+        with pytest.raises(kept.KeptError, match="small@1111"):
+            host.changes("a")
+    else:
+        assert host.back("a") == ["vllm.yaml"]
+
+
+@pytest.mark.parametrize("path", ["/nowhere", None])
+def test_an_image_is_not_there_where_docker_is_not(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, path: str | None
+) -> None:
+    """A host whose docker was removed, and one whose docker answers with an error."""
+    if path is None:
+        (tmp_path / "docker").write_text("#!/bin/sh\nexit 1\n")
+        (tmp_path / "docker").chmod(0o755)
+    monkeypatch.setenv("PATH", path or f"{tmp_path}")
+    assert kept.has_image("nvcr.io/nvidia/vllm:25.11-py3") is False
+
+
 def test_units_are_read_anew(host: Host, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(kept, "UNITS", str(tmp_path))
     host.keep("a")
