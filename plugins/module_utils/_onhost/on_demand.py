@@ -45,6 +45,8 @@ class Policy:
     every: float = 600.0
     #: minutes of the day, of the host's own time, in which it does not serve
     closed: tuple[int, int] | None = None
+    #: seconds that its start may take
+    patience: float = float("inf")
 
     def closed_for(self, minute: float) -> float:
         """Seconds until it may serve; 0 where it may now."""
@@ -68,8 +70,6 @@ class Seen:
     running: bool = True
     ready: bool = True
     restarts: int = 0
-    #: seconds that its start may take
-    patience: float = 2700.0
     #: its newest request, the ones that run, and when it took the place of another
     used: float = 0.0
     in_flight: int = 0
@@ -138,9 +138,9 @@ def _back(policies: Mapping[str, Policy], seen: Seen) -> Switch | None:
         return None
     if not seen.running:
         return Switch("", "its engine has ended", failed=not seen.served)
-    if not seen.served and (seen.restarts >= RESTARTS or seen.now - seen.since > seen.patience):
-        return Switch("", "its engine does not start", failed=True)
     policy = policies[seen.serves]
+    if not seen.served and (seen.restarts >= RESTARTS or seen.now - seen.since > policy.patience):
+        return Switch("", "its engine does not start", failed=True)
     if seen.held.get(seen.serves):
         return None
     if policy.closed_for(seen.minute):

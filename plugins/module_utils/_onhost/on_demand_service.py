@@ -42,7 +42,10 @@ def policies_of(config: Mapping[str, Any]) -> dict[str, on_demand.Policy]:
     """Of serving.json of the host's own group."""
     return {
         str(name): on_demand.Policy(
-            60.0 * own["idle_minutes"], 60.0 * own["every_minutes"], on_demand.hours(str(own["not_between"]))
+            60.0 * own["idle_minutes"],
+            60.0 * own["every_minutes"],
+            on_demand.hours(str(own["not_between"])),
+            float(own["ready_timeout"]),
         )
         for name, own in (config.get("on_demand_groups") or {}).items()
     }

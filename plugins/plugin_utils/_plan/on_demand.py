@@ -26,8 +26,15 @@ PATH = f"/etc/systemd/system/{NAME}"
 
 
 def groups(beside: Sequence[Serving]) -> dict[str, dict[str, Any]]:
-    """What the groups on demand are allowed, by name: of serving.json of the host's own group."""
-    return {one.places.name: dict(one.on_demand) for one in beside if one.on_demand}
+    """What the groups on demand are allowed, by name: of serving.json of the host's own group.
+
+    A start may take as long as a playbook waits for it.
+    """
+    return {
+        one.places.name: {**one.on_demand, "ready_timeout": one.settings.vllm_serve_ready_timeout}
+        for one in beside
+        if one.on_demand
+    }
 
 
 def turn(serving: Serving, beside: Sequence[Serving]) -> Turn | None:

@@ -76,6 +76,7 @@ class ServingSettings:
     vllm_serve_watchdog_step_patience: str
     vllm_serve_watchdog_wedge_bound: str
     vllm_serve_degraded_after: float
+    vllm_serve_ready_timeout: int
     vllm_serve_cors_origins: list[Any] = field(default_factory=list)
     vllm_serve_door_port: int = 8001
     vllm_serve_model: str = ""

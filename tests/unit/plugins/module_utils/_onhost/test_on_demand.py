@@ -17,7 +17,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.on_deman
 )
 
 NOW = 100_000.0
-POLICIES = {"night": Policy(1800, 600, (480, 1080)), "any": Policy(60, 600)}
+POLICIES = {"night": Policy(1800, 600, (480, 1080)), "any": Policy(60, 600, None, 3600.0)}
 AWAKE = {"serves": "any", "since": NOW - 700, "used": NOW - 1}
 
 
@@ -57,7 +57,10 @@ def seen(**more: Any) -> Seen:
         ({**AWAKE, "running": False, "held": {"": "stopped"}}, None, False),
         ({**AWAKE, "served": False, "restarts": 1}, None, False),
         ({**AWAKE, "served": False, "restarts": 2}, "", True),
-        ({**AWAKE, "served": False, "patience": 600.0}, "", True),
+        # the start of a large model takes as long as its group is allowed
+        ({**AWAKE, "served": False, "since": NOW - 2701}, None, False),
+        ({**AWAKE, "served": False, "since": NOW - 3601}, "", True),
+        ({**AWAKE, "serves": "night", "served": False, "since": NOW - 86400}, None, False),
         ({**AWAKE, "serves": "night", "minute": 480.0}, "", False),
         ({**AWAKE, "wishes": {"": NOW, "night": NOW - 9}, "used": NOW - 50}, "", False),
     ],

@@ -19,7 +19,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import o
 
 from tests.unit.plugins.module_utils.serving_head import Systemd
 
-POLICY = {"idle_minutes": 10, "every_minutes": 5, "not_between": ""}
+POLICY = {"idle_minutes": 10, "every_minutes": 5, "not_between": "", "ready_timeout": 4500}
 
 
 class Host:

@@ -8,6 +8,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.on_demand_service import policies_of
+
 from tests.unit.plugins.plugin_utils._plan.test_door import with_beside
 from tests.unit.plugins.plugin_utils._plan.vllm_plan import files, plan, units
 
@@ -26,7 +28,9 @@ def test_a_group_on_demand_sleeps_after_a_boot_and_the_own_one_serves(variables:
     assert found_units["sparkthor-vllm-embed.service"]["enabled"] is False
     assert found_units["sparkthor-vllm.service"]["enabled"] is True
     own, embed = (json.loads(found[f"/etc/sparkthor/{path}serving.json"]) for path in ("", "beside/embed/"))
-    assert own["on_demand_groups"] == {"embed": {"idle_minutes": 30, "every_minutes": 10, "not_between": "08:00-18:00"}}
+    assert own["on_demand_groups"] == {
+        "embed": {"idle_minutes": 30, "every_minutes": 10, "not_between": "08:00-18:00", "ready_timeout": 2700}
+    }
     assert (embed["on_demand"], "on_demand" in own, "on_demand_groups" in embed) == (True, False, False)
     wakes = found_units["sparkthor-on-demand.service"]
     assert wakes["restart_on"] == ["/etc/systemd/system/sparkthor-on-demand.service", "/etc/sparkthor/serving.json"]
@@ -34,6 +38,13 @@ def test_a_group_on_demand_sleeps_after_a_boot_and_the_own_one_serves(variables:
     for line in ("Group=sparkthor-front", "CapabilityBoundingSet=", "ReadWritePaths=-/run/sparkthor"):
         assert line in unit
     assert "RestrictAddressFamilies=AF_UNIX" in unit
+
+
+def test_a_start_may_take_what_the_inventory_allows(variables: dict[str, Any]) -> None:
+    """And no fixed time: half a terabyte from a slow disk takes longer than 45 minutes."""
+    found = files(plan(on_demand({**variables, "vllm_serve_ready_timeout": 7200})))
+    allowed = json.loads(found["/etc/sparkthor/serving.json"])["on_demand_groups"]
+    assert {name: one.patience for name, one in policies_of({"on_demand_groups": allowed}).items()} == {"embed": 7200.0}
 
 
 def test_nobody_waits_for_a_model_that_serves_all_the_time(variables: dict[str, Any]) -> None:
