@@ -333,7 +333,7 @@ class ActionModule(ClusterAction):
                 [] if virtual else [str(name) for name in given["vllm_serve_tls_names"]],
                 [str(address) for address in given["vllm_serve_listen"]],
             ),
-            str(serving["served_model_name"]),
+            serving_groups.names_of(serving["served_model_name"], str(serving.get("model") or "")),
             ""
             if "vllm_serve_api_key" in given
             else os.path.join(inventory.secrets_dir(self.vars, self._templar.template), "api_key"),

@@ -42,14 +42,19 @@ class Served:
     port: int = 0
 
 
+def names_of(served: Any, model: str) -> tuple[str, ...]:
+    """Under which clients ask for a model: by ``served_model_name``, one name or a list, else by its own last part."""
+    names = served or model.rstrip("/").rpartition("/")[2]
+    return tuple(map(str, names if isinstance(names, (list, tuple)) else [names]))
+
+
 def offer(cluster: Mapping[str, Any], fallback: Any, port: int = 0) -> Served:
     """What the plan of a serving group comes to for the others."""
     serving = cluster["serving"]
-    names = serving.get("served_model_name") or serving["model"].rstrip("/").rpartition("/")[2]
     return Served(
         str(cluster["group"]),
         str(cluster["head"]),
-        tuple(map(str, names if isinstance(names, (list, tuple)) else [names])),
+        names_of(serving.get("served_model_name"), serving["model"]),
         str(serving["model"]),
         str(fallback or ""),
         tuple(cluster["hosts"]),

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.verdict import gib
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory.groups import names_of
 
 #: part of the bound by memory bandwidth that deployments on Sparks reach for one stream (owners' reports)
 REACHED = (0.4, 0.6)
@@ -21,8 +22,9 @@ def line(planned: Mapping[str, Any], over_tcp: bool = False) -> str:
     ``over_tcp``: the parts of a layer are on several hosts that are joined by TCP.
     """
     memory = planned.get("memory")
-    name, world = planned["served_model_name"], planned["tensor_parallel"] * planned["pipeline_parallel"]
-    on = f"{name} on {world} GPU{'s' if world > 1 else ''}"
+    names = names_of(planned["served_model_name"], str(planned.get("model") or ""))
+    world = planned["tensor_parallel"] * planned["pipeline_parallel"]
+    on = f"{names[0]} on {world} GPU{'s' if world > 1 else ''}"
     if not memory:
         return f"{on}: its size is not known here, so nobody checked whether it fits"
     if memory.get("unknown"):

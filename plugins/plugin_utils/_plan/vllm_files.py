@@ -254,7 +254,7 @@ def serving_settings(serving: Serving, beside: Sequence[Serving] = ()) -> dict[s
     given, own, degraded = serving.settings, serving.places, {}
     if serving.degraded:
         degraded = {
-            "model": serving.smaller["served_model_name"],
+            "model": serving.smaller_names[0],
             "config": vllm_serve.SMALLER_CONFIG,
             "whole": own.vllm_config,
             "link": vllm_serve.CONFIG_LINK,

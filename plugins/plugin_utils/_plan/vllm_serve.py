@@ -4,13 +4,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import location
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.places import OWN, Places
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory.groups import names_of
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import door, front, patience, virtual_address
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engine import (
     CACHE,
@@ -205,12 +205,13 @@ class Serving:
     @property
     def names(self) -> list[str]:
         """Under which clients ask for the model."""
-        names = (
-            self.planned.get("served_model_name")
-            or self.settings.vllm_serve_served_model_name
-            or os.path.basename(self.model)
-        )
-        return [str(name) for name in names] if isinstance(names, list) else [str(names)]
+        served = self.planned.get("served_model_name") or self.settings.vllm_serve_served_model_name
+        return list(names_of(served, self.model))
+
+    @property
+    def smaller_names(self) -> list[str]:
+        """The same while a host is away."""
+        return list(names_of(self.smaller["served_model_name"], str(self.smaller["model"])))
 
     @property
     def args(self) -> Mapping[str, Any]:
@@ -297,7 +298,7 @@ def smaller_config(serving: Serving) -> dict[str, Any]:
     return serve_config(
         smaller["args"],
         model=serving.stored(str(smaller["model"])),
-        served_model_name=[str(smaller["served_model_name"])],
+        served_model_name=serving.smaller_names,
         max_model_len=smaller["max_model_len"],
         tensor_parallel_size=int(smaller["tensor_parallel"]),
         pipeline_parallel_size=int(smaller["pipeline_parallel"]),

@@ -15,7 +15,8 @@ class Api(NamedTuple):
     """What a client has to know."""
 
     url: str  # up to and with /v1
-    model: str
+    #: under which it is served, the first in the examples
+    names: tuple[str, ...]
     key_file: str  # on the controller; empty where the user gave the key
     tls: str  # off, self_signed or given
     pooling: bool = False
@@ -47,13 +48,13 @@ def other_models(groups: Sequence[Mapping[str, Any]], own: str) -> list[str]:
 def lines(api: Api) -> list[str]:
     key = f"$(cat {api.key_file})" if api.key_file else "$KEY"
     trust = "--cacert head.pem " if api.tls == "self_signed" else ""
-    body: dict[str, Any] = {"model": api.model}
+    body: dict[str, Any] = {"model": api.names[0]}
     if api.pooling:
         path, body["input"] = "embeddings", "hello"
     else:
         path, body["messages"] = "chat/completions", [{"role": "user", "content": "Say hello."}]
     found = [
-        f"The API is at {api.url}, and the model is called {api.model}.",
+        f"The API is at {api.url}, and the model is called {' or '.join(api.names)}.",
         f"Its key is in {api.key_file}."
         if api.key_file
         else "Its key is the one that you set as vllm_serve_api_key (KEY below).",

@@ -29,6 +29,10 @@ def test_the_verdict_comes_with_its_numbers() -> None:
     )
 
 
+def test_a_model_with_several_names_is_called_by_the_first() -> None:
+    assert outlook.line({**PLAN, "served_model_name": ["m", "default"]}) == outlook.line(PLAN)
+
+
 def test_a_tight_one_says_why() -> None:
     line = outlook.line({**PLAN, "memory": {**MEMORY, "verdict": "tight"}})
     assert line.startswith("m on 2 GPUs fits, but it is tight; ")

@@ -172,6 +172,24 @@ def test_store_and_caches_lie_where_their_variables_say(variables: dict[str, Any
     ]
 
 
+@pytest.mark.parametrize(
+    ("served", "names"), [("small", ["small"]), (["small"], ["small"]), (["small", "default"], ["small", "default"])]
+)
+def test_degraded_mode_serves_under_every_name(variables: dict[str, Any], served: Any, names: list[str]) -> None:
+    smaller = {
+        **{"model": "s", "served_model_name": served, "max_model_len": 1024, "args": {}, "hosts": 1},
+        **{"tensor_parallel": 2, "pipeline_parallel": 1},
+    }
+    given = with_serving(variables, model="m", models=[{"name": "m"}], served_model_name=served, degraded=smaller)
+    found = files(plan(given, vllm_serve_degraded_after="300"))
+    for path in ("vllm", "vllm-degraded"):
+        config = yaml.safe_load(found[f"/etc/sparkthor/{path}.yaml"])
+        assert config["served-model-name"] == (names if len(names) > 1 else names[0])
+    # what the watchdog asks for
+    serving = json.loads(found["/etc/sparkthor/serving.json"])
+    assert (serving["model"], serving["degraded"]["model"]) == ("small", "small")
+
+
 def test_degraded_mode(variables: dict[str, Any]) -> None:
     smaller = {
         **{"model": "s", "served_model_name": "small", "max_model_len": 1024, "args": {}, "hosts": 1},

@@ -28,7 +28,7 @@ def test_the_endpoint(tls: str, names: list[str], listen: list[str], url: str) -
 
 
 def test_the_lines_hold_a_command_that_a_shell_takes() -> None:
-    lines = usage.lines(usage.Api("http://h:8000/v1", "m", "/inv/.secrets/api_key", "off"))
+    lines = usage.lines(usage.Api("http://h:8000/v1", ("m",), "/inv/.secrets/api_key", "off"))
     assert lines[:2] == [
         "The API is at http://h:8000/v1, and the model is called m.",
         "Its key is in /inv/.secrets/api_key.",
@@ -39,8 +39,14 @@ def test_the_lines_hold_a_command_that_a_shell_takes() -> None:
     assert json.loads(words[-1])["model"] == "m"
 
 
+def test_a_model_with_several_names_is_asked_for_by_one_of_them() -> None:
+    lines = usage.lines(usage.Api("http://h:8000/v1", ("small", "default"), "/k", "off"))
+    assert lines[0] == "The API is at http://h:8000/v1, and the model is called small or default."
+    assert json.loads(shlex.split(lines[2].removeprefix("Try it: "))[-1])["model"] == "small"
+
+
 def test_a_certificate_of_the_heads_own_is_fetched_first() -> None:
-    lines = usage.lines(usage.Api("https://h:8000/v1", "m", "", "self_signed"))
+    lines = usage.lines(usage.Api("https://h:8000/v1", ("m",), "", "self_signed"))
     assert "openssl s_client -connect h:8000" in lines[2]
     assert "curl --cacert head.pem https://h:8000/v1/chat/completions" in lines[3]
     assert "vllm_serve_api_key" in lines[1]
@@ -51,7 +57,7 @@ def test_a_pooling_model_is_asked_for_a_vector() -> None:
     assert usage.pools({"runner": "pooling"})
     assert usage.pools({"convert": "embed"})
     assert not usage.pools({})
-    line = usage.lines(usage.Api("http://h:8000/v1", "m", "/k", "off", pooling=True))[2]
+    line = usage.lines(usage.Api("http://h:8000/v1", ("m",), "/k", "off", pooling=True))[2]
     assert "/v1/embeddings" in line
     assert '"input": "hello"' in line
 
@@ -68,7 +74,7 @@ def test_models_of_other_groups_are_told_with_who_serves_them():
 
 
 def test_one_address_of_several_heads_wants_the_certificates_of_all() -> None:
-    api = usage.Api("https://192.168.1.100:8000/v1", "m", "", "self_signed", heads=("192.168.1.11", "192.168.1.12"))
+    api = usage.Api("https://192.168.1.100:8000/v1", ("m",), "", "self_signed", heads=("192.168.1.11", "192.168.1.12"))
     lines = usage.lines(api)
     assert "takes it over: 192.168.1.11, 192.168.1.12" in lines[2]
     assert "for head in 192.168.1.11 192.168.1.12; do openssl s_client -connect $head:8000" in lines[3]
