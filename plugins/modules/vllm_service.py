@@ -98,6 +98,12 @@ options:
     type: list
     elements: str
     default: []
+  machines:
+    description:
+      - With O(state=rolled_back), by host the RV(machine) that O(state=kept) returned there, so that hosts with new
+        names are known again.
+    type: dict
+    default: {}
 attributes:
   check_mode:
     details: With O(state=serving) it says whether the group would be started or restarted, and does not wait.
@@ -201,6 +207,10 @@ digest:
   description: Of what lies at O(paths) now.
   returned: with O(state=kept)
   type: str
+machine:
+  description: What this machine keeps under any name; empty if it has no machine-id.
+  returned: with O(state=kept)
+  type: str
 configurations:
   description: What is kept, the newest first, each with C(name), C(digest) and C(about).
   returned: with O(state=kept)
@@ -212,6 +222,7 @@ import dataclasses
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.sparkthor.cluster.plugins.module_utils._facts.machine import read_identity
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import control, front_config
 from ansible_collections.sparkthor.cluster.plugins.module_utils._serving import kept, ready
 
@@ -230,6 +241,7 @@ def argument_spec() -> dict[str, Any]:
         "group": {"type": "str", "default": ""},
         "known_invocation": {"type": "str", "default": ""},
         "hosts": {"type": "list", "elements": "str", "default": []},
+        "machines": {"type": "dict", "default": {}},
         "name": {"type": "str", "default": ""},
         "paths": {"type": "list", "elements": "path", "default": []},
     }
@@ -284,14 +296,14 @@ def keep(module: AnsibleModule) -> None:
     except (kept.KeptError, OSError, UnicodeDecodeError) as error:
         module.fail_json(msg=f"what serves cannot be kept on this host: {error}")
     known = [{"name": one.name, "digest": kept.digest(one.items), "about": one.about} for one in kept.read()]
-    module.exit_json(changed=changed, digest=digest, configurations=known)
+    module.exit_json(changed=changed, digest=digest, machine=read_identity(), configurations=known)
 
 
 def roll_back(module: AnsibleModule) -> None:
     params = module.params
     try:
         one = kept.choose(params["name"])
-        changes = kept.differences(one, params["hosts"])
+        changes = kept.differences(one, params["hosts"], machines=params["machines"])
         if not module.check_mode:
             kept.apply(changes)
     except (kept.KeptError, OSError, UnicodeDecodeError) as error:

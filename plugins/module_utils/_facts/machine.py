@@ -1,11 +1,13 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What kind of machine a host is, and which release of its vendor's system it runs.  Pure: text in, plain data out."""
+"""Which machine a host is, of what kind, and which release of its vendor's system it runs: text in, plain data
+out."""
 
 from __future__ import annotations
 
+import hmac
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import environment_file
 
@@ -23,6 +25,36 @@ SYSTEMS = {
 
 #: does not start the GPU with the firmware of an older update
 TORN_DRIVER = "580.173.02"
+
+
+#: what a machine-id is hashed with, so that the result is of no use to anybody else (machine-id(5) asks for that)
+_APPLICATION = b"sparkthor.cluster"
+
+
+def identity(machine_id: str) -> str:
+    """What a machine keeps under any name and address, 32 digits; empty where its installation has no machine-id yet.
+
+    A machine that was installed anew is another one.
+    """
+    text = machine_id.strip()
+    if not re.fullmatch(r"[0-9a-f]{32}", text):
+        return ""
+    return hmac.new(bytes.fromhex(text), _APPLICATION, "sha256").hexdigest()[:32]
+
+
+def read_identity(path: str = "/etc/machine-id") -> str:
+    """Of the machine that runs this."""
+    try:
+        with open(path, encoding="ascii") as file:
+            return identity(file.read())
+    except (OSError, UnicodeDecodeError):
+        return ""
+
+
+def told_apart(machines: Mapping[str, str]) -> dict[str, str]:
+    """Identity by host, without those that are unknown or that several hosts have because one is a clone."""
+    found = list(machines.values())
+    return {host: one for host, one in machines.items() if one and found.count(one) == 1}
 
 
 def detect_kind(

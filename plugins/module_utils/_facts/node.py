@@ -316,6 +316,12 @@ class NodeReader:
         units = ("sparkthor-vllm.service", "sparkthor-ray.service", *beside)
         return any(self._exists(f"/sys/fs/cgroup/system.slice/{unit}") for unit in units)
 
+    def identifiers(self) -> dict[str, str]:
+        return {
+            "machine": machine.identity(self._read("/etc/machine-id")),
+            "boot_id": self._read("/proc/sys/kernel/random/boot_id").strip(),
+        }
+
     def groups_here(self) -> dict[str, Any]:
         return {"serving": self.serving(), "beside": self.beside()}
 
@@ -323,12 +329,12 @@ class NodeReader:
         return names_beside(self._path("/"))
 
     def declared(self) -> dict[str, Any]:
-        """Whom the newest play declared head, which declaration of which cluster that was, its hosts and topology, and
-        the newest one that this host has heard of since; empty before the first."""
+        """Whom the newest play declared head, which declaration of which cluster that was, its hosts, which machines
+        they are, its topology, and the newest one that this host has heard of since; empty before the first."""
         data = self._object(places.DECLARED)
         if not isinstance(data.get("head"), str):
             return {}
-        heard = self._object("/var/lib/sparkthor/superseded.json")
+        heard, machines = self._object("/var/lib/sparkthor/superseded.json"), data.get("machines")
         numbers = (one.get("generation") for one in (data, heard))
         own, later = (number if isinstance(number, int) else 0 for number in numbers)
         return {
@@ -337,6 +343,7 @@ class NodeReader:
             "seen": max(own, later),
             "cluster": str(data.get("cluster") or ""),
             "hosts": sorted(data.get("peers") or ()),
+            "machines": machines if isinstance(machines, dict) else {},
             "topology": str(data.get("topology") or ""),
             "virtual": str(data.get("virtual_address") or ""),
             "hostname": str(data.get("hostname") or ""),
@@ -419,7 +426,7 @@ class NodeReader:
             "hostname": hostname,
             "hostname_on_loopback": hostname_on_loopback(self._read("/etc/hosts"), hostname),
             "product": product,
-            "boot_id": self._read("/proc/sys/kernel/random/boot_id").strip(),
+            **self.identifiers(),
             "os": {
                 "id": os_release.get("ID", ""),
                 "version": os_release.get("VERSION_ID", ""),

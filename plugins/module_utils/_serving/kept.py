@@ -26,6 +26,7 @@ from typing import Any, NamedTuple
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.pins import read_marker
 from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.venv import interesting
+from ansible_collections.sparkthor.cluster.plugins.module_utils._facts.machine import told_apart
 from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.units import PENDING
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import files
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.command import run_limited
@@ -137,9 +138,11 @@ def describe(items: Mapping[str, Item]) -> dict[str, Any]:
     versions = files.read_json(container.CONFIG).get("versions") if runtime == "container" else None
     for path in (path for path, item in items.items() if item.link and runtime == "venv"):
         versions = interesting(read_marker(os.path.realpath(path)).get("pins") or {}) or versions
+    declared = files.read_json(former_head.CLUSTER)
     return {
         "when": int(time.time()),
-        "hosts": sorted(files.read_json(former_head.CLUSTER).get("peers") or {}),
+        "hosts": sorted(declared.get("peers") or {}),
+        "machines": declared.get("machines") or {},
         "executor": executor(),
         "runtime": runtime,
         "versions": versions or {},
@@ -282,23 +285,33 @@ def choose(name: str, folder: str = serving.GOOD) -> Kept:
     return found
 
 
+def _by_the_same(about: Mapping[str, Any], hosts: Sequence[str], machines: Mapping[str, str]) -> bool:
+    """Whether the hosts that served then are those of now, whatever their names are."""
+    then = about.get("hosts") or sorted(hosts)
+    were, are = (sorted(told_apart(one).values()) for one in (about.get("machines") or {}, machines))
+    return bool(then == sorted(hosts)) or (were == are and len(are) == len(hosts) == len(then))
+
+
 def differences(
     one: Kept,
     hosts: Sequence[str],
     folder: str = serving.GOOD,
     image_there: Callable[[str], bool] = has_image,
+    machines: Mapping[str, str] | None = None,
 ) -> list[Change]:
-    """What to write for this configuration. Raises KeptError where this host cannot serve it any more."""
+    """What to write for this configuration. Raises KeptError where this host cannot serve it any more.
+
+    ``hosts`` are those that serve now, ``machines`` their identities.
+    """
     if one.about.get("executor", executor()) != executor():
         raise KeptError(
             f"the configuration {one.name} ran with vllm_serve_executor={one.about['executor']}, and the units of this "
             f"host are {executor()}'s: run site.yml with vllm_serve_executor: {one.about['executor']} and the former "
             "variables instead"
         )
-    then = one.about.get("hosts") or sorted(hosts)
-    if then != sorted(hosts):
+    if not _by_the_same(one.about, hosts, machines or {}):
         raise KeptError(
-            f"the configuration {one.name} served on the hosts {', '.join(then)}, and the inventory has "
+            f"the configuration {one.name} served on the hosts {', '.join(one.about['hosts'])}, and the inventory has "
             f"{', '.join(sorted(hosts))}: run site.yml with the former variables instead"
         )
     one = without_former(one, folder=folder)

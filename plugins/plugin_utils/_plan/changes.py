@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+from ansible_collections.sparkthor.cluster.plugins.module_utils._facts.machine import told_apart
+
 Nodes = Mapping[str, Mapping[str, Any]]
 _GIB = 2**30
 
@@ -23,8 +25,9 @@ def announced(cluster: Mapping[str, Any], fabric: Mapping[str, Mapping[str, Any]
     if not before:
         return []
     now, then = list(cluster["hosts"]), [str(name) for name in before.get("hosts") or ()]
-    lines = _members(now, then, fabric, nodes) if then else []
-    if before["head"] != cluster["head"]:
+    former = _former(then, before, fabric, nodes)
+    lines = _members(now, then, former, nodes) if then else []
+    if before["head"] != former.get(cluster["head"], cluster["head"]):
         lines.append(
             f"the head moves from {before['head']} to {cluster['head']}: clients need its address, and Ray on a former "
             "head stays down"
@@ -32,9 +35,10 @@ def announced(cluster: Mapping[str, Any], fabric: Mapping[str, Mapping[str, Any]
     topology = str(before.get("topology") or "")
     if topology and topology != cluster["topology"]:
         lines.append(f"the topology changes from {topology} to {cluster['topology']}")
-    moved = {host: found for host in now if host in then and (found := _moved(fabric[host], nodes[host]))}
+    known = {host for host in now if host in then or host in former}
+    moved = {host: found for host in now if host in known and (found := _moved(fabric[host], nodes[host]))}
     lines += [f"{host}: {', '.join(found)}" for host, found in moved.items()]
-    if moved and set(then) - set(fabric) and cluster["topology"] in ("direct", "switch"):
+    if moved and set(then) - set(former.values()) - set(fabric) and cluster["topology"] in ("direct", "switch"):
         lines.append(
             "addresses follow the order of the inventory: fabric_reserved keeps the place of a host that is gone, and "
             "with it all other addresses"
@@ -49,27 +53,53 @@ def _before(cluster: Mapping[str, Any], nodes: Nodes) -> Mapping[str, Any]:
     known = [declared for host in cluster["hosts"] if (declared := nodes[host].get("declared"))]
     same = [one for one in known if one.get("cluster") == cluster["id"]]
     # serving groups that were one cluster once share its name: a host that comes from another knows that one
-    own = [one for one in same if cluster["head"] in (one.get("hosts") or ())]
+    head = str(nodes[cluster["head"]].get("machine") or cluster["head"])
+    own = [
+        one
+        for one in same
+        if cluster["head"] in (one.get("hosts") or ()) or head in (one.get("machines") or {}).values()
+    ]
     return max(own or same, key=lambda one: int(one["generation"]), default={})
 
 
-def _members(now: Sequence[str], then: Sequence[str], everywhere: Collection[str], nodes: Nodes) -> list[str]:
+def _former(
+    then: Sequence[str], before: Mapping[str, Any], everywhere: Collection[str], nodes: Nodes
+) -> dict[str, str]:
+    """Of the hosts of now that belonged to the cluster, each with its name then: by machine, else by the same name."""
+    names = {machine: name for name, machine in told_apart(before.get("machines") or {}).items()}
+    machines = told_apart({host: str(nodes[host].get("machine") or "") for host in everywhere})
+    found = {host: names[one] for host, one in machines.items() if one in names}
+    # those of which no machine is known, then or now
+    unknown = {host for host in then if host not in machines or host not in names.values()}
+    same = set(everywhere) & unknown - set(found) - set(found.values())
+    return {**found, **{host: host for host in same}}
+
+
+def _members(now: Sequence[str], then: Sequence[str], former: Mapping[str, str], nodes: Nodes) -> list[str]:
+    """``former`` has those hosts of all groups that were in the cluster, with their names then."""
     lines = []
     for host in now:
-        fresh = not nodes[host].get("declared")
-        if host not in then:
+        name = former.get(host)
+        if name not in (None, host):
+            lines.append(f"{host} is the machine that was called {name}: it stays, and nothing is torn down")
+        if host not in then and name is None:
             lines.append(f"{host} is added")
-        elif fresh:
+        elif name is None or not nodes[host].get("declared"):
             lines.append(
                 f"{host} is another machine than before, or was made anew: it gets engine and models from the others"
             )
-    for host in then:
-        if host not in now and host in everywhere:
+    called = {name: host for host, name in former.items()}
+    for name in then:
+        host = called.get(name)
+        if host is not None and host not in now:
             lines.append(f"{host} goes to another serving group")
-        elif host not in now:
+        elif host is None and name in now:
+            # the line of the machine that has the name now says it
+            continue
+        elif host is None:
             lines.append(
-                f"{host} leaves the cluster: nothing is changed on it. If it lives and was not torn down, do that with "
-                f"the former inventory: teardown.yml --limit {host} -e teardown_parts=all; if others have it now, run "
+                f"{name} leaves the cluster: nothing is changed on it. If it lives and was not torn down, do that with "
+                f"the former inventory: teardown.yml --limit {name} -e teardown_parts=all; if others have it now, run "
                 "rotate_ray_token.yml"
             )
     return lines

@@ -309,6 +309,7 @@ def _serving_together(
         # heads of other serving groups are nobody's former heads
         "generation": head_generation(head, {host: nodes[host] for host in hosts}),
         "id": cluster_id(head, hosts, nodes),
+        "machines": {host: str(nodes[host].get("machine") or "") for host in hosts},
         "kinds": kinds,
         "gpus": gpus,
         "world": sum(gpus.values()),

@@ -178,6 +178,7 @@ def declared_file(serving: Serving) -> File:
         "head_address": cluster["head_address"],
         "topology": cluster["topology"],
         "peers": {host: fabric[host]["management_address"] for host in cluster["hosts"]},
+        "machines": cluster.get("machines") or {},
         "api_port": serving.settings.vllm_serve_api_port,
         "tls": serving.tls != "off",
         # by which a later run tells that the address on this host is no other one's

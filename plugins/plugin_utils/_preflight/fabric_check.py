@@ -51,6 +51,7 @@ def check_facts(
         problems += host_check.clock_problems(host, node)
     problems += cabling_problems(plan, probes)
     problems += host_check.parity_problems(plan, nodes, probes)
+    problems += host_check.machine_problems({host: nodes[host] for host in plan})
     return _downgrade_accepted(_without_duplicates(problems), set(accept), replace_foreign)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._facts import machine
-from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import WARNING, Finding
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import ERROR, WARNING, Finding
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._preflight.facts import (
     Node,
     Plan,
@@ -137,6 +137,36 @@ def clock_problems(host: str, node: Node) -> list[Finding]:
             host,
         )
     ]
+
+
+def machine_problems(nodes: Mapping[str, Node]) -> list[Finding]:
+    """Hosts that cannot be told apart: one machine under two names, or disks that were cloned with their machine-id."""
+    by_machine: dict[str, list[str]] = {}
+    for host, node in nodes.items():
+        if node.get("machine"):
+            by_machine.setdefault(str(node["machine"]), []).append(host)
+    problems = []
+    for hosts in by_machine.values():
+        if len(hosts) < 2:
+            continue
+        nics = {
+            frozenset(link.get("mac") for link in nodes[host].get("interfaces") or () if link["name"] != "lo")
+            for host in hosts
+        }
+        one = len(nics) == 1 and any(any(macs) for macs in nics)
+        if one:
+            what, fix = "these names lead to one machine", "correct ansible_host, or remove all names but one"
+        else:
+            what = (
+                "they have one machine-id, as clones of a disk do, so none of them is known again under a new name, "
+                "and a DHCP server may give them one address"
+            )
+            fix = (
+                "on all but one: sudo rm /etc/machine-id /var/lib/dbus/machine-id, sudo systemd-machine-id-setup, and "
+                "a reboot"
+            )
+        problems.append(Finding("machine", what, fix, ", ".join(hosts), severity=ERROR if one else WARNING))
+    return problems
 
 
 def known_bad_problems(host: str, node: Node, known_bad: Sequence[Mapping[str, str]]) -> list[Finding]:

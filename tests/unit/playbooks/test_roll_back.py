@@ -34,14 +34,17 @@ def chosen(host: str, hosts: list[str] | None = None, **given: Any) -> dict[str,
         "group_names": [name for name, members in GROUPS.items() if host in members],
         "ansible_play_hosts": GROUPS["cluster"] if hosts is None else hosts,
         "hostvars": {
-            one: {"__roll_back_kept": {"configurations": [{"name": name} for name in names]}}
+            one: {"__roll_back_kept": {"machine": f"m-{one}", "configurations": [{"name": name} for name in names]}}
             for one, names in KEPT.items()
         },
         **given,
     }
     templar = Templar(loader=DataLoader(), variables=variables)
     names = ("__roll_back_hosts", "__roll_back_name", "__roll_back_away")
-    return {name.rpartition("_")[2]: templar.template(variables[name]) for name in names}
+    found = {name.rpartition("_")[2]: templar.template(variables[name]) for name in names}
+    machines = {one: f"m-{one}" for one in found["hosts"] if one not in found["away"]}
+    assert templar.template(variables["__roll_back_machines"]) == machines
+    return found
 
 
 def test_hosts_that_serve_together_choose_the_same() -> None:

@@ -87,3 +87,28 @@ def test_the_reason_of_a_failure_is_kept(result: dict[str, Any], words: str) -> 
 def test_groups_beside_let_their_requests_end_before_they_restart() -> None:
     serve = deed("Serve the model")
     assert "upgrade_drain_timeout" in serve["vars"]["__vllm_serve_beside_drain"]
+
+
+@pytest.mark.parametrize(
+    ("then", "now", "known"),
+    [
+        ({"a": "m1", "b": "m2"}, {"a": "m1", "b": "m2"}, True),
+        ({"a": "m1", "b": "m2"}, {"x": "m2", "y": "m1"}, True),
+        ({"a": "m1", "b": "m2"}, {"x": "m2", "y": "m3"}, False),
+        ({"a": "m1", "b": "m2"}, {"x": "m2"}, False),
+        # without a machine-id names have to do
+        ({"a": "", "b": ""}, {"a": "", "b": ""}, True),
+        ({"a": "", "b": ""}, {"x": "", "y": ""}, False),
+    ],
+)
+def test_a_rename_is_no_change_of_hosts(then: dict[str, str], now: dict[str, str], known: bool) -> None:
+    [task] = [task for _hosts, task in tasks("upgrade") if task["name"] == "Fail if there would be no way back"]
+    about = {"executor": "ray", "hosts": sorted(then), "machines": then}
+    given = {
+        "__upgrade_now": about,
+        "vllm_serve_executor": "ray",
+        "sparkthor_cluster": {"hosts": list(now), "machines": now},
+    }
+    templar = Templar(loader=DataLoader(), variables=given)
+    conditions = task["ansible.builtin.assert"]["that"]
+    assert all(templar.evaluate_conditional(trust_as_template(words)) for words in conditions) is known

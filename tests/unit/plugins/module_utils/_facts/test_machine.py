@@ -5,6 +5,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 from ansible_collections.sparkthor.cluster.plugins.module_utils._facts import machine
 
@@ -54,3 +57,23 @@ def test_dgx_version(text: str, version: str) -> None:
 )
 def test_torn_score(text: str, score: float | None) -> None:
     assert machine.torn_score(text) == score
+
+
+def test_a_machine_is_known_by_a_hash_of_its_id() -> None:
+    one, other = (machine.identity(f"{digit * 32}\n") for digit in "ab")
+    assert re.fullmatch("[0-9a-f]{32}", one)
+    assert one != other
+    assert one != "a" * 32
+    assert machine.identity("a" * 32) == one
+    # an image before its first boot, and a file that is none
+    assert {machine.identity(text) for text in ("", "uninitialized\n", "A" * 32, "a" * 31)} == {""}
+
+
+def test_this_machine_s_own_identity(tmp_path: Path) -> None:
+    assert machine.read_identity(str(tmp_path / "absent")) == ""
+    (tmp_path / "machine-id").write_text("a" * 32 + "\n")
+    assert machine.read_identity(str(tmp_path / "machine-id")) == machine.identity("a" * 32)
+
+
+def test_clones_cannot_be_told_apart() -> None:
+    assert machine.told_apart({"a": "x", "b": "y", "c": "y", "d": ""}) == {"a": "x"}

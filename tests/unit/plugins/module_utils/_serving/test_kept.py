@@ -176,6 +176,24 @@ def test_an_image_is_not_there_where_docker_is_not(
     assert kept.has_image("nvcr.io/nvidia/vllm:25.11-py3") is False
 
 
+def test_renamed_hosts_go_back_together(host: Host, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A rename is no reason to stay with what does not serve; another machine is."""
+    declared = {"peers": {"a": "10.0.0.1", "b": "10.0.0.2"}, "machines": {"a": "m1", "b": "m2"}}
+    (tmp_path / "cluster.json").write_text(json.dumps(declared))
+    monkeypatch.setattr(kept.former_head, "CLUSTER", str(tmp_path / "cluster.json"))
+    host.keep("one")
+    one = kept.choose("one", host.good)
+    assert one.about["machines"] == {"a": "m1", "b": "m2"}
+
+    def back(machines: dict[str, str]) -> list[kept.Change]:
+        return kept.differences(one, list(machines), host.good, machines=machines)
+
+    assert back({"a": "m1", "b": "m2"}) == back({"a": "", "b": ""}) == back({"x": "m2", "y": "m1"}) == []
+    for others in ({"x": "m1", "y": "m3"}, {"x": "m1"}, {"x": "", "y": ""}, {"x": "m1", "y": "m1"}):
+        with pytest.raises(kept.KeptError, match="served on the hosts a, b, and the inventory has x"):
+            back(others)
+
+
 def test_units_are_read_anew(host: Host, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(kept, "UNITS", str(tmp_path))
     host.keep("a")

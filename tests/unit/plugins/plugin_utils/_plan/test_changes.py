@@ -27,8 +27,9 @@ class World:
         for host, node in nodes.items():
             node["declared"] = {
                 **{"head": hosts[0], "generation": 1, "seen": 1, "cluster": self.cluster["id"]},
-                **{"hosts": sorted(hosts), "topology": topology},
+                **{"hosts": sorted(hosts), "topology": topology, "machines": {name: f"id of {name}" for name in hosts}},
             }
+            node["machine"] = f"id of {host}"
             node["serving"] = True
             node["interfaces"] = [
                 {"name": link["netdev"], "addresses": [{"family": "inet", "address": link["address"]}]}
@@ -40,7 +41,7 @@ class World:
         """The lines of the next run."""
         groups = {"cluster": hosts, "ray_head": hosts[:1], "ray_workers": hosts[1:]}
         first = {"fabric_topology": topology, "fabric_cidr": "10.100.0.0/16", **variables}
-        virgin = {**planned_cluster.node(9), "interfaces": [], "declared": {}}
+        virgin = {"machine": "id of a virgin", **planned_cluster.node(9), "interfaces": [], "declared": {}}
         nodes = {host: copy.deepcopy(self.nodes.get(host, virgin)) for host in hosts}
         cluster, fabric, _warnings = plan_cluster(groups, hosts, dict.fromkeys(hosts, first), nodes)
         return announced(cluster, fabric, nodes)
@@ -78,6 +79,63 @@ def test_another_machine_under_a_known_name() -> None:
     lines = world.run(MEMBERS)
     assert lines[0].startswith("b is another machine than before, or was made anew: it gets engine and models")
     assert lines[1] == "b: enp1s0f1np1 gets 10.100.0.2/17, enP2p1s0f1np1 gets 10.100.128.2/17"
+
+
+def test_renamed_hosts_are_the_machines_that_they_were() -> None:
+    """Nobody is told to tear down a machine that serves, and the head has not moved."""
+    world = World(MEMBERS)
+    world.nodes.update({new: world.nodes.pop(old) for old, new in zip(MEMBERS, ("x", "y", "z"), strict=True)})
+    assert world.run(["x", "y", "z"]) == [
+        "x is the machine that was called a: it stays, and nothing is torn down",
+        "y is the machine that was called b: it stays, and nothing is torn down",
+        "z is the machine that was called c: it stays, and nothing is torn down",
+        "serving stops once, until all hosts are ready and the model is loaded again",
+    ]
+
+
+def test_a_renamed_host_beside_one_that_leaves() -> None:
+    world = World(MEMBERS)
+    world.nodes["y"] = world.nodes.pop("b")
+    lines = world.run(["a", "y"])
+    assert lines[0].startswith("y is the machine that was called b")
+    assert lines[1].startswith("c leaves the cluster")
+    assert len(lines) == 3
+    # another machine as the head is another head, whatever its name
+    lines = world.run(["y", "a", "d"])
+    assert [line.split(":")[0] for line in lines[:4]] == [
+        *("y is the machine that was called b", "d is added", "c leaves the cluster"),
+        "the head moves from a to y",
+    ]
+
+
+def test_two_hosts_with_each_other_s_name() -> None:
+    world = World(MEMBERS)
+    world.nodes["b"], world.nodes["c"] = world.nodes["c"], world.nodes["b"]
+    lines = world.run(MEMBERS)
+    assert [line.partition(":")[0] for line in lines[:4]] == [
+        *("b is the machine that was called c", "c is the machine that was called b"),
+        *("b", "c"),
+    ]
+
+
+def test_a_machine_that_was_installed_anew_is_new_although_its_files_were_put_back() -> None:
+    world = World(MEMBERS)
+    world.nodes["b"]["machine"] = "id of its new installation"
+    assert world.run(MEMBERS)[0].startswith("b is another machine than before, or was made anew: it gets engine and")
+
+
+@pytest.mark.parametrize("machine", ["", "id of a"])
+def test_where_machines_cannot_be_told_apart_names_count(machine: str) -> None:
+    """A host without a machine-id, and clones of one disk, which preflight names."""
+    world = World(MEMBERS)
+    for name in MEMBERS:
+        world.nodes[name]["machine"] = machine
+        world.nodes[name]["declared"]["machines"] = dict.fromkeys(MEMBERS, machine)
+    assert world.run(MEMBERS) == []
+    world.nodes["y"] = world.nodes.pop("b")
+    lines = world.run(["a", "y", "c"])
+    assert lines[0] == "y is added"
+    assert lines[1].startswith("b leaves the cluster")
 
 
 def test_the_head_moves() -> None:

@@ -33,6 +33,9 @@ def test_the_head_serves_and_watches(variables: dict[str, Any]) -> None:
     serving = json.loads(found["/etc/sparkthor/serving.json"])
     declared = json.loads(found["/etc/sparkthor/cluster.json"])
     assert (declared["cluster"], declared["generation"]) == ("one", 3)
+    # by which a later run knows a host with another name
+    given = {**variables, "sparkthor_cluster": {**variables["sparkthor_cluster"], "machines": {"a": "m1", "b": "m2"}}}
+    assert json.loads(files(plan(given))["/etc/sparkthor/cluster.json"])["machines"] == {"a": "m1", "b": "m2"}
     # what a superseded head was told is void: this run declares its place
     assert "/var/lib/sparkthor/superseded.json" in planned["state"]["absent"]
     assert serving["degraded"] == {}

@@ -148,3 +148,23 @@ def test_a_system_that_nobody_tried_is_said_and_not_refused(system: dict[str, st
     for text in map(str, others):
         assert seen in text
         assert "Ubuntu 24.04, Debian 12, Debian 13" in text
+
+
+def test_clones_of_one_disk_are_named() -> None:
+    world = World("switch", ["a", "b", "c"])
+    for number, host in enumerate("abc"):
+        world.nodes[host]["machine"] = "x" if host != "c" else "y"
+        for link in world.nodes[host]["interfaces"]:
+            link["mac"] = "" if link["name"] == "lo" else f"02:00:00:00:00:{number:02}"
+    (warning,) = world.check()
+    assert (warning.host, warning.severity) == ("a, b", "warning")
+    assert "one machine-id, as clones of a disk do" in warning.what
+    assert "systemd-machine-id-setup" in warning.fix
+    # a host by two addresses is no clone, and cannot be two hosts
+    world.nodes["b"]["interfaces"] = world.nodes["a"]["interfaces"]
+    (error,) = world.errors()
+    assert error.startswith("host a, b: these names lead to one machine; correct ansible_host")
+    # where it cannot be known nothing is said
+    for host in "abc":
+        world.nodes[host]["machine"] = ""
+    assert world.errors() == []
