@@ -90,13 +90,10 @@ def _members(now: Sequence[str], then: Sequence[str], former: Mapping[str, str],
             )
     called = {name: host for host, name in former.items()}
     for name in then:
-        host = called.get(name)
-        if host is not None and host not in now:
-            lines.append(f"{host} goes to another serving group")
-        elif host is None and name in now:
-            # the line of the machine that has the name now says it
-            continue
-        elif host is None:
+        if name in called:
+            lines += [f"{called[name]} goes to another serving group"] if called[name] not in now else []
+        # of a name that another machine has now, the line of that one says it
+        elif name not in now:
             lines.append(
                 f"{name} leaves the cluster: nothing is changed on it. If it lives and was not torn down, do that with "
                 f"the former inventory: teardown.yml --limit {name} -e teardown_parts=all; if others have it now, run "
