@@ -329,8 +329,9 @@ class NodeReader:
         return names_beside(self._path("/"))
 
     def declared(self) -> dict[str, Any]:
-        """Whom the newest play declared head, which declaration of which cluster that was, its hosts, which machines
-        they are, its topology, and the newest one that this host has heard of since; empty before the first."""
+        """As whom the newest play declared this host, whom head, which declaration of which cluster that was, its hosts,
+        which machines they are, its topology, and the newest one that this host has heard of since; empty before the
+        first."""
         data = self._object(places.DECLARED)
         if not isinstance(data.get("head"), str):
             return {}
@@ -338,6 +339,7 @@ class NodeReader:
         numbers = (one.get("generation") for one in (data, heard))
         own, later = (number if isinstance(number, int) else 0 for number in numbers)
         return {
+            "host": str(data.get("host") or ""),
             "head": data["head"],
             "generation": own,
             "seen": max(own, later),

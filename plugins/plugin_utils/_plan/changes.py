@@ -65,14 +65,20 @@ def _before(cluster: Mapping[str, Any], nodes: Nodes) -> Mapping[str, Any]:
 def _former(
     then: Sequence[str], before: Mapping[str, Any], everywhere: Collection[str], nodes: Nodes
 ) -> dict[str, str]:
-    """Of the hosts of now that belonged to the cluster, each with its name then: by machine, else by the same name."""
+    """Of the hosts of now that belonged to the cluster, each with its name then: by machine, else by the name that it
+    was declared under, else by the same name."""
     names = {machine: name for name, machine in told_apart(before.get("machines") or {}).items()}
     machines = told_apart({host: str(nodes[host].get("machine") or "") for host in everywhere})
     found = {host: names[one] for host, one in machines.items() if one in names}
-    # those of which no machine is known, then or now
-    unknown = {host for host in then if host not in machines or host not in names.values()}
-    same = set(everywhere) & unknown - set(found) - set(found.values())
-    return {**found, **{host: host for host in same}}
+    declared = {host: nodes[host].get("declared") or {} for host in everywhere}
+    here = {host: one for host, one in declared.items() if one.get("cluster") == before.get("cluster")}
+    own = told_apart({host: str(one.get("host") or "") for host, one in here.items()})
+    for host in sorted(set(everywhere) - set(found)):
+        name = own.get(host, host)
+        # a machine that is known to be another one has the name alone
+        if name in set(then) - set(found.values()) and (host not in machines or name not in names.values()):
+            found[host] = name
+    return found
 
 
 def _members(now: Sequence[str], then: Sequence[str], former: Mapping[str, str], nodes: Nodes) -> list[str]:

@@ -138,6 +138,18 @@ def test_where_machines_cannot_be_told_apart_names_count(machine: str) -> None:
     assert lines[1].startswith("b leaves the cluster")
 
 
+def test_a_host_of_which_no_machine_was_declared_says_as_whom_it_was() -> None:
+    world = World(MEMBERS)
+    for name, node in world.nodes.items():
+        node["declared"] = {**node["declared"], "host": name, "machines": {}}
+    world.nodes["y"] = world.nodes.pop("b")
+    assert world.run(["a", "y", "c"])[0].startswith("y is the machine that was called b")
+    # a clone of its disk says so too, and then neither is believed
+    world.nodes["z"] = {**world.nodes["y"], "management": planned_cluster.node(9)["management"]}
+    lines = world.run(["a", "y", "c", "z"])
+    assert [line.split(":")[0] for line in lines[:3]] == ["y is added", "z is added", "b leaves the cluster"]
+
+
 def test_the_head_moves() -> None:
     lines = World(MEMBERS).run(["b", "a", "c"])
     assert lines[0].startswith("the head moves from a to b: clients need its address")
