@@ -329,9 +329,9 @@ class NodeReader:
         return names_beside(self._path("/"))
 
     def declared(self) -> dict[str, Any]:
-        """As whom the newest play declared this host, whom head, which declaration of which cluster that was, its hosts,
-        which machines they are, its topology, and the newest one that this host has heard of since; empty before the
-        first."""
+        """As whom the newest play declared this host, whom head, which declaration of which cluster that was, its
+        hosts, which machines they are, its topology, and the newest one that this host has heard of since; empty before
+        the first."""
         data = self._object(places.DECLARED)
         if not isinstance(data.get("head"), str):
             return {}

@@ -89,11 +89,15 @@ class Identity:
     cluster: str = ""
     generation: int = 0
     token: str = dataclasses.field(default="", repr=False)
+    #: what it keeps under any name; empty where that is not known
+    machine: str = ""
 
     @classmethod
     def read(cls, path: str = CLUSTER, token: Callable[[], str] = read_token) -> Identity:
         data = files.read_json(path)
-        return cls(str(data.get("host") or ""), str(data.get("cluster") or ""), declared_generation(data), token())
+        host = str(data.get("host") or "")
+        machine = str((data.get("machines") or {}).get(host) or "")
+        return cls(host, str(data.get("cluster") or ""), declared_generation(data), token(), machine)
 
     def proof(self, nonce: str) -> str:
         """Nothing without a token, and for a question that is none."""
@@ -101,6 +105,12 @@ class Identity:
             return ""
         words = "\0".join(("head", nonce, self.cluster, str(self.generation), self.host))
         return hmac.new(self.token.encode(), words.encode(), "sha256").hexdigest()
+
+    def proofs(self, nonce: str) -> dict[str, str]:
+        """By its name, and by its machine for a head that was away while this one got another name."""
+        own = dataclasses.replace(self, host=self.machine)
+        found = {"proof": self.proof(nonce), "machine_proof": own.proof(nonce) if self.machine else ""}
+        return {key: proof for key, proof in found.items() if proof}
 
 
 def declared_generation(declared: Mapping[str, Any]) -> int:
@@ -166,12 +176,17 @@ def find(cluster: Mapping[str, Any], ask: Ask | None = None, token: Callable[[],
         # zip has no "strict" in the oldest Python that sanity checks
         answers = dict(zip(peers, pool.map(lambda address: question(address, nonce), peers.values())))  # noqa: B905
     found = None
+    machines = cluster.get("machines") or {}
     for name, answer in answers.items():
-        generation, proof = (answer or {}).get("generation"), (answer or {}).get("proof")
+        generation = (answer or {}).get("generation")
         if not isinstance(generation, int) or generation - own > MOST_MISSED:
             continue
-        wanted = Identity(name, name_of_cluster, generation, secret).proof(nonce)
-        known_token = isinstance(proof, str) and hmac.compare_digest(proof.encode(), wanted.encode())
+        wanted = Identity(name, name_of_cluster, generation, secret, str(machines.get(name) or "")).proofs(nonce)
+        given = {key: (answer or {}).get(key) for key in wanted}
+        known_token = any(
+            isinstance(proof, str) and hmac.compare_digest(proof.encode(), wanted[key].encode())
+            for key, proof in given.items()
+        )
         if known_token and generation > max(own, found.generation if found else 0):
             found = Successor(name, generation, name_of_cluster)
     return found

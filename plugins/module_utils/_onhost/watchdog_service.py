@@ -372,9 +372,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             self._answer(200 if state else 503, text.encode(), "text/plain; version=0.0.4")
             return
         status, body = watchdog_report.health_body(service.state, service.clock() - service.observed_at)
-        proof = service.identity.proof(query.removeprefix("nonce="))
-        if proof:
-            body.update(generation=service.identity.generation, proof=proof)
+        proofs = service.identity.proofs(query.removeprefix("nonce="))
+        if proofs:
+            body.update(generation=service.identity.generation, **proofs)
         self._answer(status, json.dumps(body).encode() + b"\n", "application/json")
 
     def do_HEAD(self) -> None:

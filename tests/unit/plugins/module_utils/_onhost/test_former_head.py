@@ -106,6 +106,11 @@ def test_a_head_proves_its_own_generation(tmp_path: Path) -> None:
     own = former_head.Identity.read(str(path), token)
     assert (own.generation, own.proof(NONCE)) == (4, proof(NONCE, "a", 4))
     assert own.proof(NONCE) != own.proof("1" * 32)
+    assert own.proofs(NONCE) == {"proof": own.proof(NONCE)}
+    path.write_text(json.dumps(cluster(generation=4, machines={"a": "m1"})))
+    both = former_head.Identity.read(str(path), token).proofs(NONCE)
+    assert both == {"proof": own.proof(NONCE), "machine_proof": proof(NONCE, "m1", 4)}
+    assert own.proofs("") == {}
     assert TOKEN not in repr(own)
     for no_question in ("", "x" * 32, NONCE + "0", "nonce=" + NONCE):
         assert own.proof(no_question) == ""
@@ -113,6 +118,23 @@ def test_a_head_proves_its_own_generation(tmp_path: Path) -> None:
     credentials.mkdir()
     (credentials / "ray_token").write_text(f"{TOKEN}\n")
     assert former_head.read_token({"CREDENTIALS_DIRECTORY": str(credentials)}) == TOKEN
+
+
+def test_a_successor_with_another_name_is_known_by_its_machine() -> None:
+    """It was renamed while this host was away: by names alone there would be two heads."""
+
+    def ask(address: str, nonce: str) -> Any:
+        if address != PEERS["b"]:
+            return None
+        return {"generation": 9, **former_head.Identity("new-name", "one", 9, TOKEN, "m2").proofs(nonce)}
+
+    machines = {"a": "m1", "b": "m2", "c": "m3"}
+    found = former_head.find(cluster(machines=machines), ask, token)
+    assert found == former_head.Successor("b", 9, "one")
+    assert found.counts(cluster(machines=machines))
+    # another machine at that address proves nothing
+    assert former_head.find(cluster(machines={**machines, "b": "m4"}), ask, token) is None
+    assert former_head.find(cluster(), ask, token) is None
 
 
 def test_a_worker_has_no_successor() -> None:
