@@ -231,3 +231,27 @@ def test_a_message_names_one_variable() -> None:
     variables = {"vllm_serve_recipe": "tiny-qwen3", "vllm_serve_args": {"max-model-len": 4096}}
     with pytest.raises(ServingError, match=r"^vllm_serve_args: max-model-len is decided by the role; set "):
         plan_whole(variables, cluster, nodes, lambda *_model: None)
+
+
+def test_a_group_whose_head_was_renamed_is_compared_with_itself() -> None:
+    """Groups that were one cluster share its name, and the other group's declaration may be the newer one."""
+    hosts = ["a", "b", "x", "d"]
+    first, cluster, fabric, nodes = planned_cluster.planned(hosts, "switch")
+    then = {"big": (["a", "b"], 5), "small": (["c", "d"], 3)}
+    called = {"x": "c"}
+    for members, generation in then.values():
+        for host in hosts:
+            name = called.get(host, host)
+            nodes[host]["machine"] = f"id of {name}"
+            if name in members:
+                nodes[host]["declared"] = {
+                    **{"host": name, "head": members[0], "generation": generation, "seen": generation},
+                    **{"cluster": cluster["id"], "hosts": members, "topology": "switch"},
+                    "machines": {one: f"id of {one}" for one in members},
+                }
+    # a worker that came from the other group knows that one alone
+    nodes["d"]["declared"] = {**nodes["b"]["declared"]}
+    parts = [Part("big", ["a", "b"]), Part("small", ["x", "d"])]
+    plans = plan_parts(parts, dict.fromkeys(hosts, first), nodes, fabric)
+    lines = [line for line in announced(plans["small"], fabric, nodes) if " gets " not in line]
+    assert lines == ["small: x is the machine that was called c: it stays, and nothing is torn down"]
