@@ -68,7 +68,7 @@ def covers(name: str) -> list[str]:
 
 def read_page() -> dict[str, Green]:
     """The rows of the page; a scenario that was never green has none here."""
-    rows = re.findall(r"^\| `(\w+)` \| `([0-9a-f]{8})` \| (\d+) \|$", (TOP / PAGE).read_text(encoding="utf-8"), re.M)
+    rows = re.findall(r"^\| (\w+) \| `([0-9a-f]{8})` \| (\d+) \|$", (TOP / PAGE).read_text(encoding="utf-8"), re.M)
     return {name: Green(found, int(seconds)) for name, found, seconds in rows}
 
 
@@ -77,7 +77,7 @@ def write_page(greens: dict[str, Green]) -> None:
     text = (TOP / PAGE).read_text(encoding="utf-8")
     head = text[: text.index("|---|")].rstrip("\n")
     told = {name: f"`{green.commit}` | {green.seconds}" for name, green in greens.items()}
-    rows = [f"| `{name}` | {told.get(name, 'never |')} |" for name in commands()]
+    rows = [f"| {name} | {told.get(name, 'never |')} |" for name in commands()]
     (TOP / PAGE).write_text("\n".join([head, "|---|---|---|", *rows, ""]), encoding="utf-8")
 
 

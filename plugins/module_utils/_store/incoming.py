@@ -62,17 +62,22 @@ class Incoming:
         """All that the lock needs: nobody removes this folder."""
         self._make_root()
         self._check_root()
+        # what somebody else has put there is refused before anything is made
+        with contextlib.suppress(FileNotFoundError):
+            self._check(self._folder)
         self._make(self._records, 0o755)
 
-    @staticmethod
-    def _make(path: str, mode: int) -> None:
-        # what is no folder is told below, with the fix
+    def _make(self, path: str, mode: int) -> None:
         with contextlib.suppress(FileExistsError):
             os.mkdir(path, mode)
+        self._check(path)
+        os.chmod(path, mode)
+
+    @staticmethod
+    def _check(path: str) -> None:
         state = os.lstat(path)
         if not stat.S_ISDIR(state.st_mode) or state.st_uid != os.geteuid():
             raise StoreError(f"{path} must be a folder of the user who fills the store: remove it")
-        os.chmod(path, mode)
 
     @contextlib.contextmanager
     def alone(self, seconds: float | None = None) -> Iterator[None]:
