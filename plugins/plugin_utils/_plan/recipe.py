@@ -173,9 +173,7 @@ def resolve(
     notes = _memory_in_gib(data, args, own, memory_bytes, len(hosts))
     acknowledged = list(own.get("acknowledged", []))  # never a recipe's
     length = own.get("max_model_len", data["max_model_len"])
-    # the user's nulls stay, for they take away variables of the role's as well
-    given = {**data["environment"], **own.get("environment", {})}
-    environment = merged(given)
+    environment = merged(data["environment"], own.get("environment", {}))
     hf_overrides = vllm_args.fields(args, "hf-overrides")
     shape = _as_served(config or data["config"], hf_overrides)
     data["weights_bytes"] = weights_bytes or data["weights_bytes"]
@@ -184,7 +182,6 @@ def resolve(
     sizes = _memory(data, shape, parallel, sizing, length, hosts, (memory_bytes, memory_available_bytes), require_fit)
     checked, warnings, checked_by = _check_arguments(data, args, environment, acknowledged, wanted, table)
     named = _model_names(data, own)
-    _check_words(data, named)
     return {
         "name": data["name"],
         **named,
@@ -194,7 +191,7 @@ def resolve(
         **{key: parallel[key] for key in ("tensor_parallel", "pipeline_parallel", "expert_parallel")},
         "why": _reason(own, _split(data, own, len(hosts), topology), parallel),
         "args": checked,
-        "environment": {**environment, **{name: None for name, value in given.items() if value is None}},
+        "environment": {**environment, **_nulls(own.get("environment", {}))},
         "acknowledged": acknowledged,
         "answers": bool(data["answers"]) and checked.get("runner") != "pooling",
         "memory": sizes,
@@ -204,6 +201,11 @@ def resolve(
         "untranslated": list(data["untranslated"]),
         "command": _command(named, parallel, length, checked),
     }
+
+
+def _nulls(environment: Mapping[str, Any]) -> dict[str, None]:
+    """The user's nulls stay, for they take away variables of the role's as well."""
+    return {name: None for name, value in environment.items() if value is None}
 
 
 def _length(asked: Any) -> int | str | None:
@@ -320,10 +322,10 @@ def _model_names(data: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, A
     """What is served by what: the user's choice, else the recipe's."""
     model = str(own.get("model", data["model"]))
     served = own.get("served_model_name", data["served_model_name"]) or model.rstrip("/").rsplit("/", 1)[-1]
+    named = {"model": model, "revision": str(own.get("revision", data["revision"])), "served_model_name": served}
+    _check_words(data, named)
     return {
-        "model": model,
-        "revision": str(own.get("revision", data["revision"])),
-        "served_model_name": served,
+        **named,
         "runtime": own.get("runtime", data["runtime"]),
         "image": own.get("image", data["image"]),
         "image_digest": data["image_digest"],

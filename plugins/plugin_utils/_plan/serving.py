@@ -143,7 +143,8 @@ def serving_image(
     if runtime.name != _runtime.CONTAINER or first.get("engine_image_archive"):
         return ""
     image = str(first.get("engine_image") or _runtime.image(runtime, kinds, str(data.get("image") or "")))
-    if first.get("vllm_serve_executor", "ray") == "ray" and (too_old := engine_version.too_old_for_ray(image)):
+    executor = first.get("vllm_serve_executor", role_specs.defaults()["vllm_serve_executor"])
+    if executor == "ray" and (too_old := engine_version.too_old_for_ray(image)):
         raise RecipeError(too_old, "engine")
     return image
 

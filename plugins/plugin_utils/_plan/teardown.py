@@ -42,7 +42,7 @@ _UNITS = "/etc/systemd/system"
 _SERVING_UNITS = (
     *("sparkthor-watchdog.service", "sparkthor-address.service", "sparkthor-front.service", "sparkthor-vllm.service"),
     *("sparkthor-tokens.service", "sparkthor-on-demand.service", "sparkthor-ray.service"),
-    *("sparkthor-keep-good.path", "sparkthor-drop-caches.path", "sparkthor.target"),
+    *("sparkthor-drop-caches.path", "sparkthor.target"),
 )
 _SERVING_FILES = (
     *("front", "front.good", "front.good.old", "front.good.new", "secrets", "vllm", "vllm.env", "vllm.yaml"),
@@ -101,7 +101,7 @@ def _serving(settings: TeardownSettings) -> HostState:
     return HostState(
         units=[switched_off(unit) for unit in units],
         restore=[
-            *(f"{_UNITS}/{unit}" for unit in (*units, "sparkthor-keep-good.service")),
+            *(f"{_UNITS}/{unit}" for unit in units),
             "/etc/tmpfiles.d/sparkthor-serving.conf",
             *(door.SYSCTL_FILE, *door.KEEPALIVE),
             *_foreign(settings.ray_node_temp_dir),

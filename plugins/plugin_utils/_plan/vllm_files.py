@@ -59,22 +59,9 @@ _ADDRESS = virtual_address.UNIT
 #: whom the watchdog is, but for its root part
 _WATCHDOG_USER = "sparkthor-watchdog"
 _DROP_CACHES = "sparkthor-drop-caches.path"
-# of earlier versions, which let a rank ask for what the playbook keeps now
-_KEEP_GOOD = "sparkthor-keep-good.path"
-_KEEP_GOOD_FILES = (f"{_UNITS}/{_KEEP_GOOD}", f"{_UNITS}/sparkthor-keep-good.service")
 _RAY_TOKEN = f"{_ETC}/secrets/ray_token"
 _HF_TOKEN = f"{_ETC}/secrets/hf_token"
 _NOT_CARRIED = f"{_ETC}/vllm/ray_non_carry_over_env_vars.json"
-#: What earlier versions installed instead of the package. Ray's unit may call them until its role has run.
-FORMER_PROGRAMS = tuple(
-    f"{location.LIBRARY}/{name}"
-    for name in (
-        *("_container.py", "_group.py", "_ray.py", "_ray_host.py", "_serving.py", "_successor.py"),
-        *("_vllm_progress.py", "_watchdog.py", "_watchdog_service.py", "sparkthor-container"),
-        *("sparkthor-front-config", "sparkthor-nodes-prepare", "sparkthor-rank", "sparkthor-ray-gate"),
-        *("sparkthor-ray-prepare", "sparkthor-vllm-prepare", "sparkthor-watchdog"),
-    )
-)
 
 
 def plan_serving(serving: Serving, beside: Sequence[Serving] = ()) -> dict[str, Any]:
@@ -90,7 +77,6 @@ def plan_serving(serving: Serving, beside: Sequence[Serving] = ()) -> dict[str, 
         "kept": [*kept(serving), *(path for one in beside for path in kept_beside(one))],
         "options": vllm_serve.option_arguments(serving),
         "sizing": vllm_serve.sizing(serving),
-        "former_programs": list(FORMER_PROGRAMS),
         "beside": [one.places.name for one in beside],
         "beside_options": [vllm_serve.option_arguments(one) for one in beside],
         "state": merged(
@@ -493,7 +479,7 @@ def _management_address(serving: Serving) -> str:
 def absent(serving: Serving) -> list[str]:
     """What an earlier run may have left that this host must not have now."""
     # of a head that was superseded, which this run declares anew; copies of what served, which a rank once kept there
-    found = [former_head.MARKER, "/var/lib/sparkthor/group/last-good", *_KEEP_GOOD_FILES]
+    found = [former_head.MARKER]
     if not serving.has_engine:
         found.append(f"{_UNITS}/{_VLLM}")
     if serving.by_ray:
@@ -542,7 +528,6 @@ def units(serving: Serving, beside: Sequence[Serving] = ()) -> list[Unit]:
         {"name": "sparkthor.target", "enabled": True, "state": "started"},
         {"name": _DROP_CACHES, "enabled": True, "state": "started", "restart_on": [f"{_UNITS}/{_DROP_CACHES}"]},
     ]
-    common.append(switched_off(_KEEP_GOOD))
     if serving.is_head:
         counts = [*_scripts(serving), *(["limits.json"] if serving.token_limits else [])]
         own = _head_units([*counts, *(door.FILES if serving.door else ())])

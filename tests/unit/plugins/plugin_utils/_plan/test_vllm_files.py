@@ -44,13 +44,12 @@ def test_the_head_serves_and_watches(variables: dict[str, Any]) -> None:
     assert "/opt/sparkthor/venv/.sparkthor-engine.json" in serving["inputs"]
     assert "/etc/sparkthor/group.json" not in serving["inputs"]
     assert planned["model_elsewhere"] is True
-    # root's copies of what served; those of an earlier version were the serving user's
+    # root's copies of what served
     good = {item["path"]: item["mode"] for item in planned["state"]["directories"]}["/var/lib/sparkthor-last-good"]
     assert good == "0700"
-    assert "/var/lib/sparkthor/group/last-good" in planned["state"]["absent"]
     assert set(units(planned)) == {
         *("sparkthor.target", "sparkthor-drop-caches.path", "sparkthor-front.service"),
-        *("sparkthor-watchdog.service", "sparkthor-vllm.service", "sparkthor-keep-good.path"),
+        *("sparkthor-watchdog.service", "sparkthor-vllm.service"),
         *("sparkthor-address.service", "sparkthor-tokens.service", "sparkthor-on-demand.service"),
     }
     # vllm_service starts it
@@ -108,7 +107,6 @@ def test_a_worker_of_ray_has_no_engine_of_its_own(variables: dict[str, Any]) -> 
         "sparkthor-tokens.service",
         "sparkthor-watchdog.service",
         "sparkthor-vllm.service",
-        "sparkthor-keep-good.path",
     }
     assert planned["state"]["groups"] == planned["state"]["users"] == []
 
@@ -124,8 +122,6 @@ def test_a_rank_without_ray_stands_by(variables: dict[str, Any]) -> None:
     serve = ["/opt/sparkthor/venv/bin/vllm", "serve", "--config", "/etc/sparkthor/vllm.yaml"]
     assert group["command"] == [*launch, *serve]
     # of earlier versions
-    assert "/etc/systemd/system/sparkthor-keep-good.service" in planned["state"]["absent"]
-    assert units(planned)["sparkthor-keep-good.path"]["enabled"] is False
     kept = {"/etc/sparkthor/group.json", "/etc/sparkthor/vllm.env", VLLM, "/opt/sparkthor/venv"}
     assert kept <= set(planned["kept"])
     assert not [path for path in planned["kept"] if "ray" in path.rpartition("/")[2].partition(".")[0].split("-")]
