@@ -115,6 +115,7 @@ def problems(house: House) -> list[str]:
         TopologicalSorter(house.arrows()).prepare()
     except CycleError as error:
         found.append("packages import each other in a circle: " + " -> ".join(reversed(error.args[1])))
+    found += _without_limit(house)
     used = house.reachable(name for name in house.files if name.startswith("modules."))
     used |= house.reachable(name for name in house.files if name.startswith("module_utils._onhost."))
     for name in sorted(house.files):
@@ -133,6 +134,22 @@ def problems(house: House) -> list[str]:
         if name not in LONG_FUNCTIONS
     ]
     found += [f"{name} is in LONG_FUNCTIONS and is no long function" for name in LONG_FUNCTIONS if name not in long]
+    return found
+
+
+def _without_limit(house: House) -> list[str]:
+    """Commands whose time limit is none: after it, subprocess waits without one for what may hang in the kernel."""
+    found = []
+    for name, path in sorted(house.files.items()):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if not isinstance(node, ast.Call) or "timeout" not in {word.arg for word in node.keywords}:
+                continue
+            called = ast.unparse(node.func).rpartition("subprocess.")[2]
+            if called in ("run", "call", "check_call", "check_output"):
+                found.append(
+                    f"{name} line {node.lineno}: the timeout of subprocess.{called} does not limit what hangs in the "
+                    "kernel: use run_limited of module_utils._lib.command"
+                )
     return found
 
 

@@ -188,13 +188,7 @@ from typing import Any
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.sparkthor.cluster.plugins.module_utils._drift import compare
 from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state import folders
-
-
-class QuietModule(AnsibleModule):
-    """File contents, secrets among them, have no business in the host's system log."""
-
-    def _log_invocation(self) -> None:
-        self.log("Invoked")
+from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.quiet import QuietModule
 
 
 def probe_ports(module: AnsibleModule, invocation: dict[str, Any]) -> dict[str, Any]:

@@ -335,19 +335,12 @@ units:
 
 from typing import Any
 
-from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.arguments import argument_spec
 from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.host import Host
+from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.quiet import QuietModule
 from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.state import HostState
 from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.wanted import HostStateError, Wanted
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.command import run_limited
-
-
-class QuietModule(AnsibleModule):
-    """File contents, secrets among them, have no business in the host's system log."""
-
-    def _log_invocation(self) -> None:
-        self.log("Invoked")
 
 
 def redacted(params: dict[str, Any]) -> dict[str, Any]:

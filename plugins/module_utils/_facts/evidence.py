@@ -21,6 +21,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._facts import mo
 from ansible_collections.sparkthor.cluster.plugins.module_utils._facts.exposure import parse_listeners
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import files as _files
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import mask as _mask
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import systemd
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.command import run_limited
 from ansible_collections.sparkthor.cluster.plugins.module_utils._network import (
     firewall_watch,
@@ -95,8 +96,7 @@ def parse_forward(text: str) -> dict[str, Any]:
 def parse_units(text: str) -> dict[str, dict[str, str]]:
     """``systemctl show`` of several units, by each of a unit's names."""
     found: dict[str, dict[str, str]] = {}
-    for block in text.strip().split("\n\n"):
-        properties = dict(line.split("=", 1) for line in block.splitlines() if "=" in line)
+    for properties in systemd.parse_show(text):
         for name in (properties.get("Names") or properties.get("Id", "")).split():
             found[name] = properties
     return found

@@ -18,7 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._facts import node as _node
-from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import environment_file, files
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import environment_file, files, systemd
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.command import run_limited
 from ansible_collections.sparkthor.cluster.plugins.module_utils._network import firewall_watch
 from ansible_collections.sparkthor.cluster.plugins.module_utils._network import rdma as _rdma
@@ -57,8 +57,7 @@ _COUNTERS = (
 def parse_units(text: str, uptime: float) -> dict[str, dict[str, Any]]:
     """``systemctl show`` of several units, one paragraph each; units that do not exist are left out."""
     units: dict[str, dict[str, Any]] = {}
-    for paragraph in text.split("\n\n"):
-        values = dict(line.split("=", 1) for line in paragraph.splitlines() if "=" in line)
+    for values in systemd.parse_show(text):
         name = values.get("Id", "")
         if not name or values.get("LoadState") in ("not-found", ""):
             continue

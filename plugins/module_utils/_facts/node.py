@@ -24,7 +24,7 @@ from typing import Any
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._facts import machine
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import environment_file, files
-from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import places
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import generation, places
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store import hub_caches
 
 #: (rc, stdout, stderr); rc 127 stands for "not installed", 124 for "ran past its time limit"
@@ -337,7 +337,7 @@ class NodeReader:
             return {}
         heard, machines = self._object("/var/lib/sparkthor/superseded.json"), data.get("machines")
         numbers = (one.get("generation") for one in (data, heard))
-        own, later = (number if isinstance(number, int) else 0 for number in numbers)
+        own, later = (generation.known(number) for number in numbers)
         return {
             "host": str(data.get("host") or ""),
             "head": data["head"],

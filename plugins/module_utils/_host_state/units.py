@@ -16,6 +16,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.want
     UnitSpec,
     Wanted,
 )
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import systemd
 
 PENDING = "/run/sparkthor-pending"
 SYSTEMD_PATHS = (
@@ -342,19 +343,12 @@ class UnitManager:
 
 
 def parse_show(text: str, names: list[str]) -> dict[str, dict[str, str]]:
-    """One block of KEY=VALUE lines per unit, in the order asked for."""
-    blocks = [block for block in re.split(r"\n\s*\n", text.strip()) if block.strip()]
+    """The properties of each unit by its name; every one of them has to be answered for."""
+    blocks = systemd.parse_show(text)
     if len(blocks) != len(names):
         raise HostStateError(f"systemctl show answered {len(blocks)} blocks for {len(names)} units")
-    shown = {}
-    for number, name in enumerate(names):
-        values = {}
-        for line in blocks[number].splitlines():
-            key, sign, value = line.partition("=")
-            if sign:
-                values[key] = value
-        shown[name] = values
-    return shown
+    # zip has no "strict" in the oldest Python that sanity checks
+    return dict(zip(names, blocks))  # noqa: B905
 
 
 def _is_systemd_path(path: str) -> bool:

@@ -19,6 +19,7 @@ import os
 import selectors
 import subprocess
 import time
+from collections.abc import Mapping, Sequence
 
 #: seconds that a killed command has to be gone; one that is not is left behind
 KILLED = 1.0
@@ -29,21 +30,32 @@ MOST = 32 << 20
 _BLOCK = 1 << 16
 
 
-def run_limited(argv: list[str], timeout: float, stdin: str | None = None, most: int = MOST) -> tuple[int, str, str]:
-    """Run ``argv`` in the C locale.
+def c_environment() -> dict[str, str]:
+    """The own environment in the C locale, with the folders of administrators' commands at the end of the path."""
+    environment = dict(os.environ, LC_ALL="C", LANGUAGE="C")
+    environment["PATH"] = environment.get("PATH", "") + ":/usr/local/sbin:/usr/sbin:/sbin:/usr/local/bin:/usr/bin:/bin"
+    return environment
+
+
+def run_limited(
+    argv: Sequence[str],
+    timeout: float,
+    stdin: str | None = None,
+    most: int = MOST,
+    environment: Mapping[str, str] | None = None,
+) -> tuple[int, str, str]:
+    """Run ``argv`` in this environment, in :func:`c_environment` if none is given.
 
     rc 127 when it is not installed, 126 when it cannot be run, :data:`TIMED_OUT` when it ran past ``timeout`` seconds.
     Of each output the last ``most`` bytes.
     """
-    environment = dict(os.environ, LC_ALL="C", LANGUAGE="C")
-    environment["PATH"] = environment.get("PATH", "") + ":/usr/local/sbin:/usr/sbin:/sbin:/usr/local/bin:/usr/bin:/bin"
     try:
         process = subprocess.Popen(
-            argv,
+            list(argv),
             stdin=subprocess.DEVNULL if stdin is None else subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            env=environment,
+            env=c_environment() if environment is None else environment,
         )
     except FileNotFoundError:
         return 127, "", f"{argv[0]}: not installed"

@@ -20,6 +20,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import environment_file
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.command import KILLED, run_limited
 
 MARK = "SPARKTHOR-VERIFY "
 
@@ -239,9 +240,11 @@ def run_rank(
     except subprocess.TimeoutExpired:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
+        # one that hangs in the kernel, as on a GPU that is gone, hears no signal and is left behind
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.communicate(timeout=KILLED)
         if after:
-            subprocess.run(list(after), stdin=subprocess.DEVNULL, capture_output=True, timeout=60, check=False)
+            run_limited(after, 60)
         return {"error": f"no end after {limit + 30:.0f} s: a rank is not there, or the ranks cannot reach each other"}
     now = counters()
     result = read_output(process.returncode, out)

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import http.client
 import json
-import ssl
 import statistics
 import threading
 import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import answers
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import foreign, peer
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import answers, serving
 
 PROMPT = "Describe, step by step, how a cable is made and tested."
 
@@ -25,33 +25,28 @@ class ServingError(Exception):
     """Why there is no answer."""
 
 
-def _connection(address: str, port: int, tls: bool, seconds: float) -> http.client.HTTPConnection:
-    if tls:
-        context = ssl.create_default_context()
-        # our own front proxy on this very host; its certificate may be self-signed
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-        return http.client.HTTPSConnection(address, port, timeout=seconds, context=context)
-    return http.client.HTTPConnection(address, port, timeout=seconds)
-
-
 class Client:
     def __init__(self, address: str, port: int, tls: bool, key: str, model: str, seconds: float) -> None:
-        self._where = (address, port, tls, seconds)
+        # our own front proxy on this very host; its certificate may be self-signed
+        self._connect = peer.tcp(address, port, tls)
+        self._seconds = seconds
         self._key = key
         self._model = model
 
-    def _post(self, body: dict[str, Any]) -> tuple[http.client.HTTPConnection, http.client.HTTPResponse]:
-        connection = _connection(*self._where)
+    def _post(self, body: dict[str, Any], more: float = 0) -> tuple[peer.Exchange, http.client.HTTPResponse]:
+        """The answer's beginning; all of it has to come within the client's seconds and so many ``more``."""
         headers = {"Content-Type": "application/json", "Authorization": f"Bearer {self._key}"}
+        connection: peer.Exchange | None = None
         try:
+            connection = peer.opened(self._connect, self._seconds + more)
             connection.request("POST", "/v1/chat/completions", json.dumps(body), headers)
             answer = connection.getresponse()
+            text = "" if answer.status == 200 else answer.read(2000).decode("utf-8", "replace")
         except (OSError, http.client.HTTPException) as error:
-            connection.close()
+            if connection is not None:
+                connection.close()
             raise ServingError(f"the front proxy: {error or type(error).__name__}") from error
         if answer.status != 200:
-            text = answer.read(2000).decode("utf-8", "replace")
             connection.close()
             raise ServingError(f"the front proxy answered {answer.status}: {_message(text)}")
         return connection, answer
@@ -73,9 +68,17 @@ class Client:
         """(text, tokens) of a completion."""
         connection, answer = self._post(body)
         try:
-            document = json.loads(answer.read(4_000_000))
+            document = foreign.parse_object(answer.read(serving.ANSWER_LIMIT + 1), serving.ANSWER_LIMIT)
             return answers.text_of(document), int(document["usage"]["completion_tokens"])
-        except (OSError, http.client.HTTPException, ValueError, KeyError, IndexError, TypeError) as error:
+        except (
+            OSError,
+            http.client.HTTPException,
+            ValueError,
+            KeyError,
+            IndexError,
+            TypeError,
+            AttributeError,
+        ) as error:
             raise ServingError(f"the answer is not a chat completion: {error!r}") from error
         finally:
             connection.close()
@@ -83,7 +86,8 @@ class Client:
     def stream(self, tokens: int) -> dict[str, float]:
         begun = time.monotonic()
         options = {"stream": True, "stream_options": {"include_usage": True}, "ignore_eos": True}
-        connection, answer = self._post({**self._body(tokens), **options})
+        # nobody calls less than a token a second an answer
+        connection, answer = self._post({**self._body(tokens), **options}, tokens)
         try:
             found = read_stream(iter(answer.readline, b""), time.monotonic)
         except (OSError, http.client.HTTPException) as error:
@@ -100,7 +104,7 @@ class Client:
 
 def _message(text: str) -> str:
     try:
-        error = json.loads(text)["error"]
+        error = foreign.parse_object(text)["error"]
         return str(error.get("message", error))[:200]
     except (ValueError, KeyError, TypeError, AttributeError):
         return text.strip()[:200]
@@ -119,7 +123,7 @@ def read_stream(lines: Iterable[bytes], clock: Callable[[], float]) -> dict[str,
         if data == b"[DONE]":
             break
         try:
-            document = json.loads(data)
+            document = foreign.parse_object(data)
         except ValueError:
             continue
         if document.get("error"):

@@ -24,10 +24,17 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import foreign
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.command import run_limited
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.peer import Deadline, read_line
+
 _SO_BINDTODEVICE = 25
 _CHUNK = 1 << 20
 _LINE_LIMIT = 4096
 PERFTEST = "ib_write_bw"
+#: seconds that one measurement of it may take; a line of the agent's
+PERFTEST_LIMIT = 40.0
+LINE_SECONDS = 30.0
 
 
 class LinkError(Exception):
@@ -53,14 +60,9 @@ def parse_perftest(text: str) -> float:
     return value if gbits else value * 8 * 1024 * 1024 / 1e9
 
 
-def _read_line(connection: socket.socket) -> bytes:
-    line = b""
-    while not line.endswith(b"\n"):
-        part = connection.recv(1)
-        if not part or len(line) > _LINE_LIMIT:
-            raise LinkError("no request")
-        line += part
-    return line
+def _read_object(connection: socket.socket, seconds: float) -> dict[str, Any]:
+    """A line of JSON from the other side, all of it within ``seconds``."""
+    return foreign.parse_object(read_line(connection, Deadline(seconds), _LINE_LIMIT))
 
 
 class Agent:
@@ -110,8 +112,8 @@ class Agent:
 
     def _answer(self, connection: socket.socket) -> None:
         with connection, contextlib.suppress(OSError, ValueError, LinkError):
-            connection.settimeout(30)
-            request = json.loads(_read_line(connection))
+            request = _read_object(connection, LINE_SECONDS)
+            connection.settimeout(LINE_SECONDS)
             if not hmac.compare_digest(str(request.get("nonce", "")), self._nonce):
                 return
             if request.get("do") == "sink":
@@ -202,7 +204,7 @@ def _stream(test: Mapping[str, Any], nonce: str, port: int, seconds: float, resu
     try:
         with _connect(test["source"], test["netdev"], test["address"], port, 5) as client:
             client.sendall(json.dumps({"nonce": nonce, "do": "sink"}).encode() + b"\n")
-            if _read_line(client) != b"ok\n":
+            if read_line(client, Deadline(LINE_SECONDS), _LINE_LIMIT) != b"ok\n":
                 raise LinkError("the agent there refused")
             block = memoryview(bytes(_CHUNK))
             end = time.monotonic() + seconds
@@ -210,7 +212,10 @@ def _stream(test: Mapping[str, Any], nonce: str, port: int, seconds: float, resu
             while time.monotonic() < end:
                 client.send(block)
             client.shutdown(socket.SHUT_WR)
-            found = json.loads(_read_line(client))
+            said = _read_object(client, seconds + 20)
+            found = {"bytes": foreign.whole(said.get("bytes")), "seconds": foreign.number(said.get("seconds"))}
+            if found["seconds"] <= 0:
+                raise LinkError("the agent there measured no time")
     except (OSError, LinkError, ValueError) as error:
         found = {"error": str(error) or type(error).__name__}
     results.append(found)
@@ -248,20 +253,21 @@ def measure_rdma(tests: Sequence[Mapping[str, Any]], nonce: str, port: int, base
             with _connect(test["source"], test["netdev"], test["address"], port, 5) as client:
                 request = {"nonce": nonce, "do": "rdma", "device": test["peer_device"], "port": base + number}
                 client.sendall(json.dumps({**request, "gid_index": test.get("peer_gid_index")}).encode() + b"\n")
-                answer = json.loads(_read_line(client))
+                answer = _read_object(client, LINE_SECONDS)
+            why = str(answer.get("error") or "")[:300]
             if answer.get("absent"):
-                absent.append(str(answer.get("error")))
-            if answer.get("error"):
-                raise LinkError(answer["error"])
+                absent.append(why)
+            if why:
+                raise LinkError(why)
             argv = perftest_arguments(
                 test["device"], base + number, test.get("gid_index"), address=str(test["address"])
             )
-            done = subprocess.run(argv, capture_output=True, text=True, errors="replace", timeout=40, check=False)
-            if done.returncode != 0:
-                words = (done.stderr.strip() or done.stdout.strip()).splitlines()
-                raise LinkError(f"{PERFTEST} ended with {done.returncode}: {words[-1][:200] if words else ''}")
-            values.append(parse_perftest(done.stdout))
-        except (OSError, LinkError, ValueError, subprocess.TimeoutExpired) as error:
+            status, out, err = run_limited(argv, PERFTEST_LIMIT)
+            if status != 0:
+                words = (err.strip() or out.strip()).splitlines()
+                raise LinkError(f"{PERFTEST} ended with {status}: {words[-1][:200] if words else ''}")
+            values.append(parse_perftest(out))
+        except (OSError, LinkError, ValueError) as error:
             errors.append(str(error))
 
     threads = [threading.Thread(target=one, args=item, daemon=True) for item in enumerate(tests)]

@@ -56,22 +56,27 @@ Runner = Callable[[list[str]], tuple[int, str, str]]
 def run(argv: list[str]) -> tuple[int, str, str]:
     """A command that can neither hang nor raise."""
     try:
-        # AnsibleModule.run_command has no time limit, and there is no module here
-        done = subprocess.run(
+        # as _lib/command.py, which this file cannot have beside it
+        process = subprocess.Popen(
             argv,
             stdin=subprocess.DEVNULL,
-            capture_output=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             text=True,
             errors="replace",
-            timeout=COMMAND_LIMIT,
-            check=False,
             env={**os.environ, "LC_ALL": "C"},
         )
-    except subprocess.TimeoutExpired:
-        return 124, "", f"{argv[0]}: no answer within {COMMAND_LIMIT:g} s"
     except OSError as error:
         return 127, "", f"{argv[0]}: {error.strerror}"
-    return done.returncode, done.stdout, done.stderr
+    try:
+        out, err = process.communicate(timeout=COMMAND_LIMIT)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        # one that hangs in the kernel hears no signal, and is left behind
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(1)
+        return 124, "", f"{argv[0]}: no answer within {COMMAND_LIMIT:g} s"
+    return process.returncode, out, err
 
 
 def find_nft() -> str:

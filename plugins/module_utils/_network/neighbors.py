@@ -22,6 +22,8 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import foreign
+
 #: "local experimental" in the IEEE's list: nothing else reacts to it
 ETHERTYPE = 0x88B5
 BROADCAST = b"\xff" * 6
@@ -62,10 +64,8 @@ def decode(frame: bytes) -> tuple[str, str] | None:
     if not body.startswith(_MAGIC):
         return None
     try:
-        content = json.loads(body[len(_MAGIC) :].split(b"\n", 1)[0])
-    except (ValueError, RecursionError):
-        return None
-    if not isinstance(content, dict):
+        content = foreign.parse_object(body[len(_MAGIC) :].split(b"\n", 1)[0])
+    except foreign.ForeignError:
         return None
     host, netdev = content.get("host"), content.get("netdev")
     if not (isinstance(host, str) and isinstance(netdev, str) and _NAME.fullmatch(host) and _NAME.fullmatch(netdev)):

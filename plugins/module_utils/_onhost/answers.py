@@ -9,12 +9,12 @@ only: the watchdog asks after each start, a play after its own, and verify.yml w
 from __future__ import annotations
 
 import http.client
-import json
 import re
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from .._lib import foreign
 from . import serving
 
 #: what a sound model of any size gets right, and what has to stand in the answer
@@ -77,13 +77,13 @@ def ask_engine(
         status, text = request(socket, "POST", "/v1/chat/completions", max(1.0, ends - clock()), task(model, prompt))
         if 400 <= status < 500 and status != 429:
             raise _NoChat
-        return text_of(json.loads(text))
+        return text_of(foreign.parse_object(text, serving.ANSWER_LIMIT))
 
     try:
         return ask(answer)
     except _NoChat:
         return {"asked": 0, "right": 0, "wrong": ""}
-    except (OSError, http.client.HTTPException, ValueError, KeyError, IndexError, TypeError):
+    except (OSError, http.client.HTTPException, ValueError, KeyError, IndexError, TypeError, AttributeError):
         return {}
 
 

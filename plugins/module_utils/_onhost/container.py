@@ -22,13 +22,12 @@ import re
 import resource
 import shutil
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from .._lib import environment_file, files
+from .._lib import command, environment_file, files
 from . import launch, location, places, ray_config
 
 CONFIG = "/etc/sparkthor/container.json"
@@ -71,22 +70,7 @@ def client_environment() -> dict[str, str]:
 
 
 def run(argv: Sequence[str], seconds: float) -> tuple[int, str, str]:
-    try:
-        done = subprocess.run(
-            list(argv),
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=seconds,
-            check=False,
-            stdin=subprocess.DEVNULL,
-            env=client_environment(),
-        )
-    except subprocess.TimeoutExpired:
-        return 124, "", f"{argv[0]} gave no answer within {seconds:g} s"
-    except OSError as error:
-        return 127, "", f"{argv[0]}: {error.strerror}"
-    return done.returncode, done.stdout, done.stderr
+    return command.run_limited(argv, seconds, environment=client_environment())
 
 
 def load(path: str = CONFIG) -> dict[str, Any]:

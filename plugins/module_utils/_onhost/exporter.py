@@ -19,7 +19,6 @@ import http.server
 import json
 import os
 import re
-import socket
 import socketserver
 import sys
 import threading
@@ -27,6 +26,7 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from .._lib import peer
 from .._lib.command import run_limited
 from . import front_counts, gpu_state, places
 from .notify import ALIVE, READY, notify
@@ -233,28 +233,12 @@ class Host:
         return page.text() + "".join(f"{line}\n" for line in self.front.lines()) + self.text(WATCHDOG_FILE)
 
 
-class _UnixConnection(http.client.HTTPConnection):
-    def __init__(self, path: str) -> None:
-        super().__init__("localhost", timeout=5)
-        self._path = path
-
-    def connect(self) -> None:
-        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.sock.settimeout(self.timeout)
-        self.sock.connect(self._path)
-
-
 def engine(path: str = ENGINE_SOCKET) -> tuple[int, bytes]:
     """vLLM's own metrics; 503 while it is away."""
-    connection = _UnixConnection(path)
     try:
-        connection.request("GET", "/metrics")
-        answer = connection.getresponse()
-        return answer.status, answer.read(16_000_000)
+        return peer.ask(peer.unix(path), "GET", "/metrics", 5, most=16_000_000)
     except (OSError, http.client.HTTPException) as error:
         return 503, f"the engine does not answer: {error or type(error).__name__}\n".encode()
-    finally:
-        connection.close()
 
 
 def handler(
@@ -293,16 +277,10 @@ def handler(
 
 def answers(address: tuple[str, int], seconds: float = 10.0) -> bool:
     """Whether the exporter gives its page to one who asks as Prometheus does."""
-    connection = http.client.HTTPConnection(*address, timeout=seconds)
     try:
-        connection.request("GET", "/metrics")
-        answer = connection.getresponse()
-        answer.read()
-        return answer.status == 200
+        return peer.ask(peer.tcp(*address), "GET", "/metrics", seconds, most=16_000_000).status == 200
     except (OSError, http.client.HTTPException):
         return False
-    finally:
-        connection.close()
 
 
 class Server(socketserver.ThreadingMixIn, http.server.HTTPServer):

@@ -25,21 +25,22 @@ import json
 import os
 import re
 import secrets
-import ssl
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Optional
 
-from .._lib import files
+from .._lib import files, foreign, peer
+from . import generation as generations
 from . import places, ray_config
+from .generation import MOST_MISSED
 
 CLUSTER = places.DECLARED
 #: what this host learned; it survives a reboot, and a higher generation of its own overrules it
 MARKER = "/var/lib/sparkthor/superseded.json"
 
-#: declarations that a host can have missed; a number beyond is no generation, whoever says it
-MOST_MISSED = 1000
+#: bytes of what C(/health) says, at most
+ANSWER_LIMIT = 65536
 
 #: address, nonce -> what /health says there, None = nobody answers
 # evaluated when the module is loaded, and sanity loads module_utils on every Python that modules may meet
@@ -114,8 +115,7 @@ class Identity:
 
 
 def declared_generation(declared: Mapping[str, Any]) -> int:
-    value = declared.get("generation")
-    return value if isinstance(value, int) else 0
+    return generations.known(declared.get("generation"))
 
 
 def is_nonce(text: str) -> bool:
@@ -138,25 +138,13 @@ def health(address: str, port: int, tls: bool, nonce: str, seconds: float = 2.0)
 
 
 def _health(address: str, port: int, tls: bool, nonce: str, seconds: float) -> Mapping[str, Any] | None:
-    if tls:
-        context = ssl.create_default_context()
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-        connection: http.client.HTTPConnection = http.client.HTTPSConnection(
-            address, port, timeout=seconds, context=context
-        )
-    else:
-        connection = http.client.HTTPConnection(address, port, timeout=seconds)
     try:
-        connection.request("GET", f"/health?nonce={nonce}")
-        data = json.loads(connection.getresponse().read(65536))
+        answer = peer.ask(peer.tcp(address, port, tls), "GET", f"/health?nonce={nonce}", seconds, most=ANSWER_LIMIT)
+        return foreign.parse_object(answer.body)
     except TimeoutError:
         raise
     except (OSError, http.client.HTTPException, ValueError):
         return None
-    finally:
-        connection.close()
-    return data if isinstance(data, dict) else None
 
 
 def find(cluster: Mapping[str, Any], ask: Ask | None = None, token: Callable[[], str] = read_token) -> Successor | None:
@@ -178,8 +166,8 @@ def find(cluster: Mapping[str, Any], ask: Ask | None = None, token: Callable[[],
     found = None
     machines = cluster.get("machines") or {}
     for name, answer in answers.items():
-        generation = (answer or {}).get("generation")
-        if not isinstance(generation, int) or generation - own > MOST_MISSED:
+        generation = declared_generation(answer or {})
+        if generation - own > MOST_MISSED:
             continue
         wanted = Identity(name, name_of_cluster, generation, secret, str(machines.get(name) or "")).proofs(nonce)
         given = {key: (answer or {}).get(key) for key in wanted}

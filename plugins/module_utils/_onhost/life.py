@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import json
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from .._lib import foreign
 from . import patience, serving
 
 #: a step of a process's CPU clock is 10 ms: over a shorter time a quiet rank looks dead
@@ -189,14 +189,14 @@ class RaySampler:
     def read(self, host: str, answer: str) -> patience.Signs:
         """Of the answer to ``/nodes/ID``; agents measure every 5 s, and the dashboard collects every 15."""
         try:
-            detail = json.loads(answer)["data"]["detail"]
+            detail = foreign.parse_object(answer, serving.ANSWER_LIMIT)["data"]["detail"]
             workers = list(detail.get("workers") or [])
             gpus = list(detail.get("gpus") or [])
             # by the agent's clock: one that measures no more says nothing
             now = float(detail["now"])
-        except (ValueError, KeyError, TypeError, AttributeError):
+            spent = dict(_ray_ranks(workers))
+        except (ValueError, KeyError, TypeError, AttributeError, IndexError):
             return patience.Signs()
-        spent = dict(_ray_ranks(workers))
         kept = self.kept.setdefault(host, [])
         if kept and not 0 <= now - kept[-1][0] <= 12 * WINDOW:
             kept.clear()
@@ -209,7 +209,9 @@ class RaySampler:
         used = cores(kept[0][1], spent, passed) if spent and passed >= RAY_WINDOW else None
         rows = [(row.get("utilizationGpu"), row.get("powerMw")) for row in gpus if isinstance(row, Mapping)]
         text = "\n".join(
-            f"{use},{'[N/A]' if power is None else power / 1000}" for use, power in rows if use is not None
+            f"{use},{power / 1000 if isinstance(power, (int, float)) else '[N/A]'}"
+            for use, power in rows
+            if use is not None
         )
         return patience.Signs(used, None, *read_gpus(text))
 

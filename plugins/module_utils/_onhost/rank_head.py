@@ -16,10 +16,13 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from .._lib import files
-from . import rank_link, serving
+from .._lib import files, foreign
+from . import generation, rank_link, serving
 from .notify import READY, notify
 from .rank_process import Rank, drop_caches, name_of, served
+
+#: characters of a worker's reason that are told on
+REASON = 2000
 
 
 @dataclasses.dataclass
@@ -32,6 +35,8 @@ class Member:
     link: rank_link.Link
     state: str = rank_link.STANDBY
     generation: int = 0
+    #: the highest generation that it says it took part in
+    remembered: int = 0
     stale: list[str] = dataclasses.field(default_factory=list)
     signs: dict[str, Any] = dataclasses.field(default_factory=dict)
 
@@ -98,13 +103,21 @@ class Head:
                 return
 
     async def _gather(self) -> None:
-        await self._until(rank_link.STANDBY, "waiting for")
+        while True:
+            await self._until(rank_link.STANDBY, "waiting for")
+            alone = [member for member in self.members.values() if self._not_believed(member)]
+            if not alone:
+                return
+            for member in alone:
+                # it hears why when it comes again: then all others are here
+                member.link.close()
+                del self.members[member.host]
 
     async def _prepare(self) -> None:
         while True:
             # all ranks of a generation load this one, the head's own as well, whatever is declared meanwhile
             self.model = served(self.settings.command)
-            self.generation += 1
+            self.generation = self._believed() + 1
             rank_link.remember(self.settings.memory_path, self.generation)
             self.phase = rank_link.PREPARE
             self.say(f"generation {self.generation}: all {len(self.settings.members)} hosts are here")
@@ -119,6 +132,28 @@ class Head:
             self.phase = rank_link.GATHER
             await self._tell_all()
             await self._gather()
+
+    def _believed(self) -> int:
+        """The newest generation that there was, as far as no host is alone with it by more than others can have missed.
+
+        Whoever is beyond cannot take part: to him the head is an older one.
+        """
+        workers = (self.members[host].remembered for host in self.settings.workers if host in self.members)
+        return max(self.generation, generation.believed([self.generation, *workers]))
+
+    def _not_believed(self, member: Member) -> str:
+        """Why a worker is not let in once all others are here; empty where it may, or where that is not known yet."""
+        members = {**self.members, member.host: member}
+        if self.phase != rank_link.GATHER or any(host not in members for host in self.settings.workers):
+            return ""
+        found = generation.believed([self.generation, *(one.remembered for one in members.values())])
+        if member.remembered <= max(self.generation, found):
+            return ""
+        return (
+            f"says that it took part in generation {member.remembered}, and no other host knows one above "
+            f"{max(self.generation, found)}. If {self.settings.host} was installed anew, remove "
+            f"{self.settings.memory_path} on {member.host}"
+        )
 
     async def _serve_generation(self) -> int:
         self.admitted = {host: self.members[host].instance for host in self.settings.workers}
@@ -151,14 +186,11 @@ class Head:
             await link.send(**self._word(member))
             while True:
                 message = await link.receive()
-                if message["state"] != member.state or message.get("generation", 0) != member.generation:
+                if self._hear(member, message):
                     self.news.set()
-                member.state = str(message["state"])
-                member.generation = int(message.get("generation") or 0)
-                member.signs = message.get("signs") or {}
-                member.stale = [str(path) for path in message.get("stale") or []]
                 if member.state == rank_link.FAILED and self.admitted.get(member.host) == member.instance:
-                    self.failure = f"rank on {member.host} failed: {message.get('reason') or 'no reason in its log'}"
+                    reason = " ".join(str(message.get("reason") or "no reason in its log").split())
+                    self.failure = f"rank on {member.host} failed: {reason[:REASON]}"
                     self.news.set()
         except rank_link.BROKEN:
             pass  # what a broken connection means is decided by who is absent
@@ -167,6 +199,18 @@ class Head:
             if member is not None and self.members.get(member.host) is member:
                 del self.members[member.host]
             self.news.set()
+
+    @staticmethod
+    def _hear(member: Member, message: Mapping[str, Any]) -> bool:
+        """Take a worker's word on itself; whether it is news. Raises ValueError for what no worker says."""
+        state, number = foreign.text_of(message["state"], 40), foreign.whole(message.get("generation") or 0)
+        signs, stale = message.get("signs") or {}, message.get("stale") or []
+        if not isinstance(signs, dict) or not isinstance(stale, list):
+            raise ValueError("not a message of the group")
+        news = (state, number) != (member.state, member.generation)
+        member.state, member.generation, member.signs = state, number, signs
+        member.stale = [foreign.text_of(path, 4096) for path in stale]
+        return news
 
     async def _welcome(self, link: rank_link.Link) -> Member:
         nonce = secrets.token_hex(16)
@@ -190,14 +234,16 @@ class Head:
             raise ValueError("no member")
         address = next(where for where, name in self.settings.members.items() if name == host)
         member = Member(host, address, instance, link)
-        seen = int(hello.get("generation") or 0)
-        if seen > self.generation and self.phase == rank_link.GATHER:
-            self.generation = seen
+        member.remembered = foreign.whole(hello.get("generation") or 0)
+        if why := self._not_believed(member):
+            self._complain(host, why)
+            await link.send(refused=f"{host} {why}")
+            raise ValueError("not believed")
         former = self.members.get(host)
         if former is not None:
             former.link.close()
         member.state = str(hello.get("state") or rank_link.STANDBY)
-        member.generation = int(hello.get("running") or 0)
+        member.generation = foreign.whole(hello.get("running") or 0)
         self.members[host] = member
         self.complaints.discard(host)
         await link.send(proof=rank_link.proof(self.token, "head", theirs, nonce))

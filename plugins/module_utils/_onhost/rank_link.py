@@ -15,8 +15,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from .._lib import files
-from . import serving
+from .._lib import files, foreign
+from . import generation, serving
 from .rank_state import STATE
 
 CONFIG = "/etc/sparkthor/group.json"
@@ -75,6 +75,10 @@ class GroupError(Exception):
     """What keeps this host out of the group, and the fix."""
 
 
+class RankError(GroupError):
+    """Why this host's rank cannot be started."""
+
+
 class WrongToken(GroupError):
     """Another token than the other side's; systemd gives a program the token of its start."""
 
@@ -90,15 +94,14 @@ def say(text: str) -> None:
 
 def remembered(path: str) -> int:
     """The highest generation that this host took part in."""
-    value = files.read_json(path).get("generation") if path else 0
-    return value if isinstance(value, int) and value >= 0 else 0
+    return generation.known(files.read_json(path).get("generation")) if path else 0
 
 
-def remember(path: str, generation: int) -> None:
+def remember(path: str, number: int) -> None:
     if not path:
         return
     try:
-        serving.write_file(path, json.dumps({"generation": generation}) + "\n")
+        serving.write_file(path, json.dumps({"generation": number}) + "\n")
     except OSError as error:
         raise GroupError(f"{path} cannot be written: {error.strerror}; free the disk of this host") from error
 
@@ -119,10 +122,7 @@ class Link:
         line = await asyncio.wait_for(self.reader.readline(), self.silence)
         if not line:
             raise ConnectionError("the other side closed the connection")
-        message = json.loads(line)
-        if not isinstance(message, dict):
-            raise ValueError("not a message of the group")
-        return message
+        return foreign.parse_object(line, LINE_LIMIT)
 
     def close(self) -> None:
         with contextlib.suppress(OSError, RuntimeError):

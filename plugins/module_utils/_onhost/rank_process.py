@@ -19,7 +19,7 @@ from typing import Any
 
 from .._lib import files
 from . import life, progress, serving
-from .rank_link import LINE_LIMIT, Settings
+from .rank_link import LINE_LIMIT, RankError, Settings
 
 
 async def drop_caches(settings: Settings) -> str:
@@ -93,12 +93,14 @@ class Rank:
         return command
 
     async def start(self) -> None:
+        """Raises RankError for a command that cannot be run."""
+        command = self._command()
         self.started_with = serving.fingerprint(self.settings.inputs)
         hidden = ("NOTIFY_SOCKET", "CREDENTIALS_DIRECTORY", "WATCHDOG_USEC", "WATCHDOG_PID")
         environment = {key: value for key, value in os.environ.items() if key not in hidden}
         self._starting = asyncio.ensure_future(
             asyncio.create_subprocess_exec(
-                *self._command(),
+                *command,
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.STDOUT,
@@ -107,8 +109,14 @@ class Rank:
                 limit=LINE_LIMIT,
             )
         )
-        # asyncio kills the child alone when its start is cancelled, and never the child's children
-        self.process = await asyncio.shield(self._starting)
+        try:
+            # asyncio kills the child alone when its start is cancelled, and never the child's children
+            self.process = await asyncio.shield(self._starting)
+        except (OSError, ValueError) as error:
+            why = getattr(error, "strerror", None) or error
+            raise RankError(
+                f"{command[0]} cannot be started on {self.settings.host}: {why}; run site.yml on this host again"
+            ) from error
         self._pump = asyncio.create_task(self._pass_on())
         self._watcher = asyncio.create_task(self._watch(self.process))
 
@@ -164,7 +172,7 @@ class Rank:
     async def stop(self) -> None:
         """At once: on SIGTERM vLLM ends the requests that run with half an answer, as if it were whole."""
         if self.process is None and self._starting is not None:
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError, ValueError):
                 self.process = await self._starting
         if self.process is None:
             return

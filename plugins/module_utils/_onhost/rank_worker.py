@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from .._lib import foreign
 from . import rank_link, series, serving
 from .notify import READY, notify
 from .rank_process import Rank, drop_caches, served
@@ -131,7 +132,7 @@ class Worker:
     async def _obey(self, link: rank_link.Link, word: Mapping[str, Any]) -> str:
         """Why this program should end, or nothing."""
         self.asked = bool(word.get("overdue"))
-        phase, generation = word.get("phase"), int(word.get("generation") or 0)
+        phase, generation = word.get("phase"), foreign.whole(word.get("generation") or 0)
         if not phase or self.state == rank_link.FAILED:
             return ""
         if self.state != rank_link.RUNNING and serving.differing(
@@ -164,7 +165,13 @@ class Worker:
             and word.get("admitted")
         ):
             self.say(f"generation {generation}: starting the rank")
-            await self.rank.start()
+            try:
+                await self.rank.start()
+            except rank_link.RankError as error:
+                # the head ends the generation with this reason: nobody must wait for a rank that cannot come
+                self.state = rank_link.FAILED
+                await self._report(link, reason=str(error))
+                return str(error)
             self.state = rank_link.RUNNING
             notify(f"{READY}\nSTATUS=generation {generation}")
             await self._report(link)

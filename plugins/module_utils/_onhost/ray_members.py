@@ -8,10 +8,14 @@ from __future__ import annotations
 
 import base64
 import binascii
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
+
+from .._lib import foreign
+
+#: characters of an answer, at most
+MOST = 32 << 20
 
 
 @dataclass(frozen=True)
@@ -49,7 +53,7 @@ def _public_resources(resources: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _answer(text: str) -> Mapping[str, Any]:
-    answer = json.loads(text)
+    answer = foreign.parse(text, MOST)
     if not isinstance(answer, Mapping) or answer.get("result") is not True:
         raise ValueError(
             f"the dashboard says: {str((answer or {}).get('msg') if isinstance(answer, Mapping) else answer)[:200]}"
@@ -105,7 +109,7 @@ _CAMEL_RESOURCES = {"objectStoreMemory": "object_store_memory"}
 
 def read_dashboard_status(text: str) -> tuple[dict[str, dict[str, float]], list[dict[str, Any]]]:
     """``/api/cluster_status``: (available by node id, pending demands)."""
-    answer = json.loads(text)
+    answer = foreign.parse(text, MOST)
     try:
         report = ((answer["data"].get("clusterStatus") or {}).get("loadMetricsReport")) or {}
         available = {}

@@ -15,19 +15,18 @@ from __future__ import annotations
 import contextlib
 import errno
 import http.client
-import json
 import os
 import pwd
 import signal
 import socket
 import subprocess
-import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
+from .._lib import foreign, peer
 from .ray_config import TLS_FILES, Config, read_token
 
 ANSWER_LIMIT = 32 * 1024 * 1024
@@ -92,41 +91,25 @@ def probe_http(name: str, url: str, timeout: float, token: str = "") -> Probe:
     """GET under one deadline for everything; redirects and proxies are nobody's business here."""
     start = time.monotonic()
     parts = urlsplit(url)
-    connection = http.client.HTTPConnection(parts.hostname or "", parts.port or 80, timeout=timeout)
+    deadline = peer.Deadline(timeout)
     try:
-        try:
-            connection.connect()
-        except OSError as error:
-            return Probe(name, _network_status(error), _since(start), f"{url}: {error}")
-        # Socket timeouts begin anew with every byte; this one ends the talk whatever trickles in
-        ender = threading.Timer(max(0.0, timeout - (time.monotonic() - start)), _end, (connection.sock,))
-        ender.start()
-        try:
-            path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-            connection.request("GET", path, headers={"Authorization": f"Bearer {token}"} if token else {})
-            response = connection.getresponse()
-            body = response.read(ANSWER_LIMIT)
-            if time.monotonic() - start >= timeout:
-                raise TimeoutError
-        except (OSError, http.client.HTTPException) as error:
-            if isinstance(error, TimeoutError) or time.monotonic() - start >= timeout:
-                return Probe(name, SLOW, _since(start), f"{url}: connected, but no answer within {timeout:g} s")
-            return Probe(name, ERROR, _since(start), f"{url}: {type(error).__name__}: {error}")
-        finally:
-            ender.cancel()
-    finally:
-        connection.close()
-    text = body.decode("utf-8", "replace")
-    if response.status in (401, 403):
-        return Probe(name, UNAUTHORIZED, _since(start), f"{url}: {response.status} {text.strip()[:200]}")
-    if response.status != 200:
-        return Probe(name, ERROR, _since(start), f"{url}: {response.status} {text.strip()[:300]}")
+        connection = peer.tcp(parts.hostname or "", parts.port or 80)(deadline)
+    except OSError as error:
+        return Probe(name, _network_status(error), _since(start), f"{url}: {error}")
+    path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    try:
+        answer = peer.talk(connection, deadline, "GET", path, headers=headers, most=ANSWER_LIMIT)
+    except TimeoutError:
+        return Probe(name, SLOW, _since(start), f"{url}: connected, but no answer within {timeout:g} s")
+    except (OSError, http.client.HTTPException) as error:
+        return Probe(name, ERROR, _since(start), f"{url}: {type(error).__name__}: {error}")
+    text = answer.body.decode("utf-8", "replace")
+    if answer.status in (401, 403):
+        return Probe(name, UNAUTHORIZED, _since(start), f"{url}: {answer.status} {text.strip()[:200]}")
+    if answer.status != 200:
+        return Probe(name, ERROR, _since(start), f"{url}: {answer.status} {text.strip()[:300]}")
     return Probe(name, OK, _since(start), data=text)
-
-
-def _end(sock: socket.socket) -> None:
-    with contextlib.suppress(OSError):
-        sock.shutdown(socket.SHUT_RDWR)
 
 
 #: Runs in the engine's Python (or in the engine's container): Ray's own client knows the wire format.  It asks the GCS
@@ -271,7 +254,7 @@ def read_engine_output(status: int, out: str, err: str, timeout: float, latency:
     for line in reversed(out.splitlines()):
         if line.startswith("{"):
             with contextlib.suppress(ValueError):
-                answer = json.loads(line)
+                answer = foreign.parse_object(line, ANSWER_LIMIT)
             break
     if answer is None:
         words = _engine_words(err) or f"exit status {status} without a word"

@@ -19,12 +19,11 @@ import json
 import os
 import secrets
 import socket
-import subprocess
 import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from .._lib import command, files
+from .._lib import command, files, foreign, peer, systemd
 from . import observation, progress
 
 CONFIG = "/etc/sparkthor/serving.json"
@@ -42,6 +41,9 @@ ASLEEP = "asleep: "
 GOOD = "/var/lib/sparkthor-last-good"
 GOOD_INDEX = "index.json"
 
+#: bytes of one of the engine's answers, at most
+ANSWER_LIMIT = 4_000_000
+
 #: (argv, seconds) -> (exit status, stdout, stderr)
 Runner = Callable[[list[str], float], tuple[int, str, str]]
 
@@ -50,25 +52,8 @@ def run(argv: list[str], seconds: float) -> tuple[int, str, str]:
     """A command that can neither hang nor raise."""
     # systemd's own tools say there how they ended, and systemd logs each word of a process that it does not expect
     inherited = {key: value for key, value in os.environ.items() if key != "NOTIFY_SOCKET"}
-    try:
-        process = subprocess.Popen(
-            argv,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env={**inherited, "LC_ALL": "C", "SYSTEMD_COLORS": "0", "SYSTEMD_PAGER": ""},
-        )
-    except OSError as error:
-        return 127, "", f"{argv[0]}: {error.strerror}"
-    try:
-        out, err = command.exchange(process, seconds)
-    except subprocess.TimeoutExpired:
-        command.end(process)
-        return 124, "", f"{argv[0]} gave no answer within {seconds:.0f} s"
-    except BaseException:
-        process.kill()
-        raise
-    return process.returncode, out.decode("utf-8", "replace"), err.decode("utf-8", "replace")
+    own = {"LC_ALL": "C", "SYSTEMD_COLORS": "0", "SYSTEMD_PAGER": ""}
+    return command.run_limited(argv, seconds, environment={**inherited, **own})
 
 
 def write_file(path: str, content: str, mode: int = 0o644) -> None:
@@ -180,9 +165,7 @@ def show_command(unit: str) -> list[str]:
 
 def show(unit: str, runner: Runner = run) -> dict[str, str]:
     status, out, _err = runner(show_command(unit), 15)
-    if status != 0:
-        return {}
-    return dict(line.split("=", 1) for line in out.splitlines() if "=" in line)
+    return next(iter(systemd.parse_show(out)), {}) if status == 0 else {}
 
 
 def unit_state(properties: Mapping[str, str]) -> observation.Unit | None:
@@ -218,17 +201,6 @@ def journal(unit: str, invocation: str = "", lines: int = 120, runner: Runner = 
     return progress.messages(out) if status == 0 else []
 
 
-class _UnixConnection(http.client.HTTPConnection):
-    def __init__(self, path: str, timeout: float) -> None:
-        super().__init__("localhost", timeout=timeout)
-        self._path = path
-
-    def connect(self) -> None:
-        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.sock.settimeout(self.timeout)
-        self.sock.connect(self._path)
-
-
 def listening(path: str, seconds: float = 2.0) -> bool:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.settimeout(seconds)
@@ -256,15 +228,11 @@ def connections(path: str, table: str = "/proc/net/unix") -> int | None:
 def request(
     path: str, method: str, target: str, seconds: float, body: Mapping[str, Any] | None = None
 ) -> tuple[int, str]:
-    """Status and body. Raises OSError (TimeoutError among them) or http.client.HTTPException."""
-    connection = _UnixConnection(path, seconds)
-    try:
-        payload = None if body is None else json.dumps(body)
-        connection.request(method, target, payload, {"Content-Type": "application/json"} if payload else {})
-        answer = connection.getresponse()
-        return answer.status, answer.read(4_000_000).decode("utf-8", "replace")
-    finally:
-        connection.close()
+    """Status and body, within ``seconds``. Raises OSError (TimeoutError among them) or http.client.HTTPException."""
+    payload = None if body is None else json.dumps(body)
+    headers = {"Content-Type": "application/json"} if payload else {}
+    answer = peer.ask(peer.unix(path), method, target, seconds, payload, headers, ANSWER_LIMIT)
+    return answer.status, answer.body.decode("utf-8", "replace")
 
 
 def complete(path: str, model: str, seconds: float, clock: Callable[[], float] = time.monotonic) -> observation.Probe:
@@ -286,8 +254,8 @@ def complete(path: str, model: str, seconds: float, clock: Callable[[], float] =
     finished = clock()
     if status == 200:
         try:
-            found = json.loads(text)[answer]
-        except (ValueError, KeyError, TypeError):
+            found = foreign.parse_object(text, ANSWER_LIMIT).get(answer)
+        except foreign.ForeignError:
             found = None
         if found:
             return observation.Probe(started, finished, "ok")
@@ -299,7 +267,7 @@ def complete(path: str, model: str, seconds: float, clock: Callable[[], float] =
 
 def _message(text: str) -> str:
     try:
-        data = json.loads(text)
+        data = foreign.parse_object(text, ANSWER_LIMIT)
         error = data.get("error", data)
         found = error.get("message") if isinstance(error, dict) else error
         return str(found)[:200]

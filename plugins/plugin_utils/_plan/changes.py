@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._facts.machine import told_apart
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import generation
 
 Nodes = Mapping[str, Mapping[str, Any]]
 _GIB = 2**30
@@ -59,7 +60,7 @@ def _before(cluster: Mapping[str, Any], nodes: Nodes) -> Mapping[str, Any]:
         for one in same
         if cluster["head"] in (one.get("hosts") or ()) or head in (one.get("machines") or {}).values()
     ]
-    return max(own or same, key=lambda one: int(one["generation"]), default={})
+    return max(own or same, key=lambda one: generation.known(one.get("generation")), default={})
 
 
 def _former(

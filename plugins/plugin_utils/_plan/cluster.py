@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import Finding
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import generation
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory import inventory
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.addresses import address_of, ipv4_interface_of
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.assumed import most_gpus, one_lan
@@ -191,8 +192,9 @@ def head_generation(head: str, nodes: Mapping[str, Mapping[str, Any]]) -> int:
     of counts as well as what it was declared: a head that stays down for a number would do so for ever below it.
     """
     known = [node["declared"] for node in nodes.values() if node.get("declared")]
-    declared = max((int(one["generation"]) for one in known), default=0)
-    newest = max((int(one.get("seen") or 0) for one in known), default=0)
+    # no host is believed further than another one confirms: it could take all the others' numbers from them
+    declared = generation.believed(one.get("generation") for one in known)
+    newest = generation.believed(one.get("seen") for one in known)
     another = any(one["head"] != head for one in known) or newest > declared
     return max(declared, newest) + 1 if another else max(declared, 1)
 

@@ -55,6 +55,18 @@ def test_a_sound_tree(tmp_path: Path) -> None:
             "module_utils._onhost.watchdog imports plugin_utils._plan.fabric: module_utils must not read plugin_utils",
         ),
         (
+            "module_utils/_onhost/watchdog.py",
+            "import subprocess\nsubprocess.run(['nvidia-smi'], timeout=5, check=False)\n",
+            "module_utils._onhost.watchdog line 2: the timeout of subprocess.run does not limit what hangs in the "
+            "kernel: use run_limited of module_utils._lib.command",
+        ),
+        (
+            "plugin_utils/_plan/fabric.py",
+            "from subprocess import check_output\ncheck_output(['ip'], timeout=5)\n",
+            "plugin_utils._plan.fabric line 2: the timeout of subprocess.check_output does not limit what hangs in the "
+            "kernel: use run_limited of module_utils._lib.command",
+        ),
+        (
             "action/other.py",
             f"from {OURS}.action.netplan_apply import ActionModule\n",
             "action.other imports action.netplan_apply: action must not read action",

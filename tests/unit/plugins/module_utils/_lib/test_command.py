@@ -8,11 +8,14 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import command
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.command import run_limited
+from ansible_collections.sparkthor.cluster.plugins.module_utils._network import firewall_watch, netplan_job
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import container, serving
 
 
 def test_what_a_command_says_and_reads() -> None:
@@ -55,9 +58,22 @@ def test_a_command_that_takes_too_long_is_ended(tmp_path: Path) -> None:
     assert not mark.exists()
 
 
-def test_a_command_that_no_signal_reaches_holds_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As one that hangs in the kernel, on a device that is gone."""
+@pytest.mark.parametrize(
+    "run",
+    [
+        lambda: run_limited(["sleep", "60"], 0.2),
+        lambda: netplan_job.run(["sleep", "60"], 0.2),
+        lambda: serving.run(["sleep", "60"], 0.2),
+        lambda: container.run(["sleep", "60"], 0.2),
+        lambda: firewall_watch.run(["sleep", "60"]),
+    ],
+)
+def test_a_command_that_no_signal_reaches_holds_nobody(
+    monkeypatch: pytest.MonkeyPatch, run: Callable[[], tuple[int, str, str]]
+) -> None:
+    """As one that hangs in the kernel, on a device that is gone; by every runner that there is."""
     monkeypatch.setattr(command, "KILLED", 0.2)
+    monkeypatch.setattr(firewall_watch, "COMMAND_LIMIT", 0.2)
     hung: list[subprocess.Popen[str]] = []
 
     def unheard(process: subprocess.Popen[str]) -> None:
@@ -65,7 +81,7 @@ def test_a_command_that_no_signal_reaches_holds_nobody(monkeypatch: pytest.Monke
 
     monkeypatch.setattr(subprocess.Popen, "kill", unheard)
     began = time.monotonic()
-    assert run_limited(["sleep", "60"], 0.2)[0] == 124
+    assert run()[0] == 124
     assert time.monotonic() - began < 30
     monkeypatch.undo()
     hung[0].kill()

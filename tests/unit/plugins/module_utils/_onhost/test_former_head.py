@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import http.server
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import (
     former_head,
 )
 
+from tests.unit import trickle
 from tests.unit.servers import serving
 
 PEERS = {"a": "192.168.1.11", "b": "192.168.1.12", "c": "192.168.1.13"}
@@ -253,3 +255,20 @@ def test_a_head_that_loads_is_a_head(front: tuple[str, int, dict]) -> None:
     assert former_head.health(address, port, False, NONCE) is None
     assert former_head.health(address, port, True, NONCE) is None
     assert former_head.health("127.0.0.1", 1, False, NONCE) is None
+
+
+@pytest.mark.parametrize(
+    "answer", ["[" * 60000, '{"a":' * 10000 + "1" + "}" * 10000, '{"generation": NaN}', "{" + " " * 70000]
+)
+def test_a_strange_answer_ends_nothing(answer: str) -> None:
+    """As of a host that was taken over, which the former head asks before Ray starts."""
+    head = f"HTTP/1.1 200 OK\r\nContent-Length: {len(answer)}\r\n\r\n"
+    with trickle.server(lambda sock: sock.sendall((head + answer).encode())) as port:
+        assert former_head.health("127.0.0.1", port, False, NONCE) is None
+
+
+def test_an_answer_byte_by_byte_does_not_keep_ray_from_its_start() -> None:
+    with trickle.server(trickle.slowly(b"HTTP/1.1 200 OK\r\nContent-Length: 60000\r\n\r\n", b"{")) as port:
+        began = time.monotonic()
+        assert former_head.health("127.0.0.1", port, False, NONCE, 0.5) is None
+        assert time.monotonic() - began < 20

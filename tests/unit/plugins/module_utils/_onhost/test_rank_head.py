@@ -140,3 +140,80 @@ def test_the_head_collects_signs_of_life_while_the_watchdog_waits_for_a_token(
         await until(lambda: site.state()["signs"] == {})
 
     run(tmp_path, story)
+
+
+@pytest.mark.parametrize(
+    ("memories", "generation"),
+    [
+        # two agree, however far this head is behind: it was installed anew
+        ({"one": 0, "two": 5000, "three": 5000}, 5001),
+        ({"one": 7000, "two": 0, "three": 0}, 7001),
+        ({"one": 3, "two": 1003, "three": 0}, 1004),
+    ],
+)
+def test_the_newest_generation_that_others_believe(tmp_path: Path, memories: dict[str, int], generation: int) -> None:
+    async def story(site: Site) -> None:
+        for host, number in memories.items():
+            rank_link.remember(str(tmp_path / f"{host}.memory"), number)
+        for host in HOSTS.values():
+            site.start(host)
+        await site.running()
+        await until(lambda: site.state()["phase"] == rank_link.RUN)
+        assert site.state()["generation"] == generation
+
+    run(tmp_path, story)
+
+
+@pytest.mark.parametrize("first", ["two", "three"])
+def test_a_worker_does_not_raise_the_generation_beyond_what_others_know(tmp_path: Path, first: str) -> None:
+    async def story(site: Site) -> None:
+        rank_link.remember(str(tmp_path / "one.memory"), 3)
+        rank_link.remember(str(tmp_path / "two.memory"), 2**40)
+        last = "three" if first == "two" else "two"
+        site.start("one")
+        site.start(first)
+        await until(lambda: len(site.sides["one"].members) == 1)
+        site.start(last)
+        known = f"two says that it took part in generation {2**40}, and no other host knows one above 3"
+        await until(lambda: any(line.startswith(known) and "two.memory on two" not in line for line in site.said))
+        await until(lambda: any(line.startswith(f"one refuses: {known}") for line in site.said))
+        assert not site.began("one")
+        assert rank_link.remembered(str(tmp_path / "three.memory")) == 0
+        # as its owner does
+        await site.end("two")
+        (tmp_path / "two.memory").unlink()
+        site.start("two")
+        await site.running()
+        await until(lambda: site.state()["phase"] == rank_link.RUN)
+        assert site.state()["generation"] == 4
+
+    run(tmp_path, story)
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        {"state": ["running"]},
+        {"state": "running", "generation": "9"},
+        {"state": "running", "generation": 10**30},
+        {"state": "running", "signs": [1]},
+        {"state": "running", "stale": 5},
+        {"state": "running", "stale": [{"a": 1}]},
+    ],
+)
+def test_strange_words_of_a_worker_end_its_connection(tmp_path: Path, word: dict[str, object]) -> None:
+    async def story(site: Site) -> None:
+        site.start("one")
+        await until(lambda: (tmp_path / "state.json").exists())
+        reader, writer = await asyncio.open_connection("127.0.0.1", site.port)
+        link = rank_link.Link(reader, writer, 5)
+        nonce = str((await link.receive())["nonce"])
+        proof = rank_link.proof(TOKEN, "worker", nonce, "1", "two", "i")
+        await link.send(host="two", instance="i", nonce="1", proof=proof)
+        await until(lambda: "two" in site.sides["one"].members)
+        await link.send(**word)
+        await until(lambda: "two" not in site.sides["one"].members)
+        assert not site.tasks["one"].done()
+        writer.close()
+
+    run(tmp_path, story)

@@ -158,3 +158,48 @@ def test_a_host_that_is_set_up_for_another_model_is_refused(tmp_path: Path) -> N
         f"two is set up for /models/b@{'1' * 16}, and this host for /models/a@{'1' * 16}; run site.yml again"
         in site.said
     )
+
+
+def test_a_rank_that_cannot_be_started_ends_the_generation_with_its_reason(tmp_path: Path) -> None:
+    """As after an update that was broken off: the engine's program is gone on one host."""
+
+    async def story(site: Site) -> None:
+        site.start("one")
+        site.start("two", command=["/nonexistent/vllm", "serve"])
+        site.start("three")
+        assert await site.tasks["one"] == 1
+        why = "/nonexistent/vllm cannot be started on two: No such file or directory; run site.yml on this host again"
+        assert f"RuntimeError: rank on two failed: {why}" in site.said
+        # its own journal says it as well, and systemd starts it anew
+        assert await site.tasks["two"] == rank_link.AGAIN
+        assert why in site.said
+        assert not site.began("two")
+
+    run(tmp_path, story)
+
+
+@pytest.mark.parametrize(
+    "word", ["[" * 60_000, '{"phase": "prepare", "generation": [1]}', '{"phase": "prepare", "generation": NaN}']
+)
+def test_strange_words_of_a_head_end_a_connection_and_nothing_else(tmp_path: Path, word: str) -> None:
+    async def strange(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        link = rank_link.Link(reader, writer, 5)
+        with contextlib.suppress(*rank_link.BROKEN):
+            await link.send(nonce="0")
+            hello = await link.receive()
+            met.append(str(hello["host"]))
+            await link.send(proof=rank_link.proof(TOKEN, "head", str(hello["nonce"]), "0"))
+            writer.write(word.encode() + b"\n")
+            await writer.drain()
+
+    met: list[str] = []
+
+    async def story(site: Site) -> None:
+        server = await asyncio.start_server(strange, "127.0.0.1", site.port)
+        site.start("two")
+        # it comes again
+        await until(lambda: len(met) > 2 or site.tasks["two"].done())
+        assert not site.tasks["two"].done()
+        server.close()
+
+    run(tmp_path, story)

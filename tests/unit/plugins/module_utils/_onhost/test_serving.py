@@ -5,11 +5,14 @@
 from __future__ import annotations
 
 import socket
+import time
 from pathlib import Path
 
 import pytest
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import peer
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import serving
 
+from tests.unit import trickle
 from tests.unit.plugins.module_utils.serving_head import Engine
 
 
@@ -74,3 +77,21 @@ def test_open_connections_are_counted_from_their_first_moment(tmp_path: Path) ->
         door.close()
         assert serving.connections(path) == 0
     assert serving.connections(path, str(tmp_path / "absent")) is None
+
+
+def test_the_engine_answers_in_time_or_not_at_all() -> None:
+    """Each byte begins a socket's own limit anew: one now and then would hold the watchdog's round for ever."""
+    with trickle.server(trickle.slowly(b"HTTP/1.1 200 OK\r\nContent-Length: 4000\r\n\r\n")) as port:
+        connect = peer.tcp("127.0.0.1", port)
+        began = time.monotonic()
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(peer, "unix", lambda _path: connect)
+            assert serving.complete("engine", "tiny", 0.5).kind == "timeout"
+        assert time.monotonic() - began < 20
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, '{"choices": NaN}', "[1]", '"choices"', '{"choices": "\\ud800"}'])
+def test_an_answer_of_whatever_shape_is_one_that_failed(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for status in (200, 500):
+        monkeypatch.setattr(serving, "request", lambda *_words, status=status: (status, text))
+        assert serving.complete("engine", "tiny", 5).kind == "http"

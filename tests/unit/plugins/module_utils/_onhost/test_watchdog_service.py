@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import peer
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import (
     former_head,
     patience,
@@ -317,7 +318,7 @@ def stalled(tmp_path: Path, config: str, signs: Any) -> tuple[service.Service, l
 def hanging(engine: Engine, one: service.Service) -> Iterator[None]:
     """A client that waits for its answer."""
     engine.delay = 30
-    with contextlib.closing(serving._UnixConnection(engine.path, 10)) as client:
+    with contextlib.closing(peer.opened(peer.unix(engine.path), 10)) as client:
         client.request("POST", "/v1/completions", "{}")
         try:
             yield
@@ -442,7 +443,7 @@ def test_health_socket(engine: Engine, tmp_path: Path, config: str) -> None:
         assert status == 200
         assert "sparkthor_serving_healthy 1" in text
         assert os.stat(path).st_mode & 0o777 == 0o660
-        with contextlib.closing(serving._UnixConnection(path, 5)) as asker:
+        with contextlib.closing(peer.opened(peer.unix(path), 5)) as asker:
             asker.request("HEAD", "/health")
             answer = asker.getresponse()
             assert (answer.status, answer.getheader("Content-Type"), answer.read()) == (200, "application/json", b"")

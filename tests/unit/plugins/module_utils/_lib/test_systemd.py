@@ -1,0 +1,15 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.systemd import parse_show
+
+
+def test_a_block_for_each_unit() -> None:
+    text = "Id=a.service\nEnvironment=X=1 Y=2\nnone\n\nId=b.service\nResult=\n\n\n"
+    assert parse_show(text) == [
+        {"Id": "a.service", "Environment": "X=1 Y=2"},
+        {"Id": "b.service", "Result": ""},
+    ]
+    assert parse_show("\n") == []
