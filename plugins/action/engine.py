@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Mapping
 from typing import Any
 
 from ansible.errors import AnsibleActionFail
@@ -15,7 +16,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._engine import i
 from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.pins import EngineError, Pin, Target
 from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.venv import interesting
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store.manifest import Entry
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import images, push
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import fanout, images, push
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import wheels as _wheels
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery.record import IMAGES, Record
 
@@ -33,7 +34,13 @@ UNANSWERED = 30
 
 class ActionModule(push.StoreAction):
     MODULE = "engine"
-    ERRORS = (EngineError,)
+    ERRORS = (EngineError, fanout.RunError)
+
+    def _module(self, args: Mapping[str, Any]) -> dict[str, Any]:
+        outcome = super()._module(args)
+        # what is sent to other hosts, and from where, is the controller's to say
+        outcome.pop("wheels", None)
+        return outcome
 
     def act(self, arguments: dict[str, Any]) -> dict[str, Any]:
         download = boolean(arguments.get("download", True))
@@ -91,10 +98,12 @@ class ActionModule(push.StoreAction):
         if deliver == "fabric":
             root = os.path.join(os.path.dirname(str(arguments.get("path", VENV))), "wheels")
             files = (entry.path for entry in wheels.manifest)
+            outcome["need"] = fanout.asked(outcome["need"], wheels.manifest)
             outcome.update(push.hand_over(root, wheels.digest, wheels.folder, files))
             outcome.pop("diff", None)
             return outcome
-        wanted = push.contents(wheels.folder, wheels.manifest, outcome["need"])
+        need = fanout.asked(outcome["need"], wheels.manifest)
+        wanted = push.contents(wheels.folder, wheels.manifest, need)
         sent = self._bring("wheels", wanted, {**arguments, "target": {}})
         return self._arrived("wheels", outcome, self._module(arguments), sent)
 
@@ -187,7 +196,8 @@ class ActionModule(push.StoreAction):
             record.keep(IMAGES, name, outcome["pulled"][0])
             self._compare(name, outcome, record)
         if share:
-            outcome["saved"]["of"] = wanted.image
+            saved = images.saved(outcome.get("saved"))
+            outcome["saved"] = {**saved, "of": wanted.image}
         return {**outcome, "changed": begun["changed"]}
 
     def _follow(self, image: str) -> None:
@@ -255,6 +265,8 @@ class ActionModule(push.StoreAction):
             elif outcome.get("need"):
                 whole = outcome["what"] == "archive"
                 folder, manifest = archive if whole else wheels
+                known = [Entry(*saved["entry"])] if whole and saved else manifest
+                outcome["need"] = fanout.asked(outcome["need"], known)
                 if fabric and whole:
                     return {**self._handed(arguments, saved, folder, manifest), "need": outcome["need"]}
                 if whole and saved:

@@ -13,6 +13,7 @@ from ansible.errors import AnsibleActionFail
 from ansible.utils.display import Display
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store import fanout_job
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store.content import human
+from ansible_collections.sparkthor.cluster.plugins.module_utils._store.manifest import StoreError
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import fanout, models, push
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery.record import Record
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import fanout_routes
@@ -24,7 +25,7 @@ display = Display()
 
 class ActionModule(push.StoreAction):
     MODULE = "model_store"
-    ERRORS = (fanout_routes.RouteError, fanout.RunError)
+    ERRORS = (fanout_routes.RouteError, fanout.RunError, StoreError)
 
     def act(self, arguments: dict[str, Any]) -> dict[str, Any]:
         self._args = {key: value for key, value in arguments.items() if key not in CONTROLLER_ONLY}
@@ -46,7 +47,7 @@ class ActionModule(push.StoreAction):
 
     def _apply(self) -> dict[str, Any]:
         folders, pending = self._declare()
-        outcome = self._inspect(pending)
+        outcome = self._inspect(pending, folders)
         if outcome.get("need") and not outcome.get("failed"):
             outcome = self._send(folders, outcome)
         return self._with_pending(outcome, pending)
@@ -78,10 +79,14 @@ class ActionModule(push.StoreAction):
             given, not self._task.check_mode, lambda line: self._say(f"sparkthor: {line}"), outlines=outlines
         )
 
-    def _inspect(self, pending: list[str]) -> dict[str, Any]:
+    def _inspect(self, pending: list[str], folders: dict[str, Any]) -> dict[str, Any]:
         if pending and not self._args["models"]:
             return {"changed": False, "models": {}, "unlisted": []}
         outcome = self._module(self._args)
+        if outcome.get("need"):
+            outcome["need"] = fanout.asked(
+                outcome["need"], [entry for _folder, entries in folders.values() for entry in entries]
+            )
         if taken := outcome.get("from_caches"):
             self._say(
                 f"sparkthor: {self.host}: models: {human(taken['bytes'])} from {', '.join(taken['caches'])} there"
@@ -103,6 +108,11 @@ class ActionModule(push.StoreAction):
         wanted = []
         for item in outcome["need"]:
             folder, entry = entries_of[item["sha256"]]
+            if not folder:
+                # of files that hosts alone have nothing lies on the controller, whatever path they name
+                raise AnsibleActionFail(
+                    f"host {self.host}: no host has {entry.path} any more that said it had it: run again"
+                )
             wanted += push.contents(folder, [entry], [item])
         sent = self._bring("models", wanted, {**self._args, "models": []})
         last = self._module({**self._args, "stage": stage, "verify": "fast"})
@@ -120,8 +130,8 @@ class ActionModule(push.StoreAction):
 
     def _check(self) -> dict[str, Any]:
         """What this host lacks. Nothing moves before every host has said so and has room."""
-        _folders, pending = self._declare()
-        outcome = self._inspect(pending)
+        folders, pending = self._declare()
+        outcome = self._inspect(pending, folders)
         if outcome.get("need"):
             # the change itself is reported by the step that makes it
             outcome["changed"] = False
@@ -177,15 +187,19 @@ class ActionModule(push.StoreAction):
             return outcome
         folders, _pending = self._declare()
         if plan.need[self.host]:
-            outcome = {**self._send(folders, {"need": plan.need[self.host]}, "check"), "seed": plan.seed}
+            sent = self._send(folders, {"need": plan.need[self.host]}, "check")
+            # what decides over the other hosts is the controller's, and never what this one answers
+            outcome |= {key: value for key, value in sent.items() if key not in ("seed", "run", "parts")}
         outcome["run"] = fanout.new_run()
         absent = fanout.absent(folders.values(), plan.wanted)
         if absent and any(plan.need[host] for host in plan.order[1:]):
-            job = {"wanted": absent, "size": self._part_size(plan)}
+            size = self._part_size(plan)
+            job = {"wanted": absent, "size": size}
             told = self._module({**self._args, "stage": "parts", "job": json.dumps(job)})
             if told.get("failed"):
                 raise AnsibleActionFail(f"host {self.host}: {told.get('msg', told)}")
-            outcome["parts"] = told["parts"]
+            wanted = [item for item in plan.wanted if item["sha256"] in absent]
+            outcome["parts"] = fanout.told_parts(told.get("parts"), wanted, size)
         return outcome
 
     @staticmethod
@@ -211,6 +225,8 @@ class ActionModule(push.StoreAction):
         job = {
             "run": run,
             "node": self.host,
+            "hosts": plan.order,
+            "told_by": plan.seed if self._run_of(plan.seed).get("parts") else "",
             "port": int(self._task.args.get("port", 29870)),
             "streams": int(self._task.args.get("streams", 2)),
             "patience": int(self._task.args.get("patience", 60)),

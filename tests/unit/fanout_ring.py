@@ -74,7 +74,8 @@ class Ring:
             "run": "ab" * 8, "node": f"n{number}", "key": KEY, "port": self.port, "listen": [self.address(number)],
             "peers": [self.address(other) for other in range(1, 9)], "names": {}, "streams": 2, "patience": 20,
             "upstreams": [{"node": f"n{up}", "paths": [[self.address(number), self.address(up)]]} for up in ups],
-            "behind": [f"n{other}" for other in behind or []], **changes,
+            "hosts": [f"n{other}" for other in range(1, 9)], "behind": [f"n{other}" for other in behind or []],
+            **changes,
         }  # fmt: skip
         node = Node(job, parts, str(self.folder / f"{number}.json"))
         self.nodes[number] = node

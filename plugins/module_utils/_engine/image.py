@@ -69,6 +69,10 @@ print("\n" + json.dumps({
 """
 
 
+def is_digest(text: str) -> bool:
+    return _DIGEST.match(text) is not None
+
+
 class Reference(NamedTuple):
     """Where an image comes from: ``name:tag``, and its digest if that is known."""
 

@@ -155,6 +155,8 @@ class Host:
                 os.link(os.path.join(folder, name), os.path.join(place, name))
             self.docker(
                 *("create", "--name", BUILDER, "--network", "none", "--user", "0:0", "--pull", "never"),
+                # the image's own files decide what runs here: as root of the container, and with none of root's powers
+                *("--cap-drop", "ALL", "--security-opt", "no-new-privileges"),
                 *("--tmpfs", "/tmp:exec", "--env", "HOME=/tmp"),
                 *("--env", "UV_NO_CONFIG=1", "--env", "UV_PYTHON_DOWNLOADS=never"),
                 *("--mount", f"type=bind,source={place},target=/mnt,readonly"),

@@ -13,9 +13,10 @@ long as the copy does::
 
 A host pulls parts from the host before it (its upstream) and serves those it has to the hosts behind it. Contents are
 named by their SHA-256 and cut into parts with digests of their own, all of which come with the job, over ssh. A part
-is written and offered to others only when its digest is right; which parts are here is kept beside the data, so that
-a later run asks for the others alone. Both sides of a connection prove that they hold the key of the run before
-anything else is said; addresses of the fabric alone are listened on.
+is written and offered to others only when its digest is right, and a content is whole only when this very host has
+hashed all of it; which parts are here is kept beside the data, so that a later run asks for the others alone. Both
+sides of a connection prove that they hold the key of the run before anything else is said; addresses of the fabric
+alone are listened on.
 
 A connection carries, after the handshake (fanout_wire.py), requests one way and answers the other::
 
@@ -40,7 +41,9 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from .fanout_parts import FanoutError, Parts
+from .._lib import foreign
+from .._lib.printable import printable
+from .fanout_parts import FanoutError, NotWhole, Parts
 from .fanout_wire import FRAME, Refused, admit, greet, limit, receive, receive_bytes
 
 #: seconds until a connection is made, until silence means that a peer is gone, and between two signs of life
@@ -59,6 +62,40 @@ STEP_LIMIT = 600.0
 REPORT_LIMIT = 1 << 20
 
 
+#: what a report says, and between which numbers
+NUMBERS = ("at", "want", "received", "sent", "seconds", "began", "ended", "cpu")
+STATES = ("running", "done", "failed")
+#: hosts of a run, and characters of an error, at most
+MOST_HOSTS = 1000
+MOST_WORDS = 2000
+
+
+def read_reports(data: bytes | str) -> dict[str, dict[str, Any]]:
+    """Hosts' reports by name, each of one shape and nothing more in it; ForeignError for what is none.
+
+    They come from other hosts, and a person's terminal shows them.
+    """
+    found = {}
+    document = foreign.parse_object(data, REPORT_LIMIT)
+    if len(document) > MOST_HOSTS:
+        raise foreign.ForeignError("too many hosts")
+    for name, entry in document.items():
+        if not isinstance(entry, dict) or entry.get("state") not in STATES:
+            raise foreign.ForeignError("not a report of a host")
+        words = {key: foreign.text_of(entry.get(key) or "", MOST_WORDS) for key in ("error", "upstream")}
+        refused = entry.get("refused") or {}
+        if not isinstance(refused, dict):
+            raise foreign.ForeignError("not a report of a host")
+        found[name] = {
+            "state": entry["state"],
+            "preparing": entry.get("preparing") is True,
+            **{key: foreign.number(entry.get(key) or 0) for key in NUMBERS},
+            **{key: printable(text) for key, text in words.items()},
+            "refused": {printable(what): foreign.whole(count) for what, count in list(refused.items())[:100]},
+        }
+    return found
+
+
 class Stale(Exception):
     """The upstream was changed: begin a new connection."""
 
@@ -73,6 +110,8 @@ class Node:
         self.run_name = str(job["run"])
         self.parts = parts
         self.manifest = parts.digest
+        #: whose reports are taken
+        self.others = {str(name) for name in job["hosts"]} - {self.name}
         self.upstreams: list[dict[str, Any]] = list(job["upstreams"])
         self.patience = float(job.get("patience", 60))
         self.status_path = status_path
@@ -87,6 +126,8 @@ class Node:
         self.trouble = ""
         self.refused: dict[str, int] = {}
         self.error = ""
+        #: everything is here and proved
+        self.done = False
         self.finished = threading.Event()
         self.seconds = 0.0
         self.reports: dict[str, dict[str, Any]] = {}
@@ -141,7 +182,7 @@ class Node:
 
     def fail(self, message: str) -> None:
         with self.lock:
-            if not self.error and self.left:
+            if not self.error and not self.done:
                 self.error = message
                 self.seconds = time.monotonic() - self.began
         self.finished.set()
@@ -234,9 +275,25 @@ class Node:
             self.received += len(data)
             self.left -= 1
             self.progressed = now
-            if not self.left:
+
+    def prove(self) -> None:
+        """Hash what comes, until all is proved or nothing more is to come."""
+        try:
+            self.parts.prove(self.finished)
+        except NotWhole as error:
+            name, giver = self.job["names"].get(error.sha256, error.sha256[:12]), self.job.get("told_by")
+            self.fail(
+                f"{name} has SHA-256 {error.found[:12]}…, and the controller knows it as {error.sha256[:12]}…, "
+                f"although each of its parts is as {giver or 'the controller'} told: it was discarded"
+                + (f". Verify the copy of {giver} in full (model_store_verify: full), and run again" if giver else "")
+            )
+        except FanoutError as error:
+            self.fail(str(error))
+        with self.lock:
+            if not self.error and not self.left:
                 self.seconds = time.monotonic() - self.began
-                self.finished.set()
+                self.done = True
+        self.finished.set()
 
     def watch_upstream(self) -> None:
         """Take the next upstream when one is silent or brings nothing, give up when none brings anything.
@@ -246,6 +303,11 @@ class Node:
         since = time.monotonic()
         while not self.finished.wait(0.5):
             now = time.monotonic()
+            if not self.left:
+                # all is here, and being read
+                if now - max(self.parts.last_step, self.progressed) > STEP_LIMIT:
+                    self.fail(f"{self.parts.incoming} does not answer for {STEP_LIMIT:.0f} s: look at its disk")
+                continue
             quiet = now - max(self.heard, since)
             stuck = now - max(self.progressed, since, self.began)
             if now - max(self.progressed, self.began, self.excused) > self.patience:
@@ -312,7 +374,7 @@ class Node:
                 return
             except OSError:
                 return
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError, foreign.ForeignError):
                 # a client may be silent for as long as it waits for others; its end closes the connection
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", 0, 0))
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -350,18 +412,19 @@ class Node:
         self.served = time.monotonic()
 
     def _take_report(self, data: bytes) -> None:
-        document = json.loads(data)
+        """What a host says of itself and of those behind it; of nobody who has no part in this run."""
+        told = {name: entry for name, entry in read_reports(data).items() if name in self.others}
         with self.lock:
-            for name, entry in document.items():
+            for name, entry in told.items():
                 kept = self.reports.get(name)
-                if name != self.name and (kept is None or kept.get("at", 0) <= entry.get("at", 0)):
+                if kept is None or kept["at"] <= entry["at"]:
                     self.reports[name] = entry
 
     # -- saying how far it is --------------------------------------------------------------------------------------
 
     def own_report(self) -> dict[str, Any]:
         with self.lock:
-            state = "failed" if self.error else "running" if self.left or self.preparing else "done"
+            state = "failed" if self.error else "done" if self.done else "running"
             return {
                 "at": time.time(),
                 "state": state,
@@ -372,7 +435,7 @@ class Node:
                 "sent": self.sent,
                 "seconds": self.seconds or time.monotonic() - self.began,
                 "began": self.began_at,
-                "ended": self.began_at + self.seconds if self.seconds or not self.left else 0,
+                "ended": self.began_at + self.seconds if self.done or self.error else 0,
                 "upstream": self.upstreams[self.current]["node"] if self.upstreams else "",
                 "refused": dict(self.refused),
                 "cpu": round(time.process_time(), 3),
@@ -432,8 +495,9 @@ class Node:
         reporter.start()
         if prepare is not None:
             self._prepare(prepare)
-        if self.error or not self.left:
+        if self.error:
             self.finished.set()
+        threading.Thread(target=self.prove, daemon=True).start()
         for slot in range(max((len(entry["paths"]) for entry in self.upstreams), default=0)):
             for _number in range(int(self.job["streams"])):
                 threading.Thread(target=self.pull, args=(slot,), daemon=True).start()

@@ -13,6 +13,7 @@ import zipfile
 from collections.abc import Mapping
 from typing import Any
 
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import foreign, printable
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.command import run_limited
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.files import read_json
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store import fanout, fanout_parts, fanout_wire
@@ -32,14 +33,18 @@ def run(argv: list[str]) -> tuple[int, str]:
 
 def program() -> bytes:
     """The program as one Python archive; its files are read from where this collection was loaded, a zip as well."""
-    package = "sparkthor_fanout"
+    package, folder = "sparkthor_fanout", "_store"
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w") as archive:
-        archive.writestr("__main__.py", f"import sys\nfrom {package}.fanout import main\nsys.exit(main(sys.argv))\n")
-        archive.writestr(f"{package}/__init__.py", "")
-        for part in (fanout, fanout_parts, fanout_wire):
+        archive.writestr(
+            "__main__.py", f"import sys\nfrom {package}.{folder}.fanout import main\nsys.exit(main(sys.argv))\n"
+        )
+        for place in ("", f"{folder}/", "_lib/"):
+            archive.writestr(f"{package}/{place}__init__.py", "")
+        for part in (fanout, fanout_parts, fanout_wire, foreign, printable):
             loader: Any = part.__loader__
-            archive.writestr(f"{package}/{part.__name__.rpartition('.')[2]}.py", loader.get_source(part.__name__))
+            place = "/".join(part.__name__.split(".")[-2:])
+            archive.writestr(f"{package}/{place}.py", loader.get_source(part.__name__))
     return packed.getvalue()
 
 

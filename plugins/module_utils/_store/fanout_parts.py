@@ -3,7 +3,12 @@
 # runs on the host without Ansible, as a part of the program fanout.py:
 # pylint: disable=ansible-bad-function
 
-"""The parts of all contents of a fan-out: which are here, who waits for which, and the files they lie in."""
+"""The parts of all contents of a fan-out: which are here, who waits for which, and the files they lie in.
+
+The digests of parts may come from a host, and say no more than that all have the same. A content counts as proved when
+this host has hashed the whole of it, which it does while the parts come in, in their order, and right behind them: what
+was just written is still in memory.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +19,15 @@ import os
 import stat
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-HAVE_HEADER = 36  # a boot id
+HAVE_HEADER = 36 + 32  # a boot id, and a digest of the digests of all parts
+#: contents that are hashed at the same time: a file that is as fast to come as to hash is not waited for
+HASHERS = 4
+#: bytes that are read at once
+BLOCK = 1 << 20
 #: mode of a file whose content was verified, for the module that takes it over (incoming.py has the same)
 PROVED = 0o400
 
@@ -29,6 +39,14 @@ class FanoutError(Exception):
 def boot_id() -> str:
     with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
         return file.read().strip()
+
+
+class NotWhole(FanoutError):
+    """All parts are right, and the whole is not what was wanted."""
+
+    def __init__(self, sha256: str, found: str) -> None:
+        super().__init__(f"{sha256[:12]} came as {found[:12]}")
+        self.sha256, self.found = sha256, found
 
 
 class Content:
@@ -72,6 +90,8 @@ class Parts:
         self.have = bytearray(self.total)
         self.lock = threading.Lock()
         self.waiting: dict[int, list[threading.Event]] = {}
+        #: what is not here whole, in the order in which it comes
+        self.unproved: deque[Content] = deque()
         #: when the last step of adopting was done
         self.last_step = time.monotonic()
 
@@ -104,9 +124,11 @@ class Parts:
         if any(content.missing for content in missing):
             self._salvage([*spare, *(os.path.join(self.incoming, content.sha256) for content in missing)])
         for content in missing:
-            if not content.missing:
-                self._finish(content)
-                self.last_step = time.monotonic()
+            if content.count:
+                self.unproved.append(content)
+            else:
+                # nothing is to come
+                self._prove(content, lambda: False)
 
     @staticmethod
     def _proved(path: str, size: int) -> bool:
@@ -128,18 +150,22 @@ class Parts:
                 raise self.write_error(error) from error
         content.have_fd = os.open(f"{name}.have", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         kept = os.pread(content.have_fd, HAVE_HEADER + content.count, 0)
-        boot = boot_id().encode()
+        # flags of another boot, or of parts that somebody named otherwise, are asked of the data
+        header = boot_id().encode() + self._list_digest(content)
         flags = kept[HAVE_HEADER:]
         if len(flags) == content.count:
             # after a loss of power the note may be younger than the data: then the data is asked
-            sure = kept[:HAVE_HEADER] == boot
+            sure = kept[:HAVE_HEADER] == header
             for number, flag in enumerate(flags):
                 index = content.first + number
                 if flag and (sure or self._matches(content.fd, index)):
                     self.have[index] = 1
                     content.missing -= 1
         os.ftruncate(content.have_fd, 0)
-        os.pwrite(content.have_fd, boot + self.have[content.first : content.first + content.count], 0)
+        os.pwrite(content.have_fd, header + self.have[content.first : content.first + content.count], 0)
+
+    def _list_digest(self, content: Content) -> bytes:
+        return hashlib.sha256(b"".join(self.digests[content.first : content.first + content.count])).digest()
 
     def _matches(self, fd: int, index: int) -> bool:
         data = os.pread(fd, self.lengths[index], self.offsets[index])
@@ -157,9 +183,9 @@ class Parts:
                 while wanted and (data := source.read(self.part_size)):
                     self.last_step = time.monotonic()
                     for index in wanted.pop(hashlib.sha256(data).digest(), ()):
-                        self.store(index, data, finish=False)
+                        self.store(index, data)
 
-    def store(self, index: int, data: bytes | memoryview, finish: bool = True) -> None:
+    def store(self, index: int, data: bytes | memoryview) -> None:
         """Keep a part whose digest is right and wake those who wait for it."""
         content = self.owners[index]
         done = 0
@@ -172,14 +198,67 @@ class Parts:
         with self.lock:
             self.have[index] = 1
             content.missing -= 1
-            whole = content.missing == 0
             for event in self.waiting.pop(index, ()):
                 event.set()
-        if whole and finish:
-            self._finish(content)
+
+    def prove(self, stop: threading.Event) -> None:
+        """Hash all that was not here whole, as its parts come in; returns when all is proved, or on ``stop``.
+
+        Raises FanoutError.
+        """
+        errors: list[FanoutError] = []
+        failed = threading.Event()
+
+        def hasher() -> None:
+            try:
+                while not (stop.is_set() or failed.is_set()):
+                    with self.lock:
+                        content = self.unproved.popleft() if self.unproved else None
+                    if content is None:
+                        return
+                    self._prove(content, lambda: stop.is_set() or failed.is_set())
+            except FanoutError as error:
+                errors.append(error)
+            except OSError as error:
+                errors.append(self.write_error(error))
+            finally:
+                if errors:
+                    failed.set()
+
+        hashers = [threading.Thread(target=hasher, daemon=True) for _number in range(HASHERS)]
+        for one in hashers:
+            one.start()
+        for one in hashers:
+            one.join()
+        if errors:
+            raise errors[0]
+
+    def _prove(self, content: Content, stopped: Callable[[], bool]) -> None:
+        whole = hashlib.sha256()
+        for index in range(content.first, content.first + content.count):
+            while not self.wait(index, 0.5):
+                if stopped():
+                    return
+            offset, end = self.offsets[index], self.offsets[index] + self.lengths[index]
+            while offset < end:
+                block = os.pread(content.fd, min(BLOCK, end - offset), offset)
+                if not block:
+                    raise FanoutError(f"{self.incoming}: a file became shorter while it was read; run again")
+                whole.update(block)
+                offset += len(block)
+                self.last_step = time.monotonic()
+        if whole.hexdigest() != content.sha256:
+            self._discard(content)
+            raise NotWhole(content.sha256, whole.hexdigest())
+        self._finish(content)
+
+    def _discard(self, content: Content) -> None:
+        for end in ("part", "have"):
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(os.path.join(self.incoming, f"{content.sha256}.{end}"))
 
     def _finish(self, content: Content) -> None:
-        """All parts are right: the file gets the name by which the module finds it."""
+        """The whole is right: the file gets the name by which the module finds it."""
         name = os.path.join(self.incoming, content.sha256)
         try:
             os.fdatasync(content.fd)

@@ -13,9 +13,11 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import foreign
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.printable import printable
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store.content import human
-from ansible_collections.sparkthor.cluster.plugins.module_utils._store.manifest import Entry
+from ansible_collections.sparkthor.cluster.plugins.module_utils._store.fanout import REPORT_LIMIT, read_reports
+from ansible_collections.sparkthor.cluster.plugins.module_utils._store.manifest import Entry, valid_sha256
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import push
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import fanout_routes
 
@@ -60,6 +62,51 @@ def plan(hostvars: Mapping[str, Any], hosts: Sequence[str], results: str, head: 
     return Plan(seed, [seed, *(host for host in hosts if host != seed)], need, list(wanted.values()))
 
 
+def asked(need: Any, entries: Iterable[Entry]) -> list[dict[str, Any]]:
+    """What a host says it needs, in the controller's own words: contents that are declared, with their own sizes.
+
+    Raises RunError for anything else.
+    """
+    sizes = {entry.sha256: entry.size for entry in entries}
+    found: dict[str, dict[str, Any]] = {}
+    for item in need if isinstance(need, list) else [need]:
+        sha256 = item.get("sha256") if isinstance(item, Mapping) else None
+        if not isinstance(sha256, str) or sha256 not in sizes:
+            raise RunError(
+                f"it asks for a content that was not declared for it ({str(sha256)[:64]!r}): nothing was "
+                "sent. Look at what runs on that host, and leave it out (--limit) until then"
+            )
+        size = sizes[sha256]
+        try:
+            counts = {key: foreign.whole(item[key], size) for key in ("have", "held") if key in item}
+        except foreign.ForeignError as error:
+            raise RunError(f"it says that it has more of a content than there is of it ({error}): run again") from None
+        found[sha256] = {"sha256": sha256, "size": size, "have": 0, **counts}
+    return list(found.values())
+
+
+def told_parts(told: Any, wanted: Iterable[Mapping[str, Any]], size: int) -> dict[str, list[str]]:
+    """Digests of parts as a host tells them: as many as there are parts. Whether they are right, each host finds out.
+
+    Raises RunError.
+    """
+    found: dict[str, list[str]] = {}
+    for item in wanted:
+        digests = told.get(item["sha256"]) if isinstance(told, Mapping) else None
+        count = -(-item["size"] // size)
+        if (
+            not isinstance(digests, list)
+            or len(digests) != count
+            or not all(isinstance(one, str) and valid_sha256(one) for one in digests)
+        ):
+            raise RunError(
+                f"what it tells about the parts of {item['sha256'][:12]}… are not {count} digests: "
+                "nothing was passed on. Verify its copy in full (model_store_verify: full), and run again"
+            )
+        found[item["sha256"]] = digests
+    return found
+
+
 def absent(folders: Iterable[tuple[str, Sequence[Entry]]], wanted: Iterable[Mapping[str, Any]]) -> list[str]:
     """SHA-256 of the wanted contents that are in no folder of the controller."""
     here = {
@@ -87,6 +134,8 @@ def contents(
     for item in wanted:
         if item["sha256"] not in known:
             folder, path = places[item["sha256"]]
+            if not folder:
+                raise RunError(f"{path}: the hosts that had it do not have it any more: run again")
             by_folder.setdefault(folder, []).append(path)
     parts = {(folder, path): digests for folder, names in by_folder.items()
              for path, digests in push.part_digests(folder, names, size).items()}  # fmt: skip
@@ -139,10 +188,11 @@ def terminal() -> bool:
 
 
 def read_status(text: str, run: str) -> dict[str, Any]:
-    with contextlib.suppress(ValueError):
-        document = json.loads(text)
-        if isinstance(document, dict) and document.get("run") == run:
-            return document.get("nodes") or {}
+    """The hosts' reports as a host's program wrote them; none while there is no sound one of this run."""
+    with contextlib.suppress(foreign.ForeignError):
+        document = foreign.parse_object(text, REPORT_LIMIT)
+        if document.get("run") == run:
+            return read_reports(json.dumps(document.get("nodes") or {}))
     return {}
 
 

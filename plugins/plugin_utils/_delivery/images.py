@@ -14,8 +14,10 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._engine import (
 from ansible_collections.sparkthor.cluster.plugins.module_utils._engine import (
     pins as _engine,
 )
+from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.image_share import TAR
 from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.pins import EngineError, Pin
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import Finding
+from ansible_collections.sparkthor.cluster.plugins.module_utils._store.manifest import StoreError, parse_manifest
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import push, wheels
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery.record import IMAGES, Record
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory.local_path import local
@@ -112,6 +114,23 @@ def wheels_for(outcome: Mapping[str, Any], args: Mapping[str, Any], download: bo
     return wheels.prepare_wheels(
         engine, wheels.wheel_folder(str(args.get("wheel_dir") or ""), target), target, download
     )
+
+
+def saved(told: Any) -> dict[str, Any]:
+    """What a host says about the image that it wrote down for the others, in one shape. Raises EngineError."""
+    told = told if isinstance(told, Mapping) else {}
+    try:
+        entry = parse_manifest([told.get("entry") or []])[0]
+        others, digest = told.get("others") or [], str(told.get("digest") or "")
+        names = [str(told.get("image")), *others, *([digest] if digest else [])]
+        if entry.path != TAR or not all(isinstance(name, str) and _image.is_digest(name) for name in names):
+            raise ValueError("an image is told by digests")
+    except (StoreError, TypeError, ValueError) as error:
+        raise EngineError(
+            f"what it says about the image that it wrote for the others is no image ({error}): nothing "
+            "was passed on. Look at what runs on that host"
+        ) from error
+    return {"image": names[0], "others": list(others), "entry": list(entry), "digest": digest}
 
 
 def giver(results: Mapping[str, Mapping[str, Any]], head: str) -> tuple[str, bool]:

@@ -15,6 +15,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._store.manifest 
     Link,
     StoreError,
     check_name,
+    parse_manifest,
     revision_folder,
 )
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import hub, hub_outline, push, url
@@ -113,8 +114,8 @@ def declare(given: Sequence[Any], fetch: bool, say: hub.Say = lambda _line: None
         model = dict(item) if isinstance(item, dict) else item
         name = name_of(model)
         if "manifest" in model:
-            # of files that hosts alone have
-            found.folders[name] = ("", [Entry(*row) for row in model["manifest"]])
+            # of files that hosts alone have: what they are was told by one of them
+            found.folders[name] = ("", _told(model["manifest"], name))
             found.models.append({**model, "links": [], "commit": "", "folder": name})
             continue
         folder, commit, absent = _folder(model, name, fetch, say, outlines)
@@ -141,6 +142,13 @@ def declare(given: Sequence[Any], fetch: bool, say: hub.Say = lambda _line: None
             {**model, "name": name, "manifest": rows, "links": links, "commit": commit, "folder": place}
         )
     return found
+
+
+def _told(rows: Any, name: str) -> list[Entry]:
+    try:
+        return parse_manifest(rows)
+    except (StoreError, TypeError, ValueError) as error:
+        raise AnsibleActionFail(f"{name}: what a host told about its files is no manifest ({error})") from error
 
 
 def revisions(declared: Declared) -> dict[str, str]:

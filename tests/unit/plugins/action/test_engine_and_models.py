@@ -438,7 +438,8 @@ def test_a_host_that_did_not_get_it_is_named(
 
 
 def test_wheels_are_handed_over_to_the_fabric(engine: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    need = [{"sha256": "a" * 64, "size": 1, "have": 0}]
+    wheel = push.manifest(engine["wheel_dir"], sorted(path.name for path in Path(engine["wheel_dir"]).iterdir()))[0]
+    need = [{"sha256": wheel.sha256, "size": wheel.size, "have": 0}]
     answers = [{"changed": True, "need": need, "diff": {}}] * 2
     result, calls = act(engine_action, monkeypatch, {**engine, "deliver": "fabric"}, answers)
     assert (result["changed"], result["need"], result["models"]) == (False, need, {})
@@ -538,3 +539,82 @@ def test_the_seeds_own_failure_is_said(model: Path, lacking: dict[str, Any], mon
     # what others say is for the step after it, host by host
     nodes = {"spark-01": {"state": "done"}, "spark-02": {"state": "failed", "error": "x"}}
     assert watch(model, lacking, monkeypatch, nodes)["nodes"] == nodes
+
+
+# -- hosts that lie ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("stage", ["apply", "check"])
+@pytest.mark.parametrize("need", [[{"sha256": "9" * 64, "size": 1, "have": 0}], "all", [{"sha256": None}], [5]])
+def test_a_host_asks_for_nothing_that_was_not_declared(
+    model: Path, stage: str, need: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(push, "Courier", Courier)
+    args, variables = fan_out(model, stage, {"spark-01": []})
+    with pytest.raises(AnsibleActionFail, match="spark-01: it asks for a content that was not declared for it"):
+        act(model_store, monkeypatch, args, [{"changed": True, "need": need}], **variables)
+
+
+def test_sizes_are_those_that_the_controller_knows(
+    model: Path, lacking: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    args, variables = fan_out(model, "check", {"spark-01": []})
+    lie = {**lacking, "size": 10**15, "file": "/etc/shadow"}
+    result, _calls = act(model_store, monkeypatch, args, [{"changed": True, "need": [lie]}], **variables)
+    assert result["need"] == [lacking]
+
+
+def test_what_a_first_host_answers_decides_over_no_other(
+    model: Path, lacking: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Parts, above all: the controller has the file, and so the digests of its parts."""
+    monkeypatch.setattr(push, "Courier", Courier)
+    args, variables = fan_out(model, "seed", {f"spark-0{number}": [lacking] for number in (1, 2, 3)})
+    lie = {"changed": True, "parts": {lacking["sha256"]: ["0" * 64]}, "run": "../../x", "seed": "spark-03"}
+    result, _calls = act(model_store, monkeypatch, args, [{"changed": True}, lie], **variables)
+    assert "parts" not in result
+    assert (result["seed"], len(result["run"])) == ("spark-01", 16)
+
+
+@pytest.mark.parametrize("parts", [None, {}, {WEIGHTS.sha256: ["x"]}, {WEIGHTS.sha256: []}, [1]])
+def test_parts_that_are_none_stop_the_run_before_it_starts(
+    outlined: list[bool], parts: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    args, variables = outlined_step("seed", {"spark-01": [], "spark-02": [BIG], "spark-03": [BIG]})
+    with pytest.raises(AnsibleActionFail, match="spark-01: what it tells about the parts of 777777777777… are not 1"):
+        act(model_store, monkeypatch, args, [{"changed": False, "parts": parts}], **variables)
+
+
+def test_a_host_gets_no_file_of_the_controller_for_one_that_hosts_alone_have(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It wrote an image down, as it says, and nobody has it: the name of that file is not looked up here."""
+    secret = tmp_path / "id_rsa"
+    secret.write_text("secret")
+    (entry,) = push.manifest(str(tmp_path), ["id_rsa"])
+    carried: list[str] = []
+
+    class Open(Courier):
+        def deliver(self, wanted: Any, receive: Any) -> None:
+            carried.extend(content.path for content in wanted)
+
+    monkeypatch.setattr(push, "Courier", Open)
+    monkeypatch.chdir(tmp_path)
+    lie = {"sha256": entry.sha256, "size": entry.size, "have": 0}
+    for path, words in ((str(secret), "is no manifest"), ("id_rsa", "no host has id_rsa any more")):
+        args, variables = fan_out(tmp_path, "seed", {"spark-01": [lie], "spark-02": [lie]})
+        told = push.hand_over("/opt/sparkthor/images", "archive", "", manifest=[[path, entry.size, entry.sha256]])
+        args["models"] = [told["wheels"]["model"]]
+        with pytest.raises(AnsibleActionFail, match=words):
+            act(model_store, monkeypatch, args, [{"changed": True}] * 2, **variables)
+    assert carried == []
+
+
+def test_a_host_does_not_say_what_is_passed_on(engine: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    wheels = {"root": "/x", "model": {"name": "x", "source": "/root/.ssh", "files": ["id_rsa"]}}
+    result, _calls = act(engine_action, monkeypatch, engine, [{"changed": False, "wheels": wheels}])
+    assert "wheels" not in result
+    for deliver in ("fabric", "direct"):
+        answer = {"changed": True, "need": [{"sha256": "9" * 64, "size": 1, "have": 0}]}
+        with pytest.raises(AnsibleActionFail, match="spark-01: it asks for a content that was not declared for it"):
+            act(engine_action, monkeypatch, {**engine, "deliver": deliver}, [answer] * 2)

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import random
 import socket
 import threading
 import time
@@ -193,3 +194,78 @@ def test_contents_of_no_bytes_at_all_are_there_in_the_end(ring: Ring) -> None:
     ring.begin(2, [1], [], wanted=wanted, before=reading(1))
     assert ring.end(2)["state"] == "done"
     assert ring.have(2) == {sha(b""): b""}
+
+
+FALSE = random.Random(7).randbytes(len(FILES[4]))
+
+
+@pytest.mark.parametrize("size", [12345, PART])
+def test_a_first_host_that_lies_about_a_content_is_named_by_everybody(ring: Ring, size: int) -> None:
+    """It has another file, and tells the digests of that one's parts: each part is right, and the whole is not."""
+    data, other = FILES[4][:size], FALSE[:size]
+    told = [[sha(data), size, contents([other])[0][2]]]
+    lie = ring.folder / "lie"
+    lie.write_bytes(other)
+    names = {sha(data): "tiny/model.safetensors"}
+    ring.begin(1, [], [2, 3], {sha(data): str(lie)}, wanted=told)
+    ring.begin(2, [1], [3], wanted=told, names=names, told_by="n1")
+    ring.begin(3, [2], [], wanted=told, names=names, told_by="n1")
+    for number in (2, 3):
+        report = ring.end(number)
+        assert report["state"] == "failed"
+        assert (
+            f"tiny/model.safetensors has SHA-256 {sha(other)[:12]}…, and the controller knows it as {sha(data)[:12]}…, "
+            "although each of its parts is as n1 told: it was discarded. Verify the copy of n1 in full"
+        ) in report["error"]
+        # nothing of it looks like something that was verified, nor is taken up by the next run
+        assert ring.have(number) == {}
+
+
+def test_what_an_earlier_lie_left_is_no_part_of_the_next_run(ring: Ring) -> None:
+    big = FILES[4]
+    told = [[sha(big), len(big), contents([FALSE])[0][2]]]
+    parts = Parts(str(ring.incoming(2)), PART, told)
+    parts.adopt({}, [])
+    for index in range(5):
+        parts.store(index, FALSE[index * PART : (index + 1) * PART])
+    ring.begin(1, [], [2], ring.source([big]), wanted=contents([big]))
+    node = ring.begin(2, [1], [], wanted=contents([big]))
+    assert ring.end(2)["state"] == "done"
+    assert node.received == len(big)
+    assert ring.have(2) == {sha(big): big}
+
+
+@pytest.mark.parametrize(
+    "report",
+    [
+        "[" * 50_000,
+        "[1]",
+        '{"n3": 5}',
+        '{"n3": {"state": "won"}}',
+        '{"n3": {"state": "done", "at": "now"}}',
+        '{"n3": {"state": "done", "at": 1e999}}',
+        '{"n3": {"state": "failed", "error": ["x"]}}',
+        '{"n3": {"state": "done", "refused": [1]}}',
+    ],
+)
+def test_a_strange_report_is_nobodys(ring: Ring, report: str) -> None:
+    seed = ring.begin(1, [], [2], ring.source())
+    ring.listening(1)
+    speaker = ring.begin(2, [1], before=reading(60, told := threading.Event()))
+    with speaker.connect(speaker.upstreams[0], 0) as sock:
+        data = report.encode()
+        sock.sendall(fanout.FRAME.pack(b"S", 0, len(data)) + data)
+        assert sock.recv(1) == b""
+    assert set(seed.all_reports()) <= {"n1", "n2"}
+    told.set()
+    assert ring.end(2)["state"] == "done"
+
+
+def test_a_report_says_what_a_report_says_and_commands_no_terminal(ring: Ring) -> None:
+    seed = ring.begin(1, [], [2], ring.source())
+    entry = {"state": "failed", "at": 5, "error": "\x1b]52;c;eA==\x07\x9b31m\u202egone", "more": {"a": 1}}
+    seed._take_report(json.dumps({"n2": entry, "stranger": entry, "n1": entry}).encode())
+    assert set(seed.all_reports()) == {"n1", "n2"}
+    assert seed.all_reports()["n2"]["error"] == "?]52;c;eA==??31m?gone"
+    assert "more" not in seed.all_reports()["n2"]
+    assert seed.all_reports()["n1"]["state"] != "failed"

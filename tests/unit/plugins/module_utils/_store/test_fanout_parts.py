@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -73,5 +74,6 @@ def test_a_part_file_that_another_run_took_away_is_a_sentence(ring: Ring) -> Non
     parts = Parts(str(ring.incoming(2)), PART, contents([FILES[2]]))
     parts.adopt({}, [])
     (ring.incoming(2) / f"{sha(FILES[2])}.part").unlink()
+    parts.store(0, FILES[2])
     with pytest.raises(FanoutError, match="No such file"):
-        parts.store(0, FILES[2])
+        parts.prove(threading.Event())

@@ -135,10 +135,17 @@ def test_following_ends_with_all_hosts_or_with_the_seed() -> None:
 
 
 def test_a_status_of_another_run_is_none() -> None:
-    text = json.dumps({"run": "x", "nodes": {"a": 1}})
-    assert run.read_status(text, "x") == {"a": 1}
+    text = json.dumps({"run": "x", "nodes": {"a": {**entry("done"), "more": 1}}})
+    assert run.read_status(text, "x")["a"].items() >= entry("done").items()
+    assert "more" not in run.read_status(text, "x")["a"]
     assert run.read_status(text, "y") == {}
     assert run.read_status("cat: no such file", "x") == {}
+    for strange in (
+        "[" * 50_000,
+        '{"run": "x", "nodes": [1]}',
+        '{"run": "x", "nodes": {"a": {"state": "\\u001b[2J"}}}',
+    ):
+        assert run.read_status(strange, "x") == {}
 
 
 def test_a_host_with_empty_parts_is_no_seed() -> None:
@@ -161,3 +168,59 @@ def test_the_board_draws_and_hosts_do_not(in_place: bool) -> None:
     board.show({"a": entry("failed", error="\x1b]52;c;eA==\x07\x1b[?1049hbad\u202e\nname\x9b2J")}, 1.0, last=True)
     drawn = "\r\x1b[2K  a: bad\ufffd name\n" if in_place else "sparkthor: a: bad\ufffd name"
     assert [text for text, _newline in said] == [drawn]
+
+
+DECLARED = [Entry("w", 10, "a" * 64), Entry("v", 20, "b" * 64)]
+
+
+def test_what_a_host_asks_for_is_said_in_the_controllers_own_words() -> None:
+    need = [{"sha256": "a" * 64, "size": 999, "have": 4, "path": "/etc/shadow"}, {"sha256": "b" * 64, "held": 7}]
+    assert run.asked(need, DECLARED) == [
+        {"sha256": "a" * 64, "size": 10, "have": 4},
+        {"sha256": "b" * 64, "size": 20, "have": 0, "held": 7},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("need", "words"),
+    [
+        ([item("c")], "it asks for a content that was not declared for it"),
+        ([{"size": 5}], "was not declared"),
+        ([{"sha256": ["a" * 64]}], "was not declared"),
+        (["a" * 64], "was not declared"),
+        ({"sha256": "c" * 64}, "was not declared"),
+        (7, "was not declared"),
+        ([item("a", have=11)], "it says that it has more of a content than there is of it"),
+        ([item("a", have=-1)], "it says that it has more of a content than there is of it"),
+        ([{**item("a"), "held": "much"}], "it says that it has more of a content than there is of it"),
+    ],
+)
+def test_a_host_gets_what_was_declared_for_it_and_nothing_else(need: Any, words: str) -> None:
+    with pytest.raises(run.RunError, match=words):
+        run.asked(need, DECLARED)
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        None,
+        {},
+        {"a" * 64: None},
+        {"a" * 64: ["1" * 64]},
+        {"a" * 64: ["1" * 64] * 3},
+        {"a" * 64: ["1" * 64, "x"]},
+        {"a" * 64: ["1" * 64, 7]},
+    ],
+)
+def test_parts_are_told_as_many_as_there_are(told: Any) -> None:
+    wanted = [{"sha256": "a" * 64, "size": 1500}]
+    with pytest.raises(run.RunError, match=r"what it tells about the parts of a{12}… are not 2 digests"):
+        run.told_parts(told, wanted, 1000)
+    right = {"a" * 64: ["1" * 64, "2" * 64]}
+    assert run.told_parts({**right, "b" * 64: []}, wanted, 1000) == right
+
+
+def test_nothing_of_the_controllers_own_stands_for_what_a_host_has() -> None:
+    told = Entry("/etc/hostname", 5, "a" * 64)
+    with pytest.raises(run.RunError, match="the hosts that had it do not have it any more"):
+        run.contents([("", [told])], [{"sha256": "a" * 64, "size": 5}], 1000)

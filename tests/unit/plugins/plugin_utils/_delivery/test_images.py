@@ -116,3 +116,36 @@ def test_wheels_are_chosen_for_the_python_in_the_image(lock: str, tmp_path: Path
 def test_an_image_that_says_nothing_about_its_python(lock: str) -> None:
     with pytest.raises(EngineError, match="says nothing about its Python"):
         images.wheels_for({"probe": {}, "wanted": []}, {"requirements": lock}, download=False)
+
+
+TOLD = {"image": f"sha256:{'a' * 64}", "others": [], "entry": ["image.tar", 5, "e" * 64], "digest": ""}
+
+
+def test_what_was_written_down_is_told_in_one_shape() -> None:
+    assert images.saved({**TOLD, "more": 1}) == TOLD
+    whole = {**TOLD, "others": [f"sha256:{'b' * 64}"], "digest": f"sha256:{'c' * 64}"}
+    assert images.saved(whole) == whole
+
+
+@pytest.mark.parametrize(
+    "lie",
+    [
+        None,
+        [],
+        {},
+        {**TOLD, "image": "own/vllm:1"},
+        {**TOLD, "image": None},
+        {**TOLD, "others": ["x"]},
+        {**TOLD, "others": 5},
+        {**TOLD, "digest": "sha256:short"},
+        {**TOLD, "entry": ["/root/.ssh/id_rsa", 5, "e" * 64]},
+        {**TOLD, "entry": ["../image.tar", 5, "e" * 64]},
+        {**TOLD, "entry": ["id_rsa", 5, "e" * 64]},
+        {**TOLD, "entry": ["image.tar", -1, "e" * 64]},
+        {**TOLD, "entry": ["image.tar", 5, "e"]},
+        {**TOLD, "entry": 5},
+    ],
+)
+def test_what_is_no_image_is_not_passed_on(lie: Any) -> None:
+    with pytest.raises(EngineError, match="what it says about the image that it wrote for the others is no image"):
+        images.saved(lie)
