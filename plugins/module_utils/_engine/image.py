@@ -155,6 +155,16 @@ def read_archive(path: str) -> Archive:
     return Archive(image, tags, str(config.get("architecture") or ""), others)
 
 
+def archive_documents(path: str) -> list[bytes]:
+    """The manifests in an archive that was read before: of Docker 25 and later they are in it."""
+    found = []
+    with tarfile.open(path) as archive:
+        for member in archive:
+            if member.isfile() and member.size < 1 << 20 and (data := _read(archive, member)).startswith(b"{"):
+                found.append(data)
+    return found
+
+
 def _read(archive: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
     stream = archive.extractfile(member)
     return stream.read() if stream else b""

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._engine import image as _image
-from ansible_collections.sparkthor.cluster.plugins.module_utils._engine import trial
+from ansible_collections.sparkthor.cluster.plugins.module_utils._engine import registry, trial
 from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.pins import (
     EngineError,
     Pin,
@@ -289,10 +289,9 @@ def bring(
         host.store().remove(ARCHIVE)
     if found is None:
         raise EngineError(f"engine_image: {names[0]} is not there after it was fetched")
-    if archive.get("shared") and digest and not check and not _image.has_digest(found, digest):
-        # so that later runs know it, which ask for what the registry calls it
-        host.note(found.image, digests=sorted({*found.digests, f"{reference.name}@{digest}"}))
-        found = host.image(found.image) or found
+    if archive.get("shared") and digest and not check:
+        loaded = any(action.startswith("load ") for action in actions)
+        found = _proved(host, found, reference, archive.get("documents") or [], loaded)
     if digest and not _image.has_digest(found, *(names if archive else []), digest):
         raise EngineError(
             f"{digest} is wanted (engine_image_digest, or in engine_image), but {names[0]} on this host is "
@@ -304,6 +303,33 @@ def bring(
         if not check:
             host.docker("tag", found.image, reference.tagged)
     return found, {}
+
+
+def _proved(
+    host: Host, found: _image.Image, reference: _image.Reference, documents: Sequence[str], loaded: bool
+) -> _image.Image:
+    """The image that another host gave, once this one has seen that it is that of the wanted digest.
+
+    An archive may carry names, so of one that was ``loaded`` they say nothing.
+    """
+    if not loaded and _image.has_digest(found, reference.digest):
+        return found
+    if not registry.proves(found.image, reference.digest, [text.encode() for text in documents]):
+        try:
+            # of layers that are here Docker fetches none
+            host.docker("pull", "--quiet", reference.pull, seconds=host.timeout)
+        except EngineError as error:
+            if loaded:
+                run_limited(["docker", "rmi", "--force", found.image], 60)
+            raise EngineError(
+                f"engine_image: what another host wrote down as {reference.pull} is {found.image} here, nothing that "
+                f"came with it shows that this is the same, and its registry cannot be asked from here ({error}): let "
+                "this host reach the registry, or give engine_image_archive. The image was not used."
+            ) from error
+        return host.image(reference.pull) or found
+    # so that later runs know it, which ask for what the registry calls it
+    host.note(found.image, digests=sorted({*found.digests, reference.pull}))
+    return host.image(found.image) or found
 
 
 def pulled(params: Mapping[str, Any]) -> list[str]:

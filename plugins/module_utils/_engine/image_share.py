@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._engine import image as _image
+from ansible_collections.sparkthor.cluster.plugins.module_utils._engine import registry
 from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.image_host import ARCHIVE, Host
 from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.pins import EngineError, from_controller
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.command import run_limited
@@ -28,6 +29,8 @@ FOLDER = "/run/sparkthor-pull"
 LOG = f"{FOLDER}/log"
 #: name of the file that docker save writes
 TAR = "image.tar"
+#: manifests that are passed on with an image, at most
+DOCUMENTS = 20
 _PROGRAM = 'docker pull "$1" >"$2/log" 2>&1; echo $? >"$2/status"'
 _LAYER = re.compile(r"^(?P<layer>[0-9a-f]{12}): (?P<state>.+)$", re.MULTILINE)
 _UNPACKED = ("Pull complete", "Already exists")
@@ -105,6 +108,7 @@ def save(params: Mapping[str, Any]) -> dict[str, Any]:
     try:
         host.docker("save", "--output", scratch, reference.tagged, seconds=params["timeout"])
         archive = _image.read_archive(scratch)
+        documents = _documents(scratch, found, reference.name, digests)
         entry = Entry(TAR, os.path.getsize(scratch), hash_file(scratch))
         os.chmod(scratch, PROVED)
         os.replace(scratch, os.path.join(store.incoming, entry.sha256))
@@ -120,5 +124,18 @@ def save(params: Mapping[str, Any]) -> dict[str, Any]:
         "others": archive.others,
         "entry": list(entry),
         "digest": digests[0] if digests else "",
+        "documents": documents,
     }
     return told
+
+
+def _documents(path: str, image: _image.Image, name: str, digests: list[str]) -> list[str]:
+    """What shows the other hosts that this image is that of its registry's digest, as far as it can be had."""
+    if not digests:
+        return []
+    found = _image.archive_documents(path)
+    if not registry.proves(image.image, digests[0], found):
+        found += registry.documents_of(name, digests[0], image.architecture)
+    return [document.decode(errors="replace") for document in dict.fromkeys(found) if registry.names_others(document)][
+        :DOCUMENTS
+    ]

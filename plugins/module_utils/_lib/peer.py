@@ -49,20 +49,21 @@ class Answer(NamedTuple):
     body: bytes
 
 
-def tcp(address: str, port: int, tls: bool = False) -> Connect:
-    """To an address. With ``tls`` whatever certificate is shown will do: what is said must be no secret."""
+def tcp(address: str, port: int, tls: bool = False, verified: bool = False) -> Connect:
+    """To an address. With ``tls`` any certificate will do unless it is to be ``verified``: say nothing secret then."""
 
     def connect(deadline: Deadline) -> socket.socket:
         plain = socket.create_connection((address, port), deadline.left())
         if not tls:
             return plain
         context = ssl.create_default_context()
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
+        if not verified:
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
         try:
             # OpenSSL's handshake takes the socket's limit for all of it
             plain.settimeout(deadline.left())
-            return context.wrap_socket(plain)
+            return context.wrap_socket(plain, server_hostname=address if verified else None)
         except BaseException:
             plain.close()
             raise

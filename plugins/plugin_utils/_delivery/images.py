@@ -14,8 +14,9 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._engine import (
 from ansible_collections.sparkthor.cluster.plugins.module_utils._engine import (
     pins as _engine,
 )
-from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.image_share import TAR
+from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.image_share import DOCUMENTS, TAR
 from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.pins import EngineError, Pin
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import foreign
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import Finding
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store.manifest import StoreError, parse_manifest
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import push, wheels
@@ -125,12 +126,13 @@ def saved(told: Any) -> dict[str, Any]:
         names = [str(told.get("image")), *others, *([digest] if digest else [])]
         if entry.path != TAR or not all(isinstance(name, str) and _image.is_digest(name) for name in names):
             raise ValueError("an image is told by digests")
+        documents = [foreign.text_of(text, 1 << 20) for text in list(told.get("documents") or [])[:DOCUMENTS]]
     except (StoreError, TypeError, ValueError) as error:
         raise EngineError(
             f"what it says about the image that it wrote for the others is no image ({error}): nothing "
             "was passed on. Look at what runs on that host"
         ) from error
-    return {"image": names[0], "others": list(others), "entry": list(entry), "digest": digest}
+    return {"image": names[0], "others": list(others), "entry": list(entry), "digest": digest, "documents": documents}
 
 
 def giver(results: Mapping[str, Mapping[str, Any]], head: str) -> tuple[str, bool]:

@@ -255,7 +255,7 @@ def test_two_hosts_that_pulled_different_images(
 
 
 HOSTS = ("spark-01", "spark-02", "spark-03")
-SAVED = {"image": IMAGE, "others": [], "entry": ["image.tar", 5, "e" * 64], "digest": A}
+SAVED = {"image": IMAGE, "others": [], "entry": ["image.tar", 5, "e" * 64], "digest": A, "documents": []}
 
 
 def registered(**results: dict[str, Any]) -> dict[str, Any]:

@@ -15,14 +15,17 @@ from typing import Any
 import pytest
 from ansible.module_utils.testing import patch_module_args
 from ansible_collections.sparkthor.cluster.plugins.module_utils._engine import image as _image
-from ansible_collections.sparkthor.cluster.plugins.module_utils._engine import image_host
+from ansible_collections.sparkthor.cluster.plugins.module_utils._engine import image_host, registry
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import container
 from ansible_collections.sparkthor.cluster.plugins.module_utils._serving import kept
 from ansible_collections.sparkthor.cluster.plugins.modules import engine
 
 BASE = "sha256:" + "a" * 64
 DERIVED = "sha256:" + "d" * 64
-PULLED = "sha256:" + "e" * 64
+#: what the registry has: the base's manifest, and an index that names it
+MANIFEST = json.dumps({"schemaVersion": 2, "config": {"digest": BASE}, "layers": [{"digest": "sha256:" + "7" * 64}]})
+INDEX = json.dumps({"manifests": [{"digest": registry.digest_of(MANIFEST.encode()), "platform": {}}]})
+PULLED = registry.digest_of(INDEX.encode())
 PINS = [["click", "8.5.1"], ["ray", "2.60.0"], ["uv", "0.13.8"]]
 LOCK = "f" * 64
 ARCHITECTURE = {"x86_64": "amd64", "aarch64": "arm64"}[platform.machine()]
@@ -380,7 +383,7 @@ def test_an_image_that_another_host_pulled_is_known_by_its_registrys_name(host: 
     docker.packages["ray"] = "2.60.0"
     waiting = host(digest=PULLED, target={"archive": {}, "wait": True})
     assert (waiting["lacks"], docker.verbs()) == (f"own/vllm@{PULLED}", [])
-    shared = {"archive": {**host.archive, "others": [], "shared": True}}
+    shared = {"archive": {**host.archive, "others": [], "shared": True, "documents": [INDEX, MANIFEST]}}
     assert host(digest=PULLED, target=shared)["what"] == "archive"
     host.receive("archive.tar")
     result = host(digest=PULLED, target=shared)
@@ -401,7 +404,7 @@ def test_a_host_that_has_the_same_image_from_elsewhere_is_told_its_registrys_nam
     docker.packages["ray"] = "2.60.0"
     docker.add(BASE, "own/other:1")
     assert host(digest=PULLED, target={"archive": {}, "wait": True})["lacks"] == f"own/vllm@{PULLED}"
-    shared = {"archive": {**host.archive, "others": [], "shared": True}}
+    shared = {"archive": {**host.archive, "others": [], "shared": True, "documents": [INDEX, MANIFEST]}}
     assert host(digest=PULLED, target=shared)["pulled"] == [PULLED]
     assert host(digest=PULLED, target={"archive": {}, "wait": True})["changed"] is False
     assert "load" not in docker.verbs()
@@ -410,7 +413,7 @@ def test_a_host_that_has_the_same_image_from_elsewhere_is_told_its_registrys_nam
 def test_the_host_that_pulled_it_tidies_up_when_all_have_it(host: Host, docker: Docker) -> None:
     docker.packages["ray"] = "2.60.0"
     docker.do_pull(["pull", f"own/vllm@{PULLED}"], None)
-    shared = {"archive": {**host.archive, "others": [], "shared": True}}
+    shared = {"archive": {**host.archive, "others": [], "shared": True, "documents": [INDEX, MANIFEST]}}
     folder = host.root / "work/images/archive"
     folder.mkdir(parents=True)
     assert host(digest=PULLED, target=shared)["ansible_facts"]["sparkthor_engine"]["image_id"] == PULLED
@@ -424,5 +427,72 @@ def test_a_host_that_could_not_name_what_another_wrote_pulls_for_itself(
 ) -> None:
     monkeypatch.setattr(container, "docker_info", lambda: CONTAINERD)
     docker.packages["ray"] = "2.60.0"
-    shared = {"archive": {**host.archive, "others": [], "shared": True}}
+    shared = {"archive": {**host.archive, "others": [], "shared": True, "documents": [INDEX, MANIFEST]}}
     assert host(digest=PULLED, target=shared)["actions"][0] == f"pull own/vllm@{PULLED}"
+
+
+OTHER = "sha256:" + "b" * 64
+LIES = {
+    "nothing": [],
+    "of another image": [json.dumps({"config": {"digest": OTHER}})],
+    "another index": [json.dumps({"manifests": [{"digest": registry.digest_of(MANIFEST.encode())}]}) + " ", MANIFEST],
+    "a manifest that is another one's": [INDEX, MANIFEST.replace(BASE, OTHER)],
+    "deep": ["[" * 100_000, '{"config":' * 5000],
+    "strange": ['{"manifests": 5, "config": []}', '{"config": {"digest": 7}}', "null"],
+}
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_an_image_of_another_host_is_used_when_it_is_that_of_the_digest(host: Host, docker: Docker, lie: str) -> None:
+    """Whoever wrote it down may have written another one, with whatever beside it."""
+    docker.packages["ray"], docker.load_gives = "2.60.0", OTHER
+    shared = {"archive": {**host.archive, "image": OTHER, "others": [], "shared": True, "documents": LIES[lie]}}
+    assert host(digest=PULLED, target=shared)["what"] == "archive"
+    host.receive("archive.tar")
+    # the registry is away
+    docker.do_pull = lambda *_given: (1, "", "connection refused")  # type: ignore[method-assign]
+    result = host(digest=PULLED, target=shared)
+    assert f"what another host wrote down as own/vllm@{PULLED} is {OTHER} here" in result["msg"]
+    assert "let this host reach the registry, or give engine_image_archive" in result["msg"]
+    assert ["rmi", "--force", OTHER] in docker.calls
+    assert "run" not in docker.verbs()
+    assert not (host.root / "container.json").exists()
+    assert not (host.root / "work/engine-images.json").exists()
+
+
+def test_a_name_in_an_archive_proves_nothing(host: Host, docker: Docker) -> None:
+    """Containerd's store takes names from the archive, with a digest in them as well."""
+
+    def load(*_given: Any) -> tuple[int, str, str]:
+        docker.add(OTHER, f"own/vllm@{PULLED}", "own/vllm:1")
+        docker.images[OTHER]["RepoDigests"] = [f"own/vllm@{PULLED}"]
+        return 0, "", ""
+
+    docker.do_load = load  # type: ignore[method-assign]
+    shared = {"archive": {**host.archive, "image": OTHER, "others": [], "shared": True, "documents": [INDEX, MANIFEST]}}
+    host(digest=PULLED, target=shared)
+    host.receive("archive.tar")
+    docker.do_pull = lambda *_given: (1, "", "connection refused")  # type: ignore[method-assign]
+    assert "nothing that came with it shows that this is the same" in host(digest=PULLED, target=shared)["msg"]
+    assert ["rmi", "--force", OTHER] in docker.calls
+
+
+def test_where_nothing_proves_it_docker_asks_the_registry(host: Host, docker: Docker) -> None:
+    """It fetches manifests alone for layers that are here; and where they are others, the right ones."""
+    docker.packages["ray"], docker.load_gives = "2.60.0", OTHER
+    docker.pull_gives = BASE
+    shared = {"archive": {**host.archive, "image": OTHER, "others": [], "shared": True}}
+    host(digest=PULLED, target=shared)
+    host.receive("archive.tar")
+    result = host(digest=PULLED, target=shared)
+    assert ["pull", "--quiet", f"own/vllm@{PULLED}"] in docker.calls
+    assert result["pulled"] == [PULLED]
+    assert json.loads((host.root / "container.json").read_text())["image"] == BASE
+
+
+def test_ray_is_added_without_the_powers_of_root(host: Host, docker: Docker) -> None:
+    host.whole()
+    made = next(words for words in docker.calls if words[0] == "create")
+    assert made[made.index("--cap-drop") + 1] == "ALL"
+    assert made[made.index("--security-opt") + 1] == "no-new-privileges"
+    assert made[made.index("--network") + 1] == "none"

@@ -54,6 +54,7 @@ class Machine:
     def __init__(self) -> None:
         self.images: dict[str, dict[str, Any]] = {}
         self.active = False
+        self.documents: list[bytes] = []
         self.calls: list[list[str]] = []
 
     def pulled(self) -> None:
@@ -91,6 +92,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
         monkeypatch.setattr(module, "run_limited", found)
     monkeypatch.setattr(image_share.platform, "machine", lambda: "aarch64")
     monkeypatch.setattr(image_share, "FOLDER", str(tmp_path / "run"))
+    monkeypatch.setattr(image_share.registry, "documents_of", lambda *_given: list(found.documents))
     return found
 
 
@@ -172,3 +174,12 @@ def test_a_disk_without_room_is_told_before_it_is_written(
     with pytest.raises(StoreError, match=r"own/vllm:1 for the other hosts needs .* more under"):
         image_share.save(params(tmp_path))
     assert "docker save" not in machine.verbs()
+
+
+def test_what_proves_the_image_goes_with_it(tmp_path: Path, machine: Machine) -> None:
+    machine.pulled()
+    machine.documents = [json.dumps({"config": {"digest": IMAGE}}).encode(), b'{"of": "no use"}']
+    assert image_share.save(params(tmp_path))["saved"]["documents"] == [json.dumps({"config": {"digest": IMAGE}})]
+    machine.images[IMAGE]["RepoDigests"] = []
+    # one that came from no registry has nothing there
+    assert image_share.save(params(tmp_path))["saved"]["documents"] == []

@@ -118,7 +118,7 @@ def test_an_image_that_says_nothing_about_its_python(lock: str) -> None:
         images.wheels_for({"probe": {}, "wanted": []}, {"requirements": lock}, download=False)
 
 
-TOLD = {"image": f"sha256:{'a' * 64}", "others": [], "entry": ["image.tar", 5, "e" * 64], "digest": ""}
+TOLD = {"image": f"sha256:{'a' * 64}", "others": [], "entry": ["image.tar", 5, "e" * 64], "digest": "", "documents": []}
 
 
 def test_what_was_written_down_is_told_in_one_shape() -> None:
@@ -144,6 +144,8 @@ def test_what_was_written_down_is_told_in_one_shape() -> None:
         {**TOLD, "entry": ["image.tar", -1, "e" * 64]},
         {**TOLD, "entry": ["image.tar", 5, "e"]},
         {**TOLD, "entry": 5},
+        {**TOLD, "documents": [5]},
+        {**TOLD, "documents": 5},
     ],
 )
 def test_what_is_no_image_is_not_passed_on(lie: Any) -> None:
