@@ -5,7 +5,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: secret
-short_description: The API key or the Ray token of the cluster
+short_description: The API key, the Ray token or the heads' own secret of the cluster
 version_added: 0.1.0
 author:
   - sparkthor.cluster contributors (@sparkthor)
@@ -15,7 +15,7 @@ description:
   - Use it only in tasks with C(no_log=true) or in fields that are marked secret.
 options:
   _terms:
-    description: Names of secrets, V(api_key) or V(ray_token).
+    description: Names of secrets, V(api_key), V(ray_token) or V(peer_secret).
     required: true
     type: list
     elements: str

@@ -12,8 +12,8 @@ version_added: 0.1.0
 author:
   - sparkthor.cluster contributors (@sparkthor)
 description:
-  - Makes sure that the API key and the Ray token exist as files of mode 0600 in the folder that the variable
-    C(sparkthor_secrets_dir) names on the controller.
+  - Makes sure that the API key, the Ray token and the secret of the heads' own connections exist as files of mode 0600
+    in the folder that the variable C(sparkthor_secrets_dir) names on the controller.
   - A secret that is set as a variable is left alone. One that the cluster's head already has (from another controller)
     is fetched and not replaced.
   - No secret is ever part of the result.
@@ -26,20 +26,20 @@ options:
     description: Which secrets; all that were not given as variables by default.
     type: list
     elements: str
-    choices: [api_key, ray_token]
+    choices: [api_key, peer_secret, ray_token]
   rotate:
     description:
       - Secrets to replace by new ones.  The former value is kept beside it as C(<name>.previous).
       - A secret that is set as a variable cannot be replaced here; the error names the variable.
     type: list
     elements: str
-    choices: [api_key, ray_token]
+    choices: [api_key, peer_secret, ray_token]
     default: []
   forget:
     description: Secrets whose former value is no longer wanted.
     type: list
     elements: str
-    choices: [api_key, ray_token]
+    choices: [api_key, peer_secret, ray_token]
     default: []
 attributes:
   diff_mode:

@@ -22,7 +22,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ansible_collections.sparkthor.cluster.plugins.module_utils._facts import machine
+from ansible_collections.sparkthor.cluster.plugins.module_utils._facts import machine, own_secrets
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import environment_file, files
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import generation, places
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store import hub_caches
@@ -296,7 +296,7 @@ class NodeReader:
 
     def secrets(self) -> list[str]:
         """Names of our secrets that this host holds. Not even a digest leaves it: a person's own may be guessed."""
-        return [name for name in ("api_key", "ray_token") if self._read(f"/etc/sparkthor/secrets/{name}").strip()]
+        return [name for name in own_secrets.NAMES if self._read(f"/etc/sparkthor/secrets/{name}").strip()]
 
     def dgx_release(self) -> str:
         """The release of DGX OS, without the serial number of the machine that stands beside it."""

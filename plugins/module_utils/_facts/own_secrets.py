@@ -15,7 +15,7 @@ Read = Callable[[str], Optional[str]]  # noqa: UP045
 
 FOLDER = "/etc/sparkthor"
 #: secrets that several hosts or the controller share
-NAMES = ("api_key", "ray_token")
+NAMES = ("api_key", "ray_token", "peer_secret")
 _FILES = (
     *(f"secrets/{name}" for name in NAMES),
     "secrets/hf_token",

@@ -49,7 +49,11 @@ CLUSTER_WIDE = (
 )
 
 #: secrets a user may give; undefined means "generate one and keep it"
-SECRETS = {"vllm_serve_api_key": "api_key", "ray_node_token": "ray_token"}
+SECRETS = {
+    "vllm_serve_api_key": "api_key",
+    "ray_node_token": "ray_token",
+    "vllm_serve_peer_secret": "peer_secret",
+}
 
 
 #: What the plan of fabric and cluster reads of each host's variables. Of what is served it reads the head's alone:

@@ -1,10 +1,10 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The key and the certificate by which Ray's nodes know each other. Runs on the controller only.
+"""The key and the certificate by which Ray's nodes, or the heads of groups, know each other. On the controller only.
 
-Both follow from the cluster's token, which every node has: there is no further secret to keep, to fetch from another
-controller or to rotate, and whoever knows the token could join the cluster anyway. Nothing but this certificate is
-trusted with it, so its dates mean nothing.
+Both follow from a secret that all of them have. For Ray's nodes that is the cluster's token: whoever knows it could
+join the cluster anyway. For heads it is one of their own, as workers know the token. Nothing but this certificate is
+trusted with the key, so its dates mean nothing.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ class TlsError(ValueError):
     """Why there can be no certificate."""
 
 
-def key_and_certificate(token: str, addresses: Sequence[str]) -> tuple[str, str]:
+def key_and_certificate(secret: str, addresses: Sequence[str]) -> tuple[str, str]:
     """As PEM texts: the private key, and the certificate for all nodes' addresses that is its own authority.
 
-    The same token and addresses give the same texts. Raises TlsError.
+    The same secret and addresses give the same texts. Raises TlsError.
     """
     if MISSING is not None:
         raise TlsError(
             "TLS between hosts (ray_node_tls, or serving_groups on lan and ring) needs the Python package cryptography "
             f"on the controller ({MISSING}); install requirements/controller.txt"
         )
-    seed = HKDF(hashes.SHA256(), 48, None, b"sparkthor.cluster ray_node_tls").derive(token.encode())
+    seed = HKDF(hashes.SHA256(), 48, None, b"sparkthor.cluster ray_node_tls").derive(secret.encode())
     key = ec.derive_private_key(int.from_bytes(seed, "big") % (_ORDER - 1) + 1, ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "sparkthor-ray")])
     every = sorted({str(address_of(address)) for address in (*addresses, "127.0.0.1")})

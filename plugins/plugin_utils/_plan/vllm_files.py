@@ -60,6 +60,7 @@ _ADDRESS = virtual_address.UNIT
 _WATCHDOG_USER = "sparkthor-watchdog"
 _DROP_CACHES = "sparkthor-drop-caches.path"
 _RAY_TOKEN = f"{_ETC}/secrets/ray_token"
+_PEER_SECRET = f"{_ETC}/secrets/peer_secret"
 _HF_TOKEN = f"{_ETC}/secrets/hf_token"
 _NOT_CARRIED = f"{_ETC}/vllm/ray_non_carry_over_env_vars.json"
 
@@ -147,7 +148,10 @@ def secret_files(serving: Serving, read_secret: ReadSecret) -> list[File]:
         if serving.tls == "given":
             found.append(secret_file(f"{_ETC}/front/tls.key", given.vllm_serve_tls_key.strip() + "\n"))
         if serving.door and serving.door.tls:
-            key, certificate = ray_tls.key_and_certificate(read_secret("ray_token"), serving.door.heads)
+            # the heads' own: workers, and whoever serves there, know the token
+            secret = read_secret("peer_secret")
+            key, certificate = ray_tls.key_and_certificate(secret, serving.door.heads)
+            found.append(secret_file(_PEER_SECRET, secret + "\n"))
             found += [secret_file(f"{_ETC}/front/peer.key", key), secret_file(f"{_ETC}/front/peer.crt", certificate)]
     if serving.has_engine and serving.hf_token:
         found.append(secret_file(_HF_TOKEN, serving.hf_token + "\n"))
@@ -492,8 +496,8 @@ def absent(serving: Serving) -> list[str]:
         found += [f"{_ETC}/serving.json", f"{_ETC}/secrets/api_key"]
     if serving.is_head and serving.tls != "self_signed":
         found.append(f"{_ETC}/front/self-signed")
-    if serving.is_head and not (serving.door and serving.door.tls):
-        found += [f"{_ETC}/front/peer.key", f"{_ETC}/front/peer.crt"]
+    if not (serving.is_head and serving.door and serving.door.tls):
+        found += [_PEER_SECRET, *((f"{_ETC}/front/peer.key", f"{_ETC}/front/peer.crt") if serving.is_head else ())]
     if serving.is_head:
         found += [f"{_ETC}/front/{name}" for name in front.SCRIPTS if name not in _scripts(serving)]
     if not (serving.is_head and serving.token_limits):

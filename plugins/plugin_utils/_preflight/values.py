@@ -104,7 +104,7 @@ _FORMS: Mapping[str, tuple[re.Pattern[str], str, str]] = {
 }
 #: headers carry them: printable ASCII without blanks
 _TOKEN = re.compile(r"[!-~]+")
-_TOKENS = ("ray_node_token", "vllm_serve_hf_token")
+_TOKENS = ("ray_node_token", "vllm_serve_hf_token", "vllm_serve_peer_secret")
 #: texts of several lines
 _LONG = ("vllm_serve_tls_certificate", "vllm_serve_tls_key")
 #: of an inventory name becomes a label, a comment of a unit and a file's name on the controller

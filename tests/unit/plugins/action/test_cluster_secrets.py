@@ -56,7 +56,7 @@ class Action(cluster_secrets.ActionModule):
 @pytest.fixture
 def kept(tmp_path, monkeypatch):
     monkeypatch.setattr("ansible.plugins.action.ActionBase.run", lambda self, tmp=None, task_vars=None: {})
-    for name in ("api_key", "ray_token"):
+    for name in ("api_key", "ray_token", "peer_secret"):
         cluster_secrets.keep(str(tmp_path / name), f"{name}-of-some-length")
     return tmp_path
 
@@ -101,7 +101,7 @@ def test_a_secret_that_was_made_a_moment_ago_is_not_replaced(kept):
 
 def test_what_the_head_has_is_asked_of_the_head(tmp_path, monkeypatch):
     monkeypatch.setattr("ansible.plugins.action.ActionBase.run", lambda self, tmp=None, task_vars=None: {})
-    of_head = ["api_key", "ray_token"]
+    of_head = ["api_key", "peer_secret", "ray_token"]
     # the play's first host, for which the task runs once, is a worker: it knows the token alone, or nothing yet
     for of_worker in (["ray_token"], []):
         hosts = {"head": of_head, "worker": of_worker}

@@ -150,14 +150,24 @@ def test_one_group_has_none_of_it_and_loses_what_several_left(variables):
     assert plan["state"]["sysctls"] == {}
 
 
-def test_on_a_lan_all_heads_have_one_certificate_of_the_clusters_token(variables):
-    def secrets_of(host, token):
+def test_on_a_lan_all_heads_have_one_certificate_of_a_secret_of_their_own(variables):
+    def secrets_of(host, secret, token="t" * 20):
         given = of_group(variables, host, "lan")
-        found = roles.secret_files("vllm_serve", given, lambda name: {"ray_token": token}.get(name, "k" * 20))
-        return {file["path"]: file["content"] for file in found if "/peer." in file["path"]}
+        known = {"peer_secret": secret, "ray_token": token}
+        found = roles.secret_files("vllm_serve", given, lambda name: known.get(name, "k" * 20))
+        return {file["path"]: file["content"] for file in found if "/peer" in file["path"]}
 
-    assert set(secrets_of("a", "t" * 20)) == {KEY, CERTIFICATE}
+    kept = "/etc/sparkthor/secrets/peer_secret"
+    assert set(secrets_of("a", "t" * 20)) == {KEY, CERTIFICATE, kept}
     assert secrets_of("a", "t" * 20) == secrets_of("c", "t" * 20) != secrets_of("a", "u" * 20)
+    assert secrets_of("a", "t" * 20)[kept] == "t" * 20 + "\n"
+    # whoever knows the token between hosts, as every worker does, does not know the heads' key
+    assert secrets_of("a", "s" * 20, "t" * 20) == secrets_of("a", "s" * 20, "u" * 20)
+    assert secrets_of("a", "t" * 20, "s" * 20)[KEY] != secrets_of("a", "s" * 20, "t" * 20)[KEY]
+    # and one that is no head does not get it
+    plan = roles.plan("vllm_serve", {**of_group(variables, topology="lan"), "inventory_hostname": "b"})
+    assert kept in plan["state"]["absent"]
+    assert kept not in roles.plan("vllm_serve", of_group(variables, topology="lan"))["state"]["absent"]
     conf = files(roles.plan("vllm_serve", of_group(variables, topology="lan")))[CONF]
     assert "listen 8001 ssl" in conf
     assert "proxy_ssl_verify on;" in conf
