@@ -163,7 +163,7 @@ class _Registry:
         return f"Bearer {foreign.text_of(answer.get('token') or answer.get('access_token'), 65536)}"
 
     @staticmethod
-    def _get(url: str, authorization: str) -> tuple[int, Mapping[str, str], bytes]:
+    def _get(url: str, authorization: str) -> tuple[int, http.client.HTTPMessage, bytes]:
         parts = urlsplit(url)
         secure = parts.scheme == "https"
         connect: Callable[[peer.Deadline], Any] = peer.tcp(

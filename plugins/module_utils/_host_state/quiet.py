@@ -7,7 +7,7 @@ from __future__ import annotations
 from ansible.module_utils.basic import AnsibleModule
 
 
-class QuietModule(AnsibleModule):
+class QuietModule(AnsibleModule):  # type: ignore[misc]
     """File contents, secrets among them, have no business in the host's system log."""
 
     def _log_invocation(self) -> None:
