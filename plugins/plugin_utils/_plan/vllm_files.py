@@ -22,7 +22,6 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import (
     front_bodies,
     on_demand,
     onhost,
-    ray_tls,
     virtual_address,
     vllm_serve,
 )
@@ -60,7 +59,6 @@ _ADDRESS = virtual_address.UNIT
 _WATCHDOG_USER = "sparkthor-watchdog"
 _DROP_CACHES = "sparkthor-drop-caches.path"
 _RAY_TOKEN = f"{_ETC}/secrets/ray_token"
-_PEER_SECRET = f"{_ETC}/secrets/peer_secret"
 _HF_TOKEN = f"{_ETC}/secrets/hf_token"
 _NOT_CARRIED = f"{_ETC}/vllm/ray_non_carry_over_env_vars.json"
 
@@ -149,10 +147,7 @@ def secret_files(serving: Serving, read_secret: ReadSecret) -> list[File]:
             found.append(secret_file(f"{_ETC}/front/tls.key", given.vllm_serve_tls_key.strip() + "\n"))
         if serving.door and serving.door.tls:
             # the heads' own: workers, and whoever serves there, know the token
-            secret = read_secret("peer_secret")
-            key, certificate = ray_tls.key_and_certificate(secret, serving.door.heads)
-            found.append(secret_file(_PEER_SECRET, secret + "\n"))
-            found += [secret_file(f"{_ETC}/front/peer.key", key), secret_file(f"{_ETC}/front/peer.crt", certificate)]
+            found += door.peer_files(serving.door, read_secret("peer_secret"))
     if serving.has_engine and serving.hf_token:
         found.append(secret_file(_HF_TOKEN, serving.hf_token + "\n"))
     return found
@@ -497,7 +492,7 @@ def absent(serving: Serving) -> list[str]:
     if serving.is_head and serving.tls != "self_signed":
         found.append(f"{_ETC}/front/self-signed")
     if not (serving.is_head and serving.door and serving.door.tls):
-        found += [_PEER_SECRET, *((f"{_ETC}/front/peer.key", f"{_ETC}/front/peer.crt") if serving.is_head else ())]
+        found += [door.PEER_SECRET, *((f"{_ETC}/front/peer.key", f"{_ETC}/front/peer.crt") if serving.is_head else ())]
     if serving.is_head:
         found += [f"{_ETC}/front/{name}" for name in front.SCRIPTS if name not in _scripts(serving)]
     if not (serving.is_head and serving.token_limits):
