@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from ansible.errors import AnsibleActionFail
@@ -533,3 +534,13 @@ def test_groups_of_a_host_that_need_more_than_is_free_are_refused():
         assert words in str(refused.value)
     with pytest.raises(AnsibleActionFail, match="Nothing was changed: serving_beside: group embed on a"):
         beside_action(three(118), vllm_serve_recipe="no-such-recipe")
+
+
+@pytest.mark.parametrize("lie", [2**40, 10**30, "9", None, True, -1, [1]])
+def test_no_host_alone_decides_how_new_a_head_is(lie: Any) -> None:
+    """Its facts say what they like: the others would be told a number that no head ever gets above."""
+    honest = {"head": "a", "generation": 3, "seen": 3}
+    for field in ("generation", "seen"):
+        nodes = {"a": {"declared": honest}, "b": {"declared": honest}, "c": {"declared": {**honest, field: lie}}}
+        assert head_generation("a", nodes) == 3
+        assert head_generation("b", nodes) == 4
