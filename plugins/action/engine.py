@@ -34,13 +34,10 @@ UNANSWERED = 30
 
 class ActionModule(push.StoreAction):
     MODULE = "engine"
+    FACTS = ("sparkthor_engine",)
+    # which folder of the controller goes to all hosts, and where it goes
+    OWN = frozenset(("wheels", "sent_bytes"))
     ERRORS = (EngineError, fanout.RunError)
-
-    def _module(self, args: Mapping[str, Any]) -> dict[str, Any]:
-        outcome = super()._module(args)
-        # what is sent to other hosts, and from where, is the controller's to say
-        outcome.pop("wheels", None)
-        return outcome
 
     def act(self, arguments: dict[str, Any]) -> dict[str, Any]:
         download = boolean(arguments.get("download", True))

@@ -25,6 +25,8 @@ display = Display()
 
 class ActionModule(push.StoreAction):
     MODULE = "model_store"
+    # which host and which run of the fan-out the next steps speak to, and what the plan is combined with
+    OWN = frozenset(("nodes", "revisions", "run", "seed", "sent_bytes", "wheels"))
     ERRORS = (fanout_routes.RouteError, fanout.RunError, StoreError)
 
     def act(self, arguments: dict[str, Any]) -> dict[str, Any]:

@@ -13,6 +13,8 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._preflight impor
 
 
 class ActionModule(Action):
+    FACTS = ("sparkthor_node",)
+
     def act(self, arguments: dict[str, Any]) -> dict[str, Any]:
         before = time.time()
         outcome = self.execute("node_info", arguments)

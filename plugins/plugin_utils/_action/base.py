@@ -1,6 +1,8 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The base of every action plugin: the ansible-core version, validated arguments, one way to report a failure."""
+"""The base of every action plugin: the ansible-core version, validated arguments, one way to report a failure, and no
+more belief in a host's answer than its module needs.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +13,7 @@ from ansible.plugins.action import ActionBase
 from ansible.release import __version__ as core_version
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import versions
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.printable import printable, printable_data
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action.believed import believed
 
 OLDEST_CORE = (2, 19)
 #: parts of a result that Ansible shows as they are
@@ -36,6 +39,10 @@ class Action(ActionBase):  # type: ignore[misc]  # ansible-core ships no types: 
     ARGUMENTS: ClassVar[dict[str, Any] | None] = None
     #: exceptions whose message is written for the user: the task fails with it, without a traceback
     ERRORS: ClassVar[tuple[type[Exception], ...]] = ()
+    #: the facts that the module is there to read; no other one of an answer becomes a variable
+    FACTS: ClassVar[tuple[str, ...]] = ()
+    #: keys of the result that :meth:`act` alone sets, because later tasks do on the controller what they say
+    OWN: ClassVar[frozenset[str]] = frozenset()
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         try:
@@ -91,6 +98,22 @@ class Action(ActionBase):  # type: ignore[misc]  # ansible-core ships no types: 
             module_name=f"sparkthor.cluster.{module}", module_args=arguments, task_vars=self.vars
         )
         return outcome
+
+    def _execute_module(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        return self.believed(super()._execute_module(*args, **kwargs))
+
+    def believed(self, answer: dict[str, Any]) -> dict[str, Any]:
+        """An answer of the host, without what it has no say in."""
+        # what a task that is delegated or done once finds of one host would be held for a fact of others
+        of_this_host = not (self._task.delegate_to or self._task.run_once)
+        return believed(answer, self.FACTS, self.OWN, of_this_host=of_this_host)
+
+
+class HostAction(Action):
+    """The action of a module that needs no other part of the controller than to be asked."""
+
+    def act(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        return self.execute(str(self._task.action).rpartition(".")[2], arguments)
 
 
 class ClusterAction(Action):

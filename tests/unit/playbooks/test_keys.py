@@ -68,7 +68,7 @@ def test_names_alone_are_read_on_a_head(tmp_path: Path) -> None:
     path = tmp_path / "keys.conf"
     named = [front.NamedKey(front.MAIN, "d/." * 10 + "=="), *front.named_keys(KEYS)]
     path.write_text(front.key_map(named))
-    *argv, file = task("Read which keys are in use")["ansible.builtin.command"]["argv"]
+    *argv, file = task("Read which keys are in use")["sparkthor.cluster.host_builtin"]["arguments"]["argv"]
     assert file == "/etc/sparkthor/front.good/keys.conf"
     done = subprocess.run([*argv, str(path)], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines() == ["default", "alice", "web-1", "new"]

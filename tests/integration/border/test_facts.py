@@ -1,0 +1,146 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""With Ansible's default configuration facts are variables that outrank the inventory; no host's answer makes one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+TOP = next(parent for parent in Path(__file__).resolve().parents if (parent / "galaxy.yml").exists())
+
+#: what a host would like to decide
+FORGED: dict[str, Any] = {
+    "model_store_models": ["/root/.ssh"],
+    "firewall_sources": ["0.0.0.0/0"],
+    "inventory_dir": "/forged",
+    "inventory_hostname": "forged",
+    "sparkthor_secrets_dir": "/forged",
+    "sparkthor_cluster": {"head": "forged"},
+    "sparkthor_fabric": {"forged": {}},
+    "serving_groups": ["forged"],
+    "engine_requirements": "/forged",
+}
+LIE = {
+    "ansible_facts": FORGED,
+    "add_host": {"host_name": "forged", "groups": ["cluster"], "host_vars": FORGED},
+    "add_group": "forged",
+    "ansible_stats": {"data": {"forged": 1}, "per_host": False, "aggregate": False},
+}
+
+#: a call of every module that asks hosts, by which its action gets as far as asking
+CALLS: dict[str, dict[str, Any]] = {
+    "cluster_verify": {"stage": "serving"},
+    "controller_lock": {},
+    "engine": {"stage": "tried", "command": ["true"]},
+    "fabric_neighbors": {},
+    "firewall_apply": {"state": "absent"},
+    "host_compare": {"probe": {"host": "one", "links": []}},
+    "host_packages": {"state": "noted"},
+    "host_state": {},
+    "memory_plan": {},
+    "model_store": {"stage": "list"},
+    "nccl_conf": {"restore": True},
+    "netplan_apply": {"state": "adopted", "links": []},
+    "node_info": {},
+    "ray_info": {},
+    "rdma_info": {},
+    "vllm_options": {},
+    "vllm_service": {"state": "kept"},
+}
+BUILTIN: dict[str, dict[str, Any]] = {
+    "command": {"argv": ["true"]},
+    "file": {"path": "/nowhere", "state": "absent"},
+    "lineinfile": {"path": "/nowhere", "line": "x"},
+    "package": {"name": "x", "use": "apt"},
+    "slurp": {"src": "/etc/hostname"},
+    "stat": {"path": "/etc/hostname"},
+    "systemd_service": {"name": "x", "state": "stopped"},
+    "wait_for_connection": {"timeout": 10},
+}
+#: the module that an action of ansible.builtin sends, where it has another name
+SENDS = {"package": "apt", "wait_for_connection": "ping"}
+HOST_BUILTIN = "sparkthor.cluster.host_builtin"
+#: ways in which one host's answer becomes the facts of others
+WAYS: dict[str, dict[str, Any]] = {
+    "its own": {},
+    "once for all": {"run_once": True},
+    "for another": {"delegate_to": "two"},
+    "for itself by another": {"delegate_to": "one", "delegate_facts": True},
+    "in a loop": {"loop": [1, 2]},
+}
+
+
+def task(module: str, arguments: dict[str, Any], way: str = "its own") -> dict[str, Any]:
+    return {"name": f"{module} {way}", module: arguments, "failed_when": False, "ignore_errors": True, **WAYS[way]}
+
+
+def builtin(name: str) -> dict[str, Any]:
+    return task(HOST_BUILTIN, {"module": name, "arguments": BUILTIN[name]})
+
+
+def kept(border: Any) -> dict[str, Any]:
+    """What the inventory says of the same names, in whose place the forged ones would be."""
+    mine = {name: f"inventory's {name}" for name in FORGED if not name.startswith("inventory_")}
+    border.inventory({"one": {}, "two": {}}, **mine)
+    return mine
+
+
+def assert_none_counts(border: Any, mine: dict[str, Any], facts: tuple[str, ...] = ()) -> None:
+    found = border.variables()
+    assert sorted(found) == ["one", "two"]
+    for host, known in found.items():
+        assert known["inventory_hostname"] == host
+        assert known["inventory_dir"] == str(border.home / "inventory")
+        assert {name: known[name] for name in mine} == mine
+        assert set(known["facts"]) <= {*facts, "ansible_local"}, host
+        assert "forged" not in known["groups"]
+
+
+def lie(border: Any, tasks: list[dict[str, Any]]) -> str:
+    """Play tasks on hosts that put the forged facts into every answer."""
+    facts = {**FORGED, "sparkthor_node": {"kind": "generic", "clock": 1.0}, "sparkthor_engine": {"digest": "x"}}
+    said = {**LIE, "ansible_facts": facts}
+    for host in border.hosts:
+        border.answers(host, {"*": {**said, "since": "now", "table": {}}, "ping": {"ping": "pong"}})
+    playbook = border.home / "play.yml"
+    play = {"hosts": "all", "gather_facts": False, "become": True, "tasks": tasks}
+    playbook.write_text(yaml.safe_dump([play]), encoding="utf-8")
+    output: str = border.play(playbook, watched=tuple(FORGED))
+    assert "unreachable=0" in output, output[-3000:]
+    return output
+
+
+def test_no_answer_of_any_module_becomes_a_variable(border: Any) -> None:
+    mine = kept(border)
+    tasks = [task(f"sparkthor.cluster.{name}", arguments) for name, arguments in CALLS.items()]
+    tasks += [builtin(name) for name in BUILTIN]
+    output = lie(border, tasks)
+    for name in (*CALLS, *(SENDS.get(name, name) for name in BUILTIN)):
+        assert border.asked("one", name), f"{name} asked nobody: {output[-6000:]}"
+    assert_none_counts(border, mine, ("sparkthor_node", "sparkthor_engine"))
+
+
+def test_no_answer_becomes_a_variable_of_others(border: Any) -> None:
+    mine = kept(border)
+    calls = {"sparkthor.cluster.host_state": {}, "sparkthor.cluster.host_builtin": builtin("slurp")[HOST_BUILTIN]}
+    lie(border, [task(name, arguments, way) for name, arguments in calls.items() for way in WAYS])
+    assert border.asked("two", "slurp")
+    assert_none_counts(border, mine)
+
+
+def test_every_module_that_asks_hosts_is_among_these() -> None:
+    actions = {
+        path.stem
+        for path in (TOP / "plugins" / "action").glob("*.py")
+        if "(ClusterAction)" not in path.read_text(encoding="utf-8")
+    }
+    # render_files writes on the controller; cluster_secrets reads a secret of the head and passes none of it on
+    assert actions - {"render_files", "cluster_secrets", "host_builtin"} == set(CALLS)
+    # a module without an action of ours would be run by Ansible's own
+    assert {path.stem for path in (TOP / "plugins" / "modules").glob("*.py")} == {
+        path.stem for path in (TOP / "plugins" / "action").glob("*.py")
+    }
