@@ -12,15 +12,57 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.assumed import assumed_node
 
 TOP = next(parent for parent in Path(__file__).resolve().parents if (parent / "galaxy.yml").exists())
 LIAR = Path(__file__).with_name("liar.py")
+
+
+def node(number: int, **more: Any) -> dict[str, Any]:
+    """The fact ``sparkthor_node`` of a machine on a LAN."""
+    address = f"192.0.2.{10 + number}"
+    told = [{"address": f"{address}/24", "family": "inet", "scope": "global", "dynamic": False}]
+    nic = {"name": "eth0", "mac": f"02:00:00:00:00:{number:02x}", "mtu": 1500, "max_mtu": 9000, "up": True}
+    nic |= {"carrier": True, "operstate": "up", "kind": "", "master": "", "addresses": told, "phys_port_name": ""}
+    programs = dict.fromkeys(("earlyoom", "keepalived", "netplan", "nmcli", "nvidia-smi", "nginx_js", "uv"), "")
+    return {
+        **assumed_node("generic", number, address),
+        "assumed": False,
+        "hostname": f"host-{number}",
+        "hostname_on_loopback": True,
+        "boot_id": f"4456562a-5131-462e-9162-dc795a22a57{number}",
+        "os": {
+            "id": "ubuntu",
+            "version": "24.04",
+            "codename": "noble",
+            "pretty": "Ubuntu 24.04",
+            "dgx": "",
+            "tegra": "",
+        },
+        "kernel": "6.8.0",
+        "reboot": "",
+        "python": {"version": "3.12.3", "tag": "cp312", "platform": "linux_x86_64"},
+        "glibc": "2.39",
+        "serving": False,
+        "beside": [],
+        "driver": "",
+        "interfaces": [{**nic, "phys_switch_id": "", "speed": "1000", "virtual": False}],
+        "binaries": programs | {"apt-get": "/usr/bin/apt-get", "nft": "/usr/sbin/nft", "nginx": "/usr/sbin/nginx"},
+        "toolchain": {"cc": "/usr/bin/cc", "python_headers": True, "nvcc": "", "cuda": ""},
+        "declared": {},
+        "models": {},
+        "hub_models": {},
+        "time": {"synchronized": True},
+        "clock": time.time(),
+        **more,
+    }
 
 
 class Border:

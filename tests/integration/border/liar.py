@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A host's Python that runs no module: it answers what a file beside it says, and writes down what it was asked.
 
-``answers.json``: by the module's name, or "*" for all, what is merged into the answer. A list is given out one by one,
-the last one again and again.
+``answers.json``: by the module's name, or "*" for all, what is merged into the answer. With ``needs`` the host lacks
+every file of the models that it is first asked about, but for so many bytes of each; what it is sent it keeps.
 """
 
 from __future__ import annotations
@@ -13,10 +13,13 @@ import ast
 import json
 import os
 import re
+import shutil
 import sys
+import tempfile
+from typing import Any
 
 
-def asked(text: str) -> tuple[str, dict[str, object]]:
+def asked(text: str) -> tuple[str, dict[str, Any]]:
     """The module of an Ansiballz file, and its arguments."""
     name = re.search(r"^module_fqn=(.+),$", text, re.MULTILINE)
     params = re.search(r"^params=(.+),$", text, re.MULTILINE)
@@ -26,27 +29,34 @@ def asked(text: str) -> tuple[str, dict[str, object]]:
     return module, json.loads(ast.literal_eval(params[1])).get("ANSIBLE_MODULE_ARGS") or {}
 
 
+def needed(arguments: dict[str, Any], missing: int) -> list[dict[str, Any]]:
+    """All contents of the models that a host is asked about."""
+    entries = [entry for model in arguments["models"] for entry in model["manifest"]]
+    return [{"sha256": sha256, "size": size, "have": max(size - missing, 0)} for _path, size, sha256 in entries]
+
+
 def main() -> None:
     folder = os.path.dirname(os.path.abspath(sys.argv[1]))
     script = sys.argv[2] if len(sys.argv) > 2 else "-"
     with open(0 if script == "-" else script, encoding="utf-8") as payload:
         module, arguments = asked(payload.read())
-    with open(f"{folder}/asked.jsonl", "a", encoding="utf-8") as log:
+    with open(f"{folder}/asked.jsonl", "a+", encoding="utf-8") as log:
+        log.seek(0)
+        first = not any(json.loads(line)["module"] == module for line in log)
         given = {key: value for key, value in arguments.items() if not key.startswith("_ansible_")}
         log.write(json.dumps({"module": module, "arguments": given}) + "\n")
+    for part in arguments.get("parts") or ():
+        shutil.copy(part["file"], tempfile.mkstemp(dir=folder, prefix="got-")[1])
     with open(f"{folder}/answers.json", encoding="utf-8") as file:
         answers = json.load(file)
-    answer = {"changed": False}
+    answer: dict[str, Any] = {"changed": False}
     for name in (module, "*"):
-        said = answers.get(name) or {}
-        if isinstance(said, list):
-            with open(f"{folder}/asked.jsonl", encoding="utf-8") as log:
-                times = sum(json.loads(line)["module"] == module for line in log)
-            said = said[min(times, len(said)) - 1]
-        for key, value in said.items():
-            if isinstance(value, dict) and isinstance(answer.get(key), dict):
-                value = {**value, **answer[key]}
-            answer[key] = value
+        for key, value in (answers.get(name) or {}).items():
+            both = isinstance(value, dict) and isinstance(answer.get(key), dict)
+            answer[key] = {**value, **answer[key]} if both else value
+    if missing := answer.pop("needs", 0):
+        answer["models"] = {}
+        answer |= {"need": needed(arguments, missing)} if first else {}
     print(json.dumps(answer))
 
 
