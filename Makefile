@@ -39,12 +39,16 @@ house: venv ## which package imports which, the longest functions, and every rul
 unit: venv ## unit tests
 	@tools/test.sh unit
 
+.PHONY: border
+border: venv ## hosts that lie, with Ansible's default configuration and without a lab
+	@tools/test.sh border
+
 .PHONY: sanity
 sanity: venv ## ansible-test sanity, without containers
 	@tools/test.sh sanity
 
 .PHONY: matrix
-matrix: venv ## unit and sanity tests with every supported ansible-core; make matrix ARGS=default adds a lab scenario
+matrix: venv ## unit, border and sanity tests with every supported ansible-core; make matrix ARGS=default adds a lab scenario
 	@tools/matrix.sh $(ARGS)
 
 .PHONY: molecule

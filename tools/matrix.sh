@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Unit tests and sanity tests with every ansible-core that the collection supports, each in a virtual environment of
+# Unit, border and sanity tests with every ansible-core that the collection supports, each in a virtual environment of
 # its own below .lab/matrix.  SPARKTHOR_CORES="2.19" picks versions; a name as argument runs that lab scenario as well.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -37,6 +37,7 @@ for core in $cores; do
   ln -sfn "$top" "$site/ansible_collections/sparkthor/cluster"
   export PATH=$venv/bin:$PATH ANSIBLE_CONFIG=$top/ansible.cfg PYTHONDONTWRITEBYTECODE=1
   stage "$core" unit "$venv/bin/python" -m pytest -q -p no:cacheprovider --numprocesses=2 tests/unit
+  stage "$core" border "$venv/bin/python" -m pytest -q -p no:cacheprovider --numprocesses=2 tests/integration/border
   stage "$core" sanity env SPARKTHOR_VENV="$venv" tools/sanity.sh
   [ -z "$scenario" ] || stage "$core" "molecule $scenario" molecule test --scenario-name "$scenario" --report
 done

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The tests, by stage: lint (with mypy) | mypy | unit | sanity | docs | molecule NAME | all.  `make` calls it with .venv/bin on PATH.
+# The tests, by stage: lint (with mypy) | mypy | unit | border | sanity | docs | molecule NAME | all.  `make` calls it with .venv/bin on PATH.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export PATH=$PWD/.venv/bin:$PATH PYTHONDONTWRITEBYTECODE=1 ANSIBLE_CONFIG=$PWD/ansible.cfg
@@ -64,6 +64,12 @@ unit() {
   pytest -q --numprocesses=2 --junitxml="$SPARKTHOR_RESULTS/unit.xml" tests/unit lab/tests "$@"
 }
 
+border() {
+  begin "hosts that lie, with Ansible's default configuration"
+  mkdir -p "$SPARKTHOR_RESULTS"
+  pytest -q --numprocesses=2 --junitxml="$SPARKTHOR_RESULTS/border.xml" tests/integration/border "$@"
+}
+
 sanity() {
   begin "ansible-test sanity $*"
   tools/sanity.sh "$@"
@@ -90,6 +96,7 @@ case ${1:-all} in
   lint) lint ;;
   mypy) types ;;
   unit) shift; unit "$@" ;;
+  border) shift; border "$@" ;;
   sanity) shift; sanity "$@" ;;
   docs) docs ;;
   molecule) scenario "${2:-default}" ;;
@@ -99,6 +106,7 @@ case ${1:-all} in
     # ansible-test runs one test after the other, and pylint takes as long as all others together
     beside "lint; docs" "sanity --test pylint" "sanity --skip-test pylint"
     unit
+    border
     # the first one serves a model and needs the cores for itself; two of the others fill them, and the last is the
     # longest
     read -r first others <<<"$CI_SCENARIOS"
@@ -108,5 +116,5 @@ case ${1:-all} in
     begin "all stages"
     python -m tools.summary "$SPARKTHOR_RESULTS"
     ;;
-  *) echo "usage: tools/test.sh lint | mypy | unit | sanity | docs | molecule NAME | all" >&2; exit 2 ;;
+  *) echo "usage: tools/test.sh lint | mypy | unit | border | sanity | docs | molecule NAME | all" >&2; exit 2 ;;
 esac
