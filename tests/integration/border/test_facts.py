@@ -8,6 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 TOP = next(parent for parent in Path(__file__).resolve().parents if (parent / "galaxy.yml").exists())
@@ -130,6 +131,33 @@ def test_no_answer_becomes_a_variable_of_others(border: Any) -> None:
     lie(border, [task(name, arguments, way) for name, arguments in calls.items() for way in WAYS])
     assert border.asked("two", "slurp")
     assert_none_counts(border, mine)
+
+
+@pytest.mark.parametrize(
+    ("module", "steers"),
+    [
+        # a folder of the controller that goes to all hosts, and where it goes
+        (
+            "engine",
+            {"wheels": {"root": "/etc", "model": {"name": "cron.d", "source": "/root/.ssh", "files": ["id_rsa"]}}},
+        ),
+        # whom the next steps speak to, by which key, and what the plan is combined with
+        ("model_store", {"seed": "two", "run": "0" * 16, "nodes": {"two": {}}, "revisions": {"mini": "../../etc"}}),
+    ],
+    ids=["engine", "model_store"],
+)
+def test_what_steers_later_tasks_is_the_controllers(border: Any, module: str, steers: dict[str, Any]) -> None:
+    kept(border)
+    for host in border.hosts:
+        border.answers(host, {module: {**steers, "models": {}, "told": host}})
+    name = f"sparkthor.cluster.{module}"
+    play = {"hosts": "all", "gather_facts": False, "tasks": [{name: CALLS[module], "register": "heard"}]}
+    playbook = border.home / "play.yml"
+    playbook.write_text(yaml.safe_dump([play]), encoding="utf-8")
+    output = border.play(playbook, watched=("heard",))
+    for host, known in border.variables().items():
+        assert known["heard"]["told"] == host, output
+        assert not set(steers) & set(known["heard"])
 
 
 def test_every_module_that_asks_hosts_is_among_these() -> None:
