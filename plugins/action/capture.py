@@ -23,6 +23,10 @@ Read it before you show it: a log may hold what no program knows to be private, 
 """
 
 
+#: what node_info answers; each is a file, so no host chooses another name
+PARTS = frozenset(("bundle", "evidence"))
+
+
 def _json(part: Any) -> str:
     """As it was read, and yet fit for a terminal: JSON escapes every other control character itself."""
     return json.dumps(part, indent=1).replace("\x7f", "\\u007f") + "\n"
@@ -43,8 +47,11 @@ class ActionModule(ClusterAction):
         found, lost = {}, {}
         for number, host in enumerate(self.vars["ansible_play_hosts_all"], 1):
             outcome = self.vars["hostvars"][host].get(arguments["read"]) or {}
-            if "capture" in outcome:
-                found[f"host-{number}" if arguments["hide_names"] else host] = outcome["capture"]
+            captured = outcome.get("capture")
+            if isinstance(captured, dict) and set(captured) <= PARTS:
+                found[f"host-{number}" if arguments["hide_names"] else host] = captured
+            elif "capture" in outcome:
+                lost[host] = "what it answered is no capture"
             else:
                 lost[host] = " ".join(str(outcome.get("msg") or "no answer").split())[:200]
         for host, why in lost.items():
@@ -60,8 +67,7 @@ class ActionModule(ClusterAction):
     def _write(path: str, found: dict[str, dict[str, Any]], names_hidden: bool) -> None:
         texts = {"README.txt": README.format(names=" and of hosts" if names_hidden else "")}
         for host, parts in found.items():
-            # what a host says has no say in where it lies
-            texts.update({f"{host}/{name}.json": _json(parts.get(name)) for name in ("bundle", "evidence")})
+            texts.update({f"{host}/{name}.json": _json(part) for name, part in parts.items()})
         top = os.path.basename(path).removesuffix(".gz").removesuffix(".tar")
         try:
             descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import os
+import re
 import secrets
 import stat
 from typing import Any
@@ -22,6 +23,9 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory.inven
 
 _VARIABLES = {secret: variable for variable, secret in SECRETS.items()}
 #: the folder's own, so that an inventory under version control never takes the secrets along
+#: what is fetched from a head is a token, never a file of it
+_LONGEST = 512
+_FETCHED = re.compile(rf"[!-~]{{1,{_LONGEST}}}")
 _IGNORED = "# Secrets: nothing in this folder belongs into version control.\n*\n"
 
 
@@ -153,10 +157,18 @@ class ActionModule(Action):
             )
         finally:
             context.no_log = shown
-        value = base64.b64decode(outcome.get("content", "")).decode().strip()
+        # neither a binary nor half a text is a secret
+        value = base64.b64decode(outcome.get("content") or "").decode("ascii", "replace").strip()
         if len(value) < MINIMUM_SECRET_LENGTH:
             raise AnsibleActionFail(
                 f"{name}: the cluster has one on its head, but it could not be read from there; check become, or set "
                 f"{_VARIABLES[name]}"
+            )
+        if not _FETCHED.fullmatch(value):
+            # it would go into files of all hosts
+            raise AnsibleActionFail(
+                f"{name}: what host {self._task.delegate_to or self.host} has in /etc/sparkthor/secrets/{name} is no "
+                f"secret of this collection: it has a space, a line break, signs beyond ASCII or more than {_LONGEST}. "
+                f"Nothing was kept: set {_VARIABLES[name]}, or look at that host"
             )
         return value

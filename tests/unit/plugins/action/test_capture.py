@@ -25,9 +25,9 @@ PLAY = """
 """
 
 
-def write(folder: Path, hide: bool = False, *options: str) -> subprocess.CompletedProcess[str]:
+def write(folder: Path, hide: bool = False, *options: str, text: str = PLAY) -> subprocess.CompletedProcess[str]:
     play = folder / "play.yml"
-    play.write_text(PLAY.replace("FILE", str(folder / "c.tar.gz")).replace("HIDE", str(hide).lower()))
+    play.write_text(text.replace("FILE", str(folder / "c.tar.gz")).replace("HIDE", str(hide).lower()))
     command = [
         str(Path(sys.executable).with_name("ansible-playbook")),
         "-i",
@@ -55,6 +55,16 @@ def test_the_archive_holds_those_that_answered_and_is_never_overwritten(tmp_path
     again = write(tmp_path, hide)
     assert again.returncode != 0
     assert "capture_file" in again.stdout
+
+
+def test_a_host_names_no_file_of_the_archive(tmp_path: Path) -> None:
+    """Whoever unpacks it would get a file where the host wants one."""
+    answer = "{'capture': {'bundle': {'version': 1}, '../../../.ssh/authorized_keys': 'ssh-ed25519 AAAA'}}"
+    play = PLAY.replace("{'unreachable': true, 'msg': 'no route'}", answer)
+    done = write(tmp_path, text=play)
+    assert "b is not in the archive: what it answered is no capture" in done.stdout
+    with tarfile.open(tmp_path / "c.tar.gz") as archive:
+        assert sorted(archive.getnames()) == ["c/README.txt", "c/a/bundle.json", "c/a/evidence.json"]
 
 
 def test_check_mode_writes_nothing(tmp_path: Path) -> None:

@@ -136,6 +136,20 @@ def test_what_is_fetched_is_not_printed_by_the_connection():
     assert context.no_log is False
 
 
+@pytest.mark.parametrize(
+    "text",
+    [b"sixteen-characters\nand: a line of their own", b"sixteen characters and spaces", b"\xff" * 20, b"x" * 513],
+)
+def test_a_head_does_not_choose_what_goes_into_files_of_all_hosts(text):
+    action = Action({})
+    action._connection = SimpleNamespace(_play_context=SimpleNamespace(no_log=False))
+    action.host = "head"
+    action._task.delegate_to = None
+    action._execute_module = lambda *_words, **_more: {"content": base64.b64encode(text).decode()}
+    with pytest.raises(AnsibleActionFail, match=r"host head has in /etc/sparkthor/secrets/ray_token is no secret"):
+        action._fetch("ray_token", {})
+
+
 def test_the_folder_of_the_secrets_is_ignored_by_git(tmp_path, monkeypatch):
     monkeypatch.setattr("ansible.plugins.action.ActionBase.run", lambda self, tmp=None, task_vars=None: {})
     ours = tmp_path / "cluster" / ".secrets"
