@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action.base import Action
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action.base import Action, words
 
 BUILTIN = "ansible.builtin."
 
@@ -34,4 +34,6 @@ class ActionModule(Action):
             templar=self._templar,
             shared_loader_obj=self._shared_loader_obj,
         )
+        run = action._low_level_execute_command
+        action._low_level_execute_command = lambda *args, **kwargs: words(run(*args, **kwargs))
         return self.believed(action.run(task_vars=self.vars))

@@ -13,7 +13,7 @@ from ansible.plugins.action import ActionBase
 from ansible.release import __version__ as core_version
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import versions
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.printable import printable, printable_data
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action.believed import believed
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action.believed import believed, heard
 
 OLDEST_CORE = (2, 19)
 #: parts of a result that Ansible shows as they are
@@ -29,6 +29,14 @@ def too_old(version: str) -> str:
         f"sparkthor.cluster needs ansible-core {oldest} or newer; this is {version}: "
         f"pip install 'ansible-core>={oldest}' (in the environment that ansible-playbook runs from)"
     )
+
+
+def words(done: dict[str, Any]) -> dict[str, Any]:
+    """What a command on a host wrote, as Ansible and the user may get it."""
+    for name in ("stdout", "stderr"):
+        text = heard(str(done.get(name) or ""))
+        done |= {name: text, f"{name}_lines": text.splitlines()}
+    return done
 
 
 class Action(ActionBase):  # type: ignore[misc]  # ansible-core ships no types: its base is Any
@@ -98,6 +106,9 @@ class Action(ActionBase):  # type: ignore[misc]  # ansible-core ships no types: 
             module_name=f"sparkthor.cluster.{module}", module_args=arguments, task_vars=self.vars
         )
         return outcome
+
+    def _low_level_execute_command(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        return words(super()._low_level_execute_command(*args, **kwargs))
 
     def _execute_module(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
         return self.believed(super()._execute_module(*args, **kwargs))

@@ -4,7 +4,8 @@
 """A host's Python that runs no module: it answers what a file beside it says, and writes down what it was asked.
 
 ``answers.json``: by the module's name, or "*" for all, what is merged into the answer. With ``needs`` the host lacks
-every file of the models that it is first asked about, but for so many bytes of each; what it is sent it keeps.
+every file of the models that it is first asked about, but for so many bytes of each; what it is sent it keeps. What is
+``raw`` is said as it stands.
 """
 
 from __future__ import annotations
@@ -57,7 +58,11 @@ def main() -> None:
     if missing := answer.pop("needs", 0):
         answer["models"] = {}
         answer |= {"need": needed(arguments, missing)} if first else {}
-    print(json.dumps(answer))
+    # what is no JSON: before the answer, after it, in its place, and as an error
+    raw = {**answers.get("raw", {}), **answer.pop("raw", {})}
+    print(raw.get("before", ""), raw.get("instead", json.dumps(answer)), raw.get("after", ""), sep="\n")
+    print(raw.get("error", ""), file=sys.stderr)
+    sys.exit(raw.get("rc", 0))
 
 
 if __name__ == "__main__":

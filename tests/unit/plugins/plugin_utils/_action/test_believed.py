@@ -4,10 +4,11 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action.believed import believed
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action.believed import believed, heard
 
 PYTHON = "discovered_interpreter_python"
 
@@ -48,3 +49,31 @@ def test_what_the_controller_alone_says_is_dropped() -> None:
 def test_only_a_host_itself_says_where_its_python_is(fact: str, path: Any, own: bool, kept: bool) -> None:
     found = believed({"ansible_facts": {fact: path}}, of_this_host=own)
     assert found == ({"ansible_facts": {fact: path}} if kept else {})
+
+
+HOSTILE = "\x1b]52;c;eA==\x07\x1b[?1049ha\u202eb\x9b2J\x08"
+SHOWN = "a\ufffdb\ufffd"
+
+
+@pytest.mark.parametrize("ascii_only", [True, False])
+@pytest.mark.parametrize("indent", [None, 1])
+def test_an_answer_keeps_its_form_and_loses_what_a_terminal_acts_on(ascii_only: bool, indent: int | None) -> None:
+    answer = {HOSTILE: [HOSTILE, 1.5, None], "sum": {"x": True}, "lines": "one\ntwo\tthree"}
+    text = json.dumps(answer, ensure_ascii=ascii_only, indent=indent)
+    found = heard(f"{HOSTILE}\n {text}\r\n{HOSTILE}\n")
+    before, document, after, end = found.split("\n")
+    assert (before, after, end) == (SHOWN, SHOWN, "")
+    assert json.loads(document) == {SHOWN: [SHOWN, 1.5, None], "sum": {"x": True}, "lines": "one\ntwo\tthree"}
+
+
+@pytest.mark.parametrize("break_", ["\n", "\r", "\x0b", "\x0c", "\x1c", "\x85", "\u2028"])
+def test_no_break_of_a_line_hides_a_document(break_: str) -> None:
+    found = heard(f'words{break_}{{"msg": "\\u001b[?1049h"}}')
+    assert found == 'words\n{"msg": ""}'
+
+
+@pytest.mark.parametrize(
+    "text", ["", "active", "{", "}{", "{no json}", "[1]", "{" * 100_000 + "}", '{"a": 1}\n{"b": 2}']
+)
+def test_what_is_no_document_stays(text: str) -> None:
+    assert heard(text) == text
