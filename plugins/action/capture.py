@@ -23,10 +23,6 @@ Read it before you show it: a log may hold what no program knows to be private, 
 """
 
 
-#: what node_info answers; each is a file, so no host chooses another name
-PARTS = frozenset(("bundle", "evidence"))
-
-
 def _json(part: Any) -> str:
     """As it was read, and yet fit for a terminal: JSON escapes every other control character itself."""
     return json.dumps(part, indent=1).replace("\x7f", "\\u007f") + "\n"
@@ -48,8 +44,10 @@ class ActionModule(ClusterAction):
         for number, host in enumerate(self.vars["ansible_play_hosts_all"], 1):
             outcome = self.vars["hostvars"][host].get(arguments["read"]) or {}
             captured = outcome.get("capture")
-            if isinstance(captured, dict) and set(captured) <= PARTS:
-                found[f"host-{number}" if arguments["hide_names"] else host] = captured
+            if isinstance(captured, dict):
+                # what a host says has no say in where it lies
+                parts = {name: captured.get(name) for name in ("bundle", "evidence")}
+                found[f"host-{number}" if arguments["hide_names"] else host] = parts
             elif "capture" in outcome:
                 lost[host] = "what it answered is no capture"
             else:

@@ -57,11 +57,8 @@ def test_the_archive_holds_those_that_answered_and_is_never_overwritten(tmp_path
     assert "capture_file" in again.stdout
 
 
-def test_a_host_names_no_file_of_the_archive(tmp_path: Path) -> None:
-    """Whoever unpacks it would get a file where the host wants one."""
-    answer = "{'capture': {'bundle': {'version': 1}, '../../../.ssh/authorized_keys': 'ssh-ed25519 AAAA'}}"
-    play = PLAY.replace("{'unreachable': true, 'msg': 'no route'}", answer)
-    done = write(tmp_path, text=play)
+def test_a_host_whose_answer_is_none_does_not_keep_the_others_out(tmp_path: Path) -> None:
+    done = write(tmp_path, text=PLAY.replace("{'unreachable': true, 'msg': 'no route'}", "{'capture': ['none']}"))
     assert "b is not in the archive: what it answered is no capture" in done.stdout
     with tarfile.open(tmp_path / "c.tar.gz") as archive:
         assert sorted(archive.getnames()) == ["c/README.txt", "c/a/bundle.json", "c/a/evidence.json"]
