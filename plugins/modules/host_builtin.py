@@ -45,11 +45,7 @@ EXAMPLES = r"""
       src: /etc/hostname
 """
 
-RETURN = r"""
-"*":
-  description: What the other module returns.
-  returned: always
-  type: raw
-"""
+# What the other module returns.
+RETURN = r""" # """
 
 # The work is done by the action plugin of the same name, on the controller.
