@@ -52,14 +52,16 @@ def act(
     check: bool = False,
     **task_vars: Any,
 ) -> tuple[dict[str, Any], Calls]:
-    task = SimpleNamespace(args=args, check_mode=check, diff=True, async_val=0, action="x", delegate_to=None)
+    task = SimpleNamespace(
+        args=args, check_mode=check, diff=True, async_val=0, action="x", delegate_to=None, run_once=False
+    )
     connection = SimpleNamespace(_shell=SimpleNamespace(tmpdir=None))
     action = module.ActionModule(task, connection, SimpleNamespace(), None, None, None)
     calls = Calls()
 
     def execute(module_name: str, module_args: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
         calls.append(module_args)
-        return dict(answers.pop(0))
+        return dict(action.believed(answers.pop(0)))
 
     monkeypatch.setattr(action, "_execute_module", execute)
     facts = task_vars.pop("facts", {"sparkthor_node": NODE})
