@@ -13,7 +13,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from ansible.plugins.loader import init_plugin_loader
 from hypothesis import HealthCheck, settings
+
+# before the first import of the collection: templates find its filters and lookups as in a run of Ansible
+init_plugin_loader()
 
 # How long one example takes says something about the machine's other work only; benchmarks measure time.
 settings.register_profile("anywhere", deadline=None, suppress_health_check=[HealthCheck.too_slow])

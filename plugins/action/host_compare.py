@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from ansible.errors import AnsibleActionFail
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action import role_tasks
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action.base import Action
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action.role_values import role_variables, templated
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory import play_roles
@@ -99,7 +100,7 @@ class ActionModule(Action):
             try:
                 for name in variables.get(f"__{role}_shared_values") or ():
                     variables[name] = self._value(name, variables)
-                wanted = self._value(f"__{role}_comparisons", variables)
+                wanted = self._wanted(role, variables)
                 comparisons += compare.prepare(role, wanted, self.host, variables)
             except AnsibleActionFail as error:
                 self._refused.append(str(error))
@@ -116,6 +117,13 @@ class ActionModule(Action):
                     if key == "sparkthor_engine" and value is not self.vars["ansible_facts"].get(key)
                 }
         return comparisons, unknown, facts
+
+    def _wanted(self, role: str, variables: dict[str, Any]) -> list[dict[str, Any]]:
+        """What the role's own task declares, or its list of comparisons."""
+        state = role_tasks.state(role, self._loader, self._templar, variables)
+        if state is not None:
+            return [{"module": "host_state", "arguments": state}]
+        return list(self._value(f"__{role}_comparisons", variables))
 
     def _plan(self, role: str, variables: dict[str, Any]) -> None:
         """The role's plan where it has one, made once for everything that the comparison reads of it."""

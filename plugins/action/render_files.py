@@ -12,6 +12,7 @@ from typing import Any
 
 from ansible.errors import AnsibleActionFail
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action import role_tasks
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action.base import Action
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action.role_values import role_variables, templated
 
@@ -60,11 +61,17 @@ class ActionModule(Action):
         return result
 
     def _files(self, role: str) -> list[dict[str, Any]]:
+        state = role_tasks.state(role, self._loader, self._templar, self.vars)
+        if state is not None:
+            return self._checked(role, state["files"])
         name = f"__{role}_rendered_files"
         variables = role_variables(self.vars, role)
         if name not in variables:
             raise AnsibleActionFail(f"roles: {role} has no variable {name}, or the play does not import it")
-        files = templated(self._templar, name, variables)
+        return self._checked(name, templated(self._templar, name, variables))
+
+    @staticmethod
+    def _checked(name: str, files: Any) -> list[dict[str, Any]]:
         result = ArgumentSpecValidator(FILES).validate({"files": files})
         if result.error_messages:
             raise AnsibleActionFail(f"{name}: {'; '.join(result.error_messages)}")

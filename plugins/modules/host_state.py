@@ -22,17 +22,32 @@ description:
   - Check mode makes the same decisions as a real run. A unit, user or group that the same call would create counts as
     created.
   - File contents are not written to the system log and are left out of the returned invocation.
+  - Every item of a list may carry C(when), a switch or a list of switches that must all be on. An item that is
+    switched off is left out.
 extends_documentation_fragment:
   - sparkthor.cluster.internal
   - sparkthor.cluster.attributes
   - sparkthor.cluster.attributes.diff
+  - sparkthor.cluster.attributes.action
 options:
+  state:
+    description:
+      - V(present) puts on the host what the lists say.
+      - V(absent) takes all of it back, whatever the switches say. Files and links become what they were before, sysctls
+        get their former values, units that the lists bring are stopped and disabled, and other units get back the
+        state in which they were found. Accounts and directories stay.
+    type: str
+    choices: [present, absent]
+    default: present
   groups:
     description: Groups that must exist.
     type: list
     elements: dict
     default: []
     suboptions:
+      when:
+        description: Whether this item is wanted; it is if nothing is said.
+        type: raw
       name:
         description: Name of the group.
         type: str
@@ -47,6 +62,9 @@ options:
     elements: dict
     default: []
     suboptions:
+      when:
+        description: Whether this item is wanted; it is if nothing is said.
+        type: raw
       name:
         description: Name of the user. A group of the same name becomes the primary group of a new user.
         type: str
@@ -74,6 +92,9 @@ options:
     elements: dict
     default: []
     suboptions:
+      when:
+        description: Whether this item is wanted; it is if nothing is said.
+        type: raw
       path:
         description: Absolute path. A link to a directory is taken as the directory.
         type: path
@@ -95,14 +116,22 @@ options:
     elements: dict
     default: []
     suboptions:
+      when:
+        description: Whether this item is wanted; it is if nothing is said.
+        type: raw
       path:
         description: Absolute path.
         type: path
         required: true
       content:
-        description: The whole content.
+        description: The whole content. Give one of O(files[].content), O(files[].template) and O(files[].src).
         type: str
-        required: true
+      template:
+        description: Name of a template of the role, rendered as M(ansible.builtin.template) does it.
+        type: str
+      src:
+        description: Name of a file of the role, taken as it is.
+        type: str
       owner:
         description: Owner.
         type: str
@@ -136,6 +165,9 @@ options:
     elements: dict
     default: []
     suboptions:
+      when:
+        description: Whether this item is wanted; it is if nothing is said.
+        type: raw
       path:
         description: Absolute path of the link.
         type: path
@@ -154,23 +186,44 @@ options:
       - Absolute paths, sysctl keys or unit names to restore. A file that this module replaced gets its former content,
         a file of ours is removed, and a foreign one is left alone. A sysctl gets its former run-time value. A unit that
         this module masked is unmasked, and started if it ran before.
+      - An item may also be a mapping of C(names), a list, and C(when).
+      - A unit that is named in O(units) is not restored.
     type: list
-    elements: str
+    elements: raw
     default: []
   sysctls:
     description: Run-time kernel parameters. To keep them after a reboot, add a file under C(/etc/sysctl.d).
-    type: dict
-    default: {}
+    type: list
+    elements: dict
+    default: []
+    suboptions:
+      when:
+        description: Whether this item is wanted; it is if nothing is said.
+        type: raw
+      name:
+        description: Name of the parameter.
+        type: str
+        required: true
+      value:
+        description: Its value.
+        type: str
+        required: true
   units:
     description: systemd units. A name without a type is a service.
     type: list
     elements: dict
     default: []
     suboptions:
+      when:
+        description: Whether this item is wanted; it is if nothing is said.
+        type: raw
       name:
-        description: Name of the unit; aliases are resolved by systemd.
+        description: Name of the unit; aliases are resolved by systemd. Give it or O(units[].names).
         type: str
-        required: true
+      names:
+        description: Names of several units for which the rest of the item holds.
+        type: list
+        elements: str
       enabled:
         description: Whether it starts at boot.
         type: bool
@@ -247,9 +300,10 @@ EXAMPLES = r"""
         mode: '0750'
     files:
       - path: /etc/sparkthor/example.conf
-        content: "{{ lookup('ansible.builtin.template', 'example.conf.j2') }}"
+        template: example.conf.j2
+        when: "{{ example_configured }}"
       - path: /etc/systemd/system/example.service
-        content: "{{ lookup('ansible.builtin.template', 'example.service.j2') }}"
+        template: example.service.j2
     units:
       - name: example.service
         enabled: true
@@ -266,7 +320,7 @@ EXAMPLES = r"""
           # Ansible managed: sparkthor.cluster
           vm.swappiness = 1
     sysctls:
-      vm.swappiness: 1
+      - {name: vm.swappiness, value: 1}
 
 - name: Undo
   sparkthor.cluster.host_state:

@@ -16,11 +16,14 @@ def argument_spec() -> dict[str, Any]:
             "mode": {"type": "str", "default": mode} if mode else {"type": "str"},
         }
 
-    def items(options: dict[str, Any]) -> dict[str, Any]:
-        return {"type": "list", "elements": "dict", "default": [], "options": options}
+    def items(options: dict[str, Any], **rules: Any) -> dict[str, Any]:
+        # the controller has left out what is switched off
+        options = {**options, "when": {"type": "raw"}}
+        return {"type": "list", "elements": "dict", "default": [], "options": options, **rules}
 
     strings = {"type": "list", "elements": "str", "default": []}
     return {
+        "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
         "groups": items({"name": {"type": "str", "required": True}, "system": {"type": "bool", "default": True}}),
         "users": items(
             {
@@ -35,19 +38,24 @@ def argument_spec() -> dict[str, Any]:
         "files": items(
             {
                 **owned(None),
-                "content": {"type": "str", "required": True},
+                "content": {"type": "str"},
+                "template": {"type": "str"},
+                "src": {"type": "str"},
                 "secret": {"type": "bool", "default": False, "no_log": False},
                 "foreign": {"type": "str", "choices": ["replace", "refuse", "adopt"], "default": "replace"},
                 "backup": {"type": "bool", "default": True},
-            }
+            },
+            required_one_of=[("content", "template", "src")],
+            mutually_exclusive=[("content", "template", "src")],
         ),
         "links": items({"path": {"type": "path", "required": True}, "target": {"type": "str", "required": True}}),
         "absent": {"type": "list", "elements": "path", "default": []},
-        "restore": strings,
-        "sysctls": {"type": "dict", "default": {}},
+        "restore": {"type": "list", "elements": "raw", "default": []},
+        "sysctls": items({"name": {"type": "str", "required": True}, "value": {"type": "str", "required": True}}),
         "units": items(
             {
-                "name": {"type": "str", "required": True},
+                "name": {"type": "str"},
+                "names": {"type": "list", "elements": "str"},
                 "enabled": {"type": "bool"},
                 "masked": {"type": "bool"},
                 "state": {"type": "str", "choices": ["started", "stopped", "restarted", "reloaded"]},
@@ -59,7 +67,8 @@ def argument_spec() -> dict[str, Any]:
                 "spare_desktop": {"type": "bool", "default": False},
                 "no_block": {"type": "bool", "default": False},
                 "defer": {"type": "bool", "default": False},
-            }
+            },
+            required_one_of=[("name", "names")],
         ),
         "timeout": {"type": "int", "default": 300},
     }

@@ -123,7 +123,7 @@ class Wanted:
             links=[(_path(i["path"], "links"), str(i["target"])) for i in params.get("links") or []],
             absent=[_path(p, "absent") for p in params.get("absent") or []],
             restore=[p if not p.startswith("/") else _path(p, "restore") for p in params.get("restore") or []],
-            sysctls={str(k): str(v) for k, v in (params.get("sysctls") or {}).items()},
+            sysctls={str(item["name"]): str(item["value"]) for item in params.get("sysctls") or []},
             units=[],
         )
         wanted._check_paths()

@@ -76,6 +76,10 @@ class RoleSpecs:
     def names(self) -> list[str]:
         return sorted(self._options)
 
+    def names_of(self, role: str) -> list[str]:
+        """The variables that this role declares."""
+        return sorted(name for name, owner in self._role.items() if owner == role)
+
     def value(self, name: str, value: Any) -> Any:
         """A variable's value by its declared type; as it is, if no role declares the variable.
 

@@ -40,7 +40,8 @@ class HostState:
 
     def arguments(self) -> dict[str, Any]:
         """As a task takes them."""
-        return asdict(self)
+        sysctls = [{"name": name, "value": value} for name, value in self.sysctls.items()]
+        return {**asdict(self), "sysctls": sysctls}
 
 
 def merged(states: Iterable[HostState]) -> HostState:

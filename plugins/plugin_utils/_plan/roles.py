@@ -14,7 +14,6 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.places i
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import (
     beside,
     engine,
-    hardening,
     monitoring,
     ray_files,
     teardown,
@@ -27,7 +26,7 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.host_state
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.ray_node import RaySettings
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.settings import plain, read_settings
 
-ROLES = ("engine", "firewall", "monitoring", "nccl_conf", "os_hardening", "ray_node", "roce_network", "vllm_serve")
+ROLES = ("engine", "firewall", "monitoring", "nccl_conf", "ray_node", "roce_network", "vllm_serve")
 #: what a playbook asks for in the same way
 TEARDOWN = "teardown"
 
@@ -80,8 +79,6 @@ def plan(role: str, variables: Mapping[str, Any]) -> dict[str, Any]:
         return _firewall(variables)
     if role == "nccl_conf":
         return _nccl(variables)
-    if role == "os_hardening":
-        return _hardening(variables)
     if role == TEARDOWN:
         settings = read_settings(teardown.TeardownSettings, variables)
         return teardown.plan_teardown(settings, bool(variables.get("ansible_check_mode")))
@@ -168,17 +165,6 @@ def _firewall(variables: Mapping[str, Any]) -> dict[str, Any]:
     policy["vrrp_peers"] = virtual.peers(host) if virtual else []
     text = firewall.ruleset(firewall.Policy(trusted=trusted_sources(fabric, host), **policy))
     return {"files": firewall_host.lasting_files(text, "/usr/sbin/nft")}
-
-
-def _hardening(variables: Mapping[str, Any]) -> dict[str, Any]:
-    own = (variables.get("sparkthor_fabric") or {}).get(variables["inventory_hostname"]) or {}
-    node = (variables.get("ansible_facts") or {}).get("sparkthor_node") or {}
-    return hardening.plan_hardening(
-        read_settings(hardening.HardeningSettings, variables),
-        str(own.get("kind") or node.get("kind") or "generic"),
-        variables["ansible_run_tags"],
-        variables["ansible_skip_tags"],
-    )
 
 
 def _beside(variables: Mapping[str, Any]) -> list[vllm_serve.Serving]:

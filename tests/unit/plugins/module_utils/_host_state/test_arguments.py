@@ -20,15 +20,15 @@ def validated(**given: Any) -> tuple[dict[str, Any], list[str]]:
 def test_nothing_is_wanted_unless_it_is_given() -> None:
     values, errors = validated()
     assert errors == []
-    timeouts = [value for value in values.values() if isinstance(value, int)]
-    assert timeouts == [300]
-    assert not any(value for value in values.values() if not isinstance(value, int))
+    assert (values.pop("timeout"), values.pop("state")) == (300, "present")
+    assert not any(values.values())
 
 
 def test_defaults_of_a_folder_and_a_file() -> None:
     values, errors = validated(directories=[{"path": "/etc/x"}], files=[{"path": "/etc/x/y", "content": "z"}])
     assert errors == []
-    assert values["directories"] == [{"path": "/etc/x", "owner": "root", "group": None, "mode": "0755"}]
+    (folder,) = values["directories"]
+    assert folder == {"path": "/etc/x", "owner": "root", "group": None, "mode": "0755", "when": None}
     (file,) = values["files"]
     # what somebody else wrote is replaced, with a backup
     assert (file["owner"], file["mode"], file["foreign"], file["backup"]) == ("root", None, "replace", True)
@@ -39,7 +39,10 @@ def test_defaults_of_a_folder_and_a_file() -> None:
     [
         ({"files": [{"path": "/etc/x"}]}, "content"),
         ({"files": [{"path": "/etc/x", "content": "", "foreign": "merge"}]}, "foreign"),
+        ({"files": [{"path": "/etc/x", "content": "", "src": "x"}]}, "mutually exclusive"),
         ({"units": [{"name": "x.service", "state": "running"}]}, "state"),
+        ({"units": [{"enabled": True}]}, "names"),
+        ({"sysctls": [{"name": "vm.swappiness"}]}, "value"),
         ({"links": [{"path": "/etc/x"}]}, "target"),
         ({"groups": [{}]}, "name"),
         ({"modes": []}, "modes"),

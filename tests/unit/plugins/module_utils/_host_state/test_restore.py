@@ -26,7 +26,7 @@ def test_restore_gives_back_what_was_there(host: FakeHost) -> None:
             {"path": "/etc/default.target", "target": "multi-user.target"},
             {"path": "/etc/new-link", "target": "x"},
         ],
-        "sysctls": {"vm.swappiness": 1},
+        "sysctls": [{"name": "vm.swappiness", "value": 1}],
     }
     before = {k: v for k, v in snapshot(host.root).items() if "/etc/" in k or "/proc/" in k}
     host.converge(**wanted)

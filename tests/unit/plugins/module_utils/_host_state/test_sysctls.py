@@ -14,21 +14,25 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.want
 from tests.unit.simulated_host import FakeHost, read, write
 
 
+def named(values: dict[str, object]) -> list[dict[str, object]]:
+    return [{"name": name, "value": value} for name, value in values.items()]
+
+
 def test_sysctls(host: FakeHost) -> None:
     write(host, "/proc/sys/vm/swappiness", "60\n")
     write(host, "/proc/sys/net/ipv4/tcp_rmem", "4096\t131072\t6291456\n")
-    done = host.converge(sysctls={"vm.swappiness": 1, "net.ipv4.tcp_rmem": "4096 131072 6291456"})
+    done = host.converge(sysctls=named({"vm.swappiness": 1, "net.ipv4.tcp_rmem": "4096 131072 6291456"}))
     assert done.changed_sysctls == ["vm.swappiness"]
     assert done.diff[0]["before"] == "vm.swappiness = 60\n"
     assert read(host, "/proc/sys/vm/swappiness") == "1\n"
 
 
 def test_unknown_sysctl(host: FakeHost) -> None:
-    predicted = host.apply(check=True, sysctls={"vm.nothing": 1})
+    predicted = host.apply(check=True, sysctls=named({"vm.nothing": 1}))
     assert predicted.changed
     assert "vm.nothing cannot be read" in predicted.warnings[0]
     with pytest.raises(HostStateError, match=r"vm\.nothing cannot be read on this host: No such file"):
-        host.apply(sysctls={"vm.nothing": 1})
+        host.apply(sysctls=named({"vm.nothing": 1}))
 
 
 @pytest.mark.parametrize(

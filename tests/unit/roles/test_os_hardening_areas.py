@@ -1,37 +1,25 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Every area of os_hardening has a switch and a tag of its own, and the teardown undoes each."""
+"""Every area of os_hardening has a switch of its own, and the teardown undoes each."""
 
 from __future__ import annotations
 
-import re
-from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.wanted import Wanted
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import hardening, roles
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.settings import read_settings
 
-TOP = next(parent for parent in Path(__file__).resolve().parents if (parent / "galaxy.yml").exists())
-ROLE = TOP / "roles/os_hardening"
+from tests.unit import role_state
+
+ROLE = role_state.ROLES / "os_hardening"
 AREAS = (
     *("headless", "swap", "memlock", "drop_caches", "core_dumps", "tmp", "oom", "updates", "suspend", "hold"),
     *("time_sync", "earlyoom", "gpu_clock", "thor_power"),
 )
 #: what stays as it was made, with the reason
 NOT_UNDONE = {"display-manager.service": "stopped once, on request; the next boot decides by the default target"}
-
-
-def settings(**given: Any) -> hardening.HardeningSettings:
-    defaults = yaml.safe_load((ROLE / "defaults/main.yml").read_text())
-    return read_settings(hardening.HardeningSettings, {**defaults, **given})
-
-
-def active(kind: str = "thor", tags: tuple[str, ...] = ("all",), skip: tuple[str, ...] = (), **given: Any) -> list[str]:
-    return hardening.active(settings(**given), kind, tags, skip)
 
 
 def kind_with(area: str) -> str:
@@ -43,42 +31,49 @@ def areas_of(kind: str) -> set[str]:
     return set(AREAS) - {"thor_power" if kind == "spark" else "gpu_clock"}
 
 
-def planned(**given: Any) -> dict[str, Any]:
-    return hardening.plan_hardening(settings(**given), "thor", ["all"], [])
+def planned(kind: str = "thor", **given: Any) -> dict[str, Any]:
+    return role_state.state("os_hardening", sparkthor_fabric={"one": {"kind": kind}}, **given)
+
+
+def only(*areas: str) -> dict[str, Any]:
+    """Switches by which these areas are on, and no others."""
+    return {f"os_hardening_{name}": name in areas for name in AREAS}
 
 
 def state(area: str, **given: Any) -> dict[str, Any]:
-    return hardening.areas(settings(**given))[area].arguments()
+    return planned(kind_with(area), **{**only(area), **given})
+
+
+def made(wanted: dict[str, Any]) -> set[str]:
+    """Every path, sysctl and unit of a state."""
+    paths = {item["path"] for key in ("files", "links") for item in wanted[key]}
+    return paths | {item["name"] for key in ("sysctls", "units") for item in wanted[key]}
+
+
+#: by area, all that it makes
+MADE = {area: made(state(area)) for area in AREAS}
+
+
+def active(kind: str, **given: Any) -> set[str]:
+    wanted = made(planned(kind, **given))
+    assert wanted == set().union(*(MADE[area] for area in AREAS if MADE[area] <= wanted), set())
+    return {area for area in AREAS if MADE[area] <= wanted}
 
 
 def test_the_areas_are_those_that_are_described() -> None:
     specs = yaml.safe_load((ROLE / "meta/argument_specs.yml").read_text())["argument_specs"]["main"]["options"]
-    _compared, task = yaml.safe_load((ROLE / "tasks/main.yml").read_text())
-    (tags,) = task["tags"]
-    assert set(hardening.areas(settings())) == set(AREAS)
+    readme = (ROLE / "README.md").read_text()
     for area in AREAS:
         assert specs[f"os_hardening_{area}"]["type"] == "bool"
-    assert set(re.findall(r"'(\w+)'", tags)) == {f"os_hardening_{area}" for area in AREAS}
-    readme = (ROLE / "README.md").read_text()
-    assert all(f"| `{area}` |" in readme for area in AREAS)
+        assert f"| `{area}` |" in readme
+        assert MADE[area], "an area that does nothing proves nothing"
 
 
 @pytest.mark.parametrize("area", AREAS)
-def test_a_tag_picks_its_area_alone(area: str) -> None:
-    switches = {f"os_hardening_{name}": True for name in AREAS}
+def test_a_switch_picks_its_area_alone(area: str) -> None:
     kind = kind_with(area)
-    picked = active(kind, tags=(f"os_hardening_{area}",), **switches)
-    assert picked == [area]
-    left = active(kind, skip=(f"os_hardening_{area}",), **switches)
-    assert set(left) == areas_of(kind) - {area}
-
-
-@pytest.mark.parametrize("area", AREAS)
-def test_a_switch_that_is_off_leaves_its_area_alone(area: str) -> None:
-    switches = {f"os_hardening_{name}": name != area for name in AREAS}
-    kind = kind_with(area)
-    assert set(active(kind, **switches)) == areas_of(kind) - {area}
-    assert active(kind, tags=(f"os_hardening_{area}",), **switches) == []
+    assert active(kind, **only(area)) == {area}
+    assert active(kind, **only(*set(AREAS) - {area})) == areas_of(kind) - {area}
 
 
 def text_of(value: bool) -> tuple[str, ...]:
@@ -89,11 +84,11 @@ def text_of(value: bool) -> tuple[str, ...]:
 @pytest.mark.parametrize("area", AREAS)
 def test_a_switch_may_be_text(area: str) -> None:
     for text in text_of(False):
-        switches = {f"os_hardening_{name}": True for name in AREAS} | {f"os_hardening_{area}": text}
+        switches = only(*AREAS) | {f"os_hardening_{area}": text}
         assert area not in active(kind_with(area), **switches), text
     for text in text_of(True):
-        switches = {f"os_hardening_{name}": False for name in AREAS} | {f"os_hardening_{area}": text}
-        assert active(kind_with(area), **switches) == [area], text
+        switches = only() | {f"os_hardening_{area}": text}
+        assert active(kind_with(area), **switches) == {area}, text
 
 
 def test_a_desktop_in_use_is_only_stopped_when_it_is_asked_for() -> None:
@@ -111,15 +106,12 @@ def test_var_tmp_is_cleaned_when_somebody_asks_for_it() -> None:
 
 
 @pytest.mark.parametrize("area", AREAS)
-def test_the_teardown_undoes_it(area: str) -> None:
-    on = {f"os_hardening_{name}": True for name in AREAS} | {"os_hardening_headless_isolate": True}
-    undone = set(planned(**on)["undo"]["restore"])
-    stopped = {unit["name"] for unit in planned(**on)["undo"]["units"]}
-    what = state(area, **on)
-    made = {item["path"] for key in ("files", "links") for item in what[key]} | set(what["sysctls"])
-    made |= {unit["name"] for unit in what["units"]}
-    assert made, "an area that does nothing proves nothing"
-    assert made - undone - stopped - set(NOT_UNDONE) == set()
+@pytest.mark.parametrize("on", [True, False])
+def test_the_teardown_undoes_it_whatever_its_switch_says(area: str, on: bool) -> None:
+    undo = role_state.undone("os_hardening", **only(*(AREAS if on else ())))
+    stopped = {unit["name"] for unit in undo["units"] if unit["state"] == "stopped" and unit["enabled"] is False}
+    assert MADE[area] - set(undo["restore"]) - stopped - set(NOT_UNDONE) == set()
+    Wanted.parse(undo)  # nothing is named in units and again in restore
 
 
 MASKED = ["apt-daily-upgrade.timer", "fwupd-refresh.timer", "packagekit-offline-update.service"]
@@ -135,34 +127,33 @@ MASKED = ["apt-daily-upgrade.timer", "fwupd-refresh.timer", "packagekit-offline-
     ],
 )
 def test_what_is_taken_off_the_list_is_given_back(listed: list[str], back: list[str]) -> None:
-    wanted = planned(os_hardening_updates_masked_units=listed)["state"]
+    wanted = planned(os_hardening_updates_masked_units=listed)
     assert wanted["restore"] == back
     Wanted.parse(wanted)  # nothing is named in units and again in restore
     off = {"os_hardening_updates_masked_units": listed, "os_hardening_updates": False}
-    assert planned(**off)["state"]["restore"] == []
-    undone = planned(os_hardening_updates_masked_units=listed)["undo"]["restore"]
+    assert planned(**off)["restore"] == []
+    undone = role_state.undone("os_hardening", os_hardening_updates_masked_units=listed)["restore"]
     assert {*MASKED, *listed} - {"packagekit-offline-update"} <= set(undone)
 
 
 def test_only_a_thor_gets_a_thors_unit() -> None:
-    assert "thor_power" not in active(kind="spark")
-    assert "thor_power" in active(kind="thor")
+    assert "thor_power" not in active("spark", **only(*AREAS))
     (unit,) = state("thor_power")["files"]
     assert "ExecStart=nvpmodel -m 0\n" in unit["content"]
     assert "ExecStart=/usr/bin/jetson_clocks\n" in unit["content"]
 
 
 def test_only_a_spark_gets_a_limit_of_its_gpus_clock_and_only_if_asked_for() -> None:
-    assert "gpu_clock" not in active(kind="spark")
-    assert "gpu_clock" in active(kind="spark", os_hardening_gpu_clock=True)
-    assert "gpu_clock" not in active(kind="thor", os_hardening_gpu_clock=True)
+    assert "gpu_clock" not in active("spark")
+    assert "gpu_clock" in active("spark", os_hardening_gpu_clock=True)
+    assert "gpu_clock" not in active("thor", os_hardening_gpu_clock=True)
     (unit,) = state("gpu_clock", os_hardening_gpu_clock_max=1800)["files"]
     assert "ExecStart=nvidia-smi --lock-gpu-clocks=0,1800\n" in unit["content"]
     assert "ExecStop=nvidia-smi --reset-gpu-clocks\n" in unit["content"]
 
 
 def test_what_is_left_alone_unless_asked_for() -> None:
-    assert set(AREAS) - set(active()) == {"hold", "earlyoom", "gpu_clock"}
+    assert set(AREAS) - active("thor") == {"hold", "earlyoom", "gpu_clock"}
     target = {"path": "/etc/systemd/system/default.target", "target": "/usr/lib/systemd/system/multi-user.target"}
     assert state("headless")["links"] == [target]
 
@@ -177,18 +168,14 @@ def test_what_is_left_alone_unless_asked_for() -> None:
     ],
 )
 def test_the_kind_is_the_plans_or_else_the_hosts(fabric: dict[str, Any], facts: dict[str, Any], power: bool) -> None:
-    known = {
-        **yaml.safe_load((ROLE / "defaults/main.yml").read_text()),
-        **{"inventory_hostname": "one", "sparkthor_fabric": fabric, "ansible_facts": {"sparkthor_node": facts}},
-        **{"ansible_run_tags": ["all"], "ansible_skip_tags": []},
-    }
-    paths = [file["path"] for file in roles.plan("os_hardening", known)["state"]["files"]]
+    known = {"sparkthor_fabric": fabric, "ansible_facts": {"sparkthor_node": facts}}
+    paths = [file["path"] for file in role_state.state("os_hardening", **known)["files"]]
     assert ("/etc/systemd/system/sparkthor-jetson-power.service" in paths) is power
 
 
 def test_every_file_says_whose_it_is() -> None:
-    for area, what in hardening.areas(settings()).items():
-        for item in what.files:
+    for area in AREAS:
+        for item in state(area)["files"]:
             assert "# Ansible managed: sparkthor.cluster" in item["content"], area
 
 

@@ -1,0 +1,135 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A role's declaration of a host, as its task writes it, made into what the module ``host_state`` is told.
+
+The task's lists are the only place where a role says what a host gets.  ``present`` makes the arguments that put it
+there, ``undone`` those that take it away again.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ansible.module_utils.common.validation import check_type_list
+from ansible.module_utils.parsing.convert_bool import boolean
+from ansible.parsing.dataloader import DataLoader
+from ansible.plugins.loader import lookup_loader
+from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.wanted import unit_name
+
+Arguments = dict[str, Any]
+#: (key of a file, ``template`` or ``src``; its value) -> the file's text
+Text = Callable[[str, str], str]
+
+#: options that are lists of items; an item may carry its own switch, ``when``, or a list of them that must all be on
+LISTS = ("groups", "users", "directories", "files", "links", "absent", "restore", "sysctls", "units")
+_TEXTS = ("content", "template", "src")
+#: where systemd reads the units that an administrator adds
+_UNITS = "/etc/systemd/system/"
+#: by the key of a file, the lookup that finds it in the role's folder of that kind and gives its text
+_LOOKUPS: Mapping[str, tuple[str, dict[str, Any]]] = {
+    "template": ("ansible.builtin.template", {}),
+    "src": ("ansible.builtin.file", {"rstrip": False}),
+}
+
+
+class DeclarationError(ValueError):
+    """The task's arguments contradict themselves; the message names the list and the item."""
+
+
+def present(arguments: Mapping[str, Any], text: Text) -> Arguments:
+    """What the host is to have: items whose switch is off are left out, and every file has its text.
+
+    Raises DeclarationError for a file with none or several of ``content``, ``template`` and ``src``.
+    """
+    chosen = {name: _chosen(name, arguments.get(name)) for name in LISTS if arguments.get(name) is not None}
+    # a unit that is to be in some state is not also given back
+    wanted = {unit_name(item["name"]) for item in chosen.get("units", ()) if item.get("name")}
+    if "restore" in chosen:
+        chosen["restore"] = [name for name in chosen["restore"] if name not in wanted]
+    if "files" in chosen:
+        chosen["files"] = [_with_text(item, text) for item in chosen["files"]]
+    return {**_others(arguments), **chosen}
+
+
+def text_by(loader: DataLoader, templar: Any, variables: Mapping[str, Any]) -> Text:
+    """Texts as a task with these variables has them: Ansible's own templating, in the role's own folders."""
+
+    def text(kind: str, name: str) -> str:
+        plugin, options = _LOOKUPS[kind]
+        lookup = lookup_loader.get(plugin, loader=loader, templar=templar)
+        return str(lookup.run([name], variables=dict(variables), **options)[0])
+
+    return text
+
+
+def undone(arguments: Mapping[str, Any]) -> Arguments:
+    """What takes all of it back, whatever the switches say now: an earlier run may have had them on.
+
+    A unit whose file the task brings is stopped and disabled; another one gets back the state in which it was found.
+    Folders, users and groups stay.
+    """
+    items = {name: _items(name, arguments.get(name)) for name in LISTS}
+    paths = [item["path"] for name in ("files", "links") for item in items[name]]
+    own = {os.path.basename(path) for path in paths if path.startswith(_UNITS) and path.count("/") == 4}
+    named = list(dict.fromkeys(unit_name(name) for item in items["units"] for name in _names(item)))
+    stopped = [name for name in named if name in own]
+    units = [{"name": name, "enabled": False, "state": "stopped", "optional": True} for name in reversed(stopped)]
+    kept = {unit_name(name) for item in items["units"] if not _gives_back(item) for name in _names(item)}
+    given_back = [name for name in named if name not in own and name not in kept]
+    restored = [*paths, *(item["name"] for item in items["sysctls"]), *given_back, *_plain(items["restore"])]
+    return {**_others(arguments), "restore": list(dict.fromkeys(restored)), "units": units}
+
+
+def _gives_back(item: Mapping[str, Any]) -> bool:
+    """Whether the task changes for good how the unit was found: what it only stops comes back by itself at boot."""
+    return item.get("masked") is not None or item.get("enabled") is not None or item.get("state") == "started"
+
+
+def _others(arguments: Mapping[str, Any]) -> Arguments:
+    return {name: value for name, value in arguments.items() if name not in (*LISTS, "state")}
+
+
+def _items(name: str, given: Any) -> list[Arguments]:
+    if isinstance(given, (str, bytes)) or not isinstance(given, Sequence | None):
+        raise DeclarationError(f"{name}: {given!r} is not a list")
+    return [dict(item) if isinstance(item, Mapping) else {"value": item} for item in given or ()]
+
+
+def _chosen(name: str, given: Any) -> list[Any]:
+    """The items that are switched on, without their switches, and one for each of their ``names``."""
+    found: list[Any] = []
+    for item in _items(name, given):
+        switch = item.pop("when", True)
+        if not all(map(boolean, switch if isinstance(switch, list) else [switch])):
+            continue
+        if name in ("absent", "restore"):
+            found += _plain([item])
+        elif "names" in item:
+            shared = {key: value for key, value in item.items() if key != "names"}
+            found += [{"name": each, **shared} for each in _names(item)]
+        else:
+            found.append(item)
+    return found
+
+
+def _plain(items: Sequence[Mapping[str, Any]]) -> list[Any]:
+    """Items of a list of texts: each a text, or a mapping with ``names`` that share a switch."""
+    return [text for item in items for text in (_names(item) if "names" in item else [item["value"]])]
+
+
+def _names(item: Mapping[str, Any]) -> list[str]:
+    """The item's one name, or its names, which the command line gives as one text."""
+    return list(check_type_list(item["names"])) if "names" in item else [item["name"]]
+
+
+def _with_text(item: Arguments, text: Text) -> Arguments:
+    given = [key for key in _TEXTS if item.get(key) is not None]
+    if len(given) != 1:
+        what = " and ".join(given) or "none"
+        raise DeclarationError(f"files: {item.get('path')}: give one of {', '.join(_TEXTS)}; there is {what}")
+    if given == ["content"]:
+        return item
+    rest = {key: value for key, value in item.items() if key not in _TEXTS}
+    return {**rest, "content": text(given[0], str(item[given[0]]))}

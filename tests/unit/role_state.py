@@ -1,0 +1,53 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a role's own task tells ``host_state``, templated by Ansible from the role's defaults, vars and templates."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from ansible.parsing.dataloader import DataLoader
+from ansible.template import Templar
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action import declared_state, role_tasks, role_values
+
+ROLES = next(parent for parent in Path(__file__).resolve().parents if (parent / "galaxy.yml").exists()) / "roles"
+
+
+def variables_of(role: str, loader: DataLoader, **given: Any) -> dict[str, Any]:
+    """Defaults, then what is given, then the role's vars, as Ansible ranks them."""
+    found: dict[str, Any] = {"inventory_hostname": "one", "ansible_facts": {}}
+    for part in ("defaults", "vars"):
+        path = ROLES / role / part / "main.yml"
+        found |= dict(loader.load_from_file(str(path), trusted_as_template=True)) if path.exists() else {}
+        if part == "defaults":
+            found |= given
+    return found
+
+
+def state(role: str, **given: Any) -> dict[str, Any]:
+    """The arguments of the module on a host with these variables."""
+    return dict(_state(role, json.dumps(given)))
+
+
+@cache
+def _state(role: str, written: str) -> dict[str, Any]:
+    given = json.loads(written)
+    loader = DataLoader()
+    templar = Templar(loader=loader, variables={})
+    wanted = role_tasks.state(role, loader, templar, variables_of(role, loader, **given))
+    assert wanted is not None, f"{role} has no task that brings files"
+    return wanted
+
+
+def undone(role: str, **given: Any) -> dict[str, Any]:
+    """The arguments that take the role back."""
+    loader = DataLoader()
+    raw = role_tasks.declared(ROLES / role)
+    assert raw is not None
+    variables = role_values.role_variables({**variables_of(role, loader, **given), "__raw": raw}, role)
+    templar = Templar(loader=loader, variables=variables)
+    return declared_state.undone(role_values.templated(templar, "__raw", variables))
