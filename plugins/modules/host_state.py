@@ -35,7 +35,7 @@ options:
       - V(present) puts on the host what the lists say.
       - V(absent) takes all of it back, whatever the switches say. Files and links become what they were before, sysctls
         get their former values, units that the lists bring are stopped and disabled, and other units get back the
-        state in which they were found. Accounts and directories stay.
+        state in which they were found. Accounts stay, and directories without C(own).
     type: str
     choices: [present, absent]
     default: present
@@ -110,6 +110,9 @@ options:
         description: Four octal digits, in quotes.
         type: str
         default: '0755'
+      own:
+        description: Whether O(state=absent) removes the directory with all that is in it.
+        type: bool
   files:
     description: Files with their whole content. Missing parents are made with owner root and mode 0755.
     type: list
@@ -187,7 +190,7 @@ options:
         a file of ours is removed, and a foreign one is left alone. A sysctl gets its former run-time value. A unit that
         this module masked is unmasked, and started if it ran before.
       - An item may also be a mapping of C(names), a list, and C(when).
-      - A unit that is named in O(units) is not restored.
+      - What is also named in O(files) or O(units) is not restored.
     type: list
     elements: raw
     default: []

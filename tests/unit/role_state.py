@@ -46,8 +46,9 @@ def _state(role: str, written: str) -> dict[str, Any]:
 def undone(role: str, **given: Any) -> dict[str, Any]:
     """The arguments that take the role back."""
     loader = DataLoader()
-    raw = role_tasks.declared(ROLES / role)
-    assert raw is not None
+    task = role_tasks.declared(ROLES / role)
+    assert task is not None
+    raw = task[role_tasks.MODULE]
     variables = role_values.role_variables({**variables_of(role, loader, **given), "__raw": raw}, role)
     templar = Templar(loader=loader, variables=variables)
     return declared_state.undone(role_values.templated(templar, "__raw", variables))

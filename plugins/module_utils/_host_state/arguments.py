@@ -34,7 +34,7 @@ def argument_spec() -> dict[str, Any]:
                 "shell": {"type": "str"},
             }
         ),
-        "directories": items(owned("0755")),
+        "directories": items({**owned("0755"), "own": {"type": "bool"}}),
         "files": items(
             {
                 **owned(None),

@@ -44,12 +44,15 @@ def present(arguments: Mapping[str, Any], text: Text) -> Arguments:
     Raises DeclarationError for a file with none or several of ``content``, ``template`` and ``src``.
     """
     chosen = {name: _chosen(name, arguments.get(name)) for name in LISTS if arguments.get(name) is not None}
-    # a unit that is to be in some state is not also given back
+    # what is wanted now is not also given back
     wanted = {unit_name(item["name"]) for item in chosen.get("units", ()) if item.get("name")}
+    wanted |= {item["path"] for item in chosen.get("files", ())}
     if "restore" in chosen:
-        chosen["restore"] = [name for name in chosen["restore"] if name not in wanted]
+        chosen["restore"] = [name for name in dict.fromkeys(chosen["restore"]) if name not in wanted]
     if "files" in chosen:
         chosen["files"] = [_with_text(item, text) for item in chosen["files"]]
+    if "directories" in chosen:
+        chosen["directories"] = [{k: v for k, v in item.items() if k != "own"} for item in chosen["directories"]]
     return {**_others(arguments), **chosen}
 
 
@@ -68,7 +71,7 @@ def undone(arguments: Mapping[str, Any]) -> Arguments:
     """What takes all of it back, whatever the switches say now: an earlier run may have had them on.
 
     A unit whose file the task brings is stopped and disabled; another one gets back the state in which it was found.
-    Folders, users and groups stay.
+    Folders with ``own`` go with all that is in them; other folders, users and groups stay.
     """
     items = {name: _items(name, arguments.get(name)) for name in LISTS}
     paths = [item["path"] for name in ("files", "links") for item in items[name]]
@@ -79,7 +82,10 @@ def undone(arguments: Mapping[str, Any]) -> Arguments:
     kept = {unit_name(name) for item in items["units"] if not _gives_back(item) for name in _names(item)}
     given_back = [name for name in named if name not in own and name not in kept]
     restored = [*paths, *(item["name"] for item in items["sysctls"]), *given_back, *_plain(items["restore"])]
-    return {**_others(arguments), "restore": list(dict.fromkeys(restored)), "units": units}
+    absent = [item["path"] for item in items["directories"] if boolean(item.get("own", False))]
+    inside = tuple(f"{path}/" for path in absent)
+    restored = [name for name in dict.fromkeys(restored) if not name.startswith(inside)]
+    return {**_others(arguments), "absent": absent, "restore": restored, "units": units}
 
 
 def _gives_back(item: Mapping[str, Any]) -> bool:

@@ -19,39 +19,44 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action.role_val
 )
 
 MODULE = "sparkthor.cluster.host_state"
+_FILES = ("configure.yml", "main.yml")
 _NAME = "__declared_by_the_task"
 
 
 @cache
-def declared(role: Path, tasks: str = "main.yml") -> dict[str, Any] | None:
-    """The arguments of the role's one task that brings files, not yet templated; None where it has none.
+def declared(role: Path) -> dict[str, Any] | None:
+    """The role's one task that brings files, not yet templated: ``configure.yml`` if there is one, or ``main.yml``.
 
-    Raises ValueError where the file has several such tasks: then which one is meant is not known.
+    None where the role has no such task. Raises ValueError where the file has several: which one is meant is not known.
     """
-    path = role / "tasks" / tasks
-    if not path.exists():
-        return None
-    document = DataLoader().load_from_file(str(path), trusted_as_template=True) or []
-    found = [own for task in document if isinstance(own := task.get(MODULE), dict) and "files" in own]
+    path = next((path for name in _FILES if (path := role / "tasks" / name).exists()), None)
+    document = DataLoader().load_from_file(str(path), trusted_as_template=True) if path else []
+    found = [task for task in document if isinstance(own := task.get(MODULE), dict) and "files" in own]
     if len(found) > 1:
-        raise ValueError(f"{role.name}/tasks/{tasks} has {len(found)} tasks of {MODULE}; one is read")
+        raise ValueError(f"{path} has {len(found)} tasks of {MODULE} with files; one is read")
     return dict(found[0]) if found else None
 
 
 def state(role: str, loader: DataLoader, templar: Any, variables: dict[str, Any]) -> dict[str, Any] | None:
     """What the role's task tells the module ``host_state`` on this host; None where the role has no such task.
 
-    ``variables`` hold the role's own, because the play imports the role. Raises what templating raises, and
-    DeclarationError.
+    It is empty where the task's condition does not hold. ``variables`` hold the role's own, because the play imports
+    the role. Raises what templating raises, and DeclarationError.
     """
-    raw = declared(ROLES / role)
-    if raw is None:
+    task = declared(ROLES / role)
+    if task is None:
         return None
-    own = {**role_variables(variables, role), _NAME: raw}
-    arguments = templated(templar, _NAME, own)
+    own = {**role_variables(variables, role), _NAME: task[MODULE]}
     former, templar.available_variables = templar.available_variables, own
     try:
+        if not all(map(templar.evaluate_conditional, _listed(task.get("when")))):
+            return {"files": []}
+        arguments = templated(templar, _NAME, own)
         own = {**own, **typed(templar, own, role)}
         return declared_state.present(arguments, declared_state.text_by(loader, templar, own))
     finally:
         templar.available_variables = former
+
+
+def _listed(given: Any) -> list[Any]:
+    return given if isinstance(given, list) else [] if given is None else [given]

@@ -14,7 +14,6 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.places i
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import (
     beside,
     engine,
-    monitoring,
     ray_files,
     teardown,
     virtual_address,
@@ -26,7 +25,7 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.host_state
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.ray_node import RaySettings
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.settings import plain, read_settings
 
-ROLES = ("engine", "firewall", "monitoring", "nccl_conf", "ray_node", "roce_network", "vllm_serve")
+ROLES = ("engine", "firewall", "nccl_conf", "ray_node", "roce_network", "vllm_serve")
 #: what a playbook asks for in the same way
 TEARDOWN = "teardown"
 
@@ -82,13 +81,6 @@ def plan(role: str, variables: Mapping[str, Any]) -> dict[str, Any]:
     if role == TEARDOWN:
         settings = read_settings(teardown.TeardownSettings, variables)
         return teardown.plan_teardown(settings, bool(variables.get("ansible_check_mode")))
-    if role == "monitoring":
-        return monitoring.plan_monitoring(
-            read_settings(monitoring.MonitoringSettings, variables),
-            variables["sparkthor_cluster"],
-            variables["sparkthor_fabric"],
-            str(variables["inventory_hostname"]),
-        )
     return vllm_files.plan_serving(_serving(variables), _beside(variables))
 
 

@@ -28,7 +28,7 @@ def test_defaults_of_a_folder_and_a_file() -> None:
     values, errors = validated(directories=[{"path": "/etc/x"}], files=[{"path": "/etc/x/y", "content": "z"}])
     assert errors == []
     (folder,) = values["directories"]
-    assert folder == {"path": "/etc/x", "owner": "root", "group": None, "mode": "0755", "when": None}
+    assert folder == {"path": "/etc/x", "owner": "root", "group": None, "mode": "0755", "when": None, "own": None}
     (file,) = values["files"]
     # what somebody else wrote is replaced, with a backup
     assert (file["owner"], file["mode"], file["foreign"], file["backup"]) == ("root", None, "replace", True)

@@ -69,11 +69,12 @@ DECLARED: dict[str, Any] = {
     "files": [
         {"path": "/etc/systemd/system/own.service", "template": "own.j2", "when": False},
         {"path": "/etc/systemd/system/other.service.d/60.conf", "template": "other.j2"},
+        {"path": "/etc/own/x", "content": ""},
     ],
     "links": [{"path": "/etc/l", "target": "/etc/t"}],
     "sysctls": [{"name": "vm.swappiness", "value": 1}],
     "restore": [{"names": ["freed.timer"]}],
-    "directories": [{"path": "/var/lib/x"}],
+    "directories": [{"path": "/var/lib/x"}, {"path": "/etc/own", "own": True}],
     "users": [{"name": "x"}],
     "units": [
         {"name": "own", "enabled": True, "state": "started"},
@@ -89,6 +90,7 @@ DECLARED: dict[str, Any] = {
 def test_all_is_taken_back_whatever_the_switches_say() -> None:
     assert undone(DECLARED) == {
         "timeout": 60,
+        "absent": ["/etc/own"],
         "restore": [
             *("/etc/systemd/system/own.service", "/etc/systemd/system/other.service.d/60.conf", "/etc/l"),
             *("vm.swappiness", "a.target", "other.service", "freed.timer"),

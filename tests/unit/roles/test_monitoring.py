@@ -5,14 +5,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 import yaml
 from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.wanted import Wanted
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import answers
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import host_state, onhost, roles
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.settings import SettingsError
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.ray_config import DEFAULT_PORTS
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import front, host_state, onhost
 
-from tests.unit import planned_cluster
+from tests.unit import planned_cluster, role_state
 
 HOSTS = ["a", "b"]
 _FIRST, CLUSTER, FABRIC, _NODES = planned_cluster.planned(HOSTS, "direct")
@@ -20,28 +19,40 @@ UNITS = "/etc/systemd/system"
 
 
 def planned(host: str = "a", **given: Any) -> dict[str, Any]:
-    defaults = yaml.safe_load((host_state.ROLES / "monitoring/defaults/main.yml").read_text())
-    known = {"sparkthor_cluster": CLUSTER, "sparkthor_fabric": FABRIC}
-    plan = roles.plan("monitoring", {**defaults, **known, "inventory_hostname": host, **given})
-    Wanted.parse(plan["state"])
-    return plan
+    known = {"sparkthor_cluster": CLUSTER, "sparkthor_fabric": FABRIC, "monitoring_enabled": True}
+    state = role_state.state("monitoring", **{**known, "inventory_hostname": host, **given})
+    Wanted.parse(state)
+    return state
 
 
-def texts(plan: dict[str, Any]) -> dict[str, str]:
-    return {file["path"]: file["content"] for file in plan["state"]["files"]}
+def texts(state: dict[str, Any]) -> dict[str, str]:
+    return {file["path"]: file["content"] for file in state["files"]}
 
 
 def test_a_worker_has_its_exporter_and_no_server() -> None:
     plan = planned("b", monitoring_prometheus="yes")
-    assert plan["prometheus"] is False
     (unit,) = texts(plan).values()
     assert f"is a change of this unit: {onhost.program_digest('exporter')}\n" in unit
     assert "--listen 127.0.0.1:9835" in unit
-    assert [item["name"] for item in plan["state"]["units"]] == [
+    assert [item["name"] for item in plan["units"]] == [
         "sparkthor-exporter.service",
         "sparkthor-prometheus.service",
     ]
-    assert plan["state"]["units"][1] == host_state.switched_off("sparkthor-prometheus.service")
+    assert plan["units"][1] == host_state.switched_off("sparkthor-prometheus.service")
+
+
+def test_off_means_not_managed() -> None:
+    assert planned(monitoring_enabled="false") == {"files": []}
+
+
+def test_the_teardown_takes_all_of_it_back() -> None:
+    folder = "/srv/grafana"
+    wanted = planned(monitoring_prometheus=True, monitoring_grafana_provisioning=folder)
+    undo = role_state.undone("monitoring", monitoring_grafana_provisioning=folder)
+    gone = [path for path in texts(wanted) if path.startswith(tuple(f"{own}/" for own in undo["absent"]))]
+    assert set(texts(wanted)) - set(gone) <= set(undo["restore"])
+    assert {unit["name"] for unit in wanted["units"]} == {unit["name"] for unit in undo["units"]}
+    assert all((unit["enabled"], unit["state"]) == (False, "stopped") for unit in undo["units"])
 
 
 def test_the_exporter_listens_on_the_control_address_of_its_host() -> None:
@@ -53,7 +64,6 @@ def test_the_exporter_listens_on_the_control_address_of_its_host() -> None:
 
 def test_the_head_knows_every_host() -> None:
     plan = planned(ray_node_ports={"metrics_export": 7000}, monitoring_scrape_interval="5s")
-    assert plan["prometheus"] is False
     found = texts(plan)
     assert set(found) == {
         f"{UNITS}/sparkthor-exporter.service",
@@ -91,9 +101,9 @@ def test_only_the_head_is_told_who_asked_for_what() -> None:
     assert " --front /run/sparkthor-exporter/front.sock\n" in unit
     # the socket is for the group of the front proxy, in a folder that systemd makes
     assert "\nGroup=sparkthor-api\nRuntimeDirectory=sparkthor-exporter\n" in unit
-    assert planned("a")["state"]["groups"] == [{"name": "sparkthor-api", "system": True}]
+    assert planned("a")["groups"] == [{"name": "sparkthor-api", "system": True}]
     assert "front" not in texts(planned("b"))[f"{UNITS}/sparkthor-exporter.service"]
-    assert planned("b")["state"]["groups"] == []
+    assert planned("b")["groups"] == []
 
 
 def test_a_grafana_on_the_head_is_provided_if_it_is_named() -> None:
@@ -107,21 +117,20 @@ def test_a_grafana_on_the_head_is_provided_if_it_is_named() -> None:
     # without a Prometheus of ours the owner has a source of their own
     alone = planned(monitoring_grafana_provisioning=folder)
     assert f"{folder}/dashboards/sparkthor.yml" in texts(alone)
-    assert f"{folder}/datasources/sparkthor.yml" in alone["state"]["restore"]
+    assert f"{folder}/datasources/sparkthor.yml" in alone["restore"]
     assert not [path for path in texts(planned("b", monitoring_grafana_provisioning=folder)) if "grafana" in path]
 
 
 def test_without_a_grafana_what_was_written_for_one_goes() -> None:
     restored = [f"/etc/grafana/provisioning/{kind}/sparkthor.yml" for kind in ("dashboards", "datasources")]
-    assert planned()["state"]["restore"] == restored
-    assert planned("b")["state"]["restore"] == restored
+    assert planned()["restore"] == restored
+    assert planned("b")["restore"] == restored
 
 
 def test_prometheus_runs_on_the_head_if_it_is_asked_for() -> None:
     plan = planned(monitoring_prometheus="true", monitoring_prometheus_listen="10.0.0.1:9091")
-    assert plan["prometheus"] is True
     assert "--web.listen-address=10.0.0.1:9091" in texts(plan)[f"{UNITS}/sparkthor-prometheus.service"]
-    unit = plan["state"]["units"][1]
+    unit = plan["units"][1]
     assert (unit["state"], unit["restart_on"]) == ("started", [f"{UNITS}/sparkthor-prometheus.service"])
     assert set(unit["reload_on"]) <= set(texts(plan))
 
@@ -133,6 +142,9 @@ def test_all_agree_on_what_nonsense_is() -> None:
     assert f"< {answers.SENSE} * (__upgrade_found.answers" in upgrade
 
 
-def test_a_wrong_value_is_named() -> None:
-    with pytest.raises(SettingsError, match="monitoring_exporter_port: 'http' is not an integer"):
-        planned(monitoring_exporter_port="http")
+def test_the_defaults_that_the_role_repeats_are_rays_and_the_front_proxys() -> None:
+    unit = texts(planned())[f"{UNITS}/sparkthor-exporter.service"]
+    assert f"--front {front.COUNTER}\n" in unit
+    assert f"RuntimeDirectory={front.COUNTER_FOLDER.removeprefix('/run/')}\n" in unit
+    config = texts(planned())["/etc/sparkthor/monitoring/prometheus.yml"]
+    assert f"{FABRIC['a']['control_address']}:{DEFAULT_PORTS['metrics_export']}" in config
