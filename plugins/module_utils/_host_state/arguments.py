@@ -6,69 +6,80 @@ from __future__ import annotations
 
 from typing import Any
 
+_STRINGS: dict[str, Any] = {"type": "list", "elements": "str", "default": []}
+_NAME: dict[str, Any] = {"type": "str", "required": True}
+
 
 def argument_spec() -> dict[str, Any]:
-    def owned(mode: str | None) -> dict[str, Any]:
-        return {
-            "path": {"type": "path", "required": True},
-            "owner": {"type": "str", "default": "root"},
-            "group": {"type": "str"},
-            "mode": {"type": "str", "default": mode} if mode else {"type": "str"},
-        }
-
-    def items(options: dict[str, Any], **rules: Any) -> dict[str, Any]:
-        # the controller has left out what is switched off
-        options = {**options, "when": {"type": "raw"}}
-        return {"type": "list", "elements": "dict", "default": [], "options": options, **rules}
-
-    strings = {"type": "list", "elements": "str", "default": []}
+    """Every option; the controller has left out what is switched off, and rendered the templates."""
     return {
         "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
-        "groups": items({"name": {"type": "str", "required": True}, "system": {"type": "bool", "default": True}}),
-        "users": items(
+        "groups": _items({"name": _NAME, "system": {"type": "bool", "default": True}}),
+        "users": _items(
             {
-                "name": {"type": "str", "required": True},
+                "name": _NAME,
                 "system": {"type": "bool", "default": True},
-                "groups": strings,
+                "groups": _STRINGS,
                 "home": {"type": "str"},
                 "shell": {"type": "str"},
             }
         ),
-        "directories": items({**owned("0755"), "own": {"type": "bool"}}),
-        "files": items(
-            {
-                **owned(None),
-                "content": {"type": "str"},
-                "template": {"type": "str"},
-                "src": {"type": "str"},
-                "secret": {"type": "bool", "default": False, "no_log": False},
-                "foreign": {"type": "str", "choices": ["replace", "refuse", "adopt"], "default": "replace"},
-                "backup": {"type": "bool", "default": True},
-            },
-            required_one_of=[("content", "template", "src")],
-            mutually_exclusive=[("content", "template", "src")],
-        ),
-        "links": items({"path": {"type": "path", "required": True}, "target": {"type": "str", "required": True}}),
+        "directories": _items({**_owned("0755"), "own": {"type": "bool"}}),
+        "files": _files(),
+        "links": _items({"path": {"type": "path", "required": True}, "target": {"type": "str", "required": True}}),
         "absent": {"type": "list", "elements": "path", "default": []},
         "restore": {"type": "list", "elements": "raw", "default": []},
-        "sysctls": items({"name": {"type": "str", "required": True}, "value": {"type": "str", "required": True}}),
-        "units": items(
-            {
-                "name": {"type": "str"},
-                "names": {"type": "list", "elements": "str"},
-                "enabled": {"type": "bool"},
-                "masked": {"type": "bool"},
-                "state": {"type": "str", "choices": ["started", "stopped", "restarted", "reloaded"]},
-                "restart_on": strings,
-                "reload_on": strings,
-                "environment": {"type": "dict", "default": {}},
-                "program_from": {"type": "path"},
-                "optional": {"type": "bool", "default": False},
-                "spare_desktop": {"type": "bool", "default": False},
-                "no_block": {"type": "bool", "default": False},
-                "defer": {"type": "bool", "default": False},
-            },
-            required_one_of=[("name", "names")],
-        ),
+        "sysctls": _items({"name": _NAME, "value": {"type": "str", "required": True}}),
+        "units": _units(),
         "timeout": {"type": "int", "default": 300},
     }
+
+
+def _owned(mode: str | None) -> dict[str, Any]:
+    return {
+        "path": {"type": "path", "required": True},
+        "owner": {"type": "str", "default": "root"},
+        "group": {"type": "str"},
+        "mode": {"type": "str", "default": mode} if mode else {"type": "str"},
+    }
+
+
+def _items(options: dict[str, Any], **rules: Any) -> dict[str, Any]:
+    options = {**options, "when": {"type": "raw"}}
+    return {"type": "list", "elements": "dict", "default": [], "options": options, **rules}
+
+
+def _files() -> dict[str, Any]:
+    texts = ("content", "template", "src")
+    return _items(
+        {
+            **_owned(None),
+            **{name: {"type": "str"} for name in texts},
+            "secret": {"type": "bool", "default": False, "no_log": False},
+            "foreign": {"type": "str", "choices": ["replace", "refuse", "adopt"], "default": "replace"},
+            "backup": {"type": "bool", "default": True},
+        },
+        required_one_of=[texts],
+        mutually_exclusive=[texts],
+    )
+
+
+def _units() -> dict[str, Any]:
+    return _items(
+        {
+            "name": {"type": "str"},
+            "names": {"type": "list", "elements": "str"},
+            "enabled": {"type": "bool"},
+            "masked": {"type": "bool"},
+            "state": {"type": "str", "choices": ["started", "stopped", "restarted", "reloaded"]},
+            "restart_on": _STRINGS,
+            "reload_on": _STRINGS,
+            "environment": {"type": "dict", "default": {}},
+            "program_from": {"type": "path"},
+            "optional": {"type": "bool", "default": False},
+            "spare_desktop": {"type": "bool", "default": False},
+            "no_block": {"type": "bool", "default": False},
+            "defer": {"type": "bool", "default": False},
+        },
+        required_one_of=[("name", "names")],
+    )

@@ -46,7 +46,7 @@ def state(role: str, loader: DataLoader, templar: Any, variables: dict[str, Any]
     task = declared(ROLES / role)
     if task is None:
         return None
-    own = {**role_variables(variables, role), _NAME: task[MODULE]}
+    own = {**role_variables(variables, role, ROLES), _NAME: task[MODULE]}
     former, templar.available_variables = templar.available_variables, own
     try:
         if not all(map(templar.evaluate_conditional, _listed(task.get("when")))):

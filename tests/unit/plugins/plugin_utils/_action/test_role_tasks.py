@@ -1,0 +1,67 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Who reads what a role declares reads the role's own task, as Ansible would template it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from ansible.parsing.dataloader import DataLoader
+from ansible.template import Templar
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action import role_tasks
+
+TASK = """
+- name: Something else
+  sparkthor.cluster.host_state: {units: [{name: x.service, state: stopped}]}
+- name: Configure it
+  sparkthor.cluster.host_state:
+    files: [{path: "{{ folder }}/x", template: x.j2, when: "{{ wanted }}"}]
+  when: [one_on, "not two_on"]
+"""
+
+
+@pytest.fixture
+def role(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A role of the collection's, with a template."""
+    (tmp_path / "mine/tasks").mkdir(parents=True)
+    (tmp_path / "mine/templates").mkdir()
+    (tmp_path / "mine/tasks/main.yml").write_text(TASK)
+    (tmp_path / "mine/templates/x.j2").write_text("{{ word | upper }}\n")
+    monkeypatch.setattr(role_tasks, "ROLES", tmp_path)
+    monkeypatch.setattr(
+        "ansible_collections.sparkthor.cluster.plugins.plugin_utils._action.role_values.ROLES", tmp_path
+    )
+    return tmp_path / "mine"
+
+
+def files(**given: object) -> dict[str, str] | None:
+    loader = DataLoader()
+    variables = {"folder": "/etc", "word": "a", "wanted": True, "one_on": True, "two_on": False, **given}
+    found = role_tasks.state("mine", loader, Templar(loader=loader, variables={}), variables)
+    return None if found is None else {file["path"]: file["content"] for file in found["files"]}
+
+
+def test_the_task_is_read_with_its_conditions_and_templates(role: Path) -> None:
+    assert files() == {"/etc/x": "A\n"}
+    assert files(word="b", folder="/srv") == {"/srv/x": "B\n"}
+    assert files(wanted="no") == {}
+    assert files(one_on=False) == {}
+    assert files(two_on=True) == {}
+
+
+def test_configure_goes_before_main(role: Path) -> None:
+    (role / "tasks/configure.yml").write_text(TASK.replace("/x", "/y").replace("template: x.j2", "content: z"))
+    assert files() == {"/etc/y": "z"}
+
+
+def test_a_role_without_such_a_task_has_none(role: Path) -> None:
+    (role / "tasks/main.yml").write_text("- sparkthor.cluster.host_state: {units: []}\n- ansible.builtin.meta: noop\n")
+    assert files() is None
+
+
+def test_of_two_such_tasks_none_is_chosen(role: Path) -> None:
+    (role / "tasks/main.yml").write_text(TASK + TASK)
+    with pytest.raises(ValueError, match="has 2 tasks of"):
+        files()
