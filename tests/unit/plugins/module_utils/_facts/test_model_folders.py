@@ -82,7 +82,7 @@ def test_a_path_longer_than_the_kernel_takes_ends_nothing(tmp_path: Path) -> Non
     here = os.getcwd()
     try:
         os.chdir(folder)
-        for _ in range(30):
+        for _number in range(30):
             os.mkdir("d" * 200)
             os.chdir("d" * 200)
     finally:

@@ -17,7 +17,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.printable i
     ("text", "shown"),
     [
         ("spark-1", "spark-1"),
-        ("Grüße, 日本語, 😀 – “ok”", "Grüße, 日本語, 😀 – “ok”"),
+        ("Grüße, 日本語, 😀 – «ok»", "Grüße, 日本語, 😀 – «ok»"),
         ("\x1b[1;31mred\x1b[0m", "red"),
         ("\x1b]52;c;ZXZpbA==\x07after", "after"),
         ("\x1b]52;c;ZXZpbA==\x1b\\after", "after"),

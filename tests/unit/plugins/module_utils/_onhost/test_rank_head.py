@@ -204,7 +204,7 @@ def test_a_worker_does_not_raise_the_generation_beyond_what_others_know(tmp_path
 def test_strange_words_of_a_worker_end_its_connection(tmp_path: Path, word: dict[str, object]) -> None:
     async def story(site: Site) -> None:
         site.start("one")
-        await until(lambda: (tmp_path / "state.json").exists())
+        await until((tmp_path / "state.json").exists)
         reader, writer = await asyncio.open_connection("127.0.0.1", site.port)
         link = rank_link.Link(reader, writer, 5)
         nonce = str((await link.receive())["nonce"])

@@ -66,7 +66,7 @@ class Hostile(base.Action):
 def test_a_message_with_a_hosts_words_is_text_and_nothing_else(how: str, kind: type[Exception]) -> None:
     with pytest.raises(kind) as caught:
         run(Hostile, how=how)
-    assert type(caught.value) is kind
+    assert caught.value.__class__ is kind
     assert str(caught.value).endswith(SHOWN)
     # Ansible would show what led to it as well
     assert caught.value.__cause__ is None

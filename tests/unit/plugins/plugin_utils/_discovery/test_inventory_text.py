@@ -111,7 +111,7 @@ def test_no_lookup_of_a_hostile_machine_runs_when_ansible_reads_the_inventory(tm
     ]
     found.hosts = machines
     found.cages = {name: number % 2 for number, name in enumerate(hostile)}
-    found.left_out = [(machine, name) for machine, name in zip(machines, hostile, strict=True)]
+    found.left_out = list(zip(machines, hostile, strict=True))
     found.notes = [f"note\nevil: {text}" for text in hostile]
     found.cidr = call
     write(tmp_path, found, user=call)

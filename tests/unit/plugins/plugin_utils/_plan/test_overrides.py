@@ -52,8 +52,8 @@ RECIPE: dict[str, Any] = {
 HOSTS = ["a", "b", "c"]
 
 
-def served(hosts: list[str] = HOSTS, **own: Any) -> dict[str, Any]:
-    return resolve(RECIPE, hosts, overrides=own, memory_bytes=120 * GIB)
+def served(hosts: list[str] | None = None, **own: Any) -> dict[str, Any]:
+    return resolve(RECIPE, hosts or HOSTS, overrides=own, memory_bytes=120 * GIB)
 
 
 def test_a_recipe_alone_is_served_as_it_is() -> None:
