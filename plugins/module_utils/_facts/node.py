@@ -90,6 +90,19 @@ def parse_meminfo(text: str) -> dict[str, int]:
     return values
 
 
+#: parameters of the kernel's command line by which sound and sick machines of one kind have differed
+KERNEL_PARAMETERS = ("kho", "cma", "iommu", "iommu.passthrough", "pci", "hugepages", "hugepagesz", "default_hugepagesz")
+
+
+def parse_cmdline(text: str) -> dict[str, str]:
+    """Those of :data:`KERNEL_PARAMETERS` that ``/proc/cmdline`` sets; the last one counts, as for the kernel.
+
+    Source: bootparam(7).
+    """
+    words = (word.partition("=") for word in text.split(" -- ")[0].split())
+    return {name: value for name, _sign, value in words if name in KERNEL_PARAMETERS}
+
+
 def parse_nvidia_smi_list(text: str) -> list[str]:
     """GPU names out of ``nvidia-smi -L``: one line ``GPU 0: NVIDIA GB10 (UUID: GPU-…)`` per GPU."""
     return [
@@ -407,6 +420,14 @@ class NodeReader:
         """``systemd-timesyncd`` and chrony leave marks; asking timedated over D-Bus would cost 100 ms a run."""
         return {"synchronized": self._exists("/run/systemd/timesync/synchronized") or self._exists("/run/chrony")}
 
+    def kernel(self, memory: Mapping[str, int]) -> dict[str, Any]:
+        """Its name, how it was started, and its contiguous memory in bytes, where it says something of that."""
+        return {
+            "kernel": self._system["release"],
+            "kernel_parameters": parse_cmdline(self._read("/proc/cmdline")),
+            "cma": {name: memory[key] for name, key in (("total", "CmaTotal"), ("free", "CmaFree")) if key in memory},
+        }
+
     def read(self) -> dict[str, Any]:
         """The whole ``sparkthor_node`` fact."""
         os_release = environment_file.parse(self._read("/etc/os-release"))
@@ -439,7 +460,7 @@ class NodeReader:
                 "tegra": machine.tegra_version(tegra),
             },
             "arch": self._system["machine"],
-            "kernel": self._system["release"],
+            **self.kernel(memory),
             "reboot": self.reboot(),
             "python": {
                 "version": platform.python_version(),

@@ -58,13 +58,19 @@ def plan_impossible(case: Case) -> Iterator[Hit]:
 
 @check
 def known_bad_kernel(case: Case) -> Iterator[Hit]:
-    for host, evidence in hosts_read(case):
+    for host, _evidence in hosts_read(case):
         for problem in host_check.known_bad_problems(host, case.node(host), host_check.KNOWN_BAD):
             yield Hit(host, [problem.what], fix=problem.fix)
-        # what 7.0.0-1019 shows, whatever a later build of it is called
-        memory = evidence.get("memory") or {}
-        if memory.get("CmaTotal") == 0 and memory.get("CmaFree", 0) > 0:
-            yield Hit(host, [f"CmaTotal is 0 and CmaFree {memory['CmaFree'] // 1024} kB"])
+
+
+@check
+def kernel_keeps_memory(case: Case) -> Iterator[Hit]:
+    for host, evidence in hosts_read(case):
+        node, memory = case.node(host), evidence.get("memory") or {}
+        if "CmaFree" in memory:
+            node = {**node, "cma": {"total": memory.get("CmaTotal", 0), "free": memory["CmaFree"]}}
+        for problem in host_check.handover_problems(host, node):
+            yield Hit(host, [problem.what], fix=problem.fix)
 
 
 @check

@@ -46,11 +46,13 @@ def check_facts(
             problems += host_check.rdma_problems(host, entry, node, probe)
             problems += host_check.netplan_problems(host, probe)
         problems += host_check.known_bad_problems(host, node, known_bad)
+        problems += host_check.handover_problems(host, node)
         problems += host_check.torn_problems(host, node)
         problems += host_check.system_problems(host, node)
         problems += host_check.clock_problems(host, node)
     problems += cabling_problems(plan, probes)
     problems += host_check.parity_problems(plan, nodes, probes)
+    problems += host_check.parameter_problems(plan, nodes)
     problems += host_check.machine_problems({host: nodes[host] for host in plan})
     return _downgrade_accepted(_without_duplicates(problems), set(accept), replace_foreign)
 

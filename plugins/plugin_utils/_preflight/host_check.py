@@ -19,14 +19,9 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._preflight.facts
 
 #: seconds that a clock may be off: certificates are judged by it, and logs of several hosts are read together
 CLOCK_LIMIT: t.Final = 30
-#: combinations that do not serve, as data: ``fact`` is a path into sparkthor_node, ``match`` a shell pattern
+#: what failed on machines of others and cannot be seen on a host before, so it is a warning: ``fact`` is a path into
+#: sparkthor_node, ``match`` a shell pattern
 KNOWN_BAD: t.Final[tuple[dict[str, str], ...]] = (
-    {
-        "fact": "kernel",
-        "match": "7.0.0-1019-nvidia*",
-        "reason": "it reserves no contiguous memory (CmaTotal is 0) and CUDA allocations fail",
-        "fix": "boot a 6.17.0-103x-nvidia kernel",
-    },
     {
         "fact": "kernel",
         "match": "6.17.0-1008-nvidia*",
@@ -176,9 +171,50 @@ def known_bad_problems(host: str, node: Node, known_bad: Sequence[Mapping[str, s
         for key in entry["fact"].split("."):
             value = value.get(key, "") if isinstance(value, Mapping) else ""
         if value and fnmatchcase(str(value), entry["match"]):
-            problems.append(
-                Finding("known_bad", f"{entry['fact']} {value} is known bad: {entry['reason']}", entry["fix"], host)
-            )
+            what = f"{entry['fact']} {value} is known bad: {entry['reason']}"
+            problems.append(Finding("known_bad", what, entry["fix"], host, severity=WARNING))
+    return problems
+
+
+def handover_problems(host: str, node: Node) -> list[Finding]:
+    """A kernel that keeps memory for a successor of its own (Kexec HandOver): RDMA and CUDA get none of that.
+
+    Its sign is more free contiguous memory than there is in total. The kernel's name says nothing: one and the same
+    build is sound with ``kho=off``. Source: NVIDIA's package nvidia-spark-grub-kho of DGX OS 26.09.2.
+    """
+    cma = node.get("cma") or {}
+    if cma.get("free", 0) <= cma.get("total", 0):
+        return []
+    seen = f"CmaFree is {cma['free'] / 2**30:.1f} GiB, CmaTotal {cma.get('total', 0) / 2**30:.1f} GiB"
+    kho = (node.get("kernel_parameters") or {}).get("kho")
+    return [
+        Finding(
+            "known_bad",
+            f"kernel {node.get('kernel', '')} keeps memory for Kexec HandOver ({seen}), so RDMA cannot register memory "
+            f"and CUDA allocations fail; its command line has {'no kho=off' if kho is None else f'kho={kho}'}",
+            "sudo apt install nvidia-spark-grub-kho (DGX OS 26.09.2), or add kho=off to the kernel's command line, and "
+            "reboot",
+            host,
+        )
+    ]
+
+
+def parameter_problems(plan: Plan, nodes: Mapping[str, Node]) -> list[Finding]:
+    """Hosts of one kind whose kernels were started with other parameters than the others'."""
+    problems = []
+    for kind in dict.fromkeys(entry["kind"] for entry in plan.values()):
+        hosts = [host for host, entry in plan.items() if entry["kind"] == kind and "kernel_parameters" in nodes[host]]
+        for name in sorted({name for host in hosts for name in nodes[host]["kernel_parameters"]}):
+            values: dict[str | None, list[str]] = {}
+            for host in hosts:
+                values.setdefault(nodes[host]["kernel_parameters"].get(name), []).append(host)
+            usual = max(values, key=lambda value: len(values[value]))
+            for value, odd in values.items():
+                if value != usual:
+                    own, theirs = (f"{name}={one}" if one is not None else f"no {name}" for one in (value, usual))
+                    what = f"its kernel's command line has {own}, and {theirs} on {', '.join(values[usual])}"
+                    fix = "start the kernels of all hosts alike (/etc/default/grub, sudo update-grub, reboot)"
+                    problems.append(Finding("parity", what, fix, ", ".join(odd), severity=WARNING))
     return problems
 
 

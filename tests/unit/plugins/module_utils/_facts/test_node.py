@@ -49,6 +49,12 @@ IP_ROUTE = json.dumps(
 )
 
 
+def test_of_the_kernels_command_line_what_rules_know_is_read() -> None:
+    text = "BOOT_IMAGE=/boot/vmlinuz root=UUID=0 ro quiet kho=on iommu.passthrough=1 kho=off token=x -- kho=init\n"
+    assert _node.parse_cmdline(text) == {"kho": "off", "iommu.passthrough": "1"}
+    assert _node.parse_cmdline("") == {}
+
+
 def test_meminfo_is_bytes():
     values = _node.parse_meminfo("MemTotal:       125526016 kB\nHugePages_Total:       0\nodd line\n")
     assert values == {"MemTotal": 125526016 * 1024, "HugePages_Total": 0}

@@ -20,7 +20,12 @@ def skew(case: Case) -> None:
 
 def kernel(case: Case) -> None:
     for host in case.hosts:
-        ev(case, host)["node"]["kernel"] = "7.0.0-1019-nvidia"
+        ev(case, host)["node"]["kernel"] = "6.17.0-1008-nvidia"
+
+
+def handover(case: Case) -> None:
+    ev(case, "a")["memory"] = {"CmaTotal": 32 << 20, "CmaFree": 9 << 30}
+    ev(case, "b")["node"]["cma"] = {"total": 0, "free": 9 << 30}
 
 
 def odd_driver(case: Case) -> None:
@@ -52,6 +57,7 @@ def test_half_a_cluster_without_a_plan() -> None:
     [
         (skew, [("clock-skew", ("b",))]),
         (kernel, [("kernel-known-bad", ("a",)), ("kernel-known-bad", ("b",))]),
+        (handover, [("kernel-keeps-memory", ("a",)), ("kernel-keeps-memory", ("b",))]),
         (odd_driver, [("versions-differ", ("b",))]),
         (read_only, [("disk-read-only", ("b",))]),
         (renamed, [("host-renamed", ("b",))]),
