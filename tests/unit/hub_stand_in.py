@@ -17,6 +17,7 @@ from tests.unit.servers import serving
 
 COMMIT = "c" * 40
 TOKEN = "hf_sesame"
+_CHUNK = 65536
 _LARGE = (".safetensors", ".bin", ".gguf", ".pth")
 
 
@@ -28,6 +29,8 @@ class Models:
     gated: frozenset[str] = frozenset()
     #: by path of a file: "break" sends half of it once and an error from then on, "hang" half and nothing more
     cut: dict[str, str] = field(default_factory=dict)
+    #: whether large files come in chunks from a content-addressed store, as on the real hub
+    xet: bool = False
     #: repository and path of each file whose content was asked for
     sent: list[str] = field(default_factory=list)
 
@@ -52,15 +55,19 @@ class _Hub(http.server.BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         path = self.path.partition("?")[0]
-        found = re.fullmatch(r"(?P<api>/api/models)?/(?P<repo>[^/]+/[^/]+)(?:/(?P<verb>\w+)/(?P<rest>.+))?", path)
+        if path.startswith("/cas/"):
+            return self.chunks(path)
+        found = re.fullmatch(r"(?P<api>/api/models)?/(?P<repo>[^/]+/[^/]+)(?:/(?P<verb>[\w-]+)/(?P<rest>.+))?", path)
         if found is None or found["repo"] not in self.models.files:
             return self.answer(404, X_Error_Code="RepoNotFound")
         repo, (revision, _slash, name) = found["repo"], (found["rest"] or "main").partition("/")
         files = self.models.files[repo]
         if revision not in (COMMIT, "main"):
             return self.answer(404, X_Error_Code="RevisionNotFound")
+        if found["verb"] == "xet-read-token":
+            return self.answer(200, **_pass(self.cas))
         if found["verb"] == "tree":
-            return self.answer(200, json.dumps(_tree(files)).encode(), Content_Type="application/json")
+            return self.answer(200, json.dumps(_tree(files, self.models.xet)).encode(), Content_Type="application/json")
         if found["api"]:
             info = {"id": repo, "sha": COMMIT, "siblings": [{"rfilename": name} for name in files]}
             return self.answer(200, json.dumps(info).encode(), Content_Type="application/json")
@@ -75,6 +82,12 @@ class _Hub(http.server.BaseHTTPRequestHandler):
     def file(self, repo: str, name: str, data: bytes | int) -> None:
         content = data if isinstance(data, bytes) else b""
         headers = {"ETag": f'"{_blob(name, data)}"', "X_Repo_Commit": COMMIT, "X_Linked_Size": str(_size(data))}
+        if self.models.xet and name.endswith(_LARGE):
+            headers["X_Xet_Hash"] = _xet(content)
+            headers["X_Xet_Refresh_Route"] = f"{self.url}/api/models/{repo}/xet-read-token/{COMMIT}"
+        self.content(repo, name, content, **headers)
+
+    def content(self, repo: str, name: str, content: bytes, **headers: str) -> None:
         if self.command == "GET":
             self.models.sent.append(f"{repo}/{name}")
         how = self.models.cut.get(name) if self.command == "GET" else None
@@ -90,6 +103,35 @@ class _Hub(http.server.BaseHTTPRequestHandler):
             return
         self.answer(200, content, **headers)
 
+    @property
+    def url(self) -> str:
+        return "http://{}:{}".format(*self.server.server_address[:2])
+
+    @property
+    def cas(self) -> str:
+        return f"{self.url}/cas"
+
+    def chunks(self, path: str) -> None:
+        """What a file is made of, and the chunks themselves: one xorb for each file."""
+        _cas, _slash, asked = path.lstrip("/").partition("/")
+        found = {
+            _xet(data): (repo, name, data)
+            for repo, files in self.models.files.items()
+            for name, data in files.items()
+            if isinstance(data, bytes)
+        }.get(asked.rpartition("/")[2])
+        if found is None or asked.startswith("v2/"):
+            return self.answer(404)
+        repo, name, data = found
+        packed, number = _xorb(data)
+        if asked.startswith("v1/reconstructions/"):
+            whole = {"start": 0, "end": number}
+            place = {"range": whole, "url": f"{self.cas}/xorbs/{_xet(data)}", "url_range": _span(packed)}
+            term = {"hash": _xet(data), "unpacked_length": len(data), "range": whole}
+            plan = {"offset_into_first_range": 0, "terms": [term], "fetch_info": {_xet(data): [place]}}
+            return self.answer(200, json.dumps(plan).encode(), Content_Type="application/json")
+        self.content(repo, name, packed)
+
     def log_message(self, *_arguments: object) -> None:
         pass
 
@@ -103,12 +145,37 @@ def _blob(name: str, data: bytes | int) -> str:
     return (hashlib.sha256 if name.endswith(_LARGE) else hashlib.sha1)(content).hexdigest()
 
 
-def _tree(files: Mapping[str, bytes | int]) -> list[dict[str, object]]:
+def _xet(data: bytes | int) -> str:
+    """The name of a content in the store of chunks, which is not its SHA-256."""
+    content = data if isinstance(data, bytes) else str(data).encode()
+    return hashlib.sha256(b"chunks of " + content).hexdigest()
+
+
+def _xorb(data: bytes) -> tuple[bytes, int]:
+    """A content in chunks, not compressed, and their number."""
+    packed, chunks = b"", [data[at : at + _CHUNK] for at in range(0, len(data), _CHUNK)]
+    for chunk in chunks:
+        size = len(chunk).to_bytes(3, "little")
+        packed += b"\0" + size + b"\0" + size + chunk
+    return packed, len(chunks)
+
+
+def _span(packed: bytes) -> dict[str, int]:
+    return {"start": 0, "end": len(packed) - 1}
+
+
+def _pass(cas: str) -> dict[str, str]:
+    """What the store of chunks is asked with, in headers as the hub's client reads it."""
+    return {"X_Xet_Cas_Url": cas, "X_Xet_Access_Token": "of-chunks", "X_Xet_Token_Expiration": "4102444800"}
+
+
+def _tree(files: Mapping[str, bytes | int], xet: bool) -> list[dict[str, object]]:
     rows: list[dict[str, object]] = []
     for name, data in files.items():
         row: dict[str, object] = {"type": "file", "path": name, "size": _size(data), "oid": _blob(name, data)[:40]}
         if name.endswith(_LARGE):
             row["lfs"] = {"oid": _blob(name, data), "size": _size(data), "pointerSize": 134}
+            row |= {"xetHash": _xet(data)} if xet else {}
         rows.append(row)
     return rows
 

@@ -14,6 +14,7 @@ import contextlib
 import errno
 import json
 import os
+import pwd
 import secrets
 import shutil
 import stat
@@ -186,6 +187,77 @@ def read_beneath(top: str, path: str, reader: int, limit: int = _READ_LIMIT) -> 
             return stream.read(limit)
     finally:
         os.close(place)
+
+
+class _Reader:
+    """The rights of the user who has a folder, by owner, groups and mode as the kernel counts them."""
+
+    def __init__(self, owner: os.stat_result) -> None:
+        self.uid = owner.st_uid
+        try:
+            name = pwd.getpwuid(self.uid)
+            self.groups = {*os.getgrouplist(name.pw_name, name.pw_gid)}
+        except KeyError:
+            self.groups = set()
+
+    def check(self, handle: int, right: int) -> None:
+        """``PermissionError`` where the user lacks ``right``, 4 to read or 1 to pass."""
+        state = os.fstat(handle)
+        shift = 6 if state.st_uid == self.uid else 3 if state.st_gid in self.groups else 0
+        if self.uid and not (state.st_mode >> shift) & right:
+            raise PermissionError(errno.EPERM, f"user {self.uid} may not read there")
+
+
+def open_of_owner(top: str, path: str, flags: int = os.O_RDONLY) -> int:
+    """Open what is below a folder, if whoever has that folder may read it.
+
+    Within it the owner's links are followed, and none that leaves it: neither one that begins at ``/`` nor one that
+    goes up too far. A second name of a file that is not for him is refused, as in :func:`read_plain`.
+    """
+    places = [open_checked(top, _FOLDER)]
+    try:
+        reader, links = _Reader(os.fstat(places[0])), 0
+        waiting = _names(path)
+        while waiting:
+            reader.check(places[-1], 1)
+            name = waiting.pop()
+            if name == "..":
+                if len(places) == 1:
+                    raise OSError(errno.EXDEV, "a link that leads out", os.path.join(top, path))
+                os.close(places.pop())
+                continue
+            try:
+                places.append(os.open(name, (_PASS if waiting else flags) | _ALWAYS, dir_fd=places[-1]))
+            except OSError as error:
+                links += 1
+                if error.errno not in (errno.ELOOP, errno.ENOTDIR) or links > _MOST_LINKS:
+                    raise
+                target = os.readlink(name, dir_fd=places[-1])
+                if target.startswith("/"):
+                    raise OSError(errno.EXDEV, "a link that leads out", os.path.join(top, path)) from None
+                waiting += _names(target)
+        reader.check(places[-1], 4)
+        state = os.fstat(places[-1])
+        if len(places) > 1 and stat.S_ISREG(state.st_mode) and _lent(state, os.fstat(places[-2])):
+            raise PermissionError(errno.EPERM, "another user gave this name to a file that is not for him", path)
+        return os.dup(places[-1])
+    finally:
+        for place in places:
+            os.close(place)
+
+
+def list_of_owner(top: str, path: str) -> list[str]:
+    """The names in a folder below ``top``, sorted; none where whoever has ``top`` may not read it."""
+    try:
+        handle = open_of_owner(top, path, _FOLDER)
+    except OSError:
+        return []
+    try:
+        return sorted(os.listdir(handle))
+    except OSError:
+        return []
+    finally:
+        os.close(handle)
 
 
 def list_folder(path: str) -> list[str]:

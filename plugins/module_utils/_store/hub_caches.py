@@ -2,8 +2,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Contents that the hub's own client has brought to this host before: nothing of them has to be sent.
 
-A cache names a large file by its SHA-256. What it holds is copied and never linked, because it stays its user's, who
-may change or remove it at any time; so a content counts only if the copy that was made has the wanted SHA-256.
+A cache names a large file by its SHA-256; the name may be the client's link to bytes that models share elsewhere in
+the same cache. It is read with the rights of whoever has the cache, and only there. What it holds is copied and never
+linked, because it stays its user's, who may change or remove it at any time; so a content counts only if the copy that
+was made has the wanted SHA-256.
 
 Standard library only: this runs on the hosts.
 """
@@ -11,13 +13,14 @@ Standard library only: this runs on the hosts.
 from __future__ import annotations
 
 import contextlib
+import errno
 import glob
 import hashlib
 import os
 import stat
 import threading
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, BinaryIO, NamedTuple, TypeVar, cast
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import files
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store import content
@@ -27,6 +30,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._store.store imp
 
 #: where the hub's own tools keep models unless they are told otherwise
 DEFAULT = ("/home/*/.cache/huggingface/hub", "/root/.cache/huggingface/hub")
+_MODEL = "models--"
 #: seconds for a list of files; a home on a server that is gone does not answer at all
 LIMIT = 15.0
 
@@ -63,21 +67,50 @@ def _in_time(found: dict[str, Found], fill: Callable[[], None]) -> dict[str, Fou
 
 def _find(patterns: Iterable[str], found: dict[str, str]) -> None:
     for pattern in patterns:
-        for path in sorted(glob.glob(os.path.join(pattern, "models--*", "blobs", "*"))):
-            name = os.path.basename(path)
+        for blob in _blobs(pattern):
+            found.setdefault(blob.sha256, blob.path)
+
+
+class _Blob(NamedTuple):
+    path: str
+    repo: str
+    sha256: str
+    size: int
+
+
+def _blobs(pattern: str) -> Iterator[_Blob]:
+    """The large files that can be taken out of caches."""
+    for cache in sorted(glob.glob(pattern)):
+        for model in files.list_of_owner(cache, ""):
+            if not model.startswith(_MODEL):
+                continue
+            folder = os.path.join(model, "blobs")
             # a file on its way has an ending, and one that git keeps has a shorter name
-            if valid_sha256(name):
-                found.setdefault(name, path)
+            for name in filter(valid_sha256, files.list_of_owner(cache, folder)):
+                path = os.path.join(cache, folder, name)
+                with contextlib.suppress(OSError), _opened(path) as source:
+                    size = os.fstat(source.fileno()).st_size
+                    yield _Blob(path, model.removeprefix(_MODEL).replace("--", "/", 1), name, size)
+
+
+def _opened(path: str) -> BinaryIO:
+    """A file of a cache, as :func:`blobs` names it."""
+    cache, begin, rest = path.rpartition(f"/{_MODEL}")
+    source = os.fdopen(files.open_of_owner(cache, begin[1:] + rest), "rb", buffering=0)
+    if not stat.S_ISREG(os.fstat(source.fileno()).st_mode):
+        source.close()
+        raise OSError(errno.EINVAL, "not a plain file", path)
+    return cast(BinaryIO, source)
 
 
 def _count(patterns: Iterable[str], found: dict[str, int]) -> None:
-    paths: dict[str, str] = {}
-    _find(patterns, paths)
-    for path in paths.values():
-        repo = os.path.basename(os.path.dirname(os.path.dirname(path))).removeprefix("models--").replace("--", "/", 1)
-        with contextlib.suppress(OSError):
-            # a large file is never a link: only small ones are
-            found[repo] = found.get(repo, 0) + os.lstat(path).st_size
+    counted: set[tuple[str, str]] = set()
+    for pattern in patterns:
+        for blob in _blobs(pattern):
+            # models may share a file, and users a model
+            if (blob.repo, blob.sha256) not in counted:
+                counted.add((blob.repo, blob.sha256))
+                found[blob.repo] = found.get(blob.repo, 0) + blob.size
 
 
 def take_for(store: Store, need: Mapping[str, Mapping[str, Any]], patterns: Iterable[str]) -> Taken:
@@ -94,7 +127,7 @@ def take(incoming: str, need: Iterable[Mapping[str, Any]], found: Mapping[str, s
         if path is not None and _copy(path, incoming, str(item["sha256"]), int(item["size"])):
             taken.add(str(item["sha256"]))
             size += int(item["size"])
-            caches.add(path.rpartition("/models--")[0])
+            caches.add(path.rpartition(f"/{_MODEL}")[0])
     return Taken(taken, size, sorted(caches))
 
 
@@ -102,9 +135,8 @@ def _copy(path: str, incoming: str, sha256: str, size: int) -> bool:
     scratch = os.path.join(incoming, f"copy-{sha256}")
     digest = hashlib.sha256()
     try:
-        with os.fdopen(files.open_checked(path, os.O_RDONLY), "rb", buffering=0) as source:
-            state = os.fstat(source.fileno())
-            if not stat.S_ISREG(state.st_mode) or state.st_size != size:
+        with _opened(path) as source:
+            if os.fstat(source.fileno()).st_size != size:
                 return False
             for end in ("part", "have"):
                 # of a broken fan-out: there is room for a content once
@@ -123,7 +155,7 @@ def _copy(path: str, incoming: str, sha256: str, size: int) -> bool:
         os.replace(scratch, os.path.join(incoming, sha256))
         return True
     except OSError:
-        # another's home, a link of another user's, a disk that is full or bad: the other ways are still open
+        # another's home, a link out of the cache, a disk that is full or bad: the other ways are still open
         return False
     finally:
         with contextlib.suppress(FileNotFoundError):

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fnmatch
 import glob
 import importlib
@@ -35,8 +36,15 @@ OTHER_FORMS = (
 RESERVE = 0.05
 #: seconds between two lines of progress
 TELL_EVERY = 5.0
-#: what the client raises while nobody answers
-_NO_ANSWER = ("Connect", "Timeout", "Proxy", "ReadError", "WriteError", "RemoteProtocol", "Offline", "LocalEntry")
+#: what the client says of a full disk where it does not give the number
+_NO_ROOM = "No space left on device"
+#: what it raises while nobody answers
+_NO_ANSWER = (
+    *("Connect", "Timeout", "Proxy", "ReadError", "WriteError", "RemoteProtocol"),
+    *("Offline", "LocalEntry", "DryRun"),
+)
+
+_OTHER_DISK = "or name a folder on another disk by XDG_CACHE_HOME in the environment of ansible-playbook"
 
 Say = Callable[[str], None]
 
@@ -61,10 +69,15 @@ def is_id(source: str) -> bool:
     return _ID.match(source) is not None
 
 
+def is_commit(revision: str) -> bool:
+    return re.fullmatch(r"[0-9a-f]{40}", revision) is not None
+
+
 def client() -> Any:
     try:
-        # the package imports its parts when they are asked for; this one is an attribute once it is imported
+        # the package imports its parts when they are asked for; these are attributes once they are imported
         importlib.import_module("huggingface_hub.constants")
+        importlib.import_module("huggingface_hub.utils")
         return importlib.import_module("huggingface_hub")
     except ImportError as error:
         raise HubError(
@@ -97,9 +110,47 @@ def model_folder(cache: str, repo: str) -> str:
     return os.path.join(cache, f"models--{repo.replace('/', '--')}")
 
 
-def cache_of(hub: Any, repo: str) -> str:
-    """The cache that has most of the model; ours for one that is in none."""
-    return max(caches(hub), key=lambda cache: _bytes_in(os.path.join(model_folder(cache, repo), "blobs")))
+def found_in(hub: Any, repo: str, revision: str, name: str, cache: str) -> str:
+    """Where the client finds a file of the model in a cache, without asking the hub; empty where it does not."""
+    path = hub.try_to_load_from_cache(repo, name, cache_dir=cache, revision=revision or None)
+    # the client has a mark of its own for a file that the model has not
+    return path if isinstance(path, str) else ""
+
+
+def cache_with(hub: Any, repo: str, revision: str, name: str) -> str:
+    """The cache in which the client finds a file of the model; ours where it is in none."""
+    ours, *others = caches(hub)
+    return next((cache for cache in (ours, *others) if found_in(hub, repo, revision, name, cache)), ours)
+
+
+class Place(NamedTuple):
+    """Where a model is fetched to."""
+
+    cache: str
+    lacking: int  # bytes that a download into it brings
+
+
+def place_of(hub: Any, repo: str, commit: str, files: Iterable[Listed], token: str | None = None) -> Place:
+    """The cache that lacks least of the model, ours where they are alike.
+
+    The client itself says what it would fetch: some of it can be there under another revision, or as another model's.
+    """
+    names = left_out(file.path for file in files)
+    silent, _written = _counting(hub.utils.tqdm)
+    places = []
+    for cache in caches(hub):
+        with explained(hub, repo, commit, token):
+            rows = hub.snapshot_download(
+                repo,
+                revision=commit,
+                cache_dir=cache,
+                ignore_patterns=names,
+                dry_run=True,
+                tqdm_class=silent,
+                token=token,
+            )
+        places.append(Place(cache, sum(int(row.file_size or 0) for row in rows if row.will_download)))
+    return min(places, key=lambda place: place.lacking)
 
 
 def whole(repo: str, revision: str, hub: Any) -> str | None:
@@ -137,16 +188,14 @@ def snapshot(
             f"source {repo!r} is neither a folder (it would begin with /, ./ or ~) nor a hub id such as owner/model"
         )
     hub = hub or client()
-    pinned = re.fullmatch(r"[0-9a-f]{40}", revision) is not None
     local = whole(repo, revision, hub)
-    if local is None or (fetch and not pinned):
+    if local is None or (fetch and not is_commit(revision)):
         if not fetch:
             return None, ""
-        cache = cache_of(hub, repo)
         # some clients give out what a broken download left
-        doubtful = "" if local else _local(hub, repo, revision, cache)
+        doubtful = "" if local else next(filter(None, (_local(hub, repo, revision, one) for one in caches(hub))), "")
         try:
-            local = _download(hub, repo, revision, name, cache, say)
+            local = _download(hub, repo, revision, name, say)
         except HubError as error:
             if local is not None and isinstance(error, Unreachable):
                 return local, os.path.basename(local)
@@ -195,10 +244,9 @@ def listing(hub: Any, repo: str, revision: str, token: str | None = None) -> tup
     return commit, [tree[name] for name in wanted(tree)]
 
 
-def missing(hub: Any, repo: str, files: Iterable[Listed]) -> int:
-    """Bytes of these files that no cache of the controller has."""
-    blobs = os.path.join(model_folder(cache_of(hub, repo), repo), "blobs")
-    return sum(file.size for file in files if not os.path.exists(os.path.join(blobs, file.blob)))
+def _here(hub: Any, repo: str, commit: str, files: Iterable[Listed], cache: str) -> int:
+    """Bytes of the files that are whole in a cache, without asking the hub."""
+    return sum(file.size for file in files if found_in(hub, repo, commit, file.path, cache))
 
 
 def room_problem(repo: str, cache: str, lacking: int) -> str:
@@ -208,19 +256,20 @@ def room_problem(repo: str, cache: str, lacking: int) -> str:
         return ""
     return (
         f"{repo} needs {human(needed)} more on the controller (5 % reserve included), and {human(free)} are free where "
-        f"{cache} is: free {human(needed - free)}, or name a folder on another disk by XDG_CACHE_HOME in the "
-        "environment of ansible-playbook"
+        f"{cache} is: free {human(needed - free)}, {_OTHER_DISK}"
     )
 
 
-def _download(hub: Any, repo: str, revision: str, name: str, cache: str, say: Say) -> str:
+def _download(hub: Any, repo: str, revision: str, name: str, say: Say) -> str:
     commit, files = listing(hub, repo, revision)
     _remove_orphans(model_folder(push.user_cache("hub"), repo))
-    lacking = missing(hub, repo, files)
+    cache, lacking = place_of(hub, repo, commit, files)
     if problem := room_problem(repo, cache, lacking):
         raise HubError(problem)
+    before = _here(hub, repo, commit, files, cache)
+    bar, written = _counting(hub.utils.tqdm)
     try:
-        with _told(f"{name} from the hub", model_folder(cache, repo), lacking, say), explained(hub, repo, revision):
+        with _told(f"{name} from the hub", lacking, written, say), explained(hub, repo, revision):
             # the client itself goes on where a line breaks
             return str(
                 hub.snapshot_download(
@@ -228,10 +277,11 @@ def _download(hub: Any, repo: str, revision: str, name: str, cache: str, say: Sa
                     revision=revision or commit,
                     cache_dir=cache,
                     ignore_patterns=left_out(file.path for file in files),
+                    tqdm_class=bar,
                 )
             )
     except HubError as error:
-        kept = lacking - missing(hub, repo, files)
+        kept = _here(hub, repo, commit, files, cache) - before
         words = f"{human(kept)} of {human(lacking)} are kept: run again" if kept else ""
         raise type(error)(". ".join(filter(None, [str(error), words]))) from error
 
@@ -244,15 +294,31 @@ def _remove_orphans(folder: str) -> None:
             os.unlink(path)
 
 
+def _counting(base: Any) -> tuple[type, Callable[[], int]]:
+    """A progress bar for the client that shows nothing, and how many bytes it has seen written to the disk."""
+    written, lock = [0], threading.Lock()
+
+    def init(self: Any, *given: Any, **named: Any) -> None:
+        # another bar counts files, and one what goes over the line: compressed, and parts of some files only once
+        self.counts = named.get("unit") == "B" and not str(named.get("name")).endswith(".transfer")
+        base.__init__(self, *given, **{**named, "disable": True})
+
+    def update(self: Any, more: float | None = 1) -> Any:
+        if self.counts:
+            with lock:
+                written[0] += int(more or 0)
+        return base.update(self, more)
+
+    return type("Bar", (base,), {"__init__": init, "update": update}), lambda: written[0]
+
+
 @contextlib.contextmanager
-def _told(what: str, folder: str, lacking: int, say: Say) -> Iterator[None]:
-    """Say every few seconds how far a download is, by what grows on the disk."""
-    blobs = os.path.join(folder, "blobs")
-    before, began, ended = _bytes_in(blobs), time.monotonic(), threading.Event()
+def _told(what: str, lacking: int, written: Callable[[], int], say: Say) -> Iterator[None]:
+    """Say every few seconds how far a download is."""
+    began, ended = time.monotonic(), threading.Event()
 
     def line() -> str:
-        # space that is taken: a file may be made in its full size before it is filled
-        here, seconds = max(0, _bytes_in(blobs) - before), max(time.monotonic() - began, 0.001)
+        here, seconds = written(), max(time.monotonic() - began, 0.001)
         rate = here / seconds
         left = f", {(lacking - here) / rate:.0f} s left" if 0 < here < lacking else ""
         return f"{what}: {human(min(here, lacking))} of {human(lacking)}, {human(rate)}/s{left}"
@@ -274,15 +340,6 @@ def _told(what: str, folder: str, lacking: int, say: Say) -> Iterator[None]:
             say(line())
 
 
-def _bytes_in(folder: str) -> int:
-    found = 0
-    with contextlib.suppress(OSError):
-        for entry in os.scandir(folder):
-            with contextlib.suppress(OSError):
-                found += entry.stat(follow_symlinks=False).st_blocks * 512
-    return found
-
-
 @contextlib.contextmanager
 def explained(hub: Any, repo: str, revision: str, token: str | None = None) -> Iterator[None]:
     """What the client raises, as a sentence with the fix."""
@@ -293,6 +350,10 @@ def explained(hub: Any, repo: str, revision: str, token: str | None = None) -> I
     except Exception as error:
         kind = type(error).__name__
         status = getattr(getattr(error, "response", None), "status_code", None)
+        if getattr(error, "errno", None) == errno.ENOSPC or _NO_ROOM in str(error):
+            raise HubError(
+                f"the controller's disk became full while {repo} was fetched: free some of it, {_OTHER_DISK}"
+            ) from error
         if kind == "GatedRepoError":
             raise HubError(_gated(hub, repo, token)) from error
         if kind == "RevisionNotFoundError":

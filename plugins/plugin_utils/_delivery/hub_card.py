@@ -121,7 +121,7 @@ def _small_files(client: Any, repo: str, commit: str, names: Iterable[str], toke
     with hub.explained(client, repo, commit, token):
         for name in _SMALL:
             if name in names:
-                cache = hub.cache_of(client, repo)
+                cache = hub.cache_with(client, repo, commit, name)
                 folder = os.path.dirname(
                     client.hf_hub_download(repo, name, revision=commit, cache_dir=cache, token=token)
                 )
@@ -177,12 +177,11 @@ def models_of(
             commit, files = hub.listing(client, source, revision)
             # of a gated model everybody may read the list of its files, and nothing else
             _small_files(client, source, commit, [file.path for file in files], None)
+            cache, lacking = hub.place_of(client, source, commit, files)
         except hub.HubError as error:
             raise type(error)(f"{name}: {error}") from error
         found.sizes[name] = sum(file.size for file in files)
-        cache = hub.cache_of(client, source)
         there, host = max(((known.get(source, 0), host) for host, known in (caches or {}).items()), default=(0, ""))
-        lacking = hub.missing(client, source, files)
         # of half a model nobody knows here which half: what the controller lacks of it is fetched
         whole_there = 0 < sum(file.size for file in files if valid_sha256(file.blob)) <= there
         there_of = (host, min(there, lacking)) if whole_there and model.get("layout", "flat") == "flat" else ("", 0)

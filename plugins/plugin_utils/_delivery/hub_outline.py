@@ -34,8 +34,10 @@ def outline(repo: str, revision: str, fetch: bool, client: Any = None) -> Outlin
     client = client or hub.client()
     if not hub.is_id(repo) or hub.whole(repo, revision, client):
         return None
-    for cache in hub.caches(client):
-        found = _read(os.path.join(hub.model_folder(cache, repo), "snapshots", revision or "none"))
+    # a branch may have moved since
+    for cache in hub.caches(client) if hub.is_commit(revision) else []:
+        listed = hub.found_in(client, repo, revision, _LISTED, cache)
+        found = _read(os.path.dirname(listed)) if listed else None
         if found:
             return found
     return _fetch(client, repo, revision) if fetch else None
@@ -62,7 +64,7 @@ def _fetch(client: Any, repo: str, revision: str) -> Outline | None:
     small = [file.path for file in files if not valid_sha256(file.blob)]
     if not large or not small:
         return None
-    cache = hub.cache_of(client, repo)
+    cache = hub.place_of(client, repo, commit, files).cache
     with hub.explained(client, repo, commit):
         for name in small:
             path = client.hf_hub_download(repo, name, revision=commit, cache_dir=cache)

@@ -87,11 +87,17 @@ def part_digests(folder: str, names: Iterable[str], size: int) -> dict[str, list
     return {name: kept[name][2] for name in names}
 
 
-def tree_of(folder: str) -> str:
-    """The folder that links may lead into: of a snapshot in the hub's cache the model's own, with its blobs."""
+def model_of(folder: str) -> str:
+    """Of a snapshot in the hub's cache the model's own folder; of any other folder itself."""
     parent = os.path.dirname(folder)
     whole = os.path.dirname(parent)
     return whole if os.path.basename(parent) == "snapshots" and os.path.isdir(os.path.join(whole, "blobs")) else folder
+
+
+def tree_of(folder: str) -> str:
+    """The folder that links may lead into: of a snapshot the hub's cache, in which models share their bytes."""
+    model = model_of(folder)
+    return os.path.dirname(model) if os.path.basename(model).startswith("models--") else model
 
 
 def folder_files(folder: str, what: str) -> list[str]:
@@ -119,7 +125,8 @@ def folder_files(folder: str, what: str) -> list[str]:
                 mode = os.stat(path).st_mode
             except FileNotFoundError:
                 raise AnsibleActionFail(
-                    f"{what}: {path} is a link to nothing. A hub cache was copied without its blobs; fetch it again."
+                    f"{what}: {path} is a link to nothing. A hub cache was copied without its blobs: fetch it again, "
+                    "or copy the whole cache, since its models share their files"
                 ) from None
             if stat.S_ISREG(mode) and not name.startswith("."):
                 found.append(relative)
@@ -137,9 +144,21 @@ class HubFolder(NamedTuple):
     links: list[list[str]]  # path, target
 
 
+def _named_within(folder: str, name: str) -> str:
+    """The last name that a link has within a folder; its bytes may be elsewhere."""
+    folder = os.path.realpath(folder)
+    here = named = os.path.join(folder, name)
+    while os.path.islink(here):
+        place = os.path.realpath(os.path.dirname(here))
+        here = os.path.normpath(os.path.join(place, os.readlink(here)))
+        if here.startswith(f"{folder}{os.sep}"):
+            named = here
+    return os.path.relpath(named, folder)
+
+
 def hub_folder(snapshot: str, what: str) -> HubFolder:
     """The one snapshot of a model in the hub's cache, with its blobs and the names that stand for it."""
-    folder = tree_of(snapshot)
+    folder = model_of(snapshot)
     if folder == snapshot:
         raise AnsibleActionFail(f"{what}: layout hub needs a model of the hub's cache, but {snapshot} is not one")
     files: set[str] = set()
@@ -148,9 +167,10 @@ def hub_folder(snapshot: str, what: str) -> HubFolder:
         path = os.path.join(snapshot, relative)
         here = os.path.relpath(path, folder)
         if os.path.islink(path):
-            real = os.path.relpath(os.path.realpath(path), os.path.realpath(folder))
-            files.add(real)
-            links.append([here, os.path.relpath(real, os.path.dirname(here))])
+            named = _named_within(folder, here)
+            files.add(named)
+            if named != here:
+                links.append([here, os.path.relpath(named, os.path.dirname(here))])
         else:
             files.add(here)
     for parent, _folders, names in os.walk(os.path.join(folder, "refs")):

@@ -96,7 +96,7 @@ def test_what_is_not_the_content_is_left_alone_and_has_to_be_sent(
         def refused(*_given: Any) -> int:
             raise PermissionError(13, "Permission denied")
 
-        monkeypatch.setattr(hub_caches.files, "open_checked", refused)
+        monkeypatch.setattr(hub_caches.files, "open_of_owner", refused)
     else:
         blob.unlink()
         if fault == "link":

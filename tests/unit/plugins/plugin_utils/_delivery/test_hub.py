@@ -17,6 +17,8 @@ COMMIT = "c" * 40
 class Client:
     """The hub's client: what is here already, and what the hub says when it is asked."""
 
+    utils = SimpleNamespace(tqdm=object)
+
     def __init__(self, here: bool = False, error: Exception | None = None) -> None:
         self.here = here
         self.error = error
@@ -34,9 +36,25 @@ class Client:
         sizes = {"config.json": 2, "model.safetensors": 4096}
         return [SimpleNamespace(path=name, size=size, lfs=None, blob_id=name) for name, size in sizes.items()]
 
+    def try_to_load_from_cache(self, repo: str, name: str, cache_dir: str, revision: str | None) -> str | None:
+        path = Path(cache_dir, "models--x/snapshots", COMMIT, name)
+        return str(path) if path.exists() else None
+
     def snapshot_download(
-        self, repo: str, revision: Any, cache_dir: str, ignore_patterns: tuple[str, ...], local_files_only: bool = False
-    ) -> str:
+        self,
+        repo: str,
+        revision: Any,
+        cache_dir: str,
+        ignore_patterns: tuple[str, ...],
+        local_files_only: bool = False,
+        dry_run: bool = False,
+        token: str | None = None,
+        tqdm_class: Any = None,
+    ) -> Any:
+        if dry_run:
+            files = {"config.json": 2, "model.safetensors": 4096}
+            here = {name: self.try_to_load_from_cache(repo, name, cache_dir, revision) for name in files}
+            return [SimpleNamespace(file_size=files[name], will_download=not here[name]) for name in files]
         self.asked.append(local_files_only)
         if local_files_only and not self.here:
             raise FileNotFoundError(repo)

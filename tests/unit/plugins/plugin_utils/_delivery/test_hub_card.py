@@ -103,9 +103,12 @@ def client(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(huggingface_hub.constants, "HF_TOKEN_PATH", str(tmp_path / "token"))
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_DISABLE_XET", True)
     monkeypatch.setattr(huggingface_hub, "HfApi", lambda token=None: _api(url, token))
-    fetch = huggingface_hub.hf_hub_download
+    fetch, whole = huggingface_hub.hf_hub_download, huggingface_hub.snapshot_download
     monkeypatch.setattr(
         huggingface_hub, "hf_hub_download", lambda *args, **kwargs: fetch(*args, endpoint=url, **kwargs)
+    )
+    monkeypatch.setattr(
+        huggingface_hub, "snapshot_download", lambda *args, **kwargs: whole(*args, endpoint=url, **kwargs)
     )
     return huggingface_hub
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import signal
@@ -15,6 +16,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from ansible_collections.sparkthor.cluster.plugins.module_utils._store import hub_caches
+from ansible_collections.sparkthor.cluster.plugins.module_utils._store.store import Store
 
 from tests.unit.hub_stand_in import COMMIT, TOKEN, Models, hub_of
 
@@ -25,6 +28,8 @@ SHARDS = {
     "model-00002-of-00002.safetensors": b"2" * 4096,
 }
 OTHERS = {"original/model.pth": b"p" * 99, "pytorch_model.bin": b"b" * 99, "1_Pooling/config.json": b"{}"}
+#: settings of the client
+CLIENT = {"HF_XET_CLIENT_RETRY_MAX_ATTEMPTS": "1", "HF_HUB_DISABLE_XET": "0"}
 NOBODY = "http://127.0.0.1:9"
 PROGRAM = """
 import json, sys
@@ -49,11 +54,17 @@ def models() -> Models:
     return Models(
         {"owner/open": FILES, "owner/gated": FILES, "owner/shards": SHARDS, "owner/forms": {**FILES, **OTHERS}},
         frozenset({"owner/gated"}),
+        xet=True,
     )
 
 
-@pytest.fixture
-def hub(models: Models) -> Iterator[str]:
+SHARED = "by chunks into the shared store"
+
+
+@pytest.fixture(params=[SHARED, "each file by itself"])
+def hub(models: Models, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """With hf-xet as it comes with the client, and as it is where a user has switched it off."""
+    monkeypatch.setitem(CLIENT, "HF_HUB_DISABLE_XET", str(int(request.param == "each file by itself")))
     with hub_of(models) as url:
         yield url
 
@@ -61,7 +72,7 @@ def hub(models: Models) -> Iterator[str]:
 def settings(hub: str, tmp_path: Path, **environment: str) -> dict[str, str]:
     return {
         "PATH": os.environ["PATH"], "HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path), "HF_ENDPOINT": hub,
-        "HF_HUB_DISABLE_XET": "1", "HF_HUB_DISABLE_TELEMETRY": "1", **environment,
+        "HF_HUB_DISABLE_TELEMETRY": "1", **CLIENT, **environment,
     }  # fmt: skip
 
 
@@ -177,3 +188,69 @@ def test_unknown_revisions_and_models_are_named(hub: str, tmp_path: Path) -> Non
         "the hub has no owner/none, or it is private and no token was given"
         in (ask(hub, tmp_path, "owner/none")["error"])
     )
+
+
+def shares(hub_is: pytest.FixtureRequest) -> bool:
+    return SHARED in hub_is.node.name
+
+
+def test_a_model_whose_bytes_another_one_brought_needs_neither_line_nor_room(
+    hub: str, models: Models, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    ask(hub, tmp_path, "owner/open")
+    models.sent.clear()
+    found = ask(hub, tmp_path, "owner/forms")
+    fetched = ["owner/forms/1_Pooling/config.json", "owner/forms/config.json"]
+    if shares(request):
+        assert sorted(models.sent) == fetched
+        assert found["said"][0] == "m from the hub: 4 B to fetch"
+        # the bytes are neither in the snapshot nor in the model's own folder
+        assert Path(found["folder"], "model.safetensors").resolve().parents[2] == tmp_path / "sparkthor/hub"
+    else:
+        assert sorted(models.sent) == [*fetched, "owner/forms/model.safetensors"]
+    assert found["files"]["model.safetensors"] == "w" * 4096
+    # in the hub's layout the model has its own copy
+    assert found["links"][-1][1] == f"../../blobs/{hashlib.sha256(b'w' * 4096).hexdigest()}"
+
+
+def test_weights_in_the_cache_of_a_hosts_user_are_taken(hub: str, tmp_path: Path, store: Store) -> None:
+    home = tmp_path / "theirs"
+    program = "import huggingface_hub, sys; print(huggingface_hub.snapshot_download(sys.argv[1]))"
+    for repo in ("owner/shards", "owner/open", "owner/forms"):
+        run(program, repo, **settings(hub, tmp_path, HF_HOME=str(home)))
+    cache = str(home / "hub")
+    sizes = hub_caches.sizes([cache])
+    assert (sizes["owner/shards"], sizes["owner/open"]) == (8192, 4096)
+    need = [
+        {"sha256": hashlib.sha256(data).hexdigest(), "size": len(data)}
+        for name, data in {**SHARDS, **FILES}.items()
+        if name.endswith(".safetensors")
+    ]
+    assert hub_caches.take(store.incoming, need, hub_caches.blobs([cache])) == (
+        {item["sha256"] for item in need}, 3 * 4096, [cache],
+    )  # fmt: skip
+
+
+def test_a_disk_that_becomes_full_is_named(hub: str, models: Models, tmp_path: Path) -> None:
+    """On a file system of 1 MiB; what is free is asked before, and others use the disk as well."""
+    models.files = {"owner/open": {**FILES, "model.safetensors": os.urandom(3 << 20)}}
+    place = tmp_path / "small"
+    place.mkdir()
+    mounted = f"mount -t tmpfs -o size=1M none {place}"
+    if subprocess.run(["unshare", "-rm", "sh", "-c", mounted], capture_output=True, check=False).returncode:
+        pytest.skip("no file system can be mounted here")
+    believes = tmp_path / "program.py"
+    believed = "said = []\nif sys.argv[3:]:\n    hub.free_bytes = lambda _path: 1 << 40\n"
+    believes.write_text(PROGRAM.replace("said = []\n", believed).replace("sys.argv[1:]", "sys.argv[1:3]"))
+
+    def error(*words: str) -> str:
+        command = f"{mounted} && exec {sys.executable} {believes} owner/open main {' '.join(words)}"
+        done = subprocess.run(
+            ["unshare", "-rm", "sh", "-c", command], env=settings(hub, tmp_path, XDG_CACHE_HOME=str(place)),
+            capture_output=True, text=True, timeout=60, check=False,
+        )  # fmt: skip
+        return json.loads(done.stdout.splitlines()[-1])["error"]
+
+    assert "owner/open needs 3.1 MiB more on the controller (5 % reserve included), and 1.0 MiB are free" in error()
+    assert [name for name in models.sent if name.endswith(".safetensors")] == []
+    assert "the controller's disk became full while owner/open was fetched: free some of it, or name" in error("roomy")

@@ -36,11 +36,14 @@ def client(asked: Models, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> It
     monkeypatch.setattr(tqdm.tqdm, "monitor_interval", 0)
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "theirs"))
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_DISABLE_XET", True)
-    fetch = huggingface_hub.hf_hub_download
+    fetch, whole = huggingface_hub.hf_hub_download, huggingface_hub.snapshot_download
     with hub_of(asked) as url:
         monkeypatch.setattr(huggingface_hub, "HfApi", lambda token=None: HfApi(endpoint=url, token=token))
         monkeypatch.setattr(
             huggingface_hub, "hf_hub_download", lambda *args, **kwargs: fetch(*args, endpoint=url, **kwargs)
+        )
+        monkeypatch.setattr(
+            huggingface_hub, "snapshot_download", lambda *args, **kwargs: whole(*args, endpoint=url, **kwargs)
         )
         yield huggingface_hub
 
