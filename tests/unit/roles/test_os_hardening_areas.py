@@ -185,3 +185,12 @@ def test_the_hold_covers_kernels_and_drivers() -> None:
     names = item["content"].partition("Package: ")[2].partition("\n")[0].split()
     assert {"linux-image-*", "nvidia-driver-*", "libnvidia-*", "nvidia-l4t-*"} <= set(names)
     assert "Pin-Priority: -1" in item["content"]
+
+
+@pytest.mark.parametrize("none", [[], ""])
+def test_a_hold_of_nothing_is_no_pin_that_breaks_apt(none: object) -> None:
+    wanted = state("hold", os_hardening_hold_packages=none)
+    assert wanted["files"] == []
+    # and the one of an earlier run goes
+    assert wanted["restore"] == ["/etc/apt/preferences.d/60-sparkthor"]
+    assert state("hold")["restore"] == []
