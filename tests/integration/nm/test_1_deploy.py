@@ -52,7 +52,7 @@ def test_a_desktop_ends_at_once_unless_somebody_is_logged_in_on_it(pair, virgin)
     again = pair.play()
     assert (again.rc, again.changed) == (0, dict.fromkeys(pair.hosts, 0)), again.output
     assert "greetd.service goes on" in " ".join(again.output.split()), "as long as it does"
-    advice = ("--tags", "os_hardening_headless", "-e", "os_hardening_headless_isolate=true")
+    advice = ("--tags", "os_hardening", "-e", "os_hardening_headless_isolate=true")
     asked = pair.play(*advice)
     assert asked.rc == 0, asked.output
     assert pair.on("spark-02", DESKTOP, check=False).strip() == "inactive"
