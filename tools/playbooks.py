@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -25,6 +26,7 @@ RUNS = TOP / ".lab" / "runs"
 SLOW_TASK_SECONDS = 10.0
 #: of a run that ended without a failed task, which say why
 LAST_LINES = 6
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
 @dataclass
@@ -152,7 +154,8 @@ def run_playbook(
     if threading.current_thread() is threading.main_thread():
         for number, handler in handlers.items():
             signal.signal(number, handler)
-    output = result.stdout.read() if result.stdout else ""
+    # each line has colours of its own, also where Ansible has folded one
+    output = _COLOUR.sub("", result.stdout.read() if result.stdout else "")
     # a program that a signal ended has no exit status
     rc = int(result.rc if result.rc is not None else 1)
     outcome = Outcome(

@@ -53,7 +53,7 @@ def test_a_limit_of_tokens_is_shown_with_what_was_used() -> None:
     shows = shown(vllm_serve_api_keys=keys, __keys_found=found, __keys_usage={"stdout": json.dumps(usage)})
     assert shows[0] == (
         "alice: all models, no limit of requests, 7 of 100 tokens a minute, 46 of 5000 tokens a month "
-        "(2 answers not counted)"
+        "(2 answers estimated)"
     )
     # nobody counted yet
     shows = shown(vllm_serve_api_keys=keys, __keys_found=found, __keys_usage={"stdout": ""})
