@@ -267,7 +267,7 @@ def _download(hub: Any, repo: str, revision: str, name: str, say: Say) -> str:
     if problem := room_problem(repo, cache, lacking):
         raise HubError(problem)
     before = _here(hub, repo, commit, files, cache)
-    bar, written = _counting(hub.utils.tqdm)
+    progress, written = _counting(hub.utils.tqdm)
     try:
         with _told(f"{name} from the hub", lacking, written, say), explained(hub, repo, revision):
             # the client itself goes on where a line breaks
@@ -277,7 +277,7 @@ def _download(hub: Any, repo: str, revision: str, name: str, say: Say) -> str:
                     revision=revision or commit,
                     cache_dir=cache,
                     ignore_patterns=left_out(file.path for file in files),
-                    tqdm_class=bar,
+                    tqdm_class=progress,
                 )
             )
     except HubError as error:
