@@ -26,11 +26,12 @@ from types import ModuleType
 from typing import Any
 from unittest import mock
 
+from pip._internal.models.index import PyPI
 from pip._internal.network.lazy_wheel import LazyZipOverHTTP
 from pip._internal.network.session import PipSession
 
 FOUND = Path(__file__).parents[1] / "tests" / "truth" / "reasoning_parsers.json"
-INDEX = "https://pypi.org/simple/vllm/"
+INDEX = f"{PyPI.simple_url}/vllm/"
 ANSWERS = {"both tags": "<think>why</think>so", "closing tag alone": "why</think>so"}
 PARSERS = ("qwen3", "deepseek_r1")
 #: where vLLM's classes are, by parser and by the wheels' own age
