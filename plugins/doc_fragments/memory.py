@@ -73,11 +73,15 @@ options:
   speculative_config:
     description:
       - The value of vLLM's C(--speculative-config), a mapping or its JSON.
-      - Layers of multi-token prediction are those of the model. A drafter of its own needs O(draft_config).
+      - Layers of multi-token prediction are those of the model, as is DeepSeek V4's DSpark. Without O(draft_config) a
+        drafter of its own is named and not counted.
     type: raw
   draft_config:
     description: The parsed C(config.json) of the model that drafts.
     type: dict
+  draft_weights_bytes:
+    description: Size of the weights of the model that drafts; estimated from O(draft_config) if not given.
+    type: int
   enable_expert_parallel:
     description: Whole experts on each rank.
     type: bool

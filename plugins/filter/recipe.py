@@ -59,7 +59,7 @@ options:
     description:
       - "The user's own choice, which wins: C(model), C(revision), C(served_model_name), C(max_model_len),
         C(tensor_parallel), C(pipeline_parallel), C(expert_parallel), C(runtime), C(image), C(args), C(environment),
-        C(acknowledged)."
+        C(acknowledged), C(draft_config), C(draft_weights_bytes)."
       - Empty values do not count. An argument of V(none) takes the recipe's away.
     type: dict
     default: {}

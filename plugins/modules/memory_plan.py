@@ -122,6 +122,7 @@ def main() -> None:
             "hf_overrides": {"type": "dict"},
             "speculative_config": {"type": "raw"},
             "draft_config": {"type": "dict"},
+            "draft_weights_bytes": {"type": "int"},
             "enable_expert_parallel": {"type": "bool", "default": False},
             "enable_prefix_caching": {"type": "bool", "default": True},
             "load_format": {"type": "str", "default": "auto"},

@@ -30,7 +30,7 @@ Planner = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 
 def proved(result: Mapping[str, Any], replanned: Planner, batched: int, pinned: bool) -> list[str]:
     """The suggestions of ``result`` that make it better, and for a pinned cache the pin and the step that fit."""
-    if result["verdict"] not in ("does_not_fit", "tight") or result["unknown"]:
+    if result["verdict"] not in ("does_not_fit", "tight") or result["request_bytes_per_rank"] is None:
         return list(result["suggestions"])
     given: Sequence[str] = result["suggestions"]
     kept: list[str] = []
@@ -73,7 +73,8 @@ def helps(result: Mapping[str, Any], replanned: Planner, change: Mapping[str, An
     except SizingError:
         return False
     if result["verdict"] == "does_not_fit":
-        return bool(found["verdict"] in ("fits", "tight"))
+        # a drafter that is not known leaves the verdict open at best
+        return bool(found["verdict"] != "does_not_fit" and found["request_bytes_per_rank"] is not None)
     return bool(found["verdict"] != "does_not_fit" and not any("boots differ" in text for text in found["reasons"]))
 
 

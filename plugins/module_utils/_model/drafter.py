@@ -6,9 +6,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from ansible_collections.sparkthor.cluster.plugins.module_utils._model import known
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.config import optional_int, text_config
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.layers import FULL, WINDOW, Layer
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.shape import Shape, read_shape
@@ -17,6 +18,11 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._model.values im
 #: drafters without a model: they look tokens up
 _WITHOUT_MODEL = ("ngram", "ngram_gpu", "suffix", "[ngram]")
 _PREDICTION_LAYERS = ("num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_modules")
+#: drafters that are weights alone: heads on the model's last state, which cache nothing
+_WITHOUT_CACHE = ("medusa", "mlp_speculator")
+#: DeepSeek V4's DSpark is in the model's own checkpoint, under mtp.*: its layers where no field says how many, and the
+#: tokens of a block (vLLM 0.32, deepseek_v4/nvidia/dspark.py and config/speculative.py)
+_OWN_DSPARK, _DSPARK_LAYERS, _DSPARK_BLOCK = ("deepseek_v4",), 3, ("block_size", "dspark_block_size")
 
 
 @dataclass(frozen=True)
@@ -26,7 +32,8 @@ class Drafter:
     tokens: int = 0  # drafted in each step
     shape: Shape | None = None  # of the model that drafts; its layers are on the last stage
     own_weights: bool = False  # layers of the model's own checkpoint (multi-token prediction)
-    unknown: str = ""  # what is not known of it
+    unknown: str = ""  # what is not known of it, and so not counted
+    weights: int | None = None  # bytes of its files, where they are known
 
 
 def read_drafter(
@@ -34,8 +41,11 @@ def read_drafter(
     config: Mapping[str, Any],
     shape: Shape,
     draft: Mapping[str, Any] | None,
+    weights: int | None = None,
 ) -> Drafter:
-    """What `--speculative-config` adds to a model; `draft` is the config.json of the model that drafts."""
+    """What `--speculative-config` adds to a model; `draft` is the config.json of the model that drafts, `weights` the
+    bytes of its files. What nobody knows of a drafter is said in `unknown`, and the model is planned without it.
+    """
     asked = _parsed(speculative)
     if not asked:
         return Drafter()
@@ -43,16 +53,44 @@ def read_drafter(
     method, model = str(asked.get("method") or "").lower(), asked.get("model")
     own = method.endswith("mtp") or (not method and model is None)
     predicting = optional_int(text, _PREDICTION_LAYERS, 0)
-    tokens = as_int("speculative_config.num_speculative_tokens", asked.get("num_speculative_tokens") or predicting or 1)
+    block = optional_int({**text, **(draft or {})}, _DSPARK_BLOCK, 0) if method == "dspark" else 0
+    drafted = asked.get("num_speculative_tokens") or block or predicting or 1
+    tokens = as_int("speculative_config.num_speculative_tokens", drafted)
     if method in _WITHOUT_MODEL:
         return Drafter(tokens)
     if draft is not None:
-        return Drafter(tokens, read_shape(draft))
+        return _other_model(tokens, str(model or method), draft, weights)
+    if method == "dspark" and shape.model_type in _OWN_DSPARK:
+        return Drafter(tokens, _with_layers(shape, _dspark_layers(shape, text)), own_weights=True)
     if not own:
-        name = model or method
-        return Drafter(tokens, unknown=f"the drafter {name} (give its config.json as draft_config)")
+        return _uncounted(tokens, f"the drafter {model or method} (give its config.json as draft_config)", weights)
     layer = _prediction_layer(shape, text)
     return Drafter(tokens, _with_layers(shape, [layer] * max(1, predicting)), own_weights=True)
+
+
+def _other_model(tokens: int, name: str, draft: Mapping[str, Any], weights: int | None) -> Drafter:
+    """A drafter by its own config.json."""
+    inner = draft.get("transformer_layer_config")  # as the library speculators writes one
+    described = {**draft, **inner} if isinstance(inner, Mapping) else dict(draft)
+    text = text_config(described)
+    if text.get("model_type") in _WITHOUT_CACHE:
+        said = "" if weights else f"the weights of the drafter {name} (give their size as draft_weights_bytes)"
+        return Drafter(tokens, unknown=said, weights=weights)
+    try:
+        found = read_shape(described)
+    except SizingError as error:
+        return _uncounted(tokens, f"the drafter {name}: {error}", weights)
+    strange = known.unknown_of({**text, "model_type": ""})
+    if strange:
+        return _uncounted(tokens, f"the drafter {name}: {'; '.join(strange)}", weights)
+    # the head may have fewer words than the model; the embedding is the model's own
+    vocab = optional_int(described, ("draft_vocab_size",), found.vocab)
+    return Drafter(tokens, replace(found, vocab=vocab), weights=weights)
+
+
+def _uncounted(tokens: int, what: str, weights: int | None) -> Drafter:
+    """Of a drafter whose caches are not known its files alone count."""
+    return Drafter(tokens, unknown=f"{what}: its cache" if weights else what, weights=weights)
 
 
 def _parsed(value: Mapping[str, Any] | str | None) -> Mapping[str, Any]:
@@ -91,6 +129,17 @@ def _prediction_layer(shape: Shape, text: Mapping[str, Any]) -> Layer:
         )
     # the projection of two hidden states into one
     return Layer(**{**last.__dict__, "whole_params": last.whole_params + 2 * shape.hidden * shape.hidden})
+
+
+def _dspark_layers(shape: Shape, text: Mapping[str, Any]) -> list[Layer]:
+    """Layers with the window alone, and in the first what they share: projection of states, table of pairs."""
+    count = optional_int(text, ("n_mtp_layers",), 0) or _DSPARK_LAYERS
+    last = shape.layers[-1]
+    layer = replace(last, cache=WINDOW, ratio=1, index_dim=0)
+    targets = text.get("dspark_target_layer_ids")
+    states = len(targets) if isinstance(targets, (list, tuple)) else count
+    shared = states * shape.hidden * shape.hidden + 2 * shape.vocab * optional_int(text, ("dspark_markov_rank",), 0)
+    return [replace(layer, whole_params=layer.whole_params + shared), *[layer] * (count - 1)]
 
 
 def _with_layers(shape: Shape, layers: list[Layer]) -> Shape:

@@ -9,7 +9,7 @@ so that a split which cannot work is known before ten minutes of loading.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -111,6 +111,7 @@ class Options:
     hf_overrides: Mapping[str, Any] | None = None
     speculative_config: Mapping[str, Any] | str | None = None
     draft_config: Mapping[str, Any] | None = None
+    draft_weights_bytes: int | None = None
     enable_expert_parallel: bool = False
     enable_prefix_caching: bool = True
     load_format: str = "auto"
@@ -138,7 +139,7 @@ def _planned(config: Mapping[str, Any], asked: Options) -> dict[str, Any]:
     tensor, pipeline = _split(asked)
     check_split(shape, tensor)
     stages = split_layers(shape.num_layers, pipeline, asked.layer_partition)
-    drafter = read_drafter(asked.speculative_config, config, shape, asked.draft_config)
+    drafter = _drafter(asked, config, shape)
     step = _step(asked, shape, drafter)
     in_flight = step.batched * _batches(pipeline, version)
     cache = _cache(asked, shape, drafter, in_flight, tensor, stages)
@@ -149,7 +150,6 @@ def _planned(config: Mapping[str, Any], asked: Options) -> dict[str, Any]:
     cache, ranks = _fitted(asked, cache, ranks)
     names = rank_names(asked.hosts, tensor * pipeline)
     strange = known.unknown_of(text_config(config))
-    unknown = [*strange, *filter(None, [drafter.unknown])]
     weighed = not strange or weights.measured
     verdict, reasons, suggestions = judge(
         shape,
@@ -164,16 +164,17 @@ def _planned(config: Mapping[str, Any], asked: Options) -> dict[str, Any]:
             _pinned_cache(asked.kv_cache_memory_bytes),
             step.batched,
             parts,
-            unknown,
+            strange,
             asked.overhead_bytes is None,
             weighed,
+            drafter.unknown,
         ),
     )
     result = {
         "verdict": verdict,
         "reasons": reasons,
         "suggestions": suggestions,
-        "unknown": unknown,
+        "unknown": [*strange, *filter(None, [drafter.unknown])],
         **_model_sizes(shape, weights, ranks),
         **_cache_sizes(cache, made, ranks, version),
         **_speed(asked, weights, tensor),
@@ -184,7 +185,9 @@ def _planned(config: Mapping[str, Any], asked: Options) -> dict[str, Any]:
         "pipeline_parallel": pipeline,
         "ranks": _rank_table(names, ranks, cache.length),
     }
-    return _withheld(result, weighed, bool(strange)) if unknown else result
+    if strange:
+        return _withheld(result, {*_OF_CACHE, *(() if weighed else _OF_WEIGHTS), "prefill_flops_per_token"})
+    return _withheld(result, _OF_DRAFTER) if drafter.unknown else result
 
 
 #: numbers of the plan, and lists of its ranks, that are of the cache, of the weights, and of the computation
@@ -197,15 +200,24 @@ _OF_CACHE = (
 _OF_WEIGHTS = ("weights_bytes", "weights_bytes_per_rank", "active_bytes", "decode_tokens_per_second_bound")
 
 
-def _withheld(result: Mapping[str, Any], weighed: bool, strange: bool) -> dict[str, Any]:
+#: what nobody can say without the drafter's own cache, which shares the blocks of the model's
+_OF_DRAFTER = ("max_tokens", "max_concurrent_sequences", "kv_cache_tokens")
+
+
+def _withheld(result: Mapping[str, Any], gone: Collection[str]) -> dict[str, Any]:
     """A plan of what is not known gives no number that rests on a guess."""
-    gone = {*_OF_CACHE, *(() if weighed else _OF_WEIGHTS), *(("prefill_flops_per_token",) if strange else ())}
     ranks = {name: [None] * len(row) if name in gone else row for name, row in result["ranks"].items()}
     return {**{name: None if name in gone else value for name, value in result.items()}, "ranks": ranks}
 
 
 def _split(asked: Options) -> tuple[int, int]:
     return as_int("tensor_parallel", asked.tensor_parallel), as_int("pipeline_parallel", asked.pipeline_parallel)
+
+
+def _drafter(asked: Options, config: Mapping[str, Any], shape: Shape) -> Drafter:
+    size = asked.draft_weights_bytes
+    weights = None if size is None else as_int("draft_weights_bytes", size)
+    return read_drafter(asked.speculative_config, config, shape, asked.draft_config, weights)
 
 
 def _overhead(asked: Options, shape: Shape, tensor: int, world: int, step: overhead.Step) -> dict[str, int]:
@@ -330,9 +342,14 @@ def _weights(asked: Options, shape: Shape, stages: Sequence[int], tensor: int, d
         size = None if size is None else as_int("weights_bytes", size)
         size = None if size is None else int(size * loaded_share(shape, size))
         found = estimate_weights(shape, stages, tensor, size, text_alone)
-    if drafter.shape is None or (drafter.own_weights and (tensors is not None or size is not None)):
-        return found  # nothing is added, or what the checkpoint holds of it is counted
-    more = drafter_bytes(drafter.shape, tensor, drafter.own_weights)
+    if drafter.own_weights and (tensors is not None or size is not None):
+        return found  # what the checkpoint holds of it is counted
+    if drafter.weights is not None:
+        more = -(-drafter.weights // tensor)
+    elif drafter.shape is not None:
+        more = drafter_bytes(drafter.shape, tensor, drafter.own_weights)
+    else:
+        return found
     last = len(found.by_rank) - tensor
     return replace(found, by_rank=[size + (more if rank >= last else 0) for rank, size in enumerate(found.by_rank)])
 

@@ -79,6 +79,7 @@ class Asked:
     unknown: Sequence[str] = ()
     estimated: bool = True  # the overhead is
     weighed: bool = True  # the weights are known, though something of the cache may not be
+    uncounted: str = ""  # a drafter that the numbers leave out
 
 
 def usable_blocks(ranks: Sequence[Rank]) -> int | None:
@@ -99,7 +100,20 @@ def concurrent_sequences(ranks: Sequence[Rank], length: int) -> float | None:
 
 
 def judge(shape: Shape, ranks: Sequence[Rank], names: Sequence[str], asked: Asked) -> tuple[str, list[str], list[str]]:
-    """The verdict, its numbers, and the nearest changes that would make it fit."""
+    """The verdict, its numbers, and the nearest changes that would make it fit.
+
+    A drafter that is not known only adds to what is: without room for the rest it fits no more, and else nobody knows.
+    """
+    verdict, reasons, suggestions = _judged(shape, ranks, names, asked)
+    if asked.uncounted:
+        verdict = verdict if verdict == "does_not_fit" else "unknown"
+        reasons = [*reasons, f"Not known, and so not counted: {asked.uncounted}. It comes on top of these numbers."]
+    return verdict, reasons, suggestions
+
+
+def _judged(
+    shape: Shape, ranks: Sequence[Rank], names: Sequence[str], asked: Asked
+) -> tuple[str, list[str], list[str]]:
     length, utilization, pinned = asked.length, asked.utilization, asked.pinned
     doubts = _doubts(shape, asked)
     if any(rank.budget is None for rank in ranks):

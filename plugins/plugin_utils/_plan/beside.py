@@ -31,6 +31,7 @@ _DEFAULTS: Mapping[str, Any] = {
     **dict.fromkeys(("vllm_serve_tensor_parallel_size", "vllm_serve_pipeline_parallel_size", "vllm_serve_replicas")),
     **dict.fromkeys(("vllm_serve_reasoning_parser", "vllm_serve_tool_call_parser", "vllm_serve_prefix_caching")),
     **dict.fromkeys(("vllm_serve_kv_cache_dtype", "vllm_serve_degraded_recipe", "vllm_serve_fallback")),
+    "vllm_serve_draft_config": None,
     "vllm_serve_model": "",
     "vllm_serve_args": {},
     "vllm_serve_env": {},

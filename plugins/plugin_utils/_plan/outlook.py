@@ -14,6 +14,7 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory.group
 REACHED = (0.4, 0.6)
 _WORDS = {"fits": "fits", "tight": "fits, but it is tight"}
 _UNSIZED = "sizes only, the hosts' memory is not known"
+_IN_PART = "is planned without its drafter"
 
 
 def line(planned: Mapping[str, Any], over_tcp: bool = False) -> str:
@@ -27,14 +28,15 @@ def line(planned: Mapping[str, Any], over_tcp: bool = False) -> str:
     on = f"{names[0]} on {world} GPU{'s' if world > 1 else ''}"
     if not memory:
         return f"{on}: its size is not known here, so nobody checked whether it fits"
-    if memory.get("unknown"):
+    if memory.get("unknown") and memory.get("request_bytes_per_rank") is None:
         return "; ".join(part.rstrip(".") for part in (on, *memory["reasons"], *memory["suggestions"]))
     cache, least = (
         [number for number in memory["ranks"][name] if number is not None]
         for name in ("kv_cache_bytes", "kv_cache_bytes_at_least")
     )
+    words = _IN_PART if memory.get("unknown") else _UNSIZED
     parts = [
-        f"{on} {_WORDS.get(memory['verdict'], _UNSIZED)}",
+        f"{on} {_WORDS.get(memory['verdict'], words)}",
         f"weights {gib(memory['weights_bytes'])}, {gib(memory['weights_bytes_per_rank'])} on the fullest GPU",
     ]
     if cache:
@@ -49,7 +51,7 @@ def line(planned: Mapping[str, Any], over_tcp: bool = False) -> str:
     elif bound:
         low, high = (_rounded(bound * part) for part in REACHED)
         parts.append(f"about {low} to {high} tokens/s for one stream (memory bandwidth allows {bound:g})")
-    if memory["verdict"] == "tight":
+    if memory["verdict"] == "tight" or memory.get("unknown"):
         parts += [*memory["reasons"], *memory["suggestions"]]
     return "; ".join(part.rstrip(".") for part in parts)
 

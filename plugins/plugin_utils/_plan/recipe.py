@@ -262,9 +262,20 @@ def _sizing(
         layers = None if shape is None else read_shape(shape).num_layers
         kept, left_out = _overrides.without_partition(environment, own, data, stages, layers)
         _overrides.check_partition(kept, stages, layers)
-        return kept, _sizing_options(args, kept), left_out
+        return kept, {**_sizing_options(args, kept), **_drafter(data, own, args)}, left_out
     except SizingError as error:
         raise _planned(data, error) from error
+
+
+def _drafter(data: Mapping[str, Any], own: Mapping[str, Any], args: Mapping[str, Any]) -> dict[str, Any]:
+    """What is known of the model that drafts: the user's word, else the recipe's of the drafter that it names."""
+    if not args.get("speculative-config"):
+        return {}
+    theirs = args["speculative-config"] == {
+        vllm_args.option_name(name): value for name, value in data["args"].items()
+    }.get("speculative-config")
+    source = own if own.get("draft_config") or not theirs else data
+    return {name: source[name] for name in ("draft_config", "draft_weights_bytes") if source.get(name)}
 
 
 def _plan_parallel(

@@ -16,6 +16,7 @@ _KNOWN = frozenset(
         *_REQUIRED,
         *("revision", "served_model_name", "image", "image_digest", "vllm", "kinds", "topologies", "split"),
         *("max_model_len", "args_below", "reasons", "environment", "fallbacks", "differences"),
+        *("draft_config", "draft_weights_bytes"),
         *("weights_bytes", "active_bytes", "config", "source", "untranslated", "splits", "gpu_memory_gib"),
         "answers",
     )
@@ -59,6 +60,7 @@ def validated(data: Mapping[str, Any], called: str) -> dict[str, Any]:
         ("kinds", list),
         ("topologies", list),
         ("config", dict),
+        ("draft_config", dict),
     ):
         if data.get(key) is not None and not isinstance(data[key], kind):
             word = "a dictionary" if kind is dict else "a list"
@@ -111,6 +113,8 @@ def _defaults() -> dict[str, Any]:
         "weights_bytes": None,
         "active_bytes": None,
         "config": None,
+        "draft_config": None,
+        "draft_weights_bytes": None,
         "source": "sparkthor",
         "untranslated": [],
     }

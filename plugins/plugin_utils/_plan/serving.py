@@ -8,7 +8,7 @@ A module of its own, because it brings half of the collection along, and a run o
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from ansible.module_utils.parsing.convert_bool import boolean
@@ -21,6 +21,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._model.values im
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory import role_specs
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory.local_path import local
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import (
+    drafter,
     engine_version,
     outlook,
     overrides,
@@ -30,8 +31,7 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import rec
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import runtime as _runtime
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.recipe_fields import RecipeError
 
-#: config.json and bytes of the weights of a model on the hub, by its id and revision; None where they cannot be had now
-Ask = Callable[[str, str], "tuple[dict[str, Any], int] | None"]
+Ask = drafter.Ask
 
 
 class ServingError(ValueError):
@@ -49,6 +49,7 @@ _RECIPE_OVERRIDES = {
     "vllm_serve_env": "environment",
     "vllm_serve_acknowledged": "acknowledged",
     "vllm_serve_replicas": "replicas",
+    "vllm_serve_draft_config": "draft_config",
     "engine_runtime": "runtime",
     "engine_image": "image",
     "engine_image_archive": "image_archive",
@@ -93,6 +94,7 @@ def plan_serving(
     config, weights, remark = on_controller(recipe, first, base)
     if config is None and ask is not None:
         config, weights = _asked(ask, data, first) or (None, None)
+    chosen = own_choice(first)
     plan = _recipe.resolve(
         recipe,
         hosts,
@@ -105,7 +107,7 @@ def plan_serving(
         version=first.get("engine_vllm_version") or locked_version(first, runtime.name),
         config=config,
         weights_bytes=weights,
-        overrides=own_choice(first),
+        overrides={**drafter.found(data, chosen, first, base, ask), **chosen},
         base=base,
     )
     plan["warnings"] += [remark] if remark else []

@@ -37,8 +37,8 @@ def budgets(status: Mapping[str, Any], memory: Mapping[str, Any] | None) -> list
     """By rank: weights, cache, overhead and reserve in bytes; without a plan, used and available alone."""
     found = []
     # of a model that the plan does not know there is no cache to draw
-    if memory and not memory.get("unknown") and (memory.get("ranks") or {}).get("memory_bytes"):
-        ranks = memory["ranks"]
+    ranks = (memory or {}).get("ranks") or {}
+    if ranks.get("memory_bytes") and None not in ranks["kv_cache_bytes"]:
         for index, host in enumerate(ranks["host"]):
             total = ranks["memory_bytes"][index] or 0
             budget = ranks["budget_bytes"][index] or 0
