@@ -94,6 +94,12 @@ options:
     description: The value of vLLM's C(--load-format); V(instanttensor) stages weights in memory that stays taken.
     type: str
     default: auto
+  padded_heads:
+    description:
+      - The engine pads heads to a multiple of O(tensor_parallel), as some images do and vLLM itself does not.
+      - Each rank is then counted with the heads of the fullest one.
+    type: bool
+    default: false
   vllm_version:
     description: The release of vLLM, where its way to count differs; the newest if not given.
     type: str

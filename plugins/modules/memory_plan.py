@@ -126,6 +126,7 @@ def main() -> None:
             "enable_expert_parallel": {"type": "bool", "default": False},
             "enable_prefix_caching": {"type": "bool", "default": True},
             "load_format": {"type": "str", "default": "auto"},
+            "padded_heads": {"type": "bool", "default": False},
             "vllm_version": {"type": "str"},
             "hosts": {"type": "list", "elements": "str"},
         },

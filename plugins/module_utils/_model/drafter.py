@@ -20,6 +20,8 @@ _WITHOUT_MODEL = ("ngram", "ngram_gpu", "suffix", "[ngram]")
 _PREDICTION_LAYERS = ("num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_modules")
 #: drafters that are weights alone: heads on the model's last state, which cache nothing
 _WITHOUT_CACHE = ("medusa", "mlp_speculator")
+#: what vLLM makes blocks of attention beside states a multiple of
+_BLOCKS = 16
 #: DeepSeek V4's DSpark is in the model's own checkpoint, under mtp.*: its layers where no field says how many, and the
 #: tokens of a block (vLLM 0.32, deepseek_v4/nvidia/dspark.py and config/speculative.py)
 _OWN_DSPARK, _DSPARK_LAYERS, _DSPARK_BLOCK = ("deepseek_v4",), 3, ("block_size", "dspark_block_size")
@@ -34,6 +36,7 @@ class Drafter:
     own_weights: bool = False  # layers of the model's own checkpoint (multi-token prediction)
     unknown: str = ""  # what is not known of it, and so not counted
     weights: int | None = None  # bytes of its files, where they are known
+    risk: str = ""  # what may end the start
 
 
 def read_drafter(
@@ -65,7 +68,8 @@ def read_drafter(
     if not own:
         return _uncounted(tokens, f"the drafter {model or method} (give its config.json as draft_config)", weights)
     layer = _prediction_layer(shape, text)
-    return Drafter(tokens, _with_layers(shape, [layer] * max(1, predicting)), own_weights=True)
+    layers = _with_layers(shape, [layer] * max(1, predicting))
+    return Drafter(tokens, layers, own_weights=True, risk=_ring_risk(text, tokens))
 
 
 def _other_model(tokens: int, name: str, draft: Mapping[str, Any], weights: int | None) -> Drafter:
@@ -129,6 +133,29 @@ def _prediction_layer(shape: Shape, text: Mapping[str, Any]) -> Layer:
         )
     # the projection of two hidden states into one
     return Layer(**{**last.__dict__, "whole_params": last.whole_params + 2 * shape.hidden * shape.hidden})
+
+
+def _ring_risk(text: Mapping[str, Any], tokens: int) -> str:
+    """Of Qwen4-Exp, whose open group of compressed keys is a ring that must divide a block of attention.
+
+    vLLM 0.32 (qwen4_exp/common/qsa_cache.py) makes the ring as large as the group and the drafted tokens, in whole
+    groups, and chooses blocks in multiples of 16 tokens.
+    """
+    ratio = optional_int(text, ("indexer_compress_ratio",), 0)
+    if not ratio or not str(text.get("model_type")).startswith("qwen4_exp"):
+        return ""
+
+    def ring(drafted: int) -> int:
+        return ratio * -(-(ratio + drafted) // ratio)
+
+    if _BLOCKS % ring(tokens) == 0:
+        return ""
+    sound = [number for number in range(1, _BLOCKS) if _BLOCKS % ring(number) == 0]
+    return (
+        f"drafting {tokens} tokens makes a ring of {ring(tokens)} entries, which must divide a block of attention (a "
+        f"multiple of {_BLOCKS} tokens), else vLLM ends at its start; num_speculative_tokens of "
+        f"{', '.join(str(number) for number in sound)} always does"
+    )
 
 
 def _dspark_layers(shape: Shape, text: Mapping[str, Any]) -> list[Layer]:

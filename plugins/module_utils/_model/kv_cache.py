@@ -97,7 +97,7 @@ def _row(layer: Layer, element: Element, tensor: int, plain: Fraction) -> tuple[
         if layer.sparse and name in _SPARSE_PACKED:
             name = "fp8_ds_mla"
         return _MLA_LAYOUTS.get(name) or int(layer.key_dim * element.size) + element.extra, 1
-    heads = max(1, layer.kv_heads // tensor)
+    heads = -(-layer.kv_heads // tensor)  # rounded up where an engine pads them
     if element.name in _PACKED:
         keys, values, beside = _PACKED[element.name]
         slot = -(-layer.key_dim * keys // 8) + -(-layer.value_dim * values // 8) + beside

@@ -115,6 +115,7 @@ class Options:
     enable_expert_parallel: bool = False
     enable_prefix_caching: bool = True
     load_format: str = "auto"
+    padded_heads: bool = False
     vllm_version: str | None = None
 
 
@@ -137,7 +138,8 @@ def _planned(config: Mapping[str, Any], asked: Options) -> dict[str, Any]:
     version = _version(asked.vllm_version)
     shape = _as_of(version, config, read_shape(config, str(asked.dtype or "auto")))
     tensor, pipeline = _split(asked)
-    check_split(shape, tensor)
+    if not asked.padded_heads:
+        check_split(shape, tensor)
     stages = split_layers(shape.num_layers, pipeline, asked.layer_partition)
     drafter = _drafter(asked, config, shape)
     step = _step(asked, shape, drafter)
@@ -168,6 +170,7 @@ def _planned(config: Mapping[str, Any], asked: Options) -> dict[str, Any]:
             asked.overhead_bytes is None,
             weighed,
             drafter.unknown,
+            drafter.risk,
         ),
     )
     result = {

@@ -80,6 +80,7 @@ class Asked:
     estimated: bool = True  # the overhead is
     weighed: bool = True  # the weights are known, though something of the cache may not be
     uncounted: str = ""  # a drafter that the numbers leave out
+    risk: str = ""  # what may end the start, whatever fits
 
 
 def usable_blocks(ranks: Sequence[Rank]) -> int | None:
@@ -108,7 +109,9 @@ def judge(shape: Shape, ranks: Sequence[Rank], names: Sequence[str], asked: Aske
     if asked.uncounted:
         verdict = verdict if verdict == "does_not_fit" else "unknown"
         reasons = [*reasons, f"Not known, and so not counted: {asked.uncounted}. It comes on top of these numbers."]
-    return verdict, reasons, suggestions
+    if asked.risk:
+        reasons = [*reasons, f"Not sure to start: {asked.risk}."]
+    return "tight" if asked.risk and verdict == "fits" else verdict, reasons, suggestions
 
 
 def _judged(

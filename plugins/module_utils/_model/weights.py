@@ -139,6 +139,7 @@ def estimate_weights(
         scale = Fraction(weights_bytes) / total
         source = "the checkpoint's size, divided by the shape in config.json"
     kv_heads = max(shape.kv_heads, 1)
+    part_of_rank = _part(max(shape.heads, 1), tensor_parallel, padded=shape.heads > 0)
     more = _padding(shape, tensor_parallel) - 1
     by_rank: list[int] = []
     start = 0
@@ -147,11 +148,8 @@ def estimate_weights(
         start += count
         amount = Fraction(0)
         for item in part:
-            amount += (
-                (item.split + more * item.experts) / tensor_parallel
-                + item.kv / min(tensor_parallel, kv_heads)
-                + item.whole
-            )
+            amount += (item.split + more * item.experts) * part_of_rank
+            amount += item.kv * _part(kv_heads, tensor_parallel) + item.whole
         last = stage == len(stages) - 1
         if shape.embedding_everywhere or stage == 0 or (last and shape.tied):
             amount += embedding / tensor_parallel + shape.positions * full
@@ -213,13 +211,16 @@ _DRAFT = re.compile(r"(^|\.)(mtp|nextn|draft_model)\.")
 _VISION = re.compile(r"(^|\.)(visual|vision_tower|vision_model|multi_modal_projector|audio_tower)\.")
 
 
-def _share_of(name: str, size: int, tensor_parallel: int, kv_heads: int) -> Fraction:
+def _part(heads: int, tensor_parallel: int, padded: bool = True) -> Fraction:
+    """What each rank holds of what is divided by heads, which an engine may pad to a multiple of the ranks."""
+    return Fraction(-(-heads // tensor_parallel), heads) if padded else Fraction(1, tensor_parallel)
+
+
+def _share_of(name: str, size: int, part_of_rank: Fraction, part_of_keys: Fraction) -> Fraction:
     """Bytes of a tensor on each rank of its stage."""
     if _REPLICATED.search(name):
         return Fraction(size)
-    if re.search(r"\.(k_proj|v_proj)\.", name):
-        return Fraction(size, min(tensor_parallel, kv_heads))
-    return Fraction(size, tensor_parallel)
+    return size * (part_of_keys if re.search(r"\.(k_proj|v_proj)\.", name) else part_of_rank)
 
 
 def weights_from_tensors(
@@ -238,7 +239,8 @@ def weights_from_tensors(
     ranks = [Fraction(0)] * len(stages)
     last = len(stages) - 1
     total = 0
-    kv_heads = max(shape.kv_heads, 1)
+    part_of_rank = _part(max(shape.heads, 1), tensor_parallel, padded=shape.heads > 0)
+    part_of_keys = _part(max(shape.kv_heads, 1), tensor_parallel)
     active = Fraction(0)
     padding = _padding(shape, tensor_parallel)
     for name, size in tensors.items():
@@ -254,7 +256,7 @@ def weights_from_tensors(
             if not language_model_only:
                 ranks = [amount + _vision_share(shape, tensor_parallel) * size for amount in ranks]
             continue
-        share = _share_of(name, size, tensor_parallel, kv_heads) * (padding if _EXPERTS.search(name) else 1)
+        share = _share_of(name, size, part_of_rank, part_of_keys) * (padding if _EXPERTS.search(name) else 1)
         if number:
             ranks[stage_of[int(number.group(1))]] += share
         elif shape.head_everywhere and re.search(r"(lm_head|output_layer|embed_out)", name):

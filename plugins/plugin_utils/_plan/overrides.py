@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.values import SizingError
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import vllm_args
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import engine_version, vllm_args
 
 #: layers of each pipeline stage, which vLLM reads however many stages there are
 PARTITION = "VLLM_PP_LAYER_PARTITION"
@@ -43,6 +43,19 @@ def with_dependents(data: Mapping[str, Any], own: Mapping[str, Any]) -> tuple[di
     if gone:
         notes.append(f"recipe {data['name']}: {mine} is served instead of {theirs}, so without its {', '.join(gone)}")
     return found, notes
+
+
+def own_options(data: Mapping[str, Any], own: Mapping[str, Any], image: str) -> bool:
+    """Whether a container serves whose image neither vLLM's project nor NVIDIA made, so that it may know more words.
+
+    An image that another tool builds has no name in any registry, and a recipe of that tool none here.
+    """
+    if own.get("image_archive"):
+        return True
+    if own.get("runtime", data["runtime"]) != "container":
+        return False
+    name = str(image or own.get("image") or data["image"])
+    return engine_version.of_image(name) == engine_version.Known() if name else data["source"] == "sparkrun"
 
 
 def on_hub(model: str) -> bool:

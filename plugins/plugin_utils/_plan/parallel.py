@@ -22,6 +22,8 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._model.values im
 #: Topologies whose links carry RDMA; on `lan` everything is TCP.
 RDMA_TOPOLOGIES = ("direct", "ring", "switch")
 TOPOLOGIES = (*RDMA_TOPOLOGIES, "lan")
+#: what a user acknowledges whose image pads heads that do not divide, which vLLM itself refuses
+PADDED_HEADS = "padded-heads"
 
 
 def tensor_problems(config: Mapping[str, Any], size: int, expert_parallel: bool = False) -> list[str]:
@@ -118,10 +120,12 @@ def plan_parallel(
     max_model_len: int | str | None = None,
     replicas: int = 1,
     rdma: bool | None = None,
+    padded: bool = False,
 ) -> dict[str, Any]:
     """Split a model over all GPUs of the hosts; an explicit choice is kept and checked.
 
-    `rdma` overrides what the topology implies (an RDMA link that is down, a switch without RoCE).
+    `rdma` overrides what the topology implies (an RDMA link that is down, a switch without RoCE). `padded`: the engine
+    pads what does not divide, so an explicit choice that does not is kept as well.
     """
     if topology not in TOPOLOGIES:
         raise SizingError("fabric_topology", topology, "is not a topology", f"Choose one of {', '.join(TOPOLOGIES)}.")
@@ -141,7 +145,7 @@ def plan_parallel(
         _check_length(config, max_model_len)
     chosen = _explicit(tensor_parallel, pipeline_parallel, world, len(names), each)
     if chosen is not None:
-        return _checked(chosen, expert_parallel, config, world, names, fast, topology)
+        return _checked(chosen, expert_parallel, config, world, names, fast, topology, padded=padded)
     if world == 1:
         return _checked((1, 1), expert_parallel, config, world, names, fast, topology, chosen=False)
     if config is None:
@@ -217,6 +221,7 @@ def _checked(
     fast: bool,
     topology: str,
     chosen: bool = True,
+    padded: bool = False,
 ) -> dict[str, Any]:
     tensor, pipeline = split
     experts = bool(expert)
@@ -229,17 +234,20 @@ def _checked(
             )
         split_layers(shape.num_layers, pipeline)
         problems = tensor_problems(config, tensor, experts)
-        if problems:
+        if problems and padded:
+            notes.append(f"padded by the engine: {'; '.join(problems)}")
+        elif problems:
             possible = [value for value in _divisors(world) if not tensor_problems(config, value, experts)]
             fix = f"Possible here: {', '.join(f'TP={value} PP={world // value}' for value in possible)}."
             if not experts and _only_experts(config, tensor):
                 fix += " Or set enable-expert-parallel: true in vllm_serve_args, which keeps experts whole."
+            fix += f" With an image of others that pads heads, write vllm_serve_acknowledged: [{PADDED_HEADS}]."
             raise SizingError("vllm_serve_tensor_parallel_size", tensor, "; ".join(problems), fix)
     why = f"TP={tensor} PP={pipeline} as asked" if chosen else "One GPU: nothing to divide"
     if chosen and tensor > 1 and not fast and len(names) > 1:
         notes.append(f"over {topology} (TCP) TP slows a single stream, PP would not")
     why += f" ({'; '.join(notes)})." if notes else "."
-    return _result(tensor, pipeline, experts, why)
+    return {**_result(tensor, pipeline, experts, why), "padded": any(note.startswith("padded") for note in notes)}
 
 
 def _automatic(
@@ -299,4 +307,5 @@ def _result(tensor: int, pipeline: int, experts: bool, why: str) -> dict[str, An
         "expert_parallel": experts,
         "world": tensor * pipeline,
         "why": why,
+        "padded": False,
     }

@@ -53,6 +53,9 @@ _KINDS = {"replicas": "replicas", "data-parallel-size": "replicas", "hosts": "sp
 #: What is asked for when neither the recipe nor the user says: vLLM's own default (0.92 since 0.20) is above what
 #: unified memory survives.
 DEFAULT_UTILIZATION = 0.85
+#: how a warning begins of an argument that an image of others may have, and how it ends
+UNKNOWN_HERE = "Unknown here:"
+OWN_TABLE = "the image is not of the vLLM project, and its own table decides before it serves"
 NOT_CHECKED = "No vLLM version is named: arguments are not checked."
 
 
@@ -173,14 +176,14 @@ def resolve(
     notes = _memory_in_gib(data, args, own, memory_bytes, len(hosts))
     acknowledged = list(own.get("acknowledged", []))  # never a recipe's
     length = own.get("max_model_len", data["max_model_len"])
-    environment = merged(data["environment"], own.get("environment", {}))
     hf_overrides = vllm_args.fields(args, "hf-overrides")
     shape = _as_served(config or data["config"], hf_overrides)
     data["weights_bytes"] = weights_bytes or data["weights_bytes"]
-    parallel = _parallel_planned(data, own, args, hosts, gpus_per_host, topology, shape, length)
-    environment, sizing, left_out = _sizing(data, own, args, environment, parallel["pipeline_parallel"], shape)
+    theirs = _overrides.own_options(data, own, image)
+    parallel = _parallel_planned(data, own, args, hosts, gpus_per_host, topology, shape, length, theirs)
+    environment, sizing, left_out = _sizing(data, own, args, parallel, shape)
     sizes = _memory(data, shape, parallel, sizing, length, hosts, (memory_bytes, memory_available_bytes), require_fit)
-    checked, warnings, checked_by = _check_arguments(data, args, environment, acknowledged, wanted, table)
+    checked, warnings, checked_by = _check_arguments(data, args, environment, acknowledged, wanted, table, theirs)
     named = _model_names(data, own)
     return {
         "name": data["name"],
@@ -253,16 +256,17 @@ def _sizing(
     data: Mapping[str, Any],
     own: Mapping[str, Any],
     args: Mapping[str, Any],
-    environment: Mapping[str, Any],
-    stages: int,
+    parallel: Mapping[str, Any],
     shape: Mapping[str, Any] | None,
 ) -> tuple[dict[str, Any], dict[str, Any], list[str]]:
     """(environment as it is served, what of it and of the arguments decides sizes, what was left out)"""
+    environment = merged(data["environment"], own.get("environment", {}))
+    stages, padded = parallel["pipeline_parallel"], {"padded_heads": True} if parallel["padded"] else {}
     try:
         layers = None if shape is None else read_shape(shape).num_layers
         kept, left_out = _overrides.without_partition(environment, own, data, stages, layers)
         _overrides.check_partition(kept, stages, layers)
-        return kept, {**_sizing_options(args, kept), **_drafter(data, own, args)}, left_out
+        return kept, {**_sizing_options(args, kept), **_drafter(data, own, args), **padded}, left_out
     except SizingError as error:
         raise _planned(data, error) from error
 
@@ -287,6 +291,7 @@ def _plan_parallel(
     topology: str,
     shape: Mapping[str, Any] | None,
     length: Any,
+    theirs: bool,
 ) -> dict[str, Any]:
     """The split, checked; puts `enable-expert-parallel` into `args` where the split needs it."""
     split = _split(data, own, len(hosts), topology)
@@ -300,6 +305,7 @@ def _plan_parallel(
         tensor_parallel=split.get("tensor_parallel"),
         pipeline_parallel=split.get("pipeline_parallel"),
         replicas=own.get("replicas", 1),
+        padded=theirs and _parallel.PADDED_HEADS in own.get("acknowledged", ()),
     )
     if str(args.get("data-parallel-size", 1)) != "1":
         raise SizingError(
@@ -480,8 +486,9 @@ def _check_arguments(
     acknowledged: Collection[str],
     version: str,
     table: Mapping[str, Any] | None,
+    theirs: bool,
 ) -> tuple[dict[str, Any], list[str], str]:
-    """(arguments, warnings, version of the table they were checked by)"""
+    """(arguments, warnings, version of the table they were checked by); ``theirs``: others made the image."""
     options, unknown = table, "No vLLM version is named: arguments are not checked."
     if options is None and version:
         try:
@@ -490,7 +497,10 @@ def _check_arguments(
             unknown = str(error)
     # what is dangerous is so in a version that nobody here knows as well
     problems = vllm_args.check(args, options, acknowledged) if options else vllm_args.check_trust(args, acknowledged)
+    strange = [one for one in problems if theirs and table is None and vllm_args.unknown_here(one)]
+    problems = [finding for finding in problems if finding not in strange]
     errors, warnings = errors_and_others([*problems, *vllm_args.check_environment(environment)])
+    warnings += [f"{UNKNOWN_HERE} {finding.where}: {finding.what}; {OWN_TABLE}" for finding in strange]
     if errors:
         words = vllm_args.refusal(errors, options["vllm"] if options else version)
         raise RecipeError(f"recipe {data['name']}: {words}", "arguments")

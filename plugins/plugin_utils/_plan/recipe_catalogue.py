@@ -16,6 +16,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding imp
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import recipe as _recipe
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import vllm_args
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.assumed import KINDS
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.parallel import PADDED_HEADS
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.recipe_fields import RecipeError, host_counts
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.sparkrun import is_sparkrun
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.vllm_project import is_vllm_project
@@ -146,12 +147,14 @@ def _planned(data: Mapping[str, Any], file: str, variant: str, number: int, clus
         kinds=cluster.kinds,
         memory_bytes={host: KINDS[cluster.kinds.get(host, "spark")]["memory"] for host in hosts},
         version=_version(recipe, cluster.version),
-        overrides={"acknowledged": vllm_args.to_acknowledge(_all_args(recipe))},
+        overrides={"acknowledged": [*vllm_args.to_acknowledge(_all_args(recipe)), PADDED_HEADS]},
         folder=cluster.folder,
     )
     table, _exact = vllm_args.find_table(plan["options_checked"])
     findings = vllm_args.check(plan["args"], table)
-    needed = [finding.where for finding in findings if finding.severity == ERROR]
+    strange = [line for line in plan["warnings"] if line.startswith(_recipe.UNKNOWN_HERE)]
+    refused = [one for one in findings if one.severity == ERROR and not (strange and vllm_args.unknown_here(one))]
+    needed = [finding.where for finding in refused] + ([PADDED_HEADS] if plan["sizing"].get("padded_heads") else [])
     return {
         "verdict": ACKNOWLEDGE if needed else PLANNED,
         "name": recipe["name"],
@@ -160,6 +163,7 @@ def _planned(data: Mapping[str, Any], file: str, variant: str, number: int, clus
         "split": f"TP={plan['tensor_parallel']} PP={plan['pipeline_parallel']}",
         "acknowledge": needed,
         "memory": plan["memory"]["verdict"] if plan["memory"] else "not known",
+        "unknown": strange,
         "untranslated": plan["untranslated"],
         "command": plan["command"],
     }
@@ -199,6 +203,7 @@ def lines(rows: Sequence[Mapping[str, Any]]) -> list[str]:
         text.append(f"planned  {row['recipe']}: {row['split']} on {row['hosts']}, memory: {row['memory']}")
         if row["acknowledge"]:
             text.append(f"         needs vllm_serve_acknowledged: [{', '.join(row['acknowledge'])}]")
+        text += [f"         {line[0].lower()}{line[1:]}" for line in row["unknown"]]
         text += [f"         not translated: {note}" for note in row["untranslated"]]
     words = {PLANNED: "planned", ACKNOWLEDGE: "planned, with an acknowledgement"}
     words.update({kind: f"refused: {reason}" for kind, reason in REASONS.items()})

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Mapping
 from typing import Any
@@ -60,7 +59,7 @@ def sparkrun(recipe: Mapping[str, Any], image: str = "", hosts: int | None = Non
     words = [[option, f"{{{key}}}"] for key, option in _VARIABLES.items() if key in values]
     for served in [recipe["served_model_name"]] if recipe["served_model_name"] else []:
         words.append(["--served-model-name", *([served] if isinstance(served, str) else served)])
-    words += [_words(option, value) for option, value in recipe["args"].items() if value is not None]
+    words += [vllm_args.words_of(option, value) for option, value in recipe["args"].items() if value is not None]
     parts = ["vllm serve {model}", *(_line(word) for word in words)]
     data = {
         "recipe_version": "2",
@@ -78,20 +77,6 @@ def sparkrun(recipe: Mapping[str, Any], image: str = "", hosts: int | None = Non
     return yaml.dump(
         {key: value for key, value in data.items() if value is not None}, Dumper=_Dumper, sort_keys=False, width=1000
     )
-
-
-def _words(option: str, value: Any) -> list[str]:
-    """One argument as words of a command line."""
-    name = vllm_args.option_name(option)
-    if value is True:
-        return [f"--{name}"]
-    if value is False:
-        return [f"--no-{name}"]
-    if isinstance(value, Mapping):
-        return [f"--{name}", json.dumps(value)]
-    if isinstance(value, list):
-        return [f"--{name}", *(str(item) for item in value)]
-    return [f"--{name}", str(value)]
 
 
 def _line(words: list[str]) -> str:

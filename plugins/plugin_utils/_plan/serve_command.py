@@ -19,6 +19,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._model.values im
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import vllm_args
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.recipe_fields import RecipeError
 
+_LEVEL = "optimization-level"
 _SEPARATORS = ("&&", "||", ";", "|", "&")
 #: a shell variable, which only the original tool's shell knows
 SHELL_VARIABLE = re.compile(r"\$(?:\{\w+\}|[A-Za-z_]\w*)")
@@ -109,7 +110,7 @@ def _split(word: str, called: str) -> tuple[str, bool, str]:
     if word.startswith("--"):
         return vllm_args.option_name(head), bool(equals), value
     if re.match(r"-O.", word):
-        return "optimization-level", True, word[2:].removeprefix("=")
+        return _LEVEL, True, word[2:].removeprefix("=")
     short, dot, rest = head[1:].partition(".")
     # case counts: -o is none of vLLM's
     if short not in vllm_args.SHORT:
@@ -143,7 +144,8 @@ def _put(served: Served, name: str, values: Sequence[str], called: str) -> None:
     elif kind == "list" or (kind == "" and len(values) > 1):
         value = [_converted(word, "") for word in values]
     else:
-        value = _converted(values[0], kind)
+        # a level is a number, though its option's table says text (a class of its own)
+        value = _converted(values[0], "" if name == _LEVEL else kind)
     if kind == "field" and name.endswith("+"):
         name, value = name[:-1], values[0].split(",")
     opposite = name[3:] if name.startswith("no-") else f"no-{name}"

@@ -241,6 +241,11 @@ def to_acknowledge(args: Mapping[str, Any]) -> list[str]:
     return [*ACKNOWLEDGEABLE, *vllm_trust.needing(_places(args))]
 
 
+def unknown_here(finding: Finding) -> bool:
+    """Whether a table lacks the option, the field or the value, which the image of others may have all the same."""
+    return finding.id == "unknown" or finding.what.endswith("does not know it")
+
+
 def without_idle_flags(args: Mapping[str, Any], table: Mapping[str, Any]) -> dict[str, Any]:
     """A flag that is off is left out: unlike a switch it has no negation that vLLM would take."""
 
@@ -515,9 +520,15 @@ def _share_out_of_range(resolved: Mapping[str, Any]) -> list[Finding]:
 
 
 def normalise(args: Mapping[str, Any], table: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments under their full names, sorted, dotted fields as dictionaries; only for arguments that passed."""
+    """The arguments under their full names, sorted, dotted fields as dictionaries; only for arguments that passed.
+
+    What the table does not know stays as it is, for an image that has options of its own.
+    """
     resolved, _problems = _resolve(args, table)
-    return dict(sorted(without_idle_flags(resolved, table).items()))
+    names = spellings(table)
+    strange = {name: value for key, value in args.items() if (name := option_name(key)).partition(".")[0] not in names}
+    known = without_idle_flags(resolved, table)
+    return dict(sorted({**known, **{name: value for name, value in strange.items() if value is not None}}.items()))
 
 
 def check_environment(environment: Mapping[str, Any]) -> list[Finding]:
@@ -547,18 +558,25 @@ def check_environment(environment: Mapping[str, Any]) -> list[Finding]:
     return [*removed, *dangerous, *secrets, *vllm_environment.choice_problems(environment)]
 
 
+def words_of(option: str, value: Any) -> list[str]:
+    """One argument as the words of a command line that vLLM's parser reads so.
+
+    The value of a field (``x.y``) is JSON there, so a switch needs its word, and a text that JSON reads quotes.
+    """
+    name = option_name(option)
+    if "." in name and not isinstance(value, str):
+        return [f"--{name}", json.dumps(value, sort_keys=True)]
+    if "." in name:
+        with contextlib.suppress(ValueError):
+            json.loads(value)
+            value = json.dumps(value)
+    if isinstance(value, bool):
+        return [f"--{name}" if value else f"--no-{name}"]
+    if isinstance(value, Mapping):
+        return [f"--{name}", json.dumps(value, sort_keys=True)]
+    return [f"--{name}", *(str(item) for item in (value if isinstance(value, list) else [value]))]
+
+
 def command(model: str, args: Mapping[str, Any]) -> list[str]:
     """The `vllm serve` command line that says the same, for people to read and compare with guides."""
-    words = ["vllm", "serve", model]
-    for name, value in args.items():
-        if value is True:
-            words.append(f"--{name}")
-        elif value is False:
-            words.append(f"--no-{name}")
-        elif isinstance(value, Mapping):
-            words += [f"--{name}", json.dumps(value, sort_keys=True)]
-        elif isinstance(value, list):
-            words += [f"--{name}", *(str(item) for item in value)]
-        else:
-            words += [f"--{name}", str(value)]
-    return words
+    return ["vllm", "serve", model, *(word for name, value in args.items() for word in words_of(name, value))]

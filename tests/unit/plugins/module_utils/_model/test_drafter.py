@@ -180,3 +180,15 @@ def test_a_config_of_the_library_speculators_names_its_layers_inside() -> None:
     found = read_drafter(EAGLE, QWEN, SHAPE, config)
     assert found.shape is not None
     assert (len(found.shape.layers), found.shape.vocab, found.unknown) == (2, 32_000, "")
+
+
+@pytest.mark.parametrize(("tokens", "sure"), [(1, True), (4, True), (5, False), (6, False), (8, False), (9, True)])
+def test_a_ring_that_may_not_divide_a_block_is_said(tokens: int, sure: bool) -> None:
+    """vLLM 0.32 ends with 5 and 8: "QSA ring capacity 12 must divide the attention block size 1616" (and 1648)."""
+    config = {**QWEN, "text_config": {**QWEN["text_config"], "model_type": "qwen4_exp_text"}}
+    config["text_config"]["indexer_compress_ratio"] = 4
+    drafting = {"method": "mtp", "num_speculative_tokens": tokens}
+    found = plan(config, speculative_config=drafting, memory_bytes=2**37, max_model_len=8192)
+    said = [reason for reason in found["reasons"] if "must divide a block" in reason]
+    assert bool(said) != sure
+    assert all("1, 2, 3, 4, 9, 10, 11, 12 always does" in reason for reason in said)

@@ -59,7 +59,8 @@ def parser() -> argparse.ArgumentParser:
         elif entry["kind"] == "list":
             settings.update(nargs="+", type=whole)
         else:
-            settings["type"] = convert.get(entry["kind"], str)
+            # a level is of a class of numbers, which the table calls text
+            settings["type"] = int if name == "optimization-level" else convert.get(entry["kind"], str)
         made.add_argument(*strings, **settings)
     return made
 

@@ -13,6 +13,7 @@ import pytest
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.recipe import resolve
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.recipe_fields import RecipeError
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.serving import plan_serving, plan_whole
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.vllm_args import find_table
 
 from tests.unit.planned_cluster import GIB, planned
 from tests.unit.plugins.plugin_utils._plan.minimal_recipe import MINIMAL
@@ -148,3 +149,52 @@ def test_the_smaller_recipe_is_not_started_with_the_whole_ones_division(
             plan_whole(first, cluster, nodes)
     else:
         assert plan_whole(first, cluster, nodes)["degraded"]["pipeline_parallel"] == 2
+
+
+def test_an_option_of_an_image_of_others_is_unknown_here_and_kept() -> None:
+    args = {**RECIPE["args"], "gdn-decode-kernel": "b12x", "moe-backend": "theirs", "speculative-config.odd": False}
+    plan = resolve({**RECIPE, "args": args}, HOSTS, memory_bytes=120 * GIB)
+    assert {key: plan["args"][key] for key in ("gdn-decode-kernel", "moe-backend")} == {
+        "gdn-decode-kernel": "b12x",
+        "moe-backend": "theirs",
+    }
+    assert plan["args"]["speculative-config"] == {"odd": False}
+    said = [line for line in plan["warnings"] if line.startswith("Unknown here:")]
+    assert [line.split()[2] for line in said] == ["gdn-decode-kernel:", "moe-backend:", "speculative-config.odd:"]
+
+
+@pytest.mark.parametrize("image", ["vllm/vllm-openai:v0.33.0", "nvcr.io/nvidia/vllm:26.10-py3"])
+def test_an_option_that_a_known_image_lacks_is_refused(image: str) -> None:
+    recipe = {**RECIPE, "image": image, "args": {"gdn-decode-kernel": "b12x"}}
+    with pytest.raises(RecipeError, match="has no such option"):
+        resolve(recipe, HOSTS, memory_bytes=120 * GIB)
+    # and by the table of the image itself also for an image of others
+    table, _exact = find_table("0.33.0")
+    with pytest.raises(RecipeError, match="has no such option"):
+        resolve({**recipe, "image": RECIPE["image"]}, HOSTS, memory_bytes=120 * GIB, table=table)
+
+
+@pytest.mark.parametrize("args", [{"max-num-seqs": 0}, {"quantization": "nvfp4"}, {"swap-space": 4}])
+def test_what_no_image_would_take_is_refused_of_an_image_of_others(args: dict[str, Any]) -> None:
+    with pytest.raises(RecipeError):
+        resolve({**RECIPE, "args": args}, HOSTS, memory_bytes=120 * GIB)
+
+
+PADDED: dict[str, Any] = {"environment": {}, "split": {}, "args": {"max-num-seqs": 2}}
+
+
+def test_heads_that_an_image_pads_are_taken_where_the_user_says_so() -> None:
+    recipe = {**RECIPE, **PADDED}
+    with pytest.raises(RecipeError, match=r"vllm_serve_acknowledged: \[padded-heads\]"):
+        resolve(recipe, HOSTS, memory_bytes=120 * GIB, overrides={"tensor_parallel": 3})
+    meant = {"tensor_parallel": 3, "acknowledged": ["padded-heads"]}
+    plan = resolve(recipe, HOSTS, memory_bytes=120 * GIB, overrides=meant)
+    assert (plan["tensor_parallel"], plan["sizing"]["padded_heads"]) == (3, True)
+    assert "padded by the engine: 32 attention heads do not divide by 3" in plan["why"]
+    # 8 KV heads on three ranks: three on the fullest, as on none of four
+    four = resolve(recipe, [*HOSTS, "d"], memory_bytes=120 * GIB, overrides={"tensor_parallel": 4})
+    assert plan["memory"]["kv_bytes_per_token_per_rank"] * 2 == four["memory"]["kv_bytes_per_token_per_rank"] * 3
+    assert plan["memory"]["weights_bytes_per_rank"] > RECIPE["weights_bytes"] / 3
+    # no image of the vLLM project pads any
+    with pytest.raises(RecipeError, match="do not divide by 3"):
+        resolve({**recipe, "image": "vllm/vllm-openai:v0.31.0"}, HOSTS, memory_bytes=120 * GIB, overrides=meant)

@@ -90,3 +90,26 @@ def test_list_and_show() -> None:
     assert any("hosts 2, 4:" in line for line in catalogue.list_lines(rows))
     shown = yaml.safe_load(catalogue.show("gpt-oss-120b"))
     assert shown["model"] == "openai/gpt-oss-120b"
+
+
+def test_a_recipe_for_an_image_of_its_own_is_not_refused_for_its_options(tmp_path: Path) -> None:
+    own = {**GOOD, "container": "ghcr.io/someone/vllm:1", "command": GOOD["command"] + " --gdn-decode-kernel b12x"}
+    (tmp_path / "own.yaml").write_text(yaml.safe_dump(own))
+    (row,) = catalogue.check(str(tmp_path / "own.yaml"))
+    assert (row["verdict"], row["acknowledge"]) == ("planned", [])
+    assert "--gdn-decode-kernel" in row["command"]
+    assert "unknown here: gdn-decode-kernel" in "\n".join(catalogue.lines([row]))
+    (tmp_path / "vllm.yaml").write_text(yaml.safe_dump({**own, "container": "vllm/vllm-openai:v0.33.0"}))
+    (row,) = catalogue.check(str(tmp_path / "vllm.yaml"))
+    assert (row["verdict"], row["kind"]) == ("refused", "arguments")
+
+
+def test_padded_heads_are_planned_with_an_acknowledgement(tmp_path: Path) -> None:
+    model = "Qwen/Qwen3-30B-A3B-Thinking-2507-FP8"
+    three = {
+        **{"recipe_version": "2", "model": model, "container": "ghcr.io/someone/vllm:1", "min_nodes": 3},
+        **{"max_nodes": 3, "command": f"vllm serve {model} -tp 3"},
+    }
+    (tmp_path / "three.yaml").write_text(yaml.safe_dump(three))
+    (row,) = catalogue.check(str(tmp_path / "three.yaml"))
+    assert (row["verdict"], row["acknowledge"], row["split"]) == ("acknowledge", ["padded-heads"], "TP=3 PP=1")

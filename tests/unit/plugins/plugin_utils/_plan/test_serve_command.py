@@ -17,8 +17,9 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.serve_comm
 
 WORDS: list[tuple[str, dict[str, Any]]] = [
     # a short form is no value of the option before it
-    ("--max-num-seqs 4 -O3", {"max-num-seqs": 4, "optimization-level": "3"}),
-    ("-O 2 -O=1", {"optimization-level": "1"}),
+    # a level is a number, which vLLM's configuration makes of it
+    ("--max-num-seqs 4 -O3", {"max-num-seqs": 4, "optimization-level": 3}),
+    ("-O 2 -O=1", {"optimization-level": 1}),
     ("--enable-prefix-caching -ep", {"enable-prefix-caching": True, "enable-expert-parallel": True}),
     ("-cc.mode 0 -cc.cudagraph_mode none", {"compilation-config.mode": 0, "compilation-config.cudagraph_mode": "none"}),
     ("-tp=2 -pp 3 -q fp8", {"tensor-parallel-size": 2, "pipeline-parallel-size": 3, "quantization": "fp8"}),

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import copy
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,10 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding imp
 )
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.values import SizingError
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import vllm_args
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.serve_command import read_command
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.vllm_args import (
     check,
+    command,
     find_table,
     normalise,
 )
@@ -301,3 +304,24 @@ def test_expandable_segments_are_refused_either_way(name: str, value: str) -> No
     [refused] = fatal(vllm_args.check_environment({name: given}))
     assert (refused.where, refused.value) == (name, given)
     assert vllm_args.check_environment({name: "max_split_size_mb:128"}) == []
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "words"),
+    [
+        ("seed", 1, ["--seed", "1"]),
+        ("enable-prefix-caching", False, ["--no-enable-prefix-caching"]),
+        ("compilation-config.inductor_compile_config.x", False, ["false"]),
+        ("compilation-config.inductor_compile_config.x", True, ["true"]),
+        ("compilation-config.cudagraph_mode", "NONE", ["NONE"]),
+        # text that JSON would read as something else
+        ("speculative-config.model", "false", ['"false"']),
+        ("default-chat-template-kwargs.effort", "3", ['"3"']),
+        ("compilation-config.cudagraph_capture_sizes", [1, 2], ["[1, 2]"]),
+    ],
+)
+def test_a_field_in_a_command_has_a_word_that_is_read_as_it_is_meant(option: str, value: Any, words: list[str]) -> None:
+    found = command("m", {option: value})[3:]
+    assert found == (words if "." not in option else [f"--{option}", *words])
+    read = read_command(shlex.join(["vllm", "serve", "m", *found]), "x").flags
+    assert read == ({f"no-{option}": True} if words[0].startswith("--no-") else {option: value})
