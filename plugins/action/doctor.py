@@ -39,6 +39,7 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._report import r
 _NAMES = (
     *inventory.CLUSTER_WIDE,
     *("ansible_host", "ansible_user", "fabric_lan_nic", "fabric_overrides", "ray_node_num_gpus"),
+    "vllm_serve_acknowledged",
 )
 
 
@@ -185,7 +186,8 @@ class ActionModule(ClusterAction):
         return _case.Case(hosts=[], logs_only=True), logs, {}, notes
 
     def _live(self, groups, hosts, hostvars, outcomes):
-        case = _case.Case(hosts=list(hosts))
+        acknowledged = {host: hostvars[host].get("vllm_serve_acknowledged") or () for host in hosts}
+        case = _case.Case(hosts=list(hosts), acknowledged=acknowledged)
         logs: list[diagnosis.Log] = []
         notes: list[str] = []
         states: dict[str, dict[str, Any]] = {}

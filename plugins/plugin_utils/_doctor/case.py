@@ -56,6 +56,8 @@ class Case:
     #: by host, between how many and how many seconds its clock is ahead of the controller's
     clocks: dict[str, tuple[float, float]] = dataclasses.field(default_factory=dict)
     serves: list[Serve] = dataclasses.field(default_factory=list)
+    #: by host, which risks its inventory says it takes
+    acknowledged: Mapping[str, Sequence[str]] = dataclasses.field(default_factory=dict)
 
     @property
     def roce(self) -> bool:

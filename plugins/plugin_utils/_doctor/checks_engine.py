@@ -62,6 +62,8 @@ def _indivisible(case: Case, blocks: bool) -> Iterator[Hit]:
         served = (case.evidence.get(serve.host) or {}).get("served_model") or {}
         if not served.get("config") or served.get("path") != serve.model:
             continue
+        if parallel.PADDED_HEADS in case.acknowledged.get(serve.host, ()):
+            continue
         try:
             experts = bool(serve.get("enable-expert-parallel"))
             problems = parallel.tensor_problems(served["config"], _tensor_parallel(serve), experts)

@@ -66,6 +66,16 @@ def test_logs_of_a_host_are_judged_with_it() -> None:
     assert "b: node: gone" in result["doctor"]["notes"]
 
 
+@pytest.mark.parametrize(("acknowledged", "rules"), [([], ["heads-indivisible"]), (["padded-heads"], [])])
+def test_what_the_inventory_acknowledges_is_no_finding(acknowledged: list[str], rules: list[str]) -> None:
+    config = {"model_type": "qwen3", "num_hidden_layers": 2, "hidden_size": 64, "num_attention_heads": 32}
+    served = {"path": "/m", "present": True, "config": {**config, "intermediate_size": 96, "vocab_size": 96}}
+    serving = evidence(files={"vllm.yaml": "{model: /m, tensor-parallel-size: 3}"}, served_model=served)
+    one = {**host(11, **serving), "vllm_serve_acknowledged": acknowledged}
+    found = run({"a": one, "b": host(12, **evidence())})["doctor"]["findings"]
+    assert [item["rule"] for item in found if item["rule"] == "heads-indivisible"] == rules
+
+
 def test_no_cluster_is_a_finding() -> None:
     assert [item["rule"] for item in run({}, {})["doctor"]["findings"]] == ["no-cluster"]
 

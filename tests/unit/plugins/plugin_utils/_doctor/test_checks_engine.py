@@ -56,6 +56,19 @@ def test_nonsense_names_other_kernels(model: dict[str, Any] | None, options: dic
     assert hit.fix.startswith(f"vllm_serve_args: {other}") if other else hit.fix == ""
 
 
+def test_heads_that_the_image_pads_are_no_finding() -> None:
+    case = world()
+    config = {"model_type": "qwen3", "num_hidden_layers": 2, "hidden_size": 64, "num_attention_heads": 32}
+    config |= {"num_key_value_heads": 8, "intermediate_size": 96, "vocab_size": 96}
+    ev(case, "a")["served_model"] = {"path": "/m", "present": True, "config": config}
+    case.serves = [Serve("a", "x", {"model": "/m", "tensor-parallel-size": 3, "nnodes": 3}, "0.32.0")]
+    assert found(case) == [("heads-indivisible", ("a",))]
+    case.acknowledged = {"b": ["padded-heads"]}
+    assert found(case) == [("heads-indivisible", ("a",))], "another host's word is not this one's"
+    case.acknowledged = {"a": ["trust-remote-code", "padded-heads"]}
+    assert found(case) == []
+
+
 def test_a_model_that_answers_is_no_finding() -> None:
     case = world()
     for told in ({"asked": 4, "right": 3, "wrong": "x"}, {"asked": 0, "right": 0, "wrong": ""}, {}):
