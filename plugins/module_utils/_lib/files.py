@@ -225,6 +225,10 @@ def open_of_owner(top: str, path: str, flags: int = os.O_RDONLY) -> int:
                 if len(places) == 1:
                     raise OSError(errno.EXDEV, "a link that leads out", os.path.join(top, path))
                 os.close(places.pop())
+                # what was passed on the way is opened as asked for where the way ends there
+                waiting += [] if waiting else ["."]
+                continue
+            if name == "." and waiting:
                 continue
             try:
                 places.append(os.open(name, (_PASS if waiting else flags) | _ALWAYS, dir_fd=places[-1]))

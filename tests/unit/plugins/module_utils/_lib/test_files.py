@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import stat
@@ -332,3 +333,157 @@ def test_a_folder_that_a_foreign_link_leads_to_has_no_names(theirs: Path, outsid
     assert files.list_folder(str(outside)) == ["file"]
     assert files.list_folder(str(theirs / "there")) == []
     assert files.list_folder(str(theirs / "nothing")) == []
+
+
+def of_owner(top: Path, path: str) -> str:
+    """What the owner of a folder may read below it; the error's own word where he may not."""
+    try:
+        with os.fdopen(files.open_of_owner(str(top), path), encoding="utf-8") as stream:
+            return stream.read()
+    except OSError as error:
+        return errno.errorcode[error.errno or 0]
+
+
+def owned(top: Path) -> None:
+    for parent, _folders, names in os.walk(top):
+        for path in [parent, *(os.path.join(parent, name) for name in names)]:
+            os.chown(path, NOBODY, NOBODY, follow_symlinks=False)
+
+
+@pytest.fixture
+def cache(theirs: Path, outside: Path) -> Path:
+    """A user's folder with a file in it that has the name of another one outside."""
+    (theirs / "blobs").mkdir()
+    (theirs / "blobs" / "file").write_text("own")
+    (theirs / "model").mkdir()
+    owned(theirs)
+    return theirs
+
+
+@as_root
+@pytest.mark.parametrize(
+    ("target", "read"),
+    [
+        ("../blobs/file", "own"),
+        ("./../model/../blobs/./file", "own"),
+        ("../loop/blobs/file", "own"),  # by way of another link of the owner's
+        ("../../outside/file", "EXDEV"),
+        ("../../theirs/blobs/file", "EXDEV"),  # out, and in again
+        ("{top}/blobs/file", "EXDEV"),  # what begins at / is not judged by where it ends
+        ("{top}/../outside/file", "EXDEV"),
+        ("../away/file", "EXDEV"),
+        ("name", "ELOOP"),
+        ("../blobs/none", "ENOENT"),
+        ("../blobs/file/below", "EINVAL"),  # a file is no folder
+    ],
+)
+def test_a_link_of_the_owners_is_followed_within_his_folder_alone(cache: Path, target: str, read: str) -> None:
+    (cache / "loop").symlink_to(".")
+    (cache / "away").symlink_to("../outside")
+    (cache / "model" / "name").symlink_to(target.format(top=cache))
+    owned(cache)
+    assert of_owner(cache, "model/name") == read
+    assert of_owner(cache, f"model/../{os.path.join('model', 'name')}") == read
+
+
+@as_root
+@pytest.mark.parametrize(
+    ("uid", "gid", "mode", "read"),
+    [
+        (NOBODY, NOBODY, 0o400, "own"),
+        (NOBODY, NOBODY, 0o044, "EPERM"),  # the kernel asks the owner's bits alone
+        (0, 0, 0o600, "EPERM"),
+        (0, 0, 0o644, "own"),  # as a container leaves it
+        (0, NOBODY, 0o640, "own"),
+        (0, NOBODY, 0o604, "EPERM"),  # and of his group those of the group
+        (0, 4242, 0o640, "EPERM"),
+    ],
+)
+def test_root_reads_no_more_than_the_owner_of_the_folder_may(
+    cache: Path, uid: int, gid: int, mode: int, read: str
+) -> None:
+    os.chown(cache / "blobs" / "file", uid, gid)
+    (cache / "blobs" / "file").chmod(mode)
+    assert of_owner(cache, "blobs/file") == read
+    # of a folder on the way he needs the right to pass, of one that is listed the right to read
+    os.chown(cache / "blobs" / "file", NOBODY, NOBODY)
+    (cache / "blobs" / "file").chmod(0o600)
+    os.chown(cache / "blobs", uid, gid)
+    passes = {0o400: 0o500, 0o044: 0o055, 0o600: 0o700, 0o644: 0o755, 0o640: 0o750, 0o604: 0o705}[mode]
+    (cache / "blobs").chmod(passes)
+    assert of_owner(cache, "blobs/file") == read
+    assert files.list_of_owner(str(cache), "blobs") == (["file"] if read == "own" else [])
+    (cache / "blobs").chmod(passes & ~0o444)
+    assert of_owner(cache, "blobs/file") == read
+    assert files.list_of_owner(str(cache), "blobs") == []
+
+
+@as_root
+def test_a_second_name_in_his_folder_opens_no_file_of_another_user(cache: Path, outside: Path) -> None:
+    (outside / "file").chmod(0o600)
+    os.link(outside / "file", cache / "model" / "name")
+    assert of_owner(cache, "model/name") == "EPERM"
+    # nor one that his own group may read, since the name alone proves no right to it
+    os.chown(outside / "file", 0, NOBODY)
+    (outside / "file").chmod(0o640)
+    assert of_owner(cache, "model/name") == "EPERM"
+    (outside / "file").chmod(0o644)
+    assert of_owner(cache, "model/name") == "precious"
+
+
+@as_root
+def test_of_a_folder_its_names_and_of_no_folder_none(cache: Path, outside: Path) -> None:
+    link(cache / "there", "blobs")
+    link(cache / "away", "../outside")
+    link(cache / "far", outside)
+    link(cache / "model" / "here", ".")
+    link(cache / "model" / "up", "..")
+    link(cache / "model" / "round", "./../model/./../blobs/.")
+    assert files.list_of_owner(str(cache), "") == ["away", "blobs", "far", "model", "there"]
+    assert files.list_of_owner(str(cache), "model/up") == ["away", "blobs", "far", "model", "there"]
+    assert files.list_of_owner(str(cache), "model/here/..") == ["away", "blobs", "far", "model", "there"]
+    assert files.list_of_owner(str(cache), "model/here") == ["here", "round", "up"]
+    for path in ("there", "model/round", "model/here/up/there"):
+        assert files.list_of_owner(str(cache), path) == ["file"], path
+    for path in ("away", "far", "..", "blobs/file", "none"):
+        assert files.list_of_owner(str(cache), path) == [], path
+    # the folder itself is reached by no link of his
+    assert files.list_of_owner(str(link(outside.parent / "planted", cache)), "") == []
+
+
+def test_a_pipe_in_a_cache_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    handle = files.open_of_owner(str(tmp_path), "pipe")
+    assert stat.S_ISFIFO(os.fstat(handle).st_mode)
+    os.close(handle)
+
+
+@as_root
+@pytest.mark.parametrize("becomes", ["link", "elsewhere"])
+def test_a_cache_that_changes_while_it_is_walked(
+    cache: Path, outside: Path, monkeypatch: pytest.MonkeyPatch, becomes: str
+) -> None:
+    """Its owner swaps a folder once it was passed: what is open stays what it was, and up leads where it came from."""
+    (cache / "model" / "name").symlink_to("../blobs/file")
+    (cache / "deep").mkdir()
+    os.rename(cache / "model", cache / "deep" / "model")
+    (cache / "deep" / "blobs").mkdir()
+    (cache / "deep" / "blobs" / "file").write_text("deep")
+    owned(cache)
+    (outside / "blobs").mkdir()
+    (outside / "blobs" / "file").write_text("precious")
+    real, swapped = os.open, []
+
+    def opened(path: str, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
+        if path == "name" and not swapped:
+            swapped.append(path)
+            if becomes == "link":
+                os.rename(cache / "deep", cache / "gone")
+                (cache / "deep").symlink_to(outside)
+            else:
+                os.rename(cache / "deep" / "model", outside / "model")
+        return real(path, flags, mode, dir_fd=dir_fd)
+
+    monkeypatch.setattr(files.os, "open", opened)
+    assert of_owner(cache, "deep/model/name") == "deep"
+    assert swapped == ["name"]

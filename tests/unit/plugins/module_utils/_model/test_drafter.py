@@ -119,7 +119,8 @@ def test_a_drafter_that_nobody_knows_costs_its_own_line() -> None:
     alone, beside = plan(QWEN, **options), plan(QWEN, speculative_config=EAGLE, **options)
     assert (alone["verdict"], beside["verdict"]) == ("fits", "unknown")
     for name in ("kv_bytes_per_token", "weights_bytes_per_rank", "decode_tokens_per_second_bound"):
-        assert beside[name] == alone[name] is not None
+        assert beside[name] == alone[name]
+        assert beside[name] is not None
     assert beside["ranks"]["kv_cache_bytes"][0] > 0
     assert "some/drafter" in beside["reasons"][-1]
     assert "comes on top" in beside["reasons"][-1]

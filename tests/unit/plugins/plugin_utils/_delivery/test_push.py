@@ -209,6 +209,31 @@ def test_a_link_out_of_the_folder_is_refused(tmp_path: Path) -> None:
         push.hub_folder(str(model), "model_store_models: tiny")
 
 
+@pytest.mark.parametrize("target", ["{root}/secret", "{cache}/../secret", "../../../../secret"])
+def test_a_link_out_of_the_hubs_cache_is_not_pushed(tmp_path: Path, target: str) -> None:
+    """Models share their bytes within a cache, by links of the client's; what is beside it was not declared."""
+    (tmp_path / "hub").mkdir()
+    snapshot = hub_cache(tmp_path / "hub")
+    (tmp_path / "hub/blobs").mkdir()
+    (tmp_path / "hub/blobs/shared").write_text("of all models")
+    (tmp_path / "secret").write_text("not for the hosts")
+    name = snapshot / "tokenizer.json"
+    name.symlink_to("../../../blobs/shared")
+    assert "tokenizer.json" in push.folder_files(str(snapshot), "x")
+    name.unlink()
+    name.symlink_to(target.format(root=tmp_path, cache=tmp_path / "hub"))
+    for pushed in (push.folder_files, push.hub_folder):
+        with pytest.raises(AnsibleActionFail, match=rf"m: .*tokenizer.json is a link that leads out of {tmp_path}/hub"):
+            pushed(str(snapshot), "m")
+    # nor one in the middle: the client's blob, led elsewhere
+    name.unlink()
+    blob = next((snapshot.parent.parent / "blobs").iterdir())
+    blob.unlink()
+    blob.symlink_to(tmp_path / "secret")
+    with pytest.raises(AnsibleActionFail, match="leads out of"):
+        push.folder_files(str(snapshot), "m")
+
+
 def test_digests_of_parts_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     folder = tmp_path / "model"
