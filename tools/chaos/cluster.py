@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory.groups import names_of
 
 from tools.chaos import schedule
 from tools.playbooks import TOP
@@ -56,7 +57,7 @@ def given(inventory: str) -> Cluster:
     return Cluster(
         inventory,
         declared.get("vllm_serve_executor", "ray"),
-        model=declared.get("vllm_serve_served_model_name", ""),
+        model=names_of(declared.get("vllm_serve_served_model_name"), "")[0],
         without=SHARED if declared.get("lab_gpu") else frozenset(),
         args=declared.get("vllm_serve_args", {}),
     )

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory.groups import names_of
 from sparklab import Lab
 from sparklab.system import LabError
 
@@ -73,7 +74,9 @@ class Run:
     def site(self) -> Site:
         if self._site is None:
             self._site = Site.open(self.options.lab, self.options.inventory)
-            self._site.model = self.declared().get("vllm_serve_served_model_name", self._site.model)
+            [self._site.model, *_others] = names_of(
+                self.declared().get("vllm_serve_served_model_name"), self._site.model
+            )
         return self._site
 
     def declared(self) -> dict[str, Any]:

@@ -68,6 +68,13 @@ def test_the_lab_on_cpus_is_laid_on_as_before(tmp_path: Path) -> None:
     assert cluster.given(str(tmp_path)).without == frozenset()
 
 
+@pytest.mark.parametrize(("named", "asked"), [("one", "one"), (["one", "two"], "one"), (None, ""), ([], "")])
+def test_clients_ask_for_the_first_of_the_declared_names(tmp_path: Path, named: Any, asked: str) -> None:
+    (tmp_path / "group_vars").mkdir()
+    (tmp_path / "group_vars/cluster.yml").write_text(yaml.safe_dump({"vllm_serve_served_model_name": named}))
+    assert cluster.given(str(tmp_path)).model == asked
+
+
 def test_what_reaches_beyond_a_host_with_a_gpu_is_not_drawn() -> None:
     assert set(schedule.KINDS) > cluster.SHARED
     rounds = [schedule.draw(1, number, HOSTS, "ray", cluster.SHARED) for number in range(1, 400)]

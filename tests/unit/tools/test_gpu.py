@@ -404,6 +404,18 @@ def opened(tmp_path: Path, *words: str) -> make_gpu.Run:
     return make_gpu.Run(make_gpu.parse([*words, "--inventory", str(place), "--results", str(tmp_path / "results")]))
 
 
+@pytest.mark.parametrize(
+    ("named", "asked"), [("one", "one"), (["one", "two"], "one"), (None, "tiny-qwen3"), ([], "tiny-qwen3")]
+)
+def test_requests_ask_for_the_first_of_the_declared_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: Any, asked: str
+) -> None:
+    run = opened(tmp_path)
+    monkeypatch.setattr(make_gpu.Run, "declared", lambda _self: {"vllm_serve_served_model_name": named})
+    monkeypatch.setattr(make_gpu.Site, "open", lambda *_words: make_gpu.Site(SimpleNamespace(), []))  # type: ignore[arg-type]
+    assert run.site.model == asked
+
+
 def test_a_slow_step_has_a_worker_beside_the_declared_arguments(tmp_path: Path) -> None:
     run = opened(tmp_path, "--step", "7")
     told: dict[str, Any] = {}
