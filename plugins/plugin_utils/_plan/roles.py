@@ -110,7 +110,7 @@ def _network(variables: Mapping[str, Any]) -> dict[str, Any]:
     """``links`` with the peers on each, for netplan_apply, and the ``files`` that it makes of them and the plan."""
     fabric, host = variables["sparkthor_fabric"], str(variables["inventory_hostname"])
     own = fabric[host]
-    files = [{"path": variables["roce_network_env_path"], "content": environment_file.render(own["env"])}]
+    files = [{"path": environment_file.FABRIC, "content": environment_file.render(own["env"])}]
     if own["topology"] != "lan":
         planned = netplan.files(
             str(variables["roce_network_netplan_path"]), own["links"], str(variables["roce_network_renderer"])

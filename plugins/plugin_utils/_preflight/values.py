@@ -16,7 +16,6 @@ from typing import Any
 
 from ansible.errors import AnsibleActionFail
 from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.wanted import PROTECTED
-from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.environment_file import FABRIC
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import Finding
 from ansible_collections.sparkthor.cluster.plugins.module_utils._network import firewall, nccl
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import models
@@ -95,11 +94,6 @@ _FORMS: Mapping[str, tuple[re.Pattern[str], str, str]] = {
         re.compile(r"/etc/netplan/[A-Za-z0-9_.-]+\.yaml"),
         "is not a file that netplan reads",
         "name a file /etc/netplan/<name>.yaml",
-    ),
-    "roce_network_env_path": (
-        re.compile(re.escape(FABRIC)),
-        "is a file that no unit reads",
-        f"remove it: all units read {FABRIC}",
     ),
 }
 #: headers carry them: printable ASCII without blanks

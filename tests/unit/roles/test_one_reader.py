@@ -128,7 +128,13 @@ def test_planners_know_the_roles_defaults(kind: type) -> None:
 def test_figures_that_many_need_have_one_home() -> None:
     """Who needs one of them imports it, or asks for the role's variable."""
     assert DEFAULTS["roce_network_netplan_path"] == netplan_change.ARGUMENTS["path"]["default"]
-    assert DEFAULTS["roce_network_env_path"] == environment_file.FABRIC
+    # the role that writes it names it once, and nobody can change that alone
+    written = loaded("roce_network/vars/main.yml")["__roce_network_environment"]
+    assert written == environment_file.FABRIC
+    assert not [name for name, value in DEFAULTS.items() if value == written]
+    assert [path.relative_to(TOP) for path in YAML if written in path.read_text()] == [
+        Path("roles/roce_network/vars/main.yml")
+    ]
     homes = {
         f'"{environment_file.FABRIC}"': {"module_utils/_lib/environment_file.py"},
         f'"{pins.RAY_MINIMUM}"': {"module_utils/_engine/pins.py"},

@@ -15,7 +15,6 @@ fabric_plan = Plan().filters()["fabric_plan"]
 MANAGEMENT = {"a": "192.0.2.1/24", "b": "192.0.2.2/24", "c": "192.0.2.3/24"}
 VARIABLES = {
     "roce_network_netplan_path": "/etc/netplan/40-cx7.yaml",
-    "roce_network_env_path": "/etc/sparkthor/fabric.env",
     "roce_network_renderer": "",
     **{f"firewall_{name}": [] for name in ("ssh_sources", "api_sources", "sources", "interfaces")},
     **{"firewall_ssh_ports": [22], "firewall_tcp_ports": [9100], "firewall_udp_ports": []},

@@ -81,8 +81,6 @@ REFUSED: list[tuple[dict[str, Any], tuple[str, ...]]] = [
     ({"model_store_root": "/srv/my models"}, ("model_store_root: '/srv/my models'", "blank")),
     ({"model_store_root": "/srv/x", "engine_cache_dir": "/srv/x/"}, ("same folder", "model_store_root")),
     ({"roce_network_netplan_path": "/etc/passwd"}, ("roce_network_netplan_path: '/etc/passwd'", "/etc/netplan/")),
-    ({"roce_network_env_path": "/etc/environment"}, ("roce_network_env_path: '/etc/environment'",)),
-    ({"roce_network_env_path": "/etc/sparkthor/vllm.env"}, ("roce_network_env_path", "no unit reads", "remove it")),
     ({"vllm_serve_front_package": "nginx apache2"}, ("vllm_serve_front_package: 'nginx apache2'",)),
     ({"vllm_serve_served_model_name": "a", "vllm_serve_reasoning_parser": "x\ny"}, ("reasoning_parser", "line break")),
     ({"model_store_models": [{"name": "../up", "source": "/srv/m"}]}, ("model_store_models", "name '../up'")),
