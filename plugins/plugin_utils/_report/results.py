@@ -52,19 +52,16 @@ def see(task_vars: Mapping[str, Any], name: str) -> Seen:
     problems = inventory.group_problems(groups, names) or serving_groups.problems(groups, names)
     if problems:
         raise AnsibleActionFail("; ".join(str(problem) for problem in problems))
+    described = beside.named(hostvars, list(hostvars))
+    chosen = _chosen(task_vars.get("serving_group"), [*names, *(described if isinstance(described, Mapping) else ())])
     status = _status.document(groups, hostvars, outcomes, time.time())
     facts_by_host = {host: outcome["status"] for host, outcome in outcomes.items() if outcome.get("status")}
     cluster, fabric, nodes, plan_error = _status.plan(groups, status["cluster"]["hosts"], hostvars, facts_by_host)
     if names and not plan_error:
         # of one group at a time a speed can be measured and a plan be shown
-        chosen = str(task_vars.get("serving_group") or names[0])
         everything = task_vars["hostvars"]
-        described = beside.named(hostvars, list(hostvars))
         others = {one.name: one for one in _groups_beside(groups, names, described, everything[next(iter(hostvars))])}
         parts = plan_parts(inventory.parts(groups, names), hostvars, nodes, fabric)
-        if chosen not in (*parts, *others):
-            known = ", ".join((*parts, *others))
-            raise AnsibleActionFail(f"serving_group: {chosen!r} is not one of {known}; name one of them")
         if chosen not in status["groups"]:
             what = f"serving_group: {chosen} is not on {others[chosen].host}, or that host does not answer"
             raise AnsibleActionFail(f"{what}; run site.yml")
@@ -74,6 +71,16 @@ def see(task_vars: Mapping[str, Any], name: str) -> Seen:
         }
         status.update({key: status["groups"][chosen][key] for key in ("ray", "serving")})
     return Seen(status, facts_by_host, cluster, fabric, plan_error)
+
+
+def _chosen(given: Any, known: Sequence[str]) -> str:
+    """The serving group that is meant: the first one unless another is named; empty where the cluster has none."""
+    if given and given not in known:
+        what = (
+            f"is not one of {', '.join(known)}; name one of them" if known else "no groups are declared; leave it out"
+        )
+        raise AnsibleActionFail(f"serving_group: {str(given)[:80]!r}{' ' if known else ': '}{what}")
+    return str(given or next(iter(known), ""))
 
 
 def _groups_beside(

@@ -1,10 +1,11 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What each playbook makes of -e serving_group=NAME: that group alone, a refusal, or nothing that changes anything."""
+"""What each playbook makes of -e serving_group=NAME: that group alone, or a refusal."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +19,15 @@ from tests.unit.playbooks.test_serve_again import tasks
 PLAYBOOKS = (
     next(parent for parent in Path(__file__).resolve().parents if (parent / "galaxy.yml").exists()) / "playbooks"
 )
-#: every playbook of the collection. "one": it is done for this group alone. "refused": it is for all groups, and says
-#: so. "read": it changes nothing, and shows that group or all of them.
+#: every playbook of the collection. "one": it is done for this group alone. "measured": of this group, or of the first.
+#: "refused": it is for all groups, and says so.
 TABLE = {
     **dict.fromkeys(("drain", "restart", "rollback", "start", "stop", "switch_model"), "one"),
     **dict.fromkeys(("host_layer", "keys", "models", "monitoring", "reboot", "site", "teardown", "upgrade"), "refused"),
     **dict.fromkeys(("rotate_api_key", "rotate_ray_token"), "refused"),
-    **dict.fromkeys(("bench", "report", "verify", "doctor", "drift", "render", "status"), "read"),
-    **dict.fromkeys(("backup", "capture", "discover", "first_contact", "recipe"), "read"),
+    **dict.fromkeys(("doctor", "drift", "render", "status"), "refused"),
+    **dict.fromkeys(("backup", "capture", "discover", "first_contact", "recipe"), "refused"),
+    **dict.fromkeys(("bench", "report", "verify"), "measured"),
 }
 GROUPS = {
     **{"cluster": ["a1", "a2", "b1", "b2"], "ray_head": ["a1", "b1"], "ray_workers": ["a2", "b2"]},
@@ -73,6 +75,37 @@ def test_a_playbook_for_all_groups_refuses_one_before_anything_else(name: str) -
     said = refusal(name, serving_group="a")
     assert said.startswith('Nothing was changed: serving_group: a: "the play" is for all serving groups. ')
     assert refusal(name) == ""
+
+
+def test_logs_are_judged_of_all_groups() -> None:
+    """An inventory without hosts skips the play that would refuse, so the one that judges logs refuses as well."""
+    [_collect, judge] = yaml.safe_load((PLAYBOOKS / "doctor.yml").read_text(encoding="utf-8"))
+    assert judge["tasks"][0]["ansible.builtin.import_tasks"] == "tasks/every_group.yml"
+
+
+@pytest.mark.parametrize("name", [name for name, what in TABLE.items() if what == "measured"])
+def test_what_one_group_is_measured_by_knows_the_groups(name: str) -> None:
+    """Who judges the hosts' status puts it beside the plan by ``results.see``, which reads the variable and refuses."""
+    [play] = yaml.safe_load((PLAYBOOKS / f"{name}.yml").read_text(encoding="utf-8"))
+    judges = {f"sparkthor.cluster.cluster_{one}" for one in ("bench", "report", "verify")}
+    called = {module for task in play["tasks"] for module in task} & judges
+    assert called
+    for module in called:
+        source = (PLAYBOOKS.parent / f"plugins/action/{module.rpartition('.')[2]}.py").read_text(encoding="utf-8")
+        assert re.search(r"\bsee\(", source), module
+
+
+def test_a_group_of_a_cluster_without_groups_is_refused() -> None:
+    [check, _fact] = yaml.safe_load((PLAYBOOKS / "tasks/serving_group.yml").read_text(encoding="utf-8"))
+    given = {"serving_group": "a", "groups": {"cluster": ["x"]}}
+    assert not holds(check["ansible.builtin.assert"]["that"], {**given, "__serving_group_names": []})
+    words = trust_as_template(check["ansible.builtin.assert"]["fail_msg"])
+    said = [
+        Templar(loader=DataLoader(), variables={**given, "__serving_group_names": names}).template(words)
+        for names in ([], ["b", "c"])
+    ]
+    start = "Nothing was changed: serving_group: a: there is no such serving group. "
+    assert said == [f"{start}Leave serving_group out.", f"{start}Name one of b, c."]
 
 
 def test_a_recipe_is_switched_for_one_group_by_the_steps_of_an_upgrade() -> None:

@@ -152,6 +152,17 @@ def test_a_group_that_is_not_there_or_cannot_be_is_said() -> None:
         seen_of("embed", host="c")
 
 
+def test_a_group_of_a_cluster_without_groups_is_refused() -> None:
+    everything = {
+        host: {**variables, "__nodes": {"status": captured_status.status_of(host)}}
+        for host, variables in captured_status.variables().items()
+    }
+    given = {"groups": captured_status.GROUPS, "hostvars": everything}
+    with pytest.raises(AnsibleActionFail, match="serving_group: 'a': no groups are declared; leave it out"):
+        results.see({**given, "serving_group": "a"}, "__nodes")
+    assert results.see(given, "__nodes").cluster["hosts"] == HOSTS
+
+
 def test_its_plan_is_made_of_its_own_variables() -> None:
     seen = seen_of("embed")
     nodes = {host: facts["node"] for host, facts in seen.facts_by_host.items()}
