@@ -119,11 +119,14 @@ class ActionModule(Action):
         return comparisons, unknown, facts
 
     def _wanted(self, role: str, variables: dict[str, Any]) -> list[dict[str, Any]]:
-        """What the role's own task declares, or its list of comparisons."""
-        state = role_tasks.state(role, self._loader, self._templar, variables)
-        if state is not None:
-            return [{"module": "host_state", "arguments": state}]
-        return list(self._value(f"__{role}_comparisons", variables))
+        """What the role's own task declares, and the role's list of what else is compared."""
+        state, others = role_tasks.state(role, self._loader, self._templar, variables), f"__{role}_comparisons"
+        if state is None:
+            return list(self._value(others, variables))
+        return [
+            {"module": "host_state", "arguments": state},
+            *(self._value(others, variables) if others in variables else ()),
+        ]
 
     def _plan(self, role: str, variables: dict[str, Any]) -> None:
         """The role's plan where it has one, made once for everything that the comparison reads of it."""

@@ -20,4 +20,7 @@ class ActionModule(Action):
         role = str(self.vars.get("ansible_role_name") or "").rpartition(".")[2]
         variables = {**self.vars, **role_values.typed(self._templar, self.vars, role)}
         text = declared_state.text_by(self._loader, self._templar, variables)
-        return self.execute("host_state", declared_state.present(arguments, text))
+        wanted = declared_state.present(arguments, text)
+        if arguments.get("only") and not (wanted["files"] or wanted["units"]):
+            return {"changed": False}
+        return self.execute("host_state", wanted)

@@ -61,7 +61,7 @@ class ActionModule(Action):
         return result
 
     def _files(self, role: str) -> list[dict[str, Any]]:
-        state = role_tasks.state(role, self._loader, self._templar, self.vars)
+        state = role_tasks.state(role, self._loader, self._templar, self.vars, secrets=False)
         if state is not None:
             return self._checked(role, state["files"])
         name = f"__{role}_rendered_files"

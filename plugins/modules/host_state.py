@@ -127,7 +127,9 @@ options:
         type: path
         required: true
       content:
-        description: The whole content. Give one of O(files[].content), O(files[].template) and O(files[].src).
+        description:
+          - The whole content. Give one of O(files[].content), O(files[].template), O(files[].src) and
+            O(files[].from_secret).
         type: str
       template:
         description: Name of a template of the role, rendered as M(ansible.builtin.template) does it.
@@ -135,6 +137,18 @@ options:
       src:
         description: Name of a file of the role, taken as it is.
         type: str
+      from_secret:
+        description:
+          - Name of a secret of the role. The lookup P(sparkthor.cluster.role_secret#lookup) reads it when the file is
+            compared or written.
+          - It implies O(files[].secret), and M(sparkthor.cluster.render_files) leaves the file out.
+        type: str
+      kept:
+        description: Whether playbooks/rollback.yml brings the file back.
+        type: bool
+      restarts:
+        description: Whether a running engine was started with the file, so that another content means a restart of it.
+        type: bool
       owner:
         description: Owner.
         type: str
@@ -284,6 +298,13 @@ options:
             of any host is touched.
         type: bool
         default: false
+  only:
+    description:
+      - Paths, folders and names of units. Of O(files) and O(units) only these are brought to the host, and nothing of
+        the other lists.
+    type: list
+    elements: str
+    default: []
   timeout:
     description: Seconds that one command on the host may take.
     type: int

@@ -32,6 +32,7 @@ def argument_spec() -> dict[str, Any]:
         "sysctls": _items({"name": _NAME, "value": {"type": "str", "required": True}}),
         "units": _units(),
         "timeout": {"type": "int", "default": 300},
+        "only": {"type": "list", "elements": "str", "default": []},
     }
 
 
@@ -50,11 +51,13 @@ def _items(options: dict[str, Any], **rules: Any) -> dict[str, Any]:
 
 
 def _files() -> dict[str, Any]:
-    texts = ("content", "template", "src")
+    texts = ("content", "template", "src", "from_secret")
+    read_by_others = ("kept", "restarts")
     return _items(
         {
             **_owned(None),
-            **{name: {"type": "str"} for name in texts},
+            **{name: {"type": "str", "no_log": False} for name in texts},
+            **{name: {"type": "bool"} for name in read_by_others},
             "secret": {"type": "bool", "default": False, "no_log": False},
             "foreign": {"type": "str", "choices": ["replace", "refuse", "adopt"], "default": "replace"},
             "backup": {"type": "bool", "default": True},

@@ -47,7 +47,7 @@ _HOME = re.compile(r"(?<![\w./-])/(?:home|root|run/user)(?![\w.-])")
 
 def sandbox(
     *,
-    families: Sequence[str] = ("AF_UNIX",),
+    families: Sequence[str] = (),
     capabilities: Sequence[str] = (),
     writable: Sequence[str] = (),
     refused: Sequence[str] = ("@privileged", "@resources"),
@@ -57,16 +57,17 @@ def sandbox(
 ) -> str:
     """Lines of a section Service.
 
-    ``families`` are the kinds of sockets, ``writable`` the folders that are not read-only (those of RuntimeDirectory=
-    and its like need no mention), ``refused`` the groups of system calls without which a program gets by, ``without``
-    the directives that would keep it from its work, ``home`` what ProtectHome= says.
+    ``families`` are the kinds of sockets (AF_UNIX, or those of an ``engine``), ``writable`` the folders that are not
+    read-only (those of RuntimeDirectory= and its like need no mention), ``refused`` the groups of system calls without
+    which a program gets by, ``without`` the directives that would keep it from its work, ``home`` what ProtectHome=
+    says.
     """
     lines = [*EVERY, *(ENGINE if engine else PROGRAM)]
     if refused and not engine:
         lines.append(f"SystemCallFilter=~{' '.join(refused)}")
     lines += [
         f"CapabilityBoundingSet={' '.join(capabilities)}",
-        f"RestrictAddressFamilies={' '.join(families)}",
+        f"RestrictAddressFamilies={' '.join(families or (ENGINE_NETWORK if engine else NETWORK[:1]))}",
         f"ProtectHome={home}",
     ]
     if writable:
@@ -75,7 +76,11 @@ def sandbox(
     return "\n".join(line for line in sorted(lines) if line.partition("=")[0] not in without)
 
 
+def engine_home(*values: Any) -> str:
+    """What ProtectHome= says of Ray and vLLM; ``values`` are settings that may name a folder below somebody's home."""
+    return "no" if _HOME.search(json.dumps(values, default=str)) else "yes"
+
+
 def engine_sandbox(*values: Any) -> str:
-    """The same for Ray and vLLM; ``values`` are settings that may name a folder below somebody's home."""
-    home = "no" if _HOME.search(json.dumps(values, default=str)) else "yes"
-    return sandbox(families=ENGINE_NETWORK, home=home, engine=True)
+    """The lines for Ray and vLLM, with such settings."""
+    return sandbox(home=engine_home(*values), engine=True)

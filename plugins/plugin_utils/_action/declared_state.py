@@ -19,18 +19,21 @@ from ansible.plugins.loader import lookup_loader
 from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.wanted import unit_name
 
 Arguments = dict[str, Any]
-#: (key of a file, ``template`` or ``src``; its value) -> the file's text
+#: (key of a file, ``template``, ``src`` or ``from_secret``; its value) -> the file's text
 Text = Callable[[str, str], str]
 
+#: what a file may say of itself to others: a rollback brings it back; a running engine was started with it
+FLAGS = ("kept", "restarts")
 #: options that are lists of items; an item may carry its own switch, ``when``, or a list of them that must all be on
 LISTS = ("groups", "users", "directories", "files", "links", "absent", "restore", "sysctls", "units")
-_TEXTS = ("content", "template", "src")
+_TEXTS = ("content", "template", "src", "from_secret")
 #: where systemd reads the units that an administrator adds
 _UNITS = "/etc/systemd/system/"
 #: by the key of a file, the lookup that finds it in the role's folder of that kind and gives its text
 _LOOKUPS: Mapping[str, tuple[str, dict[str, Any]]] = {
     "template": ("ansible.builtin.template", {}),
     "src": ("ansible.builtin.file", {"rstrip": False}),
+    "from_secret": ("sparkthor.cluster.role_secret", {}),
 }
 
 
@@ -38,26 +41,42 @@ class DeclarationError(ValueError):
     """The task's arguments contradict themselves; the message names the list and the item."""
 
 
-def present(arguments: Mapping[str, Any], text: Text) -> Arguments:
+def present(arguments: Mapping[str, Any], text: Text, *, secrets: bool = True) -> Arguments:
     """What the host is to have: items whose switch is off are left out, and every file has its text.
 
-    Raises DeclarationError for a file with none or several of ``content``, ``template`` and ``src``.
+    Without ``secrets`` the files ``from_secret`` are left out, and no secret is read.
+    Raises DeclarationError for a file with none or several of ``content``, ``template``, ``src`` and ``from_secret``.
     """
-    chosen = {name: _chosen(name, arguments.get(name)) for name in LISTS if arguments.get(name) is not None}
+    found = {name: chosen(name, arguments.get(name)) for name in LISTS if arguments.get(name) is not None}
+    if arguments.get("only"):
+        found = _only(found, check_type_list(arguments["only"]))
+    if not secrets and "files" in found:
+        found["files"] = [item for item in found["files"] if "from_secret" not in item]
     # what is wanted now is not also given back
-    wanted = {unit_name(item["name"]) for item in chosen.get("units", ()) if item.get("name")}
-    wanted |= {item["path"] for item in chosen.get("files", ())}
-    if "restore" in chosen:
-        chosen["restore"] = [name for name in dict.fromkeys(chosen["restore"]) if name not in wanted]
-    if "files" in chosen:
-        chosen["files"] = [_with_text(item, text) for item in chosen["files"]]
-    if "directories" in chosen:
-        chosen["directories"] = [{k: v for k, v in item.items() if k != "own"} for item in chosen["directories"]]
-    return {**_others(arguments), **chosen}
+    wanted = {unit_name(item["name"]) for item in found.get("units", ()) if item.get("name")}
+    wanted |= {item["path"] for item in found.get("files", ())}
+    if "restore" in found:
+        found["restore"] = [name for name in dict.fromkeys(found["restore"]) if name not in wanted]
+    if "files" in found:
+        found["files"] = [_with_text(item, text) for item in found["files"]]
+    if "directories" in found:
+        found["directories"] = [{k: v for k, v in item.items() if k != "own"} for item in found["directories"]]
+    return {**_others(arguments), **found}
+
+
+def merged(states: Sequence[Arguments]) -> Arguments:
+    """One state for several, as the runs of a loop make them; what they say alike is said once."""
+    everything: Arguments = {}
+    for state in states:
+        for name, value in state.items():
+            known = everything.setdefault(name, [] if name in LISTS else value)
+            if name in LISTS:
+                known += [item for item in value if item not in known]
+    return everything
 
 
 def text_by(loader: DataLoader, templar: Any, variables: Mapping[str, Any]) -> Text:
-    """Texts as a task with these variables has them: Ansible's own templating, in the role's own folders."""
+    """Texts as a task of a role with these variables has them: Ansible's own templating, in the role's own folders."""
 
     def text(kind: str, name: str) -> str:
         plugin, options = _LOOKUPS[kind]
@@ -65,6 +84,13 @@ def text_by(loader: DataLoader, templar: Any, variables: Mapping[str, Any]) -> T
         return str(lookup.run([name], variables=dict(variables), **options)[0])
 
     return text
+
+
+def _only(chosen: Mapping[str, list[Any]], names: Sequence[str]) -> Arguments:
+    """Files and units of these paths, folders and names, and nothing else."""
+    below = tuple(f"{name}/" for name in names)
+    files = [item for item in chosen.get("files", ()) if item["path"] in names or item["path"].startswith(below)]
+    return {"files": files, "units": [item for item in chosen.get("units", ()) if unit_name(item["name"]) in names]}
 
 
 def undone(arguments: Mapping[str, Any]) -> Arguments:
@@ -94,7 +120,7 @@ def _gives_back(item: Mapping[str, Any]) -> bool:
 
 
 def _others(arguments: Mapping[str, Any]) -> Arguments:
-    return {name: value for name, value in arguments.items() if name not in (*LISTS, "state")}
+    return {name: value for name, value in arguments.items() if name not in (*LISTS, "state", "only")}
 
 
 def _items(name: str, given: Any) -> list[Arguments]:
@@ -103,7 +129,7 @@ def _items(name: str, given: Any) -> list[Arguments]:
     return [dict(item) if isinstance(item, Mapping) else {"value": item} for item in given or ()]
 
 
-def _chosen(name: str, given: Any) -> list[Any]:
+def chosen(name: str, given: Any) -> list[Any]:
     """The items that are switched on, without their switches, and one for each of their ``names``."""
     found: list[Any] = []
     for item in _items(name, given):
@@ -135,7 +161,8 @@ def _with_text(item: Arguments, text: Text) -> Arguments:
     if len(given) != 1:
         what = " and ".join(given) or "none"
         raise DeclarationError(f"files: {item.get('path')}: give one of {', '.join(_TEXTS)}; there is {what}")
-    if given == ["content"]:
-        return item
-    rest = {key: value for key, value in item.items() if key not in _TEXTS}
-    return {**rest, "content": text(given[0], str(item[given[0]]))}
+    rest = {key: value for key, value in item.items() if key not in (*_TEXTS, *FLAGS)}
+    if given == ["from_secret"]:
+        rest["secret"] = True
+    value = item[given[0]]
+    return {**rest, "content": value if given == ["content"] else text(given[0], str(value))}

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -37,23 +38,55 @@ def declared(role: Path) -> dict[str, Any] | None:
     return dict(found[0]) if found else None
 
 
-def state(role: str, loader: DataLoader, templar: Any, variables: dict[str, Any]) -> dict[str, Any] | None:
+def state(
+    role: str, loader: DataLoader, templar: Any, variables: dict[str, Any], *, secrets: bool = True
+) -> dict[str, Any] | None:
     """What the role's task tells the module ``host_state`` on this host; None where the role has no such task.
 
-    It is empty where the task's condition does not hold. ``variables`` hold the role's own, because the play imports
-    the role. Raises what templating raises, and DeclarationError.
+    It is empty where the task's condition does not hold; of a task with a loop it is what all its runs say. Without
+    ``secrets`` files that hold one are left out. ``variables`` hold the role's own, because the play imports the role.
+    Raises what templating raises, and DeclarationError.
     """
     task = declared(ROLES / role)
     if task is None:
         return None
-    own = {**role_variables(variables, role, ROLES), _NAME: task[MODULE]}
-    former, templar.available_variables = templar.available_variables, own
+    found: list[dict[str, Any]] = [{"files": []}]
+    for arguments, own in _runs(task, task[MODULE], templar, role_variables(variables, role, ROLES)):
+        own |= typed(templar, own, role)
+        text = declared_state.text_by(loader, templar, own)
+        found.append(declared_state.present(arguments, text, secrets=secrets))
+    return declared_state.merged(found)
+
+
+def flagged(role: str, flag: str, templar: Any, variables: dict[str, Any], item: Any = None) -> list[str]:
+    """Paths of the files that the role's task flags so, by their switches; with ``item`` of that run of its loop."""
+    task = declared(ROLES / role) or {MODULE: {"files": []}}
+    wanted = [
+        {key: value for key, value in file.items() if key in ("path", "when")}
+        for file in task[MODULE]["files"]
+        if flag in file
+    ]
+    task = {**task, **({} if item is None else {"loop": [item]})}
+    return [
+        file["path"]
+        for arguments, _own in _runs(task, {"files": wanted}, templar, role_variables(variables, role, ROLES))
+        for file in declared_state.chosen("files", arguments["files"])
+    ]
+
+
+def _runs(
+    task: Mapping[str, Any], arguments: Any, templar: Any, variables: Mapping[str, Any]
+) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+    """The arguments of each run of the task whose condition holds, templated, and the variables that it has."""
+    former = templar.available_variables
+    own = {**variables, _NAME: task.get("loop", [None])}
+    loop_variable = (task.get("loop_control") or {}).get("loop_var", "item")
     try:
-        if not all(map(templar.evaluate_conditional, _listed(task.get("when")))):
-            return {"files": []}
-        arguments = templated(templar, _NAME, own)
-        own = {**own, **typed(templar, own, role)}
-        return declared_state.present(arguments, declared_state.text_by(loader, templar, own))
+        for item in templated(templar, _NAME, own):
+            own = {**variables, _NAME: arguments, **({loop_variable: item} if "loop" in task else {})}
+            templar.available_variables = own
+            if all(map(templar.evaluate_conditional, _listed(task.get("when")))):
+                yield templated(templar, _NAME, own), own
     finally:
         templar.available_variables = former
 

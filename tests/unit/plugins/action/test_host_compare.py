@@ -60,6 +60,17 @@ def test_roles_are_asked_in_one_call_as_in_their_own_tasks(monkeypatch: pytest.M
     assert (result["converged"], result["compared"]) == (["one", "two"], ["one", "two"])
 
 
+def test_what_a_roles_task_says_is_compared_before_what_else_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host_compare.role_tasks, "state", lambda *_given: {"files": []})
+    wants = "{{ [{'module': 'vllm_service', 'arguments': {'serves': true}}] }}"
+    _result, calls = compare(
+        monkeypatch, {"roles": ["one", "two"]}, {"converged": [], "drift": ""}, __two_comparisons=wants
+    )
+    assert [(item["role"], item["module"]) for item in calls[0]["comparisons"]] == [
+        *(("one", "host_state"), ("two", "host_state"), ("two", "vllm_service"))
+    ]
+
+
 def test_what_cannot_be_known_ends_the_comparison(monkeypatch: pytest.MonkeyPatch) -> None:
     wants = "{{ [{'holds': false, 'otherwise': 'Docker has to be asked'}] }}"
     result, calls = compare(

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action.declared_state import (
     DeclarationError,
+    merged,
     present,
     undone,
 )
@@ -36,7 +37,7 @@ def test_a_file_has_one_text() -> None:
         {"path": "/b", "content": "src b"},
     ]
     for wrong in ({"path": "/c"}, {"path": "/c", "src": "c", "content": ""}):
-        with pytest.raises(DeclarationError, match="files: /c: give one of content, template, src"):
+        with pytest.raises(DeclarationError, match="files: /c: give one of content, template, src, from_secret"):
             present({"files": [wrong]}, text)
 
 
@@ -63,6 +64,43 @@ def test_a_unit_that_is_wanted_is_not_given_back() -> None:
 def test_a_list_that_is_a_text_is_refused() -> None:
     with pytest.raises(DeclarationError, match="files: 'x' is not a list"):
         present({"files": "x"}, text)
+
+
+def test_a_secret_is_read_where_its_file_is_wanted_and_nowhere_else() -> None:
+    files = [{"path": "/s", "from_secret": "key", "when": True}, {"path": "/t", "from_secret": "key", "when": False}]
+    assert present({"files": files}, text)["files"] == [{"path": "/s", "secret": True, "content": "from_secret key"}]
+
+    def never(kind: str, name: str) -> str:
+        raise AssertionError(name)
+
+    assert present({"files": files}, never, secrets=False)["files"] == []
+
+
+def test_what_others_read_of_an_item_is_not_told_to_the_host() -> None:
+    files = [{"path": "/a", "content": "1", "kept": True, "restarts": True}]
+    found = present({"files": files, "directories": [{"path": "/d", "own": True}]}, text)
+    assert found == {"files": [{"path": "/a", "content": "1"}], "directories": [{"path": "/d"}]}
+
+
+def test_a_part_of_the_lists_is_files_and_units_by_name_or_folder() -> None:
+    given = {
+        "files": [{"path": path, "template": "x"} for path in ("/etc/front/x", "/etc/front.good", "/etc/key")],
+        "units": [{"name": "front", "state": "started"}, {"name": "other.service"}],
+        "absent": ["/etc/y"],
+        "only": ["/etc/front", "/etc/key", "front.service"],
+        "timeout": 5,
+    }
+    found = present(given, text)
+    assert [file["path"] for file in found["files"]] == ["/etc/front/x", "/etc/key"]
+    assert (found["units"], found["timeout"]) == ([{"name": "front", "state": "started"}], 5)
+    assert set(found) == {"files", "units", "timeout"}
+
+
+def test_the_runs_of_a_loop_are_one_state() -> None:
+    one, two = ({"files": [{"path": "/a"}, {"path": path}], "timeout": 5} for path in ("/b", "/c"))
+    assert merged([one, two]) == {"files": [{"path": "/a"}, {"path": "/b"}, {"path": "/c"}], "timeout": 5}
+    # what one list says twice is a mistake that the module names
+    assert merged([{"absent": ["/a", "/a"]}]) == {"absent": ["/a", "/a"]}
 
 
 DECLARED: dict[str, Any] = {

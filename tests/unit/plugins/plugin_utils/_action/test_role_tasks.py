@@ -65,3 +65,43 @@ def test_of_two_such_tasks_none_is_chosen(role: Path) -> None:
     (role / "tasks/main.yml").write_text(TASK + TASK)
     with pytest.raises(ValueError, match="has 2 tasks of"):
         files()
+
+
+LOOP = """
+- sparkthor.cluster.host_state:
+    files:
+      - {path: "/etc/{{ item }}", content: "{{ item }} {{ word }}", restarts: true, when: "{{ item != 'off' }}"}
+      - {path: /etc/all, content: all, kept: true}
+      - {path: /etc/secret, from_secret: key}
+  loop: "{{ several }}"
+  when: item != 'skipped'
+"""
+
+
+def test_a_task_with_a_loop_says_what_its_runs_say(role: Path) -> None:
+    (role / "tasks/main.yml").write_text(LOOP.replace("      - {path: /etc/secret, from_secret: key}\n", ""))
+    given = {"several": ["one", "skipped", "off", "two"]}
+    assert files(**given) == {"/etc/one": "one a", "/etc/all": "all", "/etc/two": "two a"}
+
+
+def test_files_are_known_by_their_flags(role: Path) -> None:
+    (role / "tasks/main.yml").write_text(LOOP)
+    variables = {"word": "a", "several": ["one", "skipped", "off", "two"]}
+    templar = Templar(loader=DataLoader(), variables={})
+
+    def flagged(flag: str, **given: object) -> list[str]:
+        return role_tasks.flagged("mine", flag, templar, variables, **given)
+
+    assert flagged("restarts") == ["/etc/one", "/etc/two"]
+    assert flagged("restarts", item="two") == ["/etc/two"]
+    assert set(flagged("kept")) == {"/etc/all"}
+    assert flagged("restarts", item="off") == []
+
+
+def test_without_secrets_none_is_read(role: Path) -> None:
+    (role / "tasks/main.yml").write_text(LOOP)
+    loader = DataLoader()
+    templar = Templar(loader=loader, variables={})
+    found = role_tasks.state("mine", loader, templar, {"word": "a", "several": ["one"]}, secrets=False)
+    assert found is not None
+    assert [file["path"] for file in found["files"]] == ["/etc/one", "/etc/all"]
