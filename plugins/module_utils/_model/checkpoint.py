@@ -17,6 +17,10 @@ _SAFETENSORS_HEADER_LIMIT = 100 * 1024 * 1024
 #: the index of a checkpoint, and that of Mistral's own form
 INDEXES = ("model.safetensors.index.json", "consolidated.safetensors.index.json")
 
+#: what else weights come in; vLLM or the plan cannot read them
+_OTHER_FORMS = frozenset({".gguf", ".bin", ".pt", ".pth", ".onnx", ".h5", ".msgpack", ".tflite"})
+SAFETENSORS_FIX = "Choose the original or a quantized checkpoint in safetensors."
+
 #: a model whose shape is said in Mistral's own form alone: what is wrong, and the fix
 MISTRAL_ALONE = (
     "has params.json and no config.json: vLLM reads Mistral's own form, the plan does not",
@@ -32,6 +36,14 @@ def weight_form(names: Iterable[str]) -> tuple[list[str], str]:
     found = sorted(name for name in names if "/" not in name and name.endswith(".safetensors"))
     usual = [name for name in found if not name.startswith("consolidated")]
     return (usual, INDEXES[0]) if usual or not found else (found, INDEXES[1])
+
+
+def other_forms(names: Iterable[str]) -> list[str]:
+    """Endings of files that hold weights in a form that cannot be planned; empty beside safetensors."""
+    names = list(names)
+    if weight_form(names)[0]:
+        return []
+    return sorted({os.path.splitext(name)[1].lower() for name in names} & _OTHER_FORMS)
 
 
 def read_safetensors_header(path: str) -> dict[str, int]:
@@ -86,8 +98,10 @@ def read_config(path: str) -> dict[str, Any]:
     try:
         config = _read_mapping(os.path.join(path, "config.json"))
     except FileNotFoundError:
-        own = os.path.isfile(os.path.join(path, "params.json"))
-        problem, fix = MISTRAL_ALONE if own else ("has no config.json", "Fetch the model again.")
+        names = os.listdir(path)
+        problem, fix = MISTRAL_ALONE if "params.json" in names else ("has no config.json", "Fetch the model again.")
+        if forms := other_forms(names):
+            problem, fix = f"has no config.json and holds {', '.join(forms)}", SAFETENSORS_FIX
         raise SizingError("model_path", path, problem, fix) from None
     if not config.get("quantization_config"):
         side = os.path.join(path, "hf_quant_config.json")
@@ -177,7 +191,7 @@ def _weight_files(path: str) -> list[str]:
             "The model is not complete on this host: let model_store fetch it again.",
         )
     if not wanted:
-        raise SizingError(
-            "model_path", path, "has no safetensors files", "Only safetensors checkpoints can be planned."
-        )
+        forms = other_forms(os.listdir(path))
+        what = "has no safetensors files" + (f", and holds {', '.join(forms)}" if forms else "")
+        raise SizingError("model_path", path, what, SAFETENSORS_FIX)
     return sorted(wanted)

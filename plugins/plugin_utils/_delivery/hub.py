@@ -21,12 +21,12 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.files impor
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.checkpoint import weight_form
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store.content import free_bytes, human
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import push
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory import model_source
 
 #: in a snapshot: the names of its files, written when a download ended well
 _WHOLE = ".sparkthor-whole"
 #: how our own files in a snapshot begin
 _NOTES = ".sparkthor-"
-_ID = re.compile(r"\A[A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9][A-Za-z0-9._-]*\Z")
 #: the same weights once more, in forms that vLLM does not read beside safetensors
 OTHER_FORMS = (
     *("original/*", "metal/*", "onnx/*", "openvino/*", "coreml/*", "consolidated*", "pytorch_model*", "tf_model*"),
@@ -63,10 +63,6 @@ class Listed(NamedTuple):
     path: str
     size: int
     blob: str  # its name in the cache: SHA-256 of a large file, else what git calls it
-
-
-def is_id(source: str) -> bool:
-    return _ID.match(source) is not None
 
 
 def is_commit(revision: str) -> bool:
@@ -183,7 +179,7 @@ def snapshot(
     works offline; a branch or a tag is looked up again, because it may have moved. A cache that the hub's own tools
     left is used where it is; the client compares it with the hub's list once and fetches what lacks.
     """
-    if not is_id(repo):
+    if not model_source.on_hub(repo):
         raise HubError(
             f"source {repo!r} is neither a folder (it would begin with /, ./ or ~) nor a hub id such as owner/model"
         )

@@ -16,6 +16,8 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.files impor
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.checkpoint import (
     INDEXES,
     MISTRAL_ALONE,
+    SAFETENSORS_FIX,
+    other_forms,
     read_config,
     weight_form,
     weight_map_files,
@@ -25,6 +27,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._store.content i
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store.manifest import valid_sha256
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import hub, hub_outline, models, push
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery.record import Record
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory import model_source
 
 #: what is read of a model before it is fetched
 _SMALL = ("config.json", "params.json", "hf_quant_config.json", *INDEXES)
@@ -95,24 +98,27 @@ def card(repo: str, revision: str, token: str | None = None, client: Any = None)
             f"{repo} {problem}: serve it by a recipe of yours that gives its shape as config (roles/vllm_serve)"
         )
     if "config.json" not in sizes:
-        others = sorted({os.path.splitext(path)[1] for path in sizes} & {".gguf", ".bin", ".pth", ".onnx"})
-        holds = f" (it holds {', '.join(others)})" if others else ""
         raise hub.HubError(
-            f"{repo} has no config.json, so it is not a model in the form that vLLM serves{holds}: choose the "
-            "original or a quantized checkpoint in safetensors"
+            f"{repo} has no config.json, so it is not a model in the form that vLLM serves{_holds(sizes)}. "
+            f"{SAFETENSORS_FIX}"
         )
     folder = _small_files(client, repo, commit, sizes, token)
     files_of_weights, index = weight_form(sizes)
     loaded = weight_map_files(os.path.join(folder, index)) if index in sizes else set(files_of_weights)
     weights = sum(size for path, size in sizes.items() if path in loaded)
     if not weights:
-        raise hub.HubError(f"{repo} has no safetensors, and only such checkpoints can be planned: choose another one")
+        raise hub.HubError(f"{repo} has no safetensors{_holds(sizes)}. {SAFETENSORS_FIX}")
     found = Card(commit, read_config(folder), weights, sum(sizes.values()))
     for name in sorted({commit, revision or "main"}):
         place = _kept(repo, name)
         os.makedirs(os.path.dirname(place), exist_ok=True)
         write_atomic(place, json.dumps(found._asdict()))
     return found
+
+
+def _holds(names: Iterable[str]) -> str:
+    forms = other_forms(names)
+    return f" (it holds {', '.join(forms)})" if forms else ""
 
 
 def _small_files(client: Any, repo: str, commit: str, names: Iterable[str], token: str | None) -> str:
@@ -158,9 +164,9 @@ def models_of(
     for model in models.with_recorded(list(given), record):
         name, source = models.name_of(model), str(model.get("source") or "")
         revision = str(model.get("revision") or "")
-        if not hub.is_id(source):
-            folder = os.path.realpath(os.path.expanduser(source))
-            if source.startswith(("/", ".", "~")) and os.path.isdir(folder):
+        if not model_source.on_hub(source):
+            folder = model_source.folder(source)
+            if model_source.is_folder(source) and os.path.isdir(folder):
                 found.sizes[name] = _bytes_of(folder, model.get("files"))
             continue
         client = client or hub.client()

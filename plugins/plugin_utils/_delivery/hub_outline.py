@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.files import read_json, write_atomic
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store.manifest import Entry, valid_sha256
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import hub
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory import model_source
 
 #: in a snapshot: which files the model has, small and large
 _LISTED = ".sparkthor-listed"
@@ -32,7 +33,7 @@ def outline(repo: str, revision: str, fetch: bool, client: Any = None) -> Outlin
     Raises HubError.
     """
     client = client or hub.client()
-    if not hub.is_id(repo) or hub.whole(repo, revision, client):
+    if not model_source.on_hub(repo) or hub.whole(repo, revision, client):
         return None
     # a branch may have moved since
     for cache in hub.caches(client) if hub.is_commit(revision) else []:

@@ -20,6 +20,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._store.manifest 
 )
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import hub, hub_outline, push, url
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery.record import MODELS, Record, hub_key
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory import model_source
 
 
 class Declared(NamedTuple):
@@ -43,20 +44,16 @@ def name_of(model: Any) -> str:
         raise AnsibleActionFail(f"model_store_models: {error}") from error
 
 
-def _is_folder(source: str) -> bool:
-    return source.startswith(("/", ".", "~"))
-
-
 def folder_of(model: Mapping[str, Any]) -> str:
     """The name of a model's folder in the store, without reading its source, which may be away just now."""
     name = name_of(model)
     if model.get("layout", "flat") != "hub":
         return name
     source = str(model.get("source") or "")
-    if not _is_folder(source):
+    if not model_source.is_folder(source):
         return f"models--{source.replace('/', '--')}"
     # of the hub's own cache: …/models--owner--name/snapshots/COMMIT, which is what _push.hub_folder makes of it
-    snapshots, _slash, _commit = os.path.realpath(os.path.expanduser(source)).rpartition("/")
+    snapshots, _slash, _commit = model_source.folder(source).rpartition("/")
     if os.path.basename(snapshots) != "snapshots":
         raise AnsibleActionFail(
             f"model_store_models: {name}: layout hub needs a model of the hub's cache "
@@ -69,7 +66,7 @@ def fixed(model: Mapping[str, Any]) -> bool:
     """Whether the source means the same at any time, without a question to anybody."""
     source = str(model.get("source") or "")
     revision = str(model.get("revision") or "")
-    return "://" in source or _is_folder(source) or re.fullmatch(r"[0-9a-f]{40}", revision) is not None
+    return "://" in source or model_source.is_folder(source) or re.fullmatch(r"[0-9a-f]{40}", revision) is not None
 
 
 def with_recorded(given: Sequence[Any], record: Record) -> list[Any]:
@@ -177,10 +174,10 @@ def _folder(model: Mapping[str, Any], name: str, fetch: bool, say: hub.Say, outl
                 return _Source(url.fetch(source, push.user_cache("url"), fetch=fetch))
         except url.UrlError as error:
             raise AnsibleActionFail(f"model_store_models: {name}: {error}") from error
-    if _is_folder(source):
+    if model_source.is_folder(source):
         if model.get("revision"):
             raise AnsibleActionFail(f"model_store_models: {name}: a folder has no revision; remove it")
-        return _Source(os.path.realpath(os.path.expanduser(source)))
+        return _Source(model_source.folder(source))
     revision = str(model.get("revision") or "")
     try:
         with push.locked(push.user_cache("locks", "hub.lock")):

@@ -5,15 +5,14 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from ansible.errors import AnsibleError
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.checkpoint import read_model_folder
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.values import SizingError
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory.local_path import local
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import overrides, vllm_args
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory import model_source
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import vllm_args
 
 ARGUMENT = "speculative-config"
 #: drafters whose `model` is a word of vLLM's own
@@ -23,7 +22,7 @@ Ask = Callable[[str, str], "tuple[dict[str, Any], int] | None"]
 
 
 def found(
-    data: Mapping[str, Any], chosen: Mapping[str, Any], first: Mapping[str, Any], base: str, ask: Ask | None
+    data: Mapping[str, Any], chosen: Mapping[str, Any], first: Mapping[str, Any], ask: Ask | None
 ) -> dict[str, Any]:
     """`draft_config` and `draft_weights_bytes` of the drafter that is asked for, as far as anybody here knows them.
 
@@ -34,8 +33,8 @@ def found(
     name = asked.get("model")
     if chosen.get("draft_config") or not isinstance(name, str) or name in _WORDS:
         return {}
-    known = _on_controller(name, first, base)
-    if known is None and ask is not None and overrides.on_hub(name):
+    known = _on_controller(name, first)
+    if known is None and ask is not None and model_source.on_hub(name):
         try:
             known = ask(name, str(asked.get("revision") or ""))
         except (AnsibleError, ValueError):
@@ -56,16 +55,13 @@ def _asked(data: Mapping[str, Any], chosen: Mapping[str, Any]) -> Mapping[str, A
     return value if isinstance(value, Mapping) else {}
 
 
-def _on_controller(name: str, first: Mapping[str, Any], base: str) -> tuple[dict[str, Any], int] | None:
+def _on_controller(name: str, first: Mapping[str, Any]) -> tuple[dict[str, Any], int] | None:
     """Of a drafter that the model store takes from a folder of the controller."""
-    last = name.rstrip("/").rpartition("/")[2]
-    for entry in first.get("model_store_models") or []:
-        source = local(str(entry.get("source", "")))
-        if entry.get("name") != last or not source.startswith(("/", ".")):
-            continue
-        try:
-            config, tensors = read_model_folder(os.path.join(base, source))
-        except (OSError, SizingError):
-            return None  # model_store says what is wrong with a folder of its own
-        return config, sum(tensors.values())
-    return None
+    path = model_source.folder_of(name, first.get("model_store_models") or [])
+    if not path:
+        return None
+    try:
+        config, tensors = read_model_folder(path)
+    except (OSError, SizingError):
+        return None  # model_store says what is wrong with a folder of its own
+    return config, sum(tensors.values())

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.values import SizingError
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory import model_source
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import engine_version, vllm_args
 
 #: layers of each pipeline stage, which vLLM reads however many stages there are
@@ -35,7 +36,7 @@ def with_dependents(data: Mapping[str, Any], own: Mapping[str, Any]) -> tuple[di
         return found, notes
     found["revision"] = ""
     found["args"] = {key: value for key, value in data["args"].items() if vllm_args.option_name(key) not in _COMMITS}
-    elsewhere = not on_hub(mine) and _last(mine) == _last(theirs)
+    elsewhere = not model_source.on_hub(mine) and _last(mine) == _last(theirs)
     if not elsewhere:
         found.update(_OF_MODEL)
     gone = [name.replace("_", " ") for name in _OF_MODEL if data[name] and not found[name]]
@@ -56,11 +57,6 @@ def own_options(data: Mapping[str, Any], own: Mapping[str, Any], image: str) -> 
         return False
     name = str(image or own.get("image") or data["image"])
     return engine_version.of_image(name) == engine_version.Known() if name else data["source"] == "sparkrun"
-
-
-def on_hub(model: str) -> bool:
-    """Whether a model's name is one of the hub, and no folder."""
-    return model.count("/") == 1 and not model.startswith(("/", ".", "~"))
 
 
 def _last(model: str) -> str:

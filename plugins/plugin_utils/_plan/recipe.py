@@ -26,6 +26,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._model.values im
     as_fraction,
     parse_length,
 )
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory import model_source
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import engine_version, vllm_args, vllm_config
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import overrides as _overrides
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import parallel as _parallel
@@ -358,6 +359,8 @@ def _check_words(data: Mapping[str, Any], model: Mapping[str, Any]) -> None:
                 raise RecipeError(
                     f"recipe {data['name']}: {field}={word!r} begins with a dash, and vLLM reads an option. Correct it."
                 )
+    if found := model_source.problem(str(model["model"])):
+        raise RecipeError(f"recipe {data['name']}: model={model['model']!r} {found[0]}. {found[1]}")
 
 
 def _split(data: Mapping[str, Any], own: Mapping[str, Any], hosts: int, topology: str) -> dict[str, Any]:

@@ -7,7 +7,6 @@ A module of its own, because it brings half of the collection along, and a run o
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
@@ -18,7 +17,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._model.checkpoin
     read_model_folder,
 )
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.values import SizingError
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory import role_specs
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory import model_source, role_specs
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory.local_path import local
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import (
     drafter,
@@ -107,7 +106,7 @@ def plan_serving(
         version=first.get("engine_vllm_version") or locked_version(first, runtime.name),
         config=config,
         weights_bytes=weights,
-        overrides={**drafter.found(data, chosen, first, base, ask), **chosen},
+        overrides={**drafter.found(data, chosen, first, ask), **chosen},
         base=base,
     )
     plan["warnings"] += [remark] if remark else []
@@ -162,7 +161,7 @@ def _asked(ask: Ask, data: Mapping[str, Any], first: Mapping[str, Any]) -> tuple
     Another model than the recipe's has another shape.
     """
     model = str(first.get("vllm_serve_model") or data["model"])
-    if (data.get("config") and model == data["model"]) or not overrides.on_hub(model):
+    if (data.get("config") and model == data["model"]) or not model_source.on_hub(model):
         return None
     return ask(model, str(data.get("revision") or "") if model == data["model"] else "")
 
@@ -216,23 +215,19 @@ def on_controller(recipe: Any, first: Mapping[str, Any], base: str) -> tuple[dic
         first.get("vllm_serve_model")
         or (_recipe.load(recipe, base=base) if isinstance(recipe, str) else recipe)["model"]
     )
-    last = str(name).rstrip("/").rpartition("/")[2]
-    for entry in first.get("model_store_models") or []:
-        source = local(str(entry.get("source", "")))
-        if entry.get("name") != last or not source.startswith(("/", ".")):
-            continue
-        path = source if os.path.isabs(source) else os.path.join(base, source)
-        try:
-            config, tensors = read_model_folder(path)
-            remark = index_remark(path)
-        except OSError as error:
-            reason = f"{error.filename or path}: {error.strerror}"
-            raise RecipeError(
-                f"model_store_models: {entry['name']} cannot be read on the controller: {reason}. "
-                "Let the user who runs Ansible read it."
-            ) from error
-        return config, sum(tensors.values()), f"model_store_models: {remark}" if remark else ""
-    return None, None, ""
+    path = model_source.folder_of(str(name), first.get("model_store_models") or [])
+    if not path:
+        return None, None, ""
+    try:
+        config, tensors = read_model_folder(path)
+        remark = index_remark(path)
+    except OSError as error:
+        reason = f"{error.filename or path}: {error.strerror}"
+        raise RecipeError(
+            f"model_store_models: {model_source.last(str(name))} cannot be read on the controller: {reason}. "
+            "Let the user who runs Ansible read it."
+        ) from error
+    return config, sum(tensors.values()), f"model_store_models: {remark}" if remark else ""
 
 
 def available_bytes(hosts: Sequence[str], nodes: Mapping[str, Mapping[str, Any]]) -> dict[str, int] | None:

@@ -85,9 +85,9 @@ def test_a_folder_of_the_controller_is_read(tmp_path: Path) -> None:
     (folder / "model.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + bytes(8))
     data = {"args": {"speculative-config": json.dumps(SPECULATIVE)}}
     first = {"model_store_models": [{"name": "drafter", "source": str(folder)}]}
-    assert found(data, {}, first, ".", None) == {"draft_config": CONFIG, "draft_weights_bytes": 8}
+    assert found(data, {}, first, None) == {"draft_config": CONFIG, "draft_weights_bytes": 8}
     (folder / "config.json").unlink()
-    assert found(data, {}, first, ".", None) == {}
+    assert found(data, {}, first, None) == {}
 
 
 @pytest.mark.parametrize("value", [None, "{", [1], {"method": "mtp"}, {"method": "ngram", "model": "ngram"}])
@@ -95,7 +95,7 @@ def test_what_names_no_drafter_asks_nobody(value: Any) -> None:
     def ask(repo: str, revision: str) -> None:
         raise AssertionError(repo)
 
-    assert found({"args": {"speculative_config": value}}, {}, {}, ".", ask) == {}
+    assert found({"args": {"speculative_config": value}}, {}, {}, ask) == {}
 
 
 def test_status_and_verify_gather_the_variable() -> None:
