@@ -21,6 +21,7 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor.case imp
     parse_argv,
 )
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor.diagnosis import Hit
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory.inventory import MINIMUM_SECRET_LENGTH
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import engine_version, parallel
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.vllm_args import REMOVED, UTILIZATION_EDGE
 
@@ -124,7 +125,7 @@ def executor_not_named(case: Case) -> Iterator[Hit]:
 def api_key_empty(case: Case) -> Iterator[Hit]:
     for host, evidence in hosts_read(case):
         secret = (evidence.get("secrets") or {}).get("api_key")
-        if secret is not None and secret["characters"] < 16:
+        if secret is not None and secret["characters"] < MINIMUM_SECRET_LENGTH:
             seen = f"{secret['characters']} characters" if secret["characters"] else "empty"
             yield Hit(host, [f"/etc/sparkthor/secrets/api_key is {seen}"], "/etc/sparkthor/secrets/api_key")
         for process in evidence.get("processes") or ():

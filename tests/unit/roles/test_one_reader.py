@@ -125,6 +125,11 @@ def test_planners_know_the_roles_defaults(kind: type) -> None:
             assert (default or None) == (DEFAULTS[field.name] or None), field.name
 
 
+def _compares(node: ast.AST, number: int) -> bool:
+    sides = [node.left, *node.comparators] if isinstance(node, ast.Compare) else []
+    return any(isinstance(side, ast.Constant) and side.value == number for side in sides)
+
+
 def test_figures_that_many_need_have_one_home() -> None:
     """Who needs one of them imports it, or asks for the role's variable."""
     assert DEFAULTS["roce_network_netplan_path"] == netplan_change.ARGUMENTS["path"]["default"]
@@ -144,6 +149,9 @@ def test_figures_that_many_need_have_one_home() -> None:
         found = {str(path.relative_to(TOP / "plugins")) for path in PYTHON if text in path.read_text()}
         assert found == home, text
     assert inventory.MINIMUM_SECRET_LENGTH == 16
+    # a length of a secret is compared with the constant, in no program with a number of its own
+    compared = {path.name for path in PYTHON for node in ast.walk(ast.parse(path.read_text())) if _compares(node, 16)}
+    assert compared <= {"verify.py"}, "verify.py means Gb/s"
 
 
 _SETTINGS = {"_plan/ray_node.py", "_plan/vllm_serve.py"}

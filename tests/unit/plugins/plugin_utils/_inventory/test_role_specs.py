@@ -3,11 +3,13 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import yaml
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory import role_specs
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory.role_specs import (
     Declared,
     RoleSpecs,
@@ -136,5 +138,7 @@ def test_defaults_and_argument_specs_agree(role):
         if option["type"] in ("int", "bool") and "{{" in str(defaults[name]):
             # it follows another variable; ansible-doc has room for the usual value alone
             assert type(option["default"]).__name__ == option["type"], name
+            for followed in re.findall(r"role_value', '(\w+)'", defaults[name]):
+                assert option["default"] == role_specs.defaults()[followed], name
         else:
             assert option["default"] == defaults[name], name
