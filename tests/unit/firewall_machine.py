@@ -27,6 +27,8 @@ class Machine:
     refuse: str = ""
     files_differ: bool = True
     declared: list[dict[str, Any]] = field(default_factory=list)
+    armed: list[str] = field(default_factory=list)
+    stopped: list[str] = field(default_factory=list)
 
     def run(self, argv: list[str], timeout: float, stdin: str | None = None) -> tuple[int, str, str]:
         words = [word.rpartition("/")[2] for word in argv]
@@ -51,9 +53,11 @@ class Machine:
             return self._answer("delete")
         if words[0] == "systemd-run":
             self.log.append("arm " + next(word for word in words if word.startswith("--on-active")).partition("=")[2])
+            self.armed = words
             return self._answer("arm")
         if words[:2] == ["systemctl", "stop"]:
             self.log.append("disarm")
+            self.stopped = words[2:]
             return 0, "", ""
         raise AssertionError(line)
 

@@ -303,13 +303,15 @@ class Firewall:
     def timer(self, restore: str) -> None:
         argv = ["systemd-run", "--quiet", "--collect", f"--unit={TIMER}", "--timer-property=AccuracySec=100ms"]
         argv += [f"--on-active={self.params['rollback_timeout']}s", "--description=Roll back an unconfirmed firewall"]
+        # a kernel that is short of memory refuses once, and the timer does not come again
+        argv += ["--property=Restart=on-failure", "--property=RestartSec=3s"]
         code, _out, err = run_limited([*argv, self.nft, "-f", restore], LIMIT)
         if code != 0:
             raise FirewallError(f"the rollback cannot be armed, so the ruleset is not loaded: {err.strip()}")
 
     @staticmethod
     def disarm() -> None:
-        run_limited(["systemctl", "stop", f"{TIMER}.timer"], LIMIT)
+        run_limited(["systemctl", "stop", f"{TIMER}.timer", f"{TIMER}.service"], LIMIT)
 
     def take_back_unconfirmed(self) -> None:
         """A change whose controller died is rolled back before a new one is thought about."""

@@ -104,6 +104,10 @@ def difference(params: dict[str, Any]) -> str:
     return "; ".join(problem for link in link_state.verify(params["links"]) for problem in link["problems"])
 
 
+#: properties of a unit that is started again until it has done its work
+RETRIED = ("--property=Restart=on-failure", "--property=RestartSec=3s")
+
+
 def _systemd_run(unit: str, options: list[str], command: list[str], limit: float = 20) -> None:
     job.run(["systemctl", "reset-failed", f"{unit}.service", f"{unit}.timer"], 10)
     rc, out, err = job.run(["systemd-run", "--quiet", "--collect", f"--unit={unit}", *options, *command], limit)
@@ -164,6 +168,8 @@ def program() -> dict[str, str]:
 
 def tidy(folder: str = STATE) -> None:
     """Remove the state folder, except copies of other people's files that a rollback replaced."""
+    # without its files it would be started again for ever
+    job.run(["systemctl", "stop", f"{job.TIMER}.service"], 10)
     kept = [name for name in os.listdir(folder) if name.startswith("replaced-")] if os.path.isdir(folder) else []
     if not kept:
         shutil.rmtree(folder, ignore_errors=True)
@@ -231,7 +237,8 @@ def arm_and_start(decision: Decision, params: dict[str, Any], management: str, f
             os.symlink(job.BOOT_UNIT, job.BOOT_LINK)
         _systemd_run(
             job.TIMER,
-            [f"--on-active={timeout}", "--timer-property=AccuracySec=500ms"],
+            # the timer comes once, and what it starts may be killed: it is started again until nothing is left to do
+            [f"--on-active={timeout}", "--timer-property=AccuracySec=500ms", *RETRIED],
             [_python(), script, "rollback", folder],
         )
         if not job.unit_active(f"{job.TIMER}.timer"):

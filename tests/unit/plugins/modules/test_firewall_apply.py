@@ -122,6 +122,16 @@ def test_confirming_disarms_and_makes_it_last(machine: Machine, capsys: pytest.C
     assert not machine.folder.exists()
 
 
+def test_one_failure_does_not_use_up_the_way_back(machine: Machine, capsys: pytest.CaptureFixture[str]) -> None:
+    """The timer comes once: what it starts is started again until the kernel has taken the old table."""
+    start(capsys)
+    assert "--property=Restart=on-failure" in machine.armed
+    assert "--on-active=45s" in machine.armed
+    call(capsys, step="confirm", token="t")
+    # one that is about to be started again must not undo what is confirmed now
+    assert machine.stopped == ["sparkthor-firewall-rollback.timer", "sparkthor-firewall-rollback.service"]
+
+
 def test_only_the_run_that_armed_may_confirm(machine: Machine, capsys: pytest.CaptureFixture[str]) -> None:
     start(capsys)
     assert "no change of this run to confirm" in call(capsys, step="confirm", token="other")["msg"]

@@ -27,8 +27,10 @@ class Systemd:
     def __init__(self, folder: Path) -> None:
         self.folder, self.units, self.refuse, self.timer = folder, [], "", True
         self.problems: list[str] = []
+        self.lines: list[str] = []
 
     def run(self, argv: list[str], limit: float = 20) -> tuple[int, str, str]:
+        self.lines.append(" ".join(argv))
         if argv[0] == "systemd-run":
             unit = next(word for word in argv if word.startswith("--unit=")).partition("=")[2]
             if unit == self.refuse:
@@ -82,6 +84,19 @@ def test_the_timer_and_the_boot_unit_are_armed_before_the_change_starts(systemd:
     assert json.loads((systemd.folder / "plan.json").read_text())["management"] == "mgmt0"
     assert os.readlink(job.BOOT_LINK) == job.BOOT_UNIT
     assert "ConditionPathExists" in Path(job.BOOT_UNIT).read_text()
+
+
+def test_a_way_back_that_is_killed_is_started_again(systemd: Systemd) -> None:
+    """The timer comes once. What it starts ends well where nothing is armed any more, and is stopped with its files."""
+    change.arm_and_start(netplan_decision.Decision(), PARAMS, "mgmt0", str(systemd.folder))
+    [armed] = [line for line in systemd.lines if f"--unit={job.TIMER} " in line]
+    assert "--property=Restart=on-failure" in armed
+    [started] = [line for line in systemd.lines if f"--unit={change.APPLY_UNIT} " in line]
+    assert "Restart" not in started, "a change is tried once"
+    systemd.lines.clear()
+    change.tidy(str(systemd.folder))
+    assert systemd.lines == [f"systemctl stop {job.TIMER}.service"]
+    assert not systemd.folder.exists()
 
 
 def test_what_is_armed_runs_without_the_collection(systemd: Systemd) -> None:
