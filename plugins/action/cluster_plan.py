@@ -86,7 +86,7 @@ class ActionModule(ClusterAction):
         "assumed": {"type": "bool", "default": False},
         "fabric": {"type": "dict"},
         "probes": {"type": "str"},
-        "accept": {"type": "list", "elements": "str", "default": [], "choices": list(fabric_check.ACCEPTABLE)},
+        "accept": {"type": "list", "elements": "str", "default": []},
         "replace_foreign": {"type": "bool", "default": False},
     }
 

@@ -122,6 +122,8 @@ ansible_facts:
       sample:
         kind: spark
         gpus: 1
+        gpu_problem: ""
+        gpu_clock_limit: 0
         mem_total_bytes: 128536543232
         clock: 1795000000.0
         clock_offset: 0.0

@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from ansible_collections.sparkthor.cluster.plugins.module_utils._facts import model_folders, node, own_secrets
+from ansible_collections.sparkthor.cluster.plugins.module_utils._facts import boots, model_folders, node, own_secrets
 from ansible_collections.sparkthor.cluster.plugins.module_utils._facts.exposure import parse_listeners
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import files as _files
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import mask as _mask
@@ -56,6 +56,8 @@ UNITS = (
 )
 #: units whose journal may hold an engine's words
 TALKING = ("sparkthor-ray.service", "sparkthor-vllm.service", "sparkthor-watchdog.service")
+#: services that end a program before memory runs out
+GUARDS = ("earlyoom.service", "systemd-oomd.service", "nohang.service", "dgx-anti-oom.service")
 _UNIT_PROPERTIES = (
     "Id,Names,LoadState,ActiveState,SubState,UnitFileState,Result,NRestarts,InvocationID,LimitMEMLOCK,"
     "ActiveEnterTimestampMonotonic,ExecMainStatus"
@@ -390,6 +392,14 @@ class Collector:
             found.append({"name": f"journal of {name}", "text": self.output(*base, *which)})
         kernel = self.output(*base, f"--since={self._since}", "--dmesg")
         found.append({"name": "kernel log", "text": kernel})
+        guards = [f"--unit={name}" for name in GUARDS]
+        found.append(
+            {"name": "journal of memory guards", "text": self.output(*base, f"--since={self._since}", *guards)}
+        )
+        before = self._known.get("previous_boot") or {}
+        if before.get("how") in ("panic", "cut") and before["ended"] > self._clock() - 86400:
+            last = ["journalctl", "--no-pager", "--quiet", "--boot=-1", "--output=cat", "--dmesg", "--lines=500"]
+            found.append({"name": "kernel log of the previous boot", "text": self.output(*last)})
         if units.get("docker.service", {}).get("ActiveState") == "active":
             found += self._containers()
         found += self._ray_files(units)
@@ -463,6 +473,7 @@ class Collector:
             ("units", self.units, {}),
             ("listeners", lambda: parse_listeners(self.output("ss", "-Hltnp")), []),
             ("memory", self.memory, {}),
+            ("previous_boot", lambda: boots.previous(self._run), {}),
             ("gpus", lambda: gpu_state.read(self._run), []),
             ("disks", self.disks, []),
             ("forward", self.forward, {}),

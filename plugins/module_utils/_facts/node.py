@@ -24,7 +24,7 @@ from typing import Any
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._facts import machine, own_secrets
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import environment_file, files
-from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import generation, places
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import generation, gpu_state, places
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store import hub_caches
 
 #: (rc, stdout, stderr); rc 127 stands for "not installed", 124 for "ran past its time limit"
@@ -279,14 +279,26 @@ class NodeReader:
         return {key: value for key, sep, value in pairs if sep}
 
     def gpus(self) -> dict[str, Any]:
-        """``{names, driver, count}``; a Thor without a working nvidia-smi still counts its one GPU."""
-        rc, out, _err = self._run(["nvidia-smi", "-L"])
+        """``{names, driver, count, problem}``; a Thor without a working nvidia-smi still counts its one GPU."""
+        rc, out, err = self._run(["nvidia-smi", "-L"])
         names = parse_nvidia_smi_list(out) if rc == 0 else []
+        said = next((line.strip() for line in (out + "\n" + err).splitlines() if line.strip()), "")
+        problem = "" if names else "it is not installed" if rc == 127 else said[:200] or f"nothing, and ended with {rc}"
         driver = self._read("/sys/module/nvidia/version").strip()
         if names and not driver:
             rc, out, _err = self._run(["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"])
             driver = out.splitlines()[0].strip() if rc == 0 and out.strip() else ""
-        return {"names": names, "driver": driver, "count": len(names)}
+        return {"names": names, "driver": driver, "count": len(names), "problem": problem}
+
+    def gpu_facts(self, gpus: Mapping[str, Any]) -> dict[str, Any]:
+        """How many there are, why none answers, and the limit of the clock in MHz (0 for none)."""
+        return {
+            "gpus": gpus["count"],
+            "gpu_names": gpus["names"],
+            "gpu_problem": gpus["problem"],
+            "gpu_clock_limit": gpu_state.clock_limit(self._read(gpu_state.LIMIT_UNIT)),
+            "driver": gpus["driver"],
+        }
 
     def nvidia_pci(self) -> list[str]:
         """NVIDIA's PCI functions as ``vendor:device``: they are there with any driver, or none."""
@@ -474,9 +486,7 @@ class NodeReader:
             **self.groups_here(),
             "swap_total_bytes": memory.get("SwapTotal", 0),
             "disk_free_bytes": disk.f_bavail * disk.f_frsize,
-            "gpus": gpus["count"],
-            "gpu_names": gpus["names"],
-            "driver": gpus["driver"],
+            **self.gpu_facts(gpus),
             "interfaces": interfaces,
             "routes": routes,
             "management": management_of(self.ssh_server_address(), interfaces, routes, declared.get("virtual", "")),

@@ -12,6 +12,7 @@ from typing import Any
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import Finding
 from ansible_collections.sparkthor.cluster.plugins.module_utils._network import (
     floating_addresses,
+    neighbors,
     netplan,
     netplan_generator,
     netplan_others,
@@ -159,7 +160,8 @@ def _settings_of_others(links: list[dict[str, Any]], seen: Inspection) -> list[F
     foreign = netplan_others.foreign_settings(macs, seen["others"], seen["sources"], static)
     findings = []
     for item in foreign:
-        item["alone"] = _only_about(set(macs), item, seen)
+        # the other cage is the fabric's as well: what NVIDIA Sync or a former ring set there goes with the file
+        item["alone"] = _only_about({*macs, *neighbors.SPARK_PORTS}, item, seen)
         findings.append(
             Finding(
                 "foreign_file" if item["alone"] else "foreign_settings",
@@ -258,14 +260,18 @@ def _compare_with_plan(path: str, links: list[dict[str, Any]], renderer: str, se
 
 
 def _foreign_addresses(links: list[dict[str, Any]], seen: Inspection) -> list[Finding]:
-    """Addresses on fabric NICs that are neither planned nor from our file."""
+    """Addresses on fabric NICs that are neither planned nor from our file.
+
+    A lease of DHCP is nobody's setting where no file is about the NIC: a machine comes from the factory with a
+    profile that asks everywhere. It goes with that profile when ours takes the NIC over.
+    """
     known = netplan_others.configured_addresses(
         [
             state["content"]
             for name, state in seen["generated"].items()
             if netplan_generator.owner_of(name) in seen["previous"]
         ]
-        + [seen["static"][name] for name in seen["edited"]]
+        + [seen["static"][name] for name in seen.get("edited", ())]
     )
     return [
         Finding(
@@ -279,7 +285,8 @@ def _foreign_addresses(links: list[dict[str, Any]], seen: Inspection) -> list[Fi
         for address, item in seen["live"].get(link["netdev"], {}).get("addresses", {}).items()
         if item["family"] == "inet"
         and item["scope"] == "global"
+        and not item.get("dynamic")
         and address != link["address"]
-        and address.partition("/")[0] not in seen["floating"]
+        and address.partition("/")[0] not in seen.get("floating", ())
         and netplan_others.normal_address(address) not in known
     ]

@@ -135,6 +135,7 @@ class Host:
             break
 
     def gpus(self, page: Page) -> None:
+        limit = gpu_state.clock_limit(self.text(gpu_state.LIMIT_UNIT))
         for number, gpu in enumerate(gpu_state.read(self._run)):
             label = {"gpu": str(number)}
             page.add("sparkthor_gpu_power_watts", "Power that the GPU draws.", gpu["watts"], **label)
@@ -142,6 +143,8 @@ class Host:
             megahertz = gpu["sm_mhz"]
             clock = None if megahertz is None else megahertz * 1e6
             page.add("sparkthor_gpu_clock_hertz", "Clock of the GPU's processors.", clock, **label)
+            text = "The clock that the owner's limit allows."
+            page.add("sparkthor_gpu_clock_limit_hertz", text, limit * 1e6 if limit else None, **label)
             share = None if gpu["utilization"] is None else gpu["utilization"] / 100
             page.add("sparkthor_gpu_utilization_ratio", "Share of time in which the GPU worked.", share, **label)
             for reason in gpu_state.REASONS:

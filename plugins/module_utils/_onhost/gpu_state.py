@@ -30,6 +30,9 @@ _SLOWED = {
     0x40: "hw_thermal_slowdown",
     0x80: "hw_power_brake",
 }
+#: the unit of os_hardening that limits the clock, and its command
+LIMIT_UNIT = "/etc/systemd/system/sparkthor-gpu-clock.service"
+_LIMIT = re.compile(r"^ExecStart=.*--lock-gpu-clocks=\d+,(\d+)\s*$", re.MULTILINE)
 #: names of those reasons
 REASONS = tuple(_SLOWED.values())
 
@@ -47,6 +50,12 @@ def parse(text: str) -> list[dict[str, Any]]:
         numbers = {name: float(item) if re.fullmatch(r"\d+(\.\d+)?", item) else None for name, item in values.items()}
         found.append({**numbers, "slowed": [name for bit, name in _SLOWED.items() if bits & bit]})
     return found
+
+
+def clock_limit(unit: str) -> int:
+    """MHz that the text of :data:`LIMIT_UNIT` allows; 0 where it limits nothing."""
+    found = _LIMIT.search(unit)
+    return int(found[1]) if found else 0
 
 
 def read(run: Runner) -> list[dict[str, Any]]:

@@ -13,11 +13,13 @@ from typing import Any
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import Finding
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.printable import printable
 from ansible_collections.sparkthor.cluster.plugins.module_utils._network.neighbors import port_of
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import cabling
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.addresses import (
     ipv4_interface_of,
     ipv4_network_of,
     overlap,
 )
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric_ports import SPARK_NETDEVS
 
 CAGES = (0, 1)
 #: an end of a cable: machine and cage
@@ -97,17 +99,29 @@ class Proposal:
     findings: list[Finding] = field(default_factory=list)
 
 
+def _on_fabric(machine: Machine) -> bool:
+    """Whether it answered on a NIC of its fabric, which site.yml gives other addresses."""
+    return machine.node["management"]["netdev"] in SPARK_NETDEVS
+
+
 def once(machines: Iterable[Machine]) -> tuple[list[Machine], list[str]]:
-    """Each machine once, by the address of its default route where it answered on several; and a note on those."""
+    """Each machine once, by the address of its default route where it answered on several; and a note on those.
+
+    A NIC of the fabric is taken only where it answered on nothing else.
+    """
     by_boot: dict[str, list[Machine]] = {}
     for machine in machines:
         by_boot.setdefault(machine.boot, []).append(machine)
     found, notes = [], []
     for same in by_boot.values():
-        default = next((route["dev"] for route in same[0].node.get("routes") or () if route["dst"] == "default"), "")
+        routes = same[0].node.get("routes") or ()
+        default = next(
+            (route["dev"] for route in routes if route["dst"] == "default" and route["dev"] not in SPARK_NETDEVS), ""
+        )
         # its answer names the NIC that each ssh connection came in by
         # the address of all front proxies is another machine's tomorrow
         own = [one for one in same if not one.floating] or same
+        own = [one for one in own if not _on_fabric(one)] or own
         best = next((one for one in own if one.node["management"]["netdev"] == default), own[0])
         best.given = any(one.given for one in same)
         found.append(best)
@@ -151,6 +165,10 @@ class Cables:
         crowded = any(len({other for other, _cage in others}) > 1 for others in self.ends.values())
         return crowded or any(machine.switch(cage) for machine in self.sparks.values() for cage in CAGES)
 
+    def sees(self) -> dict[cabling.Port, set[str]]:
+        """By machine and cage, the machines whose frames came in there."""
+        return {(name, f"cage {cage}"): {other for other, _cage in ends} for (name, cage), ends in self.ends.items()}
+
     def best_cage(self, name: str) -> int:
         """The cage that sees most of the others, else the one with a cable."""
         machine = self.sparks[name]
@@ -172,9 +190,32 @@ def _floating_findings(machines: Sequence[Machine]) -> list[Finding]:
     ]
 
 
+def _fabric_findings(machines: Sequence[Machine]) -> list[Finding]:
+    """Machines that answered on their fabric alone: its addresses change when the fabric is set up."""
+    found = []
+    for one in machines:
+        if one.kind != "spark" or not _on_fabric(one):
+            continue
+        others = [
+            item["address"].partition("/")[0]
+            for link in one.node.get("interfaces") or ()
+            if link["name"] not in SPARK_NETDEVS and link["name"] != "lo" and not link.get("virtual")
+            for item in link["addresses"]
+            if item.get("scope", "global") == "global"
+        ]
+        fix = (
+            f"give discover_addresses {' or '.join(others)}" if others else "connect its RJ45 port or Wi-Fi to the LAN"
+        )
+        netdev = one.node["management"]["netdev"]
+        what = f"it answered only on {one.address} of {netdev}, a NIC of its fabric, whose addresses change with it"
+        found.append(Finding("address", what, fix, f"{one.name} ({one.address})"))
+    return found
+
+
 def propose(machines: Sequence[Machine], wanted: str = "") -> Proposal:
     """A cluster of these machines; what stands in its way is in ``findings``."""
     found = Proposal(findings=_kind_findings(machines) + _name_findings(machines) + _floating_findings(machines))
+    found.findings += _fabric_findings(machines)
     found.left_out = [(one, f"a {one.kind} machine") for one in machines if one.kind == "generic"]
     sparks = [machine for machine in machines if machine.kind == "spark"]
     thors = [machine for machine in machines if machine.kind == "thor"]
@@ -322,7 +363,41 @@ def _ring(found: Proposal, cables: Cables) -> None:
         found.findings.append(Finding("cable", f"the three cables make no ring: {told}", hint))
 
 
+def _no_switch(names: Sequence[str], cables: Cables) -> list[Finding]:
+    """What frames tell of machines that should be on one switch and are not."""
+    sees = cables.sees()
+    parts = cabling.islands(names, sees)
+    # of machines that nobody heard each one is told by itself
+    if any(len(part) == 1 for part in parts):
+        return []
+    if cabling.host_to_host(names, sees) and not any(
+        cables.sparks[name].switch(cage) for name in names for cage in CAGES
+    ):
+        order, closed = cabling.walk(names, sees)
+        if order:
+            shape = f"they are cabled as a {'ring' if closed else 'line'}: {cabling.drawn(order, closed)}"
+        else:
+            shape = f"cables go from machine to machine: {'; '.join(', '.join(part) for part in parts)}"
+        hint = (
+            "a ring has exactly 3 machines and direct 2; join all machines by a switch, or look again for those of one "
+            "cluster alone (-e discover_addresses=…)"
+        )
+        return [Finding("shape", f"no switch joins the {len(names)} machines: {shape}", hint)]
+    if len(parts) > 1:
+        told = "; ".join(", ".join(part) for part in parts)
+        hint = (
+            "see that one VLAN joins their ports, and the link between two switches; then look again. Parts that are "
+            "meant to be clusters of their own are looked for one by one (-e discover_addresses=…)"
+        )
+        return [Finding("shape", f"these machines hear each other and not the others: {told}", hint)]
+    return []
+
+
 def _switch(found: Proposal, cables: Cables) -> None:
+    names = [machine.name for machine in found.hosts]
+    if apart := _no_switch(names, cables):
+        found.findings += apart
+        return
     for machine in found.hosts:
         cage = cables.best_cage(machine.name)
         found.cages[machine.name] = cage

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import time
 import typing as t
 from collections.abc import Iterator
 
@@ -18,14 +19,13 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor.case imp
     memory_share,
 )
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor.diagnosis import Hit
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import host_name
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import host_gpu, host_name
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._preflight import host_check
 
+#: seconds for which the end of a boot is worth telling
+RECENT: t.Final = 7 * 86400.0
 #: seconds that the clocks of two hosts may be apart
 SKEW: t.Final = 5.0
-#: a GB10 that works runs at 2400 MHz; after a bad power negotiation it stays below 850
-HELD_MHZ: t.Final = 900
-BUSY_PERCENT: t.Final = 80
 
 
 def _engine_runs(evidence: Evidence) -> bool:
@@ -81,16 +81,35 @@ def ota_torn(case: Case) -> Iterator[Hit]:
 
 
 @check
-def gpu_slowed(case: Case) -> Iterator[Hit]:
+def boot_cut(case: Case) -> Iterator[Hit]:
     for host, evidence in hosts_read(case):
-        for number, gpu in enumerate(evidence.get("gpus") or ()):
-            seen = (
-                f"GPU {number}: {gpu['sm_mhz'] or 0:.0f} MHz, {gpu['celsius'] or 0:.0f} °C, {gpu['watts'] or 0:.0f} W"
-            )
-            # without a reason: what a bad power negotiation looks like, but only under load
-            held = gpu["sm_mhz"] and gpu["sm_mhz"] < HELD_MHZ and (gpu["utilization"] or 0) > BUSY_PERCENT
-            if gpu["slowed"] or (held and case.node(host).get("kind") == "spark"):
-                yield Hit(host, [f"{seen}: {', '.join(gpu['slowed']) or 'no reason is told'}"])
+        before = evidence.get("previous_boot") or {}
+        ended = before.get("ended")
+        if before.get("how") not in ("panic", "cut") or not ended or float(evidence["ended"]) - ended > RECENT:
+            continue
+        when = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(ended))
+        if before["how"] == "panic":
+            what = f"the kernel panicked at {when}"
+        else:
+            what = f"its last boot ended at {when} without an orderly stop: it lost power, froze or was reset"
+        yield Hit(host, [what, *(f"last line: {line}" for line in before["last"][-1:])])
+
+
+@check
+def gpu_missing(case: Case) -> Iterator[Hit]:
+    for host, _evidence in hosts_read(case):
+        what, fix = host_gpu.missing(case.node(host))
+        if what:
+            yield Hit(host, [what], fix=fix)
+
+
+@check
+def gpu_slowed(case: Case) -> Iterator[Hit]:
+    read = {host: evidence.get("gpus") or () for host, evidence in hosts_read(case)}
+    held = host_gpu.held_back(read, {host: host_gpu.limit_mhz(case.node(host)) for host in read})
+    for host in read:
+        if host in held:
+            yield Hit(host, held[host])
 
 
 @check

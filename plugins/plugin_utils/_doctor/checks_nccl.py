@@ -50,6 +50,35 @@ def ib_disabled_engine(case: Case) -> Iterator[Hit]:
                 yield Hit(host, [f"/etc/nccl.conf inside the image of {name}: NCCL_IB_DISABLE=1"], name)
 
 
+#: settings that froze small collectives on the ConnectX-7 of a GB10, whoever set them (aicad-nccl-optimization #1)
+_FREEZING = ("NCCL_IB_USE_INLINE", "NCCL_IB_PREPOST_RECEIVE_WORK_REQUESTS")
+
+
+@check
+def nccl_unplanned(case: Case) -> Iterator[Hit]:
+    """What an image's own nccl.conf sets and nobody planned, and settings known to freeze wherever they stand."""
+    for host, evidence in hosts_read(case):
+        planned = {**(((case.fabric or {}).get(host) or {}).get("env") or {}), **fabric_environment(evidence)}
+        of_host = ((evidence.get("nccl") or {}).get("/etc/nccl.conf") or {}).get("settings") or {}
+        for name, content in (evidence.get("nccl") or {}).items():
+            found = [
+                f"{key}={value}" for key, value in content["settings"].items() if key in _FREEZING and _is_on(value)
+            ]
+            if found:
+                yield Hit(host, [f"{name}: {', '.join(found)}"], name)
+        for process in evidence.get("processes") or ():
+            settings = {
+                key: value
+                for key, value in (process.get("nccl_conf") or {}).items()
+                # what the environment sets outranks the file; RDMA switched off has a rule of its own
+                if key not in process["env"] and key not in planned and key not in of_host and key != "NCCL_IB_DISABLE"
+            }
+            if settings:
+                name = f"{process['program']} (process {process['pid']})"
+                words = ", ".join(f"{key}={value}" for key, value in sorted(settings.items()))
+                yield Hit(host, [f"/etc/nccl.conf inside the image of {name}: {words}"], name)
+
+
 @check
 def mixed_transport(case: Case) -> Iterator[Hit]:
     """On a lan all ranks need sockets; one that may use RDMA makes the others fail."""

@@ -21,6 +21,7 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.addresses 
     overlap,
     subnet_of,
 )
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric_ports import SPARK_NETDEVS
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.virtual_address import holders
 
 if t.TYPE_CHECKING:
@@ -235,6 +236,43 @@ def foreign_route(case: Case) -> Iterator[Hit]:
                 self_made = ", its own address" if route.get("gateway") in addresses else ""
                 seen = f"{route['dst']}{via} dev {route['dev']} proto {route.get('protocol') or '-'}{self_made}"
                 yield Hit(host, [f"{seen}: covers the subnet of {hit}"], route["dev"])
+
+
+@check
+def address_shadowed(case: Case) -> Iterator[Hit]:
+    """Another interface of a host, such as a bond that nobody uses any more, that has an address in a fabric subnet."""
+    for host, _evidence in hosts_read(case):
+        own = {link["netdev"]: ipv4_network_of(link["address"]) for link in case.links(host)}
+        for name, interface in case.interfaces(host).items():
+            if name in own or name == "lo":
+                continue
+            for item in interface["addresses"]:
+                network = ipv4_network_of(item["address"])
+                if network is None or network.prefixlen == 32:
+                    continue
+                hit = next((netdev for netdev, subnet in own.items() if subnet and overlap(subnet, network)), "")
+                if hit:
+                    yield Hit(host, [f"{name} has {item['address']}, in the subnet of {hit}"], name)
+
+
+@check
+def fabric_enslaved(case: Case) -> Iterator[Hit]:
+    for host, _evidence in hosts_read(case):
+        for link in case.links(host):
+            master = case.interfaces(host).get(link["netdev"], {}).get("master")
+            if master:
+                yield Hit(host, [f"{link['netdev']} is a slave of {master}"], link["netdev"])
+
+
+@check
+def default_by_fabric(case: Case) -> Iterator[Hit]:
+    for host, _evidence in hosts_read(case):
+        fabric = {*SPARK_NETDEVS, *(link["netdev"] for link in case.links(host))} if case.links(host) else set()
+        interfaces = case.interfaces(host)
+        bonds = {str(interfaces[name].get("master")) for name in fabric if name in interfaces}
+        for route in case.node(host).get("routes") or ():
+            if route["dst"] == "default" and route["dev"] in fabric | bonds:
+                yield Hit(host, [f"default via {route.get('gateway') or '-'} dev {route['dev']}"], route["dev"])
 
 
 @check

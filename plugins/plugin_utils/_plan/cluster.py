@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import Finding
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import generation
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory import inventory
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import host_gpu
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.addresses import address_of, ipv4_interface_of
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.assumed import most_gpus, one_lan
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric import fabric_plan
@@ -181,6 +182,9 @@ def gpu_problems(
         if most is not None and given not in (None, "", "auto") and int(given) > most:
             fix = f"give {most}, or remove the line" if most else "install its driver, or remove the line"
             found.append(Finding("gpus", words, fix, host, "ray_node_num_gpus", int(given)))
+        elif given in (None, "", "auto"):
+            what, fix = host_gpu.missing(nodes[host])
+            found += [Finding("gpus", what, fix, host)] if what else []
     return found
 
 

@@ -66,6 +66,10 @@ def _pci(half: int) -> str:
     return "P2p1" if half else "p1"
 
 
+#: cage and half of each NIC that a Spark's ConnectX-7 can have
+SPARK_NETDEVS = {spark_netdev(cage, half): (cage, half) for cage in (0, 1) for half in HALVES}
+
+
 def _address(network: IPNetwork, prefix: int, index: int, number: int) -> IPNetwork:
     """The numbered address of the index-th subnet of the given length, without walking over the ones before it."""
     return netaddr().IPNetwork((network.first + (index << (32 - prefix)) + number, prefix), version=4)

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import ERROR, UNKNOWN, Finding
 from ansible_collections.sparkthor.cluster.plugins.module_utils._network import neighbors
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import cabling
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric_ports import spark_netdev
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._preflight.facts import Plan, cage_name
 
@@ -36,6 +37,41 @@ def cabling_problems(plan: Plan, probes: Mapping[str, Mapping[str, t.Any]]) -> l
     swapped, left = _swapped(wrong)
     left = [end for end in left if not _in_other_cage(end, probes)]
     return swapped + _wrong_ends(left, _runs_backwards(plan, wrong)) + [_silent_end(*end, probes) for end in silent]
+
+
+def switch_problems(plan: Plan, probes: Mapping[str, Mapping[str, t.Any]]) -> list[Finding]:
+    """Hosts that one switch should join and that frames show otherwise: cabled to each other, or in parts.
+
+    Frames that nobody received at all say nothing: a switch may drop what it does not know.
+    """
+    hosts = [host for host, entry in plan.items() if entry["topology"] == "switch" and probes.get(host)]
+    sees = {
+        (host, netdev): {item["host"] for item in found if item["host"] in plan}
+        for host in hosts
+        for netdev, found in (probes[host].get("neighbours") or {}).items()
+    }
+    # both halves of a cage share the cable
+    by_cage: dict[cabling.Port, set[str]] = {}
+    for (host, netdev), others in sees.items():
+        by_cage.setdefault((host, neighbors.port_of(netdev)), set()).update(others)
+    if len(hosts) < 2 or not any(by_cage.values()):
+        return []
+    parts = cabling.islands(hosts, by_cage)
+    if all(len(part) > 1 for part in parts) and cabling.host_to_host(hosts, by_cage):
+        order, closed = cabling.walk(hosts, by_cage)
+        shape = f"a {'ring' if closed else 'line'} ({cabling.drawn(order, closed)})" if order else "pairs"
+        what = f"fabric_topology is switch, but the hosts are cabled as {shape}: each port hears one other host at most"
+        fix = "join all hosts by one switch, or declare what is cabled (fabric_topology: ring with three hosts, direct)"
+        return [Finding("cabling", what, fix, ", ".join(hosts))]
+    if len(parts) > 1:
+        told = "; ".join(", ".join(part) for part in parts)
+        what = f"these hosts hear each other on the fabric and not the others: {told}"
+        fix = (
+            "see that the switch has their ports in one VLAN and, with two switches, that the link between them is up "
+            "and not blocked by RSTP; a cable may also be in another switch"
+        )
+        return [Finding("cabling", what, fix, ", ".join(host for part in parts[1:] for host in part))]
+    return []
 
 
 def _in_other_cage(end: Seen, probes: Mapping[str, Mapping[str, t.Any]]) -> bool:

@@ -13,12 +13,18 @@ import typing as t
 from collections.abc import Iterable, Mapping, Sequence
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import ERROR, WARNING, Finding
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import host_gpu
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._preflight import host_check, network_check, port_check
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._preflight.cabling_check import cabling_problems
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._preflight.cabling_check import (
+    cabling_problems,
+    switch_problems,
+)
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._preflight.facts import Node, Plan
 
 #: findings that a user may declare known; everything else stops the run
-ACCEPTABLE: t.Final = ("pending_edit", "runtime_address", "parity", "known_bad", "clock", "wifi")
+ACCEPTABLE: t.Final = ("pending_edit", "runtime_address", "clock", "wifi")
+#: those of which a user accepts one value at a time, as ``parity=6.17.0-1021-nvidia``: another one is another finding
+BY_VALUE: t.Final = ("parity", "known_bad")
 #: findings that replacing foreign settings fixes by itself
 REPLACEABLE: t.Final = ("foreign_file", "foreign_address", "same_subnet")
 
@@ -43,14 +49,20 @@ def check_facts(
             problems += port_check.port_problems(host, entry, nodes, probes)
             problems += network_check.overlap_problems(host, entry, node, probe, subnets)
             problems += network_check.same_subnet_problems(host, entry, node)
+            problems += network_check.management_problems(host, entry, node)
+            problems += network_check.default_route_problems(host, entry, node)
             problems += host_check.rdma_problems(host, entry, node, probe)
             problems += host_check.netplan_problems(host, probe)
+        what, fix = host_gpu.missing(node)
+        # the plan stops for it, unless ray_node_num_gpus says what the driver does not
+        problems += [Finding("gpus", what, fix, host, severity=WARNING)] if what else []
         problems += host_check.known_bad_problems(host, node, known_bad)
         problems += host_check.handover_problems(host, node)
         problems += host_check.torn_problems(host, node)
         problems += host_check.system_problems(host, node)
         problems += host_check.clock_problems(host, node)
     problems += cabling_problems(plan, probes)
+    problems += switch_problems(plan, probes)
     problems += host_check.parity_problems(plan, nodes, probes)
     problems += host_check.parameter_problems(plan, nodes)
     problems += host_check.machine_problems({host: nodes[host] for host in plan})
@@ -74,7 +86,9 @@ def _downgrade_accepted(problems: Iterable[Finding], accept: set[str], replace_f
     """Errors that the user accepts, or that replacing foreign settings fixes, become warnings."""
     results = []
     for problem in problems:
-        known = problem.id in accept and problem.id in ACCEPTABLE
+        known = (problem.id in ACCEPTABLE and problem.id in accept) or (
+            problem.id in BY_VALUE and f"{problem.id}={problem.where}" in accept
+        )
         replaced = replace_foreign and problem.id in REPLACEABLE
         if problem.severity == ERROR and (known or replaced):
             problem = dataclasses.replace(problem, severity=WARNING)

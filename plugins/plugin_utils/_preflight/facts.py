@@ -7,11 +7,10 @@ from __future__ import annotations
 import typing as t
 from collections.abc import Mapping
 
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric_ports import HALVES, spark_netdev
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric_ports import SPARK_NETDEVS
 
 Node = Mapping[str, t.Any]
 Plan = Mapping[str, t.Any]
-SPARK_NETDEVS: t.Final = {spark_netdev(cage, half): (cage, half) for cage in (0, 1) for half in HALVES}
 
 
 def interfaces_of(node: Node) -> dict[str, Mapping[str, t.Any]]:

@@ -193,8 +193,9 @@ def handover_problems(host: str, node: Node) -> list[Finding]:
             f"kernel {node.get('kernel', '')} keeps memory for Kexec HandOver ({seen}), so RDMA cannot register memory "
             f"and CUDA allocations fail; its command line has {'no kho=off' if kho is None else f'kho={kho}'}",
             "sudo apt install nvidia-spark-grub-kho (DGX OS 26.09.2), or add kho=off to the kernel's command line, and "
-            "reboot",
+            f"reboot; or list 'known_bad={node.get('kernel', '')}' in preflight_accept",
             host,
+            where=str(node.get("kernel", "")),
         )
     ]
 
@@ -276,11 +277,12 @@ def parity_problems(plan: Plan, nodes: Mapping[str, Node], probes: Mapping[str, 
     for host, entry in plan.items():
         kinds.setdefault(entry["kind"], []).append(host)
     for kind, hosts in kinds.items():
+        differs = False
         for what, value_of in (
             ("kernel", lambda host: nodes[host].get("kernel", "")),
             ("NVIDIA driver", lambda host: nodes[host].get("driver", "")),
-            ("OS image", lambda host: _image(nodes[host])),
             ("ConnectX firmware", lambda host: _firmware(nodes[host], probes.get(host) or {})),
+            ("OS image", lambda host: _image(nodes[host])),
         ):
             values: dict[str, list[str]] = {}
             for host in hosts:
@@ -289,15 +291,24 @@ def parity_problems(plan: Plan, nodes: Mapping[str, Node], probes: Mapping[str, 
             if len(values) < 2:
                 continue
             usual = max(values, key=lambda value: len(values[value]))
+            # an image carries its maker's name and build; what ranks depend on is kernel, driver and firmware
+            image = what == "OS image"
+            differs = differs or not image
             for value, odd in values.items():
                 if value != usual:
                     problems.append(
                         Finding(
                             "parity",
-                            f"{what} is {value}, but {usual} on {', '.join(values[usual])}: all {kind} hosts of a "
-                            "cluster must have the same",
-                            "update them to the same version, or list parity in preflight_accept",
+                            f"{what} is {value}, but {usual} on {', '.join(values[usual])}: "
+                            + (
+                                f"with one kernel, driver and firmware {kind} hosts of several makers work together"
+                                if image and not differs
+                                else f"all {kind} hosts of a cluster must have the same"
+                            ),
+                            f"update them to the same version, or list 'parity={value}' in preflight_accept",
                             ", ".join(odd),
+                            where=value,
+                            severity=WARNING if image and not differs else ERROR,
                         )
                     )
     if any(entry["addressing"] == "adopted" for entry in plan.values()):

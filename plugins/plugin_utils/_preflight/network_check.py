@@ -7,14 +7,14 @@ from __future__ import annotations
 import typing as t
 from collections.abc import Mapping
 
-from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import Finding
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import WARNING, Finding
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.addresses import (
     ipv4_interface_of,
     ipv4_network_of,
     overlap,
 )
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric_ports import SPARK_NETDEVS
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._preflight.facts import (
-    SPARK_NETDEVS,
     Node,
     Plan,
     interfaces_of,
@@ -83,6 +83,62 @@ def _hit(network: IPNetwork | None, subnets: Mapping[IPNetwork, str]) -> IPNetwo
     if network is None or network.prefixlen == 0:
         return None
     return next((subnet for subnet in subnets if overlap(subnet, network)), None)
+
+
+def management_problems(host: str, entry: t.Any, node: Node) -> list[Finding]:
+    """The connection of the controller by a fabric NIC: the change of the fabric would end it."""
+    netdev = (node.get("management") or {}).get("netdev", "")
+    if netdev not in {*SPARK_NETDEVS, *(link["netdev"] for link in entry["links"])}:
+        return []
+    others = [
+        f"{item['address'].partition('/')[0]} ({name})"
+        for name, interface in interfaces_of(node).items()
+        if name not in SPARK_NETDEVS and name != "lo" and not interface.get("virtual")
+        for item in interface.get("addresses", ())
+        if item.get("scope") == "global"
+    ]
+    return [
+        Finding(
+            "management",
+            f"the controller comes in by {netdev} ({node['management'].get('address', '')}), a NIC of the fabric: this "
+            "run would change its addresses",
+            f"set ansible_host to {' or '.join(others) if others else 'an address of its RJ45 port or Wi-Fi'}",
+            host,
+            netdev,
+        )
+    ]
+
+
+def default_route_problems(host: str, entry: t.Any, node: Node) -> list[Finding]:
+    """A way to everywhere by the fabric: whoever answers DHCP there has cut the host off from the internet."""
+    fabric = {*SPARK_NETDEVS, *(link["netdev"] for link in entry["links"])}
+    interfaces = interfaces_of(node)
+    bonds = {interfaces[name]["master"] for name in fabric if interfaces.get(name, {}).get("master")}
+    problems = []
+    for route in node.get("routes", ()):
+        netdev = route["dev"]
+        if route["dst"] == "default" and netdev in fabric | bonds:
+            by = f"bond {netdev} of fabric NICs" if netdev in bonds else f"fabric NIC {netdev}"
+            what = (
+                f"its default route goes by {by} (via {route['gateway'] or 'no gateway'}), so it may reach no internet"
+            )
+            fix = (
+                "switch the DHCP server of the fabric's switch off; on the host: sudo nmcli connection modify NAME "
+                f"ipv4.never-default yes for the connection of {netdev} (nmcli -g NAME,DEVICE connection show), or "
+                "dhcp4-overrides: {use-routes: false} in its netplan file, then sudo ip route del default dev "
+                f"{netdev}"
+            )
+            problems.append(Finding("default_route", what, fix, host, netdev, severity=WARNING))
+    for name in sorted(fabric & set(interfaces)):
+        master = interfaces[name].get("master")
+        if master and name in {link["netdev"] for link in entry["links"]}:
+            what = f"fabric NIC {name} is a slave of {master}, so it can carry no address of its own"
+            fix = (
+                f"take {name} out of {master} in its netplan file or NetworkManager profile (sudo nmcli connection "
+                f"delete NAME), then sudo ip link set {name} nomaster"
+            )
+            problems.append(Finding("enslaved", what, fix, host, name))
+    return problems
 
 
 def same_subnet_problems(host: str, entry: t.Any, node: Node) -> list[Finding]:

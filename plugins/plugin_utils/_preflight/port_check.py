@@ -9,9 +9,8 @@ import typing as t
 from collections.abc import Mapping
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import ERROR, UNKNOWN, Finding
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric_ports import spark_netdev
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric_ports import SPARK_NETDEVS, spark_netdev
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._preflight.facts import (
-    SPARK_NETDEVS,
     Node,
     cage_name,
     interfaces_of,

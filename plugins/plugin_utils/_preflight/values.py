@@ -22,6 +22,7 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory.inventory import MINIMUM_SECRET_LENGTH
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory.role_specs import Declared, of_collection
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import environment, front, patience
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._preflight.fabric_check import ACCEPTABLE, BY_VALUE
 
 Variables = Mapping[str, Any]
 
@@ -135,12 +136,27 @@ def _of_host(given: Variables) -> Iterator[Finding]:
     gpus = given.get("ray_node_num_gpus")
     if gpus not in (None, "", "auto") and (isinstance(gpus, bool) or not re.fullmatch(r"\d{1,4}", str(gpus).strip())):
         yield _finding("ray_node_num_gpus", gpus, "it is neither a number of GPUs nor auto", "give 0 or more, or auto")
+    yield from _accepted(given)
     yield from _folders(given)
     yield from _environments(given)
     yield from _secrets(given)
     yield from _firewall(given)
     yield from _nccl(given)
     yield from _models(given)
+
+
+def _accepted(given: Variables) -> Iterator[Finding]:
+    """``preflight_accept``: a kind of finding, or one value of those that are accepted value by value."""
+    values = given.get("preflight_accept")
+    for item in values if isinstance(values, list) else ():
+        for word in (part.strip() for part in str(item).split(",")):
+            kind, sign, value = word.partition("=")
+            if word in BY_VALUE or (kind in BY_VALUE and not value):
+                fix = f"name what the finding shows, such as {kind}=VALUE; each value is accepted by itself"
+                yield _finding("preflight_accept", word, "it would accept any value", fix)
+            elif not (kind in BY_VALUE and sign) and word not in ACCEPTABLE:
+                known = ", ".join([*ACCEPTABLE, *(f"{name}=VALUE" for name in BY_VALUE)])
+                yield _finding("preflight_accept", word, "it is no finding that can be accepted", f"choose of {known}")
 
 
 def _finding(name: str, value: Any, what: str, fix: str) -> Finding:

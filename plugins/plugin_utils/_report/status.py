@@ -16,7 +16,7 @@ from typing import Any
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import Finding
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.places import Places
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory import inventory, role_specs
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import front, host_name, virtual_address
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import front, host_gpu, host_name, virtual_address
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.cluster import (
     ClusterError,
     plan_cluster,
@@ -184,11 +184,19 @@ def _room_problems(host: str, memory: Mapping[str, Any], disk: Mapping[str, Any]
     return problems
 
 
-def _slowed(host: str, gpus: Sequence[Mapping[str, Any]]) -> list[Finding]:
-    """GPUs that heat or the power supply slows down right now."""
+def _gpu_problems(facts_by_host: Mapping[str, Mapping[str, Any]]) -> list[Finding]:
+    """GPUs that do not answer, and those that heat, the power supply or something else slows down right now."""
+    nodes = {host: facts["node"] for host, facts in facts_by_host.items()}
+    wrong = {host: host_gpu.missing(node) for host, node in nodes.items()}
+    problems = [Finding("gpu", what, fix, host) for host, (what, fix) in wrong.items() if what]
+    held = host_gpu.held_back(
+        {host: facts.get("gpus") or () for host, facts in facts_by_host.items()},
+        {host: host_gpu.limit_mhz(node) for host, node in nodes.items()},
+    )
     fix = "playbooks/doctor.yml says what to do (gpu-slowed)"
-    reasons = sorted({reason for gpu in gpus for reason in gpu["slowed"]})
-    return [Finding("gpu", f"the GPU is slowed down: {', '.join(reasons)}", fix, host)] if reasons else []
+    return problems + [
+        Finding("gpu", f"a GPU is slowed down: {'; '.join(seen)}", fix, host) for host, seen in held.items()
+    ]
 
 
 def host_status(
@@ -246,7 +254,6 @@ def host_status(
         problems.append(Finding("name", text, host_name.fix(node), host))
     problems += _firewall_problems(host, facts.get("firewall") or {}, facts["units"])
     problems += _room_problems(host, memory, disk)
-    problems += _slowed(host, found["gpu_state"])
     return found, problems
 
 
@@ -406,9 +413,7 @@ def document(
     heads = [part.hosts[0] for part in parts if part.hosts]
     head = heads[0] if heads else hosts[0]
     by_host: dict[str, Any] = {}
-    problems: list[Finding] = []
-    if plan_error:
-        problems.append(Finding("plan", plan_error, "correct the inventory", "inventory"))
+    problems = [Finding("plan", plan_error, "correct the inventory", "inventory")] if plan_error else []
     for host in hosts:
         by_host[host], own = host_status(
             host, hostvars[host], outcomes.get(host, {}), facts_by_host.get(host), fabric.get(host, {}), host in heads
@@ -417,6 +422,7 @@ def document(
             by_host[host]["control_address"] = ""
             own.append(replace(lost[host], host=host))
         problems += own
+    problems += _gpu_problems(facts_by_host)
     served: dict[str, dict[str, Any]] = {}
     for part in parts:
         if part.hosts:

@@ -37,8 +37,8 @@ def accepted(**given: Any) -> tuple[list[str], list[str]]:
     [
         ({}, [], []),
         (
-            {"preflight_accept": ["parity", "runtime_address"]},
-            ["parity", "runtime_address"],
+            {"preflight_accept": ["parity=6.14", "runtime_address"]},
+            ["parity=6.14", "runtime_address"],
             ["runtime_address"],
         ),
         ({"roce_network_accept": ["pending_edit"]}, ["pending_edit"], ["pending_edit"]),

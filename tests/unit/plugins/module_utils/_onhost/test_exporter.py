@@ -12,7 +12,7 @@ import socketserver
 import time
 
 import pytest
-from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import exporter
+from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import exporter, gpu_state
 
 from tests.unit.servers import serving
 
@@ -47,8 +47,10 @@ def test_gpus(tmp_path):
     def run(argv):
         return 0, "95.1, 88, 1650, 99, 0x40\n[N/A], 46, 208, [N/A], 0x1\n", ""
 
+    fill(tmp_path, gpu_state.LIMIT_UNIT.lstrip("/"), "[Service]\nExecStart=nvidia-smi --lock-gpu-clocks=0,2000\n")
     page = exporter.Host(str(tmp_path), run).page([])
     for line in (
+        'sparkthor_gpu_clock_limit_hertz{gpu="0"} 2000000000',
         'sparkthor_gpu_power_watts{gpu="0"} 95.1',
         'sparkthor_gpu_temperature_celsius{gpu="1"} 46',
         'sparkthor_gpu_clock_hertz{gpu="0"} 1650000000',

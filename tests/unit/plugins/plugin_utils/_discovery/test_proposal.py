@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import pytest
@@ -295,3 +296,46 @@ def test_a_machine_left_out_brings_no_name_and_no_kind_of_its_own() -> None:
     found = lan.propose()
     assert found.findings == []
     assert [(one.name, why) for one, why in found.left_out] == [("192.168.1.12", "a generic machine")]
+
+
+def test_a_ring_of_four_is_drawn_and_not_called_a_switch() -> None:
+    lan = (
+        Lan("abcd").join(("a", 0), ("b", 1)).join(("b", 0), ("c", 1)).join(("c", 0), ("d", 1)).join(("d", 0), ("a", 1))
+    )
+    found = lan.propose()
+    assert [finding.id for finding in found.findings] == ["shape"]
+    assert "cabled as a ring: a - b - c - d - a" in found.findings[0].what
+
+
+@pytest.mark.parametrize("wanted", ["", "switch"])
+def test_two_pairs_are_no_switch(wanted: str) -> None:
+    found = Lan("abcd").join(("a", 0), ("b", 0)).join(("c", 0), ("d", 0)).propose(wanted)
+    assert "cables go from machine to machine: a, b; c, d" in found.findings[0].what
+
+
+def two_ways(first: tuple[str, str], second: tuple[str, str], routes: list[str]) -> list[Machine]:
+    """One machine that answered on two NICs."""
+    found = []
+    one = Lan.machine("a", "spark", first[1])
+    for netdev, address in (first, second):
+        machine = copy.deepcopy(one)
+        machine.address = address
+        machine.node["management"] = {"netdev": netdev, "address": address, "cidr": f"{address}/24"}
+        machine.node["routes"] = [{"dst": "default", "dev": route} for route in routes]
+        found.append(machine)
+    return found
+
+
+@pytest.mark.parametrize("routes", [[], ["enp1s0f0np0", "enP7s7"], ["enp1s0f0np0"]])
+def test_an_address_of_the_fabric_is_not_taken_where_there_is_another(routes: list[str]) -> None:
+    machines, notes = once(two_ways(("enp1s0f0np0", "10.20.3.3"), ("enP7s7", "10.10.10.126"), routes))
+    assert [machine.address for machine in machines] == ["10.10.10.126"]
+    assert notes == ["a answers on 10.10.10.126 and on 10.20.3.3: the first one is used"]
+
+
+def test_a_machine_that_answers_on_its_fabric_alone_is_a_finding() -> None:
+    only = two_ways(("enp1s0f0np0", "10.20.3.3"), ("enp1s0f0np0", "10.20.3.3"), [])[:1]
+    only[0].node["interfaces"] = [{"name": "enP7s7", "addresses": [{"address": "10.10.10.126/24", "scope": "global"}]}]
+    found = propose(only)
+    assert "it answered only on 10.20.3.3 of enp1s0f0np0, a NIC of its fabric" in found.findings[0].what
+    assert found.findings[0].fix == "give discover_addresses 10.10.10.126"

@@ -68,3 +68,35 @@ def test_what_a_lab_cannot_lay(change: Callable[[Case], None], expected: list[An
     case = world()
     change(case)
     assert found(case) == expected
+
+
+def test_a_gpu_that_does_not_answer_comes_before_what_follows() -> None:
+    case = world()
+    ev(case, "a")["node"].update(gpus=0, gpu_problem="Failed to initialize NVML: Driver/library version mismatch")
+    assert found(case) == [("gpu-missing", ("a",))]
+
+
+def test_a_gpu_at_two_thirds_of_its_clock() -> None:
+    case = world()
+    for host, clock in (("a", 2400.0), ("b", 1500.0)):
+        ev(case, host)["gpus"] = [{"sm_mhz": clock, "celsius": 60.0, "watts": 40.0, "utilization": 96.0, "slowed": []}]
+    assert found(case) == [("gpu-slowed", ("b",))]
+
+
+@pytest.mark.parametrize(
+    ("how", "ago", "expected"),
+    [
+        ("cut", 3600, [("boot-cut", ("a",))]),
+        ("panic", 3600, [("boot-cut", ("a",))]),
+        ("orderly", 3600, []),
+        ("cut", 30 * 86400, []),
+    ],
+)
+def test_the_end_of_the_boot_before(how: str, ago: float, expected: list[Any]) -> None:
+    case = world()
+    ev(case, "a")["previous_boot"] = {
+        "how": how,
+        "ended": int(ev(case, "a")["ended"] - ago),
+        "last": ["the last words"],
+    }
+    assert found(case) == expected

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from tests.unit.plugins.plugin_utils._doctor.sound_cluster import ev, found, world
+from tests.unit.plugins.plugin_utils._doctor.sound_cluster import ev, found, process, world
 
 
 def test_a_spark_that_may_use_rdma_beside_a_thor() -> None:
@@ -15,3 +15,23 @@ def test_a_spark_that_may_use_rdma_beside_a_thor() -> None:
     assert found(case) == []
     ev(case, "b")["files"]["fabric.env"] = ev(case, "b")["files"]["fabric.env"].replace("DISABLE=1", "DISABLE=0")
     assert found(case) == [("nccl-wrong-type", ("b",))]
+
+
+def test_settings_of_an_image_that_nobody_planned() -> None:
+    case = world()
+    settings = {"NCCL_IB_USE_INLINE": "1", "NCCL_DEBUG": "WARN"}
+    ev(case, "a")["processes"] = [process("vllm", "vllm", "serve", "--api-key=x", nccl_conf=settings)]
+    named = [name for name, _hosts in found(case)]
+    assert "nccl-unplanned" in named
+    # the environment outranks the file
+    ev(case, "a")["processes"][0]["env"].update(settings)
+    assert "nccl-unplanned" not in [name for name, _hosts in found(case)]
+
+
+def test_settings_that_freeze_count_in_the_hosts_file_as_well() -> None:
+    case = world()
+    conf = {"settings": {"NCCL_IB_USE_INLINE": "1", "NCCL_ALGO": "Tree"}, "ineffective": []}
+    ev(case, "a")["nccl"] = {"/etc/nccl.conf": conf}
+    assert found(case) == [("nccl-unplanned", ("a",))]
+    conf["settings"] = {"NCCL_IB_USE_INLINE": "0", "NCCL_ALGO": "Tree"}
+    assert found(case) == []

@@ -13,7 +13,7 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor import d
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor.case import Case
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor.checks import CHECKS
 
-from tests.unit.plugins.plugin_utils._doctor.sound_cluster import RULES, ev, found, world
+from tests.unit.plugins.plugin_utils._doctor.sound_cluster import RULES, ev, found, interface, world
 
 
 def narrow_pcie(case: Case) -> None:
@@ -130,3 +130,27 @@ def test_a_virtual_address_that_nobody_has_and_one_that_two_have() -> None:
     assert found(case) == []
     ev(case, "a")["node"]["interfaces"][0]["addresses"].append(item)
     assert found(case) == both
+
+
+def test_a_bond_with_an_address_in_a_fabric_subnet() -> None:
+    case = world(("a", "b", "c"), "switch")
+    bond = interface("bond0", "10.100.0.1/30")
+    ev(case, "a")["node"]["interfaces"].append({**bond, "kind": "bond", "virtual": True, "carrier": False})
+    assert found(case) == [("address-shadowed", ("a",))]
+    bond["addresses"][0]["address"] = "10.99.0.1/30"
+    assert found(case) == []
+
+
+def test_fabric_nics_in_a_bond() -> None:
+    case = world()
+    for nic in ev(case, "a")["node"]["interfaces"]:
+        if nic["name"] in {link["netdev"] for link in case.links("a")}:
+            nic.update(addresses=[], master="bond0")
+    assert found(case) == [("fabric-enslaved", ("a",))]
+
+
+def test_a_default_route_by_the_fabric() -> None:
+    case = world()
+    route = {"dst": "default", "dev": case.links("a")[0]["netdev"], "gateway": "192.168.88.1", "protocol": "dhcp"}
+    ev(case, "a")["node"]["routes"].insert(0, route)
+    assert found(case) == [("default-by-fabric", ("a",))]

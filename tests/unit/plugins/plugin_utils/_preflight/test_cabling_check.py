@@ -66,3 +66,56 @@ def test_a_carrier_behind_which_nobody_answers() -> None:
 def test_probe_and_check_agree_on_what_a_neighbour_is() -> None:
     assert neighbors.port_of(A0) == neighbors.port_of(A1) == "np0"
     assert neighbors.port_of("eth7") == "eth7"
+
+
+def heard(world: World, parts: str) -> None:
+    """Every host of a part hears the others of it, by the cage of its plan."""
+    for part in parts.split():
+        for host in part:
+            for link in world.plan[host]["links"]:
+                seen = [{"host": other, "netdev": link["netdev"]} for other in part if other != host]
+                world.probes[host]["neighbours"][link["netdev"]] = seen
+
+
+def test_a_switch_that_joins_all_is_no_finding_and_neither_is_silence() -> None:
+    world = World("switch", list("abcd"))
+    assert world.errors() == []
+    heard(world, "abcd")
+    assert world.errors() == []
+
+
+def test_a_ring_where_a_switch_is_declared() -> None:
+    world = World("switch", list("abcd"))
+    for one, two in ("ab", "bc", "cd", "da"):
+        world.cable((one, 0), (two, 1))
+    errors = world.errors()
+    assert len(errors) == 1
+    assert "the hosts are cabled as a ring (a - b - c - d - a)" in errors[0]
+
+
+def test_pairs_and_a_line_where_a_switch_is_declared() -> None:
+    world = World("switch", list("abcd"))
+    world.cable(("a", 0), ("b", 0))
+    world.cable(("c", 0), ("d", 0))
+    assert "cabled as pairs" in world.errors()[0]
+    world.cable(("b", 1), ("c", 1))
+    assert "cabled as a line (a - b - c - d)" in world.errors()[0]
+
+
+def test_two_switches_without_a_way_between_them() -> None:
+    world = World("switch", list("abcdef"))
+    heard(world, "abc def")
+    errors = world.errors()
+    assert len(errors) == 1
+    assert errors[0].startswith(
+        "host d, e, f: these hosts hear each other on the fabric and not the others: a, b, c; d, e, f"
+    )
+    assert "RSTP" in errors[0]
+
+
+def test_one_host_in_another_vlan() -> None:
+    world = World("switch", list("abc"))
+    heard(world, "ab")
+    errors = world.errors()
+    assert errors[0].startswith("host c: ")
+    assert "in one VLAN" in errors[0]

@@ -77,11 +77,36 @@ def test_parity_names_the_odd_host() -> None:
     for link in world.probes["a"]["rdma"]["links"]:
         link["firmware"] = "28.45.4000"
     errors = world.errors()
-    assert [error.split(":")[0] for error in errors] == ["host c", "host b", "host a"]
+    assert [error.split(":")[0] for error in errors] == ["host c", "host a", "host b"]
     assert "kernel is 6.17.0-1026-nvidia, but 6.17.0-1031-nvidia on a, b" in errors[0]
-    assert "OS image is Ubuntu 24.04.3 LTS DGX OS 7.4.0" in errors[1]
-    assert "ConnectX firmware is 28.45.4000" in errors[2]
-    assert world.errors(accept=["parity"]) == []
+    assert "ConnectX firmware is 28.45.4000" in errors[1]
+    assert "OS image is Ubuntu 24.04.3 LTS DGX OS 7.4.0" in errors[2]
+    assert world.errors(accept=["parity"]) == errors
+    values = ["6.17.0-1026-nvidia", "Ubuntu 24.04.3 LTS DGX OS 7.4.0", "28.45.4000"]
+    assert world.errors(accept=[f"parity={value}" for value in values]) == []
+
+
+def test_one_accepted_value_accepts_no_other() -> None:
+    world = World("direct", ["a", "b"])
+    world.nodes["b"]["kernel"] = "6.17.0-1026-nvidia"
+    accepted = ["parity=6.17.0-1026-nvidia"]
+    assert world.errors(accept=accepted) == []
+    world.nodes["b"]["kernel"] = "6.17.0-1021-nvidia"
+    assert "list 'parity=6.17.0-1021-nvidia' in preflight_accept" in world.errors(accept=accepted)[0]
+    world.nodes["b"].update(kernel="6.17.0-1026-nvidia", driver="580.1")
+    assert "NVIDIA driver is 580.1" in world.errors(accept=accepted)[0]
+
+
+def test_images_of_several_makers_are_only_told_where_all_else_is_one() -> None:
+    world = World("switch", ["a", "b", "c", "d"])
+    for host in "cd":
+        world.nodes[host]["os"]["dgx"] = ""
+    assert world.errors() == []
+    told = [str(finding) for finding in world.check() if finding.id == "parity"]
+    assert len(told) == 1
+    assert "hosts of several makers work together" in told[0]
+    world.nodes["d"]["driver"] = "580.1"
+    assert len(world.errors()) == 2
 
 
 def test_hosts_of_different_kinds_may_differ() -> None:
@@ -138,7 +163,9 @@ def test_a_kernel_that_keeps_memory_is_named_with_nvidias_package(
     assert words in errors[0]
     assert "nvidia-spark-grub-kho" in errors[0]
     assert "6.17" not in errors[0]
-    assert world.errors(accept=["known_bad"]) == []
+    assert world.errors(accept=["known_bad"]) == errors
+    assert world.errors(accept=["known_bad=7.0.0-1020-nvidia"]) == errors
+    assert world.errors(accept=[f"known_bad={kernel}"]) == []
 
 
 def test_a_host_whose_kernel_was_started_otherwise_is_named() -> None:
@@ -218,3 +245,12 @@ def test_clones_of_one_disk_are_named() -> None:
     for host in "abc":
         world.nodes[host]["machine"] = ""
     assert world.errors() == []
+
+
+def test_a_spark_whose_gpu_does_not_answer_is_named() -> None:
+    world = World("direct", ["a", "b"])
+    world.nodes["b"].update(gpus=0, gpu_problem="Failed to initialize NVML: Driver/library version mismatch")
+    told = [str(finding) for finding in world.check() if finding.id == "gpus"]
+    assert len(told) == 1
+    assert told[0].startswith("host b: its GPU does not answer (nvidia-smi: Failed to initialize NVML")
+    assert "reboot the host" in told[0]

@@ -94,3 +94,38 @@ def test_a_lan_is_taken_as_it_is() -> None:
     assert (problem.severity, problem.host) == ("warning", "b")
     world.interface("b", "enP7s7")["addresses"] = []
     assert "does not have 192.168.1.12/24" in world.errors()[0]
+
+
+def test_the_way_in_is_no_fabric_nic() -> None:
+    world = World("direct", ["a", "b"])
+    netdev = world.plan["a"]["links"][0]["netdev"]
+    world.nodes["a"]["management"] = {"netdev": netdev, "address": "10.20.3.3", "cidr": "10.20.3.3/24"}
+    world.nodes["b"]["management"] = {"netdev": "enP7s7", "address": "192.168.1.12", "cidr": "192.168.1.12/24"}
+    errors = world.errors()
+    assert len(errors) == 1
+    assert errors[0].startswith(f"host a: the controller comes in by {netdev} (10.20.3.3), a NIC of the fabric")
+    assert errors[0].endswith("set ansible_host to 192.168.1.11 (enP7s7)")
+
+
+def test_a_default_route_by_the_fabric_or_a_bond_of_it_is_told() -> None:
+    world = World("switch", ["a", "b", "c"])
+    world.nodes["a"]["routes"].insert(0, world.route("default", "192.168.88.1", A0, "dhcp"))
+    world.interface("b", A1)["master"] = "bond0"
+    world.nodes["b"]["routes"].insert(0, world.route("default", "192.168.88.1", "bond0", "dhcp"))
+    assert world.errors() == []
+    told = [str(finding) for finding in world.check() if finding.id == "default_route"]
+    assert [text.split(" (via")[0] for text in told] == [
+        f"host a: its default route goes by fabric NIC {A0}",
+        "host b: its default route goes by bond bond0 of fabric NICs",
+    ]
+    assert all("never-default" in text for text in told)
+
+
+def test_a_fabric_nic_in_a_bond_stops_the_run() -> None:
+    world = World("switch", ["a", "b", "c"])
+    netdev = world.plan["c"]["links"][0]["netdev"]
+    world.interface("c", netdev)["master"] = "bond0"
+    errors = world.errors()
+    assert len(errors) == 1
+    assert f"fabric NIC {netdev} is a slave of bond0" in errors[0]
+    assert f"sudo ip link set {netdev} nomaster" in errors[0]

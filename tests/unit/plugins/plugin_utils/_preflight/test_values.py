@@ -221,3 +221,20 @@ def test_the_patience_that_a_message_proposes_is_taken(variables: dict[str, Any]
 def test_every_variable_that_is_checked_is_one() -> None:
     checked = {*values._BOUNDS, *values._FORMS, *values._TOKENS, *values._LONG, *values.FOLDERS, *values.ENVIRONMENTS}
     assert checked <= set(of_collection().names)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (["clock", "parity=6.17.0-1021-nvidia", "known_bad=7.0.0-1019-nvidia"], ""),
+        (["clock,wifi"], ""),
+        (["parity"], "preflight_accept: 'parity': it would accept any value; name what the finding shows"),
+        (["known_bad="], "it would accept any value"),
+        (["cabling"], "preflight_accept: 'cabling': it is no finding that can be accepted; choose of"),
+        (["clok"], "it is no finding that can be accepted"),
+    ],
+)
+def test_what_is_accepted(given: list[str], words: str) -> None:
+    found = [str(finding) for finding in values.value_problems({"a": {"preflight_accept": given}})]
+    assert len(found) == bool(words)
+    assert words in "".join(found)

@@ -1,0 +1,43 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""How the boot before this one ended: in order, by a panic, or in the middle of a line.  Standard library only."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+Runner = Callable[[list[str]], tuple[int, str, str]]
+
+#: the end of the previous boot's journal; each line begins with seconds since 1970
+COMMAND = ["journalctl", "--no-pager", "--quiet", "--boot=-1", "--lines=300", "--output=short-unix"]
+#: lines quoted of an end without an order
+LAST = 5
+_LINE = re.compile(r"^(\d{9,11})\.\d+ \S+ (.*)$")
+#: what systemd and journald say last: systemd.special(7), systemd-shutdown(8)
+_ORDERLY = re.compile(
+    r"^systemd\[1\]: (?:Reached target .*(?:[Pp]ower[ -]?[Oo]ff|[Rr]eboot|[Hh]alt|[Kk]exec|[Ss]hutdown)"
+    r"|Shutting down\.|Finished systemd-(?:poweroff|reboot|halt|kexec)\.service)"
+    r"|^systemd-shutdown\[1\]: |^systemd-journald\[\d+\]: (?:Journal stopped|Received SIGTERM from PID 1)"
+)
+_PANIC = re.compile(r"^kernel: .*(?:Kernel panic - not syncing|---\[ end Kernel panic)")
+
+
+def parse(text: str) -> dict[str, Any]:
+    """``ended`` (seconds since 1970), ``how`` (``orderly``, ``panic`` or ``cut``) and the ``last`` lines of a boot.
+
+    Empty where no line can be read: a journal that is not kept over a boot says nothing of the one before.
+    """
+    lines = [match.groups() for match in map(_LINE.match, text.splitlines()) if match]
+    if not lines:
+        return {}
+    words = [line for _seconds, line in lines]
+    how = "panic" if any(map(_PANIC.match, words)) else "orderly" if any(map(_ORDERLY.match, words)) else "cut"
+    return {"ended": int(lines[-1][0]), "how": how, "last": [] if how == "orderly" else words[-LAST:]}
+
+
+def previous(run: Runner) -> dict[str, Any]:
+    """Of the boot before this one, as :func:`parse` gives it."""
+    rc, out, _err = run(COMMAND)
+    return parse(out) if rc == 0 else {}

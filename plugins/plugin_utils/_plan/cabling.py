@@ -1,0 +1,63 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What frames tell of the cables between hosts: a switch, cables from host to host, or parts without a way between."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence, Set
+
+#: a port of a host: its name, and a port's name
+Port = tuple[str, str]
+
+
+def islands(hosts: Sequence[str], sees: Mapping[Port, Set[str]]) -> list[list[str]]:
+    """The hosts in groups that hear each other, directly or by others; in the order of ``hosts``.
+
+    ``sees`` has, by port, the hosts whose frames came in there. A frame that came one way is enough.
+    """
+    heard: dict[str, set[str]] = {host: set() for host in hosts}
+    for (host, _port), others in sees.items():
+        for other in others:
+            if host in heard and other in heard and other != host:
+                heard[host].add(other)
+                heard[other].add(host)
+    groups: list[list[str]] = []
+    left = list(hosts)
+    while left:
+        group, border = set(), {left[0]}
+        while border:
+            group |= border
+            border = {other for host in border for other in heard[host]} - group
+        groups.append([host for host in left if host in group])
+        left = [host for host in left if host not in group]
+    return groups
+
+
+def host_to_host(hosts: Sequence[str], sees: Mapping[Port, Set[str]]) -> bool:
+    """Whether cables go from host to host: no port of three or more hosts hears more than one other."""
+    counts = [len(others) for others in sees.values()]
+    return len(hosts) > 2 and any(counts) and max(counts) == 1
+
+
+def walk(hosts: Sequence[str], sees: Mapping[Port, Set[str]]) -> tuple[list[str], bool]:
+    """Hosts that are cabled in a line or a ring, one to the next, and whether it closes; empty where it is neither.
+
+    It begins at the first host, or at an end of the line.
+    """
+    heard: dict[str, set[str]] = {host: set() for host in hosts}
+    for (host, _port), others in sees.items():
+        for other in others:
+            heard[host].add(other)
+            heard.setdefault(other, set()).add(host)
+    ends = [host for host in hosts if len(heard[host]) == 1]
+    if any(len(others) not in (1, 2) for others in heard.values()) or len(ends) not in (0, 2):
+        return [], False
+    order = [(ends or list(hosts))[0]]
+    while following := [other for other in sorted(heard[order[-1]], key=list(heard).index) if other not in order]:
+        order.append(following[0])
+    return (order, not ends) if len(order) == len(hosts) else ([], False)
+
+
+def drawn(order: Sequence[str], closed: bool) -> str:
+    """A line or a ring in one line of text."""
+    return " - ".join([*order, *([order[0]] if closed else [])])

@@ -1,0 +1,77 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""One judge of a host's GPUs for plan, status, doctor and verify: whether they answer, and how fast they run."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+#: MHz at which a GB10 that works runs under load; one that negotiated too little power stays at 500 to 850.
+#: Source: spark-gpu-throttle-check
+PLANNED_MHZ: Final = 2400.0
+#: share of the planned clock, or of its peers', below which a busy GPU is held back
+SHARE: Final = 0.9
+#: per cent of use from which on a GPU's clock says something
+BUSY: Final = 80.0
+
+
+def missing(node: Mapping[str, Any]) -> tuple[str, str]:
+    """Of a Spark whose GPU does not answer: what is wrong and the fix; empty texts where nothing is.
+
+    ``node`` is the fact ``sparkthor_node``. A Thor counts its GPU without nvidia-smi, and what a generic host should
+    have is not known.
+    """
+    if node.get("kind") != "spark" or node.get("gpus") != 0 or node.get("assumed"):
+        return "", ""
+    why = str(node.get("gpu_problem") or "")
+    words = f"its GPU does not answer{f' (nvidia-smi: {why})' if why else ''}"
+    if "version mismatch" in why.lower():
+        module = str(node.get("driver") or "")
+        words += f"; the module of the kernel is {module}, the driver's programs were updated" if module else ""
+        return words, "reboot the host, so that the kernel loads the driver that was installed"
+    if why == "it is not installed":
+        return words, "install the driver (sudo apt install nvidia-driver-580-open, or DGX OS's own), and reboot"
+    return words, (
+        "reboot the host; if the GPU is still missing, power it off, unplug it for a minute, and see sudo dmesg | grep "
+        "-iE 'nvrm|xid'"
+    )
+
+
+def held_back(gpus: Mapping[str, Sequence[Mapping[str, Any]]], limits: Mapping[str, float]) -> dict[str, list[str]]:
+    """By host, what is said of each GPU that runs slower than it should.
+
+    ``gpus`` is what ``gpu_state`` read of each host, all at about one time. ``limits`` is the clock in MHz that each
+    host may reach (:func:`limit_mhz`); 0 where nobody knows. A reason that the driver gives counts always; without one,
+    a busy GPU below :data:`SHARE` of its limit or of its busy peers' median is held back by what the driver does not
+    tell, as after a bad power negotiation.
+    """
+    busy = {
+        host: [float(gpu["sm_mhz"]) for gpu in found if gpu.get("sm_mhz") and (gpu.get("utilization") or 0) > BUSY]
+        for host, found in gpus.items()
+    }
+    result: dict[str, list[str]] = {}
+    for host, found in gpus.items():
+        peers = [clock for other, clocks in busy.items() if other != host and limits.get(other) for clock in clocks]
+        for number, gpu in enumerate(found):
+            clock, use = gpu.get("sm_mhz") or 0.0, gpu.get("utilization") or 0.0
+            why = ", ".join(gpu.get("slowed") or ())
+            limit = limits.get(host) or 0.0
+            if not why and clock and use > BUSY and limit:
+                if clock < SHARE * limit:
+                    why = f"{clock / limit:.0%} of the {limit:.0f} MHz that it may reach, and no reason is told"
+                elif peers and clock < SHARE * (usual := statistics.median(peers)):
+                    why = f"{clock / usual:.0%} of its peers' {usual:.0f} MHz, and no reason is told"
+            if why:
+                seen = f"GPU {number}: {clock:.0f} MHz, {gpu.get('celsius') or 0:.0f} °C, {gpu.get('watts') or 0:.0f} W"
+                result.setdefault(host, []).append(f"{seen}: {why}")
+    return result
+
+
+def limit_mhz(node: Mapping[str, Any]) -> float:
+    """The clock in MHz that a host reaches under load: the limit that its unit sets, else the machine's own; 0 where
+    nobody knows."""
+    if node.get("kind") != "spark":
+        return 0.0
+    return min(float(node.get("gpu_clock_limit") or PLANNED_MHZ), PLANNED_MHZ)
