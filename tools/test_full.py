@@ -11,8 +11,11 @@ older than the code it covers; ``--older`` prints these alone.  Logs and results
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
+import os
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -24,7 +27,9 @@ import yaml
 TOP = Path(__file__).resolve().parent.parent
 LIMIT_SECONDS = 3600
 #: the fault table is 27 runs of minutes each; what one call measured is kept and not measured again by the next
-LIMITS = {"faults": 4 * 3600}
+LIMITS = {"faults": 4 * 3600, "groups": 2 * 3600, "lifecycle": 3 * 3600}
+#: seconds until what takes too long is ended by force
+PATIENCE = 30.0
 PAGE = "docs/scenarios.md"
 #: what every scenario runs
 COMMON = (
@@ -116,18 +121,51 @@ def commands() -> dict[str, list[str]]:
 def run(name: str, folder: Path) -> dict[str, int]:
     begun = time.monotonic()
     with (folder / f"{name}.log").open("w", encoding="utf-8") as log:
+        process = subprocess.Popen(commands()[name], cwd=TOP, stdout=log, stderr=subprocess.STDOUT)
         try:
-            rc = subprocess.run(
-                commands()[name],
-                cwd=TOP,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                timeout=LIMITS.get(name, LIMIT_SECONDS),
-                check=False,
-            ).returncode
+            rc = process.wait(LIMITS.get(name, LIMIT_SECONDS))
         except subprocess.TimeoutExpired:
             rc = 124
+            end(process)
     return {"rc": rc, "seconds": round(time.monotonic() - begun)}
+
+
+def end(process: subprocess.Popen[bytes]) -> None:
+    """A scenario with all that it has started, also in sessions of their own; they may end by themselves first.
+
+    What is left would go on beside the next scenario, and lose its lab as soon as this one is run again.
+    """
+    family = [process.pid, *descendants(process.pid)]
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        for pid in family:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
+        until = time.monotonic() + PATIENCE
+        while time.monotonic() < until and processes().keys() & set(family):
+            process.poll()
+            time.sleep(0.1)
+
+
+def processes() -> dict[int, int]:
+    """The parent of each process that has not ended, reaped or not."""
+    found = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            # the name in front of this may have anything in it
+            state, parent = path.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()[:2]
+            if state != "Z":
+                found[int(path.parent.name)] = int(parent)
+    return found
+
+
+def descendants(pid: int) -> list[int]:
+    children: dict[int, list[int]] = {}
+    for child, parent in processes().items():
+        children.setdefault(parent, []).append(child)
+    found = [pid]
+    for one in found:
+        found += children.get(one, [])
+    return found[1:]
 
 
 def main() -> int:

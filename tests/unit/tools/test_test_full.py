@@ -105,3 +105,15 @@ def test_a_scenario_whose_code_changed_is_older(checkout, monkeypatch, capsys) -
 def test_a_commit_that_is_gone_proves_nothing(checkout) -> None:
     test_full.write_page({"one": test_full.Green("0" * 8, 3)})
     assert test_full.older()[0] == "one: green at 00000000, which this repository does not have"
+
+
+def test_nothing_of_a_scenario_goes_on_beside_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that takes too long was ended alone, and what it had started lost its lab when the scenario ran again."""
+    script = "setsid bash -c 'trap \"\" TERM; echo $$ > inner; sleep 60; sleep 60' & wait"
+    monkeypatch.setattr(test_full, "TOP", tmp_path)
+    monkeypatch.setattr(test_full, "commands", lambda: {"one": ["bash", "-c", script]})
+    monkeypatch.setattr(test_full, "LIMIT_SECONDS", 1)
+    monkeypatch.setattr(test_full, "PATIENCE", 0.3)
+    found = test_full.run("one", tmp_path)
+    assert found["rc"] == 124
+    assert int((tmp_path / "inner").read_text()) not in test_full.processes()
