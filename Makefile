@@ -43,6 +43,10 @@ unit: venv ## unit tests
 border: venv ## hosts that lie, with Ansible's default configuration and without a lab
 	@tools/test.sh border
 
+.PHONY: nginx
+nginx: venv ## the front proxy's configuration under a real nginx, hostile bodies included; installs nginx as root
+	@tools/test.sh nginx
+
 .PHONY: sanity
 sanity: venv ## ansible-test sanity, without containers
 	@tools/test.sh sanity
@@ -68,7 +72,7 @@ installed: docs ## installation from the built collection by the site's own comm
 	@$(PY) -m pytest -q tests/integration/installed $(ARGS)
 
 .PHONY: test
-test: venv ## the CI tier: lint, unit, sanity, molecule
+test: venv ## the CI tier: lint, docs, sanity, unit, border, nginx, four scenarios; with CI=true one more in turn
 	@tools/test.sh all
 
 .PHONY: test-full

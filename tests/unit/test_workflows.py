@@ -11,6 +11,8 @@ from typing import Any
 
 import yaml
 
+from tools import turn
+
 TOP = Path(__file__).resolve().parents[2]
 WORKFLOWS = {path.stem: yaml.safe_load(path.read_text()) for path in (TOP / ".github/workflows").glob("*.yml")}
 TARGETS = set(re.findall(r"^([a-z-]+):.*## ", (TOP / "Makefile").read_text(), re.MULTILINE))
@@ -30,10 +32,38 @@ def test_every_make_target_of_a_workflow_exists() -> None:
     assert called <= TARGETS
 
 
-def test_the_lab_runs_the_scenarios_of_make_test() -> None:
+def of_make_test() -> list[str]:
     listed = re.search(r'^CI_SCENARIOS="([^"]*)"', (TOP / "tools/test.sh").read_text(), re.MULTILINE)
     assert listed
-    assert WORKFLOWS["ci"]["jobs"]["lab"]["strategy"]["matrix"]["scenario"] == listed[1].split()
+    return listed[1].split()
+
+
+def test_the_forge_runs_the_stages_of_make_test() -> None:
+    """Each stage is a target of the same name; the matrix runs three of them with each ansible-core."""
+    whole = (TOP / "tools/test.sh").read_text().partition("\n  all)")[2].partition("\n    ;;")[0]
+    stages = set(re.findall(r"\b(lint|docs|sanity|unit|border|nginx|scenario)\b", re.sub(r"#.*", "", whole)))
+    called = {target for command in commands() for target in re.findall(r"\bmake ([a-z-]+)", command)}
+    of_matrix = set(re.findall(r'^  stage "\$core" (\w+)', (TOP / "tools/matrix.sh").read_text(), re.MULTILINE))
+    assert {"unit", "border", "sanity"} <= of_matrix
+    assert stages == {"lint", "docs", "nginx", "scenario"} | {"unit", "border", "sanity"}
+    assert {"lint", "docs", "nginx", "molecule", "matrix"} <= called
+
+
+def test_the_lab_runs_the_scenarios_of_make_test() -> None:
+    assert WORKFLOWS["ci"]["jobs"]["lab"]["strategy"]["matrix"]["scenario"] == of_make_test()
+
+
+def test_every_other_scenario_runs_each_night_and_has_its_turn() -> None:
+    others = {path.parent.name for path in TOP.glob("molecule/*/molecule.yml")} - set(of_make_test())
+    assert set(WORKFLOWS["nightly"]["jobs"]["lab"]["strategy"]["matrix"]["scenario"]) == others
+    in_turn = [name for line in turn.TURNS for name in line]
+    assert sorted([*in_turn, *turn.NIGHTLY]) == sorted(others)
+    assert len(turn.TURNS) <= 12
+
+
+def test_each_turn_comes_within_a_dozen_commits() -> None:
+    for begin in (0, 7, 1000):
+        assert {turn.turn(begin + count) for count in range(12)} == set(turn.TURNS)
 
 
 def test_the_matrix_has_every_supported_core_and_the_next_one() -> None:
@@ -45,5 +75,5 @@ def test_the_matrix_has_every_supported_core_and_the_next_one() -> None:
 
 def test_every_job_ends_and_asks_for_no_more_than_it_needs() -> None:
     for name, job, found in jobs():
-        assert 0 < found["timeout-minutes"] <= 60, f"{name}: {job}"
+        assert 0 < found["timeout-minutes"] <= (350 if name == "nightly" else 60), f"{name}: {job}"
         assert WORKFLOWS[name]["permissions"] == {"contents": "read"}, name

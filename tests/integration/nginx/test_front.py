@@ -4,7 +4,7 @@
 """What a real nginx with the planned configuration tells the exporter: who asked for what, and how many tokens it took.
 
 It needs no lab, but nginx with its JavaScript module (``nginx-light`` and ``libnginx-mod-http-js``), installed or
-unpacked below ``NGINX_ROOT``: python -m pytest -q tests/integration/nginx
+unpacked below ``NGINX_ROOT``: make nginx
 """
 
 from __future__ import annotations
