@@ -15,6 +15,7 @@ from typing import Any
 import yaml
 from ansible.errors import AnsibleActionFail
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.mask import mask
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action import shape
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action.base import ClusterAction
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor import case as _case
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor import diagnosis
@@ -44,10 +45,13 @@ _NAMES = (
 
 
 def _read_yaml(text: str) -> Any:
+    """None for what is no YAML, or stands for more than it is long: a few aliases make any amount of it."""
     try:
-        return yaml.safe_load(text)
-    except yaml.YAMLError:
+        found = yaml.safe_load(text)
+        shape.bounded(found)
+    except (yaml.YAMLError, ValueError, RecursionError, shape.Misshapen):
         return None
+    return found
 
 
 def _stand_in(cidr: str, kind: str) -> dict[str, Any]:

@@ -6,6 +6,7 @@ more belief in a host's answer than its module needs.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
@@ -13,6 +14,7 @@ from ansible.plugins.action import ActionBase
 from ansible.release import __version__ as core_version
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import versions
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.printable import printable, printable_data
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action import answer as _answer
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action.believed import believed, heard
 
 OLDEST_CORE = (2, 19)
@@ -111,7 +113,14 @@ class Action(ActionBase):  # type: ignore[misc]  # ansible-core ships no types: 
         return words(super()._low_level_execute_command(*args, **kwargs))
 
     def _execute_module(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
-        return self.believed(super()._execute_module(*args, **kwargs))
+        module = str(kwargs.get("module_name") or next(iter(args), ""))
+        return self.usable(module, kwargs.get("module_args") or {}, super()._execute_module(*args, **kwargs))
+
+    def usable(self, module: str, arguments: Mapping[str, Any], answer: dict[str, Any]) -> dict[str, Any]:
+        """An answer as far as its host is believed; a failure of this host alone where nobody could read it."""
+        if why := _answer.wrong(module, arguments, answer):
+            return {"failed": True, "changed": False, "msg": f"host {self._task.delegate_to or self.host}: {why}"}
+        return self.believed(answer)
 
     def believed(self, answer: dict[str, Any]) -> dict[str, Any]:
         """An answer of the host, without what it has no say in."""

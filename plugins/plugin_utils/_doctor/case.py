@@ -11,7 +11,7 @@ import re
 import typing as t
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import environment_file
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import environment_file, foreign
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor.diagnosis import Hit, Log
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.addresses import address_of
 
@@ -175,10 +175,9 @@ def fabric_environment(evidence: Evidence) -> dict[str, str]:
 def json_file(evidence: Evidence, name: str) -> dict[str, t.Any]:
     """The object in one of a host's files; empty where there is none."""
     try:
-        value = json.loads((evidence.get("files") or {}).get(name) or "{}")
-    except ValueError:
+        return foreign.parse_object((evidence.get("files") or {}).get(name) or "{}")
+    except foreign.ForeignError:
         return {}
-    return value if isinstance(value, dict) else {}
 
 
 def environments(evidence: Evidence) -> Iterator[tuple[str, Mapping[str, str]]]:

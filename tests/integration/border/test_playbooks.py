@@ -6,6 +6,8 @@
 from __future__ import annotations
 
 import hashlib
+import json
+import re
 from typing import Any
 
 import pytest
@@ -13,6 +15,7 @@ import pytest
 from tests.integration.border.conftest import Border, node
 from tests.integration.border.test_facts import FORGED, assert_none_counts, kept
 from tests.integration.border.test_terminal import ACTED_ON, HOSTILE
+from tests.unit import honest_host
 
 #: what a playbook may write beside the inventory
 MAY: dict[str, tuple[str, ...]] = {
@@ -24,7 +27,7 @@ MAY: dict[str, tuple[str, ...]] = {
 WORDS: dict[str, tuple[str, ...]] = {
     "capture": ("-e", "capture_file=capture.tar.gz"),
     "doctor": ("-e", "doctor_json=doctor.json"),
-    "report": ("-e", "report_file=report.html"),
+    "report": ("-e", "report_path=report.html"),
     "status": ("-e", "output=json", "-e", "output_file=status.json"),
 }
 PLAYBOOKS = (
@@ -46,6 +49,57 @@ def files(border: Border) -> dict[str, str]:
         for name, path in ours.items()
         if not name.startswith(left_out)
     }
+
+
+def told_in(border: Border, playbook: str) -> str:
+    """What a playbook that only reads wrote of its hosts."""
+    return (border.home / MAY[playbook][0]).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(("playbook", "key"), [("status", "status"), ("report", "status"), ("doctor", "evidence")])
+@pytest.mark.parametrize("whole", [True, False], ids=["all of it", "a part of it"])
+def test_a_malformed_answer_is_its_own_hosts_failure(border: Border, playbook: str, key: str, whole: bool) -> None:
+    """The playbooks that only read go on for all others, and say whose answer it is and what is wrong with it."""
+    border.inventory({"one": {}, "two": {}}, fabric_topology="lan")
+    parts = {"status": ("memory", honest_host.status), "evidence": ("rdma", honest_host.evidence)}
+    part, read = parts[key]
+    for number, host in enumerate(border.hosts, 1):
+        border.answers(host, {"node_info": {key: read(number)}})
+    wrong = SHAPES[0] if whole else {**read(1), part: SHAPES[2]}
+    border.answers("one", {"node_info": {key: wrong}})
+    output = border.play(f"sparkthor.cluster.{playbook}", *WORDS[playbook])
+    assert "Traceback" not in output, output
+    assert "failed=0" in output, output
+    text = told_in(border, playbook)
+    field = key if whole else f"{key}.{part}"
+    assert re.search(rf"host one: what it answered to node_info cannot be used: {field}\b", text), output
+    assert "--limit" in text
+    if playbook == "status":
+        assert {host: found["reachable"] for host, found in json.loads(text)["hosts"].items()} == {
+            "one": False,
+            "two": True,
+        }
+    if playbook == "doctor":
+        states = {host: state["state"] for host, state in json.loads(text)["hosts"].items()}
+        assert states == {"one": "unreadable", "two": "read"}
+
+
+def test_malformed_facts_stop_a_run_before_anything_is_changed(border: Border) -> None:
+    kept(border, fabric_topology="lan", model_store_models=[], firewall_sources=[], serving_groups=[])
+    bad = {**node(0), "interfaces": [{"name": "eth0"}]}
+    for number, host in enumerate(border.hosts):
+        told = bad if host == "one" else node(number)
+        border.answers(host, {"node_info": {"ansible_facts": {"sparkthor_node": told}}})
+    output = border.play("sparkthor.cluster.site", "--tags=firewall")
+    assert "Traceback" not in output
+    assert re.search(
+        r"Nothing was changed: .*host one: .*node_info cannot be used: "
+        r"ansible_facts\.sparkthor_node\.interfaces\[0\]\.\w+ is absent",
+        " ".join(output.split()),
+    ), output
+    for host in border.hosts:
+        asked = (border.hosts[host] / "asked.jsonl").read_text(encoding="utf-8")
+        assert {json.loads(line)["module"] for line in asked.splitlines()} == {"node_info"}
 
 
 @pytest.mark.parametrize("playbook", PLAYBOOKS)

@@ -1,0 +1,254 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The form of what each module answers, as far as the controller reads it; checked before anybody does.
+
+What a module documents under RETURN is here with the same types (a test compares them).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action import shape, told
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action.shape import Form
+
+#: what Ansible itself reads of every answer
+COMMON: Form = {
+    "failed?": bool,
+    "changed?": bool,
+    "skipped?": bool,
+    "unreachable?": bool,
+    "msg?": object,
+    "warnings?": [object],
+    "deprecations?": [object],
+}
+_LISTS = [str]
+_FINDING: Form = {"what": str, "fix": str, "id?": str, "host?": str, "where?": str, "value?": object, "severity?": str}
+_CONTENT: Form = {"sha256": str, "size?": told.a_count, "have?": told.a_count, "held?": told.a_count}
+_ENGINE: Form = {
+    "path?": str,
+    "digest?": str,
+    "python?": str,
+    "machine?": str,
+    "versions?": {str: str},
+    "runtime?": str,
+    "image?": str,
+    "image_id?": str,
+    "command?": _LISTS,
+}
+_LINK: Form = {
+    "netdev?": str,
+    "address?": str,
+    "mtu?": (int, None),
+    "carrier?": (bool, None),
+    "ok": bool,
+    "problems": _LISTS,
+    "peers?": [{"host?": str, "address?": str, "reachable?": bool, "error?": str}],
+}
+_NEIGHBOUR: Form = {"host": str, "netdev": str}
+_PROBE: Form = {
+    "ports": {
+        str: {"present": bool, "up": (bool, None), "carrier": (bool, None), "mtu": (int, None)},
+    },
+    "neighbours?": {str: [_NEIGHBOUR]},
+    "raised?": _LISTS,
+    "errors?": {str: str},
+    "rdma?": told.RDMA,
+    "netplan?": {"findings?": [_FINDING], "adoptable?": bool, "own?": _LISTS},
+    "seconds?": told.a_time,
+}
+_SEEN: Form = {
+    "name": str,
+    "ports": {
+        str: {
+            **{"cage?": (int, None), "half?": (int, None), "up?": (bool, None), "carrier?": (bool, None)},
+            **{"plugged?": (bool, None), "rate?": (float, None)},
+        },
+    },
+    "neighbours": {str: [_NEIGHBOUR]},
+    "lldp?": {str: {"name": str, "port": str, "bridge": bool}},
+    "raised?": _LISTS,
+    "errors?": {str: str},
+    "seconds?": told.a_time,
+}
+_MODEL: Form = {
+    **{"path?": str, "files?": told.a_count, "bytes?": told.a_count, "commit?": str},
+    **{"wrong?": _LISTS, "extra?": _LISTS},
+}
+_SHELF: Form = {"name?": str, "bytes?": told.a_count, "files?": told.a_count}
+
+#: by module, of keys that may be absent
+FORMS: Mapping[str, Mapping[str, Form]] = {
+    "node_info": {
+        "ansible_facts": {"sparkthor_node?": told.NODE},
+        "status": told.STATUS,
+        "evidence": told.EVIDENCE,
+        "capture": {"bundle": {}, "evidence": {}},
+        "before": told.a_time,
+        "after": told.a_time,
+    },
+    "ray_info": {
+        **{name.removesuffix("?"): form for name, form in told.RAY.items()},
+        "problems": [{"code": str, "node?": (str, None), "cause": str, "fix": str}],
+        "obstacles": _LISTS,
+        "versions": {str: str},
+    },
+    "rdma_info": {"links": [told.PORT], "source": str},
+    "fabric_neighbors": {"neighbours_seen": _SEEN},
+    "host_compare": {
+        "converged": _LISTS,
+        "compared": _LISTS,
+        "refused": _LISTS,
+        "drift": str,
+        "differences": [{"role": str, "what": str, "since": str}],
+        "probe": _PROBE,
+        "exposure": {
+            "firewall": bool,
+            "listeners": [{"address": str, "port": told.a_count, "program": str}],
+            "wifi": ({"netdev": str, "uuid": str, "name": str, "users": _LISTS, "asks": bool}, told.nothing),
+        },
+        "ansible_facts": {"sparkthor_engine?": _ENGINE},
+    },
+    "host_state": {
+        **dict.fromkeys(("changed_paths", "changed_units", "restarted_units", "changed_sysctls"), _LISTS),
+        **dict.fromkeys(("changed_accounts", "skipped_groups"), _LISTS),
+        "deferred_units": {str: str},
+        "daemon_reloaded": bool,
+        "units": {str: {"active?": str, "sub?": str, "enabled?": str, "load?": str, "main_pid?": int}},
+    },
+    "host_packages": {"packages": _LISTS, "kept": _LISTS},
+    "controller_lock": {"since": str},
+    "firewall_apply": {
+        "changed_paths": _LISTS,
+        "changed_units": _LISTS,
+        "table_changed": bool,
+        "ssh_ports": [int],
+        "confirmed": bool,
+        "started": bool,
+    },
+    "nccl_conf": {
+        "changed_paths": _LISTS,
+        "backup": str,
+        "sources": [
+            {
+                **{"name": str, "rank": str, "exists": bool, "settings": {str: str}, "differs": {str: {}}},
+                "ineffective": [{}],
+            },
+        ],
+    },
+    "netplan_apply": {
+        "links": [_LINK],
+        **dict.fromkeys(("needs_change", "verified", "adopted", "armed", "held", "started", "deferred"), bool),
+        "findings": [_FINDING],
+        "blocking": [_FINDING],
+        "restored": _LISTS,
+        "kept": _LISTS,
+        "backup": str,
+        "renderer": str,
+        "rollback": {"status?": (str, None), "reason?": (str, None), "steps?": [object]},
+    },
+    "memory_plan": {"plan": {}},
+    "cluster_verify": {"found": {}},
+    "vllm_options": {
+        "table": {"vllm": str, "options": {str: {}}, "value_lists?": {str: object}},
+        "cached": bool,
+        "path": str,
+    },
+    "vllm_service": {
+        "steps": _LISTS,
+        "in_flight": told.a_count,
+        "ready": bool,
+        "state": str,
+        "line": str,
+        "deadline_problem": str,
+        "latency": (told.a_time, None),
+        "waited": told.a_time,
+        "answers": ({"asked?": int, "right?": int, "wrong?": (str, None)}, None),
+        "certificate": str,
+        "stale": _LISTS,
+        "files": _LISTS,
+        "beside": _LISTS,
+        "beside_since": _LISTS,
+        "digest": str,
+        "machine": str,
+        "configurations": [{"name": str, "digest": str, "about": (str, {})}],
+    },
+    "engine": {
+        "ansible_facts": {"sparkthor_engine?": _ENGINE},
+        **dict.fromkeys(("problems", "digests", "pulled", "nccl", "actions", "command"), _LISTS),
+        "trial": {},
+        "left_out": str,
+        "lacks": str,
+        "pulling": bool,
+        "saved": object,
+        "target": (told.TARGET, str),
+        "need": [_CONTENT],
+        "what": str,
+        "wanted": [[str]],
+        "probe": told.TARGET,
+    },
+    "model_store": {
+        "models": {str: _MODEL},
+        **dict.fromkeys(("behind", "named", "unlisted", "removed"), _LISTS),
+        "need": [_CONTENT],
+        "from_caches": {"bytes": told.a_count, "caches": _LISTS},
+        "inventory": [_SHELF],
+        "received_bytes": told.a_count,
+        "parts": object,
+    },
+}
+#: by module, and by what it was asked where that makes a difference: keys without which its answer is none
+NEEDED: Mapping[str, Mapping[str, tuple[str, ...]]] = {
+    "node_info": {
+        "facts": ("ansible_facts",),
+        "status": ("status",),
+        "evidence": ("evidence",),
+        "capture": ("capture",),
+    },
+    "engine": {"pull": ("pulling",), "save": ("pulled",), "pulled": ("pulled",)},
+    "model_store": {"parts": ("parts",)},
+    "controller_lock": {"": ("since",)},
+    "fabric_neighbors": {"": ("neighbours_seen",)},
+    "vllm_options": {"": ("table", "path")},
+    "cluster_verify": {"": ("found",)},
+}
+#: the argument that makes it, with its default
+ASKED: Mapping[str, tuple[str, str]] = {
+    "node_info": ("gather", "facts"),
+    "engine": ("stage", "apply"),
+    "model_store": ("stage", "apply"),
+}
+
+
+def wrong(module: str, arguments: Mapping[str, Any], answer: Mapping[str, Any]) -> str:
+    """Why an answer cannot be used; empty if it can."""
+    name = module.rpartition(".")[2] if module.startswith("sparkthor.cluster.") else ""
+    try:
+        shape.bounded(answer)
+        shape.check(answer, COMMON)
+        if answer.get("failed") or answer.get("unreachable") or not name:
+            return ""
+        forms = FORMS[name]
+        # what was skipped, and what check mode cannot know, is none
+        given = {key: value for key, value in answer.items() if value is not None}
+        for key in _needed(name, arguments) if not answer.get("skipped") else ():
+            if key not in given:
+                raise shape.Misshapen(key, "absent", shape.described(forms[key]))
+        for key, form in forms.items():
+            if key in given:
+                shape.check(given[key], form, key)
+        if name == "node_info" and "ansible_facts" in answer and _needed(name, arguments) == ("ansible_facts",):
+            shape.check(answer, told.FACTS)
+    except shape.Misshapen as error:
+        return (
+            f"what it answered to {module.rpartition('.')[2]} cannot be used: {error}. No module of this collection "
+            "answers so: look at what Python runs there and who changed it, and leave the host out (--limit) until then"
+        )
+    return ""
+
+
+def _needed(name: str, arguments: Mapping[str, Any]) -> tuple[str, ...]:
+    by = NEEDED.get(name) or {}
+    argument, default = ASKED.get(name, ("", ""))
+    return by.get(str(arguments.get(argument) or default) if argument else "", ())

@@ -1,0 +1,77 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the programs on hosts really read has the form that the controller expects."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.sparkthor.cluster.plugins.module_utils._facts import evidence, host_status
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action import shape, told
+
+
+def nothing_installed(argv: list[str]) -> tuple[int, str, str]:
+    return 127, "", f"{argv[0]}: not found"
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    (tmp_path / "var/lib").mkdir(parents=True)
+    return tmp_path
+
+
+def test_a_bare_host(root: Path) -> None:
+    found = json.loads(json.dumps(host_status.HostReader(nothing_installed, str(root)).read()))
+    shape.check(found, told.STATUS)
+    shape.check(found["node"], told.NODE)
+    seen = json.loads(json.dumps(evidence.Collector(nothing_installed, str(root)).collect()))
+    shape.check(seen, told.EVIDENCE)
+
+
+def test_a_part_that_could_not_be_read_is_empty_and_no_mistake(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    collector = evidence.Collector(nothing_installed, str(root))
+
+    def part(name: str, _read: Any, empty: Any) -> Any:
+        return evidence.Collector.part(collector, name, lambda: 1 / 0, empty)
+
+    monkeypatch.setattr(collector, "part", part)
+    seen = json.loads(json.dumps(collector.collect()))
+    assert len(seen["errors"]) > 15
+    shape.check(seen, told.EVIDENCE)
+
+
+@pytest.mark.parametrize("value", ["10.0.0.1", "fe80::1", "::ffff:10.0.0.1"])
+def test_addresses(value: str) -> None:
+    assert told.an_address(value)
+    assert told.an_address_with_its_length(f"{value}/24")
+
+
+@pytest.mark.parametrize(
+    ("test", "value"),
+    [
+        (told.an_address, "10.0.0.1/24"),
+        (told.an_address, "10.0.0.01"),
+        (told.an_address, 1),
+        (told.an_address_with_its_length, "10.0.0.1"),
+        (told.an_address_with_its_length, "10.0.0.1/33"),
+        (told.a_count, True),
+        (told.a_count, -1),
+        (told.a_time, told.TIME_LIMIT),
+        (told.a_number_as_text, "nan"),
+        (told.a_number_as_text, ""),
+    ],
+)
+def test_what_is_none(test: Any, value: Any) -> None:
+    with pytest.raises(shape.Misshapen, match=str(test.__name__).replace("_", " ")):
+        shape.check(value, test)
+
+
+def test_a_gate_that_could_not_ask_says_why_and_nothing_else() -> None:
+    form = told.STATUS["ray"]
+    shape.check({"configured": True, "cluster": {"healthy": False, "reason": "no answer"}}, form)
+    with pytest.raises(shape.Misshapen):
+        shape.check({"configured": True, "cluster": {"healthy": False, "reason": "x", "alive": 5}}, form)
