@@ -1,7 +1,7 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Controller side of ``firewall_apply``: choose the trusted peers, start, come back over a new connection, confirm.
+"""Controller side of ``firewall_apply``: render the files, start, come back over a new connection, confirm.
 
 The old connection proves nothing: a firewall lets established connections pass.  So it is closed before the change is
 confirmed.
@@ -16,26 +16,23 @@ from typing import Any
 
 from ansible.errors import AnsibleConnectionFailure
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action import reconnect
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action.base import Action
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric import trusted_sources
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action.declaring import DeclaringAction
 
 #: seconds on top of the rollback's own time until a host that took its change back must answer
 GRACE = 30.0
 PAUSE = 1.0
 
 
-class ActionModule(Action):
+class ActionModule(DeclaringAction):
     """Runs the module once where no table has to be loaded, and twice where one has."""
 
     def act(self, arguments: dict[str, Any]) -> dict[str, Any]:
         host = self.host
-        plan = arguments.get("plan") or {}
-        arguments = {key: value for key, value in arguments.items() if key not in ("step", "token", "plan")}
-        if plan:
-            if host not in plan:
-                return {"failed": True, "msg": f"{host}: the plan (sparkthor_fabric) does not know this host"}
-            # The whole plan stays here; a host only learns of its own peers.
-            arguments["trusted"] = trusted_sources(plan, host)
+        state = arguments.get("state", "present")
+        declared = {key: value for key, value in self.declared(arguments).items() if key not in ("step", "token")}
+        arguments = {**declared, "state": state}
+        # that whole folders go is not among what the module does
+        arguments.pop("absent", None)
         token = uuid.uuid4().hex
         self._parent = os.getppid()
         started = self.execute("firewall_apply", {**arguments, "step": "start", "token": token})

@@ -124,7 +124,7 @@ class ActionModule(Action):
         if state is None:
             return list(self._value(others, variables))
         return [
-            {"module": "host_state", "arguments": state},
+            {"module": role_tasks.module_of(role_tasks.declared(role_tasks.ROLES / role) or {}), "arguments": state},
             *(self._value(others, variables) if others in variables else ()),
         ]
 

@@ -7,20 +7,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action import declared_state, role_values
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action.base import Action
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action.declaring import DeclaringAction
 
 
-class ActionModule(Action):
-    ERRORS = (declared_state.DeclarationError,)
-
+class ActionModule(DeclaringAction):
     def act(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        if arguments.get("state") == "absent":
-            return self.execute("host_state", declared_state.undone(arguments))
-        role = str(self.vars.get("ansible_role_name") or "").rpartition(".")[2]
-        variables = {**self.vars, **role_values.typed(self._templar, self.vars, role)}
-        text = declared_state.text_by(self._loader, self._templar, variables)
-        wanted = declared_state.present(arguments, text)
+        wanted = self.declared(arguments)
         if arguments.get("only") and not (wanted["files"] or wanted["units"]):
             return {"changed": False}
         return self.execute("host_state", wanted)

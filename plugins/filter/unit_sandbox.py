@@ -37,7 +37,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.sandbox import sandbox
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.sandbox import sandbox
 
 
 def unit_sandbox(options: Mapping[str, Any]) -> str:

@@ -12,13 +12,11 @@ version_added: 0.1.0
 author:
   - sparkthor.cluster contributors (@sparkthor)
 description:
-  - Manages the table C(inet sparkthor) and nothing else in the host's firewall. Packets to the host are dropped unless
-    they answer the host's own traffic, come from a peer on a trusted interface, or are allowed here. Forwarded traffic,
-    such as that of Docker's bridges, and other tables are left alone.
-  - The port of the ssh connection that this module uses is always open.
+  - Manages the table C(inet sparkthor) and nothing else in the host's firewall, by a ruleset that is one of O(files).
+    Other tables are left alone.
   - The ruleset is tried in a separate network namespace first. Before it is loaded, a timer is armed on the host that
     restores the former table. The controller then opens a new connection and confirms the change. Only then the host
-    gets the files and the unit that load the ruleset at boot. If the new connection fails, or the controller dies, the
+    gets the files and the units that load the ruleset at boot. If the new connection fails, or the controller dies, the
     host rolls back.
   - If nothing differs, all this is skipped and it is one call.
   - Check mode makes the same decisions and changes nothing.
@@ -29,63 +27,33 @@ extends_documentation_fragment:
   - sparkthor.cluster.attributes.action
 options:
   state:
-    description: V(absent) removes the table, the files and the unit. It also works on a host without C(nft).
+    description:
+      - V(absent) removes the table, and takes back what the other options put on a host. It also works on a host
+        without C(nft).
     type: str
     choices: [present, absent]
     default: present
-  plan:
-    description: The plan of all hosts (the fact C(sparkthor_fabric)), which says which peers are trusted.
-    type: dict
-    default: {}
-  trusted:
-    description: Computed from O(plan) on the controller, the trusted addresses by interface.
-    type: dict
-    default: {}
-  ssh_ports:
-    description: Ports of ssh.
+  ruleset:
+    description: Path of that one of O(files) that C(nft -f) loads.
+    type: path
+    required: true
+  directories:
+    description: As in M(sparkthor.cluster.host_state).
     type: list
-    elements: int
-    default: [22]
-  ssh_sources:
-    description: Addresses and networks that may use ssh. Empty means all.
-    type: list
-    elements: str
+    elements: dict
     default: []
-  api_port:
-    description: Port of the API; V(0) on a host without it.
-    type: int
-    default: 0
-  api_sources:
-    description: Addresses and networks that may use the API. Empty means all.
+  files:
+    description: As in M(sparkthor.cluster.host_state), with C(template) and C(when).
     type: list
-    elements: str
+    elements: dict
     default: []
-  sources:
-    description: More addresses and networks that may reach every port.
+  units:
+    description: As in M(sparkthor.cluster.host_state).
     type: list
-    elements: str
+    elements: dict
     default: []
-  interfaces:
-    description: More interfaces on which every port is open, such as V(docker0).
-    type: list
-    elements: str
-    default: []
-  tcp_ports:
-    description: More TCP ports that are open to everybody.
-    type: list
-    elements: int
-    default: []
-  udp_ports:
-    description: More UDP ports that are open to everybody.
-    type: list
-    elements: int
-    default: []
-  mdns:
-    description: Whether multicast DNS is allowed in.
-    type: bool
-    default: false
-  vrrp_peers:
-    description: Addresses that may send VRRP, by which hosts agree who has a virtual address.
+  restore:
+    description: As in M(sparkthor.cluster.host_state).
     type: list
     elements: str
     default: []
@@ -103,19 +71,14 @@ options:
 """
 
 EXAMPLES = r"""
-- name: Peers, ssh and nothing else
+- name: ssh and nothing else
   sparkthor.cluster.firewall_apply:
-    plan: "{{ sparkthor_fabric }}"
-
-- name: The head also serves the API, to one network
-  sparkthor.cluster.firewall_apply:
-    plan: "{{ sparkthor_fabric }}"
-    api_port: 8000
-    api_sources: [192.168.1.0/24]
-
-- name: Undo
-  sparkthor.cluster.firewall_apply:
-    state: absent
+    ruleset: /etc/sparkthor/firewall.nft
+    files:
+      - {path: /etc/sparkthor/firewall.nft, template: firewall.nft.j2, mode: "0600"}
+      - {path: /etc/systemd/system/sparkthor-firewall.service, template: sparkthor-firewall.service.j2}
+    units:
+      - {name: sparkthor-firewall.service, enabled: true, state: started}
 """
 
 RETURN = r"""
@@ -133,11 +96,6 @@ table_changed:
   description: Whether the loaded table differed from the wanted one.
   returned: always
   type: bool
-ssh_ports:
-  description: Ports of ssh which are open, the one in use among them.
-  returned: always
-  type: list
-  elements: int
 confirmed:
   description: Whether the change was confirmed over a new connection. V(false) where no table had to be loaded.
   returned: success

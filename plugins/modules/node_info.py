@@ -131,6 +131,7 @@ ansible_facts:
           netdev: enP7s7
           address: 192.168.1.11
           cidr: 192.168.1.11/24
+        ssh_port: 22
 status:
   description: What the host is and what runs there.
   returned: with O(gather=status)

@@ -14,7 +14,34 @@ from typing import Any
 import pytest
 from ansible_collections.sparkthor.cluster.plugins.module_utils._network import firewall_host, firewall_watch
 
+from tests.unit import role_state
 from tests.unit.clock import Clock
+
+FABRIC = {
+    host: {
+        "links": [{"netdev": "enp1s0f1np1", "subnet": "10.0.0.0/24", "address": f"10.0.0.{number}/24"}],
+        "trusted_netdevs": ["enp1s0f1np1"],
+        **{"control_netdev": "enp1s0f1np1", "control_address": f"10.0.0.{number}"},
+    }
+    for number, host in enumerate(("one", "two"), 1)
+}
+NODE = {"ssh_port": 22, "binaries": {"nft": "/usr/sbin/nft"}}
+
+
+def declared(**given: Any) -> dict[str, Any]:
+    """What the role's own task tells the module, on a worker unless something else is given."""
+    known = {"sparkthor_fabric": FABRIC, "sparkthor_cluster": {"head": "two"}}
+    facts = {"sparkthor_node": NODE}
+    return {
+        "ruleset": "/etc/sparkthor/firewall.nft",
+        **role_state.state("firewall", **{**known, "ansible_facts": facts, **given}),
+    }
+
+
+def ruleset(**given: Any) -> str:
+    """The text of the ruleset on such a host."""
+    found = declared(**given)
+    return next(file["content"] for file in found["files"] if file["path"] == found["ruleset"])
 
 
 @dataclass
@@ -99,7 +126,6 @@ def replaced(folder: Path, monkeypatch: pytest.MonkeyPatch, clock: Clock) -> Mac
     monkeypatch.setattr(firewall_host, "run_limited", made.run)
     monkeypatch.setattr(firewall_host, "HostState", made.host_state)
     monkeypatch.setattr(firewall_host, "RUN", str(made.folder))
-    monkeypatch.setattr(firewall_host, "server_port", lambda: 22)
     monkeypatch.setattr(firewall_watch, "find_nft", lambda: "/usr/sbin/nft")
     monkeypatch.setattr(firewall_host, "time", clock)
     monkeypatch.setattr(

@@ -48,7 +48,7 @@ def undone(role: str, **given: Any) -> dict[str, Any]:
     loader = DataLoader()
     task = role_tasks.declared(ROLES / role)
     assert task is not None
-    raw = task[role_tasks.MODULE]
+    raw = role_tasks.arguments_of(task)
     variables = role_values.role_variables({**variables_of(role, loader, **given), "__raw": raw}, role)
     templar = Templar(loader=loader, variables=variables)
     return declared_state.undone(role_values.templated(templar, "__raw", variables))

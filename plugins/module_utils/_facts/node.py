@@ -23,7 +23,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._facts import machine, own_secrets
-from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import environment_file, files
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import environment_file, files, ssh
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import generation, gpu_state, places
 from ansible_collections.sparkthor.cluster.plugins.module_utils._store import hub_caches
 
@@ -252,32 +252,6 @@ class NodeReader:
         except ValueError:
             return parse("[]")
 
-    def ssh_server_address(self) -> str:
-        """Local address of the ssh connection that runs us, from an ancestor's environment.
-
-        sudo drops ``SSH_CONNECTION``, so the process tree is walked upwards; root may read every environment.
-        """
-        pid = os.getpid()
-        for _step in range(32):
-            environment = self._read_environ(pid)
-            connection = environment.get("SSH_CONNECTION", "").split()
-            if len(connection) == 4:
-                return connection[2]
-            status = re.search(r"^PPid:\s+(\d+)", self._read(f"/proc/{pid}/status"), re.MULTILINE)
-            pid = int(status.group(1)) if status else 0
-            if pid <= 1:
-                break
-        return ""
-
-    def _read_environ(self, pid: int) -> dict[str, str]:
-        try:
-            with open(self._path(f"/proc/{pid}/environ"), "rb") as handle:
-                raw = handle.read()
-        except OSError:
-            return {}
-        pairs = (item.partition("=") for item in raw.decode("utf-8", "replace").split("\0"))
-        return {key: value for key, sep, value in pairs if sep}
-
     def gpus(self) -> dict[str, Any]:
         """``{names, driver, count, problem}``; a Thor without a working nvidia-smi still counts its one GPU."""
         rc, out, err = self._run(["nvidia-smi", "-L"])
@@ -413,6 +387,14 @@ class NodeReader:
         found = {name: shutil.which(name, path=path) or "" for name in BINARIES}
         return {**found, "nginx_js": NGINX_JS if self._exists(NGINX_JS) else ""}
 
+    def way_in(self, interfaces: list[dict[str, Any]], routes: list[dict[str, str]], floating: str) -> dict[str, Any]:
+        """By which interface and which port of ssh the controller came in; no port without ssh."""
+        connection = ssh.connection(self._path("/proc")) or ["", "", "", "0"]
+        return {
+            "management": management_of(connection[2], interfaces, routes, floating),
+            "ssh_port": int(connection[3]),
+        }
+
     def toolchain(self) -> dict[str, Any]:
         """What compiles at the engine's first start: C compiler, Python's headers, CUDA."""
         path = ":".join(self._path(item) for item in ("/usr/local/bin", "/usr/bin", "/usr/local/cuda/bin"))
@@ -489,7 +471,7 @@ class NodeReader:
             **self.gpu_facts(gpus),
             "interfaces": interfaces,
             "routes": routes,
-            "management": management_of(self.ssh_server_address(), interfaces, routes, declared.get("virtual", "")),
+            **self.way_in(interfaces, routes, str(declared.get("virtual", ""))),
             "binaries": self.binaries(),
             "toolchain": self.toolchain(),
             "secrets": self.secrets(),

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import os
 import shutil
@@ -12,29 +11,18 @@ import time
 from typing import Any
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.host import Host
-from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.sandbox import sandbox
 from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.state import HostState
 from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.wanted import Wanted
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.command import run_limited
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.files import read_json, write_atomic
-from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.ssh import server_port
 from ansible_collections.sparkthor.cluster.plugins.module_utils._network import firewall_watch
 from ansible_collections.sparkthor.cluster.plugins.module_utils._network.firewall import (
-    MARKER,
     WARM_UP,
     FirewallError,
-    Policy,
     restore_text,
-    ruleset,
 )
-from ansible_collections.sparkthor.cluster.plugins.module_utils._network.firewall_watch import RULES, TABLE, canonical
+from ansible_collections.sparkthor.cluster.plugins.module_utils._network.firewall_watch import TABLE, canonical
 
-UNIT = "sparkthor-firewall.service"
-UNIT_PATH = f"/etc/systemd/system/{UNIT}"
-WATCH = "sparkthor-firewall-watch.service"
-WATCH_PATH = f"/etc/systemd/system/{WATCH}"
-LIBRARY = "/usr/local/lib/sparkthor"
-PROGRAM = f"{LIBRARY}/firewall-watch"
 RUN = "/run/sparkthor-firewall"
 TIMER = "sparkthor-firewall-rollback"
 LIMIT = 20.0
@@ -44,106 +32,20 @@ WARM_UP_SECONDS = 2.0
 # A change that nobody confirmed is gone by then, whatever lies in RUN
 ARMED_GRACE = 5.0
 
-# What both units may do: change the ruleset of the host's network, and nothing else. They have no /tmp of their own,
-# for which the one that loads the table would have to wait at boot.
-SANDBOX = (
-    sandbox(families=["AF_UNIX", "AF_NETLINK"], capabilities=["CAP_NET_ADMIN"], without=["PrivateTmp"])
-    + """
-IPAddressDeny=any
-ProcSubset=pid
-ProtectProc=invisible
-UMask=0077
-"""
-)
-
-UNIT_TEXT = f"""{MARKER}
-[Unit]
-Description=Firewall of sparkthor.cluster (an nftables table of its own)
-DefaultDependencies=no
-Wants=network-pre.target
-Before=network-pre.target shutdown.target
-Conflicts=shutdown.target
-# nftables.service and ufw.service may flush all rules when they start: load ours after them.
-# {WATCH} does so when they are restarted later.
-After=local-fs.target systemd-modules-load.service nftables.service ufw.service
-
-[Service]
-Type=oneshot
-RemainAfterExit=yes
-ExecStart=@NFT@ -f {RULES}
-ExecReload=@NFT@ -f {RULES}
-ExecStop=-@NFT@ delete table inet {TABLE}
-{SANDBOX}
-[Install]
-WantedBy=sysinit.target
-"""
-
-WATCH_TEXT = f"""{MARKER}
-[Unit]
-Description=Watch over the cluster's firewall
-# whoever stops the firewall means it
-BindsTo={UNIT}
-After={UNIT}
-StartLimitIntervalSec=0
-
-[Service]
-Type=notify
-ExecStart=/usr/bin/python3 -IB {PROGRAM} @NFT@
-# a comparison takes five commands of {firewall_watch.COMMAND_LIMIT:g} s at most
-WatchdogSec=180
-SyslogIdentifier={WATCH.removesuffix(".service")}
-Restart=always
-RestartSec=1
-RuntimeDirectory={WATCH.removesuffix(".service")}
-RuntimeDirectoryPreserve=restart
-# it has to act when memory is short, and when all processors are busy
-OOMScoreAdjust=-900
-CPUWeight=1000
-MemoryMax=64M
-{SANDBOX}
-[Install]
-WantedBy={UNIT}
-"""
-
-STRINGS = {"type": "list", "elements": "str", "default": []}
-PORTS = {"type": "list", "elements": "int", "default": []}
+ITEMS: dict[str, Any] = {"type": "list", "elements": "dict", "default": []}
 ARGUMENTS: dict[str, Any] = {
     "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
-    "plan": {"type": "dict", "default": {}},
-    "trusted": {"type": "dict", "default": {}},
-    "ssh_ports": {"type": "list", "elements": "int", "default": [22]},
-    "ssh_sources": STRINGS,
-    "api_port": {"type": "int", "default": 0},
-    "api_sources": STRINGS,
-    "sources": STRINGS,
-    "interfaces": STRINGS,
-    "tcp_ports": PORTS,
-    "udp_ports": PORTS,
-    "mdns": {"type": "bool", "default": False},
-    "vrrp_peers": STRINGS,
+    "ruleset": {"type": "path", "required": True},
+    **dict.fromkeys(("directories", "files", "units"), ITEMS),
+    "restore": {"type": "list", "elements": "str", "default": []},
     "rollback_timeout": {"type": "int", "default": 45},
     "step": {"type": "str", "choices": ["start", "confirm"]},
     "token": {"type": "str", "no_log": False},
 }
 
 
-def program() -> str:
-    """What the watch's unit runs, as it lies on a host."""
-    return f"{MARKER}\n{inspect.getsource(firewall_watch)}"
-
-
-def lasting_files(text: str, nft: str) -> list[dict[str, str]]:
-    """The ruleset, the unit that loads it at boot, and the one that watches over it."""
-    return [
-        {"path": RULES, "content": text, "mode": "0600"},
-        {"path": UNIT_PATH, "content": UNIT_TEXT.replace("@NFT@", nft), "mode": "0644"},
-        {"path": PROGRAM, "content": program(), "mode": "0644"},
-        {"path": WATCH_PATH, "content": WATCH_TEXT.replace("@NFT@", nft), "mode": "0644"},
-    ]
-
-
 class Firewall:
-    """One host's table, file and unit."""
+    """One host's table, and the files and units that make it last."""
 
     def __init__(self, params: dict[str, Any], check: bool) -> None:
         self.params = params
@@ -152,27 +54,19 @@ class Firewall:
         # without nft there is no table of ours to take away, and files and unit need none
         if not self.nft and params.get("state") != "absent":
             raise FirewallError("nft is not installed on this host; install the package nftables")
-        port = server_port()
-        self.ssh_ports = sorted(set(params["ssh_ports"]) | ({port} if port else set()))
 
     def text(self) -> str:
-        names = (
-            *("trusted", "ssh_sources", "api_port", "api_sources", "sources", "interfaces", "tcp_ports", "udp_ports"),
-            "vrrp_peers",
-        )
-        return ruleset(Policy(ssh_ports=self.ssh_ports, mdns=self.params["mdns"], **{n: self.params[n] for n in names}))
+        """The ruleset among the files."""
+        path = self.params["ruleset"]
+        found = next((file["content"] for file in self.params["files"] if file["path"] == path), None)
+        if found is None:
+            raise FirewallError(f"ruleset: {path} is none of the files; add it to them")
+        return str(found)
 
-    def files(self, text: str, check: bool) -> HostState:
-        """The part that makes it last."""
-        wanted = {
-            "directories": [{"path": LIBRARY, "mode": "0755"}],
-            "files": lasting_files(text, self.nft),
-            "units": [
-                {"name": UNIT, "enabled": True, "state": "started"},
-                {"name": WATCH, "enabled": True, "state": "started", "restart_on": [PROGRAM, WATCH_PATH]},
-            ],
-        }
-        return HostState(Wanted.parse(wanted), Host(run=run_limited), check)
+    def lasting(self, check: bool) -> HostState:
+        """The part that makes it last, or with state ``absent`` takes it away."""
+        named = ("directories", "files", "restore", "units")
+        return HostState(Wanted.parse({name: self.params[name] for name in named}), Host(run=run_limited), check)
 
     def listing(self, *options: str) -> str:
         """Our table as it is loaded; empty if it is not."""
@@ -213,7 +107,7 @@ class Firewall:
         wanted, wanted_text = self.trial(candidate)
         live_json = self.listing("-s", "-j")
         live = canonical(live_json) if live_json else []
-        files = self.files(text, check=True).run()
+        files = self.lasting(check=True).run()
         diff = list(files.diff)
         table_changed = live != wanted
         if table_changed:
@@ -228,7 +122,6 @@ class Firewall:
                 }
             )
         return {
-            "text": text,
             "candidate": candidate,
             "wanted": wanted,
             "table_changed": table_changed,
@@ -238,7 +131,6 @@ class Firewall:
                 "table_changed": table_changed,
                 "changed_paths": files.changed_paths,
                 "changed_units": files.changed_units,
-                "ssh_ports": self.ssh_ports,
                 "confirmed": False,
                 "diff": diff,
             },
@@ -264,7 +156,7 @@ class Firewall:
             return result
         if not found["table_changed"]:
             # Nothing that is loaded changes, so nobody can be cut off
-            self.files(found["text"], check=False).run()
+            self.lasting(check=False).run()
             shutil.rmtree(folder, ignore_errors=True)
             return result
         if not self.params["token"]:
@@ -280,7 +172,7 @@ class Firewall:
         # the watch leaves the table alone until then
         began = time.monotonic()
         until = began + self.params["rollback_timeout"] + ARMED_GRACE
-        state = {"token": self.params["token"], "wanted": found["wanted"], "text": found["text"], "until": until}
+        state = {"token": self.params["token"], "wanted": found["wanted"], "until": until}
         write_atomic(os.path.join(RUN, "armed.json"), json.dumps(state).encode(), 0, 0, 0o600)
         if not before:
             warm = os.path.join(RUN, "warm-up.nft")
@@ -334,21 +226,17 @@ class Firewall:
                 f"({self.params['rollback_timeout']} s); the previous firewall is in place. Check that "
                 "firewall_ssh_sources and firewall_ssh_ports let the controller in"
             )
-        self.files(armed["text"], check=False).run()
+        self.lasting(check=False).run()
         shutil.rmtree(RUN, ignore_errors=True)
-        return {"changed": True, "confirmed": True, "ssh_ports": self.ssh_ports}
+        return {"changed": True, "confirmed": True}
 
     def absent(self) -> dict[str, Any]:
         """Only opens, so nobody can be cut off."""
-        # the watch first: it would load the table again
-        wanted = {
-            "restore": [RULES, UNIT_PATH, WATCH_PATH, PROGRAM],
-            "units": [{"name": unit, "enabled": False, "state": "stopped"} for unit in (WATCH, UNIT)],
-        }
         if not self.check:
             self.take_back_unconfirmed()
         before = self.listing("-s")
-        done = HostState(Wanted.parse(wanted), Host(run=run_limited), self.check).run()
+        # units first, of which one would load the table again
+        done = self.lasting(self.check).run()
         diff = list(done.diff)
         if before:
             header = f"loaded table inet {TABLE}"
@@ -362,7 +250,6 @@ class Firewall:
             "table_changed": bool(before),
             "changed_paths": done.changed_paths,
             "changed_units": done.changed_units,
-            "ssh_ports": self.ssh_ports,
             "confirmed": False,
             "diff": diff,
         }

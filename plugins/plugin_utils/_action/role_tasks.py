@@ -19,7 +19,8 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action.role_val
     typed,
 )
 
-MODULE = "sparkthor.cluster.host_state"
+#: modules whose task brings files, as host_state takes them
+MODULES = ("sparkthor.cluster.host_state", "sparkthor.cluster.firewall_apply")
 _FILES = ("configure.yml", "main.yml")
 _NAME = "__declared_by_the_task"
 
@@ -32,16 +33,26 @@ def declared(role: Path) -> dict[str, Any] | None:
     """
     path = next((path for name in _FILES if (path := role / "tasks" / name).exists()), None)
     document = DataLoader().load_from_file(str(path), trusted_as_template=True) if path else []
-    found = [task for task in document if isinstance(own := task.get(MODULE), dict) and "files" in own]
+    found = [task for task in document if isinstance(own := arguments_of(task), dict) and "files" in own]
     if len(found) > 1:
-        raise ValueError(f"{path} has {len(found)} tasks of {MODULE} with files; one is read")
+        raise ValueError(f"{path} has {len(found)} tasks of {' or '.join(MODULES)} with files; one is read")
     return dict(found[0]) if found else None
+
+
+def module_of(task: Mapping[str, Any]) -> str:
+    """The module of a task that brings files, without the collection's name; empty for another task."""
+    return next((name.rpartition(".")[2] for name in MODULES if name in task), "")
+
+
+def arguments_of(task: Mapping[str, Any]) -> Any:
+    """What such a task tells its module, not yet templated; None for another task."""
+    return next((task[name] for name in MODULES if name in task), None)
 
 
 def state(
     role: str, loader: DataLoader, templar: Any, variables: dict[str, Any], *, secrets: bool = True
 ) -> dict[str, Any] | None:
-    """What the role's task tells the module ``host_state`` on this host; None where the role has no such task.
+    """What the role's task tells its module on this host; None where the role has no such task.
 
     It is empty where the task's condition does not hold; of a task with a loop it is what all its runs say. Without
     ``secrets`` files that hold one are left out. ``variables`` hold the role's own, because the play imports the role.
@@ -51,7 +62,7 @@ def state(
     if task is None:
         return None
     found: list[dict[str, Any]] = [{"files": []}]
-    for arguments, own in _runs(task, task[MODULE], templar, role_variables(variables, role, ROLES)):
+    for arguments, own in _runs(task, arguments_of(task), templar, role_variables(variables, role, ROLES)):
         own |= typed(templar, own, role)
         text = declared_state.text_by(loader, templar, own)
         found.append(declared_state.present(arguments, text, secrets=secrets))
@@ -60,10 +71,10 @@ def state(
 
 def flagged(role: str, flag: str, templar: Any, variables: dict[str, Any], item: Any = None) -> list[str]:
     """Paths of the files that the role's task flags so, by their switches; with ``item`` of that run of its loop."""
-    task = declared(ROLES / role) or {MODULE: {"files": []}}
+    task = declared(ROLES / role) or {MODULES[0]: {"files": []}}
     wanted = [
         {key: value for key, value in file.items() if key in ("path", "when")}
-        for file in task[MODULE]["files"]
+        for file in arguments_of(task)["files"]
         if flag in file
     ]
     task = {**task, **({} if item is None else {"loop": [item]})}

@@ -8,7 +8,6 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.sandbox import sandbox
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import onhost
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.door import Turn
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.front import label
@@ -19,6 +18,7 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.host_state
     program,
     rendered,
 )
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.sandbox import sandbox
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.vllm_serve import Serving
 
 NAME = "sparkthor-on-demand.service"

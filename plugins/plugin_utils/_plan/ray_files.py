@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any
 
-from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.sandbox import engine_sandbox
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.ray_config import NOT_RAYS, TLS_FILES
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import ray_tls
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engine import InstalledEngine, installed_engine
@@ -29,6 +28,7 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.host_state
     switched_off,
 )
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.ray_node import RaySettings, node_plan
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.sandbox import engine_sandbox
 
 UNIT = "sparkthor-ray.service"
 _ENVIRONMENT = "/etc/sparkthor/ray.env"

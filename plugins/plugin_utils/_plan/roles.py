@@ -5,44 +5,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import environment_file
-from ansible_collections.sparkthor.cluster.plugins.module_utils._network import firewall, firewall_host, netplan
+from ansible_collections.sparkthor.cluster.plugins.module_utils._network import netplan
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.places import Places
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import (
     beside,
     engine,
     ray_files,
     teardown,
-    virtual_address,
     vllm_files,
     vllm_serve,
 )
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric import links_of, trusted_sources
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric import links_of
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.host_state import File
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.ray_node import RaySettings
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.settings import plain, read_settings
 
-ROLES = ("engine", "firewall", "nccl_conf", "ray_node", "roce_network", "vllm_serve")
+ROLES = ("engine", "nccl_conf", "ray_node", "roce_network", "vllm_serve")
 #: what a playbook asks for in the same way
 TEARDOWN = "teardown"
-
-
-@dataclass(frozen=True)
-class FirewallSettings:
-    """Variables of the role ``firewall`` that say what may come in."""
-
-    firewall_ssh_ports: list[Any]
-    firewall_ssh_sources: list[Any]
-    firewall_api_port: int
-    firewall_api_sources: list[Any]
-    firewall_sources: list[Any]
-    firewall_interfaces: list[Any]
-    firewall_tcp_ports: list[Any]
-    firewall_udp_ports: list[Any]
-    firewall_mdns: bool
 
 
 @dataclass(frozen=True)
@@ -74,8 +58,6 @@ def plan(role: str, variables: Mapping[str, Any]) -> dict[str, Any]:
         )
     if role == "roce_network":
         return _network(variables)
-    if role == "firewall":
-        return _firewall(variables)
     if role == "nccl_conf":
         return _nccl(variables)
     if role == TEARDOWN:
@@ -144,19 +126,6 @@ def _nccl(variables: Mapping[str, Any]) -> dict[str, Any]:
     lines = [environment_file.MARKER, *(f"{name}={value}" for name, value in present.items())]
     files = [{"path": "/etc/nccl.conf", "content": "\n".join(lines) + "\n"}] if present else []
     return {"wanted": wanted, "files": files}
-
-
-def _firewall(variables: Mapping[str, Any]) -> dict[str, Any]:
-    """``files``: the ruleset that firewall_apply loads and keeps."""
-    fabric, host = variables["sparkthor_fabric"], str(variables["inventory_hostname"])
-    settings = asdict(read_settings(FirewallSettings, variables))
-    policy = {name.removeprefix("firewall_"): value for name, value in settings.items()}
-    if host != variables["sparkthor_cluster"]["head"]:
-        policy["api_port"] = 0
-    virtual = virtual_address.of_cluster(variables["sparkthor_cluster"])
-    policy["vrrp_peers"] = virtual.peers(host) if virtual else []
-    text = firewall.ruleset(firewall.Policy(trusted=trusted_sources(fabric, host), **policy))
-    return {"files": firewall_host.lasting_files(text, "/usr/sbin/nft")}
 
 
 def _beside(variables: Mapping[str, Any]) -> list[vllm_serve.Serving]:

@@ -7,11 +7,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.sandbox import (
-    NETWORK,
-    engine_sandbox,
-    sandbox,
-)
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.environment_file import ENGINE, FABRIC, MARKER
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import former_head, location
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.places import BESIDE, LASTING, OWN, Places
@@ -41,6 +36,11 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.host_state
     secret_file,
     switched_off,
     yaml_text,
+)
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.sandbox import (
+    NETWORK,
+    engine_sandbox,
+    sandbox,
 )
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.vllm_serve import Serving
 

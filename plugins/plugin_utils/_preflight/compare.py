@@ -17,18 +17,12 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._engine.venv imp
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import models, option_tables
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import wheels as _wheels
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery.record import Record
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric import trusted_sources
 
 Arguments = dict[str, Any]
 
 
 class Unknown(Exception):
     """Whether there is something to do cannot be known by reading alone; the message says why."""
-
-
-def _firewall(arguments: Arguments, host: str, _variables: Mapping[str, Any]) -> Arguments:
-    plan = arguments.pop("plan")
-    return {**arguments, "trusted": trusted_sources(plan, host)}
 
 
 def _engine(arguments: Arguments, _host: str, variables: Mapping[str, Any]) -> Arguments:
@@ -75,7 +69,6 @@ def _vllm_options(arguments: Arguments, _host: str, _variables: Mapping[str, Any
 
 #: by module; a module that is not here takes its arguments as they are, one that answers None needs no host
 PREPARE: dict[str, Callable[[Arguments, str, Mapping[str, Any]], Arguments | None]] = {
-    "firewall_apply": _firewall,
     "engine": _engine,
     "model_store": _model_store,
     "vllm_options": _vllm_options,

@@ -17,11 +17,11 @@ from typing import Any
 from ansible.errors import AnsibleActionFail
 from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.wanted import PROTECTED
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import Finding
-from ansible_collections.sparkthor.cluster.plugins.module_utils._network import firewall, nccl
+from ansible_collections.sparkthor.cluster.plugins.module_utils._network import nccl
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import models
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory.inventory import MINIMUM_SECRET_LENGTH
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory.role_specs import Declared, of_collection
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import environment, front, patience
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import environment, firewall, front, patience
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._preflight.fabric_check import ACCEPTABLE, BY_VALUE
 
 Variables = Mapping[str, Any]
@@ -227,17 +227,9 @@ def _secrets(given: Variables) -> Iterator[Finding]:
 
 
 def _firewall(given: Variables) -> Iterator[Finding]:
-    def ruleset(**policy: Any) -> None:
-        firewall.ruleset(firewall.Policy(**policy))
-
-    for name in ("ssh_ports", "tcp_ports", "udp_ports", "ssh_sources", "api_sources", "sources", "interfaces"):
-        value = given.get(f"firewall_{name}")
-        if isinstance(value, list):
-            try:
-                ruleset(**{name: value}, **({"api_port": 1} if name == "api_sources" else {}))
-            except firewall.FirewallError as error:
-                what, _sign, fix = str(error).partition(": ")[2].partition("; ")
-                yield _finding(f"firewall_{name}", None, what, fix or "correct it")
+    for name, problem in firewall.check(given).items():
+        what, _sign, fix = problem.partition("; ")
+        yield _finding(name, None, what, fix)
 
 
 def _nccl(given: Variables) -> Iterator[Finding]:

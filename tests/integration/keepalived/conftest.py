@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.sparkthor.cluster.plugins.module_utils._network import firewall
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import roles, virtual_address
 
+from tests.unit import firewall_machine
 from tests.unit.plugins.plugin_utils._plan.conftest import variables
 from tests.unit.plugins.plugin_utils._plan.vllm_plan import files
 
@@ -129,7 +129,11 @@ class Net:
         for host in HEADS:
             rules = self.folder / f"{host}.nft"
             peers = [ADDRESSES[other] for other in HEADS if other != host]
-            rules.write_text(firewall.ruleset(firewall.Policy(api_port=PORT, vrrp_peers=peers)), encoding="utf-8")
+            holders = [{"host": "one", "address": ADDRESSES[host]}]
+            holders += [{"host": name, "address": peer} for name, peer in zip(("two", "three"), peers, strict=False)]
+            cluster = {"head": "one", "virtual": {"holders": holders}}
+            text = firewall_machine.ruleset(firewall_api_port=PORT, sparkthor_cluster=cluster)
+            rules.write_text(text, encoding="utf-8")
             self.on(host, program("nft"), "-f", str(rules))
 
     def front(self, host: str) -> None:

@@ -1,13 +1,11 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The table of units in docs/security.md names every unit that a template of ours makes, and the firewall's."""
+"""The table of units in docs/security.md names every unit that a template of ours makes."""
 
 from __future__ import annotations
 
 from pathlib import Path
-
-from ansible_collections.sparkthor.cluster.plugins.module_utils._network import firewall_host
 
 from tools import unit_exposure
 
@@ -19,7 +17,7 @@ def test_every_unit_has_its_row() -> None:
     templates = {path.stem for path in TOP.glob("roles/*/templates/sparkthor-*.service.j2")}
     # once at boot, on a Thor or by request: the head that the table is made of has neither
     once = {"sparkthor-gpu-clock.service", "sparkthor-jetson-power.service"}
-    assert set(known) == (templates - once) | {firewall_host.UNIT, firewall_host.WATCH}
+    assert set(known) == templates - once
     # what a unit of systemd's own is without any of this: above 9
     assert all(value < 3 for value in known.values())
 

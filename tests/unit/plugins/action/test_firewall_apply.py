@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 from ansible.errors import AnsibleConnectionFailure, AnsibleError
+from ansible.parsing.dataloader import DataLoader
+from ansible.template import Templar
 from ansible_collections.sparkthor.cluster.plugins.action import firewall_apply
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action import base
 
@@ -50,6 +52,8 @@ def run(host: Host, monkeypatch: pytest.MonkeyPatch, **arguments: Any) -> dict[s
     monkeypatch.setattr(firewall_apply, "time", Clock())
     monkeypatch.setattr(base.ActionBase, "run", lambda *_args, **_kwargs: {})
     action = object.__new__(firewall_apply.ActionModule)
+    action._loader = DataLoader()
+    action._templar = Templar(loader=action._loader, variables={})
     action._task = SimpleNamespace(args=arguments)
     action._connection = SimpleNamespace(reset=host.reset)
     monkeypatch.setattr(action, "_execute_module", host.module, raising=False)
@@ -112,24 +116,19 @@ def test_a_refused_ruleset_names_the_host(monkeypatch: pytest.MonkeyPatch) -> No
     assert host.log == ["start"]
 
 
-def test_a_host_gets_its_own_peers_and_not_the_plan(monkeypatch: pytest.MonkeyPatch) -> None:
-    def entry(address: str) -> dict[str, Any]:
-        return {
-            "links": [{"netdev": "enp1s0f1np1", "subnet": "10.0.0.0/24", "address": f"{address}/24"}],
-            "control_netdev": "enp1s0f1np1",
-            "control_address": address,
-            "trusted_netdevs": ["enp1s0f1np1"],
-        }
-
+def test_the_host_is_told_what_is_switched_on(monkeypatch: pytest.MonkeyPatch) -> None:
     host = Host([{"changed": False}])
-    run(host, monkeypatch, plan={"spark-01": entry("10.0.0.1"), "spark-02": entry("10.0.0.2")})
-    assert host.arguments[0]["trusted"] == {"enp1s0f1np1": ["10.0.0.2"]}
-    assert "plan" not in host.arguments[0]
+    files = [{"path": "/etc/x", "content": "x"}, {"path": "/etc/y", "content": "y", "when": False}]
+    run(host, monkeypatch, ruleset="/etc/x", files=files)
+    assert host.arguments[0]["files"] == files[:1]
+    assert host.arguments[0]["state"] == "present"
 
 
-def test_a_host_outside_the_plan(monkeypatch: pytest.MonkeyPatch) -> None:
-    host = Host([{"changed": False}])
-    result = run(host, monkeypatch, plan={"other": {}})
-    assert result["failed"] is True
-    assert "does not know this host" in result["msg"]
-    assert host.log == []
+def test_absent_turns_the_lists_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    host = Host([{"changed": True}])
+    files = [{"path": "/etc/systemd/system/x.service", "content": "x", "when": False}]
+    run(host, monkeypatch, state="absent", ruleset="/etc/x", files=files, units=[{"name": "x.service"}])
+    told = host.arguments[0]
+    assert (told["state"], told["restore"]) == ("absent", ["/etc/systemd/system/x.service"])
+    assert [unit["name"] for unit in told["units"]] == ["x.service"]
+    assert not {"files", "absent"} & set(told)

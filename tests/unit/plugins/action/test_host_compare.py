@@ -62,6 +62,7 @@ def test_roles_are_asked_in_one_call_as_in_their_own_tasks(monkeypatch: pytest.M
 
 def test_what_a_roles_task_says_is_compared_before_what_else_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(host_compare.role_tasks, "state", lambda *_given: {"files": []})
+    monkeypatch.setattr(host_compare.role_tasks, "declared", lambda _role: {"sparkthor.cluster.host_state": {}})
     wants = "{{ [{'module': 'vllm_service', 'arguments': {'serves': true}}] }}"
     _result, calls = compare(
         monkeypatch, {"roles": ["one", "two"]}, {"converged": [], "drift": ""}, __two_comparisons=wants
@@ -138,39 +139,41 @@ def test_values_that_a_role_shares_are_evaluated_once(monkeypatch: pytest.Monkey
     assert first == second
 
 
-FABRIC = {"a": {"links": [], "trusted_netdevs": [], "control_netdev": "eth0"}}
-FIREWALL = {
-    **{f"firewall_{name}": [] for name in ("ssh_sources", "api_sources", "sources", "interfaces", "udp_ports")},
-    **{"firewall_ssh_ports": [22], "firewall_api_port": 8000, "firewall_mdns": False},
-    **{"sparkthor_fabric": FABRIC, "sparkthor_cluster": {"head": "a"}},
-    "ansible_play_role_names": ["sparkthor.cluster.one", "sparkthor.cluster.firewall"],
-}
+@pytest.fixture
+def planned(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The role two has a plan, made of the variable two_port."""
+
+    def plan(_role: str, known: Any) -> dict[str, Any]:
+        if known["two_port"] != 1:
+            raise ValueError(f"two_port: {known['two_port']} is not 1")
+        return {"files": [{"path": "/etc/x", "content": "port 1"}]}
+
+    monkeypatch.setattr(host_compare.roles, "ROLES", ("two",))
+    monkeypatch.setattr(host_compare.roles, "plan", plan)
 
 
-@pytest.mark.parametrize(("ports", "words"), [("70000", "firewall_tcp_ports: 70000"), ("http", "firewall_tcp_ports")])
+@pytest.mark.usefixtures("planned")
 def test_what_a_later_role_refuses_is_refused_although_an_earlier_one_is_not_known(
-    monkeypatch: pytest.MonkeyPatch, ports: str, words: str
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    result, calls = compare(monkeypatch, {"roles": ["one", "firewall"]}, {}, firewall_tcp_ports=ports, **FIREWALL)
+    result, calls = compare(monkeypatch, {"roles": ["one", "two"]}, {}, two_port=2)
     assert not calls
     assert "__one_comparisons" in result["drift"]
-    (refused,) = result["refused"]
-    assert words in refused
+    assert result["refused"] == ["two_port: 2 is not 1"]
 
 
+@pytest.mark.usefixtures("planned")
 def test_a_plan_that_stands_is_what_the_comparison_reads(monkeypatch: pytest.MonkeyPatch) -> None:
     result, calls = compare(
         monkeypatch,
-        {"roles": ["firewall"]},
-        {"converged": ["firewall"], "drift": "", "refused": []},
-        firewall_tcp_ports="9100,9101",
+        {"roles": ["two"]},
+        {"converged": ["two"], "drift": "", "refused": []},
         # the lookup is not asked a second time: it would find no variables of the role here
-        __firewall_comparisons="{{ [{'module': 'host_state', 'arguments': {'files': __firewall_plan.files}}] }}",
-        **FIREWALL,
+        __two_comparisons="{{ [{'module': 'host_state', 'arguments': {'files': __two_plan.files}}] }}",
+        two_port=1,
     )
     assert result["refused"] == []
-    file = calls[0]["comparisons"][0]["arguments"]["files"][0]
-    assert "tcp dport { 9100, 9101 } accept" in file["content"]
+    assert calls[0]["comparisons"][0]["arguments"]["files"][0]["content"] == "port 1"
 
 
 def test_folders_that_variables_name_are_looked_at_on_the_host(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,11 +12,12 @@ from typing import Any
 import pytest
 from ansible.module_utils.testing import patch_module_args
 from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.wanted import has_marker
-from ansible_collections.sparkthor.cluster.plugins.module_utils._network import firewall_host, firewall_watch
+from ansible_collections.sparkthor.cluster.plugins.module_utils._network import firewall_watch
 from ansible_collections.sparkthor.cluster.plugins.modules import firewall_apply
 
+from tests.unit import role_state
 from tests.unit.clock import Clock
-from tests.unit.firewall_machine import Machine, replaced
+from tests.unit.firewall_machine import Machine, declared, replaced, ruleset
 
 HEAD = "table inet sparkthor\ndelete table inet sparkthor\n"
 
@@ -27,7 +28,8 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clock: Clock) -> Ma
 
 
 def call(capsys: pytest.CaptureFixture[str], check: bool = False, **arguments: Any) -> dict[str, Any]:
-    with patch_module_args({**arguments, "_ansible_check_mode": check}), pytest.raises(SystemExit):
+    given = {**declared(), **arguments, "_ansible_check_mode": check}
+    with patch_module_args(given), pytest.raises(SystemExit):
         firewall_apply.main()
     return json.loads(capsys.readouterr().out)
 
@@ -36,12 +38,9 @@ def start(capsys: pytest.CaptureFixture[str], **arguments: Any) -> dict[str, Any
     return call(capsys, **{"step": "start", "token": "t", **arguments})
 
 
-def wanted_table(machine: Machine, **arguments: Any) -> str:
-    """The table that these arguments come to."""
-    params = {"ssh_ports": [22], "api_port": 0, "mdns": False, "vrrp_peers": [], "trusted": {}}
-    names = ("ssh_sources", "api_sources", "sources", "interfaces", "tcp_ports", "udp_ports")
-    text = firewall_host.Firewall({**{key: [] for key in names}, **params, **arguments}, True).text()
-    return text.partition("delete table inet sparkthor\n")[2]
+def wanted_table(**given: Any) -> str:
+    """The table that the role's variables come to."""
+    return ruleset(**given).partition("delete table inet sparkthor\n")[2]
 
 
 def test_check_mode_predicts_and_touches_nothing(machine: Machine, capsys: pytest.CaptureFixture[str]) -> None:
@@ -61,7 +60,7 @@ def test_the_way_back_is_armed_before_anything_is_loaded(machine: Machine, capsy
     assert result["started"] is True
     assert result["confirmed"] is False
     assert machine.log == ["trial", "arm 30s", "load candidate.nft"], "no file yet: a reboot brings the old table back"
-    assert machine.table == wanted_table(machine)
+    assert machine.table == wanted_table()
     assert (machine.folder / "restore.nft").read_text() == HEAD + before
     assert (machine.folder / "armed.json").stat().st_mode & 0o777 == 0o600
     assert machine.folder.stat().st_mode & 0o777 == 0o700
@@ -74,7 +73,7 @@ def test_without_a_table_connections_are_followed_first(machine: Machine, capsys
 
 
 def test_nothing_to_do(machine: Machine, capsys: pytest.CaptureFixture[str]) -> None:
-    machine.table, machine.files_differ = wanted_table(machine), False
+    machine.table, machine.files_differ = wanted_table(), False
     result = start(capsys)
     assert result["changed"] is False
     assert "started" not in result
@@ -83,7 +82,7 @@ def test_nothing_to_do(machine: Machine, capsys: pytest.CaptureFixture[str]) -> 
 
 
 def test_files_alone_need_no_rollback(machine: Machine, capsys: pytest.CaptureFixture[str]) -> None:
-    machine.table = wanted_table(machine)
+    machine.table = wanted_table()
     result = start(capsys)
     assert (result["changed"], result["table_changed"]) == (True, False)
     assert machine.log == ["trial", "files"]
@@ -105,9 +104,8 @@ def test_what_is_declared_lasts(machine: Machine, capsys: pytest.CaptureFixture[
     assert wanted.units[1].restart_on == [program.path, watch.path]
 
 
-@pytest.mark.usefixtures("machine")
 def test_the_watch_is_ours_and_stands_alone() -> None:
-    text = firewall_host.program()
+    text = next(file["content"] for file in declared()["files"] if file["path"].endswith("/firewall-watch"))
     assert has_marker(text.encode())
     compile(text, "firewall-watch", "exec")
     assert "ansible_collections" not in text
@@ -156,7 +154,7 @@ def test_an_unconfirmed_change_is_taken_back_before_the_next(
     machine.table = "table inet sparkthor {\n}\n"
     start(capsys)
     machine.log.clear()
-    start(capsys, token="second", ssh_ports=[22, 2222])
+    start(capsys, token="second", **declared(firewall_ssh_ports=[22, 2222]))
     assert machine.log[:2] == ["load restore.nft", "disarm"]
     assert machine.log[2:] == ["trial", "arm 45s", "load candidate.nft"]
     assert (machine.folder / "restore.nft").read_text() == HEAD + "table inet sparkthor {\n}\n"
@@ -194,18 +192,10 @@ def test_a_change_needs_somebody_who_confirms_it(machine: Machine, capsys: pytes
     assert machine.log == ["trial"]
 
 
-def test_the_port_in_use_stays_open(
+def test_a_ruleset_that_is_none_of_the_files_and_a_missing_nft_are_one_message(
     machine: Machine, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(firewall_host, "server_port", lambda: 2222)
-    assert start(capsys, ssh_ports=[22])["ssh_ports"] == [22, 2222]
-    assert "tcp dport { 22, 2222 } accept" in machine.table
-
-
-def test_bad_values_and_a_missing_nft_are_one_message(
-    machine: Machine, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert start(capsys, api_port=70000)["msg"].startswith("firewall_api_port: 70000 is not a port")
+    assert "ruleset: /etc/x.nft is none of the files" in start(capsys, ruleset="/etc/x.nft")["msg"]
     monkeypatch.setattr(firewall_watch, "find_nft", lambda: "")
     assert "install the package nftables" in start(capsys)["msg"]
 
@@ -230,27 +220,36 @@ def test_a_ruleset_that_loads_after_the_way_back_is_taken_back(
     assert machine.table == before
 
 
+#: what the controller makes of the role's task with ``state: absent``
+UNDONE = {
+    **{"directories": [], "files": [], "state": "absent"},
+    **{name: value for name, value in role_state.undone("firewall").items() if name in ("restore", "units")},
+}
+
+
 def test_absent_needs_no_nft(
     machine: Machine, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(firewall_watch, "find_nft", lambda: "")
     machine.files_differ = False
-    assert call(capsys, state="absent")["changed"] is False
+    assert call(capsys, **UNDONE)["changed"] is False
     assert machine.log == ["files"]
 
 
 def test_absent_takes_the_table_and_the_files_away(machine: Machine, capsys: pytest.CaptureFixture[str]) -> None:
     machine.table = "table inet sparkthor {\n}\n"
-    predicted = call(capsys, check=True, state="absent")
+    predicted = call(capsys, check=True, **UNDONE)
     assert predicted["changed"] is True
     assert machine.log == []
-    result = call(capsys, state="absent")
+    result = call(capsys, **UNDONE)
     assert (result["changed"], result["table_changed"]) == (True, True)
     assert result["diff"] == predicted["diff"]
     assert machine.log == ["files", "delete"]
     wanted = machine.declared[-1]["wanted"]
-    watch = [firewall_host.WATCH_PATH, firewall_host.PROGRAM]
-    assert wanted.restore == [firewall_host.RULES, firewall_host.UNIT_PATH, *watch]
-    assert [unit.name for unit in wanted.units] == [firewall_host.WATCH, firewall_host.UNIT]
+    units = "/etc/systemd/system/sparkthor-firewall"
+    watch = ["/usr/local/lib/sparkthor/firewall-watch", f"{units}-watch.service"]
+    assert wanted.restore == ["/etc/sparkthor/firewall.nft", f"{units}.service", *watch]
+    # the watch first: it would load the table again
+    assert [unit.name for unit in wanted.units] == ["sparkthor-firewall-watch.service", "sparkthor-firewall.service"]
     machine.files_differ = False
-    assert call(capsys, state="absent")["changed"] is False
+    assert call(capsys, **UNDONE)["changed"] is False

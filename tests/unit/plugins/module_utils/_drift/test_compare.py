@@ -117,7 +117,7 @@ def test_firewall(monkeypatch: pytest.MonkeyPatch, changed: bool, armed: bool, c
     monkeypatch.setattr(firewall_host.Firewall, "__init__", lambda self, params, check: None)
     monkeypatch.setattr(firewall_host.Firewall, "unconfirmed", staticmethod(lambda: armed))
     monkeypatch.setattr(firewall_host.Firewall, "start", lambda self: found)
-    assert compare.compare([item("a", "firewall_apply", ssh_ports=[22])])[0] == converged
+    assert compare.compare([item("a", "firewall_apply", ruleset="/etc/x.nft")])[0] == converged
 
 
 LINKS = [{"netdev": "p0", "address": "10.0.0.1/24"}]

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 from ansible_collections.sparkthor.cluster.plugins.module_utils._facts import node as _node
@@ -208,3 +209,13 @@ def test_why_a_host_asks_for_a_reboot(tmp_path, required, installed, said):
         (tmp_path / "boot/vmlinuz").symlink_to(f"vmlinuz-{installed}")
     reader = _node.NodeReader(lambda argv: (127, "", ""), str(tmp_path), {"release": "6.17.0"})
     assert reader.reboot() == said
+
+
+def test_the_port_of_ssh_by_which_the_controller_came_in(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    interfaces = [{"name": "lan", "addresses": [{"address": "192.168.1.11/24", "family": "inet"}]}]
+    reader = _node.NodeReader(lambda argv: (127, "", ""), str(tmp_path))
+    assert reader.way_in(interfaces, [], "")["ssh_port"] == 0
+    came_in = ["192.168.1.2", "50000", "192.168.1.11", "2222"]
+    monkeypatch.setattr(_node.ssh, "connection", lambda proc: came_in if proc == str(tmp_path / "proc") else [])
+    found = reader.way_in(interfaces, [], "")
+    assert (found["ssh_port"], found["management"]["netdev"]) == (2222, "lan")

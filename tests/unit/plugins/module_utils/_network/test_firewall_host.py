@@ -13,9 +13,9 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._network.firewal
 from ansible_collections.sparkthor.cluster.plugins.module_utils._network.firewall_host import Firewall
 
 from tests.unit.clock import Clock
-from tests.unit.firewall_machine import Machine, replaced
+from tests.unit.firewall_machine import Machine, declared, replaced
 
-DEFAULTS = {name: spec["default"] for name, spec in firewall_host.ARGUMENTS.items() if "default" in spec}
+DEFAULTS = {name: spec["default"] for name, spec in firewall_host.ARGUMENTS.items() if "default" in spec} | declared()
 
 
 @pytest.fixture
@@ -25,12 +25,6 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clock: Clock) -> Ma
 
 def firewall(check: bool = False, **arguments: Any) -> Firewall:
     return Firewall({**DEFAULTS, "token": "t", **arguments}, check)
-
-
-@pytest.mark.usefixtures("machine")
-def test_the_port_of_this_connection_is_among_those_of_ssh() -> None:
-    assert firewall(ssh_ports=[2222]).ssh_ports == [22, 2222]
-    assert "tcp dport { 22, 2222 } accept" in firewall(ssh_ports=[2222]).text()
 
 
 def test_a_listing_is_empty_without_a_table_and_an_error_where_nft_fails(machine: Machine) -> None:
@@ -48,7 +42,7 @@ def test_a_started_change_waits_until_it_is_confirmed(machine: Machine) -> None:
     assert Firewall.unconfirmed()
     with pytest.raises(FirewallError, match="no change of this run"):
         firewall(token="other").confirm()
-    assert firewall().confirm() == {"changed": True, "confirmed": True, "ssh_ports": [22]}
+    assert firewall().confirm() == {"changed": True, "confirmed": True}
     assert not Firewall.unconfirmed()
     assert machine.log[-2:] == ["disarm", "files"]
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the roles roce_network and firewall put on a host."""
+"""What the role roce_network puts on a host."""
 
 from __future__ import annotations
 
@@ -16,9 +16,6 @@ MANAGEMENT = {"a": "192.0.2.1/24", "b": "192.0.2.2/24", "c": "192.0.2.3/24"}
 VARIABLES = {
     "roce_network_netplan_path": "/etc/netplan/40-cx7.yaml",
     "roce_network_renderer": "",
-    **{f"firewall_{name}": [] for name in ("ssh_sources", "api_sources", "sources", "interfaces")},
-    **{"firewall_ssh_ports": [22], "firewall_tcp_ports": [9100], "firewall_udp_ports": []},
-    **{"firewall_api_port": "8000", "firewall_mdns": "false"},
     "sparkthor_cluster": {"head": "a"},
 }
 
@@ -45,7 +42,7 @@ def test_switch_host_has_everybody_on_both_halves() -> None:
 
 
 @pytest.mark.parametrize("fabric", [{}, {"b": {"links": []}}])
-@pytest.mark.parametrize("role", ["roce_network", "firewall"])
+@pytest.mark.parametrize("role", ["roce_network"])
 def test_no_plan_is_an_error(fabric: dict[str, Any], role: str) -> None:
     with pytest.raises(KeyError) as caught:
         plan(role, fabric, "a")
@@ -72,16 +69,5 @@ def test_a_lan_keeps_its_own_netplan_file() -> None:
     assert [file["path"] for file in plan("roce_network", fabric, "b")["files"]] == ["/etc/sparkthor/fabric.env"]
 
 
-def test_the_api_is_open_on_the_head_alone() -> None:
-    texts = {host: plan("firewall", ring(), host)["files"][0] for host in ("a", "b")}
-    assert texts["a"]["path"] == "/etc/sparkthor/firewall.nft"
-    assert texts["a"]["mode"] == "0600"
-    assert "tcp dport 8000" in texts["a"]["content"]
-    assert "tcp dport 8000" not in texts["b"]["content"]
-    assert all("9100" in text["content"] for text in texts.values())
-    assert "5353" not in texts["a"]["content"]
-    assert "192.0.2.1" in texts["b"]["content"] or "10.100." in texts["b"]["content"]
-
-
 def test_roles_without_secrets() -> None:
-    assert roles.secret_files("firewall", {}, str) == []
+    assert roles.secret_files("nccl_conf", {}, str) == []

@@ -9,7 +9,7 @@ from dataclasses import asdict
 
 import pytest
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import Finding
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import roles, virtual_address
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import virtual_address
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.virtual_address import Front, Holder, Virtual
 
 from tests.unit.plugins.plugin_utils._plan.test_door import GROUPS
@@ -242,24 +242,6 @@ def test_the_self_made_certificate_names_it(variables):
 def test_every_group_plans_the_same(variables):
     found = sharing(variables, groups=GROUPS[:1])["sparkthor_cluster"]
     assert virtual_address.of_cluster(found) == TWO
-
-
-def test_the_firewall_lets_it_in_from_the_other_heads(variables):
-    given = {
-        **sharing(variables),
-        **{f"firewall_{name}": [] for name in ("ssh_sources", "api_sources", "sources", "interfaces")},
-        **{"firewall_tcp_ports": [], "firewall_udp_ports": [], "firewall_ssh_ports": [22], "firewall_api_port": 8000},
-        "firewall_mdns": False,
-        "sparkthor_fabric": {
-            host: {"links": [], "trusted_netdevs": [], "control_netdev": "ib0", "control_address": "10.100.0.9"}
-            for host in "abc"
-        },
-    }
-    for entry in given["sparkthor_fabric"].values():
-        entry["trusted_netdevs"] = ["ib0"]
-    rule = "ip saddr { 192.168.1.2 } ip protocol 112 accept"
-    assert rule in roles.plan("firewall", given)["files"][0]["content"]
-    assert "protocol 112" not in roles.plan("firewall", {**given, "inventory_hostname": "c"})["files"][0]["content"]
 
 
 def test_who_has_it_now():

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import option_tables
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric import fabric_plan
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._preflight import compare
 
 NODE = {"python": {"version": "3.12.3"}, "arch": "aarch64", "glibc": "2.39", "kind": "spark"}
@@ -40,12 +39,6 @@ def test_a_role_that_wants_nothing_is_converged() -> None:
 def test_a_condition_that_does_not_hold() -> None:
     with pytest.raises(compare.Unknown, match="no nginx"):
         prepare([{"holds": "", "otherwise": "no nginx"}])
-
-
-def test_a_host_learns_of_its_own_peers_alone() -> None:
-    plan = fabric_plan(["a", "b"], "direct", "10.100.0.0/24")
-    (comparison,) = prepare([{"module": "firewall_apply", "arguments": {"plan": plan, "ssh_ports": [22]}}])
-    assert set(comparison["arguments"]) == {"ssh_ports", "trusted"}
 
 
 @pytest.fixture

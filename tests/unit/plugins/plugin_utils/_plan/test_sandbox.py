@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.sandbox import (
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.sandbox import (
     EVERY,
     NETWORK,
     engine_sandbox,
