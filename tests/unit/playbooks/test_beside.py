@@ -13,6 +13,7 @@ from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar, trust_as_template
 
 from tests.unit.playbooks.test_serve_again import TOP
+from tests.unit.plays import plays
 
 VARIABLES: dict[str, Any] = {
     "groups": {"cluster": ["a", "b", "d"], "ray_head": ["a", "d"], "big": ["a", "b"], "single": ["d"]},
@@ -65,8 +66,8 @@ def test_a_name_that_no_group_has_stops_the_playbook() -> None:
 
 @pytest.mark.parametrize("playbook", ["drain", "stop", "start", "restart"])
 def test_what_is_done_with_a_heads_own_group_is_done_with_those_beside(playbook: str) -> None:
-    plays = yaml.safe_load((TOP / "playbooks" / f"{playbook}.yml").read_text(encoding="utf-8"))
-    every = [task for play in plays for task in play["tasks"]]
+    found = plays(playbook)
+    every = [task for play in found for task in play["tasks"]]
     own = [task["sparkthor.cluster.vllm_service"] for task in every if "sparkthor.cluster.vllm_service" in task]
     beside = [
         task["vars"]["__beside"] for task in every if "beside.yml" in task.get("ansible.builtin.import_tasks", "")
@@ -89,7 +90,7 @@ def test_groups_beside_are_compared_before_the_role_runs() -> None:
 
 def switched(host: str, group: str, **more: Any) -> dict[str, Any]:
     """What switch_model.yml finds and sets on a host for a recipe and this group, by the names of its tasks."""
-    [play, _upgrade] = yaml.safe_load((TOP / "playbooks/switch_model.yml").read_text(encoding="utf-8"))
+    [play, _upgrade] = plays("switch_model")
     given = {**VARIABLES, "inventory_hostname": host, "recipe": "new", "serving_group": group, **more}
     found = {}
     for task in play["tasks"]:

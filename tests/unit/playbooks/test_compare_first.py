@@ -12,6 +12,8 @@ import pytest
 import yaml
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action import role_tasks
 
+from tests.unit.plays import plays
+
 TOP = next(parent for parent in Path(__file__).resolve().parents if (parent / "galaxy.yml").exists())
 PREFIX = "sparkthor.cluster."
 
@@ -22,7 +24,7 @@ def load(path: str) -> Any:
 
 def imports(playbook: str) -> list[dict[str, Any]]:
     """The tasks of a playbook's first play that import roles."""
-    return [task for task in load(f"playbooks/{playbook}.yml")[0]["tasks"] if "ansible.builtin.import_role" in task]
+    return [task for task in plays(playbook)[0]["tasks"] if "ansible.builtin.import_role" in task]
 
 
 def roles(playbook: str) -> list[str]:

@@ -5,16 +5,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import yaml
-
-SITE = Path(__file__).resolve().parents[3] / "playbooks" / "site.yml"
+from tests.unit.plays import plays
 
 
 def test_the_head_is_declared_after_the_checks_and_before_ray_starts() -> None:
     steps = []
-    for play in yaml.safe_load(SITE.read_text()):
+    for play in plays("site"):
         for task in play["tasks"]:
             told = task.get("ansible.builtin.import_role", {})
             steps.append(

@@ -10,10 +10,11 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-import yaml
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar, trust_as_template
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import front
+
+from tests.unit.plays import plays
 
 TOP = next(parent for parent in Path(__file__).resolve().parents if (parent / "galaxy.yml").exists())
 KEYS: list[dict[str, Any]] = [
@@ -24,7 +25,7 @@ KEYS: list[dict[str, Any]] = [
 
 
 def task(name: str) -> dict[str, Any]:
-    [play] = yaml.safe_load((TOP / "playbooks/keys.yml").read_text(encoding="utf-8"))
+    [play] = plays("keys")
     found: dict[str, Any] = next(item for item in play["tasks"] if item["name"] == name)
     return found
 

@@ -11,13 +11,15 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.unit.plays import plays
+
 TOP = next(parent for parent in Path(__file__).resolve().parents if (parent / "galaxy.yml").exists())
 
 
 def tasks(playbook: str) -> list[tuple[str, dict[str, Any]]]:
     """(hosts of its play, task), in the order in which they run."""
-    plays = yaml.safe_load((TOP / "playbooks" / f"{playbook}.yml").read_text(encoding="utf-8"))
-    return [(play["hosts"], task) for play in plays for named in play["tasks"] for task in _imported(named)]
+    found = plays(playbook)
+    return [(play["hosts"], task) for play in found for named in play["tasks"] for task in _imported(named)]
 
 
 def _imported(task: dict[str, Any]) -> list[dict[str, Any]]:
@@ -63,8 +65,8 @@ def test_nothing_is_started_before_there_is_something_to_go_back_to() -> None:
 
 
 def test_an_upgrade_that_fails_goes_back_by_the_same_tasks() -> None:
-    plays = yaml.safe_load((TOP / "playbooks" / "upgrade.yml").read_text(encoding="utf-8"))
-    stage, change, back = plays
+    found = plays("upgrade")
+    stage, change, back = found
     assert not [task for task in stage["tasks"] if "drained" in str(task) or "host_state" in str(task)]
     (block,) = [task for task in change["tasks"] if "block" in task]
     (inner,) = block["block"]
@@ -81,4 +83,4 @@ def test_an_upgrade_that_fails_goes_back_by_the_same_tasks() -> None:
     assert block["rescue"][-1]["ansible.builtin.meta"] == "clear_host_errors"
     assert {"tasks/roll_back.yml"} == {task.get("ansible.builtin.import_tasks") for task in back["tasks"]} - {None}
     assert "ansible.builtin.fail" in back["tasks"][-1]
-    assert all(play["any_errors_fatal"] for play in plays)
+    assert all(play["any_errors_fatal"] for play in found)

@@ -15,6 +15,7 @@ from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar, trust_as_template
 
 from tests.unit.playbooks.test_serve_again import tasks
+from tests.unit.plays import plays
 
 PLAYBOOKS = (
     next(parent for parent in Path(__file__).resolve().parents if (parent / "galaxy.yml").exists()) / "playbooks"
@@ -50,7 +51,7 @@ def holds(words: Any, variables: dict[str, Any]) -> bool:
 def refusal(name: str, **given: Any) -> str:
     """What the task that refuses a group says; empty where it lets this pass."""
     [task] = yaml.safe_load((PLAYBOOKS / "tasks/every_group.yml").read_text(encoding="utf-8"))
-    [play, *_others] = yaml.safe_load((PLAYBOOKS / f"{name}.yml").read_text(encoding="utf-8"))
+    [play, *_others] = plays(name)
     first = play["tasks"][0]
     assert first.get("ansible.builtin.import_tasks") == "tasks/every_group.yml", f"{name}.yml looks at something before"
     # a tag that leaves it out would leave the group unsaid
@@ -79,14 +80,14 @@ def test_a_playbook_for_all_groups_refuses_one_before_anything_else(name: str) -
 
 def test_logs_are_judged_of_all_groups() -> None:
     """An inventory without hosts skips the play that would refuse, so the one that judges logs refuses as well."""
-    [_collect, judge] = yaml.safe_load((PLAYBOOKS / "doctor.yml").read_text(encoding="utf-8"))
+    [_collect, judge] = plays("doctor")
     assert judge["tasks"][0]["ansible.builtin.import_tasks"] == "tasks/every_group.yml"
 
 
 @pytest.mark.parametrize("name", [name for name, what in TABLE.items() if what == "measured"])
 def test_what_one_group_is_measured_by_knows_the_groups(name: str) -> None:
     """Who judges the hosts' status puts it beside the plan by ``results.see``, which reads the variable and refuses."""
-    [play] = yaml.safe_load((PLAYBOOKS / f"{name}.yml").read_text(encoding="utf-8"))
+    [play] = plays(name)
     judges = {f"sparkthor.cluster.cluster_{one}" for one in ("bench", "report", "verify")}
     called = {module for task in play["tasks"] for module in task} & judges
     assert called
@@ -111,7 +112,7 @@ def test_a_group_of_a_cluster_without_groups_is_refused() -> None:
 def test_a_recipe_is_switched_for_one_group_by_the_steps_of_an_upgrade() -> None:
     assert "recipe=NAME" in refusal("switch_model", serving_group="a")
     assert refusal("switch_model", serving_group="a", recipe="new") == ""
-    [_choose, upgrade] = yaml.safe_load((PLAYBOOKS / "switch_model.yml").read_text(encoding="utf-8"))
+    [_choose, upgrade] = plays("switch_model")
     assert refusal("upgrade", serving_group="a", recipe="new", **upgrade["vars"]) == ""
 
 

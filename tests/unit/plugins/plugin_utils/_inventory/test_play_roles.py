@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory import play_roles
+
+from tests.unit.plays import plays
 
 TOP = next(parent for parent in Path(__file__).resolve().parents if (parent / "galaxy.yml").exists())
 
@@ -52,7 +53,7 @@ def test_a_run_without_ansibles_variables_comes_to_no_role() -> None:
 @pytest.mark.parametrize("playbook", ["site", "host_layer"])
 def test_the_tags_are_those_of_the_playbooks(playbook: str) -> None:
     found: dict[str, set[frozenset[str]]] = {}
-    for play in yaml.safe_load((TOP / "playbooks" / f"{playbook}.yml").read_text(encoding="utf-8")):
+    for play in plays(playbook):
         # vLLM's own plays; its first import says as much and more
         later = play["name"] in ("Serve the model", "Show how to use the API")
         for task in play["tasks"]:

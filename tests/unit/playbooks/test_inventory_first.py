@@ -1,0 +1,83 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""An inventory that Ansible reads in part, or not at all, stops every playbook for a cluster in its first play."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.unit.plays import CHECK, IMPORT, PLAYBOOKS
+
+TOP = PLAYBOOKS.parent
+#: they are for machines that are in no cluster yet, or for none
+WITHOUT = {"discover", "first_contact", "recipe"}
+SOUND = (TOP / "inventories/3spark/hosts.yml").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("path", sorted(PLAYBOOKS.glob("*.yml")), ids=lambda path: path.stem)
+def test_every_playbook_for_a_cluster_checks_first(path: Path) -> None:
+    first, *others = yaml.safe_load(path.read_text(encoding="utf-8"))
+    assert (first.get(IMPORT) == CHECK) is (path.stem not in WITHOUT)
+    # of all of them one alone can do without a cluster
+    assert first.get("when") == ("doctor_logs is not defined" if path.stem == "doctor" else None)
+    assert all(play.get(IMPORT) != CHECK for play in others)
+
+
+def play(playbook: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [str(Path(sys.executable).parent / "ansible-playbook"), f"playbooks/{playbook}.yml", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+        cwd=TOP,
+        env={**os.environ, "ANSIBLE_CONFIG": str(TOP / "ansible.cfg"), "ANSIBLE_NOCOLOR": "1"},
+    )
+
+
+@pytest.mark.parametrize(
+    ("playbook", "right", "wrong", "said"),
+    [
+        (
+            "site",
+            "          ansible_host: 192.168.1.11",
+            "        ansible_host: 192.168.1.11",
+            ", line 9: ansible_host ",
+        ),
+        ("status", "      hosts:\n        spark-01", "\thosts:\n        spark-01", ", line 7: a tab indents it"),
+        ("teardown", "cluster:\n  children:\n    ray_h", "clusters:\n  children:\n    ray_h", "is 'clusters' meant?"),
+        ("drain", "    ray_head:", "    ray_heads:", "group ray_head: it has no host"),
+    ],
+)
+def test_it_says_where_and_nothing_else_runs(tmp_path: Path, playbook: str, right: str, wrong: str, said: str) -> None:
+    text = SOUND.replace("sparks:\n  children:\n    cluster:\n", "")
+    assert right in text
+    (tmp_path / "hosts.yml").write_text(text.replace(right, wrong), encoding="utf-8")
+    done = play(playbook, "-i", str(tmp_path))
+    assert done.returncode != 0
+    assert "Nothing was changed: " in done.stdout
+    assert said in done.stdout
+    assert done.stdout.count("PLAY [") == 1
+
+
+def test_no_inventory_at_all() -> None:
+    done = play("site")
+    assert done.returncode != 0
+    assert "no inventory was given, so there is no host to work on; add -i" in done.stdout
+    assert done.stdout.count("PLAY [") == 1
+
+
+def test_a_limit_and_tags_do_not_leave_it_out(tmp_path: Path) -> None:
+    text = SOUND.replace("cluster:\n  children:\n    ray_h", "cluster:\n  fabric_cage: 1\n  children:\n    ray_h")
+    (tmp_path / "hosts.yml").write_text(text, encoding="utf-8")
+    done = play("site", "-i", str(tmp_path), "--limit", "spark-02", "--tags", "firewall")
+    assert done.returncode != 0
+    assert ", line 5: fabric_cage stands directly in group cluster" in done.stdout
+    assert done.stdout.count("PLAY [") == 1

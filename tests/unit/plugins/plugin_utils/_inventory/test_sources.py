@@ -1,0 +1,166 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Inventories as people write them, with the sentence that each mistake gets."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory import sources
+
+TOP = next(parent for parent in Path(__file__).resolve().parents if (parent / "galaxy.yml").exists())
+SOUND = """---
+cluster:
+  children:
+    ray_head:
+      hosts:
+        spark-01:
+          ansible_host: 192.168.1.11
+    ray_workers:
+      hosts:
+        spark-02:
+          ansible_host: 192.168.1.12
+"""
+#: how the file differs from a sound one, the line, and what is said
+MISTAKES = [
+    ("      hosts:\n        spark-01", "\thosts:\n        spark-01", 5, "a tab indents it, which YAML does not take"),
+    ("          ansible_host: 192.168.1.11", "          \tansible_host: 192.168.1.11", 7, "a tab indents it"),
+    (
+        "          ansible_host: 192.168.1.11",
+        "        ansible_host: 192.168.1.11",
+        7,
+        "ansible_host stands where group",
+    ),
+    (
+        "        spark-01:\n          ansible_host: 192.168.1.11",
+        "      spark-01:\n        ansible_host: 192.168.1.11",
+        6,
+        "spark-01 stands directly in group ray_head, where only hosts, children, vars can be",
+    ),
+    ("      hosts:\n        spark-01", "      host:\n        spark-01", 5, "(did you mean 'hosts'?)"),
+    ("  children:\n    ray_head", "  childs:\n    ray_head", 3, "childs stands directly in group cluster"),
+    ("        spark-01:\n", "        - spark-01:\n", 5, "hosts of group ray_head is no mapping"),
+    ("        spark-01:\n          ansible_host", "        spark-01", 6, "with a value instead of variables"),
+    ("        spark-02:", "        spark-01:\n        spark-01:", 11, "spark-01 is there already, in line 10"),
+    ("        spark-02:", "        2:", 10, "the host 2 of group ray_workers is no text"),
+    ("  children:\n", "  fabric_topology: ring\n  children:\n", 3, "fabric_topology stands directly in group cluster"),
+    ("  children:\n", "  vars:\n    - a: 1\n  children:\n", 3, "vars of group cluster is no mapping"),
+    ("cluster:\n", "vllm_serve_recipe: qwen\ncluster:\n", 2, "vllm_serve_recipe stands where a group is expected"),
+    ("cluster:\n", "cluster\n", 3, "it is no YAML"),
+    ("        spark-01:\n", "        spark-01\n", 7, "it is no YAML"),
+    ("ansible_host: 192.168.1.11", "ansible_host: 'x", 12, "it is no YAML"),
+]
+
+
+def written(folder: Path, text: str, name: str = "hosts.yml") -> Path:
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("name", sorted(path.name for path in (TOP / "inventories").iterdir() if path.is_dir()))
+def test_the_inventories_of_the_collection_have_none(name: str) -> None:
+    assert sources.problems([str(TOP / "inventories" / name)], (".cfg", ".ini")) == []
+
+
+def test_neither_has_what_is_as_ansible_takes_it(tmp_path: Path) -> None:
+    written(tmp_path, SOUND + "sparks:\n  children:\n    cluster:\n  vars: {a: !vault abc}\n")
+    written(tmp_path, "a: 1\nb: {c: {d: 2}}\n", "group_vars/cluster.yml")
+    written(tmp_path, "$ANSIBLE_VAULT;1.1;AES256\n6162\n", "group_vars/all/vault.yml")
+    written(tmp_path, "plugin: constructed\nstrict: false\n", "more.yml")
+    written(tmp_path, "[ray_head]\nspark-03 ansible_host=192.168.1.13\n", "more")
+    written(tmp_path, SOUND, "also")
+    written(tmp_path, "\t", "notes.orig")
+    assert sources.problems([str(tmp_path), "a,b,"], (".orig",)) == []
+
+
+@pytest.mark.parametrize(("right", "wrong", "line", "said"), MISTAKES)
+def test_a_mistake_is_named_with_its_file_and_line(
+    tmp_path: Path, right: str, wrong: str, line: int, said: str
+) -> None:
+    assert right in SOUND
+    path = written(tmp_path, SOUND.replace(right, wrong, 1))
+    found = [str(finding) for finding in sources.problems([str(tmp_path)])]
+    assert found
+    assert found[0].startswith(f"{path}, line {line}: ")
+    assert said in found[0]
+    # a half of the mistakes is a host without its address, and none shows a value
+    assert "192.168" not in " ".join(found)
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "said"),
+    [
+        ("fabric_topology: ring\n\tfabric_cage: 1\n", 2, "a tab indents it"),
+        ("fabric_topology ring\nfabric_cage: 1\n", 2, "it is no YAML"),
+        ("- fabric_topology: ring\n", 1, "it is no mapping of variables"),
+        ("fabric_cage: 1\nfabric_cage: 0\n", 2, "fabric_cage is there already, in line 1"),
+        ("a: {b: {c: 1, c: 2}}\n", 1, "c is there already"),
+    ],
+)
+@pytest.mark.parametrize("name", ["group_vars/cluster.yml", "host_vars/spark-01/own.yml"])
+def test_files_of_variables_are_read_as_well(tmp_path: Path, name: str, text: str, line: int, said: str) -> None:
+    hosts = written(tmp_path, SOUND)
+    path = written(tmp_path, text, name)
+    for source in (tmp_path, hosts):
+        [finding] = sources.problems([str(source)])
+        assert str(finding).startswith(f"{path}, line {line}: ")
+        assert said in str(finding)
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [("[ray_head]\nspark-01 ansible_host 192.168.1.11\n", 2), ("[ray_head:childs]\nspark-01\n", 1), ("[ray_head\n", 1)],
+)
+def test_an_ini_inventory_is_read_as_ansible_does(tmp_path: Path, text: str, line: int) -> None:
+    path = written(tmp_path, text, "hosts.ini")
+    [finding] = sources.problems([str(path)])
+    assert str(finding).startswith(f"{path}, line {line}: it is no inventory")
+    assert "192.168" not in str(finding)
+
+
+def test_what_is_not_there_is_named_with_what_may_be_meant(tmp_path: Path) -> None:
+    written(tmp_path, SOUND, "3spark/hosts.yml")
+    [finding] = sources.problems([str(tmp_path / "3sparks")])
+    assert str(finding) == (f"-i {tmp_path}/3sparks: there is no such file or folder; did you mean {tmp_path}/3spark?")
+    [finding] = sources.problems([str(tmp_path / "none" / "hosts.yml")])
+    assert finding.fix == "name an inventory that is there"
+
+
+def test_a_folder_of_inventories_is_not_one(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        written(tmp_path, SOUND, f"{name}/hosts.yml")
+        written(tmp_path, "x: 1\n", f"{name}/group_vars/cluster.yml")
+    [finding] = sources.problems([str(tmp_path)])
+    assert str(finding).endswith("it holds 2 inventories, which would become one; name one of them: a, b")
+
+
+def test_a_folder_without_a_file_that_ansible_reads(tmp_path: Path) -> None:
+    written(tmp_path, "[ray_head]\nspark-01\n", "hosts.ini")
+    [finding] = sources.problems([str(tmp_path)], (".ini",))
+    assert "no file in it is an inventory (Ansible passes over hosts.ini)" in str(finding)
+
+
+def test_an_empty_and_an_unreadable_file(tmp_path: Path) -> None:
+    path = written(tmp_path, "---\n")
+    assert "it is empty" in str(sources.problems([str(path)])[0])
+    path.write_bytes(b"cluster:\n  \xff\xfe\n")
+    assert "it is no UTF-8 text" in str(sources.problems([str(path)])[0])
+
+
+@pytest.mark.parametrize(
+    ("groups", "given", "said"),
+    [
+        ({"all": []}, ["/none/hosts"], "no inventory was given, so there is no host to work on; add -i"),
+        ({"all": ["a"], "ungrouped": ["a"]}, ["a,"], "no host is in the group cluster; it has no groups"),
+        ({"clusters": ["a"]}, ["a,"], "its groups are clusters (is 'clusters' meant?)"),
+        ({"cluster": [], "ray_head": ["a"]}, ["a,"], "its groups are cluster, ray_head;"),
+    ],
+)
+def test_no_host_in_the_cluster(groups: dict[str, list[str]], given: list[str], said: str) -> None:
+    [finding] = sources.unnamed(groups, given)
+    assert said in str(finding)
+    assert sources.unnamed({**groups, "cluster": ["a"]}, given) == []
