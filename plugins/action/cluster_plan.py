@@ -409,7 +409,7 @@ class ActionModule(ClusterAction):
         everything: Mapping[str, Any],
         forks: int,
     ) -> None:
-        problems = inventory.inventory_problems(groups, hostvars)
+        problems: list[Finding | str] = [*inventory.inventory_problems(groups, hostvars)]
         problems += inventory.forks_problems(hosts, hostvars, forks)
         names = inventory.named_groups(hostvars, hosts)
         problems += serving_groups.problems(groups, names)
@@ -442,7 +442,25 @@ class ActionModule(ClusterAction):
                 problems += values.value_problems(
                     {str(name): one for name, one in described.items() if isinstance(one, Mapping)}
                 )
+            problems += self._names_problems(inventory.parts(groups, names), described)
         self._fail(problems)
+
+    def _names_problems(self, parts: Sequence[inventory.Part], described: Any) -> list[Finding | str]:
+        """What is wrong with the names of what is served, where this run comes to it."""
+        if "vllm_serve" not in play_roles.in_run(self.vars):
+            return []
+        # a run of the network alone has no use for what knows recipes
+        from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import served_names
+
+        found: list[Finding | str] = []
+        for part in parts:
+            head = Declared(self.vars["hostvars"][part.hosts[0]], strict=False)
+            found += served_names.problems(head, f"group_vars/{part.name or 'cluster'}.yml")
+        for given in described.values() if isinstance(described, Mapping) else ():
+            # one that says nothing is told of already
+            if isinstance(given, Mapping) and (given.get("vllm_serve_recipe") or given.get("vllm_serve_model")):
+                found += served_names.problems(given, "serving_beside")
+        return list(dict.fromkeys(found))
 
     def _contact_stage(
         self, hosts: Sequence[str], hostvars: Mapping[str, dict[str, Any]], everything: Mapping[str, Any], nodes: str

@@ -28,6 +28,8 @@ _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _DOCUMENTATION_KEYS = ("description", "version_added", "short_description")
 #: variables of the cluster as a whole, which fabric_values reads and checks in one
 _READ_ELSEWHERE = "fabric_"
+#: first words of roles' names that mean nothing else, where a person leaves out the second one (vllm_recipe)
+_FAMILIES = ("vllm_", "ray_", "nccl_", "roce_")
 
 
 class ValueRefused(ValueError):
@@ -61,7 +63,8 @@ class RoleSpecs:
         self._given: set[str] = set()
         self._secret: set[str] = set()
         self._elsewhere: set[str] = set()
-        self._prefixes = (*(f"{role}_" for role in specs), _READ_ELSEWHERE)
+        families = tuple(name for name in _FAMILIES if any(role.startswith(name) for role in specs))
+        self._prefixes = (*(f"{role}_" for role in specs), _READ_ELSEWHERE, *families)
         for role, entry_points in specs.items():
             for entry_point in entry_points.values():
                 described = entry_point.get("options") or {}
@@ -116,9 +119,16 @@ class RoleSpecs:
                     where = f"role {self._role[name]}"
                     yield Finding("argument", str(error), "correct it in the inventory", where=where)
             elif name.startswith(self._prefixes) and name not in self._elsewhere:
-                known = [*self.names, *sorted(self._elsewhere)]
-                what = f"no role has a variable of this name{closest(name, known)}"
-                yield Finding("unknown", what, "correct or remove it", where=name)
+                what = f"no role has a variable of this name{self._meant(name)}"
+                fix = "correct or remove it (a variable of your own begins with another word)"
+                yield Finding("unknown", what, fix, where=name)
+
+    def _meant(self, name: str) -> str:
+        """``closest``, or the one variable that is this name with the second word of its role."""
+        known = [*self.names, *sorted(self._elsewhere)]
+        family, _sep, rest = name.partition("_")
+        own = [one for one in known if one.startswith(f"{family}_") and one.endswith(f"_{rest}")]
+        return closest(name, own if len(own) == 1 else known)
 
 
 def _as_given(read: Any, given: Any) -> Any:

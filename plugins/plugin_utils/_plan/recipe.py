@@ -64,6 +64,11 @@ def names(folder: str = SHIPPED) -> list[str]:
     return sorted(name[:-4] for name in os.listdir(folder) if name.endswith(".yml"))
 
 
+def offered(asked: str = "", folder: str = SHIPPED) -> list[str]:
+    """Recipes to propose: those of the lab's random models to nobody but who writes such a name."""
+    return [name for name in names(folder) if not name.startswith("tiny-") or asked.startswith("tiny")]
+
+
 def load(
     recipe: Mapping[str, Any] | str, folder: str = SHIPPED, base: str | None = None, hosts: int | None = None
 ) -> dict[str, Any]:
@@ -74,7 +79,7 @@ def load(
     if isinstance(recipe, Mapping):
         return validated(recipe, str(recipe.get("name")))
     if not isinstance(recipe, str) or not recipe.strip():
-        raise RecipeError(f"vllm_serve_recipe={recipe!r} is not a name. Use one of: {', '.join(names(folder))}.")
+        raise RecipeError(f"vllm_serve_recipe={recipe!r} is not a name. Use one of: {', '.join(offered('', folder))}.")
     text = recipe.strip()
     name, _hash, variant = text.rpartition("#")
     if not name or "/" in variant or variant.endswith((".yml", ".yaml")):
@@ -83,9 +88,15 @@ def load(
         path = os.path.expanduser(name)
         if base and not os.path.isabs(path):
             path = os.path.join(base, path)
+        if not os.path.exists(path) and re.fullmatch(r"[A-Za-z0-9][\w.-]*/[\w.-]+(?<!\.yml)(?<!\.yaml)", text):
+            own = [known for known in names(folder) if _peek(folder, known).get("model") == text]
+            use = f"vllm_serve_recipe: {own[0]}, the recipe for it" if own else f"vllm_serve_model: {text}"
+            raise RecipeError(
+                f"vllm_serve_recipe={text!r} is the name of a model on the hub, not of a recipe. Set {use}."
+            )
         return translated(read(path, text), text, os.path.splitext(os.path.basename(path))[0], variant, hosts)
-    known = names(folder)
-    if text not in known:
+    if text not in names(folder):
+        known = offered(text, folder)
         close = difflib.get_close_matches(text, known, n=3, cutoff=0.4)
         hint = f"Did you mean {' or '.join(close)}?" if close else f"There are: {', '.join(known)}."
         raise RecipeError(f"vllm_serve_recipe={text!r} is unknown. {hint}")

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -81,3 +82,18 @@ def test_a_limit_and_tags_do_not_leave_it_out(tmp_path: Path) -> None:
     assert done.returncode != 0
     assert ", line 5: fabric_cage stands directly in group cluster" in done.stdout
     assert done.stdout.count("PLAY [") == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"vllm_serve_recipe": ""}, "vllm_serve_recipe: no model is named, so there is nothing to serve; set"),
+        ({"vllm_serve_recipe": "openai/gpt-oss-120b"}, "is the name of a model on the hub, not of a recipe."),
+        ({"vllm_recipe": "gpt-oss-120b"}, "vllm_recipe: no role has a variable of this name (did you mean"),
+    ],
+)
+def test_what_is_served_is_known_before_a_host_is_asked(given: dict[str, str], said: str) -> None:
+    done = play("site", "-i", "inventories/3spark", "-e", json.dumps(given))
+    assert done.returncode != 0
+    assert said in done.stdout
+    assert "Read the facts of every host" not in done.stdout

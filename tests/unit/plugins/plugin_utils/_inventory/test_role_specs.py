@@ -64,6 +64,28 @@ def test_an_unknown_name_gets_the_closest_one():
     assert "did you mean 'engine_runtime'" in problem
 
 
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("vllm_recipe", "vllm_serve_recipe"),
+        ("vllm_model", "vllm_serve_model"),
+        ("vllm_api_key", "vllm_serve_api_key"),
+        ("vllm_server_recipe", "vllm_serve_recipe"),
+        ("ray_token", "ray_node_token"),
+        ("ray_nodes_token", "ray_node_token"),
+        ("fabric_topologie", "fabric_topology"),
+        ("nccl_settings", "nccl_conf_settings"),
+        ("roce_replace_foreign", "roce_network_replace_foreign"),
+    ],
+)
+def test_a_name_that_lacks_its_roles_second_word_is_told(written, meant):
+    [problem] = (str(one) for one in of_collection().problems({"one": {written: "x"}}))
+    assert problem == (
+        f"{written}: no role has a variable of this name (did you mean '{meant}'?); correct or remove it "
+        "(a variable of your own begins with another word) [on one]"
+    )
+
+
 def test_what_a_validator_would_convert_with_a_loss_is_refused():
     specs = RoleSpecs(SPECS)
     for name, value, words in (

@@ -1,0 +1,44 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What an inventory says is served, by its names alone: before any host or the hub is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import Finding
+from ansible_collections.sparkthor.cluster.plugins.module_utils._model.values import SizingError
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import recipe as _recipe
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.recipe_fields import RecipeError
+
+#: each names a recipe
+_RECIPES = ("vllm_serve_recipe", "vllm_serve_degraded_recipe")
+
+
+def problems(variables: Mapping[str, Any], place: str) -> list[Finding | str]:
+    """What is wrong with the names that a head's variables give; ``place`` is where a model is to be set.
+
+    A recipe that can be read is not judged here: its plan says more.
+    """
+    found: list[Finding | str] = []
+    base = str(variables.get("inventory_dir") or ".")
+    recipe, model = variables.get("vllm_serve_recipe"), variables.get("vllm_serve_model")
+    if not recipe and not model:
+        fix = (
+            f"set vllm_serve_recipe to one of {', '.join(_recipe.offered())}, or vllm_serve_model to a model's name "
+            f"on the hub, in {place}; host_layer.yml prepares hosts without serving anything"
+        )
+        return [Finding("unset", "no model is named, so there is nothing to serve", fix, where="vllm_serve_recipe")]
+    for name in _RECIPES:
+        if variables.get(name):
+            try:
+                _recipe.load(variables[name], base=base)
+            except (RecipeError, SizingError) as error:
+                found.append(str(error).replace("vllm_serve_recipe=", f"{name}=", 1))
+    stored = [str(one.get("name")) for one in variables.get("model_store_models") or () if isinstance(one, Mapping)]
+    if not recipe and str(model) in _recipe.names() and str(model) not in stored:
+        what = "it is the name of a recipe, and no model is called so"
+        fix = f"set vllm_serve_recipe: {model} instead of it, in {place}"
+        found.append(Finding("model", what, fix, where="vllm_serve_model", value=str(model)))
+    return found
