@@ -41,12 +41,25 @@ options:
   max_num_seqs:
     description:
       - Sequences that run at once (vLLM's C(--max-num-seqs)).
-      - If not given, the verdict asks for one, and graphs are planned as for vLLM's default.
+      - If not given, the verdict asks for one, and graphs are planned as for vLLM's default on this O(kind).
     type: int
   max_num_batched_tokens:
-    description: Tokens of one step, which decide the size of activations.
+    description:
+      - Tokens of one step, which decide the size of activations.
+      - If not given, vLLM's default on this O(kind), 2048 on a Spark and 8192 on a Thor.
     type: int
-    default: 8192
+  enable_chunked_prefill:
+    description: A prompt may be read in several steps. If not, one step takes at least O(max_model_len).
+    type: bool
+    default: true
+  performance_mode:
+    description: The value of vLLM's C(--performance-mode); V(throughput) doubles what is not given of a step.
+    type: str
+  kind:
+    description: The platform that serves, by which vLLM chooses O(max_num_batched_tokens) and O(max_num_seqs).
+    type: str
+    default: spark
+    choices: [spark, thor, generic]
   kv_cache_memory_bytes:
     description:
       - A pinned KV cache (vLLM's C(--kv-cache-memory-bytes)) instead of O(gpu_memory_utilization).

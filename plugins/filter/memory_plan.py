@@ -87,6 +87,9 @@ _value:
     overhead_bytes_per_rank:
       description: Memory beside weights and cache that is expected; C(overhead_parts) has it by cause.
       type: int
+    max_num_batched_tokens:
+      description: Tokens of one step, as given or as vLLM chooses them.
+      type: int
     request_bytes_per_rank:
       description: What vLLM asks of the cache for one request of O(max_model_len) tokens, padding included.
       type: int

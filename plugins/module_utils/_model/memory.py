@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ansible_collections.sparkthor.cluster.plugins.module_utils._model import advice, known, overhead
+from ansible_collections.sparkthor.cluster.plugins.module_utils._model import advice, defaults, known, overhead
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.config import (
     ATTENTION_FREE,
     text_config,
@@ -97,7 +97,10 @@ class Options:
     weights_bytes: int | None = None
     memory_available_bytes: int | Sequence[int] | None = None
     max_num_seqs: int | None = None
-    max_num_batched_tokens: int = 8192
+    max_num_batched_tokens: int | None = None
+    enable_chunked_prefill: bool = True
+    performance_mode: str = ""
+    kind: str = defaults.SPARK
     overhead_bytes: int | None = None
     kv_cache_memory_bytes: int | str | None = None
     enforce_eager: bool = False
@@ -127,7 +130,7 @@ def plan(config: Mapping[str, Any], **options: Any) -> dict[str, Any]:
     result["suggestions"] = advice.proved(
         result,
         lambda change: _planned(config, replace(asked, **change)),
-        as_int("max_num_batched_tokens", asked.max_num_batched_tokens),
+        result["max_num_batched_tokens"],
         _pinned_cache(asked.kv_cache_memory_bytes) is not None,
     )
     return result
@@ -184,6 +187,7 @@ def _planned(config: Mapping[str, Any], asked: Options) -> dict[str, Any]:
         "overhead_bytes_per_rank": sum(parts.values()),
         "overhead_parts": parts,
         "gpu_memory_utilization": float(asked.gpu_memory_utilization),
+        "max_num_batched_tokens": step.batched,
         "tensor_parallel": tensor,
         "pipeline_parallel": pipeline,
         "ranks": _rank_table(names, ranks, cache.length),
@@ -230,10 +234,19 @@ def _overhead(asked: Options, shape: Shape, tensor: int, world: int, step: overh
 
 
 def _step(asked: Options, shape: Shape, drafter: Drafter) -> overhead.Step:
-    sequences = asked.max_num_seqs
+    batched, sequences = (
+        None if given is None else as_int(name, given)
+        for name, given in (
+            ("max_num_batched_tokens", asked.max_num_batched_tokens),
+            ("max_num_seqs", asked.max_num_seqs),
+        )
+    )
+    chunked, mode = asked.enable_chunked_prefill, str(asked.performance_mode or "")
+    length = _length(shape, asked.max_model_len)
+    batched, sequences = defaults.step(str(asked.kind), length, batched, sequences, chunked, mode)
     return overhead.Step(
-        batched=as_int("max_num_batched_tokens", asked.max_num_batched_tokens),
-        sequences=overhead.GRAPH_SEQUENCES if sequences is None else as_int("max_num_seqs", sequences),
+        batched=batched,
+        sequences=sequences,
         eager=bool(asked.enforce_eager),
         drafted=drafter.tokens,
         vision=bool(shape.vision_params) and not asked.language_model_only,

@@ -61,11 +61,11 @@ class PatienceError(ValueError):
 
 def step_seconds(planned: Mapping[str, Any]) -> float:
     """What the longest step of the served model takes; ``planned`` as ``plan_serving`` returns it."""
-    memory, sizing = planned.get("memory") or {}, planned.get("sizing") or {}
+    memory = planned.get("memory") or {}
     flops = memory.get("prefill_flops_per_token")
     if not flops:
         return UNKNOWN_STEP
-    tokens = int(sizing.get("max_num_batched_tokens") or 8192)
+    tokens = int(memory["max_num_batched_tokens"])
     if (planned.get("args") or {}).get("enable-chunked-prefill") is False:
         length = planned.get("max_model_len")
         tokens = max(tokens, int((None if length == "auto" else length) or memory.get("model_max_len") or 0))

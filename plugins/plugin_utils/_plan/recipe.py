@@ -23,11 +23,15 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._model.config im
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.shape import read_shape
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.values import (
     SizingError,
-    as_fraction,
     parse_length,
 )
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory import model_source
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import engine_version, vllm_args, vllm_config
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import (
+    engine_version,
+    sizing_options,
+    vllm_args,
+    vllm_config,
+)
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import overrides as _overrides
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import parallel as _parallel
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.environment import merged
@@ -51,9 +55,6 @@ _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _KEY = re.compile(r"""[\s{-]*["']?([\w.-]+)["']?\s*:(?:\s|$)""")
 #: what a recipe is refused for, by the variable that cannot be planned
 _KINDS = {"replicas": "replicas", "data-parallel-size": "replicas", "hosts": "split"}
-#: What is asked for when neither the recipe nor the user says: vLLM's own default (0.92 since 0.20) is above what
-#: unified memory survives.
-DEFAULT_UTILIZATION = 0.85
 #: how a warning begins of an argument that an image of others may have, and how it ends
 UNKNOWN_HERE = "Unknown here:"
 OWN_TABLE = "the image is not of the vLLM project, and its own table decides before it serves"
@@ -186,14 +187,14 @@ def resolve(
     wanted = _engine_version(data, version, table, known)
     args = _arguments(data, wanted or known.most, own)
     notes = _memory_in_gib(data, args, own, memory_bytes, len(hosts))
-    acknowledged = list(own.get("acknowledged", []))  # never a recipe's
-    length = own.get("max_model_len", data["max_model_len"])
+    acknowledged, length = list(own.get("acknowledged", [])), own.get("max_model_len", data["max_model_len"])
     hf_overrides = vllm_args.fields(args, "hf-overrides")
     shape = _as_served(config or data["config"], hf_overrides)
     data["weights_bytes"] = weights_bytes or data["weights_bytes"]
     theirs = _overrides.own_options(data, own, image)
     parallel = _parallel_planned(data, own, args, hosts, gpus_per_host, topology, shape, length, theirs)
-    environment, sizing, left_out = _sizing(data, own, args, parallel, shape)
+    serves = sizing_options.of_engine(hosts, kinds, wanted or known.most)
+    environment, sizing, left_out = _sizing(data, own, args, parallel, shape, serves)
     sizes = _memory(data, shape, parallel, sizing, length, hosts, (memory_bytes, memory_available_bytes), require_fit)
     checked, warnings, checked_by = _check_arguments(data, args, environment, acknowledged, wanted, table, theirs)
     named = _model_names(data, own)
@@ -240,7 +241,8 @@ def _memory_in_gib(
     given = memory_bytes.values() if isinstance(memory_bytes, Mapping) else memory_bytes
     sizes = list(given) if isinstance(given, Iterable) else [given] * hosts
     if not sizes or None in sizes:
-        return [f"gpu_memory_gib={amount:g}: without the hosts' memory {DEFAULT_UTILIZATION} of it is planned"]
+        usual = sizing_options.DEFAULT_UTILIZATION
+        return [f"gpu_memory_gib={amount:g}: without the hosts' memory {usual} of it is planned"]
     args["gpu-memory-utilization"] = math.floor(amount * 2**30 / min(sizes) * 1000) / 1000
     return []
 
@@ -270,6 +272,7 @@ def _sizing(
     args: Mapping[str, Any],
     parallel: Mapping[str, Any],
     shape: Mapping[str, Any] | None,
+    serves: Mapping[str, str],
 ) -> tuple[dict[str, Any], dict[str, Any], list[str]]:
     """(environment as it is served, what of it and of the arguments decides sizes, what was left out)"""
     environment = merged(data["environment"], own.get("environment", {}))
@@ -278,7 +281,8 @@ def _sizing(
         layers = None if shape is None else read_shape(shape).num_layers
         kept, left_out = _overrides.without_partition(environment, own, data, stages, layers)
         _overrides.check_partition(kept, stages, layers)
-        return kept, {**_sizing_options(args, kept), **_drafter(data, own, args), **padded}, left_out
+        options = sizing_options.of_arguments(args, kept)
+        return kept, {**options, **serves, **_drafter(data, own, args), **padded}, left_out
     except SizingError as error:
         raise _planned(data, error) from error
 
@@ -489,7 +493,7 @@ def _arguments(data: Mapping[str, Any], version: str, own: Mapping[str, Any]) ->
         args[name] = value
     args = {key: value for key, value in args.items() if value is not None}
     if "kv-cache-memory-bytes" not in args:
-        args.setdefault("gpu-memory-utilization", DEFAULT_UTILIZATION)
+        args.setdefault("gpu-memory-utilization", sizing_options.DEFAULT_UTILIZATION)
     return args
 
 
@@ -527,31 +531,6 @@ def _unchecked(args: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments for a vLLM without a table; which flags have no negation has not changed for long."""
     newest, _exact = vllm_args.find_table(vllm_args.shipped_versions()[-1])
     return dict(sorted(vllm_args.without_idle_flags(args, newest).items()))
-
-
-def _sizing_options(args: Mapping[str, Any], environment: Mapping[str, Any]) -> dict[str, Any]:
-    """What of the arguments and the environment decides sizes, as the memory plan wants it."""
-    found: dict[str, Any] = {
-        "dtype": str(args.get("dtype", "auto")),
-        "kv_cache_dtype": str(args.get("kv-cache-dtype", "auto")),
-        "gpu_memory_utilization": as_fraction(
-            "gpu-memory-utilization", args.get("gpu-memory-utilization", DEFAULT_UTILIZATION)
-        ),
-        "max_num_batched_tokens": parse_length("max-num-batched-tokens", args.get("max-num-batched-tokens", 8192)),
-        "enforce_eager": bool(args.get("enforce-eager", False)),
-        "language_model_only": bool(args.get("language-model-only", False)),
-        "mamba_ssm_cache_dtype": str(args.get("mamba-ssm-cache-dtype", "auto")),
-    }
-    for flag in ("enable-expert-parallel", "enable-prefix-caching", "load-format", "speculative-config"):
-        if args.get(flag) is not None:
-            found[flag.replace("-", "_")] = args[flag]
-    if args.get("max-num-seqs"):
-        found["max_num_seqs"] = parse_length("max-num-seqs", args["max-num-seqs"])
-    if args.get("kv-cache-memory-bytes"):
-        found["kv_cache_memory_bytes"] = parse_length("kv-cache-memory-bytes", args["kv-cache-memory-bytes"])
-    if _overrides.PARTITION in environment:
-        found["layer_partition"] = str(environment[_overrides.PARTITION])
-    return found
 
 
 def _memory(

@@ -13,13 +13,13 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._model.verdict i
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory.beside import Beside
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import beside
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.cluster import plan_beside as cluster_beside
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.recipe import DEFAULT_UTILIZATION
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.serving import (
     Ask,
     ServingError,
     available_bytes,
     plan_whole,
 )
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.sizing_options import DEFAULT_UTILIZATION
 
 Nodes = Mapping[str, Mapping[str, Any]]
 

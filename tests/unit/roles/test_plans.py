@@ -90,6 +90,7 @@ def test_a_model_outside_of_the_store_is_planned_by_all_that_decides_sizes() -> 
         **{"dtype": "auto", "kv_cache_dtype": "fp8", "kv_cache_memory_bytes": 8 * 2**30, "max_num_seqs": 8},
         **{"max_num_batched_tokens": 16_000, "enforce_eager": True, "language_model_only": False},
         **{"mamba_ssm_cache_dtype": "auto", "hf_overrides": {"max_position_embeddings": 65536}},
+        **{"kind": "generic", "vllm_version": "0.33.0"},
     }
     assert set(sizing) - {"model_path"} <= {field.name for field in dataclasses.fields(memory.Options)}
 

@@ -21,12 +21,12 @@ LLAMA_405B = {
 
 def planned(batched: int = 4096, length: int = 8192, **more: Any) -> dict[str, Any]:
     sizes = memory.plan(LLAMA_405B, pipeline_parallel=3, max_model_len=length, max_num_batched_tokens=batched)
-    return {"memory": sizes, "sizing": {"max_num_batched_tokens": batched}, "max_model_len": length, **more}
+    return {"memory": sizes, "max_model_len": length, **more}
 
 
 def small(seconds: float = 1.0) -> dict[str, Any]:
     flops = seconds * patience.GPU_FLOPS / 1000
-    return {"memory": {"prefill_flops_per_token": flops}, "sizing": {"max_num_batched_tokens": 1000}}
+    return {"memory": {"prefill_flops_per_token": flops, "max_num_batched_tokens": 1000}}
 
 
 def test_a_405b_chunk_of_4096_tokens_over_three_sparks_takes_a_minute_by_owners_reports() -> None:

@@ -18,6 +18,7 @@ import pytest
 import yaml
 from ansible.errors import AnsibleFilterError
 from ansible_collections.sparkthor.cluster.plugins.filter.recipe import FilterModule
+from ansible_collections.sparkthor.cluster.plugins.module_utils._model import memory
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import recipe as _recipe
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import vllm_args
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.recipe import load, resolve
@@ -25,6 +26,7 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.recipe_fie
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.vllm_config import OWNED, serve_config
 
 from tests.unit.plugins.plugin_utils._plan.minimal_recipe import MINIMAL
+from tests.unit.published_models import model
 from tools import marked
 
 ROOT = Path(__file__).parents[5]
@@ -127,6 +129,38 @@ def test_golden(name: str, where: str, split: tuple[int, int]) -> None:
     if os.environ.get("SPARKTHOR_UPDATE_GOLDEN"):
         path.write_text(text)
     assert path.read_text() == text
+
+
+@pytest.mark.parametrize("name", _recipe.names())
+def test_a_shipped_recipe_names_its_step(name: str) -> None:
+    """Else one host would take steps of 2,048 tokens and another of 8,192."""
+    args = _recipe.load(name)["args"]
+    assert isinstance(args["max-num-batched-tokens"], int)
+    assert isinstance(args["max-num-seqs"], int)
+
+
+@pytest.mark.parametrize(("head", "tokens"), [("spark", 2048), ("thor", 8192)])
+def test_the_heads_platform_and_the_engines_version_decide_the_plan(head: str, tokens: int) -> None:
+    config = {**model("llama-3.1-8b"), "architectures": ["LlamaForCausalLM"]}
+    options: dict[str, Any] = {"topology": "lan", "memory_bytes": [SPARK, SPARK], "version": "0.19.0"}
+    other = "thor" if head == "spark" else "spark"
+    plan = resolve({**MINIMAL, "hosts": 2}, ["a", "b"], kinds={"a": head, "b": other}, config=config, **options)
+    assert plan["memory"]["max_num_batched_tokens"] == tokens
+    # a model outside of the store is planned by the same on its hosts
+    assert (plan["sizing"]["kind"], plan["sizing"]["vllm_version"]) == (head, "0.19.0")
+
+
+def test_tokens_of_the_cache_are_counted_as_the_engine_does() -> None:
+    config, sizes = model("qwen3.6-35b-a3b"), {}
+    for version in ("0.19.0", "0.33.0"):
+        recipe = {**MINIMAL, "args": {"max-num-seqs": 4}, "weights_bytes": 35 * 2**30, "max_model_len": 131072}
+        plan = resolve(recipe, ["a"], config=config, memory_bytes=SPARK, version=version)
+        sizes[version] = plan["memory"]["kv_cache_tokens"]
+        assert sizes[version] == memory.plan(
+            config, memory_bytes=SPARK, weights_bytes=35 * 2**30, max_model_len=131072, max_num_seqs=4,
+            vllm_version=version,
+        )["kv_cache_tokens"]  # fmt: skip
+    assert sizes["0.19.0"] != sizes["0.33.0"]
 
 
 def test_every_golden_file_is_of_a_deployment() -> None:
