@@ -119,12 +119,15 @@ class ActionModule(Action):
         return comparisons, unknown, facts
 
     def _wanted(self, role: str, variables: dict[str, Any]) -> list[dict[str, Any]]:
-        """What the role's own task declares, and the role's list of what else is compared."""
+        """What the role's own tasks declare, and the role's list of what else is compared."""
         state, others = role_tasks.state(role, self._loader, self._templar, variables), f"__{role}_comparisons"
-        if state is None:
+        calls = role_tasks.calls(role, self._templar, variables)
+        bringing = role_tasks.module_of(role_tasks.declared(role_tasks.ROLES / role) or {})
+        if state is None and calls is None:
             return list(self._value(others, variables))
         return [
-            {"module": role_tasks.module_of(role_tasks.declared(role_tasks.ROLES / role) or {}), "arguments": state},
+            *([] if state is None else [{"module": bringing, "arguments": state}]),
+            *(calls or ()),
             *(self._value(others, variables) if others in variables else ()),
         ]
 

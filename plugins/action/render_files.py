@@ -12,7 +12,7 @@ from typing import Any
 
 from ansible.errors import AnsibleActionFail
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action import role_tasks
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action import module_files, role_tasks
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action.base import Action
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action.role_values import role_variables, templated
 
@@ -62,8 +62,10 @@ class ActionModule(Action):
 
     def _files(self, role: str) -> list[dict[str, Any]]:
         state = role_tasks.state(role, self._loader, self._templar, self.vars, secrets=False)
-        if state is not None:
-            return self._checked(role, state["files"])
+        calls = role_tasks.calls(role, self._templar, self.vars)
+        if state is not None or calls is not None:
+            made = [file for call in calls or () for file in module_files.of_call(call)]
+            return self._checked(role, [*(state or {"files": []})["files"], *made])
         name = f"__{role}_rendered_files"
         variables = role_variables(self.vars, role)
         if name not in variables:

@@ -19,7 +19,7 @@ options:
     required: true
     type: list
     elements: str
-    choices: [engine, nccl_conf, ray_node, roce_network, vllm_serve]
+    choices: [engine, ray_node, roce_network, vllm_serve]
   part:
     description:
       - V(plan) is all but secrets, V(secret_files) the files that hold secrets, for C(host_state), which keeps them out

@@ -14,7 +14,7 @@ author:
 description:
   - Compares the host with what each role in O(roles) wants, by the arguments of the role's own tasks, and probes the
     fabric ports (O(probe)). All of it is one call, because a call costs much more than the comparisons in it.
-  - A role C(x) has the variable C(__x_comparisons), a list of the calls that its tasks make, each with C(module) and
+  - What the tasks of a role do not say, C(__x_comparisons) of the role C(x) lists, each call with C(module) and
     C(arguments). It is evaluated on the controller as in the role. An item with C(holds) instead is a condition.
     Variables that C(__x_shared_values) names are evaluated first, and once.
   - Roles that the run's tags leave out, or that the play does not have, are left out here. Tags are those that the

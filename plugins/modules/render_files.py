@@ -25,8 +25,8 @@ options:
     required: true
   roles:
     description:
-      - Roles of this collection that the play imports. The files of each are those that its variable
-        C(__ROLE_rendered_files) lists, as M(sparkthor.cluster.host_state) takes them.
+      - Roles of this collection that the play imports. The files of each are those that its own task
+        declares, or that its variable C(__ROLE_rendered_files) lists as M(sparkthor.cluster.host_state) takes them.
     type: list
     elements: str
     required: true

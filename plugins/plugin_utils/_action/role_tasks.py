@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ansible.parsing.dataloader import DataLoader
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action import declared_state
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action import declared_state, module_files
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action.role_values import (
     ROLES,
     role_variables,
@@ -21,21 +21,26 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action.role_val
 
 #: modules whose task brings files, as host_state takes them
 MODULES = ("sparkthor.cluster.host_state", "sparkthor.cluster.firewall_apply")
+_COLLECTION = "sparkthor.cluster."
 _FILES = ("configure.yml", "main.yml")
 _NAME = "__declared_by_the_task"
 
 
 @cache
-def declared(role: Path) -> dict[str, Any] | None:
-    """The role's one task that brings files, not yet templated: ``configure.yml`` if there is one, or ``main.yml``.
-
-    None where the role has no such task. Raises ValueError where the file has several: which one is meant is not known.
-    """
+def _tasks(role: Path) -> list[dict[str, Any]]:
+    """The role's tasks, not yet templated: those of ``configure.yml`` if there is one, or of ``main.yml``."""
     path = next((path for name in _FILES if (path := role / "tasks" / name).exists()), None)
-    document = DataLoader().load_from_file(str(path), trusted_as_template=True) if path else []
-    found = [task for task in document if isinstance(own := arguments_of(task), dict) and "files" in own]
+    return list(DataLoader().load_from_file(str(path), trusted_as_template=True)) if path else []
+
+
+def declared(role: Path) -> dict[str, Any] | None:
+    """The role's one task that brings files.
+
+    None where the role has no such task. Raises ValueError where it has several: which one is meant is not known.
+    """
+    found = [task for task in _tasks(role) if isinstance(own := arguments_of(task), dict) and "files" in own]
     if len(found) > 1:
-        raise ValueError(f"{path} has {len(found)} tasks of {' or '.join(MODULES)} with files; one is read")
+        raise ValueError(f"{role} has {len(found)} tasks of {' or '.join(MODULES)} with files; one is read")
     return dict(found[0]) if found else None
 
 
@@ -67,6 +72,26 @@ def state(
         text = declared_state.text_by(loader, templar, own)
         found.append(declared_state.present(arguments, text, secrets=secrets))
     return declared_state.merged(found)
+
+
+def other_tasks(role: Path) -> dict[str, dict[str, Any]]:
+    """By module, the role's task of a module that makes its files itself."""
+    return {name: task for task in _tasks(role) for name in module_files.FILES if f"{_COLLECTION}{name}" in task}
+
+
+def calls(role: str, templar: Any, variables: dict[str, Any]) -> list[dict[str, Any]] | None:
+    """What the role's tasks tell modules that make their files themselves: each ``module`` and its ``arguments``.
+
+    None where the role has no such task.
+    """
+    tasks = other_tasks(ROLES / role)
+    own = role_variables(variables, role, ROLES)
+    found = [
+        {"module": name, "arguments": arguments}
+        for name, task in tasks.items()
+        for arguments, _own in _runs(task, task[f"{_COLLECTION}{name}"], templar, own)
+    ]
+    return found if tasks else None
 
 
 def flagged(role: str, flag: str, templar: Any, variables: dict[str, Any], item: Any = None) -> list[str]:

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import environment_file
@@ -24,19 +23,9 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.host_state
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.ray_node import RaySettings
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.settings import plain, read_settings
 
-ROLES = ("engine", "nccl_conf", "ray_node", "roce_network", "vllm_serve")
+ROLES = ("engine", "ray_node", "roce_network", "vllm_serve")
 #: what a playbook asks for in the same way
 TEARDOWN = "teardown"
-
-
-@dataclass(frozen=True)
-class NcclSettings:
-    """Variables of the role ``nccl_conf``."""
-
-    nccl_conf_settings: dict[str, Any]
-    nccl_conf_remove: list[str]
-    nccl_conf_images: list[str]
-    nccl_conf_container_cli: str
 
 
 def plan(role: str, variables: Mapping[str, Any]) -> dict[str, Any]:
@@ -58,8 +47,6 @@ def plan(role: str, variables: Mapping[str, Any]) -> dict[str, Any]:
         )
     if role == "roce_network":
         return _network(variables)
-    if role == "nccl_conf":
-        return _nccl(variables)
     if role == TEARDOWN:
         settings = read_settings(teardown.TeardownSettings, variables)
         return teardown.plan_teardown(settings, bool(variables.get("ansible_check_mode")))
@@ -106,26 +93,6 @@ def _network(variables: Mapping[str, Any]) -> dict[str, Any]:
             *files,
         ]
     return {"links": links_of(fabric, host), "files": files}
-
-
-def _nccl(variables: Mapping[str, Any]) -> dict[str, Any]:
-    """``wanted``, the arguments of nccl_conf, and the ``files`` that a host without the file gets."""
-    settings = read_settings(NcclSettings, variables)
-    own = (variables.get("sparkthor_fabric") or {}).get(variables["inventory_hostname"]) or {}
-    planned = {key: value for key, value in (own.get("env") or {}).items() if key.startswith("NCCL_")}
-    # with RDMA the key must not be there at all; without it, all ranks switch RDMA off, those that have it included
-    switch = "NCCL_IB_DISABLE"
-    present = {**({switch: "1"} if planned.get(switch) == "1" else {}), **settings.nccl_conf_settings}
-    wanted = {
-        "present": present,
-        "absent": [*([] if switch in present else [switch]), *settings.nccl_conf_remove],
-        "planned": planned,
-        "images": settings.nccl_conf_images,
-        "container_cli": settings.nccl_conf_container_cli,
-    }
-    lines = [environment_file.MARKER, *(f"{name}={value}" for name, value in present.items())]
-    files = [{"path": "/etc/nccl.conf", "content": "\n".join(lines) + "\n"}] if present else []
-    return {"wanted": wanted, "files": files}
 
 
 def _beside(variables: Mapping[str, Any]) -> list[vllm_serve.Serving]:

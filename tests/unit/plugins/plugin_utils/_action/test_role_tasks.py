@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action import role_tasks
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._action import module_files, role_tasks
 
 TASK = """
 - name: Something else
@@ -65,6 +65,31 @@ def test_of_two_such_tasks_none_is_chosen(role: Path) -> None:
     (role / "tasks/main.yml").write_text(TASK + TASK)
     with pytest.raises(ValueError, match="has 2 tasks of"):
         files()
+
+
+NCCL = """
+- sparkthor.cluster.nccl_conf:
+    present: {NCCL_DEBUG: "{{ word }}"}
+    absent: [NCCL_ALGO]
+  when: wanted
+"""
+
+
+def test_what_another_module_is_told_is_read_from_its_task(role: Path) -> None:
+    (role / "tasks/main.yml").write_text(NCCL)
+    templar = Templar(loader=DataLoader(), variables={})
+    found = role_tasks.calls("mine", templar, {"word": "INFO", "wanted": True})
+    wanted = {"present": {"NCCL_DEBUG": "INFO"}, "absent": ["NCCL_ALGO"]}
+    assert found == [{"module": "nccl_conf", "arguments": wanted}]
+    content = "# Ansible managed: sparkthor.cluster\nNCCL_DEBUG=INFO\n"
+    assert module_files.of_call(found[0]) == [{"path": "/etc/nccl.conf", "content": content}]
+    assert module_files.of_call({"module": "nccl_conf", "arguments": {**wanted, "present": {}}}) == []
+    assert role_tasks.calls("mine", templar, {"word": "INFO", "wanted": False}) == []
+    assert files() is None
+
+
+def test_a_role_without_other_modules_tells_them_nothing(role: Path) -> None:
+    assert role_tasks.calls("mine", Templar(loader=DataLoader(), variables={}), {}) is None
 
 
 LOOP = """

@@ -1,0 +1,28 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The files that modules which bring none make of the arguments in a role's task, on a host without them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ansible_collections.sparkthor.cluster.plugins.module_utils._lib import environment_file
+
+Files = list[dict[str, Any]]
+
+
+def of_call(call: Mapping[str, Any]) -> Files:
+    """``path``, ``content`` and, where it is not 0644, ``mode`` of each file; see :func:`role_tasks.calls`."""
+    return FILES[call["module"]](call["arguments"])
+
+
+def _nccl_conf(arguments: Mapping[str, Any]) -> Files:
+    present = arguments["present"]
+    lines = [environment_file.MARKER, *(f"{name}={value}" for name, value in present.items())]
+    return [{"path": "/etc/nccl.conf", "content": "\n".join(lines) + "\n"}] if present else []
+
+
+#: by module
+FILES: Mapping[str, Callable[[Mapping[str, Any]], Files]] = {"nccl_conf": _nccl_conf}
