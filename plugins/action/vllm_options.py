@@ -27,7 +27,7 @@ OWN = ("engine", "arguments", "acknowledged", "environment", "needs")
 class ActionModule(Action):
     def act(self, arguments: dict[str, Any]) -> dict[str, Any]:
         args = arguments
-        kept = option_tables.kept(str(args.get("engine") or ""))
+        kept = option_tables.kept(str(args.get("engine") or ""), self.vars.get("inventory_dir"), self.host)
         table = option_tables.read(kept)
         result: dict[str, Any] = {"changed": False, "cached": table is not None, "path": kept}
         if table is None:

@@ -43,8 +43,8 @@ options:
     default: 300
   engine:
     description:
-      - Name of the installed engine, such as its digest. If set, the controller also keeps the table, and a host is
-        asked only once for each engine.
+      - Name of the installed engine, such as its digest. If set, the controller also keeps the table, and each
+        host is asked only once for each of its engines.
     type: str
   arguments:
     description: Arguments of C(vllm serve) to check against the table, on the controller.

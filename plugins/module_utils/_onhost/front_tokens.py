@@ -12,7 +12,9 @@ What the absence of each file means:
 
 - ``limits.json``: nobody's limits are known.  Nothing is said to nginx until they were read once; after that they hold.
 - ``over.json`` (for nginx): nobody counts, and keys with a limit are refused.
-- ``months.json``: nothing was ever counted here.  A file that cannot be read is no such one.
+- ``months.json``: nothing was ever counted here.  A file that cannot be read is no such one: it is put aside as
+  ``months.json.bad``, and while that is there nobody knows what was used, so keys with a limit by month are refused.
+  Who removes it says that counting may begin anew.
 - ``usage.json`` (for those who show it): nothing is known.
 """
 
@@ -32,7 +34,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from .._lib import files
+from .._lib import files, foreign
 from . import front_counts
 from .notify import ALIVE, READY, notify
 
@@ -45,6 +47,8 @@ SAVE = 5.0
 #: seconds between two words to nginx, which counts one for 20 seconds (FRESH in roles/vllm_serve/files/tokens.js)
 SAY = 5.0
 MONTHS_KEPT = 13
+#: bytes of all months, at most
+MOST = 16 << 20
 
 Limits = Mapping[str, Mapping[str, int]]
 
@@ -124,20 +128,26 @@ class Ledger:
         return self.months.get(month_of(now), {}).get(key, {"tokens": 0, "unseen": 0})
 
 
+def aside(path: str) -> str:
+    """Where counts that cannot be read wait for their owner."""
+    return f"{path}.bad"
+
+
 def loaded(path: str) -> Ledger:
-    """The counts of an earlier run; what cannot be read is put aside, and said."""
+    """The counts of an earlier run; what cannot be read is put aside."""
     try:
-        with open(path, encoding="ascii") as stream:
-            found = Ledger(json.load(stream))
-        # a file that is JSON and no ledger is found here, not at the first answer
-        found.usage({}, time.time())
-        return found
+        found = foreign.parse_object(files.read_plain(path, MOST), MOST)
+        return Ledger({month: {key: _counted(own) for key, own in used.items()} for month, used in found.items()})
     except FileNotFoundError:
         return Ledger()
     except (ValueError, AttributeError, KeyError, TypeError) as error:
-        print(f"{path} cannot be read and is put aside; counting begins anew: {error}", file=sys.stderr, flush=True)
-        os.replace(path, f"{path}.bad")
+        print(f"{path} cannot be read and is put aside: {error}", file=sys.stderr, flush=True)
+        os.replace(path, aside(path))
         return Ledger()
+
+
+def _counted(own: Mapping[str, Any]) -> dict[str, int]:
+    return {name: foreign.whole(own[name]) for name in ("tokens", "unseen")}
 
 
 class Keeper:
@@ -173,7 +183,7 @@ class Keeper:
         self._unsaved |= self.ledger.take(datagram, now)
 
     def write(self, now: float, last: bool = False) -> None:
-        if self._unsaved and (last or not 0 <= now - self._saved < SAVE):
+        if (self._unsaved or self._trouble) and (last or not 0 <= now - self._saved < SAVE):
             self._save(now)
         if self._read is None:
             return
@@ -196,8 +206,17 @@ class Keeper:
             if self._trouble != str(error):
                 print(f"{self._months}: {error}; keys with tokens_per_month are refused", file=sys.stderr, flush=True)
             self._trouble = str(error)
-        else:
-            self._unsaved, self._trouble = False, ""
+            return
+        self._unsaved = False
+        trouble = ""
+        if os.path.lexists(put_aside := aside(self._months)):
+            trouble = (
+                f"{put_aside} is what was counted before, and cannot be read: keys with tokens_per_month are refused "
+                f"until somebody says that their months begin anew: rm {put_aside}"
+            )
+            if self._trouble != trouble:
+                print(trouble, file=sys.stderr, flush=True)
+        self._trouble = trouble
 
     def _write(self, name: str, content: Any) -> None:
         text = json.dumps(content)

@@ -202,9 +202,11 @@ class Turns:
             what = "The model is being started." if starts else "The models of this host are changing places."
             return self._took.get(group, on_demand.SOON) if starts else on_demand.SOON, what
         if seen.serves == group:
-            line = str(files.read_json(self._state_of(group)).get("line") or "see /health")[:150]
+            # its line may be one of the engine's log, which is nothing for those who have a key
+            state = files.read_json(self._state_of(group)).get("state")
+            word = state if state in watchdog.STATES else "see /health"
             left = self._took.get(group, on_demand.SOON) - (now - seen.since) if group else on_demand.SOON / 3
-            return max(5.0, left), f"The model is not being served right now: {line}."
+            return max(5.0, left), f"The model is not being served right now: {word}."
         found = on_demand.obstacle(self.policies, seen, group)
         if found:
             return found.seconds, f"The model is asleep: {found.why}."

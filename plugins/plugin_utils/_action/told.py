@@ -33,7 +33,7 @@ def a_count(value: Any) -> bool:
 
 
 def nothing(value: Any) -> bool:
-    return value == {}
+    return isinstance(value, dict) and not value
 
 
 #: seconds of an epoch or of a wait that some calendar has

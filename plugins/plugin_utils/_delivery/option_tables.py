@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Mapping
@@ -16,11 +17,15 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import engine_version, vllm_args
 
 
-def kept(engine: str) -> str:
-    """Where the table of this engine is kept; nowhere if the engine has no name."""
+def kept(engine: str, inventory: Any, host: str) -> str:
+    """Where the table of this engine is kept, as this host of the inventory told it; nowhere if the engine has no name.
+
+    The engine's name is the host's word, and so is the table: neither counts for another host.
+    """
     if not engine:
         return ""
-    return push.user_cache("vllm_options", re.sub(r"[^0-9A-Za-z.+_-]", "_", engine) + ".json")
+    told_by = hashlib.sha256(f"{inventory}\0{host}".encode()).hexdigest()[:16]
+    return push.user_cache("vllm_options", told_by, re.sub(r"[^0-9A-Za-z.+_-]", "_", engine)[:128] + ".json")
 
 
 def read(path: str) -> dict[str, Any] | None:

@@ -59,8 +59,9 @@ def _model_store(arguments: Arguments, _host: str, variables: Mapping[str, Any])
     return {"root": arguments["root"], "models": declared.models}
 
 
-def _vllm_options(arguments: Arguments, _host: str, _variables: Mapping[str, Any]) -> None:
-    table = option_tables.read(option_tables.kept(str(arguments.get("engine") or "")))
+def _vllm_options(arguments: Arguments, host: str, variables: Mapping[str, Any]) -> None:
+    kept = option_tables.kept(str(arguments.get("engine") or ""), variables.get("inventory_dir"), host)
+    table = option_tables.read(kept)
     if table is None:
         raise Unknown("the engine's options are not known on the controller")
     if option_tables.problems(arguments, table):

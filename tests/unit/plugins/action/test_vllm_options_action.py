@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from ansible.errors import AnsibleActionFail
 from ansible_collections.sparkthor.cluster.plugins.action.vllm_options import ActionModule
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._delivery import option_tables
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import vllm_args
 
 TABLE, _EXACT = vllm_args.find_table("0.32.0")
@@ -20,9 +21,10 @@ TABLE, _EXACT = vllm_args.find_table("0.32.0")
 class Action(ActionModule):
     """Without a play: what would be asked of the host is answered here."""
 
-    def __init__(self, args: dict[str, Any], answer: dict[str, Any], check_mode: bool = False) -> None:
+    def __init__(self, args: dict[str, Any], answer: dict[str, Any], check_mode: bool = False, name: str = "a") -> None:
         self._task = SimpleNamespace(args=args, check_mode=check_mode, async_val=0, environment=None)
         self.answer = answer
+        self.name = name
         self.asked: list[dict[str, Any]] = []
 
     def _execute_module(self, module_args: Any = None, task_vars: Any = None, **_more: Any) -> dict[str, Any]:
@@ -30,7 +32,7 @@ class Action(ActionModule):
         return self.answer
 
     def run(self, tmp: Any = None, task_vars: Any = None) -> dict[str, Any]:
-        return super().run(None, {})
+        return super().run(None, {"inventory_hostname": self.name, "inventory_dir": "/inventory"})
 
 
 @pytest.fixture(autouse=True)
@@ -50,13 +52,18 @@ def test_a_host_is_asked_once_for_each_engine() -> None:
     second = Action({"engine": "abc", "arguments": {"max-num-seqs": 4}}, HOST)
     found = second.run()
     assert (second.asked, found["cached"], found["table"]) == ([], True, TABLE)
+    # its digest is what a host says, and so is the table
+    other = Action({"engine": "abc"}, {**HOST, "table": {**TABLE, "vllm": "0.31.0"}}, name="b")
+    assert (other.run()["table"]["vllm"], len(other.asked)) == ("0.31.0", 1)
+    assert Action({"engine": "abc"}, HOST).run()["table"] == TABLE
     third = Action({"engine": "another"}, HOST)
     third.run()
     assert len(third.asked) == 1
 
 
 def test_a_spoilt_copy_is_asked_for_again(own_cache: Path) -> None:
-    path = own_cache / "sparkthor" / "vllm_options" / "abc.json"
+    path = Path(option_tables.kept("abc", "/inventory", "a"))
+    assert own_cache in path.parents
     path.parent.mkdir(parents=True)
     path.write_text('{"schema"')
     action = Action({"engine": "abc"}, HOST)

@@ -146,12 +146,38 @@ def test_on_a_full_disk_keys_with_a_month_wait_and_others_go_on(
     assert capsys.readouterr().err.count("No space left on device; keys with tokens_per_month are refused") == 1
 
 
-@pytest.mark.parametrize("text", ["{torn", "[]", '{"2026-11": 1}'])
-def test_counts_that_cannot_be_read_are_put_aside(
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("{torn", "[]", '{"2026-11": 1}', '{"2026-11": {"ci": {"tokens": -1000000, "unseen": 0}}}', "[" * 100_000),
+        *('{"2026-11": {"ci": {"tokens": "5", "unseen": 0}}}', '{"2026-11": {"ci": {"tokens": NaN, "unseen": 0}}}'),
+    ],
+    ids=["torn", "no object", "no keys", "negative", "deep", "text", "no number"],
+)
+def test_after_counts_that_cannot_be_read_months_wait_for_their_owner(
     tmp_path: Path, text: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path = tmp_path / "months.json"
+    path, bad = tmp_path / "months.json", tmp_path / "months.json.bad"
     path.write_text(text)
-    assert front_tokens.loaded(str(path)).months == {}
-    assert (tmp_path / "months.json.bad").read_text() == text
-    assert "is put aside; counting begins anew" in capsys.readouterr().err
+
+    def uncounted(counter: front_tokens.Keeper, now: float) -> list[str]:
+        counter.read_limits()
+        counter.write(now)
+        return list(json.loads((tmp_path / "over.json").read_text())["uncounted"])
+
+    (tmp_path / "limits.json").write_text(json.dumps({**MONTH, "web": {"minute": 100}}))
+    for _start in (1, 2):
+        # neither a start anew nor a sound new file makes the former counts known
+        counter = front_tokens.Keeper(str(tmp_path), str(tmp_path), str(tmp_path / "limits.json"))
+        assert uncounted(counter, NOW) == ["ci"]
+        counter.take(line(key="ci"), NOW)
+        assert uncounted(counter, NOW + 6) == ["ci"]
+        assert bad.read_text() == text
+    said = capsys.readouterr().err
+    assert "months.json cannot be read and is put aside" in said
+    assert f"rm {bad}" in said
+    assert said.count("are refused until somebody says") == 2
+    bad.unlink()
+    assert uncounted(counter, NOW + 12) == []
+    # what was counted meanwhile is known
+    assert json.loads(path.read_text())["2026-11"]["ci"]["tokens"] == 120

@@ -100,7 +100,7 @@ def test_a_group_sleeps_until_it_is_asked_for_and_again_when_nobody_does(host: H
     host.says("embed", "loading")
     host.after(20)
     seconds, line = host.turns.answer("embed", True)
-    assert (seconds, line) == (10.0, "The model is not being served right now: loading: 40 %.")
+    assert (seconds, line) == (10.0, "The model is not being served right now: loading.")
     host.says("embed")
     host.after(20)
     host.after(300)

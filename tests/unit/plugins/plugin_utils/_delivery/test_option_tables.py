@@ -17,12 +17,19 @@ TABLE = {"schema": 2, "vllm": "0.32.0", "options": {}, "value_lists": {}}
 
 def test_each_engine_has_a_file_of_its_own_in_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    path = Path(option_tables.kept("sha256:ab/../c"))
+    path = Path(option_tables.kept("sha256:ab/../c", "/inventory", "a"))
     assert path.name == "sha256_ab_.._c.json"
-    assert path.parent.name == "vllm_options"
+    assert path.parent.parent.name == "vllm_options"
     assert tmp_path in path.parents
-    assert option_tables.kept("other") != str(path)
-    assert option_tables.kept("") == ""
+    assert option_tables.kept("other", "/inventory", "a") != str(path)
+    assert option_tables.kept("", "/inventory", "a") == ""
+    assert len(Path(option_tables.kept("x" * 5000, "/inventory", "a")).name) < 200
+
+
+def test_what_one_host_tells_is_no_other_hosts_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    places = {option_tables.kept("abc", *told_by) for told_by in (("/one", "a"), ("/one", "b"), ("/two", "a"))}
+    assert len(places) == 3
 
 
 def test_a_table_is_read_back(tmp_path: Path) -> None:
