@@ -8,6 +8,7 @@ modules on the hosts.
 
 from __future__ import annotations
 
+import json
 import posixpath
 import re
 from collections.abc import Iterator, Mapping
@@ -97,6 +98,20 @@ _FORMS: Mapping[str, tuple[re.Pattern[str], str, str]] = {
         "name a file /etc/netplan/<name>.yaml",
     ),
 }
+#: mappings whose names and values are written as they are, with the form of both
+_WORDS_OF: Mapping[str, tuple[re.Pattern[str], str, str]] = {
+    "nccl_conf_settings": (
+        re.compile(r"[^\r\n]*"),
+        "is not one line",
+        "write what NCCL reads, such as 1 or 0, or name the key in nccl_conf_remove",
+    ),
+    "ray_node_labels": (
+        re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._/-]*[A-Za-z0-9])?"),
+        "is no label of Ray",
+        "use letters, digits, '.', '_' and '-', in quotes where YAML reads something else",
+    ),
+}
+_OF_RAY = ("CPU", "GPU", "memory", "object_store_memory")
 #: headers carry them: printable ASCII without blanks
 _TOKEN = re.compile(r"[!-~]+")
 _TOKENS = ("ray_node_token", "vllm_serve_hf_token", "vllm_serve_peer_secret")
@@ -139,6 +154,7 @@ def _of_host(given: Variables) -> Iterator[Finding]:
     yield from _accepted(given)
     yield from _folders(given)
     yield from _environments(given)
+    yield from _mappings(given)
     yield from _secrets(given)
     yield from _firewall(given)
     yield from _nccl(given)
@@ -201,6 +217,26 @@ def _environments(given: Variables) -> Iterator[Finding]:
         for name, value in values.items() if isinstance(values, Mapping) else ():
             if wrong := environment.problem(name, value):
                 yield _finding(where, None, *wrong)
+
+
+def _mappings(given: Variables) -> Iterator[Finding]:
+    """Values that become words of a file or a command: a null would be the word None there, and false False."""
+    for where, (pattern, what, fix) in _WORDS_OF.items():
+        values = given.get(where)
+        for name, value in values.items() if isinstance(values, Mapping) else ():
+            if value is None or isinstance(value, (bool, Mapping, list, tuple)):
+                shown = json.dumps(value) if value is None or isinstance(value, bool) else "a list or a mapping"
+                yield _finding(where, None, f"the value of {name} is {shown}", fix)
+            elif not (pattern.fullmatch(str(name)) and pattern.fullmatch(str(value))):
+                yield _finding(where, f"{name}={value}", f"it {what}", fix)
+    values = given.get("ray_node_resources")
+    for name, value in values.items() if isinstance(values, Mapping) else ():
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or value < 0:
+            fix = "give a number without quotes, such as 1, or leave the resource out"
+            yield _finding("ray_node_resources", value, f"the amount of {name} is no number from 0", fix)
+        elif name in _OF_RAY:
+            fix = "use ray_node_num_cpus, ray_node_num_gpus or ray_node_object_store_memory instead"
+            yield _finding("ray_node_resources", name, "Ray counts this resource itself", fix)
 
 
 def _secrets(given: Variables) -> Iterator[Finding]:

@@ -65,6 +65,17 @@ REFUSED: list[tuple[dict[str, Any], tuple[str, ...]]] = [
     ({"os_hardening_oom_ssh": -2000}, ("os_hardening_oom_ssh: -2000", "from -1000 to 1000")),
     ({"ray_node_num_gpus": "two"}, ("ray_node_num_gpus: 'two'", "or auto")),
     ({"ray_node_num_gpus": -1}, ("ray_node_num_gpus: -1",)),
+    # words of files and commands
+    ({"nccl_conf_settings": {"NCCL_DEBUG": None}}, ("nccl_conf_settings", "NCCL_DEBUG is null", "nccl_conf_remove")),
+    ({"nccl_conf_settings": {"NCCL_IB_DISABLE": False}}, ("NCCL_IB_DISABLE is false", "such as 1 or 0")),
+    ({"nccl_conf_settings": {"NCCL_ALGO": ["Ring"]}}, ("NCCL_ALGO is a list",)),
+    ({"ray_node_labels": {"rack": None}}, ("ray_node_labels", "rack is null")),
+    ({"ray_node_labels": {"spare": True}}, ("ray_node_labels", "spare is true", "in quotes")),
+    ({"ray_node_labels": {"rack": "a,b=c"}}, ("ray_node_labels: 'rack=a,b=c'", "no label of Ray")),
+    ({"ray_node_resources": {"slot": None}}, ("ray_node_resources", "amount of slot", "without quotes")),
+    ({"ray_node_resources": {"slot": "1"}}, ("ray_node_resources: '1'", "amount of slot")),
+    ({"ray_node_resources": {"slot": -1}}, ("ray_node_resources: -1", "no number from 0")),
+    ({"ray_node_resources": {"GPU": 1}}, ("ray_node_resources: 'GPU'", "ray_node_num_gpus")),
     # addresses
     ({"firewall_api_sources": ["192.168.1.17/24"]}, ("firewall_api_sources", "did you mean 192.168.1.0/24?")),
     ({"firewall_sources": "office.example.com"}, ("firewall_sources", "office.example.com", "write it like")),
@@ -238,3 +249,12 @@ def test_what_is_accepted(given: list[str], words: str) -> None:
     found = [str(finding) for finding in values.value_problems({"a": {"preflight_accept": given}})]
     assert len(found) == bool(words)
     assert words in "".join(found)
+
+
+def test_words_of_files_and_commands_may_be_numbers() -> None:
+    given = {
+        "nccl_conf_settings": {"NCCL_DEBUG": "INFO", "NCCL_IB_TC": 106, "NCCL_TOPO_FILE": "/etc/my topo.xml"},
+        "ray_node_labels": {"rack": "r-1", "example.org/row": 2},
+        "ray_node_resources": {"slot": 2, "share": 0.5},
+    }
+    assert list(values.value_problems({"a": {**SOUND, **given}})) == []
