@@ -25,6 +25,7 @@ ANSIBLE = {"ansible_host", "ansible_user"}
 OTHERS = {
     *("preflight_found", "nccl_conf_report", "model_store_inventory", "vllm_serve_ready", "ray_head", "ray_workers"),
     *(f"os_hardening_{area}" for area in ("area", "", "swap")),
+    *(path.stem for path in (TOP / "plugins/modules").glob("*.py")),
 }
 #: words of a row's column "type" -> type of the argument spec
 TYPES = {
