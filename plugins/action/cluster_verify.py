@@ -116,7 +116,7 @@ class ActionModule(Action):
                 return {"error": str(outcome.get("msg"))[:300]}
             return outcome.get("found")
 
-        limits = verify.thresholds(list(cluster["kinds"].values()), own)
+        limits = verify.cluster_limits(cluster, fabric, own)
         lines = verify.host_lines(status)
         tests = [test for host in plan["reached"] for test in plan["tests"][host]]
         suspects = []
@@ -131,7 +131,7 @@ class ActionModule(Action):
                 host: {link["netdev"]: link["rate_gbits"] for link in status["hosts"][host]["links"]}
                 for host in plan["reached"]
             }
-            lines += verify.link_lines(tests, results, cluster["kinds"], own, speeds, cluster["topology"] == "lan")
+            lines += verify.link_lines(tests, results, cluster, own, speeds, fabric)
             suspects = verify.shared_ports(lines, tests)
         if "collective" in parts:
             not_run = verify.collective_not_run(hosts, plan)

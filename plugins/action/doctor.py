@@ -39,7 +39,7 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._report import r
 
 _NAMES = (
     *inventory.CLUSTER_WIDE,
-    *("ansible_host", "ansible_user", "fabric_lan_nic", "fabric_overrides", "ray_node_num_gpus"),
+    *("ansible_host", "ansible_user", "fabric_lan_nic", "fabric_overrides", "fabric_speed", "ray_node_num_gpus"),
     "vllm_serve_acknowledged",
 )
 

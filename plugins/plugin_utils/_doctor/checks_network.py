@@ -16,6 +16,7 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor.case imp
     hosts_read,
 )
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._doctor.diagnosis import Hit
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import fabric_speed
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.addresses import (
     ipv4_network_of,
     overlap,
@@ -294,10 +295,6 @@ def rdma_absent(case: Case) -> Iterator[Hit]:
 def nic_throttled(case: Case) -> Iterator[Hit]:
     for host, evidence in hosts_read(case):
         planned = {link["netdev"] for link in case.links(host)}
-        for link in (evidence.get("rdma") or {}).get("links") or ():
-            rate = link.get("rate")
-            if link["netdev"] in planned and link["state"] == "up" and rate and rate < 200:
-                yield Hit(host, [f"{link['device']} runs at {rate:g} of 200 Gb/s"], link["netdev"])
         for netdev, values in (evidence.get("pcie") or {}).items():
             if netdev not in planned:
                 continue
@@ -307,6 +304,22 @@ def nic_throttled(case: Case) -> Iterator[Hit]:
                 limit = min(_first(most), 4.0) if key == "width" else _first(most)
                 if now and most and _first(now) < limit:
                     yield Hit(host, [f"{netdev}: PCIe {key} is {now}{unit}, it could be {most}{unit}"], netdev)
+
+
+@check
+def link_rate(case: Case) -> Iterator[Hit]:
+    rates = {
+        host: {
+            link["netdev"]: link["rate"]
+            for link in (evidence.get("rdma") or {}).get("links") or ()
+            if link["state"] == "up" and link.get("rate")
+        }
+        for host, evidence in hosts_read(case)
+        if case.node(host).get("kind") == "spark" and case.links(host)
+    }
+    for hosts, what in fabric_speed.slow(case.fabric or {}, rates):
+        names = tuple(hosts.split(", "))
+        yield Hit(names[0], [f"{hosts}: {what}"], hosts=names)
 
 
 def _first(text: str) -> float:

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import Finding
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.mask import mask
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.printable import printable
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import fabric_speed
 
 ERROR: t.Final = "error"
 WARNING: t.Final = "warning"
@@ -33,7 +34,7 @@ QUOTE_LENGTH: t.Final = 400
 _RULE_KEYS = frozenset(
     (
         *("id", "area", "severity", "title", "symptom", "check", "log", "cause", "fix", "source", "explains"),
-        *("last_resort", "needs_plan", "profile"),
+        *("last_resort", "needs_plan", "profile", "full_speed"),
     )
 )
 _LOG_KEYS = frozenset(("has", "re", "not", "cleared_by", "between", "unless_file", "with_file", "least"))
@@ -95,6 +96,8 @@ class Rule:
     last_resort: bool = False
     needs_plan: bool = False
     profile: str = ""
+    #: what it sees is sound on links that are planned for less than the full speed
+    full_speed: bool = False
 
 
 #: lines by which an engine shows that it serves: whatever kept it from starting before is over
@@ -183,6 +186,7 @@ def _rule(data: t.Any, where: str, checks: Iterable[str]) -> Rule:
         last_resort=bool(data.get("last_resort", False)),
         needs_plan=bool(data.get("needs_plan", False)),
         profile=str(data.get("profile", "")),
+        full_speed=bool(data.get("full_speed", False)),
     )
 
 
@@ -423,7 +427,13 @@ def diagnose(
 ) -> tuple[list[Diagnosis], list[str]]:
     """``(findings, notes)``: errors first, then in the rules' order.  A check that fails is a note, never an end."""
     notes: list[str] = []
-    usable = [rule for rule in rules if not (rule.profile and profile and rule.profile != profile)]
+    fabric = getattr(case, "fabric", None) or {}
+    slower = any(fabric_speed.of(own) < fabric_speed.FULL for own in fabric.values())
+    usable = [
+        rule
+        for rule in rules
+        if not (rule.profile and profile and rule.profile != profile) and not (rule.full_speed and slower)
+    ]
     hits = scan(usable, logs)
     for rule in usable:
         if not rule.check or case is None or (rule.needs_plan and not planned):

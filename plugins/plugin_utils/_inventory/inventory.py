@@ -66,6 +66,7 @@ PLANNED_BY = (
     "fabric_cage",
     "fabric_lan_nic",
     "fabric_overrides",
+    "fabric_speed",
     "ray_node_num_gpus",
     "vllm_serve_virtual_interface",
 )

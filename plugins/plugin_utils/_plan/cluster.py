@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import Finding
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import generation
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory import inventory
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import host_gpu
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import fabric_speed, host_gpu
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.addresses import address_of, ipv4_interface_of
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.assumed import most_gpus, one_lan
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric import fabric_plan
@@ -258,6 +258,7 @@ def plan_cluster(
     for host in hosts:
         fabric[host]["management_address"] = nodes[host]["management"]["address"]
         fabric[host]["management_netdev"] = nodes[host]["management"]["netdev"]
+        fabric[host]["speed"] = fabric_speed.planned(hostvars[host])
     return _serving_together(hosts, hostvars, nodes, fabric), fabric, []
 
 

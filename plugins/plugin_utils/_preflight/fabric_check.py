@@ -63,6 +63,7 @@ def check_facts(
         problems += host_check.clock_problems(host, node)
     problems += cabling_problems(plan, probes)
     problems += switch_problems(plan, probes)
+    problems += host_check.rate_problems(plan, probes)
     problems += host_check.parity_problems(plan, nodes, probes)
     problems += host_check.parameter_problems(plan, nodes)
     problems += host_check.machine_problems({host: nodes[host] for host in plan})

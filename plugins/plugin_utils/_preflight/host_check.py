@@ -11,6 +11,7 @@ from fnmatch import fnmatchcase
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._facts import machine
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import ERROR, WARNING, Finding
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import fabric_speed
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._preflight.facts import (
     Node,
     Plan,
@@ -67,6 +68,23 @@ def rdma_problems(host: str, entry: t.Any, node: Node, probe: Mapping[str, t.Any
     return problems
 
 
+def rate_problems(plan: Plan, probes: Mapping[str, Mapping[str, t.Any]]) -> list[Finding]:
+    """Links that negotiated less than they are planned for; what many hosts have in common is said once."""
+    rates: dict[str, dict[str, float]] = {}
+    for host, entry in plan.items():
+        probe = probes.get(host) or {}
+        if entry["kind"] != "spark" or entry["addressing"] != "managed" or probe.get("raised"):
+            continue  # a port that was only set up for the probe may still be training
+        for link in (probe.get("rdma") or {}).get("links", ()):
+            carrier = (probe.get("ports") or {}).get(link["netdev"], {}).get("carrier")
+            if carrier and link.get("state") != "down" and link.get("rate"):
+                rates.setdefault(host, {})[link["netdev"]] = link["rate"]
+    return [
+        Finding("rate", what, fabric_speed.FIX, hosts, severity=WARNING)
+        for hosts, what in fabric_speed.slow(plan, rates)
+    ]
+
+
 def _rdma_device_problems(
     host: str, entry: t.Any, rdma: Mapping[str, t.Any], probe: Mapping[str, t.Any]
 ) -> list[Finding]:
@@ -86,7 +104,6 @@ def _rdma_device_problems(
     # a port that was only set up for the probe may still be training, and a peer that did so has set its end down
     # again: the carrier that counts is the one that was read with the state
     trained = carrier and rdma.get("state") != "down" and not (probe.get("raised") or ())
-    rate = rdma.get("rate")
     if trained and rdma.get("port_state") not in ("", None, "ACTIVE"):
         problems.append(
             Finding(
@@ -95,17 +112,6 @@ def _rdma_device_problems(
                 "reload the driver (sudo modprobe -r mlx5_ib && sudo modprobe mlx5_ib) or reboot the host",
                 host,
                 netdev,
-            )
-        )
-    if trained and rate and rate < 200 and entry["kind"] == "spark":
-        problems.append(
-            Finding(
-                "rate",
-                f"NIC {netdev} has negotiated {rate} Gb/s of 200",
-                "use a 200 Gb/s cable; on a switch set the port to 200 Gb/s without negotiation",
-                host,
-                netdev,
-                severity=WARNING,
             )
         )
     return problems

@@ -16,7 +16,13 @@ from typing import Any
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.finding import Finding
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.places import Places
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory import inventory, role_specs
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import front, host_gpu, host_name, virtual_address
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import (
+    fabric_speed,
+    front,
+    host_gpu,
+    host_name,
+    virtual_address,
+)
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.cluster import (
     ClusterError,
     plan_cluster,
@@ -182,6 +188,20 @@ def _room_problems(host: str, memory: Mapping[str, Any], disk: Mapping[str, Any]
             Finding("swap", f"{used:.1f} GiB are swapped out", "something beside the model takes memory", host)
         )
     return problems
+
+
+def _rate_problems(fabric: Mapping[str, Mapping[str, Any]], hosts: Mapping[str, Mapping[str, Any]]) -> list[Finding]:
+    """Links that negotiated less than they are planned for; only RDMA links have a planned speed."""
+    rates = {
+        host: {
+            link["netdev"]: link["rate_gbits"]
+            for link in found["links"]
+            if link["state"] == "up" and link["rate_gbits"]
+        }
+        for host, found in hosts.items()
+        if found["kind"] == "spark" and (fabric.get(host) or {}).get("addressing") == "managed"
+    }
+    return [Finding("rate", what, fabric_speed.FIX, where) for where, what in fabric_speed.slow(fabric, rates)]
 
 
 def _gpu_problems(facts_by_host: Mapping[str, Mapping[str, Any]]) -> list[Finding]:
@@ -422,7 +442,7 @@ def document(
             by_host[host]["control_address"] = ""
             own.append(replace(lost[host], host=host))
         problems += own
-    problems += _gpu_problems(facts_by_host)
+    problems += _gpu_problems(facts_by_host) + _rate_problems(fabric, by_host)
     served: dict[str, dict[str, Any]] = {}
     for part in parts:
         if part.hosts:

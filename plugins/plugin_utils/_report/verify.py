@@ -14,6 +14,7 @@ from typing import Any
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._lib.versions import release
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost import answers
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import fabric_speed
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.toolchain import RING_NCCL
 
 VERSION = 1
@@ -50,13 +51,22 @@ class VerifyError(ValueError):
     """A variable of verify cannot be used; the message names it."""
 
 
-def thresholds(kinds: Sequence[str], own: Any = None) -> dict[str, float]:
-    """The weakest default of the given kinds, under the user's own values."""
+#: those that a link's speed decides, as they are at the full speed
+BY_SPEED = ("rdma_both_gbits", "busbw_nccl_gbytes", "busbw_nccl_ring_gbytes")
+
+
+def thresholds(kinds: Sequence[str], own: Any = None, speed: int = fabric_speed.FULL) -> dict[str, float]:
+    """The weakest default of the given kinds at this speed of links in Gb/s, under the user's own values.
+
+    One half of a cage reaches about 98 Gb/s on a link of 100 as well; both together share it.
+    """
     known = THRESHOLDS["spark"]
     merged = dict(known)
     for name in known:
         values = [THRESHOLDS.get(kind, {}).get(name, known[name]) for kind in kinds or ["spark"]]
         merged[name] = max(values) if name in ("latency_us", "ttft_seconds") else min(values)
+    for name in BY_SPEED:
+        merged[name] *= speed / fabric_speed.FULL
     if own in (None, ""):
         return merged
     if not isinstance(own, Mapping):
@@ -71,6 +81,14 @@ def thresholds(kinds: Sequence[str], own: Any = None) -> dict[str, float]:
         if merged[name] < 0:
             raise VerifyError(f"verify_thresholds: {name}: {value!r} is negative")
     return merged
+
+
+def cluster_limits(
+    cluster: Mapping[str, Any], fabric: Mapping[str, Mapping[str, Any]], own: Any = None
+) -> dict[str, float]:
+    """Those of all hosts of a cluster together, by their kinds and the slowest of their planned links."""
+    slowest = min((fabric_speed.of(fabric.get(host)) for host in cluster["hosts"]), default=fabric_speed.FULL)
+    return thresholds(list(cluster["kinds"].values()), own, slowest)
 
 
 # -- what follows ---------------------------------------------------------------------------------------------------
@@ -138,12 +156,13 @@ def link_least(
 def link_lines(
     tests: Sequence[Mapping[str, Any]],
     results: Mapping[str, Mapping[str, Any]],
-    kinds: Mapping[str, str],
+    cluster: Mapping[str, Any],
     own: Mapping[str, Any],
     speeds: Mapping[str, Mapping[str, float | None]],
-    lan: bool,
+    fabric: Mapping[str, Mapping[str, Any]],
 ) -> list[dict[str, Any]]:
-    lines = []
+    """One line a measurement, and more; ``speeds``: Gb/s that links negotiated, by host and NIC."""
+    kinds, lan, lines = cluster["kinds"], cluster["topology"] == "lan", []
     for test in tests:
         both = len(test["paths"]) > 1
         first = test["paths"][0]
@@ -161,7 +180,8 @@ def link_lines(
             fix = "check cable, address and firewall of both ends (playbooks/status.yml)"
             lines.append(line("bandwidth", where, FAIL, note=found["error"], fix=fix))
             continue
-        limits = thresholds([kinds.get(test["host"], "spark"), kinds.get(test["peer"], "spark")], own)
+        slowest = min(fabric_speed.of(fabric.get(host)) for host in (test["host"], test["peer"]))
+        limits = thresholds([kinds.get(test["host"], "spark"), kinds.get(test["peer"], "spark")], own, slowest)
         ends = [speeds.get(test["host"], {}).get(p["netdev"]) for p in test["paths"]]
         ends += [speeds.get(test["peer"], {}).get(p["peer_netdev"]) for p in test["paths"]]
         least = link_least(how, both, limits, ends, lan, own)

@@ -38,7 +38,9 @@ def judged(fabric, hosts, results, own=None, speeds=None, lan=False):
     complete = {test["id"]: {"id": test["id"], "how": "tcp", "gbits": 30.0, "mtu": 9000} for test in tests}
     complete.update(results)
     kinds = dict.fromkeys(hosts, "spark")
-    lines = verify.link_lines(tests, complete, kinds, own or {}, speeds or {}, lan)
+    lines = verify.link_lines(
+        tests, complete, {"kinds": kinds, "topology": "lan" if lan else "direct"}, own or {}, speeds or {}, {}
+    )
     return lines, verify.shared_ports(lines, tests)
 
 
@@ -269,11 +271,15 @@ def test_rdma_is_not_proven_by_tcp():
     test = {"id": "1", "host": "a", "peer": "b", "how": "rdma", "paths": paths}
     for gbits, verdict in ((90.0, verify.UNPROVEN), (1.0, verify.FAIL)):
         result = {"1": {"how": "tcp", "gbits": gbits, "mtu": 9000}}
-        *_mtu, line = verify.link_lines([test], result, {"a": "spark", "b": "spark"}, {}, {}, False)
+        *_mtu, line = verify.link_lines(
+            [test], result, {"kinds": {"a": "spark", "b": "spark"}, "topology": "direct"}, {}, {}, {}
+        )
         assert line["verdict"] == verdict
         assert "RDMA is not proven" in line["note"]
     proven = {"1": {"how": "rdma", "gbits": 95.0, "mtu": 9000}}
-    *_mtu, line = verify.link_lines([test], proven, {"a": "spark", "b": "spark"}, {}, {}, False)
+    *_mtu, line = verify.link_lines(
+        [test], proven, {"kinds": {"a": "spark", "b": "spark"}, "topology": "direct"}, {}, {}, {}
+    )
     assert line["verdict"] == verify.PASS
 
 
@@ -290,3 +296,10 @@ def test_the_closing_line_says_what_is_not_proven():
 def test_a_ring_needs_an_nccl_that_routes_by_subnet(version, verdict):
     line = verify.nccl_line("a", version)
     assert (line["verdict"], bool(line["fix"])) == (verdict, verdict == "fail")
+
+
+def test_limits_follow_the_speed_that_links_are_planned_for() -> None:
+    full, half = verify.thresholds(["spark"]), verify.thresholds(["spark"], None, 100)
+    assert {name for name in full if full[name] != half[name]} == set(verify.BY_SPEED)
+    assert (half["rdma_both_gbits"], half["busbw_nccl_gbytes"], half["busbw_nccl_ring_gbytes"]) == (82.5, 10.9375, 5.0)
+    assert verify.thresholds(["spark"], {"rdma_both_gbits": 90}, 100)["rdma_both_gbits"] == 90

@@ -1,0 +1,78 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Links that are slower than planned are told once; at 100 by plan 100 is sound."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import fabric_speed
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.cluster import plan_cluster
+
+from tests.unit.plugins.plugin_utils._doctor import sound_cluster
+from tests.unit.plugins.plugin_utils._preflight.planned_world import World
+
+NICS = ("one", "two")
+
+
+def fabric(hosts: str, **speeds: int) -> dict[str, Any]:
+    return {host: {"speed": speeds.get(host, 200), "links": [{"netdev": name} for name in NICS]} for host in hosts}
+
+
+def rates(hosts: str, rate: float) -> dict[str, dict[str, float]]:
+    return {host: dict.fromkeys(NICS, rate) for host in hosts}
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"), [({}, 200), ({"fabric_speed": None}, 200), ({"fabric_speed": "100"}, 100)]
+)
+def test_what_is_planned(given: dict[str, Any], expected: int) -> None:
+    assert fabric_speed.planned(given) == expected
+
+
+def test_what_all_have_in_common_is_said_once() -> None:
+    assert fabric_speed.slow(fabric("abcdefgh"), rates("abcdefgh", 100)) == [
+        ("a, b, c, d, e, f, g, h", "one, two negotiated 100 Gb/s, planned are 200")
+    ]
+
+
+def test_at_a_planned_hundred_only_less_is_told() -> None:
+    plan = fabric("ab", a=100, b=100)
+    assert fabric_speed.slow(plan, rates("ab", 100)) == []
+    assert fabric_speed.slow(plan, {**rates("a", 100), "b": {"one": 40, "two": 100}}) == [
+        ("b", "one negotiated 40 Gb/s, planned are 100")
+    ]
+
+
+def test_other_nics_and_unknown_rates_are_left_out() -> None:
+    assert fabric_speed.slow(fabric("a"), {"a": {"eth0": 1, "one": 0}}) == []
+
+
+def test_one_severity_and_one_message_in_preflight_and_doctor() -> None:
+    world = World("switch", list("abcdefgh"))
+    case = sound_cluster.world(tuple("abcdefgh"), "switch")
+    for host in "abcdefgh":
+        for link in world.probes[host]["rdma"]["links"]:
+            link["rate"] = 100
+        for link in sound_cluster.ev(case, host)["rdma"]["links"]:
+            link["rate"] = 100
+    before = [(finding.id, finding.severity) for finding in world.check()]
+    assert before == [("rate", "warning")]
+    assert [name for name, _hosts in sound_cluster.found(case)] == ["link-rate"]
+    for host in "abcdefgh":
+        world.plan[host]["speed"] = 100
+        case.fabric[host]["speed"] = 100
+    assert world.check() == []
+    assert sound_cluster.found(case) == []
+
+
+def test_the_plan_of_the_cluster_carries_it() -> None:
+    case = sound_cluster.world()
+    nodes = {host: dict(sound_cluster.ev(case, host)["node"]) for host in "ab"}
+    groups = {"cluster": ["a", "b"], "ray_head": ["a"], "ray_workers": ["b"]}
+    shared = {"fabric_topology": "direct", "fabric_cidr": "10.100.0.0/16"}
+    hostvars = {"a": shared, "b": {**shared, "fabric_speed": 100}}
+    _cluster, plan, _warnings = plan_cluster(groups, ["a", "b"], hostvars, nodes)
+    assert [plan[host]["speed"] for host in "ab"] == [200, 100]
