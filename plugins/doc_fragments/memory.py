@@ -113,6 +113,12 @@ options:
       - Each rank is then counted with the heads of the fullest one.
     type: bool
     default: false
+  beside:
+    description:
+      - Arguments of C(vllm serve), by their names, that take memory beside weights and cache.
+      - These are C(enable-lora) with C(max-loras), C(max-lora-rank), C(max-cpu-loras) and C(fully-sharded-loras),
+        C(kv-offloading-size), C(cpu-offload-gb), C(mm-processor-cache-gb) and C(engram-config).
+    type: dict
   vllm_version:
     description: The release of vLLM, where its way to count differs; the newest if not given.
     type: str

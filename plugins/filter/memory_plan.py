@@ -90,6 +90,9 @@ _value:
     max_num_batched_tokens:
       description: Tokens of one step, as given or as vLLM chooses them.
       type: int
+    host_memory_parts:
+      description: What the engine keeps in the head's memory beside its share, in bytes by cause.
+      type: dict
     request_bytes_per_rank:
       description: What vLLM asks of the cache for one request of O(max_model_len) tokens, padding included.
       type: int

@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ansible_collections.sparkthor.cluster.plugins.module_utils._model import advice, defaults, known, overhead
+from ansible_collections.sparkthor.cluster.plugins.module_utils._model import advice, beside, defaults, known, overhead
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.config import (
     ATTENTION_FREE,
     text_config,
@@ -119,6 +119,7 @@ class Options:
     enable_prefix_caching: bool = True
     load_format: str = "auto"
     padded_heads: bool = False
+    beside: Mapping[str, Any] | None = None
     vllm_version: str | None = None
 
 
@@ -149,7 +150,7 @@ def _planned(config: Mapping[str, Any], asked: Options) -> dict[str, Any]:
     in_flight = step.batched * _batches(pipeline, version)
     cache = _cache(asked, shape, drafter, in_flight, tensor, stages)
     weights = _weights(asked, shape, stages, tensor, drafter)
-    parts = _overhead(asked, shape, tensor, tensor * pipeline, step)
+    parts = _overhead(asked, shape, stages, tensor, step)
     made = cache.pool()
     ranks = _plan_ranks(asked, cache, made, weights, sum(parts.values()))
     cache, ranks = _fitted(asked, cache, ranks)
@@ -176,6 +177,7 @@ def _planned(config: Mapping[str, Any], asked: Options) -> dict[str, Any]:
             drafter.risk,
         ),
     )
+    kept, verdict, reasons = _beside_engine(asked, shape, step, ranks, verdict, reasons)
     result = {
         "verdict": verdict,
         "reasons": reasons,
@@ -187,7 +189,7 @@ def _planned(config: Mapping[str, Any], asked: Options) -> dict[str, Any]:
         "overhead_bytes_per_rank": sum(parts.values()),
         "overhead_parts": parts,
         "gpu_memory_utilization": float(asked.gpu_memory_utilization),
-        "max_num_batched_tokens": step.batched,
+        **{"max_num_batched_tokens": step.batched, "host_memory_parts": kept},
         "tensor_parallel": tensor,
         "pipeline_parallel": pipeline,
         "ranks": _rank_table(names, ranks, cache.length),
@@ -227,10 +229,27 @@ def _drafter(asked: Options, config: Mapping[str, Any], shape: Shape) -> Drafter
     return read_drafter(asked.speculative_config, config, shape, asked.draft_config, weights)
 
 
-def _overhead(asked: Options, shape: Shape, tensor: int, world: int, step: overhead.Step) -> dict[str, int]:
+def _overhead(asked: Options, shape: Shape, stages: Sequence[int], tensor: int, step: overhead.Step) -> dict[str, int]:
     if asked.overhead_bytes is not None:
         return {"given": as_int("overhead_bytes", asked.overhead_bytes, minimum=0)}
-    return overhead.overhead_parts(shape, tensor, world, step)
+    adapters = beside.adapters(asked.beside or {}, shape, tuple(stages), tensor)
+    parts = overhead.overhead_parts(shape, tensor, tensor * len(stages), step)
+    return {**parts, **({"adapters": adapters} if adapters else {})}
+
+
+def _beside_engine(
+    asked: Options, shape: Shape, step: overhead.Step, ranks: Sequence[Rank], verdict: str, reasons: Sequence[str]
+) -> tuple[dict[str, int], str, list[str]]:
+    """What the engine keeps in host memory, by cause, and verdict and reasons with it."""
+    given = asked.beside or {}
+    one = beside.adapters({**given, "max-loras": 1}, shape, (shape.num_layers,), 1)
+    kept = beside.in_host_memory(given, step.vision, _split(asked)[0], one)
+    worse, reason = beside.too_much(kept, ranks[0].memory, ranks[0].budget)
+    words = [*filter(None, [reason]), *(f"{remark}." for remark in beside.remarks(given))]
+    order = ("fits", "tight", "does_not_fit")
+    if worse and verdict in order:
+        verdict = max(verdict, worse, key=order.index)
+    return kept, verdict, [*reasons, *words]
 
 
 def _step(asked: Options, shape: Shape, drafter: Drafter) -> overhead.Step:

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ansible_collections.sparkthor.cluster.plugins.module_utils._model import beside
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.defaults import SPARK
 from ansible_collections.sparkthor.cluster.plugins.module_utils._model.values import as_fraction, parse_length
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.overrides import PARTITION
@@ -39,6 +40,8 @@ def of_arguments(args: Mapping[str, Any], environment: Mapping[str, Any]) -> dic
     for number in ("max-num-batched-tokens", "max-num-seqs", "kv-cache-memory-bytes"):
         if args.get(number):
             found[number.replace("-", "_")] = parse_length(number, args[number])
+    if taken := {name: args[name] for name in beside.ARGUMENTS if args.get(name) is not None}:
+        found["beside"] = taken
     if PARTITION in environment:
         found["layer_partition"] = str(environment[PARTITION])
     return found

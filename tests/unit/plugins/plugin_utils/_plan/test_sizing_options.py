@@ -31,6 +31,11 @@ def test_what_is_named_is_told() -> None:
         sizing_options.of_arguments({"max-num-seqs": "many"}, {})
 
 
+def test_what_takes_memory_beside_the_engine_is_told() -> None:
+    args = {"enable-lora": True, "max-loras": 4, "kv-offloading-size": 8, "engram-config": {"cpu_offload": True}}
+    assert sizing_options.of_arguments({**args, "max-logprobs": 5}, {})["beside"] == args
+
+
 def test_of_the_engine_its_version_and_the_platform_of_the_head() -> None:
     kinds = {"a": "thor", "b": "spark"}
     assert sizing_options.of_engine(["a", "b"], kinds, "0.33.0") == {"kind": "thor", "vllm_version": "0.33.0"}

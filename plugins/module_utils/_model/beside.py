@@ -1,0 +1,124 @@
+# Copyright (c) 2026, sparkthor.cluster contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Memory that arguments take beside weights and cache: buffers of adapters, and what an engine keeps in host memory.
+
+On unified memory there is one memory: what vLLM calls the host's is what its share of the GPU's leaves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ansible_collections.sparkthor.cluster.plugins.module_utils._model.layers import NONE, STATE, Layer
+from ansible_collections.sparkthor.cluster.plugins.module_utils._model.shape import Shape
+from ansible_collections.sparkthor.cluster.plugins.module_utils._model.values import SizingError, as_int
+
+GIB = 1024**3
+#: the arguments of ``vllm serve`` that are read here
+ARGUMENTS = (
+    *("enable-lora", "max-loras", "max-lora-rank", "max-cpu-loras", "fully-sharded-loras"),
+    *("kv-offloading-size", "cpu-offload-gb", "mm-processor-cache-gb", "engram-config"),
+)
+#: vLLM's defaults: adapters at once, their rank, and GiB of processed images, kept by two processes of the head
+_LORAS, _RANK, _IMAGES, _KEPT_BY = 1, 16, 4, 2
+#: adapters are kept in 16 bits
+_WIDTH = 2
+#: what system and daemons need of a host beside all that is planned
+SYSTEM = 4 * GIB
+
+
+def _gib(given: Mapping[str, Any], name: str, default: float = 0) -> int:
+    value = given.get(name)
+    try:
+        size = float(default if value is None else value)
+    except (TypeError, ValueError):
+        size = -1.0
+    if not 0 <= size < 1 << 20:
+        raise SizingError(name, value, "is no number of GiB", "Give it as 8 or 0.5.")
+    return int(size * GIB)
+
+
+def _matrices(layer: Layer, shape: Shape, tensor: int) -> Iterator[tuple[int, int, int]]:
+    """(copies, what goes in, what comes out) of the matrices that an adapter changes, as a rank holds them."""
+    if layer.cache == STATE:
+        yield 1, shape.hidden, 4 * layer.conv_width // tensor
+        yield 1, layer.conv_width // tensor, shape.hidden
+    elif layer.cache != NONE:
+        width = max(shape.heads * (shape.head_dim if layer.latent else layer.key_dim) // tensor, 1)
+        yield 1, shape.hidden, width
+        yield 2, shape.hidden, max(layer.kv_heads // tensor, 1) * layer.key_dim
+        yield 1, width, shape.hidden
+    if layer.expert_params:
+        inner = max(shape.moe_intermediate // tensor, 1)
+        yield 2 * shape.experts, shape.hidden, inner
+        yield shape.experts, inner, shape.hidden
+    elif layer.dense_params:
+        inner = max(shape.intermediate // tensor, 1)
+        yield 2, shape.hidden, inner
+        yield 1, inner, shape.hidden
+
+
+def adapters(given: Mapping[str, Any], shape: Shape, stages: tuple[int, ...], tensor: int) -> int:
+    """Bytes of the buffers for adapters on the fullest rank; 0 without ``enable-lora``.
+
+    vLLM makes them at the start for each adapter at once, of the full rank and for every matrix, experts as well
+    (0.32, lora/layers): the half that reads is whole on each rank, the half that writes divides.
+    """
+    if not given.get("enable-lora"):
+        return 0
+    count = as_int("max-loras", given.get("max-loras") or _LORAS)
+    rank = as_int("max-lora-rank", given.get("max-lora-rank") or _RANK)
+    split = tensor if given.get("fully-sharded-loras") else 1
+    fullest, start = 0, 0
+    for size in stages:
+        layers = shape.layers[start : start + size]
+        start += size
+        elements = sum(
+            copies * rank * (into // split + out)
+            for layer in layers
+            for copies, into, out in _matrices(layer, shape, tensor)
+        )
+        fullest = max(fullest, elements)
+    return count * fullest * _WIDTH
+
+
+def in_host_memory(given: Mapping[str, Any], vision: bool, tensor: int, one: int) -> dict[str, int]:
+    """Bytes that the engine keeps in a host's memory, by cause; the head's, which has most.
+
+    ``vision`` is whether images are read, ``one`` the bytes of one adapter in the buffers.
+    """
+    cached = max(0, as_int("max-cpu-loras", given.get("max-cpu-loras") or 0, minimum=0)) if one else 0
+    parts = {
+        "KV offloading": _gib(given, "kv-offloading-size") // tensor,
+        "processed images": _KEPT_BY * _gib(given, "mm-processor-cache-gb", _IMAGES) if vision else 0,
+        "adapters kept": cached * one,
+    }
+    return {cause: size for cause, size in parts.items() if size}
+
+
+def remarks(given: Mapping[str, Any]) -> Iterator[str]:
+    """What takes memory whose size is not known here, or frees none."""
+    if _gib(given, "cpu-offload-gb"):
+        yield "cpu-offload-gb moves weights within one memory here, so it frees nothing: leave it out"
+    tables = given.get("engram-config")
+    if isinstance(tables, Mapping) and tables.get("cpu_offload"):
+        yield "engram-config keeps the n-gram tables in host memory, whose size is not known here: it is not counted"
+
+
+def too_much(parts: Mapping[str, int], memory: int | None, budget: int | None) -> tuple[str, str]:
+    """(verdict, reason) where what is kept in host memory does not go beside the engine's share; empty where it does.
+
+    ``memory`` and ``budget`` are bytes of a host and of what the engine takes of it.
+    """
+    kept = sum(parts.values())
+    if not kept or memory is None or budget is None:
+        return "", ""
+    left = memory - budget
+    told = ", ".join(f"{cause} {size / GIB:.1f} GiB" for cause, size in parts.items())
+    words = f"{told} in host memory, which is the same memory: the engine's share leaves {left / GIB:.1f} GiB of it"
+    if kept > left:
+        return "does_not_fit", f"{words}."
+    if kept > left - SYSTEM:
+        return "tight", f"{words}, and the system needs about {SYSTEM // GIB} GiB."
+    return "", ""
