@@ -205,8 +205,14 @@ class ActionModule(ClusterAction):
             evidence = outcome.get("evidence")
             if not isinstance(evidence, Mapping) or not evidence.get("started"):
                 reason = self._reason(outcome)
-                (case.unreachable if outcome.get("unreachable") else case.unreadable)[host] = reason
-                state = "unreachable" if outcome.get("unreachable") else "unreadable"
+                away = outcome.get("unreachable") or outcome.get("away")
+                (case.unreachable if away else case.unreadable)[host] = reason
+                given = hostvars[host]
+                address, user = str(given.get("ansible_host", host)), str(given.get("ansible_user", ""))
+                why = inventory.explain_contact(host, address, user, reason)
+                if why.id == "contact":
+                    case.contact[host] = f"{why.what[0].upper()}{why.what[1:]}. {why.fix[0].upper()}{why.fix[1:]}."
+                state = "unreachable" if away else "unreadable"
                 states[host] = {"state": state, "reason": reason[:500], "seconds": 0.0, "errors": []}
                 continue
             case.evidence[host] = evidence

@@ -35,13 +35,14 @@ def _engine_runs(evidence: Evidence) -> bool:
 @check
 def host_unreachable(case: Case) -> Iterator[Hit]:
     for host, reason in case.unreachable.items():
-        yield Hit(host, [reason.strip().split("\n")[0][:300] or "no answer"])
+        yield Hit(host, [reason.strip().split("\n")[0][:300] or "no answer"], fix=case.contact.get(host, ""))
 
 
 @check
 def host_unreadable(case: Case) -> Iterator[Hit]:
     for host, reason in case.unreadable.items():
-        yield Hit(host, [line[:300] for line in reason.strip().splitlines()[-3:]] or ["the answer was empty"])
+        said = [line[:300] for line in reason.strip().splitlines()[-3:]] or ["the answer was empty"]
+        yield Hit(host, said, fix=case.contact.get(host, ""))
 
 
 @check

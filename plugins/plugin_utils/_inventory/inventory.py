@@ -347,10 +347,22 @@ _CONTACT = (
         "`ssh-copy-id {user}@{address}`, or set ansible_user (user names may differ per host) and "
         "ansible_ssh_private_key_file for this host",
     ),
+    *(
+        (
+            words,
+            "the become password is wrong for user {user}",
+            "it may differ per host: set ansible_become_password per host",
+        )
+        for words in ("incorrect sudo password", "duplicate become password prompt", "sorry, try again")
+    ),
     (
-        "incorrect sudo password",
-        "the become password is wrong for user {user}",
-        "it may differ per host: set ansible_become_password per host",
+        "not in the sudoers file",
+        "user {user} may not use sudo",
+        "add it to the group sudo (`usermod -aG sudo {user}` as root), or set ansible_user to one that may",
+    ),
+    *(
+        (words, "it has no sudo", "install sudo on it, as root")
+        for words in ("sudo: not found", "sudo: command not found")
     ),
     (
         "sudo password",
@@ -372,10 +384,13 @@ _CONTACT = (
         "the machine answers but runs no ssh server on that port",
         "install openssh-server, or set ansible_port",
     ),
-    (
-        "no such file or directory",
-        "there is no Python at ansible_python_interpreter",
-        "install python3 on it",
+    *(
+        (
+            words,
+            "there is no Python at ansible_python_interpreter",
+            "install python3 on it, or set ansible_python_interpreter to what `command -v python3` names there",
+        )
+        for words in ("no such file or directory", "the module interpreter")
     ),
     (
         "",
@@ -386,12 +401,16 @@ _CONTACT = (
 
 
 def explain_contact(host: str, address: str, user: str, message: str) -> Finding:
-    """Why a host could not be reached or did not let us in, told from what ssh, sudo or Python said."""
+    """Why a host could not be reached or did not let us in, told from what ssh, sudo or Python said.
+
+    The id is ``no_contact`` where they said nothing that is known here.
+    """
     text = " ".join(message.split())
     lowered = text.lower()
-    what, fix = next((what, fix) for pattern, what, fix in _CONTACT if pattern in lowered)
+    known, what, fix = next(entry for entry in _CONTACT if entry[0] in lowered)
     names = {"user": user or "<your user>", "address": address}
-    return Finding("contact", what.format(**names), fix.format(**names), host, source=text[-300:])
+    kind = "contact" if known else "no_contact"
+    return Finding(kind, what.format(**names), fix.format(**names), host, source=text[-300:])
 
 
 def secrets_dir(variables: Mapping[str, Any], template: Callable[[Any], Any]) -> str:
