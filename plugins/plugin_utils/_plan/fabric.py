@@ -77,8 +77,32 @@ def _exactly(names: Sequence[str]) -> str:
     return "=" + ",".join(names)
 
 
+def _ring_prefix(ports: Sequence[Port]) -> int:
+    """Bits by which NCCL tells the segments of a ring apart: both ends of each are alike in them, and no two segments.
+
+    NCCL compares addresses at /24 unless told otherwise, and the segments of a small range are longer than that.
+    Source: NVIDIA's design of subnet-aware routing, NCCL_IB_SUBNET_PREFIX_LEN. Raises FabricError.
+    """
+    lengths = sorted({port.address.prefixlen for port in ports})
+    for length in range(lengths[0], lengths[-1] + 1):
+        seen = {(str(port.address.cidr), int(port.address.ip) >> (32 - length)) for port in ports}
+        if len(seen) == len({segment for segment, _bits in seen}) == len({bits for _segment, bits in seen}):
+            return int(length)
+    raise FabricError(
+        "fabric_overrides",
+        ", ".join(sorted({str(port.address.cidr) for port in ports})),
+        "NCCL cannot tell these segments of the ring apart at one prefix length",
+        "give all segments one length, or leave fabric_overrides out",
+    )
+
+
 def _environment(
-    topology: str, control_address: str, control_netdev: str, devices: Sequence[str], ray_address: str
+    topology: str,
+    control_address: str,
+    control_netdev: str,
+    devices: Sequence[str],
+    ray_address: str,
+    ring_prefix: int,
 ) -> dict[str, str]:
     env = {
         "NCCL_SOCKET_IFNAME": _exactly([control_netdev]),
@@ -104,6 +128,7 @@ def _environment(
     env["NCCL_IB_HCA"] = _exactly(devices)
     if topology == "ring":
         env["NCCL_IB_SUBNET_AWARE_ROUTING"] = "1"
+        env["NCCL_IB_SUBNET_PREFIX_LEN"] = str(ring_prefix)
         env["NCCL_IB_MERGE_NICS"] = "0"
         env["NCCL_NET_PLUGIN"] = "none"
     return env
@@ -170,11 +195,10 @@ def fabric_plan(
     else:
         places = check_reserved(reserved)
         ports = allot(names, topology, t.cast("IPNetwork", network), cages, override_by_host, addresses, places)
-    ports_by_host: dict[str, list[Port]] = {host: [] for host in names}
-    for port in ports:
-        ports_by_host[port.host].append(port)
+    ports_by_host = {host: [port for port in ports if port.host == host] for host in names}
     control = {host: _control(topology, ports_by_host[host], addresses[host], netdevs[host]) for host in names}
     profile = _profile(topology, resolved_kinds)
+    ring_prefix = _ring_prefix(ports) if topology == "ring" else 0
     return {
         host: _host_plan(
             topology,
@@ -186,6 +210,7 @@ def fabric_plan(
             control=control[host],
             mtu=_link_mtu(mtu_number, lan, resolved_kinds[host]),
             ray_address=f"{control[head][0]}:{ray_port}",
+            ring_prefix=ring_prefix,
         )
         for host in names
     }
@@ -211,6 +236,7 @@ def _host_plan(
     control: tuple[str, str],
     mtu: int | None,
     ray_address: str,
+    ring_prefix: int,
 ) -> HostPlan:
     own = sorted(ports, key=lambda port: (port.netdev[-1] if topology == "ring" else "", port.half))
     control_address, control_netdev = control
@@ -241,7 +267,9 @@ def _host_plan(
             for port in own
         ],
         "trusted_netdevs": trusted,
-        "env": _environment(topology, control_address, control_netdev, [port.device for port in own], ray_address),
+        "env": _environment(
+            topology, control_address, control_netdev, [port.device for port in own], ray_address, ring_prefix
+        ),
     }
 
 

@@ -154,7 +154,10 @@ def check_hosts(hosts: object, topology: str) -> list[str]:
         raise FabricError("fabric_topology", shown, "a direct cable joins exactly 2 hosts", more)
     if topology == "ring" and count != 3:
         more = "for two hosts use direct" if count < 3 else "for more than three hosts use switch"
-        raise FabricError("fabric_topology", shown, "a ring has exactly 3 hosts (Ray needs a full mesh)", more)
+        why = "a ring has exactly 3 hosts"
+        if count > 3:
+            why += " (NCCL's Tree and PAT connect hosts across it, which no cable joins)"
+        raise FabricError("fabric_topology", shown, why, more)
     if topology == "switch" and count < 2:
         raise FabricError("fabric_topology", shown, "a switch joins at least 2 hosts", "add hosts to the group cluster")
     if count < 1:

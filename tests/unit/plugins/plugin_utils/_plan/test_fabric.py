@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import json
 import time
 import typing as t
@@ -147,6 +148,7 @@ def test_ring_follows_the_documented_cabling() -> None:
     assert env["NCCL_SOCKET_IFNAME"] == "=enP7s7"
     assert env["NCCL_IB_HCA"] == "=rocep1s0f0,roceP2p1s0f0,rocep1s0f1,roceP2p1s0f1"
     assert env["NCCL_IB_SUBNET_AWARE_ROUTING"] == "1"
+    assert env["NCCL_IB_SUBNET_PREFIX_LEN"] == "24"
     assert env["NCCL_IB_MERGE_NICS"] == "0"
     assert env["NCCL_NET_PLUGIN"] == "none"
     assert "enP7s7" in plan["b"]["trusted_netdevs"]
@@ -248,3 +250,34 @@ def test_real_device_names_replace_the_expected_ones() -> None:
     assert plan["a"]["env"]["NCCL_IB_HCA"] == "=mlx5_1,roceP2p1s0f1"
     assert [link["device"] for link in plan["a"]["links"]] == ["mlx5_1", "roceP2p1s0f1"]
     assert plan["b"]["env"]["NCCL_IB_HCA"] == "=rocep1s0f1,roceP2p1s0f1"
+
+
+@pytest.mark.parametrize("length", range(16, 28))
+def test_nccl_tells_the_segments_of_a_ring_apart_in_a_range_of_any_size(length: int) -> None:
+    plan = fabric_plan(list("abc"), "ring", f"10.100.0.0/{length}", management=RING_MANAGEMENT)
+    bits = {int(entry["env"]["NCCL_IB_SUBNET_PREFIX_LEN"]) for entry in plan.values()}
+    assert bits == {max(length + 3, 24)}
+    compared: dict[str, set[str]] = {}
+    for entry in plan.values():
+        for link in entry["links"]:
+            address = ipaddress.ip_interface(f"{link['address'].partition('/')[0]}/{min(bits)}")
+            compared.setdefault(str(address.network), set()).add(link["subnet"])
+    assert len(compared) == 6
+    assert all(len(segments) == 1 for segments in compared.values())
+
+
+def test_segments_that_nccl_cannot_tell_apart_are_refused() -> None:
+    # a long segment inside what a short one's prefix covers
+    overrides = {
+        "a": {"enp1s0f0np0": "10.50.0.1/16"},
+        "b": {"enp1s0f1np1": "10.50.200.1/16", "enp1s0f0np0": "10.51.0.1/30"},
+        "c": {"enp1s0f1np1": "10.51.0.2/30", "enp1s0f0np0": "10.51.0.5/30"},
+    }
+    overrides["a"]["enp1s0f1np1"] = "10.51.0.6/30"
+    with pytest.raises(FabricError, match=r"cannot tell these segments of the ring apart"):
+        fabric_plan(list("abc"), "ring", "10.100.0.0/16", management=RING_MANAGEMENT, overrides=overrides)
+
+
+def test_an_open_ring_of_four_says_why() -> None:
+    with pytest.raises(FabricError, match="NCCL's Tree and PAT connect hosts across it"):
+        fabric_plan(list("abcd"), "ring", "10.100.0.0/16")
