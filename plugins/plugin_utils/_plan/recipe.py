@@ -370,6 +370,13 @@ def _check_words(data: Mapping[str, Any], model: Mapping[str, Any]) -> None:
     for field in ("model", "revision", "served_model_name"):
         words = model[field] if isinstance(model[field], list) else [model[field]]
         for word in words:
+            if field == "served_model_name" and (
+                isinstance(word, bool) or not isinstance(word, (str, int)) or word == ""
+            ):
+                raise RecipeError(
+                    f"recipe {data['name']}: {field}={model[field]!r} holds {word!r}, which is no name. Give a name "
+                    "or a list of names."
+                )
             if str(word).lstrip().startswith("-"):
                 raise RecipeError(
                     f"recipe {data['name']}: {field}={word!r} begins with a dash, and vLLM reads an option. Correct it."

@@ -155,6 +155,7 @@ def _of_host(given: Variables) -> Iterator[Finding]:
     yield from _folders(given)
     yield from _environments(given)
     yield from _mappings(given)
+    yield from _lists(given)
     yield from _secrets(given)
     yield from _firewall(given)
     yield from _nccl(given)
@@ -237,6 +238,18 @@ def _mappings(given: Variables) -> Iterator[Finding]:
         elif name in _OF_RAY:
             fix = "use ray_node_num_cpus, ray_node_num_gpus or ray_node_object_store_memory instead"
             yield _finding("ray_node_resources", name, "Ray counts this resource itself", fix)
+
+
+def _lists(given: Variables) -> Iterator[Finding]:
+    """Items become words of files and commands: an empty one breaks them, as a pin without a package breaks apt."""
+    for name, value in given.items():
+        items = [item for item in value if item is None or isinstance(item, str)] if isinstance(value, list) else []
+        if any(item is None or not item.strip() for item in items):
+            yield _finding(name, None, "an item of the list is empty", "remove it, or write what is meant")
+        if any(ord(sign) < 32 or ord(sign) == 127 for item in items if item for sign in item):
+            yield _finding(
+                name, None, "an item holds a line break or another control character", "write it in one line"
+            )
 
 
 def _secrets(given: Variables) -> Iterator[Finding]:

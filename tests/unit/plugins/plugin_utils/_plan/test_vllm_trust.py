@@ -139,6 +139,14 @@ def test_a_secret_is_in_no_file_of_arguments() -> None:
     assert vllm_args.check_trust({"hf-overrides": {"image_token": "<image>"}}, []) == []
 
 
+@pytest.mark.parametrize("named", [[None], ["a", ["b"]], {"a": 1}, True, ["a", ""]])
+def test_a_name_is_a_text(named: Any) -> None:
+    with pytest.raises(RecipeError, match=r"served_model_name=.* is no name. Give a name or a list of names"):
+        resolve({**MINIMAL, "served_model_name": named}, ["a"], topology="lan")
+    with pytest.raises(RecipeError, match="is no name"):
+        resolve(MINIMAL, ["a"], topology="lan", overrides={"served_model_name": named})
+
+
 @pytest.mark.parametrize("field", ["model", "revision", "served_model_name"])
 def test_no_field_of_a_recipe_becomes_an_option(field: str) -> None:
     with pytest.raises(RecipeError, match=f"recipe n: {field}='--middleware=evil' begins with a dash"):

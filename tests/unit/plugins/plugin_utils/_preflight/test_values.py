@@ -76,6 +76,10 @@ REFUSED: list[tuple[dict[str, Any], tuple[str, ...]]] = [
     ({"ray_node_resources": {"slot": "1"}}, ("ray_node_resources: '1'", "amount of slot")),
     ({"ray_node_resources": {"slot": -1}}, ("ray_node_resources: -1", "no number from 0")),
     ({"ray_node_resources": {"GPU": 1}}, ("ray_node_resources: 'GPU'", "ray_node_num_gpus")),
+    ({"os_hardening_hold": True, "os_hardening_hold_packages": [""]}, ("os_hardening_hold_packages", "is empty")),
+    ({"os_hardening_hold": True, "os_hardening_hold_packages": [None]}, ("os_hardening_hold_packages", "is empty")),
+    ({"os_hardening_hold_packages": ["a\nPin: x"]}, ("os_hardening_hold_packages", "line break")),
+    ({"vllm_serve_listen": ["10.0.0.1", " "]}, ("vllm_serve_listen", "is empty")),
     # addresses
     ({"firewall_api_sources": ["192.168.1.17/24"]}, ("firewall_api_sources", "did you mean 192.168.1.0/24?")),
     ({"firewall_sources": "office.example.com"}, ("firewall_sources", "office.example.com", "write it like")),
