@@ -11,6 +11,7 @@ author:
   - sparkthor.cluster contributors (@sparkthor)
 description:
   - One line for each variable, sorted, every value in double quotes, below the line that marks files of the collection.
+  - A null leaves its variable out.
   - Private to the roles of this collection.
 options:
   _input:
@@ -34,12 +35,13 @@ _value:
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.environment import merged
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.host_state import environment_text
 
 
 def environment_file(variables: Mapping[str, Any]) -> str:
     """The text; see :func:`environment_text`."""
-    return environment_text(variables)
+    return environment_text(merged(variables))
 
 
 class FilterModule:

@@ -28,19 +28,30 @@ def variables_of(role: str, loader: DataLoader, **given: Any) -> dict[str, Any]:
     return found
 
 
-def state(role: str, **given: Any) -> dict[str, Any]:
+def state(role: str, *, secrets: bool = True, **given: Any) -> dict[str, Any]:
     """The arguments of the module on a host with these variables."""
-    return dict(_state(role, json.dumps(given)))
+    return dict(_state(role, secrets, json.dumps(given)))
 
 
 @cache
-def _state(role: str, written: str) -> dict[str, Any]:
-    given = json.loads(written)
+def _state(role: str, secrets: bool, written: str) -> dict[str, Any]:
+    return uncached(role, secrets=secrets, **json.loads(written))
+
+
+def uncached(role: str, *, secrets: bool, **given: Any) -> dict[str, Any]:
+    """The same for a test that has replaced what it is made of."""
     loader = DataLoader()
     templar = Templar(loader=loader, variables={})
-    wanted = role_tasks.state(role, loader, templar, variables_of(role, loader, **given))
+    wanted = role_tasks.state(role, loader, templar, variables_of(role, loader, **given), secrets=secrets)
     assert wanted is not None, f"{role} has no task that brings files"
     return wanted
+
+
+def value(role: str, name: str, **given: Any) -> Any:
+    """A variable of the role's own, as its tasks have it."""
+    loader = DataLoader()
+    variables = role_values.role_variables(variables_of(role, loader, **given), role)
+    return role_values.templated(Templar(loader=loader, variables=variables), name, variables)
 
 
 def undone(role: str, **given: Any) -> dict[str, Any]:

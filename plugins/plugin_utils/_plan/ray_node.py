@@ -1,16 +1,18 @@
 # Copyright (c) 2026, sparkthor.cluster contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The plan of one Ray node: the arguments of ``ray start``, ray.json, and what is wrong with the settings."""
+"""The values of one Ray node: the arguments of ``ray start``, ray.json, and what is wrong with the settings."""
 
 from __future__ import annotations
 
 import json
+import posixpath
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.ray_config import (
     FIXED_PORTS,
+    NOT_RAYS,
     PORTS,
     TOKEN_PATH,
     mib,
@@ -23,7 +25,10 @@ from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engine imp
     VENV,
     InstalledEngine,
     bytecode_folder,
+    installed_engine,
 )
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.environment import merged
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.sandbox import engine_home
 
 #: what Ray itself refuses to go below
 MINIMUM_OBJECT_STORE = 75 * 1024 * 1024
@@ -225,6 +230,41 @@ def _reserved(settings: RaySettings, cluster: Mapping[str, Any]) -> dict[str, in
         for name in (*DOOR_PORT, "vllm_serve_group_port")
     }
     return {**{name: getattr(settings, name) for name in names}, **beside}
+
+
+def plan_ray(
+    settings: RaySettings,
+    cluster: Mapping[str, Any],
+    fabric: Mapping[str, Mapping[str, Any]],
+    host: str,
+    facts: Mapping[str, Any],
+) -> dict[str, Any]:
+    """What the role's tasks and templates read.
+
+    ``problems`` (texts), and of a host without one ``head`` (whether it is), ``address``, ``arguments`` (words of ``ray
+    start``), ``config`` (ray.json), ``container`` or else ``venv`` (the engine's folder), ``home`` (what ProtectHome=
+    says), and what a running Ray must have been started with: ``started_with`` (variables) and ``program_from`` (the
+    folder of its program, null for a container).
+
+    ``cluster`` and ``fabric`` are the plan that preflight made, ``facts`` the host's.
+    """
+    # a play without the role engine has no default of its
+    runtime = settings.engine_runtime or str(cluster.get("runtime") or "venv")
+    engine = installed_engine(facts.get("sparkthor_engine"), runtime, settings.engine_venv_path)
+    network = (fabric.get(host) or {}).get("env") or {}
+    # Ray gets no address of clients, and the files after fabric.env outrank it.
+    outranked = {*NOT_RAYS, *merged(settings.engine_extra_env), *merged(settings.ray_node_env)}
+    started_with = {name: value for name, value in network.items() if name not in outranked}
+    model = (cluster.get("serving") or {}).get("model")
+    return {
+        **node_plan(settings, engine, cluster, fabric, host, facts.get("sparkthor_node")),
+        "container": engine.container,
+        "venv": engine.venv,
+        "home": engine_home(asdict(settings), engine.venv, model),
+        # The main process of a container's unit is Docker's client, whose environment says nothing about Ray's.
+        "started_with": {} if engine.container else started_with,
+        "program_from": None if engine.container else posixpath.normpath(engine.venv),
+    }
 
 
 def node_plan(

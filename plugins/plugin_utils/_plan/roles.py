@@ -13,14 +13,13 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._onhost.places i
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import (
     beside,
     engine,
-    ray_files,
+    ray_node,
     teardown,
     vllm_files,
     vllm_serve,
 )
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.fabric import links_of
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.host_state import File
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.ray_node import RaySettings
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.settings import plain, read_settings
 
 ROLES = ("engine", "ray_node", "roce_network", "vllm_serve")
@@ -38,8 +37,8 @@ def plan(role: str, variables: Mapping[str, Any]) -> dict[str, Any]:
     if role == "engine":
         return engine.plan_engine(read_settings(engine.EngineSettings, variables), facts.get("sparkthor_node") or {})
     if role == "ray_node":
-        return ray_files.plan_ray(
-            read_settings(RaySettings, variables),
+        return ray_node.plan_ray(
+            read_settings(ray_node.RaySettings, variables),
             plain(variables["sparkthor_cluster"]),
             variables["sparkthor_fabric"],
             str(variables["inventory_hostname"]),
@@ -56,10 +55,6 @@ def plan(role: str, variables: Mapping[str, Any]) -> dict[str, Any]:
 def secret_files(role: str, variables: Mapping[str, Any], read_secret: vllm_files.ReadSecret) -> list[File]:
     """The files that hold secrets. ``read_secret`` is asked by name, only for those that this host needs."""
     _check(role)
-    if role == "ray_node":
-        return ray_files.ray_secret_files(
-            read_settings(RaySettings, variables), variables["sparkthor_fabric"], read_secret
-        )
     return vllm_files.secret_files(_serving(variables), read_secret) if role == "vllm_serve" else []
 
 

@@ -4,16 +4,33 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.sparkthor.cluster.plugins.module_utils._host_state.wanted import Wanted
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import roles
+
+from tests.unit import role_state
 
 UNIT = "/etc/systemd/system/sparkthor-ray.service"
 
 
 def plan(variables: dict[str, Any], **given: Any) -> dict[str, Any]:
-    return roles.plan("ray_node", {**variables, **given})
+    """The host's values, and what the role's task makes of them, without secrets."""
+    known = {**variables, **given}
+    state = role_state.state("ray_node", secrets=False, **known)
+    Wanted.parse(state)
+    planned = roles.plan("ray_node", known)
+    return {**planned, "wanted": role_state.value("ray_node", "__ray_node_wanted", **known), "state": state}
+
+
+def secret_files(variables: dict[str, Any], folder: Path) -> dict[str, dict[str, Any]]:
+    """The files with secrets by their path."""
+    (folder / "ray_token").write_text("token-0123456789abcdef\n")
+    found = role_state.state("ray_node", **{**variables, "sparkthor_secrets_dir": str(folder)})
+    Wanted.parse(found)
+    return {file["path"]: file for file in found["files"] if file.get("secret")}
 
 
 def files(planned: dict[str, Any]) -> dict[str, str]:
@@ -67,7 +84,7 @@ def test_a_worker_in_a_container_with_caches_elsewhere(variables: dict[str, Any]
     assert config["environment"] == {"PYTHONPYCACHEPREFIX": "/data/cache/pycache"}
     # Docker's client has another environment than Ray inside, and lies elsewhere
     assert planned["state"]["units"][0]["environment"] == {}
-    assert "program_from" not in planned["state"]["units"][0]
+    assert planned["state"]["units"][0]["program_from"] is None
 
 
 def test_what_a_restart_is_decided_by(variables: dict[str, Any]) -> None:
@@ -84,23 +101,23 @@ def test_what_a_restart_is_decided_by(variables: dict[str, Any]) -> None:
     assert unit["environment"] == {"NCCL_IB_HCA": "mlx5_1"}
 
 
-def test_without_ray_it_is_switched_off(variables: dict[str, Any]) -> None:
+def test_without_ray_it_is_switched_off(variables: dict[str, Any], tmp_path: Path) -> None:
     planned = plan(variables, vllm_serve_executor="mp")
     assert planned["wanted"] is False
     assert planned["state"]["files"] == planned["state"]["directories"] == []
     [unit] = planned["state"]["units"]
     assert (unit["enabled"], unit["state"], unit["optional"], unit["defer"]) == (False, "stopped", True, True)
-    assert roles.secret_files("ray_node", {**variables, "vllm_serve_executor": "mp"}, str) == []
+    assert secret_files({**variables, "vllm_serve_executor": "mp"}, tmp_path) == {}
 
 
-def test_the_token_is_asked_for_apart(variables: dict[str, Any]) -> None:
-    [token] = roles.secret_files("ray_node", variables, lambda name: f"<{name}>")
+def test_the_token_is_asked_for_apart(variables: dict[str, Any], tmp_path: Path) -> None:
+    [token] = secret_files(variables, tmp_path).values()
     assert token == {
         "path": "/etc/sparkthor/secrets/ray_token",
-        "content": "<ray_token>\n",
-        "mode": "0600",
+        "content": "token-0123456789abcdef\n",
         "secret": True,
     }
+    assert [file.mode for file in Wanted.parse({"files": [token]}).files] == [0o600]
     assert not [file for file in plan(variables)["state"]["files"] if file.get("secret")]
 
 
@@ -114,21 +131,18 @@ def test_problems_are_named_and_nothing_is_rendered(variables: dict[str, Any]) -
 
 def test_a_run_without_a_plan_says_what_is_missing(variables: dict[str, Any]) -> None:
     with pytest.raises(KeyError) as caught:
-        plan(variables, inventory_hostname="z", sparkthor_fabric={})
+        roles.plan("ray_node", {**variables, "inventory_hostname": "z", "sparkthor_fabric": {}})
     assert "run the preflight role first" in roles.explained(caught.value)
     with pytest.raises(ValueError, match="not a role with a plan"):
         roles.plan("nothing", variables)
 
 
-def test_tls_between_nodes(variables: dict[str, Any]) -> None:
-    def secret(_name: str) -> str:
-        return "token-0123456789abcdef"
-
+def test_tls_between_nodes(variables: dict[str, Any], tmp_path: Path) -> None:
     names = ["/etc/sparkthor/secrets/ray_tls.key", "/etc/sparkthor/secrets/ray_tls.crt"]
     without = plan(variables)
     assert without["state"]["absent"] == names
     assert "RAY_USE_TLS" not in files(without)[UNIT]
-    assert len(roles.secret_files("ray_node", variables, secret)) == 1
+    assert len(secret_files(variables, tmp_path)) == 1
     given = {**variables, "ray_node_tls": True}
     found = plan(given)
     assert found["state"]["absent"] == []
@@ -137,10 +151,10 @@ def test_tls_between_nodes(variables: dict[str, Any]) -> None:
         assert "RAY_USE_TLS=1 RAY_TLS_SERVER_KEY=%d/ray_tls.key" in unit
         assert [f"LoadCredential={path.rpartition('/')[2]}:{path}" in unit for path in names] == [True, True]
     assert "PRIVATE KEY" not in str(found)
-    secrets = {file["path"]: file for file in roles.secret_files("ray_node", given, secret)}
-    assert [secrets[name]["mode"] for name in names] == ["0600", "0600"]
-    assert all(secrets[name]["secret"] for name in names)
-    assert roles.secret_files("ray_node", {**given, "vllm_serve_executor": "mp"}, secret) == []
+    secrets = secret_files(given, tmp_path)
+    marked = Wanted.parse({"files": [secrets[name] for name in names]}).files
+    assert [(file.mode, file.secret) for file in marked] == [(0o600, True)] * 2
+    assert secret_files({**given, "vllm_serve_executor": "mp"}, tmp_path) == {}
     assert "RAY_USE_TLS" not in vllm_unit({**given, "vllm_serve_executor": "mp"})
 
 

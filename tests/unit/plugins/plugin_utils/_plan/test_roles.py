@@ -70,4 +70,4 @@ def test_a_lan_keeps_its_own_netplan_file() -> None:
 
 
 def test_roles_without_secrets() -> None:
-    assert roles.secret_files("nccl_conf", {}, str) == []
+    assert roles.secret_files("roce_network", {}, str) == []

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.engine import EngineSettings
-from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.ray_files import RaySettings
+from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.ray_node import RaySettings
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan.settings import (
     SettingsError,
     plain,
