@@ -253,7 +253,11 @@ def lan_ports(
             )
         if interface.prefixlen > 30:
             raise FabricError(
-                "management address", interface, "its prefix leaves no room for peers", "give it as a.b.c.d/24", host
+                "management address",
+                interface,
+                "its prefix leaves no room for peers",
+                "give it as a.b.c.d/24; an address of a VPN has none, so set fabric_lan_nic to a NIC of the LAN",
+                host,
             )
         if first is None:
             first = interface

@@ -53,6 +53,7 @@ def check_facts(
             problems += network_check.default_route_problems(host, entry, node)
             problems += host_check.rdma_problems(host, entry, node, probe)
             problems += host_check.netplan_problems(host, probe)
+        problems += network_check.detour_problems(host, entry)
         what, fix = host_gpu.missing(node)
         # the plan stops for it, unless ray_node_num_gpus says what the driver does not
         problems += [Finding("gpus", what, fix, host, severity=WARNING)] if what else []

@@ -109,6 +109,31 @@ def management_problems(host: str, entry: t.Any, node: Node) -> list[Finding]:
     ]
 
 
+#: NICs of VPNs by the names that their programs give them, and of Wi-Fi (systemd.net-naming-scheme(7))
+_DETOURS: t.Final = (
+    (("tailscale", "wg", "tun", "tap", "zt", "ppp", "utun"), "a VPN"),
+    (("wl",), "Wi-Fi"),
+)
+
+
+def detour_problems(host: str, entry: t.Any) -> list[Finding]:
+    """Control traffic of ranks by a VPN or Wi-Fi: it works, and one lost packet stalls all."""
+    netdev = entry["control_netdev"]
+    what = next((kind for names, kind in _DETOURS if netdev.startswith(names)), "")
+    if not what:
+        return []
+    return [
+        Finding(
+            "detour",
+            f"Ray, vLLM's rendezvous and NCCL's bootstrap go by {netdev} ({entry['control_address']}), which is {what}",
+            "connect the RJ45 ports to one LAN and set fabric_lan_nic to the wired NIC of each host",
+            host,
+            netdev,
+            severity=WARNING,
+        )
+    ]
+
+
 def default_route_problems(host: str, entry: t.Any, node: Node) -> list[Finding]:
     """A way to everywhere by the fabric: whoever answers DHCP there has cut the host off from the internet."""
     fabric = {*SPARK_NETDEVS, *(link["netdev"] for link in entry["links"])}

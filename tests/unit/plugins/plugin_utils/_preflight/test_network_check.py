@@ -129,3 +129,16 @@ def test_a_fabric_nic_in_a_bond_stops_the_run() -> None:
     assert len(errors) == 1
     assert f"fabric NIC {netdev} is a slave of bond0" in errors[0]
     assert f"sudo ip link set {netdev} nomaster" in errors[0]
+
+
+@pytest.mark.parametrize(
+    ("netdev", "kind"),
+    [("tailscale0", "a VPN"), ("wg0", "a VPN"), ("wlP9s9", "Wi-Fi"), ("enP7s7", ""), ("mgbe0_0", ""), ("eth0", "")],
+)
+def test_control_traffic_by_a_vpn_or_wi_fi_is_told(netdev: str, kind: str) -> None:
+    world = World("ring", ["a", "b", "c"])
+    world.plan["b"]["control_netdev"] = netdev
+    told = [str(finding) for finding in world.check() if finding.id == "detour"]
+    assert len(told) == bool(kind)
+    assert all(f"go by {netdev}" in text and f"which is {kind}" in text for text in told)
+    assert world.errors() == []
