@@ -20,6 +20,7 @@ from ansible_collections.sparkthor.cluster.plugins.module_utils._model.values im
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory import model_source, role_specs
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._inventory.local_path import local
 from ansible_collections.sparkthor.cluster.plugins.plugin_utils._plan import (
+    container_needs,
     drafter,
     engine_version,
     outlook,
@@ -66,7 +67,7 @@ _ARGUMENTS = {
 #: everything of the head's variables that plan_serving reads
 READ_OF_HEAD = (
     *("vllm_serve_recipe", "vllm_serve_from_hub", "engine_vllm_version", "engine_requirements", "model_store_models"),
-    *("engine_wheel_dir", "engine_image", "engine_image_archive", "engine_image_digest"),
+    *("engine_wheel_dir", "engine_image", "engine_image_archive", "engine_image_digest", "engine_container_options"),
     *_RECIPE_OVERRIDES,
     *_ARGUMENTS,
 )
@@ -109,8 +110,7 @@ def plan_serving(
         overrides={**drafter.found(data, chosen, first, ask), **chosen},
         base=base,
     )
-    plan["warnings"] += [remark] if remark else []
-    plan["warnings"] += [f"recipe {plan['name']}: not translated: {part}" for part in plan["untranslated"]]
+    plan["warnings"] += [*([remark] if remark else []), *_remarks(plan, runtime, first)]
     if from_hub(first):
         # vLLM fetches the model itself, by its whole name; the revision is its to know too
         name = plan["model"]
@@ -132,6 +132,14 @@ def plan_serving(
         "runtime_why": runtime.why,
         "outlook": outlook.line(plan, _over_tcp(cluster, plan)),
     }
+
+
+def _remarks(plan: Mapping[str, Any], runtime: _runtime.Runtime, first: Mapping[str, Any]) -> list[str]:
+    """What the container does not allow, and what of a foreign recipe has no counterpart here."""
+    options = first.get("engine_container_options") or []
+    contained = runtime.name == _runtime.CONTAINER
+    needs = container_needs.lacking(plan["args"], plan["environment"], options) if contained else []
+    return [*needs, *(f"recipe {plan['name']}: not translated: {part}" for part in plan["untranslated"])]
 
 
 def serving_image(
