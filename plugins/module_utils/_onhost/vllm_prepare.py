@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import argparse
 import os
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from .._lib import environment_file, files
+from .._lib.command import run_limited
 from . import places, series, serving
 
 DROP_CACHES = "/usr/local/lib/sparkthor/sparkthor-drop-caches"
+#: seconds; it writes all disks back, and one that is gone never answers: this unit's start has no limit of its own
+DROP_LIMIT = 300.0
 #: where caches are unless serving.json says otherwise
 CACHE = "/var/lib/sparkthor/cache"
 
@@ -75,5 +77,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     # absent where os_hardening_drop_caches is off; beside another group that one may be serving
     if not own.name and os.path.exists(DROP_CACHES):
         # none of the engine's variables is for what root runs
-        subprocess.run([DROP_CACHES], check=False, env={"PATH": os.defpath})
+        code, _out, said = run_limited([DROP_CACHES], DROP_LIMIT, environment={"PATH": os.defpath})
+        if code or said:
+            # the engine may do without, and says so where it may not
+            print(said.strip() or f"{DROP_CACHES} ended with {code}", file=sys.stderr, flush=True)
     return 0

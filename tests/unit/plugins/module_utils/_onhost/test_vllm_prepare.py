@@ -86,7 +86,12 @@ def test_the_whole_preparation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(serving, "note_start", lambda path: 0.0)
     monkeypatch.setattr(vllm_prepare, "record_start", lambda inputs, environment, path: ran.append([*inputs, path]))
     monkeypatch.setattr(vllm_prepare, "DROP_CACHES", str(tmp_path / "drop"))
-    monkeypatch.setattr(vllm_prepare.subprocess, "run", lambda argv, check, env: ran.append([*argv, *env]))
+
+    def run(argv: list[str], _limit: float, environment: dict[str, str]) -> tuple[int, str, str]:
+        ran.append([*argv, *environment])
+        return 0, "", ""
+
+    monkeypatch.setattr(vllm_prepare, "run_limited", run)
     config = tmp_path / "serving.json"
     config.write_text('{"inputs": ["/etc/a"]}')
     assert vllm_prepare.main([str(config)]) == 0
@@ -94,6 +99,21 @@ def test_the_whole_preparation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     (tmp_path / "drop").write_text("")
     assert vllm_prepare.main([str(tmp_path / "none")]) == 0
     assert ran[1:] == [[serving.STARTED_WITH], [str(tmp_path / "drop"), "PATH"]]
+
+
+def test_a_disk_that_is_gone_keeps_no_engine_from_its_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The program waits for all disks to be written, and the unit's start for the program."""
+    drop = tmp_path / "drop"
+    drop.write_text("#!/bin/sh\nexec sleep 60\n")
+    drop.chmod(0o755)
+    monkeypatch.setattr(serving, "note_start", lambda path: 0.0)
+    monkeypatch.setattr(vllm_prepare, "record_start", lambda inputs, environment, path: None)
+    monkeypatch.setattr(vllm_prepare, "DROP_CACHES", str(drop))
+    monkeypatch.setattr(vllm_prepare, "DROP_LIMIT", 0.2)
+    assert vllm_prepare.main([str(tmp_path / "none")]) == 0
+    assert capsys.readouterr().err == f"{drop}: no answer within 0.2 s\n"
 
 
 def test_a_start_beside_another_group_has_its_own_records_and_leaves_the_page_cache(
@@ -104,7 +124,7 @@ def test_a_start_beside_another_group_has_its_own_records_and_leaves_the_page_ca
     monkeypatch.setattr(vllm_prepare, "record_start", lambda inputs, environment, path: paths.append(path))
     (tmp_path / "drop").write_text("")
     monkeypatch.setattr(vllm_prepare, "DROP_CACHES", str(tmp_path / "drop"))
-    monkeypatch.setattr(vllm_prepare.subprocess, "run", lambda *_argv, **_more: paths.append("dropped"))
+    monkeypatch.setattr(vllm_prepare, "run_limited", lambda *_argv, **_more: paths.append("dropped"))
     config = tmp_path / "serving.json"
     config.write_text('{"beside": "embed"}')
     assert vllm_prepare.main([str(config)]) == 0
