@@ -69,9 +69,11 @@ def merged(states: Sequence[Arguments]) -> Arguments:
     everything: Arguments = {}
     for state in states:
         for name, value in state.items():
-            known = everything.setdefault(name, [] if name in LISTS else value)
             if name in LISTS:
+                known: list[Any] = everything.setdefault(name, [])
                 known += [item for item in value if item not in known]
+            else:
+                everything.setdefault(name, value)
     return everything
 
 

@@ -67,6 +67,8 @@ class HostPlan(t.TypedDict):
     control_netdev: str
     management_address: str
     management_netdev: str
+    #: Gb/s that its links are planned for
+    speed: t.NotRequired[int]
     links: list[Link]
     trusted_netdevs: list[str]
     env: dict[str, str]
